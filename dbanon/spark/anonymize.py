@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
@@ -49,26 +48,6 @@ if TYPE_CHECKING:
     from dbanon.release.report import Report
 
 BLOCK_SIZE = 50_000
-
-
-@dataclass(frozen=True, eq=False)
-class Released:
-    """A release that nobody but the caller has.
-
-    Parameters
-    ----------
-    rows : the released columns, kept on the disks of executors until ``forget``.
-    report : what was counted on these rows.
-    kept : what ``forget`` lets go.
-    """
-
-    rows: DataFrame
-    report: Report
-    kept: Disks
-
-    def forget(self) -> None:
-        """Let the disks of executors go."""
-        self.kept.done()
 
 
 def anonymize(
@@ -126,12 +105,14 @@ def anonymize(
     require_session(session)
     warn_unless_private(session)
     with translated("the release was made"):
-        found = released(job, frame, tasks)
-    return found.rows, found.report
+        rows, report, _ = released(job, frame, tasks)
+    return rows, report
 
 
-def released(job: Job, frame: DataFrame, tasks: int | None = None) -> Released:
-    """The release of a job whose source is a DataFrame.
+def released(
+    job: Job, frame: DataFrame, tasks: int | None = None
+) -> tuple[DataFrame, Report, Disks]:
+    """The released columns, what was counted on them, and the disks of executors that have them.
 
     Raises
     ------
@@ -174,12 +155,12 @@ def released(job: Job, frame: DataFrame, tasks: int | None = None) -> Released:
             time.perf_counter() - started,
         )
         order = _order(frame, layout, columns)
-        return Released(rows.select(*order), report, disks)
+        return rows.select(*order), report, disks
     except BaseException:
         disks.done()
         raise
     finally:
-        laid.done()
+        laid.disks.done()
 
 
 def _look(
@@ -201,7 +182,7 @@ def _look(
         if isinstance(one, Facts):
             found.add(one)
         else:
-            sample.append(one.rows)
+            sample.append(pa.Table.from_batches(one))
     return kept, found, sample
 
 

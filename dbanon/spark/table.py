@@ -152,9 +152,8 @@ def _made(job: Job, pinned: Pinned, to: Target, tasks: int | None, started: floa
     # The memory is the workers' own: a limit is of one process.
     wanted = replace(job, key=pinned.key, where=None, memory_limit=None)
     with translated("the release was made"):
-        found = released(wanted, pinned.frame, tasks)
+        rows, report, disks = released(wanted, pinned.frame, tasks)
     try:
-        report = found.report
         pinned.settled()
         with translated("the source's rows were counted"):
             count = pinned.count()
@@ -173,10 +172,10 @@ def _made(job: Job, pinned: Pinned, to: Target, tasks: int | None, started: floa
                 not_copied=tuple(a.name for a in pinned.attributes if a.name not in job.named),
             ),
         ).found(**telling)
-        return to.publish(found.rows, report, lambda: time.perf_counter() - started)
+        return to.publish(rows, report, lambda: time.perf_counter() - started)
     finally:
         with suppress(Exception):
-            found.forget()
+            disks.done()
 
 
 @contextmanager

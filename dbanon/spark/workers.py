@@ -39,13 +39,6 @@ from dbanon.spark.tasks import Failed
 from dbanon.spark.trees import Forest, groups_of, hashes_up_to, leaves_of
 
 
-@dataclass(frozen=True, eq=False)
-class Taken:
-    """Rows of a sample, on their way to the driver."""
-
-    rows: pa.Table
-
-
 @dataclass(frozen=True)
 class Look:
     """Look at a piece, and pack it; arguments as of ``facts.look``.
@@ -68,7 +61,8 @@ class Look:
         if self.limit is not None:
             taken = _below(rows.select(self.layout.looked_at), self.limit)
             if taken.num_rows:
-                yield Taken(taken)
+                # As batches they are told: a table would be rows that go on.
+                yield taken.to_batches()
         yield Packet(rows)
 
 
