@@ -15,7 +15,7 @@ from dbanon.data.schema import Attribute
 from dbanon.errors import MemoryLimit, NullInQuasiIdentifier, TooFewRecords, counted
 from dbanon.job.policy import Policy
 from dbanon.measures import Model
-from dbanon.measures.counted import places_of_codes, width_of
+from dbanon.measures.recount import places_of_codes, width_of
 
 
 def strata_of(microdata: Microdata, policy: Policy) -> list[NDArray[np.int64]]:

@@ -17,7 +17,7 @@ from dbanon.job.job import Asked, Job
 from dbanon.job.policy import Policy
 from dbanon.job.requirements import CLIENT, require_kinds
 from dbanon.job.verdict import Verdict
-from dbanon.measures.counted import trees_of_models
+from dbanon.measures.recount import trees_of_models
 from dbanon.methods import find_method
 from dbanon.partitioning.entities import as_identifier
 from dbanon.partitioning.protect import with_null_leaves

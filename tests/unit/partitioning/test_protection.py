@@ -10,7 +10,7 @@ import dbanon
 from dbanon.errors import InvalidParameter, ModelInfeasible, RecountFailed
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.measures import Model, sensitive
-from dbanon.measures.counted import require_models
+from dbanon.measures.recount import require_models
 
 ILLS = Hierarchy.from_levels(
     [["flu", "lungs", "*"], ["cough", "lungs", "*"], ["gastritis", "belly", "*"]]
