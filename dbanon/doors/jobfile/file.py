@@ -15,6 +15,7 @@ from dbanon.data.option import all_parameters, make
 from dbanon.doors.engines import Engine
 from dbanon.doors.jobfile.columns import QuasiIdentifierColumn, hierarchies_of, models_of
 from dbanon.doors.jobfile.document import Document, read
+from dbanon.doors.jobfile.field_types import expanded, of_day
 from dbanon.doors.jobfile.models import EngineSpec, JobFileSpec, JobSpec, chain_of
 from dbanon.doors.jobfile.outcome import Notice
 from dbanon.doors.jobfile.problems import (
@@ -24,7 +25,6 @@ from dbanon.doors.jobfile.problems import (
     note_passwords,
     note_refusals,
 )
-from dbanon.doors.jobfile.shapes import expanded, of_day
 from dbanon.errors import DbanonError, InvalidParameter, nearest_names
 from dbanon.job.export import Export
 from dbanon.job.job import Job

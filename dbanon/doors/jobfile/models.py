@@ -17,8 +17,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from dbanon.data.option import parameters
 from dbanon.doors.engines import ENGINES
 from dbanon.doors.jobfile.columns import Column
-from dbanon.doors.jobfile.outcome import EVENTS, FIELDS, error_codes
-from dbanon.doors.jobfile.shapes import (
+from dbanon.doors.jobfile.field_types import (
     NAME_PATTERN,
     Condition,
     Expanded,
@@ -34,6 +33,7 @@ from dbanon.doors.jobfile.shapes import (
     refused,
     typed,
 )
+from dbanon.doors.jobfile.outcome import EVENTS, FIELDS, error_codes
 from dbanon.job.chain import Chain, Rules, require_chain_name, require_key_form
 from dbanon.job.export import COMPRESSIONS, FORMATS, FORMULAS, Export
 from dbanon.job.job import IF_EXISTS, ON_NEW_COLUMN
