@@ -217,7 +217,7 @@ def _schema(frame: DataFrame, layout: Layout, columns: Sequence[Any]) -> Any:
     own = [StructField(f"r{i}", type_of(one, frame)) for i, one in enumerate(columns)]
     kept = [
         StructField(name, frame.schema[given].dataType)
-        for name, given in zip(layout.carried, layout.kept, strict=True)
+        for name, given in zip(layout.kept_columns, layout.kept, strict=True)
     ]
     persons = [StructField(name, StringType()) for name in layout.entity]
     return StructType([*own, *kept, *persons, StructField(FACTS, BinaryType())])
@@ -225,7 +225,7 @@ def _schema(frame: DataFrame, layout: Layout, columns: Sequence[Any]) -> Any:
 
 def _order(frame: DataFrame, layout: Layout, columns: Sequence[Any]) -> list[Any]:
     """The released columns in the order of the source; bounds stand where their column stood."""
-    kept = dict(zip(layout.kept, layout.carried, strict=True))
+    kept = dict(zip(layout.kept, layout.kept_columns, strict=True))
     found = []
     for name in frame.columns:
         if name in kept:

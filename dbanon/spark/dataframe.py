@@ -207,7 +207,8 @@ def laid_out(frame: DataFrame, job: Job, layout: Layout, relation: Relation) -> 
     ]
     columns += [column(name).cast("string").alias(held) for held, name in texts]
     columns += [
-        column(name).alias(held) for held, name in zip(layout.carried, layout.kept, strict=True)
+        column(name).alias(held)
+        for held, name in zip(layout.kept_columns, layout.kept, strict=True)
     ]
     laid = rows.select(*columns)
     if layout.persons:
