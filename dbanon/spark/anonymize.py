@@ -38,7 +38,7 @@ from dbanon.spark.session import require_session, warn_unless_private
 from dbanon.spark.stages import Stages, sample_limit
 from dbanon.spark.tasks import PACKETS, Disks, collect_facts, mapped, translated
 from dbanon.spark.trees import Stratum
-from dbanon.spark.workers import Look
+from dbanon.spark.workers import GatherFacts
 from dbanon.stores.ports import Source
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def released(
     laid = laid_out(frame, job, layout, planned.relation)
     disks = Disks()
     try:
-        kept, facts, sample = _look(laid, planned, layout, disks)
+        kept, facts, sample = _gather(laid, planned, layout, disks)
         require_key(kept, facts)
         check_facts(facts, planned, laid.withheld)
         known, strata = _known(facts, planned, layout)
@@ -163,7 +163,7 @@ def released(
         laid.disks.done()
 
 
-def _look(
+def _gather(
     laid: LaidOut, planned: Plan, layout: Layout, disks: Disks
 ) -> tuple[DataFrame, Facts, list[pa.Table]]:
     """The rows as packets, and what all pieces tell: the source is read here, and not again.
@@ -174,7 +174,7 @@ def _look(
     given = {**planned.policy.hierarchies, **planned.given.trees}
     made = frozenset(planned.given.trees)
     limit = sample_limit(planned.policy, laid.rows.count()) if laid.counted else None
-    work = Look(layout, frozenset(given), made, limit)
+    work = GatherFacts(layout, frozenset(given), made, limit)
     at_once = None if layout.persons else AT_ONCE
     kept = disks.keep(mapped(laid.rows, work, PACKETS, at_once))
     found, sample = Facts(), []

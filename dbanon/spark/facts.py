@@ -184,7 +184,7 @@ def require_few(name: str, count: int) -> None:
         )
 
 
-def look(
+def facts_of(
     rows: pa.Table, layout: Layout, with_trees: Collection[str], made: Collection[str]
 ) -> Facts:
     """What a piece tells; where records have entities, it holds all records of each of its own.

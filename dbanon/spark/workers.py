@@ -21,7 +21,7 @@ from dbanon.partitioning.refine import Turn, max_refined_size, refine_block
 from dbanon.release.recode import Release, lost_completely, recode
 from dbanon.sessions.base import random_order
 from dbanon.spark.arrow import one_array, released_array
-from dbanon.spark.facts import look
+from dbanon.spark.facts import facts_of
 from dbanon.spark.layout import (
     BLOCK,
     CLASSES,
@@ -40,8 +40,8 @@ from dbanon.spark.trees import Forest, groups_of, hashes_up_to, leaves_of
 
 
 @dataclass(frozen=True)
-class Look:
-    """Look at a piece, and pack it; arguments as of ``facts.look``.
+class GatherFacts:
+    """Gather the facts of a piece, and pack it; arguments as of ``facts.facts_of``.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ class Look:
     limit: int | None = None
 
     def __call__(self, rows: pa.Table) -> Iterator[Any]:
-        facts = look(rows, self.layout, self.with_trees, self.made)
+        facts = facts_of(rows, self.layout, self.with_trees, self.made)
         yield facts
         if facts.no_key or facts.no_entity:
             return
