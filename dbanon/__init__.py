@@ -15,28 +15,30 @@ if TYPE_CHECKING:
     from dbanon.bounds.certificate import Certificate
     from dbanon.chain.manage import ChainShown, Measured
     from dbanon.data.partition import AttributePartition, Partition, Synthesis
-    from dbanon.doors.advise import advise
+    from dbanon.doors.advise import advise, certificate, lower_bound
     from dbanon.doors.arrays import generalization_loss, information_loss, partition
-    from dbanon.doors.bound import certificate, lower_bound
-    from dbanon.doors.chains import (
+    from dbanon.doors.evaluate import evaluate
+    from dbanon.doors.frame import anonymize_frame
+    from dbanon.doors.jobfile.run import run_job
+    from dbanon.doors.python import anonymize, plan
+    from dbanon.doors.releases import (
+        attempts,
         chains,
         close_chain,
         create_chain,
-        measure_chain,
-        show_chain,
-        withdraw,
-    )
-    from dbanon.doors.evaluate import evaluate
-    from dbanon.doors.frame import anonymize_frame
-    from dbanon.doors.hierarchies import (
+        drop,
         drop_hierarchy,
+        evaluate_release,
         list_hierarchies,
         load_hierarchy,
+        measure_chain,
+        releases,
+        show,
+        show_chain,
         store_hierarchy,
+        verify,
+        withdraw,
     )
-    from dbanon.doors.jobfile.run import run_job
-    from dbanon.doors.python import anonymize, plan
-    from dbanon.doors.releases import attempts, drop, evaluate_release, releases, show, verify
     from dbanon.doors.synthesis import budgets, create_budget, show_budget, synthesize
     from dbanon.errors import DbanonError
     from dbanon.hierarchy.tree import Hierarchy
@@ -54,13 +56,13 @@ if TYPE_CHECKING:
     from dbanon.run.outlook import Outlook
     from dbanon.run.verify import PrivateVerification, Verification
     from dbanon.stores.hierarchies import Stored
-    from dbanon.synthesis.budget import Budget
+    from dbanon.synthesis.private import Budget
 
 _HOMES = {
     "Advice": "dbanon.advice.answer",
     "Attempt": "dbanon.ledger.job_history",
     "AttributePartition": "dbanon.data.partition",
-    "Budget": "dbanon.synthesis.budget",
+    "Budget": "dbanon.synthesis.private",
     "BudgetShown": "dbanon.run.budgets",
     "Certificate": "dbanon.bounds.certificate",
     "Chain": "dbanon.job.chain",
@@ -87,32 +89,32 @@ _HOMES = {
     "anonymize_frame": "dbanon.doors.frame",
     "attempts": "dbanon.doors.releases",
     "budgets": "dbanon.doors.synthesis",
-    "certificate": "dbanon.doors.bound",
-    "chains": "dbanon.doors.chains",
-    "close_chain": "dbanon.doors.chains",
+    "certificate": "dbanon.doors.advise",
+    "chains": "dbanon.doors.releases",
+    "close_chain": "dbanon.doors.releases",
     "create_budget": "dbanon.doors.synthesis",
-    "create_chain": "dbanon.doors.chains",
+    "create_chain": "dbanon.doors.releases",
     "drop": "dbanon.doors.releases",
-    "drop_hierarchy": "dbanon.doors.hierarchies",
+    "drop_hierarchy": "dbanon.doors.releases",
     "evaluate": "dbanon.doors.evaluate",
     "evaluate_release": "dbanon.doors.releases",
     "generalization_loss": "dbanon.doors.arrays",
     "information_loss": "dbanon.doors.arrays",
-    "list_hierarchies": "dbanon.doors.hierarchies",
-    "load_hierarchy": "dbanon.doors.hierarchies",
-    "lower_bound": "dbanon.doors.bound",
-    "measure_chain": "dbanon.doors.chains",
+    "list_hierarchies": "dbanon.doors.releases",
+    "load_hierarchy": "dbanon.doors.releases",
+    "lower_bound": "dbanon.doors.advise",
+    "measure_chain": "dbanon.doors.releases",
     "partition": "dbanon.doors.arrays",
     "plan": "dbanon.doors.python",
     "releases": "dbanon.doors.releases",
     "run_job": "dbanon.doors.jobfile.run",
     "show": "dbanon.doors.releases",
     "show_budget": "dbanon.doors.synthesis",
-    "show_chain": "dbanon.doors.chains",
-    "store_hierarchy": "dbanon.doors.hierarchies",
+    "show_chain": "dbanon.doors.releases",
+    "store_hierarchy": "dbanon.doors.releases",
     "synthesize": "dbanon.doors.synthesis",
     "verify": "dbanon.doors.releases",
-    "withdraw": "dbanon.doors.chains",
+    "withdraw": "dbanon.doors.releases",
 }
 
 __all__ = [

@@ -14,7 +14,7 @@ from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Found, Partition
 from dbanon.errors import TooFewRecords
-from dbanon.hierarchy.subset import only
+from dbanon.hierarchy.leaves import only
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
 from dbanon.measures import Model

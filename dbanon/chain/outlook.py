@@ -15,8 +15,7 @@ from dbanon.chain.key import read_key
 from dbanon.chain.manage import ChainShown, shown_of
 from dbanon.chain.membership import CellState
 from dbanon.chain.state import ChainKept
-from dbanon.job.chain import MEASURE
-from dbanon.job.chain_guarantee import OfChain
+from dbanon.job.chain import MEASURE, OfChain
 from dbanon.job.job import Job
 from dbanon.run.plan import Plan
 from dbanon.sessions.session import Session

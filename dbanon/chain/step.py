@@ -22,11 +22,10 @@ from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Found, Partition
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidParameter
-from dbanon.job.chain import FREEZE, MEASURE
-from dbanon.job.chain_guarantee import OfChain
+from dbanon.job.chain import FREEZE, MEASURE, OfChain
 from dbanon.job.job import Job
 from dbanon.recoding import ReleasedColumn
-from dbanon.release.findings import TellingColumn
+from dbanon.release.attribute_disclosure import TellingColumn
 from dbanon.release.recode import Release
 from dbanon.run.plan import Plan, plan
 from dbanon.run.run import Clock, recoded, telling_columns

@@ -9,11 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.data.disk import Disk, Rows, in_order
 from dbanon.data.microdata import Microdata, is_wide
-from dbanon.data.pieces import pieces
-from dbanon.data.ranks import ranked
-from dbanon.data.schema import Attribute, Kind
+from dbanon.data.pieces import Disk, Rows, in_order, pieces
+from dbanon.data.schema import Attribute, Kind, ranked
 from dbanon.errors import DuplicateKeys, MemoryLimit, NonFiniteValue
 
 # Standardized points, the kernel's copy and its index stand beside the matrix while a method runs.

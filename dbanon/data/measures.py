@@ -20,9 +20,8 @@ from numpy.typing import NDArray
 
 from dbanon.data.microdata import Coded, Microdata, first_of_each
 from dbanon.data.pieces import Each, pieces
-from dbanon.data.scales import Scale, Standardization, Whitening, whitening
+from dbanon.data.scales import Scale, Standardization, Sums, Whitening, whitening
 from dbanon.data.schema import Kind
-from dbanon.data.sums import Sums
 from dbanon.errors import InvalidParameter
 
 

@@ -17,6 +17,22 @@ from dbanon.data.pieces import Each
 from dbanon.errors import RecountFailed
 
 
+def most_of(share: float, n: int) -> int:
+    """The most of n records that are no larger share, as 29 of 100 for 0.29.
+
+    Not what the product is rounded to: 0.29 * 100 is below 29.
+    """
+    most = min(int(share * n) + 1, n)
+    while most > 0 and most / n > share:
+        most -= 1
+    return most
+
+
+def share_needed(count: int, n: int) -> str:
+    """The share of n records, more than none, that so many need: rounded up, as text."""
+    return f"{-(-count * 10**6 // n) / 10**6:.6f}"
+
+
 @dataclass(frozen=True, eq=False)
 class Synthesis:
     """Released rows, without classes, without k and in no order of the source.

@@ -1,19 +1,26 @@
-"""Python's door to advice."""
+"""Python's door to advice, and to lower bounds of the information loss."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from numpy.typing import ArrayLike
+
 from dbanon.advice.request import KS, AdviceRequest
-from dbanon.data.option import make, parameters
+from dbanon.bounds.certificate import Certificate
+from dbanon.data.option import make, parameter, parameters
+from dbanon.doors.arrays import microdata_of
 from dbanon.doors.signature import lists
 from dbanon.errors import InvalidParameter
 from dbanon.hierarchy.spec import Given, parse_all
+from dbanon.job.job import Job
+from dbanon.job.policy import Policy
 from dbanon.job.reading import Reading
 from dbanon.run.advise import AdviceProgress
 from dbanon.run.advise import advise as run_advise
+from dbanon.run.bound import bound, bound_table
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -104,3 +111,107 @@ def advise(
     with store.planning(staging=True) as session:
         found = run_advise(wishes, SqlSource(session), progress)
     return replace(found, start={**found.start, **written.to_dict()})
+
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from typing_extensions import Unpack
+
+    from dbanon.job.options import ReadingOptions
+    from dbanon.sessions.base import OnSql
+
+SECONDS = 60.0
+
+
+def lower_bound(
+    data: ArrayLike | pd.DataFrame,
+    k: int,
+    *,
+    orders: Mapping[str, Sequence[str]] | None = None,
+    seconds: float = SECONDS,
+) -> float:
+    """What no partition into classes of k or more can lose less than: SSE/SST on z-scores.
+
+    As a share of SST it stands beside ``information_loss`` of the same data, which is never less.
+
+    Parameters
+    ----------
+    data, orders : as in ``information_loss``, without NULLs.
+    k : smallest number of records in a class.
+    seconds : a limit in wall time for the linear programs, which need the extra ``dbanon[bound]``
+        and are of up to 10,000 records; the best bound until then is given. Without them it is that
+        of nearest neighbours, which is quick and weak.
+
+    Raises
+    ------
+    TooFewRecords : fewer than k records.
+    NullInQuasiIdentifier : NULL in a frame.
+    UnsupportedType : a column is neither of numbers nor ordinal.
+    """
+    return certificate(data, k, orders=orders, seconds=seconds).share
+
+
+@lists(parameters(Reading))
+def certificate(
+    data: Any,
+    k: int,
+    *,
+    table: str | None = None,
+    quasi_identifiers: Sequence[str] = (),
+    key: Sequence[str] = (),
+    orders: Mapping[str, Sequence[str]] | None = None,
+    memory_limit: int | None = None,
+    seconds: float = SECONDS,
+    progress: Callable[[float], None] | None = None,
+    on_sql: OnSql | None = None,
+    **reading: Unpack[ReadingOptions],
+) -> Certificate:
+    """The lower bound of ``lower_bound`` with what proves it: a price for each record.
+
+    ``certificate.prices``, shares of SST, add up to the bound, and no class of k or more records
+    loses less than its prices: whoever doubts the bound looks for one. See docs/bounds.md.
+
+    Parameters
+    ----------
+    data : as in ``lower_bound``, or a database as in ``anonymize``.
+    table, quasi_identifiers, key, memory_limit, on_sql : as in ``anonymize``, of a database.
+    progress : called with a share now and then; what it raises ends it.
+    reading : how a CSV file is written: ``dates``, ``decimal``, ``encoding``, ``null_words`` as in
+        ``anonymize``.
+
+    Raises
+    ------
+    DbanonError : as ``lower_bound``, and what reading the table raises.
+    """
+    size = int(parameter(Policy, "k").check(k))
+    limit: Any = seconds
+    if isinstance(limit, bool) or not isinstance(limit, (int, float)) or not limit > 0:
+        raise InvalidParameter("seconds must be a number above 0.")
+    tick = progress or (lambda share: None)
+    if table is None:
+        make(Reading, reading).require_none()
+        if len(quasi_identifiers) or len(key):
+            raise InvalidParameter(
+                "Quasi-identifiers and keys are named of a table.",
+                hint="Of an array or a data frame all columns are quasi-identifiers.",
+            )
+        return bound(microdata_of(data, orders), size, seconds, tick)
+    job = make(
+        Job,
+        {
+            "table": table,
+            "output": "",
+            "quasi_identifiers": quasi_identifiers,
+            "key": key,
+            "memory_limit": memory_limit,
+            "k": size,
+            "orders": orders or {},
+            **reading,
+        },
+    )
+    from dbanon.run.open import open_store
+    from dbanon.stores.sql_source import SqlSource
+
+    store = open_store(data, on_sql, reading=job.reading, table=table)
+    with store.planning(staging=True) as session:
+        return bound_table(job, SqlSource(session), seconds, tick)

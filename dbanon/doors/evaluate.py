@@ -22,8 +22,7 @@ from dbanon.measures.figure import Parameters
 from dbanon.measures.pairs import Pairs, joined
 from dbanon.recoding import ReleasedColumn
 from dbanon.release.alignment import unrelated
-from dbanon.release.evaluation import Evaluation, evaluation_of, pairs_of
-from dbanon.release.labels import ANY
+from dbanon.release.evaluation import ANY, Evaluation, evaluation_of, pairs_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -295,12 +294,7 @@ class _Written:
 
     @classmethod
     def of(cls, attribute: Attribute, series: pd.Series[Any]) -> _Written:
-        """What was released of an attribute.
-
-        Raises
-        ------
-        UnsupportedType : it is neither of the attribute's kind nor text.
-        """
+        """What was released of an attribute."""
         from dbanon.stores.frame.microdata import attribute_of, microdata_from_frame
 
         name, missing = attribute.name, series.isna().to_numpy(bool)
@@ -351,12 +345,7 @@ def _classes(
     given: Any,
     microdata: Microdata,
 ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """The class of each record, int32 (n,), and a row of each class.
-
-    Raises
-    ------
-    InvalidParameter : classes are of other records, or one is released with different values.
-    """
+    """The class of each record, int32 (n,), and a row of each class."""
     n = microdata.n_records
     labels = np.full(n, SUPPRESSED, np.int32)
     held = np.flatnonzero(~gone)

@@ -281,12 +281,7 @@ def _lock_ledger(connection: Any, seconds: float) -> None:
 
 
 def _require_seconds(lock_timeout: float) -> None:
-    """Check a time that locks are asked for.
-
-    Raises
-    ------
-    InvalidParameter : it is no time of up to a day.
-    """
+    """Check a time that locks are asked for."""
     if not 0 < lock_timeout <= _A_DAY:
         raise InvalidParameter("lock_timeout must be a number of seconds above 0, up to 86400.")
 

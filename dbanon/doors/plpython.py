@@ -18,10 +18,8 @@ from dbanon.advice.request import AdviceRequest
 from dbanon.data.option import make
 from dbanon.data.partition import Partition
 from dbanon.doors import plpython_options as options
-from dbanon.doors.machine import half_of_memory
-from dbanon.doors.plpython_errors import refusal_of, require_version
-from dbanon.doors.spelling import in_sql, in_sql_classes
-from dbanon.doors.starts import statement
+from dbanon.doors.plpython_options import refusal_of, require_version
+from dbanon.doors.spelling import half_of_memory, in_sql, in_sql_classes, statement
 from dbanon.errors import (
     ColumnLost,
     HierarchyBroken,
@@ -226,12 +224,7 @@ def _anonymize(plpy: Any, call: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _call(given: str) -> dict[str, Any]:
-    """The arguments of a call.
-
-    Raises
-    ------
-    InvalidParameter : a number is larger than what arrays and kernels hold.
-    """
+    """The arguments of a call."""
 
     def whole(digits: str) -> int:
         if len(digits) > _DIGITS:

@@ -1,4 +1,7 @@
-"""The options of SQL calls: the keys that a call takes, and their values."""
+"""The options of SQL calls: the keys that a call takes, and their values; errors that they raise.
+
+No error holds a value of anybody's.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,21 @@ from typing import Any
 
 from dbanon.advice.request import AdviceRequest
 from dbanon.data.option import Option, Parameter, all_parameters, parameters
-from dbanon.errors import InvalidParameter, NotBuilt, UnknownOption, nearest_names
+from dbanon.errors import (
+    DbanonError,
+    InvalidParameter,
+    MemoryLimit,
+    NotBuilt,
+    UnknownOption,
+    VersionMismatch,
+    nearest_names,
+)
 from dbanon.job.job import Job
 from dbanon.job.private import PrivateJob, refused
 from dbanon.measures import Model, model_kinds
 from dbanon.methods import find_method
+from dbanon.stores.postgresql.backend_errors import spi_error
+from dbanon.version import version
 
 # Other names of privacy models, as keys.
 SHORT_MODELS = {"l_diversity": "distinct_l"}
@@ -179,3 +192,28 @@ def _model(given: Any) -> Model:
 def _hint(known: Mapping[str, Parameter], name: str = "") -> str:
     near = nearest_names(name, known) if name else None
     return (near + " " if near else "") + "Known options: " + ", ".join(known) + "."
+
+
+def require_version(sql_version: str) -> None:
+    """Check that functions and package are of one version; raises VersionMismatch."""
+    if sql_version != version():
+        raise VersionMismatch(
+            f"The SQL functions are of version {sql_version}, Python has {version()}.",
+            hint="Ask a superuser to run: dbanon upgrade",
+        )
+
+
+def refusal_of(plpy: Any, failure: Exception) -> DbanonError:
+    """The error that a call raises for a failure."""
+    if isinstance(failure, DbanonError):
+        return failure
+    if isinstance(failure, RecursionError):
+        return InvalidParameter("An argument is nested too deep.")
+    if isinstance(failure, MemoryError):
+        return MemoryLimit("The backend has no more memory.")
+    if hasattr(failure, "spidata"):
+        return spi_error(failure)
+    # The text of an exception may hold a value: only its type is told.
+    kind = type(failure).__name__
+    plpy.log(f"dbanon: unexpected {kind}")
+    return DbanonError(f"dbanon failed unexpectedly ({kind}); nothing was published.")

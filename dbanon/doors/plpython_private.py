@@ -12,10 +12,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from dbanon.doors.machine import half_of_memory
-from dbanon.doors.plpython_errors import refusal_of, require_version
-from dbanon.doors.plpython_options import keys_of_private
-from dbanon.doors.spelling import in_sql
+from dbanon.doors.plpython_options import keys_of_private, refusal_of, require_version
+from dbanon.doors.spelling import half_of_memory, in_sql
 from dbanon.errors import (
     InvalidParameter,
     SourceChanged,
@@ -129,13 +127,7 @@ class _Call:
         return kept, session
 
     def _commit(self) -> None:
-        """End the transaction.
-
-        Raises
-        ------
-        TransactionOpen : it is the caller's, who could roll it back.
-        SourceChanged : others changed the same.
-        """
+        """End the transaction."""
         try:
             self._plpy.commit()
         except Exception as error:

@@ -1,16 +1,28 @@
-"""Python's door to the releases that a database has."""
+"""Python's door to what a database has: releases, hierarchies by name, and chains.
+
+A chain is of releases of the same persons that stay private together.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dbanon.chain import manage as run
+from dbanon.chain.manage import ChainShown, Measured
+from dbanon.hierarchy.spec import Given, parse
+from dbanon.hierarchy.tree import Hierarchy
 from dbanon.ledger import job_history
 from dbanon.ledger import releases as kept
 from dbanon.ledger.job_history import Attempt
 from dbanon.ledger.releases import Listed
 from dbanon.run.open import open_store
 from dbanon.sessions.names import parse_relation
+from dbanon.sessions.session import Session
+from dbanon.stores import hierarchies
+from dbanon.stores.hierarchies import Stored
 
 if TYPE_CHECKING:
     from dbanon.run.evaluate_release import ReleaseEvaluation
@@ -142,3 +154,186 @@ def drop(database: Any, release: str, *, on_sql: OnSql | None = None) -> list[st
     """
     with open_store(database, on_sql).session(write=True) as session:
         return kept.drop(session, parse_relation(release))[1]
+
+
+if TYPE_CHECKING:
+    from dbanon.sessions.base import OnSql
+
+
+def store_hierarchy(
+    database: Any,
+    name: str,
+    hierarchy: Given,
+    *,
+    replace: bool = False,
+    description: str | None = None,
+    on_sql: OnSql | None = None,
+) -> Hierarchy:
+    """Store a hierarchy by name in a database, beside the ledger; what was stored.
+
+    Parameters
+    ----------
+    database : a URL, a SQLAlchemy engine or a DuckDB connection.
+    hierarchy : a Hierarchy, the path of a file, a table of the same database
+        (``{"table": "ref.tree"}``), or another form that needs no values of a column.
+    replace : True to take the place of the one of this name.
+
+    Raises
+    ------
+    HierarchyExists : there is one of this name, and ``replace`` is False.
+    HierarchyBroken : it is no tree.
+    """
+    given = parse(hierarchy, files=True)
+    with open_store(database, on_sql).session(write=True) as session:
+        tree = hierarchies.resolve(session, given)
+        hierarchies.store(session, name, tree, replace=replace, description=description)
+    return tree
+
+
+def load_hierarchy(database: Any, hierarchy: Given, *, on_sql: OnSql | None = None) -> Hierarchy:
+    """Read a hierarchy from a database: stored (``"name:education"``), or ``"table:ref.tree"``.
+
+    Raises
+    ------
+    HierarchyNotFound, TableNotFound : there is none.
+    HierarchyBroken : it is no tree.
+    """
+    given = parse(hierarchy, files=True)
+    with _reading(database, on_sql) as session:
+        return hierarchies.resolve(session, given)
+
+
+def drop_hierarchy(database: Any, name: str, *, on_sql: OnSql | None = None) -> None:
+    """Remove a stored hierarchy; releases that used it stay as they are.
+
+    Raises
+    ------
+    HierarchyNotFound : there is none.
+    """
+    with open_store(database, on_sql).session(write=True) as session:
+        hierarchies.drop(session, name)
+
+
+def list_hierarchies(database: Any, *, on_sql: OnSql | None = None) -> list[Stored]:
+    """What a database has stored, by name."""
+    with _reading(database, on_sql) as session:
+        return hierarchies.list_hierarchies(session)
+
+
+def _reading(database: Any, on_sql: OnSql | None) -> AbstractContextManager[Session]:
+    return open_store(database, on_sql).session(write=False)
+
+
+if TYPE_CHECKING:
+    from dbanon.sessions.base import OnSql
+
+
+def create_chain(
+    database: Any,
+    name: str,
+    *,
+    table: str,
+    entity: str,
+    changes: str,
+    key_out: str | Path | None = None,
+    class_size: int | None = None,
+    admit_every: int = 1,
+    departures: str = "hold",
+    withdraw_above: float | None = None,
+    mode: str = "continue",
+    new_chain_from: str | None = None,
+    key: str | None = None,
+    on_sql: OnSql | None = None,
+) -> ChainShown:
+    """Make a chain in the database that it reads, and its key in a file.
+
+    Parameters
+    ----------
+    database : a URL, a SQLAlchemy engine or a DuckDB connection.
+    table, entity : what it reads, and the column that says whose a row is: one row a person.
+    changes : ``show``, ``hold`` or ``freeze``: what becomes of values that change. There is no
+        default: each tells something else.
+    key_out : where the key is written, 32 random bytes in hexadecimal digits, for its owner alone.
+        The database never has it; who loses it has ended the chain. None with ``new_chain_from``.
+    class_size : persons that share a class when they are admitted; k when None.
+    admit_every : newcomers are admitted with every so many releases.
+    departures : ``hold`` or ``withdraw``: what becomes of a class that some have left.
+    withdraw_above : withdraw a held class once a larger share of its persons have left.
+    mode : ``continue`` keeps every history shared by k persons, ``measure`` only counts.
+    new_chain_from : a closed chain over the same persons, which a second one is refused over
+        otherwise; ``key`` is where its key is, ``file:PATH`` or ``env:NAME``, which both have then.
+        How many persons the two expose together, the first release counts.
+
+    Raises
+    ------
+    ChainSamePersons, ChainNotFound, ChainKeyWrong : there is another chain over the same persons.
+    ChainExists, ChainEntityRows, UnsupportedType, TableNotFound, ColumnNotFound : it cannot be.
+    OutputExists : there is a file where the key is to be.
+    """
+    rules = run.Rules(
+        changes=changes,
+        class_size=class_size,
+        admit_every=admit_every,
+        departures=departures,
+        withdraw_above=withdraw_above,
+        mode=mode,
+        new_chain_from=new_chain_from,
+    )
+    out = None if key_out is None else Path(key_out)
+    return run.create(open_store(database, on_sql), name, table, entity, rules, out, key)
+
+
+def chains(database: Any, *, on_sql: OnSql | None = None) -> list[ChainShown]:
+    """The chains of a database, by name."""
+    return run.list_chains(open_store(database, on_sql))
+
+
+def show_chain(database: Any, name: str, *, on_sql: OnSql | None = None) -> ChainShown:
+    """A chain with its releases, and what is to be expected of twelve more.
+
+    Raises
+    ------
+    ChainNotFound : there is none of this name.
+    """
+    return run.shown(open_store(database, on_sql), name)
+
+
+def measure_chain(database: Any, name: str, *, key: str, on_sql: OnSql | None = None) -> Measured:
+    """Count how many persons share each joint history over the releases of a chain.
+
+    Parameters
+    ----------
+    key : ``file:PATH`` or ``env:NAME``.
+
+    Raises
+    ------
+    ChainNotFound, ChainKeyWrong : there is none, or the key is another's.
+    """
+    return run.measured(open_store(database, on_sql), name, key)
+
+
+def withdraw(
+    database: Any, name: str, entities: Iterable[str], *, key: str, on_sql: OnSql | None = None
+) -> int:
+    """Take the classes of some persons out of all later releases, for good; how many classes.
+
+    Parameters
+    ----------
+    entities : who they are, as the entity column has it, as text.
+    key : ``file:PATH`` or ``env:NAME``.
+
+    Raises
+    ------
+    ChainNotFound, ChainKeyWrong, ChainClosed : as for a release.
+    """
+    return run.withdraw(open_store(database, on_sql), name, entities, key)
+
+
+def close_chain(database: Any, name: str, *, on_sql: OnSql | None = None) -> ChainShown:
+    """End a chain: there is no further release of it, and its state stays.
+
+    Raises
+    ------
+    ChainNotFound : there is none of this name.
+    """
+    return run.close(open_store(database, on_sql), name)

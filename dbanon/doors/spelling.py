@@ -1,19 +1,23 @@
 """How the command line and SQL write an option that a hint names, from the table of options.
 
 Python's way is that of the errors themselves: ``dbanon.errors.base.in_python``.
+The command or the statement to start with is in the words of each, too.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import shlex
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from functools import cache
 from typing import Any
 
 from dbanon.data.option import Parameter, all_parameters
 from dbanon.job.job import Job
 from dbanon.job.private import own_options
+from dbanon.sessions.literals import literal
+from dbanon.sessions.names import RelationName, parse_relation
 
 # What a call in SQL has as arguments of the function; all else is a key of ``options``.
 SQL_ARGUMENTS = frozenset(
@@ -99,3 +103,78 @@ def _literal(value: Any) -> str:
 
 def _quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
+
+
+def half_of_memory() -> int:
+    """Half of the machine's memory, in bytes: what a job may use where nobody says."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+
+
+# Where releases of a file go in what is proposed: a database that the first one makes.
+PLACE = "duckdb:///released.duckdb"
+
+
+def command(url: str, start: Mapping[str, Any], hierarchies: Iterable[str] = ()) -> str:
+    """The command that makes the recommended release.
+
+    Parameters
+    ----------
+    url : without secrets.
+    hierarchies : as they were given, NAME=HIERARCHY.
+    """
+    words = ["dbanon", "anonymize", url]
+    for name, value in start.items():
+        short = {"quasi_identifiers": "-q", "sensitive": "-s"}.get(name)
+        if short is not None:
+            for column in value:
+                words += [short, column]
+        elif isinstance(value, (tuple, list)):
+            words += ["--" + name.replace("_", "-"), ",".join(map(_field, value))]
+        else:
+            words += ["--" + name.replace("_", "-"), str(value)]
+    for given in hierarchies:
+        words += ["--hierarchy", given]
+    if url.startswith("file:"):
+        # A file is not written into.
+        words += ["--target", PLACE]
+    return shlex.join(words)
+
+
+def statement(start: Mapping[str, Any], hierarchies: Mapping[str, Any] | None = None) -> str:
+    """The call in SQL, inside PostgreSQL."""
+    source = parse_relation(start["table"])
+    options = {name: start[name] for name in ("refine", "recoding", "key") if name in start}
+    words = [
+        _text(source.quoted),
+        _text(str(RelationName("release", source.name))),
+        _array(start["quasi_identifiers"]),
+        f"k => {start['k']}",
+    ]
+    if start["sensitive"]:
+        words.append(f"sensitive => {_array(start['sensitive'])}")
+    for name in ("entity", "nulls", "max_suppression"):
+        if name in start:
+            words.append(f"{name} => {_plain(start[name])}")
+    for name, given in (("hierarchies", hierarchies), ("options", options)):
+        if given:
+            words.append(f"{name} => {_text(json.dumps(given, ensure_ascii=False))}")
+    return f"SELECT * FROM dbanon.{start['method']}({', '.join(words)})"
+
+
+def _plain(value: Any) -> str:
+    return _text(value) if isinstance(value, str) else str(value)
+
+
+def _text(value: str) -> str:
+    """A literal for people: in the escape form only where that makes a difference."""
+    found = literal(value)
+    return found if "\\" in found else found.removeprefix("E")
+
+
+def _array(names: Iterable[str]) -> str:
+    return f"ARRAY[{', '.join(map(_text, names))}]"
+
+
+def _field(name: str) -> str:
+    """A name as a list on the command line holds it."""
+    return '"' + name.replace('"', '""') + '"' if set(name) & {",", '"', " "} else name

@@ -16,16 +16,15 @@ from dbanon.errors import (
     warn_caller,
 )
 from dbanon.hierarchy.spec import parse_all
-from dbanon.job.budget import ROW, NewBudget
+from dbanon.job.private import ROW, NewBudget
 from dbanon.job.synthesis import AsPublished, wish
 from dbanon.run import budgets as run
 from dbanon.run.budgets import BudgetShown
 from dbanon.run.open import open_store
-from dbanon.synthesis.budget import Budget
+from dbanon.synthesis.columns import table_of
 from dbanon.synthesis.dcmdp import SENTENCE, dcmdp, dense, worth
 from dbanon.synthesis.noise import OpenDpNoise
-from dbanon.synthesis.private import private_rows
-from dbanon.synthesis.table import table_of
+from dbanon.synthesis.private import Budget, private_rows
 
 if TYPE_CHECKING:
     import pandas as pd

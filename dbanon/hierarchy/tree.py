@@ -22,9 +22,6 @@ from numpy.typing import NDArray
 
 from dbanon.hierarchy.edges import Edge, Problem, Pulse, broken, no_pulse, paced, tree_of
 
-# Up to here the depths of all pairs are kept: at most 4 MiB.
-_TABLED_LEAVES = 1024
-
 
 class Hierarchy:
     """A generalization tree as a parent array; immutable.
@@ -145,25 +142,6 @@ class Hierarchy:
     def common(self, low: NDArray[Any], high: NDArray[Any]) -> NDArray[np.int32]:
         """The lowest common ancestors of leaf positions ``low`` to ``high``, as nodes."""
         return self.ancestors(self.leaves[low], self.leaves[high])
-
-    def common_depths(self, low: NDArray[Any], high: NDArray[Any]) -> NDArray[np.int32]:
-        """Depths of the lowest common ancestors of leaf positions ``low`` to ``high``, int32."""
-        if self._pair_depths is not None:
-            depths: NDArray[np.int32] = self._pair_depths[low, high]
-            return depths
-        return np.asarray(self.depths[self.common(low, high)])
-
-    @cached_property
-    def _pair_depths(self) -> NDArray[np.int32] | None:
-        """The depth for every pair of leaves low <= high; None for large trees."""
-        count = self.n_leaves
-        if count > _TABLED_LEAVES:
-            return None
-        pairs = np.zeros((count, count), np.int32)
-        for low in range(count):
-            way = np.concatenate((self.leaf_depths[low : low + 1], self.gaps[low:]))
-            pairs[low, low:] = np.minimum.accumulate(way)
-        return pairs
 
     def loss(self, leaves: NDArray[Any], nodes: NDArray[Any]) -> NDArray[np.float64]:
         """Climbed edges over all edges, h(leaf to node) / h(leaf to root): 0 none, 1 at the root.

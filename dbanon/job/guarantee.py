@@ -14,8 +14,8 @@ from dbanon.data.counts import Counts, Questions, Recount, rarest_row
 from dbanon.errors import InvalidParameter, RecountFailed, SourceChanged, counted
 from dbanon.job.verdict import Caution, Expected, Verdict
 from dbanon.measures import Model
-from dbanon.measures.counted import levels_reached
 from dbanon.measures.models import CountedModel
+from dbanon.measures.recount import levels_reached
 from dbanon.methods.registry import ROW_GUARANTEE, Method
 from dbanon.recoding import Recoding
 

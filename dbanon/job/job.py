@@ -13,7 +13,11 @@ from dbanon.errors import InvalidParameter
 from dbanon.hierarchy.spec import HierarchySpec, require_own_ranges
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.chain import Chain
-from dbanon.job.client_passthrough import (
+from dbanon.job.export import Export
+from dbanon.job.guarantee import Guarantee
+from dbanon.job.policy import Policy
+from dbanon.job.reading import USUAL, Reading, require_condition
+from dbanon.job.requirements import (
     CLIENT,
     KEPT_COLUMNS,
     SERVER,
@@ -21,11 +25,6 @@ from dbanon.job.client_passthrough import (
     require_chained,
     require_spillable,
 )
-from dbanon.job.condition import require_condition
-from dbanon.job.export import Export
-from dbanon.job.guarantee import Guarantee
-from dbanon.job.policy import Policy
-from dbanon.job.reading import USUAL, Reading
 from dbanon.measures import Model
 
 OUTPUT_KINDS = ("table", "view")

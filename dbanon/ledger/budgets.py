@@ -18,7 +18,7 @@ from dbanon.errors import (
     SourceChanged,
     nearest_names,
 )
-from dbanon.job.budget import NewBudget
+from dbanon.job.private import NewBudget
 from dbanon.release.words import now
 from dbanon.sessions.names import RelationName
 from dbanon.sessions.session import Session

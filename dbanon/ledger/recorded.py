@@ -15,7 +15,7 @@ from dbanon.ledger import entries
 from dbanon.ledger.tables import RELEASE_COLUMNS, TABLES, LedgerEntry
 from dbanon.measures.models import CountedModel
 from dbanon.recoding import find_recoding
-from dbanon.release.findings import FewPersons, TellingColumn
+from dbanon.release.attribute_disclosure import FewPersons, TellingColumn
 from dbanon.release.recode import ColumnLoss
 from dbanon.release.report import Counted, Evaluated, Lost, MadeBy, Report, Request
 from dbanon.release.words import time_text

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dbanon.measures.class_sizes import average_class_size, discernibility
-from dbanon.measures.iloss import iloss
 from dbanon.measures.information_loss import (
     Loss,
+    average_class_size,
     centroid_loss,
     column_sums,
+    discernibility,
+    iloss,
     loss_of,
     released_loss,
     scaled_sums,

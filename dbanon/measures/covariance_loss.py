@@ -30,7 +30,6 @@ def of_moments(found: Moments) -> Figure:
 
 MEASURE = Measure(
     name="covariance_loss",
-    symbol="",
     run=covariance_loss,
     summary="Mean change of covariances, in deviations of the originals",
     range="0 to 1 for means",

@@ -44,6 +44,4 @@ MEASURE = Measure(
     run=deviation_loss,
     summary="Mean change of a value, in its column's deviations times the square root of 2",
     range="0 up, without limit",
-    cost="n p",
-    needs="pairs",
 )

@@ -39,6 +39,4 @@ MEASURE = Measure(
     run=direct_loss,
     summary="Mean distance of a released value from the original",
     range="0 to 1 inside the columns' ranges",
-    cost="n p",
-    needs="pairs",
 )

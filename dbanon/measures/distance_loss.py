@@ -41,6 +41,4 @@ MEASURE = Measure(
     run=distance_loss,
     summary="Distance that records moved, against their distance from the mean",
     range="0 to about 1 for means",
-    cost="n p",
-    needs="pairs",
 )

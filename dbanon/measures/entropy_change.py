@@ -44,6 +44,5 @@ MEASURE = Measure(
     run=entropy_change,
     summary="Change of the entropy of categorical columns, in percent",
     range="0 up, percent",
-    cost="n p",
     needs="columns",
 )

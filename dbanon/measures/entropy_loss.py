@@ -32,10 +32,7 @@ def entropy_loss(task: Task) -> Figure:
 
 MEASURE = Measure(
     name="entropy_loss",
-    symbol="",
     run=entropy_loss,
     summary="Share of a column's entropy that the released value leaves open",
     range="0 to 1",
-    cost="n p",
-    needs="pairs",
 )

@@ -118,10 +118,10 @@ class Measure:
     Parameters
     ----------
     name : ``_loss``: the higher, the more was lost; ``_risk``: the more an attacker gains.
-    symbol : the sign in the literature; empty where it has none.
     run : from the task to the figure.
     summary : one line for people.
     range : the values it may have, in words.
+    symbol : the sign in the literature; empty where it has none.
     cost : how its time grows.
     needs : ``counts`` (class sizes), ``columns`` (each column's values before and after, in any
         order: SQL finds it from source and release alone) or ``pairs`` (which became which).
@@ -130,12 +130,12 @@ class Measure:
     """
 
     name: str
-    symbol: str
     run: Callable[[Task], Figure]
     summary: str
     range: str
-    cost: str
-    needs: str
+    symbol: str = ""
+    cost: str = "n p"
+    needs: str = "pairs"
     of: tuple[str, ...] = ()
     lower: bool = True
 

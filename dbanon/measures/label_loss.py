@@ -1,7 +1,7 @@
 """label_loss: iloss of the labels that are released, per cell.
 
 Climbed edges over all edges, or the width of the interval over that of the column: what
-``iloss.py`` says of classes, of the labels as they are written.
+``iloss`` says of classes, of the labels as they are written.
 
 Source: Jiang, Zeng and Ma, Journal of Software 28 (2017), section 2.2.
 """
@@ -42,6 +42,4 @@ MEASURE = Measure(
     run=label_loss,
     summary="How much a released label leaves open of its column: 0 one value, 1 any value",
     range="0 to 1",
-    cost="n p",
-    needs="pairs",
 )

@@ -69,6 +69,5 @@ MEASURE = Measure(
     run=moment_loss,
     summary="Relative change of means and variances",
     range="0 up, without limit",
-    cost="n p",
     needs="columns",
 )

@@ -22,6 +22,5 @@ MEASURE = Measure(
     summary="Mean of how far records moved (IL_h) and how much statistics changed (IL_s)",
     range="0 up, without limit",
     cost="none of its own",
-    needs="pairs",
     of=OF,
 )

@@ -5,8 +5,7 @@ Measures take counts: int64 (n_classes, s), how often each of the s values occur
 that of the counts when not given. ``persons``, int64 (n_classes,), where the counts are of persons
 who have a value, and may have several: the persons of each class.
 
-A measure with ``each_`` gives a value a class, float64 (n_classes,); the one without it that of the
-worst class, and without classes that of a perfect release.
+A measure gives a value a class, float64 (n_classes,): a release is as good as its worst class.
 """
 
 from __future__ import annotations
@@ -52,36 +51,29 @@ def least_diverse(counts: Counts, persons: NDArray[np.int64]) -> Counts:
 
 
 def each_distinct(counts: Counts) -> Values:
-    """Values in each class."""
+    """Values in each class; the smallest is the l of distinct l-diversity.
+
+    Also the p of p-sensitive k-anonymity. Sources: A. Machanavajjhala, J. Gehrke, D. Kifer and M.
+    Venkitasubramaniam, "l-diversity", ACM TKDD 1 (2007); T. Truta and B. Vinay, "Privacy
+    protection: p-sensitive k-anonymity property", ICDE workshops 2006.
+    """
     values: Values = (counts > 0).sum(axis=1).astype(np.float64)
     return values
 
 
-def distinct_l(counts: Counts) -> int:
-    """Distinct l-diversity, also the p of p-sensitive k-anonymity: values in a class, at least.
-
-    Sources: A. Machanavajjhala, J. Gehrke, D. Kifer and M. Venkitasubramaniam, "l-diversity", ACM
-    TKDD 1 (2007); T. Truta and B. Vinay, "Privacy protection: p-sensitive k-anonymity property",
-    ICDE workshops 2006.
-    """
-    return int(each_distinct(counts).min(initial=counts.shape[1]))
-
-
 def each_entropy(counts: Counts) -> Values:
-    """The exponential of each class's entropy."""
+    """The exponential of each class's entropy: entropy l-diversity asks for l or more of it."""
     shares = _shares(counts)
     logs = np.log(shares, out=np.zeros_like(shares), where=shares > 0)
     values: Values = np.exp(-(shares * logs).sum(axis=1))
     return values
 
 
-def entropy_l(counts: Counts) -> float:
-    """Entropy l-diversity: the exponential of the smallest entropy; l or more of it is wanted."""
-    return float(each_entropy(counts).min(initial=counts.shape[1]))
-
-
 def each_recursive(counts: Counts, l: int) -> Values:  # noqa: E741
-    """With a class's counts r_1 >= r_2 >= ...: r_1 / (r_l + r_(l+1) + ...), infinite by 0."""
+    """With a class's counts r_1 >= r_2 >= ...: r_1 / (r_l + r_(l+1) + ...), infinite by 0.
+
+    Recursive (c, l)-diversity holds for every c above the largest.
+    """
     falling = -np.sort(-counts, axis=1)
     rest = falling[:, l - 1 :].sum(axis=1)
     ratios = np.full(len(counts), np.inf)
@@ -89,23 +81,13 @@ def each_recursive(counts: Counts, l: int) -> Values:  # noqa: E741
     return ratios
 
 
-def recursive_c(counts: Counts, l: int) -> float:  # noqa: E741
-    """Recursive (c, l)-diversity: it holds for every c above this; infinite when for none."""
-    return float(each_recursive(counts, l).max(initial=0.0))
-
-
 def each_largest_share(counts: Counts) -> Values:
-    """The largest share of one value in each class."""
-    values: Values = _shares(counts).max(axis=1, initial=0.0)
-    return values
-
-
-def largest_share(counts: Counts) -> float:
-    """The alpha of (alpha, k)-anonymity: the largest share of one value in a class.
+    """The largest share of one value in each class: the alpha of (alpha, k)-anonymity, at most.
 
     Source: R. Wong, J. Li, A. Fu and K. Wang, "(alpha, k)-anonymity", KDD 2006.
     """
-    return float(each_largest_share(counts).max(initial=0.0))
+    values: Values = _shares(counts).max(axis=1, initial=0.0)
+    return values
 
 
 def each_t(
@@ -114,7 +96,15 @@ def each_t(
     whole: Values | None = None,
     persons: NDArray[np.int64] | None = None,
 ) -> Values:
-    """The earth mover's distance of each class from the whole table, as ``t_closeness`` has it.
+    """The earth mover's distance of each class from the whole table; the largest is t-closeness' t.
+
+    Parameters
+    ----------
+    distance : ``equal``: all values are one apart; ``ordered``: values are in their order, the ends
+        one apart; or a hierarchy whose leaves are the values, in their order: two are apart by the
+        height of their common ancestor over the height of the tree.
+
+    Source: N. Li, T. Li and S. Venkatasubramanian, "t-closeness", ICDE 2007, section 4.
 
     Shares of persons add up to how many values a person has. Where class and table differ in that,
     the difference is moved to having none, which is as far from every value as values can be.
@@ -157,47 +147,17 @@ def _along(over: NDArray[np.float64], steps: int) -> float:
     return float(over[-1]) + cost / steps
 
 
-def t_closeness(counts: Counts, distance: str | Hierarchy = "equal") -> float:
-    """The t of t-closeness: the largest earth mover's distance of a class from the whole table.
-
-    Parameters
-    ----------
-    distance : ``equal``: all values are one apart; ``ordered``: values are in their order, the ends
-        one apart; or a hierarchy whose leaves are the values, in their order: two are apart by the
-        height of their common ancestor over the height of the tree.
-
-    Source: N. Li, T. Li and S. Venkatasubramanian, "t-closeness", ICDE 2007, section 4.
-    """
-    return float(each_t(counts, distance).max(initial=0.0))
-
-
 def each_beta(
     counts: Counts, whole: Values | None = None, persons: NDArray[np.int64] | None = None
 ) -> Values:
-    """The largest relative gain (q - p) / p of a value's share in each class."""
-    p = _whole(counts, whole)
-    values: Values = (_shares(counts, persons)[:, p > 0] / p[p > 0] - 1).max(axis=1, initial=0.0)
-    return values
-
-
-def beta_likeness(counts: Counts) -> float:
-    """Basic beta-likeness: the largest relative gain (q - p) / p of a value's share in a class.
+    """The largest relative gain (q - p) / p of a value's share in each class: basic beta-likeness.
 
     Source: J. Cao and P. Karras, "Publishing microdata with a robust privacy guarantee", PVLDB 5
     (2012).
     """
-    return float(each_beta(counts).max(initial=0.0))
-
-
-def enhanced_beta_likeness(counts: Counts) -> float:
-    """Enhanced beta-likeness: as basic, no value's gain counting above -ln of its share.
-
-    As pycanon computes it: the basic beta or the largest -ln p, whichever is smaller.
-    """
-    if not len(counts):
-        return 0.0
-    p = _whole(counts, None)
-    return float(min(beta_likeness(counts), -np.log(p[p > 0].min())))
+    p = _whole(counts, whole)
+    values: Values = (_shares(counts, persons)[:, p > 0] / p[p > 0] - 1).max(axis=1, initial=0.0)
+    return values
 
 
 def each_delta(
@@ -205,7 +165,12 @@ def each_delta(
     whole: Values | None = None,
     persons: NDArray[np.int64] | None = None,
 ) -> Values:
-    """The largest |ln(q / p)| of a value that each class holds."""
+    """The largest |ln(q / p)| of a value that each class holds: delta-disclosure privacy.
+
+    Source: J. Brickell and V. Shmatikov, "The cost of privacy", KDD 2008. There all values of the
+    table are meant, so that one that a class lacks breaks every delta; here, as in ARX and pycanon,
+    it is left out. Where classes hold every value (``each_distinct``) both are the same.
+    """
     p = _whole(counts, whole)
     ratios = _shares(counts, persons)[:, p > 0] / p[p > 0]
     logs = np.zeros_like(ratios)
@@ -213,16 +178,6 @@ def each_delta(
     np.abs(logs, out=logs)
     values: Values = logs.max(axis=1, initial=0.0)
     return values
-
-
-def delta_disclosure(counts: Counts) -> float:
-    """The delta of delta-disclosure privacy: the largest |ln(q / p)| of a value that a class holds.
-
-    Source: J. Brickell and V. Shmatikov, "The cost of privacy", KDD 2008. There all values of the
-    table are meant, so that one that a class lacks breaks every delta; here, as in ARX and pycanon,
-    it is left out. Where classes hold every value (``distinct_l``) both are the same.
-    """
-    return float(each_delta(counts).max(initial=0.0))
 
 
 def _shares(counts: Counts, persons: NDArray[np.int64] | None = None) -> Values:

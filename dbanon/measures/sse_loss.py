@@ -29,6 +29,5 @@ MEASURE = Measure(
     run=sse_loss,
     summary="Share of the squared deviations from the mean that is lost",
     range="0 to 1 for means",
-    cost="n p",
     needs="columns",
 )

@@ -24,6 +24,5 @@ MEASURE = Measure(
     summary="Change of values, means, variances and correlations (IL_1 to IL_3), weighted",
     range="0 up, without limit",
     cost="none of its own",
-    needs="pairs",
     of=OF,
 )

@@ -12,26 +12,13 @@ Cost: O(n^2) in the worst case; far less for few attributes, by the spatial inde
 
 from __future__ import annotations
 
-import numpy as np
-
-from dbanon.data.partition import Partition
 from dbanon.kernels import Cbfs
-from dbanon.methods.registry import Method, Tick, below_2k, drive
-from dbanon.spaces.numeric import Space
-
-
-def cbfs(space: Space, k: int, *, tick: Tick, rng: np.random.Generator) -> Partition:
-    """Partition the points of ``space``, float64 (n, p), into classes of at least k records."""
-    return drive(Cbfs(space.points, k), tick)
-
+from dbanon.methods.registry import Method, on_points
 
 METHOD = Method(
     name="cbfs",
-    run=cbfs,
+    run=on_points(Cbfs),
     summary="Centroid-based fixed size: one class around the farthest record each round",
-    data="numeric, ordinal",
-    class_sizes="k to 2k-1",
     cost="O(n^2) at worst, near O(n log n) for few attributes",
     reference="Laszlo & Mukherjee 2005",
-    max_size=below_2k,
 )

@@ -20,8 +20,8 @@ import numpy as np
 from dbanon.data.option import Option, Parameter
 from dbanon.data.partition import Partition
 from dbanon.kernels import Merging
-from dbanon.methods.registry import Method, Tick, drive
-from dbanon.spaces.mixed import MixedSpace, mixed_space
+from dbanon.methods.registry import MixedMethod, Tick, drive
+from dbanon.spaces.mixed import MixedSpace
 
 
 def ebkc(
@@ -31,18 +31,14 @@ def ebkc(
     return drive(Merging(space.table(), k, int(rng.integers(2**63)), threshold), tick)
 
 
-METHOD = Method(
+METHOD = MixedMethod(
     name="ebkc",
     run=ebkc,
     summary="Classes within a distance, small ones merged, large ones cut by entropy",
-    data="numeric, ordinal, categorical",
     class_sizes="k to 2k-1; more when all records of a class are equal",
     cost="O(m^2) for m distinct records at worst",
     reference="Zhang, Zhao, Yang & Yang 2014",
-    recoding="generalization",
-    takes_categories=True,
-    space=mixed_space,
-    refine="generalized",
+    max_size=None,
     random=True,
     options=(
         Parameter(

@@ -25,11 +25,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.option import Option, Parameter
-from dbanon.data.partition import SUPPRESSED, Levels
-from dbanon.data.shares import most_of
+from dbanon.data.partition import SUPPRESSED, Levels, most_of
 from dbanon.errors import InvalidParameter, TooFewRecords
-from dbanon.methods.registry import Method, Tick
-from dbanon.spaces.mixed import MixedSpace, mixed_space
+from dbanon.methods.registry import MixedMethod, Tick
+from dbanon.spaces.mixed import MixedSpace
 
 _PARTS = (16, 8, 4, 2, 1)
 _UNKNOWN, _KNOWN, _FAILS = 0, 1, 2
@@ -162,19 +161,16 @@ def _chain(start: tuple[int, ...], bound: NDArray[np.int64]) -> list[tuple[int, 
         chain.append(min(steps, key=lambda step: int(bound[step])))
 
 
-METHOD = Method(
+METHOD = MixedMethod(
     name="full_domain",
     run=full_domain,
     summary="One level of each hierarchy for the whole table",
-    data="numeric, ordinal, categorical",
     class_sizes="k and more",
     cost="O(n) for each combination of levels looked at",
     reference="LeFevre, DeWitt & Ramakrishnan 2005",
-    recoding="generalization",
-    takes_categories=True,
+    max_size=None,
     gives=Levels,
     refine=None,
-    space=mixed_space,
     options=(
         Parameter(
             "suppression",

@@ -15,30 +15,14 @@ Cost: O(n^2) in the worst case; a tree of boxes over the distinct records leaves
 
 from __future__ import annotations
 
-import numpy as np
-
-from dbanon.data.partition import Partition
 from dbanon.kernels import GaaCp
-from dbanon.methods.registry import Method, Tick, below_2k, drive
-from dbanon.spaces.mixed import MixedSpace, mixed_space
+from dbanon.methods.registry import MixedMethod, on_table
 
-
-def gaa_cp(space: MixedSpace, k: int, *, tick: Tick, rng: np.random.Generator) -> Partition:
-    """Partition the records of ``space`` into classes of k to 2k-1 records."""
-    return drive(GaaCp(space.table(), k), tick)
-
-
-METHOD = Method(
+METHOD = MixedMethod(
     name="gaa_cp",
-    run=gaa_cp,
+    run=on_table(GaaCp),
     summary="Greedy clustering of numbers and categories with hierarchies",
-    data="numeric, ordinal, categorical",
     class_sizes="k; the last records make some larger, up to 2k-1",
     cost="O(n^2) at worst, far less with many identical records",
     reference="Jiang, Zeng & Ma 2017",
-    max_size=below_2k,
-    recoding="generalization",
-    takes_categories=True,
-    space=mixed_space,
-    refine="generalized",
 )

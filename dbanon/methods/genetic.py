@@ -24,10 +24,10 @@ from __future__ import annotations
 import numpy as np
 
 from dbanon.data.option import Option, Parameter
-from dbanon.data.partition import Partition, combine
+from dbanon.data.partition import Partition
 from dbanon.kernels import Genetic
-from dbanon.methods import mdav
-from dbanon.methods.registry import Method, Tick, below_2k, drive
+from dbanon.methods.mdav import mdav
+from dbanon.methods.registry import Method, Tick, drive, on_parts
 from dbanon.spaces.numeric import Space
 
 # Share of the progress told after which the large classes are made.
@@ -64,23 +64,16 @@ def two_step(
     mutation: float,
 ) -> Partition:
     """Partition the points of ``space``, float64 (n, p), into classes of k to 2k-1 records."""
-    n = space.n_records
-    large = mdav.mdav(
-        space, min(max(macro, k), n), tick=lambda share: tick(_FIRST_STEP * share), rng=rng
-    )
-    found = []
-    done = 0
-    for label in range(large.n_classes):
-        first = large.starts[label]
-        records = large.members[first : first + large.sizes[label]]
-        share, before = len(records) / n, done / n
+    size = min(max(macro, k), space.n_records)
+    large = mdav(space, size, tick=lambda share: tick(_FIRST_STEP * share), rng=rng)
+    parts = [
+        large.members[first : first + size]
+        for first, size in zip(large.starts, large.sizes, strict=True)
+    ]
 
-        def advance(fraction: float, share: float = share, before: float = before) -> None:
-            tick(_FIRST_STEP + (1 - _FIRST_STEP) * (before + share * fraction))
-
-        inside = Space(np.ascontiguousarray(space.points[records]), space.names)
-        partition = genetic(
-            inside,
+    def inside(part: Space, advance: Tick) -> Partition:
+        return genetic(
+            part,
             k,
             tick=advance,
             rng=rng,
@@ -89,9 +82,10 @@ def two_step(
             crossover=crossover,
             mutation=mutation,
         )
-        found.append((records, partition))
-        done += len(records)
-    return combine(found, n)
+
+    return on_parts(
+        space, parts, inside, lambda share: tick(_FIRST_STEP + (1 - _FIRST_STEP) * share)
+    )
 
 
 _OPTIONS = (
@@ -119,11 +113,8 @@ METHOD = Method(
     name="genetic",
     run=genetic,
     summary="Genetic algorithm for sets of some 50 records",
-    data="numeric, ordinal",
-    class_sizes="k to 2k-1",
     cost="O(population generations n)",
     reference="Solanas et al. 2006",
-    max_size=below_2k,
     random=True,
     options=_OPTIONS,
 )
@@ -131,11 +122,8 @@ TWO_STEP = Method(
     name="two_step",
     run=two_step,
     summary="MDAV into large classes, then the genetic algorithm inside each",
-    data="numeric, ordinal",
-    class_sizes="k to 2k-1",
     cost="that of mdav, and O(population generations n)",
     reference="Martínez-Ballesté et al. 2007",
-    max_size=below_2k,
     random=True,
     options=(
         Parameter("macro", int, 30, Option("Records in a large class, at least k.", minimum=2)),

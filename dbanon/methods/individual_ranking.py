@@ -17,7 +17,7 @@ import numpy as np
 
 from dbanon.data.partition import AttributePartition, Partition
 from dbanon.methods.axes import from_both_ends
-from dbanon.methods.registry import Method, Tick, below_2k
+from dbanon.methods.registry import Method, Tick
 from dbanon.spaces.numeric import Space
 
 
@@ -36,11 +36,9 @@ METHOD = Method(
     name="individual_ranking",
     run=individual_ranking,
     summary="Groups each attribute by itself: rows are NOT k-anonymous",
-    data="numeric, ordinal",
     class_sizes="per attribute k; the one that holds the median k to 2k-1",
     cost="O(p n log n)",
     reference="Defays & Anwar 1998",
-    max_size=below_2k,
     sentence="k-anonymity per attribute only, not of rows",
     gives=AttributePartition,
     refine=None,

@@ -15,8 +15,8 @@ import numpy as np
 
 from dbanon.data.partition import Partition
 from dbanon.kernels import Merging
-from dbanon.methods.registry import Method, Tick, drive
-from dbanon.spaces.mixed import MixedSpace, mixed_space
+from dbanon.methods.registry import MixedMethod, Tick, drive
+from dbanon.spaces.mixed import MixedSpace
 
 
 def kaca(space: MixedSpace, k: int, *, tick: Tick, rng: np.random.Generator) -> Partition:
@@ -24,17 +24,13 @@ def kaca(space: MixedSpace, k: int, *, tick: Tick, rng: np.random.Generator) -> 
     return drive(Merging(space.table(), k, int(rng.integers(2**63)), -1.0), tick)
 
 
-METHOD = Method(
+METHOD = MixedMethod(
     name="kaca",
     run=kaca,
     summary="Merging of small classes with the least loss",
-    data="numeric, ordinal, categorical",
     class_sizes="k and more",
     cost="O(m^2) for m distinct records",
     reference="Li, Wong, Fu & Pei 2006",
-    recoding="generalization",
-    takes_categories=True,
-    space=mixed_space,
-    refine="generalized",
+    max_size=None,
     random=True,
 )

@@ -20,26 +20,15 @@ Cost: O(n^2 p) at worst, about O(n^1.3) for few attributes; memory O(n p).
 
 from __future__ import annotations
 
-import numpy as np
-
-from dbanon.data.partition import Partition
 from dbanon.kernels import Ward
-from dbanon.methods.registry import Method, Tick, below_2k, drive
-from dbanon.spaces.numeric import Space
+from dbanon.methods.registry import Method, on_points
 
-
-def kward(space: Space, k: int, *, tick: Tick, rng: np.random.Generator) -> Partition:
-    """Partition the points of ``space``, float64 (n, p), into classes of k to 2k-1 records."""
-    return drive(Ward(space.points, k), tick)
-
+kward = on_points(Ward)
 
 METHOD = Method(
     name="kward",
     run=kward,
     summary="Ward's clustering with classes of at least k; for one or more attributes",
-    data="numeric, ordinal",
-    class_sizes="k to 2k-1",
     cost="O(n^2) at worst, about O(n^1.3) for few attributes",
     reference="Domingo-Ferrer & Mateo-Sanz 2002",
-    max_size=below_2k,
 )

@@ -14,26 +14,13 @@ Cost: O(n^2) in the worst case; only candidates that lost a member are computed 
 
 from __future__ import annotations
 
-import numpy as np
-
-from dbanon.data.partition import Partition
 from dbanon.kernels import DensityFirst
-from dbanon.methods.registry import Method, Tick, below_2k, drive
-from dbanon.spaces.numeric import Space
-
-
-def ldf(space: Space, k: int, *, tick: Tick, rng: np.random.Generator) -> Partition:
-    """Partition the points of ``space``, float64 (n, p), into classes of at least k records."""
-    return drive(DensityFirst(space.points, k, True), tick)
-
+from dbanon.methods.registry import Method, on_points
 
 METHOD = Method(
     name="ldf",
-    run=ldf,
+    run=on_points(DensityFirst, True),
     summary="Lowest density first: the candidate class of largest sum of squares each round",
-    data="numeric, ordinal",
-    class_sizes="k to 2k-1",
     cost="O(n^2) at worst, near O(n log n) for few attributes",
     reference="Wen, Lin & Wang, Yuan Ze University",
-    max_size=below_2k,
 )

@@ -12,26 +12,13 @@ Cost: O(n^3/k) in the worst case, without a matrix of distances.
 
 from __future__ import annotations
 
-import numpy as np
-
-from dbanon.data.partition import Partition
 from dbanon.kernels import Md
-from dbanon.methods.registry import Method, Tick, below_2k, drive
-from dbanon.spaces.numeric import Space
-
-
-def md(space: Space, k: int, *, tick: Tick, rng: np.random.Generator) -> Partition:
-    """Partition the points of ``space``, float64 (n, p), into classes of at least k records."""
-    return drive(Md(space.points, k), tick)
-
+from dbanon.methods.registry import Method, on_points
 
 METHOD = Method(
     name="md",
-    run=md,
+    run=on_points(Md),
     summary="Diameter-based fixed size: classes around the two most distant records",
-    data="numeric, ordinal",
-    class_sizes="k to 2k-1",
     cost="O(n^3/k) at worst, O(n) memory",
     reference="Domingo-Ferrer & Mateo-Sanz 2002",
-    max_size=below_2k,
 )

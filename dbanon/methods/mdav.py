@@ -13,26 +13,16 @@ no label.
 
 from __future__ import annotations
 
-import numpy as np
-
-from dbanon.data.partition import Partition
 from dbanon.kernels import Mdav
-from dbanon.methods.registry import Method, Tick, below_2k, drive
-from dbanon.spaces.numeric import Space
+from dbanon.methods.registry import Method, on_points
 
-
-def mdav(space: Space, k: int, *, tick: Tick, rng: np.random.Generator) -> Partition:
-    """Partition the points of ``space``, float64 (n, p), into classes of k to 2k-1 records."""
-    return drive(Mdav(space.points, k), tick)
-
+mdav = on_points(Mdav)
 
 METHOD = Method(
     name="mdav",
     run=mdav,
     summary="Maximum distance to average vector: the default, exact and fast",
-    data="numeric, ordinal",
     class_sizes="k; the last one k to 2k-1",
     cost="O(n^2) at worst, about O(n^1.3) for few attributes",
     reference="Domingo-Ferrer & Torra 2005",
-    max_size=below_2k,
 )

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from dbanon.data.partition import Partition
 from dbanon.kernels import Cbfs, Kernel, Md, Mdav, NearestPath, PathCut
-from dbanon.methods.registry import Method, Tick, below_2k, drive
+from dbanon.methods.registry import Method, Tick, drive
 from dbanon.spaces.numeric import Space
 
 # Shares of the progress told after which the base method and the path are done.
@@ -57,11 +57,8 @@ def _method(name: str, run: Callable[..., Partition], path: str, cost: str) -> M
         name=name,
         run=run,
         summary=f"The optimal cut of a path: {path}",
-        data="numeric, ordinal",
-        class_sizes="k to 2k-1",
         cost=cost,
         reference="Domingo-Ferrer et al. 2006",
-        max_size=below_2k,
     )
 
 

@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 from dbanon.data.option import Option, Parameter
 from dbanon.data.partition import Partition
 from dbanon.hierarchy.tree import Hierarchy
-from dbanon.methods.registry import Method, Tick
-from dbanon.spaces.mixed import MixedSpace, mixed_space
+from dbanon.methods.registry import MixedMethod, Tick
+from dbanon.spaces.mixed import MixedSpace
 
 
 def mondrian(
@@ -95,18 +95,14 @@ def _width(tree: Hierarchy | None, unit: int, low: int, high: int) -> float:
     return unit * (1.0 - int(tree.depths[first]) / tree.height)
 
 
-METHOD = Method(
+METHOD = MixedMethod(
     name="mondrian",
     run=mondrian,
     summary="Recursive cuts of the widest attribute at its median",
-    data="numeric, ordinal, categorical",
     class_sizes="k and more; relaxed: k to 2k-1, more when all records of a class are equal",
     cost="O(n log n) for each attribute",
     reference="LeFevre, DeWitt & Ramakrishnan 2006",
-    recoding="generalization",
-    takes_categories=True,
-    space=mixed_space,
-    refine="generalized",
+    max_size=None,
     options=(
         Parameter(
             "cut",

@@ -19,40 +19,22 @@ Cost: O(n^2 p) at worst, about O(n^1.4) for few attributes; memory O(n p).
 
 from __future__ import annotations
 
-import numpy as np
-
-from dbanon.data.partition import Partition
 from dbanon.kernels import Mst
-from dbanon.methods.registry import Method, Tick, below_2k, drive
-from dbanon.spaces.numeric import Space
-
-
-def mst_forest(space: Space, k: int, *, tick: Tick, rng: np.random.Generator) -> Partition:
-    """Partition the points of ``space``, float64 (n, p), into classes of k or more records."""
-    return drive(Mst(space.points, k, False), tick)
-
-
-def mst_diameter(space: Space, k: int, *, tick: Tick, rng: np.random.Generator) -> Partition:
-    """Partition the points of ``space``, float64 (n, p), into classes of k to 2k-1 records."""
-    return drive(Mst(space.points, k, True), tick)
-
+from dbanon.methods.registry import Method, on_points
 
 FOREST = Method(
     name="mst_forest",
-    run=mst_forest,
+    run=on_points(Mst, False),
     summary="Cuts the long edges of the minimum spanning tree: for well separated clusters",
-    data="numeric, ordinal",
     class_sizes="k or more, no bound",
     cost="O(n^2) at worst, about O(n^1.4) for few attributes",
     reference="Laszlo & Mukherjee 2005",
+    max_size=None,
 )
 DIAMETER = Method(
     name="mst_diameter",
-    run=mst_diameter,
+    run=on_points(Mst, True),
     summary="As mst_forest, and large trees are split by the diameter-based method",
-    data="numeric, ordinal",
-    class_sizes="k to 2k-1",
     cost="O(n^2) at worst, about O(n^1.4) for few attributes",
     reference="Laszlo & Mukherjee 2005",
-    max_size=below_2k,
 )

@@ -17,7 +17,7 @@ import numpy as np
 from dbanon.data.partition import Partition
 from dbanon.kernels import PathCut
 from dbanon.methods.axes import order_of
-from dbanon.methods.registry import Method, Tick, below_2k, drive
+from dbanon.methods.registry import Method, Tick, drive
 from dbanon.spaces.numeric import Space
 
 
@@ -32,9 +32,7 @@ METHOD = Method(
     run=optimal_univariate,
     summary="The exact optimum for a single attribute",
     data="one numeric or ordinal attribute",
-    class_sizes="k to 2k-1",
     cost="O(n log n + k n)",
     reference="Hansen & Mukherjee 2003",
-    max_size=below_2k,
     max_attributes=1,
 )

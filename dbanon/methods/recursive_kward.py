@@ -19,10 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.option import Option, Parameter
-from dbanon.data.partition import Partition, combine
-from dbanon.methods import kward
+from dbanon.data.partition import Partition
 from dbanon.methods.axes import AXIS, order_of, positions
-from dbanon.methods.registry import Method, Tick, below_2k
+from dbanon.methods.kward import kward
+from dbanon.methods.registry import Method, Tick, on_parts
 from dbanon.spaces.numeric import Space
 
 
@@ -37,19 +37,8 @@ def recursive_kward(
     parts: int,
 ) -> Partition:
     """Partition the points of ``space``, float64 (n, p), into classes of k to 2k-1 records."""
-    n = space.n_records
-    found = []
-    done = 0
-    for records in leaves(space.points, order_of(positions(space, axis)), k, theta, parts):
-        share, before = len(records) / n, done / n
-
-        def advance(fraction: float, share: float = share, before: float = before) -> None:
-            tick(before + share * fraction)
-
-        inside = Space(np.ascontiguousarray(space.points[records]), space.names)
-        found.append((records, kward.kward(inside, k, tick=advance, rng=rng)))
-        done += len(records)
-    return combine(found, n)
+    sets = leaves(space.points, order_of(positions(space, axis)), k, theta, parts)
+    return on_parts(space, sets, lambda inside, part: kward(inside, k, tick=part, rng=rng), tick)
 
 
 def leaves(
@@ -73,11 +62,8 @@ METHOD = Method(
     name="recursive_kward",
     run=recursive_kward,
     summary="k-Ward on parts of the sorted records: faster on large tables",
-    data="numeric, ordinal",
-    class_sizes="k to 2k-1",
     cost="O(n log n) and O(m^2) for each part of m records",
     reference="Fayyoumi & Oommen 2006",
-    max_size=below_2k,
     options=(
         AXIS,
         Parameter(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
 from dbanon.data.option import Parameter
-from dbanon.data.partition import AttributePartition, MethodResult, Partition
+from dbanon.data.partition import AttributePartition, MethodResult, Partition, combine
 from dbanon.errors import UnknownOption
 from dbanon.hierarchy.tree import Hierarchy
-from dbanon.spaces.numeric import numeric_space
+from dbanon.spaces.mixed import MixedSpace, mixed_space
+from dbanon.spaces.numeric import Space, numeric_space
 
 Tick = Callable[[float], None]
 
@@ -41,6 +42,11 @@ class SpaceBuilder(Protocol):
     ) -> Callable[[NDArray[np.int64]], Any]: ...
 
 
+def below_2k(k: int) -> int:
+    """The largest class of a method that would make two classes of 2k records."""
+    return 2 * k - 1
+
+
 @dataclass(frozen=True)
 class Method:
     """A registered method.
@@ -53,10 +59,10 @@ class Method:
         ``tick`` takes the share done (0 to 1) and is called at least five times a second; what it
         raises ends the run. ``rng`` is the only source of chance.
     summary : one line for people.
-    data : the attributes it takes, in words.
-    class_sizes : the sizes its classes may have, in words.
     cost : how time grows with n records.
     reference : where it was published.
+    data : the attributes it takes, in words.
+    class_sizes : the sizes its classes may have, in words.
     max_size : the largest class it may give for a k, or None when there is no such bound.
     sentence : what a release with it is; less than row-wise k-anonymity is said here.
     recoding : the recoding its classes are released with, unless the caller names another.
@@ -75,11 +81,11 @@ class Method:
     name: str
     run: Run
     summary: str
-    data: str
-    class_sizes: str
     cost: str
     reference: str
-    max_size: Callable[[int], int] | None = None
+    data: str = "numeric, ordinal"
+    class_sizes: str = "k to 2k-1"
+    max_size: Callable[[int], int] | None = below_2k
     sentence: str = ROW_GUARANTEE
     recoding: str = "mean"
     standardize: str = "zscore"
@@ -121,9 +127,15 @@ class Method:
         return float(value) if option.type is float else value
 
 
-def below_2k(k: int) -> int:
-    """The largest class of a method that would make two classes of 2k records."""
-    return 2 * k - 1
+@dataclass(frozen=True)
+class MixedMethod(Method):
+    """A method on numbers and categories; its classes are released as what they have in common."""
+
+    data: str = "numeric, ordinal, categorical"
+    recoding: str = "generalization"
+    takes_categories: bool = True
+    space: SpaceBuilder = mixed_space
+    refine: str | None = "generalized"
 
 
 class Kernel(Protocol):
@@ -143,3 +155,43 @@ def drive(kernel: Kernel, tick: Tick) -> Partition:
         tick(kernel.progress)
     tick(1.0)
     return Partition(kernel.labels())
+
+
+def on_points(kernel: Callable[..., Kernel], *settings: Any) -> Callable[..., Partition]:
+    """What runs a compiled method on the points of a space, with these settings of it."""
+
+    def run(space: Space, k: int, *, tick: Tick, rng: np.random.Generator) -> Partition:
+        return drive(kernel(space.points, k, *settings), tick)
+
+    return run
+
+
+def on_table(kernel: Callable[..., Kernel], *settings: Any) -> Callable[..., Partition]:
+    """What runs a compiled method on the records of a mixed space, with these settings of it."""
+
+    def run(space: MixedSpace, k: int, *, tick: Tick, rng: np.random.Generator) -> Partition:
+        return drive(kernel(space.table(), k, *settings), tick)
+
+    return run
+
+
+def on_parts(
+    space: Space,
+    parts: Sequence[NDArray[np.int64]],
+    run: Callable[[Space, Tick], Partition],
+    tick: Tick,
+) -> Partition:
+    """Each part of the records, int64 (m,), partitioned by itself; ``tick`` takes their share."""
+    n = space.n_records
+    found: list[tuple[NDArray[np.int64], Partition]] = []
+    done = 0
+    for records in parts:
+        share, before = len(records) / n, done / n
+
+        def advance(fraction: float, share: float = share, before: float = before) -> None:
+            tick(before + share * fraction)
+
+        inside = Space(np.ascontiguousarray(space.points[records]), space.names)
+        found.append((records, run(inside, advance)))
+        done += len(records)
+    return combine(found, n)

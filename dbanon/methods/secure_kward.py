@@ -18,8 +18,8 @@ import numpy as np
 
 from dbanon.data.option import Option, Parameter
 from dbanon.data.partition import Partition
-from dbanon.methods import kward
-from dbanon.methods.registry import Method, Tick, below_2k
+from dbanon.methods.kward import kward
+from dbanon.methods.registry import Method, Tick
 from dbanon.spaces.numeric import Space
 
 
@@ -33,7 +33,7 @@ def secure_kward(
     gamma0: float,
 ) -> Partition:
     """Partition the points of ``space``, float64 (n, p), into classes of k to 2k-1 records."""
-    return kward.kward(space, k, tick=tick, rng=rng)
+    return kward(space, k, tick=tick, rng=rng)
 
 
 METHOD = Method(
@@ -41,10 +41,8 @@ METHOD = Method(
     run=secure_kward,
     summary="k-Ward, released with values that keep away from the originals",
     data="numeric",
-    class_sizes="k to 2k-1",
     cost="O(n^2) at worst, about O(n^1.3) for few attributes",
     reference="Li, Zhu, Wang & Jajodia 2002",
-    max_size=below_2k,
     recoding="secure",
     options=(
         Parameter(

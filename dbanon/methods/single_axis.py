@@ -18,7 +18,7 @@ import numpy as np
 
 from dbanon.data.partition import Partition
 from dbanon.methods.axes import AXIS, from_both_ends, positions
-from dbanon.methods.registry import Method, Tick, below_2k
+from dbanon.methods.registry import Method, Tick
 from dbanon.spaces.numeric import Space
 
 
@@ -35,10 +35,8 @@ METHOD = Method(
     name="single_axis",
     run=single_axis,
     summary="Sorts by one number and groups in that order: the fastest, for correlated attributes",
-    data="numeric, ordinal",
     class_sizes="k; the one that holds the median k to 2k-1",
     cost="O(n log n)",
     reference="Defays & Nanopoulos 1993",
-    max_size=below_2k,
     options=(AXIS,),
 )

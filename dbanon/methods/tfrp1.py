@@ -12,26 +12,13 @@ Cost: O(n^2/k) in the worst case.
 
 from __future__ import annotations
 
-import numpy as np
-
-from dbanon.data.partition import Partition
 from dbanon.kernels import Tfrp
-from dbanon.methods.registry import Method, Tick, below_2k, drive
-from dbanon.spaces.numeric import Space
-
-
-def tfrp1(space: Space, k: int, *, tick: Tick, rng: np.random.Generator) -> Partition:
-    """Partition the points of ``space``, float64 (n, p), into classes of at least k records."""
-    return drive(Tfrp(space.points, k, False), tick)
-
+from dbanon.methods.registry import Method, on_points
 
 METHOD = Method(
     name="tfrp1",
-    run=tfrp1,
+    run=on_points(Tfrp, False),
     summary="Two fixed reference points, used in turn",
-    data="numeric, ordinal",
-    class_sizes="k to 2k-1",
     cost="O(n^2/k) at worst",
     reference="Chang, Li & Huang 2007",
-    max_size=below_2k,
 )

@@ -12,24 +12,13 @@ Cost: O(n^2/k) in the worst case.
 
 from __future__ import annotations
 
-import numpy as np
-
-from dbanon.data.partition import Partition
 from dbanon.kernels import Tfrp
-from dbanon.methods.registry import Method, Tick, drive
-from dbanon.spaces.numeric import Space
-
-
-def tfrp2(space: Space, k: int, *, tick: Tick, rng: np.random.Generator) -> Partition:
-    """Partition the points of ``space``, float64 (n, p), into classes of at least k records."""
-    return drive(Tfrp(space.points, k, True), tick)
-
+from dbanon.methods.registry import Method, on_points
 
 METHOD = Method(
     name="tfrp2",
-    run=tfrp2,
+    run=on_points(Tfrp, True),
     summary="TFRP-1, then classes are dissolved where their records fit better elsewhere",
-    data="numeric, ordinal",
     class_sizes="k or more",
     cost="O(n^2/k) at worst",
     reference="Chang, Li & Huang 2007",

@@ -34,7 +34,6 @@ METHOD = Method(
     name="vmdav",
     run=vmdav,
     summary="MDAV whose classes grow while a near record is nearer to them than to others",
-    data="numeric, ordinal",
     class_sizes="k to 3k-2",
     cost="O(n^2) at worst",
     reference="Solanas & Martinez-Balleste 2006",

@@ -15,15 +15,16 @@ from dbanon.data.partition import (
     AttributePartition,
     MethodResult,
     Partition,
+    most_of,
     places_of,
+    share_needed,
 )
 from dbanon.data.pieces import on_all_cores
 from dbanon.data.scales import MAHALANOBIS
-from dbanon.data.shares import most_of, share_needed
 from dbanon.errors import InvalidParameter, RowsNotAnonymous, SuppressionOverBudget, warn_caller
-from dbanon.hierarchy.subset import Trees, only
-from dbanon.job.kinds import require_kinds
+from dbanon.hierarchy.leaves import Trees, only
 from dbanon.job.policy import Policy
+from dbanon.job.requirements import require_kinds
 from dbanon.methods import find_method
 from dbanon.methods.registry import Method, Tick
 from dbanon.partitioning.blocks import Blocks, Deferred, partition_blocks

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.data.shares import share_needed
+from dbanon.data.partition import share_needed
 from dbanon.errors import ModelInfeasible
 from dbanon.measures import Model
 

@@ -14,13 +14,13 @@ from dbanon.data.partition import SUPPRESSED, Found, Partition
 from dbanon.data.pieces import on_all_cores
 from dbanon.data.scales import MAHALANOBIS
 from dbanon.data.schema import Attribute
-from dbanon.hierarchy.subset import Trees
+from dbanon.hierarchy.leaves import Trees
 from dbanon.job.policy import Policy
 from dbanon.methods import find_method
 from dbanon.methods.registry import Tick
 from dbanon.partitioning.classes import find_attribute_classes, find_classes
 from dbanon.partitioning.protect import protect
-from dbanon.partitioning.sensitive import released_places
+from dbanon.partitioning.strata import released_places
 
 
 def partition_for(

@@ -11,14 +11,13 @@ from numpy.typing import NDArray
 
 from dbanon.data.measures import Distribution, Measures
 from dbanon.data.microdata import Microdata
-from dbanon.data.partition import Partition, combine
-from dbanon.data.shares import most_of
+from dbanon.data.partition import Partition, combine, most_of
 from dbanon.errors import ModelInfeasible
 from dbanon.hierarchy.tree import Hierarchy, flat
 from dbanon.job.policy import Policy
 from dbanon.kernels import Models
 from dbanon.measures import Model, sensitive_counts
-from dbanon.measures.counted import width_of
+from dbanon.measures.recount import width_of
 from dbanon.methods import find_method
 from dbanon.methods.registry import Tick
 from dbanon.partitioning.blocks import Blocks, partition_blocks

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dbanon.errors import InvalidParameter
 from dbanon.recoding import generalization, mean, median, medoid, representative, secure
-from dbanon.recoding.attributes import recode_attributes
 from dbanon.recoding.columns import (
     GENERALIZED,
     INTERVALS,
@@ -13,6 +12,7 @@ from dbanon.recoding.columns import (
     Recoding,
     ReleasedColumn,
     Settings,
+    recode_attributes,
 )
 
 RECODINGS: dict[str, Recoding] = {

@@ -1,4 +1,8 @@
-"""What recodings take and give: settings, and one value per class and quasi-identifier."""
+"""What recodings take and give: settings, and one value per class and quasi-identifier.
+
+Some recodings release values that occur in their class. Each attribute is recoded by the classes
+that it has: those of rows, or its own.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.data.partition import Levels, Partition
+from dbanon.data.microdata import Microdata
+from dbanon.data.partition import Levels, MethodResult, Partition
+from dbanon.data.scales import Scale
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import UnsupportedType
 from dbanon.hierarchy.tree import Hierarchy
@@ -177,3 +183,85 @@ def require_room(attribute: Attribute, values: NDArray[Any], hint: str) -> None:
             " lie outside of those it holds.",
             hint=hint,
         )
+
+
+def refuse_wide(microdata: Microdata, recoding: str) -> None:
+    """Check that float64 holds all values exactly, for they are released as they are.
+
+    Raises
+    ------
+    UnsupportedType : an attribute holds values beyond 2**53.
+    """
+    for name in sorted(microdata.wide):
+        raise UnsupportedType(
+            f'Column "{name}" holds numbers beyond 2**53: recoding {recoding} cannot take them.',
+            hint='Use `recoding="mean"`, or give the column as a smaller type.',
+        )
+
+
+def class_medians(values: NDArray[np.float64], partition: Partition) -> NDArray[np.float64]:
+    """The lower median of each class, float64 (n_classes,), of ``values``, float64 (n,)."""
+    grouped = values[partition.members]
+    ordered = grouped[np.lexsort((grouped, partition.labels[partition.members]))]
+    medians: NDArray[np.float64] = ordered[partition.starts + (partition.sizes - 1) // 2]
+    return medians
+
+
+def table_deviation(scale: Scale) -> float:
+    """The sample standard deviation of a table's column that varies, in its own unit."""
+    return float(np.ldexp(scale.deviation, scale.exponent))
+
+
+def occurring(
+    microdata: Microdata, partition: Partition, position: int, values: NDArray[np.float64]
+) -> ReleasedColumn:
+    """A column with one of the class's own values for each class.
+
+    Parameters
+    ----------
+    position : which numeric attribute.
+    values : float64 (n_classes,); anything where the class has NULL.
+    """
+    attribute = microdata.numeric[position]
+    valid = microdata.valid_column(attribute.name)
+    missing = None
+    if valid is not None:
+        # A class holds records of one NULL pattern, so its first member speaks for all.
+        missing = ~valid[partition.members[partition.starts]]
+        values = np.where(missing, 0.0, values)
+    if attribute.kind is Kind.FLOAT:
+        return ReleasedColumn(attribute, values, missing, values)
+    scale = 10.0**attribute.scale if attribute.kind is Kind.DECIMAL else 1.0
+    return ReleasedColumn(attribute, np.rint(values * scale).astype(np.int64), missing, values)
+
+
+def recode_attributes(
+    microdata: Microdata,
+    classes: MethodResult,
+    run: Callable[[Microdata, Partition, ExactTotals], tuple[ReleasedColumn, ...]],
+    exact_totals: Callable[[Sequence[Attribute]], Mapping[str, NDArray[np.object_]]],
+) -> tuple[ReleasedColumn, ...]:
+    """The released columns, with one value for each set of rows that are released alike.
+
+    Parameters
+    ----------
+    run : a recoding, which gives the columns of the attributes that it sees.
+    exact_totals : of sets of rows that are released alike; they are added up here.
+    """
+    names = [attribute.name for attribute in microdata.attributes]
+    _, places = classes.rows()
+    columns: list[ReleasedColumn] = []
+    for (own_names, own), of_rows in zip(classes.by_columns(names), places.T, strict=True):
+
+        def totals(
+            own: Partition, attributes: Sequence[Attribute], of_rows: NDArray[np.int32] = of_rows
+        ) -> Mapping[str, NDArray[np.object_]]:
+            found = {}
+            for name, parts in exact_totals(attributes).items():
+                found[name] = np.zeros(own.n_classes, object)
+                np.add.at(found[name], of_rows, parts)
+            return found
+
+        seen = microdata if len(own_names) == len(names) else microdata.of_attributes(own_names)
+        columns += [column.take(of_rows.astype(np.int64)) for column in run(seen, own, totals)]
+    return tuple(columns)

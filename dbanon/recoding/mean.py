@@ -20,8 +20,14 @@ from dbanon.data.partition import Partition
 from dbanon.data.pieces import by_column
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import UnsupportedType
-from dbanon.recoding.columns import ExactTotals, Recoding, ReleasedColumn, Settings
-from dbanon.recoding.occurring import class_medians, occurring
+from dbanon.recoding.columns import (
+    ExactTotals,
+    Recoding,
+    ReleasedColumn,
+    Settings,
+    class_medians,
+    occurring,
+)
 
 
 def class_means(values: NDArray[np.float64], partition: Partition) -> NDArray[np.float64]:
@@ -61,12 +67,7 @@ def _exact_means(totals: NDArray[np.object_], partition: Partition) -> NDArray[n
 
 
 def _instants(attribute: Attribute, micros: NDArray[np.object_]) -> NDArray[np.int64]:
-    """Microseconds since 1970 as int64 (n_classes,).
-
-    Raises
-    ------
-    UnsupportedType : a mean is more than 64 bits away.
-    """
+    """Microseconds since 1970 as int64 (n_classes,)."""
     limits = np.iinfo(np.int64)
     if any(not limits.min <= value <= limits.max for value in micros):
         raise UnsupportedType(

@@ -10,8 +10,15 @@ from __future__ import annotations
 from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
-from dbanon.recoding.columns import ExactTotals, Recoding, ReleasedColumn, Settings
-from dbanon.recoding.occurring import class_medians, occurring, refuse_wide
+from dbanon.recoding.columns import (
+    ExactTotals,
+    Recoding,
+    ReleasedColumn,
+    Settings,
+    class_medians,
+    occurring,
+    refuse_wide,
+)
 
 
 def median(

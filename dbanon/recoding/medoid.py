@@ -13,9 +13,16 @@ import numpy as np
 from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
-from dbanon.recoding.columns import ExactTotals, Recoding, ReleasedColumn, Settings
+from dbanon.recoding.columns import (
+    ExactTotals,
+    Recoding,
+    ReleasedColumn,
+    Settings,
+    occurring,
+    refuse_wide,
+    table_deviation,
+)
 from dbanon.recoding.mean import class_means
-from dbanon.recoding.occurring import occurring, refuse_wide, table_deviation
 
 
 def medoid(

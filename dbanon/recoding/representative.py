@@ -36,9 +36,10 @@ from dbanon.recoding.columns import (
     Recoding,
     ReleasedColumn,
     Settings,
+    occurring,
+    refuse_wide,
 )
 from dbanon.recoding.mean import mean
-from dbanon.recoding.occurring import occurring, refuse_wide
 
 
 def representative(

@@ -22,9 +22,16 @@ from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Kind
-from dbanon.recoding.columns import ExactTotals, Recoding, ReleasedColumn, Settings, require_room
+from dbanon.recoding.columns import (
+    ExactTotals,
+    Recoding,
+    ReleasedColumn,
+    Settings,
+    refuse_wide,
+    require_room,
+    table_deviation,
+)
 from dbanon.recoding.mean import mean
-from dbanon.recoding.occurring import refuse_wide, table_deviation
 
 
 def ratio(values: NDArray[np.float64], released: float, epsilon: float) -> float:

@@ -14,8 +14,7 @@ from dbanon.data.partition import Found, Partition
 from dbanon.data.pieces import by_column
 from dbanon.data.scales import Standardization
 from dbanon.data.schema import Kind
-from dbanon.hierarchy.leaves import leaf_codes, trees_of
-from dbanon.hierarchy.subset import Trees, only
+from dbanon.hierarchy.leaves import Trees, leaf_codes, only, trees_of
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.policy import Policy
 from dbanon.measures import Loss, iloss, loss_of, scaled_sums
@@ -28,8 +27,7 @@ from dbanon.recoding import (
     find_recoding,
     recode_attributes,
 )
-from dbanon.release.evaluation import pairs_of
-from dbanon.release.labels import ANY
+from dbanon.release.evaluation import ANY, pairs_of
 
 
 def recode(

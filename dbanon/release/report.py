@@ -11,9 +11,16 @@ from dbanon.data.counts import Recount
 from dbanon.job.verdict import Caution, Verdict
 from dbanon.measures.models import CountedModel
 from dbanon.release.alignment import INPUT, ROWS_LINK, Alignment
-from dbanon.release.findings import FewPersons, TellingColumn
+from dbanon.release.attribute_disclosure import FewPersons, TellingColumn
 from dbanon.release.recode import ColumnLoss
-from dbanon.release.words import InWords, carried, nearness, plain, told_by_method, told_figure
+from dbanon.release.words import (
+    InWords,
+    nearness,
+    passthrough_note,
+    plain,
+    told_by_method,
+    told_figure,
+)
 
 T = TypeVar("T")
 
@@ -354,7 +361,7 @@ class Report(InWords):
             ),
             ("sensitive", names(self.sensitive)),
             ("kept", names(self.kept)),
-            *carried(self.arguments),
+            *passthrough_note(self.arguments),
             *(("COLUMN TELLS", found.describe(self.k_requested)) for found in self.telling),
             *(("PERSONS", found.describe(self.k_requested)) for found in self.few_persons),
             ("not copied", names(self.not_copied)),

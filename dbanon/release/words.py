@@ -91,7 +91,7 @@ def told_by_method(counts: Mapping[str, int]) -> list[tuple[str, str]]:
     return [("found by the method", text)] if text else []
 
 
-def carried(arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
+def passthrough_note(arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
     """That columns which were copied left their database, as a pair of label and text, or none."""
     if arguments.get("kept_columns") != "client":
         return []

@@ -21,7 +21,7 @@ from dbanon.advice.roles import QUASI_IDENTIFIER, SENSITIVE, Role, propose
 from dbanon.advice.singling import singling, sizes_of
 from dbanon.data.microdata import Microdata
 from dbanon.errors import NoQuasiIdentifiers, NoRows, NothingFits, PrivacyWarning
-from dbanon.hierarchy.subset import only
+from dbanon.hierarchy.leaves import only
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
 from dbanon.run.plan import Plan, plan

@@ -15,8 +15,8 @@ from dbanon.data.scales import Standardization
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import NullInQuasiIdentifier, TooFewRecords, UnsupportedType
 from dbanon.job.job import Job
-from dbanon.job.kinds import require_kinds
 from dbanon.job.policy import Policy
+from dbanon.job.requirements import require_kinds
 from dbanon.methods.registry import Tick
 from dbanon.partitioning.classes import find_classes
 from dbanon.run.plan import plan

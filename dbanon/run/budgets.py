@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dbanon.errors import BudgetExists, OutputExists, UnsupportedType
-from dbanon.job.budget import NewBudget
+from dbanon.job.private import NewBudget
 from dbanon.ledger import budgets
 from dbanon.ledger.budgets import KeptBudget, Spending, plain
 from dbanon.sessions.base import Relation

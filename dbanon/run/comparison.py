@@ -15,7 +15,7 @@ from dbanon.job.guarantee import PERSONS
 from dbanon.ledger.recorded import recorded_digest, released_columns
 from dbanon.ledger.tables import LedgerEntry
 from dbanon.measures import HIERARCHICAL, Model
-from dbanon.measures.counted import levels_reached, trees_of_models
+from dbanon.measures.recount import levels_reached, trees_of_models
 from dbanon.partitioning.protect import with_null_leaves
 from dbanon.sessions.names import RelationName
 from dbanon.sessions.session import Session

@@ -11,7 +11,7 @@ import numpy as np
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.errors import DbanonError, lacks_memory
-from dbanon.hierarchy.subset import only
+from dbanon.hierarchy.leaves import only
 from dbanon.job.policy import Policy
 from dbanon.methods.registry import Tick
 from dbanon.release.recode import Release

@@ -13,8 +13,8 @@ from dbanon.data.schema import Kind, Role
 from dbanon.errors import OriginalChanged
 from dbanon.ledger import entries, recorded
 from dbanon.ledger.recorded import Recorded, require_classes
-from dbanon.measures.alone import figures_alone
 from dbanon.measures.catalogue import LOSSES, RISKS
+from dbanon.measures.unpaired import unpaired_figures
 from dbanon.release.report import Report
 from dbanon.sessions.base import Relation
 from dbanon.sessions.names import RelationName
@@ -192,7 +192,7 @@ def _compared(
     if numbers:
         sides = [side_of(session, one.relation, numbers) for one in (source, released)]
         note = f"{ALONE}; of {', '.join(numbers)}"
-        for measure, figure in figures_alone(sides[0], sides[1], numbers).items():
+        for measure, figure in unpaired_figures(sides[0], sides[1], numbers).items():
             yield FoundFigure(measure, None, figure.value, figure.note or note)
             for name, value in figure.columns.items():
                 yield FoundFigure(measure, name, value, ALONE)

@@ -31,7 +31,7 @@ from dbanon.job.guarantee import Guarantee
 from dbanon.job.job import Job
 from dbanon.ledger import releases
 from dbanon.measures import Model
-from dbanon.measures.counted import levels_in_rows
+from dbanon.measures.recount import levels_in_rows
 from dbanon.release.report import Report
 from dbanon.sessions.session import Session
 from dbanon.sessions.store import Store

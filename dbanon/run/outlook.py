@@ -9,8 +9,8 @@ from typing import Any, Protocol
 from dbanon.data.chunks import require_memory
 from dbanon.errors import InvalidParameter, UnsupportedType
 from dbanon.hierarchy.tree import Hierarchy
-from dbanon.job.client_passthrough import CLIENT
 from dbanon.job.job import Job
+from dbanon.job.requirements import CLIENT
 from dbanon.run.changes import Changes, PlannedFile, changes, planning_ports
 from dbanon.run.plan import Plan, plan
 from dbanon.run.run import Clock, PhaseProgress, read_and_cluster, recoded

@@ -7,20 +7,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dbanon.data.column_roles import ColumnRoles
 from dbanon.data.counts import Questions
-from dbanon.data.microdata import Microdata
+from dbanon.data.microdata import ColumnRoles, Microdata
 from dbanon.data.schema import Attribute, Kind, with_orders
 from dbanon.errors import ColumnUnclassified, TableChanged
 from dbanon.hierarchy.edges import Pulse, no_pulse
 from dbanon.hierarchy.tree import Hierarchy
-from dbanon.job.client_passthrough import CLIENT
 from dbanon.job.guarantee import Guarantee
 from dbanon.job.job import Asked, Job
-from dbanon.job.kinds import require_kinds
 from dbanon.job.policy import Policy
+from dbanon.job.requirements import CLIENT, require_kinds
 from dbanon.job.verdict import Verdict
-from dbanon.measures.counted import trees_of_models
+from dbanon.measures.recount import trees_of_models
 from dbanon.methods import find_method
 from dbanon.partitioning.entities import as_identifier
 from dbanon.partitioning.protect import with_null_leaves

@@ -37,9 +37,9 @@ from dbanon.stores import digest
 from dbanon.stores.enumerated_column import ListedColumn
 from dbanon.stores.sql_target import run_of
 from dbanon.stores.synthetic import Kept, dtype_of, read_figures, require_recount, write_rows
+from dbanon.synthesis.columns import Table
 from dbanon.synthesis.noise import Noise, OpenDpNoise
 from dbanon.synthesis.private import private_rows
-from dbanon.synthesis.table import Table
 from dbanon.version import version
 
 # To spend, where others spend at the same moment.

@@ -32,10 +32,9 @@ from dbanon.stores.synthetic import (
     require_kind,
     synthetic_column,
 )
-from dbanon.synthesis.columns import PublicColumn
-from dbanon.synthesis.lines import Line
+from dbanon.synthesis.columns import PublicColumn, Table
+from dbanon.synthesis.domains import Line
 from dbanon.synthesis.private import planned_columns
-from dbanon.synthesis.table import Table
 
 # Bytes that a figure takes at most, as it was read, on its grid and as it is written.
 _OF_A_FIGURE = 64

@@ -24,13 +24,12 @@ from dbanon.errors import (
     TooFewPersons,
     warn_caller,
 )
-from dbanon.job.client_passthrough import CLIENT
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
+from dbanon.job.requirements import CLIENT
 from dbanon.job.verdict import Expected
 from dbanon.partitioning.partition_for import joined_for, partition_for
-from dbanon.release.attribute_disclosure import Originals, telling
-from dbanon.release.findings import FewPersons, TellingColumn
+from dbanon.release.attribute_disclosure import FewPersons, Originals, TellingColumn, telling
 from dbanon.release.recode import Release, combinations, lost_completely, recode
 from dbanon.release.report import Counted, Evaluated, Lost, MadeBy, Report
 from dbanon.release.words import now

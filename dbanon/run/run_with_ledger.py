@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
-from dbanon.data.disk import Disk
+from dbanon.data.pieces import Disk
 from dbanon.errors import (
     AccessRefused,
     DatabaseNotFound,

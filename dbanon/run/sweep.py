@@ -18,9 +18,9 @@ from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import DbanonError, TooFewRecords, counted
-from dbanon.hierarchy.subset import only
-from dbanon.job.kinds import require_kinds
+from dbanon.hierarchy.leaves import only
 from dbanon.job.policy import Policy
+from dbanon.job.requirements import require_kinds
 from dbanon.measures.figure import Parameters
 from dbanon.methods import find_method
 from dbanon.partitioning.partition_for import partition_for

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from dbanon.data.chunks import microdata_from_chunks, watched
 from dbanon.data.counts import EntityCount, Recount
-from dbanon.data.disk import Disk
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
+from dbanon.data.pieces import Disk
 from dbanon.data.schema import Attribute, Role
 from dbanon.errors import DuplicateKeys, UnsupportedType, counted
 from dbanon.job.job import DEFAULT_CHUNK_ROWS

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
@@ -39,7 +38,7 @@ from dbanon.spark.session import require_session, warn_unless_private
 from dbanon.spark.stages import Stages, sample_limit
 from dbanon.spark.tasks import PACKETS, Disks, collect_facts, mapped, translated
 from dbanon.spark.trees import Stratum
-from dbanon.spark.workers import Look
+from dbanon.spark.workers import GatherFacts
 from dbanon.stores.ports import Source
 
 if TYPE_CHECKING:
@@ -49,26 +48,6 @@ if TYPE_CHECKING:
     from dbanon.release.report import Report
 
 BLOCK_SIZE = 50_000
-
-
-@dataclass(frozen=True, eq=False)
-class Released:
-    """A release that nobody but the caller has.
-
-    Parameters
-    ----------
-    rows : the released columns, kept on the disks of executors until ``forget``.
-    report : what was counted on these rows.
-    kept : what ``forget`` lets go.
-    """
-
-    rows: DataFrame
-    report: Report
-    kept: Disks
-
-    def forget(self) -> None:
-        """Let the disks of executors go."""
-        self.kept.done()
 
 
 def anonymize(
@@ -126,12 +105,14 @@ def anonymize(
     require_session(session)
     warn_unless_private(session)
     with translated("the release was made"):
-        found = released(job, frame, tasks)
-    return found.rows, found.report
+        rows, report, _ = released(job, frame, tasks)
+    return rows, report
 
 
-def released(job: Job, frame: DataFrame, tasks: int | None = None) -> Released:
-    """The release of a job whose source is a DataFrame.
+def released(
+    job: Job, frame: DataFrame, tasks: int | None = None
+) -> tuple[DataFrame, Report, Disks]:
+    """The released columns, what was counted on them, and the disks of executors that have them.
 
     Raises
     ------
@@ -145,7 +126,7 @@ def released(job: Job, frame: DataFrame, tasks: int | None = None) -> Released:
     laid = laid_out(frame, job, layout, planned.relation)
     disks = Disks()
     try:
-        kept, facts, sample = _look(laid, planned, layout, disks)
+        kept, facts, sample = _gather(laid, planned, layout, disks)
         require_key(kept, facts)
         check_facts(facts, planned, laid.withheld)
         known, strata = _known(facts, planned, layout)
@@ -174,15 +155,15 @@ def released(job: Job, frame: DataFrame, tasks: int | None = None) -> Released:
             time.perf_counter() - started,
         )
         order = _order(frame, layout, columns)
-        return Released(rows.select(*order), report, disks)
+        return rows.select(*order), report, disks
     except BaseException:
         disks.done()
         raise
     finally:
-        laid.done()
+        laid.disks.done()
 
 
-def _look(
+def _gather(
     laid: LaidOut, planned: Plan, layout: Layout, disks: Disks
 ) -> tuple[DataFrame, Facts, list[pa.Table]]:
     """The rows as packets, and what all pieces tell: the source is read here, and not again.
@@ -193,7 +174,7 @@ def _look(
     given = {**planned.policy.hierarchies, **planned.given.trees}
     made = frozenset(planned.given.trees)
     limit = sample_limit(planned.policy, laid.rows.count()) if laid.counted else None
-    work = Look(layout, frozenset(given), made, limit)
+    work = GatherFacts(layout, frozenset(given), made, limit)
     at_once = None if layout.persons else AT_ONCE
     kept = disks.keep(mapped(laid.rows, work, PACKETS, at_once))
     found, sample = Facts(), []
@@ -201,7 +182,7 @@ def _look(
         if isinstance(one, Facts):
             found.add(one)
         else:
-            sample.append(one.rows)
+            sample.append(pa.Table.from_batches(one))
     return kept, found, sample
 
 
@@ -236,7 +217,7 @@ def _schema(frame: DataFrame, layout: Layout, columns: Sequence[Any]) -> Any:
     own = [StructField(f"r{i}", type_of(one, frame)) for i, one in enumerate(columns)]
     kept = [
         StructField(name, frame.schema[given].dataType)
-        for name, given in zip(layout.carried, layout.kept, strict=True)
+        for name, given in zip(layout.kept_columns, layout.kept, strict=True)
     ]
     persons = [StructField(name, StringType()) for name in layout.entity]
     return StructType([*own, *kept, *persons, StructField(FACTS, BinaryType())])
@@ -244,7 +225,7 @@ def _schema(frame: DataFrame, layout: Layout, columns: Sequence[Any]) -> Any:
 
 def _order(frame: DataFrame, layout: Layout, columns: Sequence[Any]) -> list[Any]:
     """The released columns in the order of the source; bounds stand where their column stood."""
-    kept = dict(zip(layout.kept, layout.carried, strict=True))
+    kept = dict(zip(layout.kept, layout.kept_columns, strict=True))
     found = []
     for name in frame.columns:
         if name in kept:

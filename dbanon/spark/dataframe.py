@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
-from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, SparkSession, types
 from pyspark.sql import functions as sql
 
@@ -32,7 +31,7 @@ from dbanon.sessions.names import RelationName
 from dbanon.spark.facts import MOST_VALUES, Facts, require_few
 from dbanon.spark.layout import KEY, ROWS, Layout
 from dbanon.spark.refusals import check_names
-from dbanon.spark.tasks import mapped
+from dbanon.spark.tasks import Disks, mapped
 
 NAME, KIND = "DataFrame", "spark"
 
@@ -157,18 +156,13 @@ class LaidOut:
     rows : columns as ``Layout`` has them.
     withheld : how many more rows there are, which have a NULL where none may be.
     counted : whether counting them costs little: they are on disks, or in files that tell it.
-    kept : what is held on disks for it.
+    disks : what is held on disks for it.
     """
 
     rows: DataFrame
     withheld: int
     counted: bool
-    kept: tuple[DataFrame, ...]
-
-    def done(self) -> None:
-        """Forget what was kept."""
-        for one in self.kept:
-            one.unpersist()
+    disks: Disks
 
 
 def laid_out(frame: DataFrame, job: Job, layout: Layout, relation: Relation) -> LaidOut:
@@ -184,11 +178,10 @@ def laid_out(frame: DataFrame, job: Job, layout: Layout, relation: Relation) -> 
     names = [*job.named, *job.guarantee.persons, *job.key]
     rows = frame.select(*(column(name) for name in dict.fromkeys(names)))
     plain, still = _is_number(relation, job.key), _stands_still(frame)
-    for_it = []
+    disks = Disks()
     if relation.required and not still:
         # What is withheld and what is not have to be of one reading.
-        rows = rows.persist(StorageLevel.DISK_ONLY)
-        for_it.append(rows)
+        rows = disks.keep(rows)
     withheld = 0
     if relation.required:
         held = rows
@@ -201,8 +194,7 @@ def laid_out(frame: DataFrame, job: Job, layout: Layout, relation: Relation) -> 
         number = column(job.key[0]).cast("long")
     else:
         order = [column(name) for name in job.key or rows.columns]
-        rows = rows.orderBy(*order).persist(StorageLevel.DISK_ONLY)
-        for_it.append(rows)
+        rows = disks.keep(rows.orderBy(*order))
         number = _numbered(rows)
     columns = [number.alias(KEY)]
     for i, attribute in enumerate(layout.quasi_identifiers):
@@ -215,14 +207,15 @@ def laid_out(frame: DataFrame, job: Job, layout: Layout, relation: Relation) -> 
     ]
     columns += [column(name).cast("string").alias(held) for held, name in texts]
     columns += [
-        column(name).alias(held) for held, name in zip(layout.carried, layout.kept, strict=True)
+        column(name).alias(held)
+        for held, name in zip(layout.kept_columns, layout.kept, strict=True)
     ]
     laid = rows.select(*columns)
     if layout.persons:
         # All records of a person are looked at together.
         laid = laid.repartition(*layout.entity)
     counted = (still or not plain) and not layout.persons
-    return LaidOut(laid, withheld, counted, tuple(for_it))
+    return LaidOut(laid, withheld, counted, disks)
 
 
 def _is_number(relation: Relation, key: Sequence[str]) -> bool:

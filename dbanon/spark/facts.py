@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 
 from dbanon.data.measures import Distribution, Measures
 from dbanon.data.microdata import Microdata, first_of_each
-from dbanon.data.scales import Scale
+from dbanon.data.scales import Scale, Sums
 from dbanon.data.schema import Attribute, Kind
-from dbanon.data.sums import Sums
 from dbanon.errors import MemoryLimit
 from dbanon.hierarchy.leaves import by_value
 from dbanon.spark.layout import KEY, Layout
@@ -185,7 +184,7 @@ def require_few(name: str, count: int) -> None:
         )
 
 
-def look(
+def facts_of(
     rows: pa.Table, layout: Layout, with_trees: Collection[str], made: Collection[str]
 ) -> Facts:
     """What a piece tells; where records have entities, it holds all records of each of its own.

@@ -63,7 +63,7 @@ class Layout:
         return ["e0"] if self.persons else []
 
     @property
-    def carried(self) -> list[str]:
+    def kept_columns(self) -> list[str]:
         """What is released as it is, as it stands."""
         return _numbered("o", len(self.kept))
 

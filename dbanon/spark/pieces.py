@@ -20,7 +20,7 @@ from dbanon.job.policy import Policy
 from dbanon.partitioning.entities import Units, units_of
 from dbanon.partitioning.merge import Guard
 from dbanon.partitioning.protect import guard_of
-from dbanon.partitioning.sensitive import released_places
+from dbanon.partitioning.strata import released_places
 from dbanon.spark.arrow import codes_of, integers_of, numbers_of, one_array, valid_of
 from dbanon.spark.layout import KEY, Layout
 

@@ -9,18 +9,17 @@ import numpy as np
 
 from dbanon.data.chunks import non_finite
 from dbanon.data.microdata import Microdata, null_in_entity
-from dbanon.data.ranks import not_in_order
 from dbanon.data.scales import MAHALANOBIS
-from dbanon.data.schema import Kind
+from dbanon.data.schema import Kind, not_in_order
 from dbanon.errors import (
     InvalidParameter,
     ModelInfeasible,
     UnsupportedType,
 )
-from dbanon.job.client_passthrough import CLIENT
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
 from dbanon.job.private import METHOD, refused
+from dbanon.job.requirements import CLIENT
 from dbanon.methods import find_method
 from dbanon.partitioning.classes import require_budget
 from dbanon.partitioning.strata import null_refused, too_few

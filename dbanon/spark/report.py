@@ -84,7 +84,7 @@ def counted(rows: DataFrame, planned: Plan, names: Sequence[str], layout: Layout
     names : of the released columns.
     """
     released = [f"r{i}" for i in range(len(names))]
-    strata = [name for name, given in zip(layout.carried, layout.kept, strict=True)
+    strata = [name for name, given in zip(layout.kept_columns, layout.kept, strict=True)
               if given in layout.by]  # fmt: skip
     has_null = sql.lit(False)
     for name in released:
@@ -117,7 +117,7 @@ def _cells(
     """
     held = {}
     for at, attribute in enumerate(planned.sensitive.values()):
-        text = sql.col(layout.carried[layout.kept.index(attribute.name)]).cast("string")
+        text = sql.col(layout.kept_columns[layout.kept.index(attribute.name)]).cast("string")
         held[attribute.name] = f"v{at}"
         rows = rows.withColumn(f"v{at}", text)
     found: dict[str, Cells] = {}

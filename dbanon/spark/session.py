@@ -135,11 +135,6 @@ def _require_answer(master: str) -> None:
     ----------
     master : of a standalone cluster, one or more of ``spark://host:port,host:port``; what others
         are is left to Spark.
-
-    Raises
-    ------
-    SparkFailed : nobody listens at any of them.
-    InvalidParameter : a place has no port.
     """
     kind, _, places = master.partition("://")
     if kind != "spark":

@@ -129,10 +129,6 @@ class Stages:
         ----------
         counts : what lies in each part of the cuts, by stratum and part.
         held : where privacy models are to be kept to, the counts of sensitive values there.
-
-        Raises
-        ------
-        ModelInfeasible : a stratum as one class does not keep to the models.
         """
         sizes = _sizes(self.policy)
         trees, loads, first = [], [], 0

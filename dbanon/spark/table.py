@@ -152,9 +152,8 @@ def _made(job: Job, pinned: Pinned, to: Target, tasks: int | None, started: floa
     # The memory is the workers' own: a limit is of one process.
     wanted = replace(job, key=pinned.key, where=None, memory_limit=None)
     with translated("the release was made"):
-        found = released(wanted, pinned.frame, tasks)
+        rows, report, disks = released(wanted, pinned.frame, tasks)
     try:
-        report = found.report
         pinned.settled()
         with translated("the source's rows were counted"):
             count = pinned.count()
@@ -168,10 +167,10 @@ def _made(job: Job, pinned: Pinned, to: Target, tasks: int | None, started: floa
         report = report.requested(source=pinned.name, not_copied=not_copied)
         if job.where is not None:
             report = report.found(where=job.where)
-        return to.publish(found.rows, report, lambda: time.perf_counter() - started)
+        return to.publish(rows, report, lambda: time.perf_counter() - started)
     finally:
         with suppress(Exception):
-            found.forget()
+            disks.done()
 
 
 @contextmanager
@@ -189,12 +188,7 @@ def _pinned(session: SparkSession, job: Job, source: Any, tasks: int | None) -> 
 
 
 def _database(place: Any) -> URL | None:
-    """The URL of a PostgreSQL database; None for a DataFrame or files.
-
-    Raises
-    ------
-    InvalidParameter : it is another database, or nothing of this kind.
-    """
+    """The URL of a PostgreSQL database; None for a DataFrame or files."""
     if isinstance(place, DataFrame):
         return None
     if not isinstance(place, str) or not place:

@@ -21,7 +21,7 @@ from dbanon.partitioning.refine import Turn, max_refined_size, refine_block
 from dbanon.release.recode import Release, lost_completely, recode
 from dbanon.sessions.base import random_order
 from dbanon.spark.arrow import one_array, released_array
-from dbanon.spark.facts import look
+from dbanon.spark.facts import facts_of
 from dbanon.spark.layout import (
     BLOCK,
     CLASSES,
@@ -39,16 +39,9 @@ from dbanon.spark.tasks import Failed
 from dbanon.spark.trees import Forest, groups_of, hashes_up_to, leaves_of
 
 
-@dataclass(frozen=True, eq=False)
-class Taken:
-    """Rows of a sample, on their way to the driver."""
-
-    rows: pa.Table
-
-
 @dataclass(frozen=True)
-class Look:
-    """Look at a piece, and pack it; arguments as of ``facts.look``.
+class GatherFacts:
+    """Gather the facts of a piece, and pack it; arguments as of ``facts.facts_of``.
 
     Parameters
     ----------
@@ -61,14 +54,15 @@ class Look:
     limit: int | None = None
 
     def __call__(self, rows: pa.Table) -> Iterator[Any]:
-        facts = look(rows, self.layout, self.with_trees, self.made)
+        facts = facts_of(rows, self.layout, self.with_trees, self.made)
         yield facts
         if facts.no_key or facts.no_entity:
             return
         if self.limit is not None:
             taken = _below(rows.select(self.layout.looked_at), self.limit)
             if taken.num_rows:
-                yield Taken(taken)
+                # As batches they are told: a table would be rows that go on.
+                yield taken.to_batches()
         yield Packet(rows)
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dbanon.data.column_roles import ColumnRoles
-from dbanon.data.microdata import null_in_entity
+from dbanon.data.microdata import ColumnRoles, null_in_entity
 from dbanon.data.schema import Attribute
 from dbanon.job.policy import Policy
 from dbanon.partitioning.classes import require_budget

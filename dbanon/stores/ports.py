@@ -14,17 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.advice.profile import Profile
-from dbanon.data.column_roles import ColumnRoles
 from dbanon.data.counts import Counts, Questions
-from dbanon.data.microdata import Microdata
+from dbanon.data.microdata import ColumnRoles, Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute
 from dbanon.hierarchy.edges import Pulse
 from dbanon.hierarchy.spec import HierarchySpec
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.job import Job
-from dbanon.release.attribute_disclosure import ValueGroups
-from dbanon.release.findings import TellingColumn
+from dbanon.release.attribute_disclosure import TellingColumn, ValueGroups
 from dbanon.release.recode import Release
 from dbanon.release.report import Report
 from dbanon.sessions.base import Output, Relation

@@ -10,7 +10,7 @@ import numpy as np
 from dbanon.data.counts import Cells, Questions, Recount
 from dbanon.data.microdata import Coded
 from dbanon.data.schema import Attribute
-from dbanon.measures.alone import Side
+from dbanon.measures.unpaired import Side
 from dbanon.sessions import statements
 from dbanon.sessions.base import Relation
 from dbanon.sessions.names import RelationName, quote

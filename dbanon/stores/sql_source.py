@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 
 from dbanon.advice.profile import Profile
 from dbanon.data.chunks import bytes_per_record
-from dbanon.data.column_roles import ColumnRoles
-from dbanon.data.disk import Disk
-from dbanon.data.microdata import Coded, Microdata
+from dbanon.data.microdata import Coded, ColumnRoles, Microdata
 from dbanon.data.partition import Partition
+from dbanon.data.pieces import Disk
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import (
     DatabaseFailure,

@@ -19,8 +19,7 @@ from dbanon.job.private import PrivateJob
 from dbanon.ledger import entries, job_history
 from dbanon.ledger.outputs import plan_output
 from dbanon.recoding import ReleasedColumn
-from dbanon.release.attribute_disclosure import all_different, sample_size
-from dbanon.release.findings import TellingColumn
+from dbanon.release.attribute_disclosure import TellingColumn, all_different, sample_size
 from dbanon.release.report import Report
 from dbanon.sessions import statements
 from dbanon.sessions.base import Output, Relation, not_carried, random_order

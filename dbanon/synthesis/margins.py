@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.hierarchy.tree import Hierarchy
-from dbanon.synthesis.leaves import bins_of
+from dbanon.synthesis.domains import bins_of
 from dbanon.synthesis.noise import Noise
 from dbanon.synthesis.shares import GRID, Shares
 

@@ -14,7 +14,7 @@ from dbanon.data.microdata import Coded, Microdata
 from dbanon.data.partition import AttributePartition, Found, Levels, Partition
 from dbanon.data.scales import STANDARDIZATIONS
 from dbanon.data.schema import Attribute, Kind
-from dbanon.hierarchy.subset import only
+from dbanon.hierarchy.leaves import only
 from dbanon.job.policy import Policy
 from dbanon.measures import Model, sensitive_counts
 from dbanon.methods import METHODS

@@ -18,8 +18,8 @@ from dbanon.data.option import Parameter
 from dbanon.doors.cli.anonymize import OPTIONS
 from dbanon.doors.cli.main import main
 from dbanon.doors.jobfile.columns import ROLES, QuasiIdentifierColumn, SensitiveColumn
+from dbanon.doors.jobfile.field_types import in_job_file
 from dbanon.doors.jobfile.models import JobSpec
-from dbanon.doors.jobfile.shapes import in_job_file
 from dbanon.doors.plpython_options import keys
 from dbanon.doors.spelling import SQL_ARGUMENTS, in_sql, in_sql_classes, on_command_line
 from dbanon.doors.sql_script import arguments, functions_script

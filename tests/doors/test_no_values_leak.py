@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 import dbanon
-from dbanon.doors import hierarchies as stored_hierarchies
+from dbanon.doors import releases as stored_hierarchies
 from dbanon.doors.cli.main import main
 from tests.postgres_server import Server
 from tests.stores.databases import (

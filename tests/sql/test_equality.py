@@ -12,7 +12,7 @@ from sqlalchemy import NullPool, create_engine
 
 import dbanon
 from dbanon.data.partition import AttributePartition
-from dbanon.doors.hierarchies import load_hierarchy
+from dbanon.doors.releases import load_hierarchy
 from dbanon.methods import METHODS
 from tests.stores.trees import shaped
 

@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from dbanon.doors.hierarchies import list_hierarchies, load_hierarchy, store_hierarchy
+from dbanon.doors.releases import list_hierarchies, load_hierarchy, store_hierarchy
 from dbanon.errors import HierarchyExists
 
 Run = Callable[..., list[tuple[Any, ...]]]

@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy
 from click.testing import CliRunner
 
-from dbanon.doors import hierarchies as stored_hierarchies
+from dbanon.doors import releases as stored_hierarchies
 from dbanon.doors.cli.main import main
 from dbanon.errors import CommitConfirmed, ConnectionLost, OutcomeUnknown
 from dbanon.stores.postgresql import store as postgresql_store

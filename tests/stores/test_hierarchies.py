@@ -11,12 +11,12 @@ import pytest
 
 import dbanon
 from dbanon import errors
-from dbanon.doors.hierarchies import (
+from dbanon.doors.install import install
+from dbanon.doors.releases import (
     drop_hierarchy,
     load_hierarchy,
     store_hierarchy,
 )
-from dbanon.doors.install import install
 from dbanon.hierarchy.edges import Problem
 from tests.stores.databases import Database, DuckdbDatabase, PostgresqlDatabase
 from tests.stores.refusal import refuse

@@ -14,7 +14,7 @@ from dbanon.data.grid import around, grid_for
 from dbanon.data.scales import Scale
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import KeptColumnTells
-from dbanon.release.labels import intervals
+from dbanon.release.evaluation import intervals
 from tests.stores.databases import Database
 
 # More values than twenty, so that no number is told alone.

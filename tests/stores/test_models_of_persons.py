@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import dbanon
 from dbanon.errors import ModelInfeasible, RecountFailed, TooFewRecords
-from dbanon.measures.counted import require_models
+from dbanon.measures.recount import require_models
 from tests.stores.model_evaluator import in_order
 from tests.stores.person_evaluator import (
     Class,

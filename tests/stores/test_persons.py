@@ -19,7 +19,7 @@ import dbanon
 from dbanon.doors.jobfile.file import read_job_file
 from dbanon.doors.jobfile.init import job_file_for
 from dbanon.errors import PersonsBelowK, TooFewPersons
-from dbanon.release.findings import FewPersons
+from dbanon.release.attribute_disclosure import FewPersons
 from tests.stays import COLUMNS
 from tests.stays import stays as hospital_stays
 from tests.stores.databases import Database, DuckdbDatabase

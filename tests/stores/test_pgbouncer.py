@@ -16,7 +16,7 @@ import pytest
 import sqlalchemy
 
 import dbanon
-from dbanon.doors import hierarchies, install
+from dbanon.doors import install, releases
 from dbanon.errors import DatabaseUnreachable, JobRunning, PoolerUnsuitable
 from dbanon.run.open import open_store
 from tests.conftest import without_server
@@ -74,8 +74,8 @@ def test_many_runs(postgresql: PostgresqlDatabase, pooled: PostgresqlDatabase) -
         )
         assert report.k_achieved == 3 + number % 2
         assert dbanon.verify(pooled.url, "release.people").k_achieved == report.k_achieved
-        hierarchies.store_hierarchy(pooled.url, f"tree{number}", {"tree": {"all": ["a", "b"]}})
-    assert len(hierarchies.list_hierarchies(pooled.url)) == 4
+        releases.store_hierarchy(pooled.url, f"tree{number}", {"tree": {"all": ["a", "b"]}})
+    assert len(releases.list_hierarchies(pooled.url)) == 4
     assert is_as_before(pooled, postgresql)
 
 

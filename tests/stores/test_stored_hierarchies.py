@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dbanon import errors
-from dbanon.doors.hierarchies import (
+from dbanon.doors.releases import (
     drop_hierarchy,
     list_hierarchies,
     load_hierarchy,

@@ -12,7 +12,7 @@ from pyarrow import parquet
 
 import dbanon
 from dbanon.doors.cli.main import main
-from dbanon.doors.hierarchies import store_hierarchy
+from dbanon.doors.releases import store_hierarchy
 from dbanon.errors import RecountFailed, ReleaseChanged
 from dbanon.run.open import open_store
 from dbanon.run.verify import Verification, verify

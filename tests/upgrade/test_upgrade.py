@@ -18,7 +18,7 @@ from sqlalchemy import NullPool, create_engine, make_url
 
 import dbanon
 from dbanon.doors.cli.main import main
-from dbanon.doors.hierarchies import list_hierarchies
+from dbanon.doors.releases import list_hierarchies
 from dbanon.errors import InsufficientRights, ReleaseChanged, ReleaseNotFound
 from dbanon.ledger import tables as ledger_tables
 from dbanon.run.gc import collect_garbage

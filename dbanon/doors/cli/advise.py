@@ -18,7 +18,7 @@ from dbanon.doors.cli.support import (
     signals,
     sql_printer,
 )
-from dbanon.doors.machine import half_of_memory
+from dbanon.doors.spelling import half_of_memory
 from dbanon.errors import counted
 from dbanon.job.reading import Reading
 
@@ -87,7 +87,7 @@ def advise(url: str, **given: Any) -> None:
     form = given["form"]
     with errors(form), signals():
         from dbanon.doors import advise as api
-        from dbanon.doors.starts import command
+        from dbanon.doors.spelling import command
         from dbanon.run.open import open_store
 
         wishes = values(OPTIONS, given)

@@ -15,7 +15,7 @@ from dbanon.doors.cli.cautions import warn_of, watched
 from dbanon.doors.cli.chains import chain_of, with_parts
 from dbanon.doors.cli.log import current
 from dbanon.doors.cli.options import Decorator, click_option, values, with_files
-from dbanon.doors.cli.report import needs_evaluation, write_report
+from dbanon.doors.cli.releases import needs_evaluation, write_report
 from dbanon.doors.cli.support import (
     ROWS_HELP,
     common,
@@ -27,7 +27,7 @@ from dbanon.doors.cli.support import (
     sql_printer,
 )
 from dbanon.doors.engines import ENGINES, Engine
-from dbanon.doors.machine import half_of_memory
+from dbanon.doors.spelling import half_of_memory
 from dbanon.errors import PrivacyWarning
 from dbanon.job.job import Job
 from dbanon.job.private import METHOD, own_options, refused
@@ -240,7 +240,7 @@ def bound(url: str, **given: Any) -> None:
     """
     form = given["form"]
     with errors(form), signals():
-        from dbanon.doors import bound as api
+        from dbanon.doors import advise as api
         from dbanon.doors.cli.render import pairs_table
 
         wanted = values(_BOUND_OPTIONS, given)

@@ -1,4 +1,4 @@
-"""The commands ``dbanon chain``, and the options by which a release names its chain."""
+"""The commands ``dbanon chain`` and ``dbanon budget``, and how a release names its chain."""
 
 from __future__ import annotations
 
@@ -11,11 +11,20 @@ from typing import Any
 import click
 
 from dbanon.data.option import REQUIRED, parameters
-from dbanon.doors.cli.commands import Commands
 from dbanon.doors.cli.options import Decorator, click_option
-from dbanon.doors.cli.support import URL_HELP, common, errors, lasting, show, signals, sql_printer
+from dbanon.doors.cli.support import (
+    URL_HELP,
+    Commands,
+    common,
+    errors,
+    lasting,
+    show,
+    signals,
+    sql_printer,
+)
 from dbanon.errors import InvalidParameter
 from dbanon.job.chain import Chain, Rules
+from dbanon.job.private import NewBudget
 
 # No command needs them: what a chain needs is asked once one is named.
 _PARTS = tuple(replace(one, default=None if one.default is REQUIRED else one.default)
@@ -91,7 +100,7 @@ def create(url: str, name: str, **given: Any) -> None:
     """Make a chain: its rules, which stay, and its key."""
     form = given["form"]
     with errors(form), signals(), lasting() as committed:
-        from dbanon.doors import chains as api
+        from dbanon.doors import releases as api
         from dbanon.doors.cli.render import pairs_table
 
         rules = {one.name: given[one.name] for one in _OF_RULES}
@@ -115,7 +124,7 @@ def create(url: str, name: str, **given: Any) -> None:
 def list_chains(url: str, form: str, print_sql: bool) -> None:
     """List the chains of a database."""
     with errors(form), signals():
-        from dbanon.doors import chains as api
+        from dbanon.doors import releases as api
         from dbanon.doors.cli.render import rows_table
 
         found = [one.to_dict() for one in api.chains(url, on_sql=sql_printer(print_sql))]
@@ -131,7 +140,7 @@ def list_chains(url: str, form: str, print_sql: bool) -> None:
 def show_chain(url: str, name: str, form: str, print_sql: bool) -> None:
     """Show a chain: rules, releases, and what is to be expected of twelve more."""
     with errors(form), signals():
-        from dbanon.doors import chains as api
+        from dbanon.doors import releases as api
         from dbanon.doors.cli.render import pairs_table
 
         found = api.show_chain(url, name, on_sql=sql_printer(print_sql))
@@ -146,7 +155,7 @@ def show_chain(url: str, name: str, form: str, print_sql: bool) -> None:
 def measure(url: str, name: str, key: str, form: str, print_sql: bool) -> None:
     """Count how many persons share each joint history over the releases of a chain."""
     with errors(form), signals():
-        from dbanon.doors import chains as api
+        from dbanon.doors import releases as api
         from dbanon.doors.cli.render import pairs_table
 
         found = api.measure_chain(url, name, key=key, on_sql=sql_printer(print_sql))
@@ -172,7 +181,7 @@ def withdraw(
     The answer to a request for erasure: a person cannot leave without their class.
     """
     with errors(form), signals(), lasting() as committed:
-        from dbanon.doors import chains as api
+        from dbanon.doors import releases as api
 
         if not entity_from_stdin:
             raise InvalidParameter("Who it is comes from stdin.", hint="Add --entity-from-stdin.")
@@ -190,9 +199,70 @@ def withdraw(
 def close(url: str, name: str, form: str, print_sql: bool) -> None:
     """End a chain: there is no further release of it, and its state stays."""
     with errors(form), signals(), lasting() as committed:
-        from dbanon.doors import chains as api
+        from dbanon.doors import releases as api
         from dbanon.doors.cli.render import pairs_table
 
         found = api.close_chain(url, name, on_sql=sql_printer(print_sql))
         committed()
         show(form, found.to_dict(), lambda: pairs_table("Chain", found.pairs()))
+
+
+_OPTIONS = parameters(NewBudget)
+
+
+@click.group("budget", cls=Commands)
+def budget() -> None:
+    """What differentially private releases of a table may spend together."""
+
+
+def _with_options(command: Any) -> Any:
+    for one in reversed(_OPTIONS):
+        command = click_option(one, _OPTIONS)(command)
+    return command
+
+
+@budget.command("create", epilog=URL_HELP)
+@click.argument("url", envvar="DBANON_URL")
+@_NAME
+@_with_options
+@common
+def create_budget(url: str, name: str, **given: Any) -> None:
+    """Make a budget; one that is there already is never changed, but for what is spent."""
+    form = given["form"]
+    with errors(form), signals(), lasting() as committed:
+        from dbanon.doors import synthesis
+        from dbanon.doors.cli.render import pairs_table
+
+        wanted = {one.name: given[one.name] for one in _OPTIONS}
+        made = synthesis.create_budget(url, name, **wanted, on_sql=sql_printer(given["print_sql"]))
+        committed()
+        show(form, made.to_dict(), lambda: pairs_table("Budget", made.pairs()))
+
+
+@budget.command("list", epilog=URL_HELP)
+@click.argument("url", envvar="DBANON_URL")
+@common
+def list_budgets(url: str, form: str, print_sql: bool) -> None:
+    """List the budgets of a database."""
+    with errors(form), signals():
+        from dbanon.doors import synthesis
+        from dbanon.doors.cli.render import rows_table
+
+        found = [one.to_dict() for one in synthesis.budgets(url, on_sql=sql_printer(print_sql))]
+        header = ["name", "state", "source", "unit", "total", "spent", "left", "created_by"]
+        rows = [["" if one[key] is None else one[key] for key in header] for one in found]
+        show(form, found, lambda: rows_table("Budgets", header, rows))
+
+
+@budget.command("show", epilog=URL_HELP)
+@click.argument("url", envvar="DBANON_URL")
+@_NAME
+@common
+def show_budget(url: str, name: str, form: str, print_sql: bool) -> None:
+    """Show a budget, and all that was spent of it."""
+    with errors(form), signals():
+        from dbanon.doors import synthesis
+        from dbanon.doors.cli.render import pairs_table
+
+        found = synthesis.show_budget(url, name, on_sql=sql_printer(print_sql))
+        show(form, found.to_dict(), lambda: pairs_table("Budget", found.pairs()))

@@ -10,15 +10,15 @@ import pyarrow as pa
 from dbanon.doors.cli.demo_data import generate_persons
 from dbanon.doors.cli.log import current
 from dbanon.doors.cli.progress import ProgressDisplay
+from dbanon.doors.cli.releases import write_report
 from dbanon.doors.cli.render import (
     report_table,
     rows_table,
     tell,
     verification_table,
 )
-from dbanon.doors.cli.report import write_report
-from dbanon.doors.machine import half_of_memory
 from dbanon.doors.python import anonymize
+from dbanon.doors.spelling import half_of_memory
 from dbanon.errors import InsufficientRights, InvalidParameter, MemoryLimit, OutputNotOurs
 from dbanon.run.verify import Verification, verify
 from dbanon.sessions.base import MARK

@@ -8,11 +8,11 @@ from dataclasses import asdict
 
 import click
 
-from dbanon.doors.cli.commands import Commands
 from dbanon.doors.cli.log import log_format, say
 from dbanon.doors.cli.support import (
     ROWS_HELP,
     URL_HELP,
+    Commands,
     common,
     errors,
     lasting,
@@ -105,7 +105,7 @@ def store(
 ) -> None:
     """Store a tree in a database, where every door finds it by name."""
     with errors(form), signals(), lasting() as committed:
-        from dbanon.doors.hierarchies import store_hierarchy
+        from dbanon.doors.releases import store_hierarchy
 
         given = file or source
         if given is None or (file and source):
@@ -135,7 +135,7 @@ def list_stored(url: str, form: str, print_sql: bool) -> None:
     """List the stored trees."""
     with errors(form), signals():
         from dbanon.doors.cli.render import rows_table
-        from dbanon.doors.hierarchies import list_hierarchies
+        from dbanon.doors.releases import list_hierarchies
 
         found = [asdict(one) for one in list_hierarchies(url, on_sql=sql_printer(print_sql))]
         header = ["name", "leaves", "nodes", "description", "created_at", "created_by"]
@@ -159,7 +159,7 @@ def list_stored(url: str, form: str, print_sql: bool) -> None:
 def show_stored(url: str, name: str, form: str, print_sql: bool) -> None:
     """Print a stored tree as a file that can be stored again."""
     with errors(form), signals():
-        from dbanon.doors.hierarchies import load_hierarchy
+        from dbanon.doors.releases import load_hierarchy
 
         tree = load_hierarchy(url, {"name": name}, on_sql=sql_printer(print_sql))
         click.echo(
@@ -175,7 +175,7 @@ def show_stored(url: str, name: str, form: str, print_sql: bool) -> None:
 def drop(url: str, name: str, print_sql: bool) -> None:
     """Remove a stored tree; releases that used it stay as they are."""
     with errors("table"), signals(), lasting() as committed:
-        from dbanon.doors.hierarchies import drop_hierarchy
+        from dbanon.doors.releases import drop_hierarchy
 
         drop_hierarchy(url, name, on_sql=sql_printer(print_sql))
         committed()
@@ -190,7 +190,7 @@ def _load(file: str, url: str | None, print_sql: bool) -> Hierarchy:
         return given
     if url is None:
         raise InvalidParameter("This hierarchy is in a database: name its URL.")
-    from dbanon.doors.hierarchies import load_hierarchy
+    from dbanon.doors.releases import load_hierarchy
 
     return load_hierarchy(url, given, on_sql=sql_printer(print_sql))
 

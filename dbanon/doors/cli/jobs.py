@@ -13,7 +13,7 @@ import click
 from dbanon.data.option import make, parameters
 from dbanon.doors.cli.anonymize import with_options
 from dbanon.doors.cli.log import current, log_format
-from dbanon.doors.cli.report import needs_evaluation
+from dbanon.doors.cli.releases import needs_evaluation
 from dbanon.doors.cli.support import (
     ROWS_HELP,
     Names,
@@ -24,7 +24,7 @@ from dbanon.doors.cli.support import (
     signals,
     sql_printer,
 )
-from dbanon.doors.machine import half_of_memory
+from dbanon.doors.spelling import half_of_memory
 from dbanon.errors import DbanonError, InsufficientRights, PrivacyWarning
 from dbanon.job.reading import Reading
 
@@ -99,7 +99,7 @@ def check(file: Path, inline_password: bool, form: str) -> None:
 def schema() -> None:
     """Print the JSON Schema of job files, by which editors check them."""
     with errors("table"):
-        from dbanon.doors.jobfile.schema import schema_text
+        from dbanon.doors.jobfile.models import schema_text
 
         click.echo(schema_text(), nl=False)
 

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 from dbanon.doors.cli.advise import advise
 from dbanon.doors.cli.anonymize import anonymize, bound, plan
-from dbanon.doors.cli.budgets import budget
-from dbanon.doors.cli.chains import chain
-from dbanon.doors.cli.commands import Commands, OnDatabase
+from dbanon.doors.cli.chains import budget, chain
 from dbanon.doors.cli.hierarchy import hierarchy
 from dbanon.doors.cli.jobs import check, init, of_file, plan_file, schema, verify_file
 from dbanon.doors.cli.log import current, log_format, say
-from dbanon.doors.cli.releases import drop, evaluate, releases, show_release
-from dbanon.doors.cli.report import report
+from dbanon.doors.cli.releases import drop, evaluate, releases, report, show_release
 from dbanon.doors.cli.run import run
 from dbanon.doors.cli.support import (
     ROWS_HELP,
     URL_HELP,
+    Commands,
+    OnDatabase,
     common,
     errors,
     lasting,
@@ -223,29 +223,15 @@ def _warn_of(owners: tuple[str, ...]) -> None:
 @_TRUST_OWNER
 @_LOCK_TIMEOUT
 @log_format
-def install(
-    url: str,
-    extension: bool,
-    sql_only: bool,
-    python_paths: tuple[str, ...],
-    trusted_owners: tuple[str, ...],
-    lock_timeout: float,
-) -> None:
+def install(url: str, extension: bool, sql_only: bool, **more: Any) -> None:
     """Install the SQL functions in a PostgreSQL database."""
     with errors("table"), signals(), lasting() as committed:
         from dbanon.doors import install as installation
 
         if extension and sql_only:
             raise InvalidParameter("--extension and --sql-only exclude each other.")
-        found = installation.install(
-            url,
-            python_paths=python_paths,
-            sql_only=sql_only,
-            extension=extension,
-            trusted_owners=trusted_owners,
-            lock_timeout=lock_timeout,
-        )
-        _warn_of(trusted_owners)
+        found = installation.install(url, sql_only=sql_only, extension=extension, **more)
+        _warn_of(more["trusted_owners"])
         committed()
         show_checks(found)
 
@@ -256,20 +242,13 @@ def install(
 @_TRUST_OWNER
 @_LOCK_TIMEOUT
 @log_format
-def upgrade(
-    url: str, python_paths: tuple[str, ...], trusted_owners: tuple[str, ...], lock_timeout: float
-) -> None:
+def upgrade(url: str, **more: Any) -> None:
     """Bring installed SQL functions to this version; ledger, hierarchies and grants stay."""
     with errors("table"), signals(), lasting() as committed:
         from dbanon.doors import install as installation
 
-        found = installation.upgrade(
-            url,
-            python_paths=python_paths,
-            trusted_owners=trusted_owners,
-            lock_timeout=lock_timeout,
-        )
-        _warn_of(trusted_owners)
+        found = installation.upgrade(url, **more)
+        _warn_of(more["trusted_owners"])
         committed()
         show_checks(found)
 

@@ -14,7 +14,7 @@ import click
 from dbanon.doors.cli.cautions import warn_of, watched
 from dbanon.doors.cli.jobs import FILE, JOBS, PASSWORD, opened
 from dbanon.doors.cli.log import current, say
-from dbanon.doors.cli.report import write_report
+from dbanon.doors.cli.releases import write_report
 from dbanon.doors.cli.support import common, errors, lasting, show, signals, sql_printer
 from dbanon.errors import DbanonError, InvalidParameter, OutcomeUnknown
 from dbanon.stores.exports.places import make_directories, place_for
@@ -118,7 +118,7 @@ def run(
 
 def _metrics_of(file: JobFile, asked: Path | None) -> Callable[..., None]:
     """What writes outcomes, and which job begins, for monitoring; nothing where nobody asked."""
-    from dbanon.doors.jobfile.metrics import write_metrics
+    from dbanon.doors.jobfile.outcome import write_metrics
 
     place = asked or file.metrics
     if place is None:

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 
 from dbanon.data.option import REQUIRED, Option, Parameter, all_parameters
 from dbanon.doors.jobfile.document import Document
-from dbanon.doors.jobfile.shapes import Strict, Text, in_words, refused, typed
+from dbanon.doors.jobfile.field_types import Strict, Text, in_words, refused, typed
 from dbanon.errors import DbanonError
 from dbanon.hierarchy.spec import KINDS, parse
 from dbanon.job.job import Job

@@ -13,10 +13,10 @@ from pydantic import ValidationError
 
 from dbanon.data.option import all_parameters, make
 from dbanon.doors.engines import Engine
-from dbanon.doors.jobfile.chain import chain_of
 from dbanon.doors.jobfile.columns import QuasiIdentifierColumn, hierarchies_of, models_of
 from dbanon.doors.jobfile.document import Document, read
-from dbanon.doors.jobfile.models import EngineSpec, JobFileSpec, JobSpec
+from dbanon.doors.jobfile.field_types import expanded, of_day
+from dbanon.doors.jobfile.models import EngineSpec, JobFileSpec, JobSpec, chain_of
 from dbanon.doors.jobfile.outcome import Notice
 from dbanon.doors.jobfile.problems import (
     note_misfits,
@@ -25,7 +25,6 @@ from dbanon.doors.jobfile.problems import (
     note_passwords,
     note_refusals,
 )
-from dbanon.doors.jobfile.variables import expanded, of_day
 from dbanon.errors import DbanonError, InvalidParameter, nearest_names
 from dbanon.job.export import Export
 from dbanon.job.job import Job
@@ -343,12 +342,7 @@ def _made(wanted: dict[str, Any]) -> Job:
 
 
 def _private(spec: JobFileSpec, given: JobSpec, wanted: dict[str, Any]) -> PrivateJob:
-    """A job of dp_ranks.
-
-    Raises
-    ------
-    InvalidParameter : it asks for what dp_ranks does not have.
-    """
+    """A job of dp_ranks."""
     if given.retries or given.engine:
         raise refused("retries" if given.retries else "engine")
     if given.report is not None and given.report.endswith(".html"):

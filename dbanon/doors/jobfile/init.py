@@ -20,9 +20,8 @@ from dbanon.advice.request import (
 )
 from dbanon.advice.roles import IDENTIFIER, QUASI_IDENTIFIER, REASONS, SENSITIVE, Role
 from dbanon.data.schema import Attribute
-from dbanon.doors.jobfile.shapes import is_name
-from dbanon.doors.jobfile.variables import written_password
-from dbanon.doors.starts import PLACE
+from dbanon.doors.jobfile.field_types import is_name, written_password
+from dbanon.doors.spelling import PLACE
 from dbanon.errors import NoRows
 from dbanon.job.reading import USUAL, Reading
 from dbanon.run.advise import proposed

@@ -1,19 +1,23 @@
-"""The shape of a job file, as pydantic has it. What an option may be, the table of options says."""
+"""The shape of a job file, as pydantic has it. What an option may be, the table of options says.
+
+The JSON Schema, which editors check files by, stands in the wheel as a file.
+"""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import PurePath
-from typing import Annotated, Literal
+from pathlib import Path, PurePath
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, create_model, model_validator
+from pydantic.json_schema import GenerateJsonSchema
 
+from dbanon.data.option import parameters
 from dbanon.doors.engines import ENGINES
-from dbanon.doors.jobfile.chain import ChainSpec
 from dbanon.doors.jobfile.columns import Column
-from dbanon.doors.jobfile.outcome import EVENTS, FIELDS, error_codes
-from dbanon.doors.jobfile.shapes import (
+from dbanon.doors.jobfile.field_types import (
     NAME_PATTERN,
     Condition,
     Expanded,
@@ -27,9 +31,33 @@ from dbanon.doors.jobfile.shapes import (
     no_variable,
     one_name,
     refused,
+    typed,
 )
+from dbanon.doors.jobfile.outcome import EVENTS, FIELDS, error_codes
+from dbanon.job.chain import Chain, Rules, require_chain_name, require_key_form
 from dbanon.job.export import COMPRESSIONS, FORMATS, FORMULAS, Export
 from dbanon.job.job import IF_EXISTS, ON_NEW_COLUMN
+
+_NEEDED: Any = {
+    "name": (Annotated[str, checked(require_chain_name)], ...),
+    # Where it is, never the key itself.
+    "key": (Annotated[Expanded, checked(require_key_form)], ...),
+}
+_OTHERS: Any = {
+    one.name: (typed(one), None)
+    for one in (*parameters(Chain), *parameters(Rules))
+    if one.name not in _NEEDED
+}
+# The rules are those that the file expects of the chain: it was made with them, and keeps them.
+ChainSpec: Any = create_model("ChainSpec", __base__=Strict, **_NEEDED, **_OTHERS)
+
+
+def chain_of(spec: Any) -> Chain | None:
+    """The chain that a job names; its key may still hold variables. None where it names none."""
+    if spec is None:
+        return None
+    return Chain.of_plain({name: getattr(spec, name) for name in spec.model_fields_set})
+
 
 VERSIONS = (1,)
 
@@ -240,3 +268,25 @@ class JobFileSpec(Strict):
     defaults: Defaults = Defaults()
     metrics: Annotated[str, checked(_metrics)] | None = None
     jobs: Annotated[list[JobSpec], Field(min_length=1)]
+
+
+FILE = Path(__file__).with_name("job.schema.json")
+
+
+def json_schema() -> dict[str, Any]:
+    """The schema of a file, draft 2020-12."""
+    found = JobFileSpec.model_json_schema(by_alias=True)
+    return {
+        "$schema": GenerateJsonSchema.schema_dialect,
+        **found,
+        "title": "Job file of dbanon",
+    }
+
+
+def schema_text() -> str:
+    """The schema as it is printed, and stands in the file."""
+    return json.dumps(json_schema(), indent=2, sort_keys=True) + "\n"
+
+
+if __name__ == "__main__":
+    FILE.write_text(schema_text(), encoding="utf-8")

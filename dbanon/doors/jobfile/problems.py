@@ -7,10 +7,11 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from dbanon.doors.jobfile.chain import ChainSpec
 from dbanon.doors.jobfile.columns import COLUMN_KINDS, ROLES, ModelSpec
 from dbanon.doors.jobfile.document import NO_KEY, Document, describe_path
+from dbanon.doors.jobfile.field_types import NULLABLE, written_password
 from dbanon.doors.jobfile.models import (
+    ChainSpec,
     Defaults,
     ExportSpec,
     JobFileSpec,
@@ -21,8 +22,6 @@ from dbanon.doors.jobfile.models import (
     Target,
     misfits,
 )
-from dbanon.doors.jobfile.shapes import NULLABLE
-from dbanon.doors.jobfile.variables import written_password
 from dbanon.errors import nearest_names
 
 _TEXTS = {

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dbanon.doors.dispatch import plan_classes, run_any
+from dbanon.doors.jobfile.field_types import in_its_words
 from dbanon.doors.jobfile.file import FileJob, JobFile, read_job_file
-from dbanon.doors.jobfile.metrics import write_metrics
-from dbanon.doors.jobfile.outcome import Outcome, notify
-from dbanon.doors.jobfile.shapes import in_its_words
+from dbanon.doors.jobfile.outcome import Outcome, notify, write_metrics
 from dbanon.errors import (
     DbanonError,
     InvalidParameter,

@@ -25,7 +25,6 @@ def class_risk(task: Task) -> Figure:
 
 MEASURE = Measure(
     name="class_risk",
-    symbol="",
     run=class_risk,
     summary="Chance to pick the right one in the smallest class: one by its size",
     range="0 to 1",

@@ -26,6 +26,5 @@ MEASURE = Measure(
     summary="Of being linked (DLD) and guessed within narrow ranks (ID), weighted",
     range="0 to 1",
     cost="none of its own",
-    needs="pairs",
     of=OF,
 )

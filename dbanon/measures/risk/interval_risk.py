@@ -87,5 +87,4 @@ MEASURE = Measure(
     summary="Share of records whose originals lie within narrow ranks of what is released",
     range="0 to 1",
     cost="n p log(n/k)",
-    needs="pairs",
 )

@@ -140,6 +140,5 @@ MEASURE = Measure(
     summary="Share of released records whose original is nearest or second nearest",
     range="0 to 1; about 2/k for means",
     cost="n log n, more with many columns; n^2/k for categories and labels",
-    needs="pairs",
     of=("direct_loss",),
 )

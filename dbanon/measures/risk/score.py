@@ -22,11 +22,9 @@ def score(task: Task) -> Figure:
 
 MEASURE = Measure(
     name="score",
-    symbol="",
     run=score,
     summary="Loss (IL) and risk (DR) as one number, weighted; not a ground to choose by",
     range="0 up, without limit",
     cost="none of its own",
-    needs="pairs",
     of=OF,
 )

@@ -52,7 +52,5 @@ MEASURE = Measure(
     run=security_ratio,
     summary="Least share of a class at epsilon or more from its released value",
     range="0 to 1, higher is safer",
-    cost="n p",
-    needs="pairs",
     lower=False,
 )

@@ -23,8 +23,7 @@ from dbanon.advice.persons import (
 )
 from dbanon.advice.profile import Column, Profile
 from dbanon.data.chunks import encode
-from dbanon.data.column_roles import ColumnRoles
-from dbanon.data.microdata import Coded, Microdata
+from dbanon.data.microdata import Coded, ColumnRoles, Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Kind, Schema
 from dbanon.errors import DbanonError, UnsupportedType

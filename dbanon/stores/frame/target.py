@@ -16,7 +16,7 @@ from dbanon.errors import InvalidParameter
 from dbanon.job.job import Job
 from dbanon.recoding import GENERALIZED, RANGE, ReleasedColumn
 from dbanon.release.alignment import INPUT, SHUFFLED
-from dbanon.release.findings import TellingColumn
+from dbanon.release.attribute_disclosure import TellingColumn
 from dbanon.release.report import Report
 from dbanon.sessions.base import Output, Relation, not_carried, random_order
 from dbanon.sessions.names import RelationName

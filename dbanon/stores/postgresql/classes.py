@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from dbanon.data.chunks import Chunk, microdata_from_chunks
-from dbanon.data.column_roles import ColumnRoles
-from dbanon.data.microdata import Microdata
+from dbanon.data.microdata import ColumnRoles, Microdata
 from dbanon.data.partition import Partition, places_of
 from dbanon.data.schema import Attribute
 from dbanon.job.job import DEFAULT_CHUNK_ROWS, Job

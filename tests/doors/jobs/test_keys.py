@@ -12,8 +12,10 @@ from click.testing import CliRunner
 from dbanon.data.option import all_parameters
 from dbanon.doors.cli.main import main
 from dbanon.doors.jobfile.columns import COLUMN_KINDS, ROLES, ModelSpec
+from dbanon.doors.jobfile.field_types import OF_COLUMNS, OF_FILES, OF_JOBS
 from dbanon.doors.jobfile.file import read_job_file
 from dbanon.doors.jobfile.models import (
+    FILE,
     Defaults,
     ExportSpec,
     JobFileSpec,
@@ -22,9 +24,9 @@ from dbanon.doors.jobfile.models import (
     Output,
     Source,
     Target,
+    json_schema,
+    schema_text,
 )
-from dbanon.doors.jobfile.schema import FILE, json_schema, schema_text
-from dbanon.doors.jobfile.shapes import OF_COLUMNS, OF_FILES, OF_JOBS
 from dbanon.hierarchy.spec import KINDS
 from dbanon.job.job import Job
 from dbanon.job.private import own_options

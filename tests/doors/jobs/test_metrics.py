@@ -16,8 +16,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from dbanon.doors.jobfile.metrics import METRICS, write_metrics
-from dbanon.doors.jobfile.outcome import Outcome
+from dbanon.doors.jobfile.outcome import METRICS, Outcome, write_metrics
 from dbanon.errors import NotTold, TooFewRecords
 from dbanon.run.open import open_store
 from tests.stores.databases import DuckdbDatabase
@@ -202,7 +201,7 @@ def test_runs_of_several_jobs_at_once_lose_nothing(tmp_path: Path) -> None:
     path, names = tmp_path / "x.prom", [f"job-{n}" for n in range(6)]
     script = (
         "import sys; from pathlib import Path\n"
-        "from dbanon.doors.jobfile.metrics import write_metrics\n"
+        "from dbanon.doors.jobfile.outcome import write_metrics\n"
         "from dbanon.doors.jobfile.outcome import Outcome\n"
         f"for _ in range(20): write_metrics(Path({str(path)!r}), {names!r},"
         f" [Outcome.skipped(sys.argv[1], {RELEASE!r})])\n"

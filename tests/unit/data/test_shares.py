@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dbanon.data.shares import most_of, share_needed
+from dbanon.data.partition import most_of, share_needed
 
 
 @pytest.mark.parametrize("n", [1, 3, 7, 100, 250, 1000])

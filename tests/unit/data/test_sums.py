@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dbanon.data.scales import Scale
-from dbanon.data.sums import Sums
+from dbanon.data.scales import Scale, Sums
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 COLUMNS = st.lists(FINITE, min_size=1, max_size=30)

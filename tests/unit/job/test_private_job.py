@@ -13,8 +13,7 @@ import pytest
 from dbanon.data.schema import Attribute, Kind
 from dbanon.doors.cli.options import ends
 from dbanon.errors import InvalidParameter, UnknownOption, UnsupportedType
-from dbanon.job.budget import NewBudget
-from dbanon.job.private import own_options, private_job
+from dbanon.job.private import NewBudget, own_options, private_job
 from dbanon.ledger.budgets import charged
 from dbanon.stores.synthetic import dtype_of, require_kind, synthetic_column
 

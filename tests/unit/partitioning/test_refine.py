@@ -21,7 +21,7 @@ from dbanon.job.policy import REFINEMENTS
 from dbanon.measures import centroid_loss
 from dbanon.methods import METHODS
 from dbanon.partitioning import refine
-from dbanon.partitioning import refine_points as points_module
+from dbanon.partitioning import refine as points_module
 from dbanon.partitioning.refine import refine_points
 from dbanon.spaces.numeric import Space
 

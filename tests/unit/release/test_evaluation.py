@@ -15,8 +15,7 @@ from dbanon.job.policy import Policy
 from dbanon.measures.attributes import Intervals, Nodes, Numbers
 from dbanon.measures.figure import Parameters
 from dbanon.partitioning.classes import find_attribute_classes, find_classes
-from dbanon.release.evaluation import evaluation_of, pairs_of
-from dbanon.release.labels import intervals, nodes
+from dbanon.release.evaluation import evaluation_of, intervals, nodes, pairs_of
 from dbanon.release.recode import recode
 from dbanon.stores.frame.microdata import microdata_from_frame
 

@@ -13,8 +13,8 @@ from dbanon.errors import InvalidParameter
 from dbanon.hierarchy import Hierarchy
 from dbanon.measures.attributes import Intervals, Nodes, Numbers
 from dbanon.release.evaluation import evaluation_of
-from dbanon.release.tables import pairs_of_tables
 from dbanon.stores.frame.microdata import microdata_from_frame
+from tests.reference.tables import pairs_of_tables
 
 
 def microdata(orders=None, **columns):

@@ -18,7 +18,7 @@ from scipy.stats import beta, chi2
 from dbanon.hierarchy.tree import flat
 from dbanon.synthesis import ranks
 from dbanon.synthesis.dcmdp import centroids, dense, noise_scale
-from dbanon.synthesis.leaves import TRUTHS
+from dbanon.synthesis.domains import TRUTHS
 from dbanon.synthesis.margins import counts_of_leaves, sums_of_ranks
 from dbanon.synthesis.noise import OpenDpNoise
 from dbanon.synthesis.ranks import agreements, counts_between, dp_ranks, noisy_edges

@@ -14,13 +14,12 @@ import dbanon
 from dbanon import errors
 from dbanon.hierarchy.tree import flat
 from dbanon.job.synthesis import Private
-from dbanon.synthesis.columns import public_columns
+from dbanon.synthesis.columns import Table, public_columns
 from dbanon.synthesis.dependence import expected, score, two_way
-from dbanon.synthesis.leaves import TRUTHS, Leaves, bins_of, with_other
+from dbanon.synthesis.domains import TRUTHS, Leaves, bins_of, with_other
 from dbanon.synthesis.margins import Listed, counts_of_leaves
 from dbanon.synthesis.ranks import dp_ranks
 from dbanon.synthesis.shares import GRID, shares
-from dbanon.synthesis.table import Table
 from tests.reference.private_calls import JOB_TREE as TREE
 from tests.reference.private_calls import JOBS as LABELS
 from tests.reference.private_calls import people, synthesize

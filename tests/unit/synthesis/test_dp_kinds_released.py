@@ -6,8 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dbanon.synthesis.leaves import TRUTHS, Leaves
-from dbanon.synthesis.lines import Line
+from dbanon.synthesis.domains import TRUTHS, Leaves, Line
 from dbanon.synthesis.ranks import dp_ranks
 from dbanon.synthesis.shares import GRID, shares
 from tests.reference.private_calls import JOB_TREE as TREE

@@ -48,7 +48,7 @@ class Side:
         return np.divide(self.covariances, width, out=np.zeros_like(width), where=known)
 
 
-def figures_alone(before: Side, after: Side, names: list[str]) -> dict[str, Figure]:
+def unpaired_figures(before: Side, after: Side, names: list[str]) -> dict[str, Figure]:
     """The figures of columns of numbers, at least one, by measure."""
     spread = before.deviations
     first = spread > 0

@@ -21,8 +21,7 @@ from dbanon.hierarchy.leaves import Hierarchies
 from dbanon.hierarchy.tree import flat
 from dbanon.measures.pairs import Pairs, joined
 from dbanon.recoding import ReleasedColumn
-from dbanon.release.evaluation import pairs_of
-from dbanon.release.labels import ANY
+from dbanon.release.evaluation import ANY, pairs_of
 
 
 def pairs_of_tables(
