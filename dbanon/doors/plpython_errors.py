@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dbanon.errors import DbanonError, InvalidParameter, MemoryLimit, VersionMismatch
-from dbanon.stores.postgresql.backend_errors import spi_error
+from dbanon.stores.postgresql.errors import spi_error
 from dbanon.version import version
 
 

@@ -7,8 +7,7 @@ import shlex
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from dbanon.sessions.literals import literal
-from dbanon.sessions.names import RelationName, parse_relation
+from dbanon.sessions.names import RelationName, literal, parse_relation
 
 # Where releases of a file go in what is proposed: a database that the first one makes.
 PLACE = "duckdb:///released.duckdb"

@@ -38,8 +38,7 @@ from dbanon.sessions.base import (
 from dbanon.sessions.names import RelationName, quote, quote_list
 from dbanon.sessions.pseudonym_session import INNER, OUTER, SHUFFLE, staged_block
 from dbanon.stores.duckdb import dialect as types
-from dbanon.stores.duckdb.columns import column_of, table_of, values_of
-from dbanon.stores.duckdb.dialect import create_view, placed, within
+from dbanon.stores.duckdb.dialect import column_of, create_view, placed, table_of, values_of, within
 from dbanon.stores.duckdb.errors import translated
 from dbanon.stores.file_session import FileSession
 

@@ -30,11 +30,10 @@ from dbanon.ledger.tables import HEAD
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
 from dbanon.sessions.base import Locator, Output, Relation, random_order
-from dbanon.sessions.literals import array_text, literal, plain_text
-from dbanon.sessions.names import RelationName, quote, quote_list
+from dbanon.sessions.names import RelationName, array_text, literal, plain_text, quote, quote_list
 from dbanon.stores.postgresql import arrays, catalog, packed, snapshot
 from dbanon.stores.postgresql import dialect as types
-from dbanon.stores.postgresql.backend_errors import translated
+from dbanon.stores.postgresql.errors import spi_translated
 from dbanon.stores.postgresql.given import bound, given_sql, handed_over
 from dbanon.stores.postgresql.session import PostgresqlSession
 from dbanon.stores.postgresql.snapshot import COPY
@@ -73,7 +72,7 @@ class PlpySession(PostgresqlSession):
 
     def _look_for_cancel(self) -> None:
         """Any statement does it; rows that were fetched are read without one."""
-        with translated():
+        with spi_translated():
             self._plpy.execute("SELECT 1")
 
     def insert_rows(
@@ -98,12 +97,12 @@ class PlpySession(PostgresqlSession):
     def _execute(self, sql: str, values: Sequence[str] = ()) -> Any:
         """Execute one statement; ``values`` are what ``given_sql`` stands for in it, as text."""
         self.note(sql)
-        with translated(), handed_over(values):
+        with spi_translated(), handed_over(values):
             return self._plpy.execute(sql)
 
     def fetched(self, query: str, rows: int) -> Iterator[Any]:
         """The rows of a query as dictionaries, fetched so many at a time."""
-        with translated():
+        with spi_translated():
             cursor = self._plpy.cursor(query)
             while found := cursor.fetch(rows):
                 yield from found
@@ -185,12 +184,12 @@ class PlpySession(PostgresqlSession):
         record = packed.packed_record(located.expressions, located.types, attributes, masked=masked)
         joins = self.value_joins(attributes)
         query = packed.by_address(source.relation, record, ("$1", "$2"), joins, source.and_where)
-        with translated():
+        with spi_translated():
             return self._plpy.prepare(query, ["text", "text"])
 
     def _packed(self, plan: Any, ends: list[str]) -> tuple[bytes, int]:
         """The bytes of the records between two addresses, and how many rows there are."""
-        with translated():
+        with spi_translated():
             [found] = self._plpy.execute(plan, ends)
         return found["string_agg"] or b"", found["count"]
 

@@ -13,8 +13,7 @@ from dbanon.data.schema import Attribute
 from dbanon.job.job import DEFAULT_CHUNK_ROWS, Job
 from dbanon.sessions import statements
 from dbanon.sessions.base import Relation
-from dbanon.sessions.literals import literal
-from dbanon.sessions.names import quote, quote_list
+from dbanon.sessions.names import literal, quote, quote_list
 from dbanon.stores.ports import Progress
 from dbanon.stores.postgresql import packed
 from dbanon.stores.postgresql.backend import PlpySession

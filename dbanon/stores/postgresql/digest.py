@@ -24,8 +24,7 @@ from dbanon.data.schema import Attribute, Kind
 from dbanon.ledger import postgresql as ledger
 from dbanon.sessions.base import Relation
 from dbanon.sessions.interface import SessionInterface
-from dbanon.sessions.literals import literal
-from dbanon.sessions.names import RelationName, quote
+from dbanon.sessions.names import RelationName, literal, quote
 from dbanon.sessions.pseudonym_session import (
     INNER,
     MISSING,

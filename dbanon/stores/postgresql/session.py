@@ -39,14 +39,12 @@ from dbanon.sessions.base import (
 from dbanon.sessions.names import RelationName, check_length, quote, quote_list
 from dbanon.stores.postgresql import catalog, digest, foreign, rights
 from dbanon.stores.postgresql import dialect as types
+from dbanon.stores.postgresql.arrays import PostgresqlWriting
 from dbanon.stores.postgresql.digest import PostgresqlKeyed, PostgresqlPrivate
 from dbanon.stores.postgresql.locks import LOCK_SECONDS, run_patiently
 from dbanon.stores.postgresql.pieces import PostgresqlPieces
 from dbanon.stores.postgresql.settings import CALLER_PATH, SETTINGS
-from dbanon.stores.postgresql.writing import PostgresqlWriting
 from dbanon.version import share_path
-
-ADDRESSED = ("r", "m")
 
 
 class _Relation(NamedTuple):
@@ -165,7 +163,7 @@ class PostgresqlSession(PostgresqlWriting, PostgresqlKeyed, PostgresqlPrivate, P
             return replace(source, locator=locator)
         if relation.kind == "p" or relation.has_children:
             return replace(source, locator=Locator(("s.tableoid", "s.ctid"), ("oid", "tid")))
-        if relation.kind in ADDRESSED:
+        if relation.kind in catalog.ADDRESSED:
             return replace(source, locator=Locator(("s.ctid",), ("tid",)))
         raise key_required(source)
 

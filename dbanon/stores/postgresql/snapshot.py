@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from dbanon.sessions.base import Relation
-from dbanon.sessions.literals import literal
-from dbanon.sessions.names import RelationName, quote, quote_list
+from dbanon.sessions.names import RelationName, literal, quote, quote_list
 from dbanon.sessions.session import Session
 
 COPY = RelationName("pg_temp", "dbanon_source")

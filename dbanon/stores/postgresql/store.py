@@ -28,13 +28,14 @@ from dbanon.stores.postgresql.connecting import (
     arguments_of,
     backend_of,
     end,
+    shown,
+    unreachable,
     unwatch,
     watch,
 )
 from dbanon.stores.postgresql.errors import translated
 from dbanon.stores.postgresql.locks import hold_job
 from dbanon.stores.postgresql.settings import PINNED
-from dbanon.stores.postgresql.unreachable import shown, unreachable
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

@@ -10,19 +10,27 @@ import json
 import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sqlalchemy.exc import DBAPIError
 
 from dbanon.data.chunks import Chunk
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Kind, Schema
 from dbanon.errors import (
+    DatabaseBusy,
+    DatabaseFailure,
+    DatabaseUnreachable,
+    DbanonError,
+    InsufficientRights,
     MixedTypes,
+    OutputExists,
     TableNotFound,
     nearest_names,
 )
@@ -43,10 +51,34 @@ from dbanon.sessions.base import (
 from dbanon.sessions.names import RelationName, quote, quote_list
 from dbanon.stores.sqlite import dialect as types
 from dbanon.stores.sqlite.dialect import DIGEST_WAY, SqliteKeyed, digest_of_query, digest_probe
-from dbanon.stores.sqlite.errors import translated
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Raise SQLite's errors as dbanon's own, without their text: it may quote a value."""
+    try:
+        yield
+    except DbanonError:
+        raise
+    except (sqlite3.Error, DBAPIError) as caught:
+        error = caught.orig if isinstance(caught, DBAPIError) else caught
+        name = getattr(error, "sqlite_errorname", type(error).__name__)
+        if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+            raise DatabaseBusy(detail=name, hint="Try again later.") from None
+        if name.startswith("SQLITE_INTERRUPT"):
+            # Only the progress handler interrupts, by what a signal raised in it.
+            raise KeyboardInterrupt from None
+        if name.startswith(("SQLITE_READONLY", "SQLITE_PERM")):
+            raise InsufficientRights("The database file may not be written.", detail=name) from None
+        if name.startswith(("SQLITE_CANTOPEN", "SQLITE_NOTADB")):
+            raise DatabaseUnreachable("The database cannot be opened.", detail=name) from None
+        if "already" in str(error):
+            raise OutputExists(detail=name) from None
+        raise DatabaseFailure("The database refused a statement.", detail=name) from None
+
 
 _ROWIDS = ("rowid", "_rowid_", "oid")
 

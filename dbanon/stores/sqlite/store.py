@@ -14,8 +14,7 @@ from dbanon.ledger.job_locks import job_lock
 from dbanon.sessions.base import OnSql
 from dbanon.stores.files import SQLITE, file_for, will_be_made
 from dbanon.stores.interrupts import held_once_committed, shared_driver, transaction_open
-from dbanon.stores.sqlite.errors import translated
-from dbanon.stores.sqlite.session import SqliteSession
+from dbanon.stores.sqlite.session import SqliteSession, translated
 
 _INSTRUCTIONS_BETWEEN_LOOKS = 100_000
 
