@@ -18,6 +18,7 @@ from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import UnsupportedType
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
+from dbanon.sessions.base import stays_here
 from dbanon.sessions.names import RelationName, quote
 
 _TYPES = {
@@ -235,11 +236,7 @@ def type_of(attribute: Attribute) -> str:
     if attribute.kind is Kind.TIMESTAMP:
         return "TIMESTAMP WITH TIME ZONE" if attribute.zoned else "TIMESTAMP"
     if attribute.kind is Kind.OTHER:
-        raise UnsupportedType(
-            f'Column "{attribute.name}" of type {attribute.sql_type} cannot be copied to'
-            " another database.",
-            hint="Cast it to text or to a number in a view, and anonymize the view.",
-        )
+        raise stays_here(attribute)
     return {Kind.DATE: "DATE", Kind.BOOLEAN: "BOOLEAN", Kind.CATEGORY: "VARCHAR"}[attribute.kind]
 
 

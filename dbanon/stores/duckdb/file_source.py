@@ -11,9 +11,9 @@ import duckdb
 
 from dbanon.errors import DatabaseNotFound, FileMalformed, InsufficientRights, InvalidParameter
 from dbanon.job.reading import USUAL, Reading
-from dbanon.ledger.job_locks import job_lock
 from dbanon.sessions.base import AsWritten, OnSql, Relation
 from dbanon.sessions.names import RelationName, parse_relation, quote
+from dbanon.sessions.session import Session
 from dbanon.stores.duckdb.csv_files import MAX_COLUMNS, as_utf8, broken, head_of, header_again
 from dbanon.stores.duckdb.csv_types import (
     Typed,
@@ -28,6 +28,7 @@ from dbanon.stores.duckdb.csv_types import (
 from dbanon.stores.duckdb.errors import translated
 from dbanon.stores.duckdb.session import DuckdbSession
 from dbanon.stores.duckdb.store import DuckdbStore
+from dbanon.stores.file_session import job_lock
 
 FILE = "file:"
 _ENDINGS = {".csv": "csv", ".parquet": "parquet"}
@@ -82,7 +83,7 @@ class FileStore(DuckdbStore):
         return f"{FILE}{self._file}"
 
     @contextmanager
-    def session(self, *, write: bool, create: bool = False) -> Iterator[DuckdbSession]:
+    def session(self, *, write: bool, create: bool = False) -> Iterator[Session]:
         """One transaction on the loaded rows.
 
         Raises
@@ -94,7 +95,7 @@ class FileStore(DuckdbStore):
             yield session
 
     @contextmanager
-    def planning(self, *, staging: bool, create: bool = False) -> Iterator[DuckdbSession]:
+    def planning(self, *, staging: bool, create: bool = False) -> Iterator[Session]:
         """The same: nothing that lasts can be changed."""
         self._load()
         with super().planning(staging=staging, create=create) as session:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,13 +44,16 @@ from dbanon.sessions.base import (
     OnSql,
     Output,
     Relation,
+    by_key,
     choose_key,
     is_integer_key,
     key_required,
+    labelled_rows,
 )
+from dbanon.sessions.interface import Dialect
 from dbanon.sessions.names import RelationName, quote, quote_list
 from dbanon.stores.sqlite import dialect as types
-from dbanon.stores.sqlite.dialect import DIGEST_WAY, SqliteKeyed, digest_of_query, digest_probe
+from dbanon.stores.sqlite.dialect import SqliteKeyed
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -86,7 +89,8 @@ _ROWIDS = ("rowid", "_rowid_", "oid")
 class SqliteSession(SqliteKeyed):
     """One transaction on SQLite."""
 
-    digest_way = DIGEST_WAY
+    dialect: ClassVar[Dialect] = types
+    digest_way = types.DIGEST_WAY
     # It calls them column1 and so on, however they are named.
     never_in_views = frozenset(["true", "false"])
 
@@ -137,20 +141,14 @@ class SqliteSession(SqliteKeyed):
         return self.rows("SELECT * FROM pragma_table_xinfo(?)", (name.name,))
 
     def locate(self, source: Relation, key: Sequence[str]) -> Relation:
-        stated = bool(key)
         columns = self._columns(source.name)
-        if not stated:
+        if not key:
             # pk is the place in the key, from 1.
             key = [row[1] for row in sorted(columns, key=lambda row: row[5]) if row[5]]
         attributes = choose_key(source, key)
-        if is_integer_key(attributes) and self._holds_integers(source, attributes[0]):
-            column = f"s.{quote(attributes[0].name)}"
-            return replace(
-                source,
-                locator=Locator((column,), ("INTEGER",), unchecked=tuple(key)),
-            )
         if attributes:
-            return replace(source, locator=Locator(("m.ordinal",), ("INTEGER",), tuple(key)))
+            whole = is_integer_key(attributes) and self._holds_integers(source, attributes[0])
+            return by_key(source, attributes, "INTEGER", as_it_is=whole, unchecked=True)
         names = {row[1].lower() for row in columns}
         free = [name for name in _ROWIDS if name not in names]
         if source.kind == "table" and free:
@@ -233,9 +231,6 @@ class SqliteSession(SqliteKeyed):
             keys = np.array([row[0] for row in rows], np.int64).reshape(-1, 1)
             yield keys, [row[1:] for row in rows]
 
-    def bounded(self, attribute: Attribute, low: str, high: str) -> str:
-        return types.bounded(attribute)
-
     def bound_of(self, sql_type: str) -> str:
         # A column gives it its own affinity; CAST to DATE would make a number of it.
         return "?"
@@ -282,13 +277,7 @@ class SqliteSession(SqliteKeyed):
     def load_rows(self, attributes: Sequence[Attribute], pieces: Iterable[tuple[Any, ...]]) -> None:
         columns = [("class", "INTEGER"), ("position", "INTEGER")]
         columns += [(statements.kept_column(i), self.type_of(a)) for i, a in enumerate(attributes)]
-        rows = (
-            (label, position, *map(types.storable, row))
-            for classes, positions, piece in pieces
-            for label, position, row in zip(
-                classes.tolist(), positions.tolist(), piece, strict=True
-            )
-        )
+        rows = (tuple(map(types.storable, row)) for row in labelled_rows(pieces))
         self._load(statements.ROWS, columns, rows)
 
     def exact_totals(
@@ -314,17 +303,6 @@ class SqliteSession(SqliteKeyed):
                     totals[labels[number]] += round(Fraction(value or 0) * unit)
             found[attribute.name] = totals
         return found
-
-    # -- what the shared statements need ----------------------------------------------------------
-
-    def released_expression(self, position: int, column: ReleasedColumn) -> str:
-        return f"c.{statements.value_column(position)}"
-
-    def wide_parts(self, attribute: Attribute) -> tuple[str, str]:
-        return types.wide_parts(attribute)
-
-    def type_of(self, attribute: Attribute) -> str:
-        return types.type_of(attribute)
 
     # -- output -----------------------------------------------------------------------------------
 
@@ -375,23 +353,17 @@ class SqliteSession(SqliteKeyed):
         finally:
             self.run("PRAGMA legacy_alter_table = OFF")
 
-    def digest_rows(self, relation: RelationName, salt: int) -> tuple[int, int]:
-        columns = self.find_source(relation).schema.attributes
-        return self._digest(relation, [column.name for column in columns], salt)
-
-    def digest_columns(
-        self, relation: Relation, names: Sequence[str], salt: int
+    def digest(
+        self, relation: RelationName, columns: Sequence[Attribute], salt: int
     ) -> tuple[int, int]:
-        return self._digest(relation.relation, names, salt)
-
-    def _digest(self, relation: RelationName, names: Sequence[str], salt: int) -> tuple[int, int]:
-        query = f"SELECT {quote_list(names, 's.')} FROM {relation.quoted} AS s"
+        names = quote_list((column.name for column in columns), "s.")
+        query = f"SELECT {names} FROM {relation.quoted} AS s"
         self.note(query)
         with translated():
-            return digest_of_query(self._driver, query, salt)
+            return types.digest_of_query(self._driver, query, salt)
 
     def digest_probe(self) -> str:
-        return digest_probe()
+        return types.digest_probe()
 
     # -- ledger -----------------------------------------------------------------------------------
 
