@@ -14,6 +14,7 @@ from typing import Any
 from dbanon.errors import InsufficientRights, ReleaseNotFound, TableNotFound
 from dbanon.ledger import entries
 from dbanon.ledger.recorded import rows_of_release
+from dbanon.ledger.tables import as_text
 from dbanon.sessions.base import MARK, SUMMARY_SUFFIX, Existing
 from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.sessions.session import Session
@@ -63,38 +64,23 @@ def list_releases(session: Session) -> list[Listed]:
     if not session.has_ledger():
         return []
     session.require_trusted_ledger()
+    told = ("method", "k_requested", "k_achieved", "rows_out", "information_loss", "published_by")
+    names = ("release_id", "created_at", "output_schema", "output_name", "output_kind", *told)
     found = session.rows(
-        "SELECT CAST(release_id AS VARCHAR(36)), CAST(created_at AS VARCHAR(40)), output_schema,"
-        " output_name, output_kind, method, k_requested, k_achieved, rows_out, information_loss,"
-        f" published_by, superseded_at IS NOT NULL, {entries.newer(session, 'epsilon')},"
-        f" {entries.newer(session, 'budget')}"
+        f"SELECT {as_text('release', names)}, superseded_at IS NOT NULL,"
+        f" {entries.newer(session, 'epsilon')}, {entries.newer(session, 'budget')}"
         f" FROM {session.ledger_name('release').quoted} ORDER BY created_at DESC, release_id"
     )
     existing: dict[RelationName, Existing | None] = {}
     releases = []
-    for (
-        release_id,
-        created_at,
-        schema,
-        output,
-        kind,
-        method,
-        k,
-        achieved,
-        rows,
-        loss,
-        by,
-        old,
-        epsilon,
-        budget,
-    ) in found:
+    for release_id, created_at, schema, output, kind, *counts, by, old, epsilon, budget in found:
         name = RelationName(schema, output)
         if name not in existing:
             existing[name] = session.find_existing(name)
         state = _state(session, name, existing[name], release_id, kind, by, bool(old))
-        told = (str(name), method, k, achieved, int(rows), loss, by, bool(old), state)
         spent = None if epsilon is None else float(epsilon)
-        releases.append(Listed(release_id, created_at, *told, spent, budget))
+        entry = (release_id, created_at, str(name), *counts, by, bool(old), state, spent, budget)
+        releases.append(Listed(*entry))
     return releases
 
 

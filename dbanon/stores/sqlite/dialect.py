@@ -241,12 +241,7 @@ def _is_integer(value: int) -> bool:
 
 
 def _integer(value: int) -> int | float:
-    """A whole number as SQLite has it: a float where it is too wide, if that is the same number.
-
-    Raises
-    ------
-    UnsupportedType : it is not.
-    """
+    """A whole number as SQLite has it: a float where it is too wide, if that is the same number."""
     if _is_integer(value):
         return value
     if value.bit_length() > 1023 or value != float(value):
