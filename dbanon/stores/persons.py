@@ -5,7 +5,7 @@ Counts alone leave the database: no value is read.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from dbanon.advice.persons import (
@@ -13,9 +13,7 @@ from dbanon.advice.persons import (
     LOOKED_UP,
     PROBED,
     constant_within,
-    found_within,
-    looks_like_person,
-    many_values,
+    numbers_found,
     suspects,
 )
 from dbanon.advice.profile import Column
@@ -75,36 +73,30 @@ def profiled(
 def numbers_of_persons(session: Session, relation: Relation) -> dict[str, str]:
     """The columns that look like numbers of persons, and why, as ``advice.persons`` says it.
 
-    The first rows are looked at, and of a column that may be one all rows of some of its values.
     Columns that this role may not read are passed over.
     """
     attributes = relation.schema.attributes
-    named = suspects(attributes)
+    named, within = suspects(attributes), constant_within(attributes)
     if not named:
         return {}
-    within = constant_within(attributes)
     readable = session.readable(relation, [*named, *within])
     wanted = [a for a in attributes if a.name in readable and a.name in named]
-    constant = {a.name: a for a in attributes if a.name in readable and a.name in within}
+    constant = [a for a in attributes if a.name in readable and a.name in within]
     if not wanted:
         return {}
-    name, columns = relation.name, tuple(a.name for a in (*wanted, *constant.values()))
+    name, columns = relation.name, tuple(a.name for a in (*wanted, *constant))
     head = _Head(name.schema, name.name, columns, HEAD)
-    _, counted = profiled(session, head, wanted, session.lone_keys(relation))
-    likely = [column for column in counted if many_values(column)]
-    agree = {n: _agree(session, head, a) for n, a in constant.items()} if likely else {}
-    kinds = {n: within[n] for n in constant}
-    found = {}
-    for column in likely:
-        probed = []
-        if constant:
-            query = _within(session, name, column.attribute, list(constant.values()))
-            probed = found_within(
-                ([int(count) for count in row] for row in session.rows(query)), kinds, agree
-            )
-        if why := looks_like_person(column.name, probed):
-            found[column.name] = why
-    return found
+
+    def shared(column: Column) -> Iterator[list[int]]:
+        for row in session.rows(_within(session, name, column.attribute, constant)):
+            yield [int(count) for count in row]
+
+    return numbers_found(
+        constant,
+        profiled(session, head, wanted, session.lone_keys(relation))[1],
+        lambda one: _agree(session, head, relation.attribute(one)),
+        shared,
+    )
 
 
 def _agree(session: Session, head: RelationName, attribute: Attribute) -> float:
