@@ -37,8 +37,8 @@ from dbanon.sessions.base import Filtered, Relation
 from dbanon.sessions.names import RelationName, parse_relation, quote, quote_list
 from dbanon.sessions.session import Session
 from dbanon.stores import digest, hierarchies
-from dbanon.stores.persons import classes_below, numbers_of_persons, profiled
 from dbanon.stores.ports import Draft, Progress
+from dbanon.stores.source_counts import classes_below, numbers_of_persons, profiled
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidParameter, OutputExists, SourceChanged
 from dbanon.job.job import Asked, Job
 from dbanon.ledger import entries, job_history
-from dbanon.ledger.outputs import plan_output
+from dbanon.ledger.releases import plan_output
 from dbanon.recoding import ReleasedColumn
 from dbanon.release.attribute_disclosure import all_different, sample_size
 from dbanon.release.findings import TellingColumn
