@@ -22,7 +22,6 @@ from dbanon.errors import (
     TableNotFound,
 )
 from dbanon.ledger import entries
-from dbanon.ledger.entries import entry_of
 from dbanon.ledger.recorded import rows_of_release
 from dbanon.ledger.tables import as_text
 from dbanon.sessions.base import MARK, SUMMARY_SUFFIX, Existing, Output
@@ -340,7 +339,7 @@ def plan_output(
             f"The output {name} exists already.",
             hint='Choose another name, or replace it: `if_exists="replace"`.',
         )
-    if entry_of(session, name, existing) is None:
+    if entries.entry_of(session, name, existing) is None:
         raise OutputNotOurs(
             f"The output {name} exists and was not made by dbanon, so it is not replaced.",
             detail="The ledger has no release that is this relation, by name and mark"

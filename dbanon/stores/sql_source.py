@@ -80,12 +80,7 @@ class SqlSource:
         return relation if job.where is None else self._where(relation, job, names)
 
     def _where(self, relation: Relation, job: Job, names: Sequence[str]) -> Relation:
-        """The rows that a job's condition chooses.
-
-        Raises
-        ------
-        InvalidParameter : the database does not take the condition.
-        """
+        """The rows that a job's condition chooses, which the database has to take."""
         filtered = _chosen(relation, job, names, str(job.where))
         self.session.require_columns_of_views(filtered.columns)
         try:

@@ -26,7 +26,7 @@ from dbanon.stores.duckdb.csv_types import (
     read_arguments,
 )
 from dbanon.stores.duckdb.errors import translated
-from dbanon.stores.duckdb.session import DuckdbSession
+from dbanon.stores.duckdb.session import DuckdbSession, in_memory
 from dbanon.stores.duckdb.store import DuckdbStore
 from dbanon.stores.file_session import job_lock
 
@@ -64,12 +64,8 @@ class FileStore(DuckdbStore):
             )
         if str(self._file).startswith("//"):
             raise InvalidParameter("Write file:/data/people.csv, without more slashes.")
-        connection = duckdb.connect()
-        connection.execute("SET enable_progress_bar = false")
-        # What does not fit the memory shall not stand on a disk.
-        connection.execute("SET temp_directory = ''")
-        super().__init__(connection, on_sql)
-        self._connection = connection
+        self._connection = in_memory()
+        super().__init__(self._connection, on_sql)
         self._reading = reading
         self._types: dict[str, Typed] = {}
         self._name = parse_relation(table) if table else RelationName(None, self._file.stem)

@@ -47,6 +47,14 @@ from dbanon.stores.file_session import FileSession
 _INCOMING = "dbanon_incoming"
 
 
+def in_memory() -> duckdb.DuckDBPyConnection:
+    """A database in memory: what does not fit shall not stand on a disk, wherever this runs."""
+    connection = duckdb.connect()
+    connection.execute("SET enable_progress_bar = false")
+    connection.execute("SET temp_directory = ''")
+    return connection
+
+
 class DuckdbSession(FileSession):
     """One transaction on DuckDB."""
 

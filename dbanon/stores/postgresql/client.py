@@ -136,10 +136,6 @@ class PsycopgSession(PostgresqlCarrying):
         """Check, before sources are read again, that no code of another role came meanwhile.
 
         This transaction's snapshot would not show it: its planner sees it all the same.
-
-        Raises
-        ------
-        ForeignCode : some did.
         """
         oids = [
             one.oid
