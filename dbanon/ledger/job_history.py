@@ -88,9 +88,8 @@ def attempts(session: Session, job: str) -> list[Attempt]:
 
 def _knows_jobs(session: Session) -> bool:
     """True where there is a ledger that says of runs which job they were of."""
-    if not session.has_ledger():
+    if not entries.trusted(session):
         return False
-    session.require_trusted_ledger()
     relation = session.ledger_name("run")
     if session.find_existing(relation) is None:
         return False

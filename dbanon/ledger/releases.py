@@ -70,9 +70,8 @@ class Listed:
 
 def list_releases(session: Session) -> list[Listed]:
     """The releases of a ledger, newest first."""
-    if not session.has_ledger():
+    if not entries.trusted(session):
         return []
-    session.require_trusted_ledger()
     told = ("method", "k_requested", "k_achieved", "rows_out", "information_loss", "published_by")
     names = ("release_id", "created_at", "output_schema", "output_name", "output_kind", *told)
     found = session.rows(
@@ -224,9 +223,8 @@ def superseded_tables(
     ``of`` is the one output that is looked at. What is not ours to drop, by entry, mark and rights,
     is passed over.
     """
-    if not session.has_ledger():
+    if not entries.trusted(session):
         return []
-    session.require_trusted_ledger()
     found = session.rows(
         "SELECT output_schema, output_name, relation_name, CAST(release_id AS VARCHAR(36)),"
         f" {entries.newer(session, 'relation_oid')}, published_by"
@@ -259,9 +257,8 @@ def superseded_tables(
 
 def clear_runs(session: Session, before: str) -> int:
     """Delete what the ledger has of runs that began before a time and made no release: how many."""
-    if not session.has_ledger():
+    if not entries.trusted(session):
         return 0
-    session.require_trusted_ledger()
     relation = session.ledger_name("run")
     if session.find_existing(relation) is None:
         return 0
@@ -287,9 +284,8 @@ def exports_of(session: Session, output: str) -> list[tuple[str, int, dict[str, 
 
     An output of the name may have been another role's, who could name any file: it is not asked.
     """
-    if not session.has_ledger():
+    if not entries.trusted(session):
         return []
-    session.require_trusted_ledger()
     wanted = session.resolve_output(parse_relation(output))
     found = session.rows(
         "SELECT output_schema, output_name, CAST(release_id AS VARCHAR(36)), arguments"
