@@ -7,7 +7,7 @@ such column is found, and one that is found may number something else.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -188,6 +188,34 @@ def found_within(
                 sum(agree[name] ** (size - 1) for size, _ in own),
             )
         )
+    return found
+
+
+def numbers_found(
+    attributes: Sequence[Attribute],
+    counted: Iterable[Column],
+    agree: Callable[[str], float],
+    within: Callable[[Column], Iterable[Sequence[int]]],
+) -> dict[str, str]:
+    """The columns that look like numbers of persons, and why.
+
+    The first rows are looked at, and of a column that may be one all rows of some of its values.
+
+    Parameters
+    ----------
+    attributes : those that may be looked at within the values of others.
+    counted : what counts tell of the first rows of the columns that are worth looking at.
+    agree : the share of pairs of the first rows that have one value of a column.
+    within : the counts of a column, as ``found_within`` takes them.
+    """
+    likely = [column for column in counted if many_values(column)]
+    constant = constant_within(attributes) if likely else {}
+    shares = {name: agree(name) for name in constant}
+    found = {}
+    for column in likely:
+        probed = found_within(within(column), constant, shares) if constant else []
+        if why := looks_like_person(column.name, probed):
+            found[column.name] = why
     return found
 
 

@@ -23,12 +23,11 @@ from dbanon.ledger.postgresql import OWNER
 from dbanon.ledger.tables import HEAD, TABLES
 from dbanon.run.open import open_store
 from dbanon.sessions.ending import ending
-from dbanon.stores.postgresql.connecting import arguments_of, unwatch, watch
+from dbanon.stores.files import read_url
+from dbanon.stores.postgresql.connecting import arguments_of, unreachable, unwatch, watch
 from dbanon.stores.postgresql.errors import of_pooler, translated, translation
 from dbanon.stores.postgresql.locks import LOCK_SECONDS, lock_schema
 from dbanon.stores.postgresql.session import PostgresqlSession
-from dbanon.stores.postgresql.unreachable import unreachable
-from dbanon.stores.urls import read_url
 from dbanon.version import version
 
 _A_DAY = 86_400

@@ -37,8 +37,8 @@ from dbanon.run.run import Clock, read_and_cluster, run
 from dbanon.sessions.names import parse_relation
 from dbanon.stores import hierarchies
 from dbanon.stores.postgresql import summary
-from dbanon.stores.postgresql.backend import PlpySession, PlpyStore
-from dbanon.stores.postgresql.classes import StableSource
+from dbanon.stores.postgresql.backend import PlpySession
+from dbanon.stores.postgresql.classes import PlpyStore, StableSource
 from dbanon.stores.sql_source import SqlSource
 from dbanon.version import version
 

@@ -23,7 +23,7 @@ from dbanon.job.job import Job
 from dbanon.job.private import PrivateJob, refused
 from dbanon.measures import Model, model_kinds
 from dbanon.methods import find_method
-from dbanon.stores.postgresql.backend_errors import spi_error
+from dbanon.stores.postgresql.errors import spi_error
 from dbanon.version import version
 
 # Other names of privacy models, as keys.

@@ -26,7 +26,7 @@ from dbanon.run.private import ATTEMPTS, Spender, release, spend
 from dbanon.run.private_begin import Begun, begin
 from dbanon.sessions.session import Session
 from dbanon.stores.postgresql.backend import PlpySession
-from dbanon.stores.postgresql.backend_errors import spi_error
+from dbanon.stores.postgresql.errors import spi_error
 from dbanon.stores.postgresql.settings import FUNCTION_SETTINGS
 
 # All names are qualified: whose functions the caller's path has first, is anybody's guess.

@@ -16,8 +16,7 @@ from typing import Any
 from dbanon.data.option import Parameter, all_parameters
 from dbanon.job.job import Job
 from dbanon.job.private import own_options
-from dbanon.sessions.literals import literal
-from dbanon.sessions.names import RelationName, parse_relation
+from dbanon.sessions.names import RelationName, literal, parse_relation
 
 # What a call in SQL has as arguments of the function; all else is a key of ``options``.
 SQL_ARGUMENTS = frozenset(

@@ -19,7 +19,7 @@ from dbanon.ledger.postgresql import OWNER, UNTRUSTED
 from dbanon.ledger.tables import HEAD, TABLES
 from dbanon.methods import METHODS
 from dbanon.methods.registry import Method
-from dbanon.sessions.literals import literal
+from dbanon.sessions.names import literal
 from dbanon.stores.postgresql import digest
 from dbanon.stores.postgresql.foreign import HINT, foreign_code
 from dbanon.stores.postgresql.settings import FUNCTION_SETTINGS

@@ -6,7 +6,7 @@ is committed, before any noise is drawn, whatever comes of it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import Any
 
@@ -19,6 +19,7 @@ from dbanon.errors import (
     nearest_names,
 )
 from dbanon.job.private import NewBudget
+from dbanon.ledger.tables import TABLES, as_text
 from dbanon.release.words import now
 from dbanon.sessions.names import RelationName
 from dbanon.sessions.session import Session
@@ -26,11 +27,6 @@ from dbanon.sessions.session import Session
 # What the smallest part of an epsilon is that is counted.
 _PART = Decimal("1e-9")
 _AMOUNT = "CAST(? AS DECIMAL(18,9))"
-
-_COLUMNS = (
-    "name, source, unit, entity, CAST(epsilon_total AS VARCHAR(40)), CAST(spent AS VARCHAR(40)),"
-    " CAST(created_at AS VARCHAR(40)), created_by, raises, closed"
-)
 
 
 @dataclass(frozen=True)
@@ -163,9 +159,8 @@ def _close(session: Session, name: str, number: int) -> None:
 
 def _insert(session: Session, table: str, row: dict[str, Any]) -> None:
     """A row of amounts as decimals, whatever the client's own numbers are."""
-    marks = ", ".join(
-        _AMOUNT if name in ("epsilon_total", "spent", "epsilon") else "?" for name in row
-    )
+    amounts = [name for name, kind, _ in TABLES[table][0] if kind == "amount"]
+    marks = ", ".join(_AMOUNT if name in amounts else "?" for name in row)
     try:
         session.run(
             f"INSERT INTO {session.ledger_name(table).quoted} ({', '.join(row)}) VALUES ({marks})",
@@ -188,13 +183,13 @@ def list_budgets(session: Session) -> list[KeptBudget]:
         return []
     session.require_trusted_ledger()
     table = session.ledger_name("budget").quoted
-    found = session.rows(f"SELECT {_COLUMNS} FROM {table} ORDER BY created_at, name")
-    return [
-        KeptBudget(
-            name, source, unit, entity, Decimal(total), Decimal(spent), at, by, raises, closed != 0
-        )
-        for name, source, unit, entity, total, spent, at, by, raises, closed in found
-    ]
+    found = session.rows(f"SELECT {as_text('budget')} FROM {table} ORDER BY created_at, name")
+    budgets = []
+    for *named, total, spent, created_at, created_by, raises, closed in found:
+        amounts = Decimal(total), Decimal(spent)
+        row = (*named, *amounts, created_at, created_by, raises, closed != 0)
+        budgets.append(KeptBudget(*row))
+    return budgets
 
 
 def find(session: Session, name: str) -> KeptBudget:
@@ -218,16 +213,12 @@ def find(session: Session, name: str) -> KeptBudget:
 def spendings(session: Session, name: str) -> list[Spending]:
     """What was spent of a budget, the newest first."""
     found = session.rows(
-        "SELECT CAST(spending_id AS VARCHAR(36)), CAST(epsilon AS VARCHAR(40)), state,"
-        " CAST(release_id AS VARCHAR(36)), CAST(spent_at AS VARCHAR(40)), spent_by"
+        f"SELECT {as_text('spending', (field.name for field in fields(Spending)))}"
         f" FROM {session.ledger_name('spending').quoted} WHERE budget = ?"
         " ORDER BY spent_at DESC, spending_id",
         (name,),
     )
-    return [
-        Spending(one, Decimal(epsilon), state, release, at, by)
-        for one, epsilon, state, release, at, by in found
-    ]
+    return [Spending(one, Decimal(epsilon), *told) for one, epsilon, *told in found]
 
 
 def require_left(budget: KeptBudget, epsilon: float) -> None:

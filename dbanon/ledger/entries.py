@@ -207,10 +207,8 @@ def note_failure(store: Store, run: Run) -> None:
     if ending().silent:
         return
     with suppress(Exception), ending().at_most(_NOTED), store.session(write=True) as session:
-        if session.has_ledger():
-            session.require_trusted_ledger()
-            if not session.have_run_recorded(_plain(run)):
-                insert_run(session, run)
+        if trusted(session) and not session.have_run_recorded(_plain(run)):
+            insert_run(session, run)
 
 
 def _plain(run: Run) -> dict[str, Any]:
@@ -220,15 +218,22 @@ def _plain(run: Run) -> dict[str, Any]:
     return {key: plain[key] for key in plain if key not in left_out} | run.of_job
 
 
+def trusted(session: Session) -> bool:
+    """True where there is a ledger; raises LedgerNotTrusted where reading it is not safe."""
+    if not session.has_ledger():
+        return False
+    session.require_trusted_ledger()
+    return True
+
+
 def entry_of(session: Session, name: RelationName, existing: Existing | None) -> str | None:
     """The id of the release that a relation is, or None.
 
     Its mark names the entry, and the entry names it: a mark that was copied names another. On
     PostgreSQL that is by oid, and where the entry has none yet, by the owner.
     """
-    if existing is None or not session.has_ledger():
+    if existing is None or not trusted(session):
         return None
-    session.require_trusted_ledger()
     found = _entry(session, existing.mark)
     if found is None or not session.same_name(found.output, name) or found.kind != existing.kind:
         return None
@@ -243,9 +248,8 @@ def is_summary_of(
     session: Session, output: RelationName, existing: Existing, of_output: Existing | None
 ) -> bool:
     """True when a relation is the summary of a release of this output, by mark and owner."""
-    if not session.has_ledger():
+    if not trusted(session):
         return False
-    session.require_trusted_ledger()
     found = _entry(session, existing.mark)
     if found is None or existing.kind != "table" or not session.same_name(found.output, output):
         return False
@@ -296,9 +300,8 @@ def find_release(session: Session, name: RelationName, hint: str = _TO_RECOUNT) 
     """
     name = session.resolve_output(name)
     missing = ReleaseNotFound(f"The ledger of this database has no release {name}.", hint=hint)
-    if not session.has_ledger():
+    if not trusted(session):
         raise missing
-    session.require_trusted_ledger()
     existing = session.find_existing(name)
     try:
         release_id = entry_of(session, name, existing)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dbanon.ledger import entries
+from dbanon.ledger.tables import as_text
 from dbanon.sessions.names import RelationName
 from dbanon.sessions.session import Session
 
@@ -74,25 +75,21 @@ def attempts(session: Session, job: str) -> list[Attempt]:
     """Each run of a job, whoever ran it, the newest first."""
     if not _knows_jobs(session):
         return []
+    own = ("run_id", "started_at", "finished_at", "state", "error_code", "release_id")
     found = session.rows(
-        "SELECT CAST(run_id AS VARCHAR(36)), CAST(started_at AS VARCHAR(40)),"
-        " CAST(finished_at AS VARCHAR(40)), state, error_code, CAST(release_id AS VARCHAR(36)),"
-        " output_schema, output_name, run_by"
+        f"SELECT {as_text('run', (*own, 'output_schema', 'output_name', 'run_by'))}"
         f" FROM {session.ledger_name('run').quoted} WHERE job = ?"
         " ORDER BY finished_at DESC, run_id",
         (job,),
     )
-    return [
-        Attempt(run_id, began, ended, state, code, release, str(RelationName(schema, name)), by)
-        for run_id, began, ended, state, code, release, schema, name, by in found
-    ]
+    rows = ((*told, str(RelationName(schema, name)), by) for *told, schema, name, by in found)
+    return [Attempt(*row) for row in rows]
 
 
 def _knows_jobs(session: Session) -> bool:
     """True where there is a ledger that says of runs which job they were of."""
-    if not session.has_ledger():
+    if not entries.trusted(session):
         return False
-    session.require_trusted_ledger()
     relation = session.ledger_name("run")
     if session.find_existing(relation) is None:
         return False

@@ -15,7 +15,7 @@ from typing import Any
 from dbanon.errors import InvalidName
 from dbanon.ledger.tables import CHECKS, RELEASE_COLUMNS, TABLES
 from dbanon.release.words import printable
-from dbanon.sessions.literals import literal
+from dbanon.sessions.names import literal
 
 # The role that owns an installed ledger: it cannot log in, and only superusers are its members.
 OWNER = "dbanon_ledger"

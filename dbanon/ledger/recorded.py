@@ -12,7 +12,7 @@ from dbanon.data.counts import Counts, EntityCount, Recount
 from dbanon.data.schema import Role
 from dbanon.errors import InvalidParameter
 from dbanon.ledger import entries
-from dbanon.ledger.tables import RELEASE_COLUMNS, TABLES, LedgerEntry
+from dbanon.ledger.tables import RELEASE_COLUMNS, TABLES, TEXTS, LedgerEntry
 from dbanon.measures.models import CountedModel
 from dbanon.recoding import find_recoding
 from dbanon.release.attribute_disclosure import FewPersons, TellingColumn
@@ -22,8 +22,7 @@ from dbanon.release.words import time_text
 from dbanon.sessions.names import RelationName, quote
 from dbanon.sessions.session import Session
 
-# As text: not every client has a type for them.
-_CAST = {"uuid": "VARCHAR(36)", "timestamp": "VARCHAR(40)", "amount": "DOUBLE PRECISION"}
+_CAST = TEXTS | {"amount": "DOUBLE PRECISION"}
 
 
 def rows_of_release(session: Session, table: str, release_id: str) -> list[dict[str, Any]]:

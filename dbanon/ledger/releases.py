@@ -1,5 +1,7 @@
 """Releases in the ledger of a database: what became of each, all of one, and taking one away.
 
+Where a release may go is asked before anything is read.
+
 The ledger's entries stay whatever happens to a relation. What became of a release is not written
 down: it is looked at, so that it is true also where somebody else dropped or renamed a relation.
 """
@@ -11,11 +13,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dbanon.errors import InsufficientRights, ReleaseNotFound, TableNotFound
+from dbanon.errors import (
+    InsufficientRights,
+    InvalidName,
+    OutputExists,
+    OutputNotOurs,
+    ReleaseNotFound,
+    TableNotFound,
+)
 from dbanon.ledger import entries
 from dbanon.ledger.recorded import rows_of_release
-from dbanon.sessions.base import MARK, SUMMARY_SUFFIX, Existing
-from dbanon.sessions.names import RelationName, parse_relation
+from dbanon.ledger.tables import as_text
+from dbanon.sessions.base import MARK, SUMMARY_SUFFIX, Existing, Output
+from dbanon.sessions.names import RelationName, check_length, parse_relation
 from dbanon.sessions.session import Session
 
 CURRENT, SUPERSEDED, DROPPED, UNTIED = "current", "superseded", "dropped", "untied"
@@ -60,41 +70,25 @@ class Listed:
 
 def list_releases(session: Session) -> list[Listed]:
     """The releases of a ledger, newest first."""
-    if not session.has_ledger():
+    if not entries.trusted(session):
         return []
-    session.require_trusted_ledger()
+    told = ("method", "k_requested", "k_achieved", "rows_out", "information_loss", "published_by")
+    names = ("release_id", "created_at", "output_schema", "output_name", "output_kind", *told)
     found = session.rows(
-        "SELECT CAST(release_id AS VARCHAR(36)), CAST(created_at AS VARCHAR(40)), output_schema,"
-        " output_name, output_kind, method, k_requested, k_achieved, rows_out, information_loss,"
-        f" published_by, superseded_at IS NOT NULL, {entries.newer(session, 'epsilon')},"
-        f" {entries.newer(session, 'budget')}"
+        f"SELECT {as_text('release', names)}, superseded_at IS NOT NULL,"
+        f" {entries.newer(session, 'epsilon')}, {entries.newer(session, 'budget')}"
         f" FROM {session.ledger_name('release').quoted} ORDER BY created_at DESC, release_id"
     )
     existing: dict[RelationName, Existing | None] = {}
     releases = []
-    for (
-        release_id,
-        created_at,
-        schema,
-        output,
-        kind,
-        method,
-        k,
-        achieved,
-        rows,
-        loss,
-        by,
-        old,
-        epsilon,
-        budget,
-    ) in found:
+    for release_id, created_at, schema, output, kind, *counts, by, old, epsilon, budget in found:
         name = RelationName(schema, output)
         if name not in existing:
             existing[name] = session.find_existing(name)
         state = _state(session, name, existing[name], release_id, kind, by, bool(old))
-        told = (str(name), method, k, achieved, int(rows), loss, by, bool(old), state)
         spent = None if epsilon is None else float(epsilon)
-        releases.append(Listed(release_id, created_at, *told, spent, budget))
+        entry = (release_id, created_at, str(name), *counts, by, bool(old), state, spent, budget)
+        releases.append(Listed(*entry))
     return releases
 
 
@@ -229,9 +223,8 @@ def superseded_tables(
     ``of`` is the one output that is looked at. What is not ours to drop, by entry, mark and rights,
     is passed over.
     """
-    if not session.has_ledger():
+    if not entries.trusted(session):
         return []
-    session.require_trusted_ledger()
     found = session.rows(
         "SELECT output_schema, output_name, relation_name, CAST(release_id AS VARCHAR(36)),"
         f" {entries.newer(session, 'relation_oid')}, published_by"
@@ -264,9 +257,8 @@ def superseded_tables(
 
 def clear_runs(session: Session, before: str) -> int:
     """Delete what the ledger has of runs that began before a time and made no release: how many."""
-    if not session.has_ledger():
+    if not entries.trusted(session):
         return 0
-    session.require_trusted_ledger()
     relation = session.ledger_name("run")
     if session.find_existing(relation) is None:
         return 0
@@ -292,9 +284,8 @@ def exports_of(session: Session, output: str) -> list[tuple[str, int, dict[str, 
 
     An output of the name may have been another role's, who could name any file: it is not asked.
     """
-    if not session.has_ledger():
+    if not entries.trusted(session):
         return []
-    session.require_trusted_ledger()
     wanted = session.resolve_output(parse_relation(output))
     found = session.rows(
         "SELECT output_schema, output_name, CAST(release_id AS VARCHAR(36)), arguments"
@@ -308,3 +299,67 @@ def exports_of(session: Session, output: str) -> list[tuple[str, int, dict[str, 
         if session.same_name(wanted, RelationName(schema, name))
         for number, one in enumerate(entries.parsed(arguments).get("exports", ()))
     ]
+
+
+def plan_output(
+    session: Session, name: RelationName, kind: str, if_exists: str, release_id: str
+) -> Output:
+    """Check that the output may be made, before anything is read. Nothing is changed.
+
+    Raises
+    ------
+    InvalidName : the name is the ledger's.
+    OutputExists : it exists already, and is not to be replaced or is of another kind.
+    OutputNotOurs : it exists and is no release of the ledger, or belongs to another role.
+    """
+    name = session.resolve_output(name)
+    reserved = session.ledger_name("")
+    if name.schema == reserved.schema and name.name.startswith(reserved.name):
+        raise InvalidName(
+            f"The output {name} has a name that is the ledger's.", hint="Choose another name."
+        )
+    check_length(name.name, session.name_limit, "name of the output")
+    if name.schema is not None:
+        check_length(name.schema, session.name_limit, "schema of the output")
+    session.require_schema(name)
+    session.require_ledger_rights()
+    existing = session.find_existing(name)
+    written = _released_name(name, release_id, session.name_limit)
+    relation = written if kind == "view" else name
+    replaces = existing.kind if existing else None
+    output = Output(name, relation, written, kind, release_id, replaces)
+    if existing is None:
+        return output
+    if if_exists == "error":
+        raise OutputExists(
+            f"The output {name} exists already.",
+            hint='Choose another name, or replace it: `if_exists="replace"`.',
+        )
+    if entries.entry_of(session, name, existing) is None:
+        raise OutputNotOurs(
+            f"The output {name} exists and was not made by dbanon, so it is not replaced.",
+            detail="The ledger has no release that is this relation, by name and mark"
+            + ("." if existing.oid is None else ", and by its oid."),
+            hint="Choose another name, or drop it yourself. After a dump was restored: dbanon"
+            " upgrade.",
+        )
+    if existing.kind != kind:
+        raise OutputExists(
+            f"The output {name} is a {existing.kind}, and a {kind} was asked for.",
+            hint=f"Drop the {existing.kind} yourself, or choose another name.",
+        )
+    if kind == "view" and existing.owner not in (None, session.current_user()):
+        raise OutputNotOurs(
+            f"The view {name} belongs to role {existing.owner}, who could point it elsewhere.",
+            hint="Publish as that role, or take the view over: ALTER VIEW … OWNER TO.",
+        )
+    return output
+
+
+def _released_name(name: RelationName, release_id: str, limit: int | None) -> RelationName:
+    """The name of a release's own table: the output's, cut where it must be, with a suffix."""
+    suffix = "_r" + release_id.replace("-", "")[:12]
+    start = name.name
+    if limit is not None:
+        start = start.encode()[: limit - len(suffix)].decode(errors="ignore")
+    return name.sibling(start + suffix)

@@ -7,7 +7,7 @@ in ``migrations/`` on PostgreSQL and SQLite, and by ``ledger_ddl`` on DuckDB.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -19,198 +19,130 @@ if TYPE_CHECKING:
 
 LEDGER_SCHEMA = "dbanon"
 
-# Column, type, nullable. Types are words of our own; each dialect translates them.
-RELEASE_COLUMNS: tuple[tuple[str, str, bool], ...] = (
-    ("release_id", "uuid", False),
-    ("created_at", "timestamp", False),
-    ("dbanon_version", "text", False),
-    ("source", "text", False),
-    ("output_schema", "text", True),
-    ("output_name", "text", False),
-    ("output_kind", "text", False),
-    ("relation_name", "text", False),
-    ("method", "text", False),
-    ("arguments", "json", False),
-    ("k_requested", "integer", True),
-    ("k_achieved", "bigint", True),
-    ("rows_in", "bigint", False),
-    ("rows_out", "bigint", False),
-    ("suppressed", "bigint", False),
-    ("null_rows", "bigint", False),
-    ("classes", "bigint", True),
-    ("smallest_class", "bigint", True),
-    ("median_class", "double", True),
-    ("largest_class", "bigint", True),
-    ("histogram", "json", True),
-    ("information_loss", "double", True),
-    ("information_loss_before_rounding", "double", True),
-    ("seconds", "json", False),
-    ("guarantee", "text", False),
-    ("seed_policy", "text", False),
-    ("earlier_releases", "text", False),
-    ("published_by", "text", True),
-    ("superseded_at", "timestamp", True),
+# Name, type, nullable. Types are words of our own; each dialect translates them.
+Columns = tuple[tuple[str, str, bool], ...]
+
+
+def _columns(*described: str) -> Columns:
+    """Columns as ``name type`` each; the type of one that may be NULL ends with ``?``."""
+    words = (one.split() for line in described for one in line.split(","))
+    return tuple((name, kind.rstrip("?"), kind.endswith("?")) for name, kind in words)
+
+
+RELEASE_COLUMNS = _columns(
+    "release_id uuid, created_at timestamp, dbanon_version text",
+    "source text, output_schema text?, output_name text, output_kind text, relation_name text",
+    "method text, arguments json, k_requested integer?, k_achieved bigint?",
+    "rows_in bigint, rows_out bigint, suppressed bigint, null_rows bigint",
+    "classes bigint?, smallest_class bigint?, median_class double?, largest_class bigint?",
+    "histogram json?, information_loss double?, information_loss_before_rounding double?",
+    "seconds json, guarantee text, seed_policy text, earlier_releases text",
+    "published_by text?, superseded_at timestamp?",
     # PostgreSQL's numbers of the released table, and of the relation that readers use (the view, or
     # the same table): a copied mark does not copy them.
-    ("relation_oid", "bigint", True),
-    ("output_oid", "bigint", True),
+    "relation_oid bigint?, output_oid bigint?",
     # Of the rows as they were written, whatever their order is.
-    ("digest", "text", True),
+    "digest text?",
     # What the release lost and still risks, where that was asked for.
-    ("evaluation", "json", True),
+    "evaluation json?",
     # The chain that it belongs to, by its identity, and which of the chain's releases it is.
-    ("chain_id", "uuid", True),
-    ("chain_sequence", "integer", True),
+    "chain_id uuid?, chain_sequence integer?",
     # Of a release that is differentially private, which has no classes: what it spent of which
     # budget, and what one of is protected, ``row`` or ``person``.
-    ("epsilon", "amount", True),
-    ("neighbours", "text", True),
-    ("budget", "text", True),
-)
-
-RELEASE_COLUMN_COLUMNS: tuple[tuple[str, str, bool], ...] = (
-    ("release_id", "uuid", False),
-    ("position", "integer", False),
-    ("name", "text", False),
-    ("role", "text", False),
-    ("sql_type", "text", False),
-    ("information_loss", "double", True),
-    ("information_loss_before_rounding", "double", True),
-)
-
-# One row a run: with its release where it made one, afterwards where a client's run failed.
-RUN_COLUMNS: tuple[tuple[str, str, bool], ...] = (
-    ("run_id", "uuid", False),
-    ("release_id", "uuid", True),
-    ("door", "text", False),
-    ("method", "text", False),
-    ("source", "text", False),
-    ("output_schema", "text", True),
-    ("output_name", "text", False),
-    ("started_at", "timestamp", False),
-    ("finished_at", "timestamp", True),
-    ("state", "text", False),
-    ("error_code", "text", True),
-    ("run_by", "text", True),
-    ("application", "text", True),
-    ("server_version", "text", True),
-    # Of a job of a file: its name, the types of the columns it found, and a digest of what it read
-    # and how, by which the next run may find that there is nothing to do.
-    ("job", "text", True),
-    ("source_types", "json", True),
-    ("fingerprint", "text", True),
-)
-
-# Generalization trees: a name each, and the nodes, of which the root has no parent.
-HIERARCHY_COLUMNS: tuple[tuple[str, str, bool], ...] = (
-    ("name", "text", False),
-    ("kind", "text", False),
-    ("description", "text", True),
-    ("created_at", "timestamp", False),
-    ("created_by", "text", True),
-)
-
-HIERARCHY_NODE_COLUMNS: tuple[tuple[str, str, bool], ...] = (
-    ("hierarchy", "text", False),
-    ("node", "integer", False),
-    ("parent", "integer", True),
-    ("label", "text", False),
-    ("low", "double", True),
-    ("high", "double", True),
-)
-
-# Chains, in the database that they read: who made each, of what, by which rules. Its key is kept
-# elsewhere; ``key_check`` tells whether a key is the one. ``identity`` is what releases name.
-CHAIN_COLUMNS: tuple[tuple[str, str, bool], ...] = (
-    ("name", "text", False),
-    ("chain_id", "integer", False),
-    ("identity", "uuid", False),
-    ("created_at", "timestamp", False),
-    ("created_by", "text", True),
-    ("source", "text", False),
-    ("entity", "text", False),
-    ("rules", "json", False),
-    ("key_check", "bytes", False),
-    ("sequence", "integer", False),
-    ("closed_at", "timestamp", True),
-)
-
-# What the first release was made by, with its measures: all later ones are made by the same.
-CHAIN_DEFINITION_COLUMNS: tuple[tuple[str, str, bool], ...] = (
-    ("chain_id", "integer", False),
-    ("k", "integer", False),
-    ("definition", "json", False),
-)
-
-# A cell is a class as it was admitted; its values stand in a table of the chain's own.
-CHAIN_CELL_COLUMNS: tuple[tuple[str, str, bool], ...] = (
-    ("chain_id", "integer", False),
-    ("cell", "integer", False),
-    ("state", "text", False),
-    ("since_release", "integer", False),
-)
-
-# Persons under keyed tags, with their history: their cell, and the release they left it with.
-CHAIN_MEMBER_COLUMNS: tuple[tuple[str, str, bool], ...] = (
-    ("chain_id", "integer", False),
-    ("tag", "bytes", False),
-    ("cell", "integer", False),
-    ("left_at_release", "integer", True),
-)
-
-# One row a release. It counts as published whether or not that was confirmed.
-CHAIN_RELEASE_COLUMNS: tuple[tuple[str, str, bool], ...] = (
-    ("chain_id", "integer", False),
-    ("sequence", "integer", False),
-    ("release_id", "uuid", False),
-    ("created_at", "timestamp", False),
-    ("confirmed_at", "timestamp", True),
-    ("counts", "json", False),
-)
-
-# What may be spent on a source, and what is. Rows are written by the ledger's owner alone, and
-# ``spent`` only grows. A larger total is another row, which closes the one it raises: ``closed`` is
-# 0 of the one that is open, else how many there were before.
-BUDGET_COLUMNS: tuple[tuple[str, str, bool], ...] = (
-    ("name", "text", False),
-    ("source", "text", False),
-    ("unit", "text", False),
-    ("entity", "text", True),
-    ("epsilon_total", "amount", False),
-    ("spent", "amount", False),
-    ("created_at", "timestamp", False),
-    ("created_by", "text", True),
-    ("raises", "text", True),
-    ("closed", "integer", False),
-)
-
-# One row each time, committed before any noise is drawn. ``spent``: nothing came of it (yet);
-# ``published``: the release is there.
-SPENDING_COLUMNS: tuple[tuple[str, str, bool], ...] = (
-    ("spending_id", "uuid", False),
-    ("budget", "text", False),
-    ("release_id", "uuid", True),
-    ("epsilon", "amount", False),
-    ("state", "text", False),
-    ("spent_at", "timestamp", False),
-    ("spent_by", "text", True),
+    "epsilon amount?, neighbours text?, budget text?",
 )
 
 # Columns and primary key of each table.
-TABLES: dict[str, tuple[tuple[tuple[str, str, bool], ...], tuple[str, ...]]] = {
+TABLES: dict[str, tuple[Columns, tuple[str, ...]]] = {
     "release": (RELEASE_COLUMNS, ("release_id",)),
-    "release_column": (RELEASE_COLUMN_COLUMNS, ("release_id", "position")),
-    "run": (RUN_COLUMNS, ("run_id",)),
-    "hierarchy": (HIERARCHY_COLUMNS, ("name",)),
-    "hierarchy_node": (HIERARCHY_NODE_COLUMNS, ("hierarchy", "node")),
-    "chain": (CHAIN_COLUMNS, ("name",)),
-    "chain_definition": (CHAIN_DEFINITION_COLUMNS, ("chain_id",)),
-    "chain_cell": (CHAIN_CELL_COLUMNS, ("chain_id", "cell")),
-    "chain_member": (CHAIN_MEMBER_COLUMNS, ("chain_id", "tag")),
-    "chain_release": (CHAIN_RELEASE_COLUMNS, ("chain_id", "sequence")),
-    "budget": (BUDGET_COLUMNS, ("name",)),
-    "spending": (SPENDING_COLUMNS, ("spending_id",)),
+    "release_column": (
+        _columns(
+            "release_id uuid, position integer, name text, role text, sql_type text",
+            "information_loss double?, information_loss_before_rounding double?",
+        ),
+        ("release_id", "position"),
+    ),
+    # One row a run: with its release where it made one, afterwards where a client's run failed.
+    "run": (
+        _columns(
+            "run_id uuid, release_id uuid?, door text, method text",
+            "source text, output_schema text?, output_name text",
+            "started_at timestamp, finished_at timestamp?, state text, error_code text?",
+            "run_by text?, application text?, server_version text?",
+            # Of a job of a file: its name, the types of the columns it found, and a digest of what
+            # it read and how, by which the next run may find that there is nothing to do.
+            "job text?, source_types json?, fingerprint text?",
+        ),
+        ("run_id",),
+    ),
+    # Generalization trees: a name each, and the nodes, of which the root has no parent.
+    "hierarchy": (
+        _columns("name text, kind text, description text?, created_at timestamp, created_by text?"),
+        ("name",),
+    ),
+    "hierarchy_node": (
+        _columns(
+            "hierarchy text, node integer, parent integer?, label text, low double?, high double?"
+        ),
+        ("hierarchy", "node"),
+    ),
+    # Chains, in the database that they read: who made each, of what, by which rules. Its key is
+    # kept elsewhere; ``key_check`` tells whether a key is the one. ``identity`` is what releases
+    # name.
+    "chain": (
+        _columns(
+            "name text, chain_id integer, identity uuid, created_at timestamp, created_by text?",
+            "source text, entity text, rules json, key_check bytes",
+            "sequence integer, closed_at timestamp?",
+        ),
+        ("name",),
+    ),
+    # What the first release was made by, with its measures: all later ones are made by the same.
+    "chain_definition": (
+        _columns("chain_id integer, k integer, definition json"),
+        ("chain_id",),
+    ),
+    # A cell is a class as it was admitted; its values stand in a table of the chain's own.
+    "chain_cell": (
+        _columns("chain_id integer, cell integer, state text, since_release integer"),
+        ("chain_id", "cell"),
+    ),
+    # Persons under keyed tags, with their history: their cell, and the release they left it with.
+    "chain_member": (
+        _columns("chain_id integer, tag bytes, cell integer, left_at_release integer?"),
+        ("chain_id", "tag"),
+    ),
+    # One row a release. It counts as published whether or not that was confirmed.
+    "chain_release": (
+        _columns(
+            "chain_id integer, sequence integer, release_id uuid",
+            "created_at timestamp, confirmed_at timestamp?, counts json",
+        ),
+        ("chain_id", "sequence"),
+    ),
+    # What may be spent on a source, and what is. Rows are written by the ledger's owner alone, and
+    # ``spent`` only grows. A larger total is another row, which closes the one it raises:
+    # ``closed`` is 0 of the one that is open, else how many there were before.
+    "budget": (
+        _columns(
+            "name text, source text, unit text, entity text?, epsilon_total amount, spent amount",
+            "created_at timestamp, created_by text?, raises text?, closed integer",
+        ),
+        ("name",),
+    ),
+    # One row each time, committed before any noise is drawn. ``spent``: nothing came of it (yet);
+    # ``published``: the release is there.
+    "spending": (
+        _columns(
+            "spending_id uuid, budget text, release_id uuid?, epsilon amount, state text",
+            "spent_at timestamp, spent_by text?",
+        ),
+        ("spending_id",),
+    ),
 }
+
+# As what types are read that not every client has.
+TEXTS = {"uuid": "VARCHAR(36)", "timestamp": "VARCHAR(40)", "amount": "VARCHAR(40)"}
 
 # What else holds of a table's rows, by name. NaN is above all numbers where there is one.
 UNIQUE = {"budget": {"budget_one_open": "source, unit, closed"}}
@@ -289,6 +221,15 @@ def ledger_is_current(session: SessionInterface) -> bool:
     if session.find_existing(version) is None:
         return False
     return session.rows(f"SELECT version_num FROM {version.quoted}") == [(HEAD,)]
+
+
+def as_text(table: str, names: Iterable[str] | None = None) -> str:
+    """SQL of columns of a table, or of all; as text what not every client has a type for."""
+    kinds = {name: kind for name, kind, _ in TABLES[table][0]}
+    return ", ".join(
+        f"CAST({name} AS {TEXTS[kinds[name]]})" if kinds[name] in TEXTS else name
+        for name in names or kinds
+    )
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from dbanon.release.words import time_text
 from dbanon.sessions.names import RelationName
 from dbanon.sessions.store import Store
 from dbanon.stores import scratch
-from dbanon.stores.staged import clear_staged_in
+from dbanon.stores.scratch import clear_staged_in
 
 _MOST_DAYS = 36_500
 

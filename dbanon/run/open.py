@@ -11,7 +11,7 @@ from dbanon.errors import InvalidParameter, MissingDependency
 from dbanon.job.reading import USUAL, Reading
 from dbanon.sessions.base import OnSql
 from dbanon.sessions.store import ClientStore
-from dbanon.stores.urls import read_url
+from dbanon.stores.files import read_url
 
 if TYPE_CHECKING:
     from sqlalchemy import URL

@@ -18,8 +18,8 @@ from dbanon.sessions.base import AsWritten, Relation
 from dbanon.sessions.names import parse_relation
 from dbanon.sessions.session import Session
 from dbanon.sessions.store import Store
-from dbanon.stores.feasible import require_feasible
 from dbanon.stores.ports import Source
+from dbanon.stores.source_counts import require_feasible
 
 LEAVE = "leave the database for this program's memory, and come back"
 

@@ -22,7 +22,7 @@ from dbanon.errors import InvalidParameter, SourceChanged, error_code
 from dbanon.job.private import PrivateJob
 from dbanon.ledger import budgets, entries
 from dbanon.ledger.budgets import KeptBudget
-from dbanon.ledger.outputs import plan_output
+from dbanon.ledger.releases import plan_output
 from dbanon.release.private_report import PrivateReport
 from dbanon.release.words import now
 from dbanon.run.private_begin import Begun, begin, shape_of

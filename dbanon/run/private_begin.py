@@ -14,7 +14,7 @@ from dbanon.job.private import PrivateJob
 from dbanon.job.synthesis import Private
 from dbanon.ledger import budgets
 from dbanon.ledger.budgets import KeptBudget
-from dbanon.ledger.outputs import plan_output
+from dbanon.ledger.releases import plan_output
 from dbanon.run.budgets import require_of_rows
 from dbanon.run.hierarchies import read_named
 from dbanon.run.plan import require_roles, require_types

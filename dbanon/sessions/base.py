@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -268,6 +269,24 @@ def choose_key(source: Relation, key: Sequence[str]) -> tuple[Attribute, ...]:
     return tuple(source.attribute(name) for name in key)
 
 
+def by_key(
+    source: Relation,
+    attributes: Sequence[Attribute],
+    sql_type: str,
+    *,
+    as_it_is: bool,
+    unchecked: bool,
+    compared: tuple[str, ...] = (),
+) -> Relation:
+    """The source with the locator of a key: its one column as it is, or a number for each key."""
+    key = tuple(attribute.name for attribute in attributes)
+    if as_it_is:
+        locator = Locator((f"s.{quote(*key)}",), (sql_type,), unchecked=key if unchecked else ())
+    else:
+        locator = Locator(("m.ordinal",), (sql_type,), key, compared=compared)
+    return replace(source, locator=locator)
+
+
 def key_required(source: Relation, hidden: str | None = None) -> KeyRequired:
     """The error for relations whose rows have no address, or a column of this name instead."""
     return KeyRequired(
@@ -278,6 +297,15 @@ def key_required(source: Relation, hidden: str | None = None) -> KeyRequired:
     )
 
 
+def stays_here(attribute: Attribute) -> UnsupportedType:
+    """The error for a column of a type that only its own database has."""
+    return UnsupportedType(
+        f'Column "{attribute.name}" of type {attribute.sql_type} cannot be copied to'
+        " another database.",
+        hint="Cast it to text or to a number in a view, and anonymize the view.",
+    )
+
+
 def cannot_travel() -> UnsupportedType:
     """The error for a kept value that only its own database can hold."""
     return UnsupportedType(
@@ -285,6 +313,13 @@ def cannot_travel() -> UnsupportedType:
         " infinite date.",
         hint="Exclude these rows in a view, or cast the column to text there.",
     )
+
+
+def labelled_rows(pieces: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+    """The rows that ``load_rows`` is given, each behind its class and its position."""
+    for classes, positions, rows in pieces:
+        for label, position, row in zip(classes.tolist(), positions.tolist(), rows, strict=True):
+            yield label, position, *row
 
 
 def not_carried() -> InvalidParameter:

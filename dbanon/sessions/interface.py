@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,9 +25,22 @@ from dbanon.sessions.base import (
 from dbanon.sessions.names import RelationName, quote
 
 
+class Dialect(Protocol):
+    """The module of a database's types, which spells columns as the session of it tells."""
+
+    def bounded(self, attribute: Attribute, low: str, high: str) -> str: ...
+
+    def released_expression(self, position: int, column: ReleasedColumn) -> str: ...
+
+    def wide_parts(self, attribute: Attribute) -> tuple[str, str]: ...
+
+    def type_of(self, attribute: Attribute) -> str: ...
+
+
 class SessionInterface(ABC):
     """One transaction on one database."""
 
+    dialect: ClassVar[Dialect]
     name_limit: ClassVar[int | None] = None
     ledger_types: ClassVar[Mapping[str, str]]
     staging_suffix: ClassVar[str] = ""
@@ -160,7 +173,6 @@ class SessionInterface(ABC):
     ) -> Iterator[tuple[NDArray[np.int64], list[tuple[Any, ...]]]]:
         """Keys, int64 (c, m), and the values of these columns, row by row, in pieces."""
 
-    @abstractmethod
     def bounded(self, attribute: Attribute, low: str, high: str) -> str:
         """SQL of a number, truth or moment of the alias s as a double between two bounds.
 
@@ -172,6 +184,7 @@ class SessionInterface(ABC):
         ----------
         low, high : as SQL spells them.
         """
+        return self.dialect.bounded(attribute, low, high)
 
     def bound_of(self, sql_type: str) -> str:
         """SQL of a bind parameter, a text, as a value of a type."""
@@ -212,15 +225,14 @@ class SessionInterface(ABC):
         ``pieces`` are triples of classes, int32 (c,), positions, int32 (c,), and rows.
         """
 
-    @abstractmethod
     def released_expression(self, position: int, column: ReleasedColumn) -> str:
         """SQL that gives the class value at this position the column's own type."""
+        return self.dialect.released_expression(position, column)
 
-    @abstractmethod
     def wide_parts(self, attribute: Attribute) -> tuple[str, str]:
         """SQL of the quotient and the remainder by n.size of an integer or unscaled decimal."""
+        return self.dialect.wide_parts(attribute)
 
-    @abstractmethod
     def type_of(self, attribute: Attribute) -> str:
         """The SQL type here of a column that may come from another database.
 
@@ -228,6 +240,7 @@ class SessionInterface(ABC):
         ------
         UnsupportedType : this database has no such type.
         """
+        return self.dialect.type_of(attribute)
 
     @abstractmethod
     def resolve_output(self, name: RelationName) -> RelationName:

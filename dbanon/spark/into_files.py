@@ -16,7 +16,7 @@ from dbanon.release.report import Report
 from dbanon.sessions.base import Relation
 from dbanon.spark.staging import counted_in, require_staged
 from dbanon.spark.tasks import translated
-from dbanon.stores.staged import staged_name
+from dbanon.stores.scratch import staged_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

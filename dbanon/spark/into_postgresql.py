@@ -14,7 +14,7 @@ from dbanon.data.schema import Attribute
 from dbanon.errors import UnsupportedType, error_code
 from dbanon.job.job import Job
 from dbanon.ledger import entries
-from dbanon.ledger.outputs import plan_output
+from dbanon.ledger.releases import plan_output
 from dbanon.release.report import Report
 from dbanon.run.plan import require_types
 from dbanon.run.run_with_ledger import NOT_ASKED

@@ -31,7 +31,7 @@ from dbanon.spark.arrow import arrow_schema, spark_schema
 from dbanon.spark.dataframe import NAME, DataFrameSource
 from dbanon.spark.refusals import check_names
 from dbanon.spark.tasks import errors_without_values, translated
-from dbanon.stores.postgresql import scan
+from dbanon.stores.postgresql import pieces
 from dbanon.stores.postgresql.store import PostgresqlStore
 from dbanon.stores.sql_source import SqlSource
 
@@ -90,14 +90,14 @@ def postgresql(session: SparkSession, url: URL, job: Job, tasks: int) -> Iterato
         relation = source.describe(job)
         require_roles(job, relation)
         relation = source.locate(relation, job, job.read)
-        key = job.key or scan.own_key(relation)
+        key = job.key or pieces.own_key(relation)
         wanted = {*job.read, *key}
         # In the table's own order, which is the release's.
         read = [a for a in relation.schema.attributes if a.name in wanted]
         attributes = source.inspect(relation, read)
         [(snapshot,)] = held.rows("SELECT pg_catalog.pg_export_snapshot()")
         schema = arrow_schema(attributes)
-        queries = scan.queries(held, relation, attributes, tasks)
+        queries = pieces.queries(held, relation, attributes, tasks)
         told = url.render_as_string(hide_password=False)
         reader = _reader(told, str(snapshot), queries, schema)
         with translated("a table was to be read"):

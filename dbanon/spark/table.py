@@ -25,7 +25,7 @@ from dbanon.spark.session import require_session, warn_unless_private
 from dbanon.spark.source import Pinned, of_frame, parquet, postgresql
 from dbanon.spark.staging import Target
 from dbanon.spark.tasks import translated
-from dbanon.stores.urls import read_url
+from dbanon.stores.files import read_url
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,7 +1,8 @@
 """Databases that are files: what is one, what is none, and what a failed run leaves of one.
 
 A client that is given another file may open an empty database in memory in its place, and a release
-into that is verified and gone. So the file is looked at before the client is.
+into that is verified and gone. So the file is looked at before the client is. URLs are read as
+people write them.
 """
 
 from __future__ import annotations
@@ -12,14 +13,20 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dbanon.errors import (
     DatabaseNotFound,
     DatabaseUnreachable,
     DbanonError,
     InsufficientRights,
+    InvalidParameter,
     NotADatabase,
 )
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import URL
+
 
 DUCKDB, SQLITE = "duckdb", "sqlite"
 
@@ -207,3 +214,33 @@ def _load_first(path: Path) -> str:
         f'  python -c "{load}"\n'
         f"  dbanon anonymize duckdb:///{table}.duckdb --table {table} …"
     )
+
+
+_OTHER_NAMES = {"postgres": "postgresql"}
+_FILES = ("duckdb", "sqlite")
+
+
+def read_url(given: object) -> URL:
+    """The URL: ``postgres://`` is PostgreSQL, too, and ``~`` in a file's name the home directory.
+
+    Raises
+    ------
+    InvalidParameter : it is none.
+    """
+    from sqlalchemy import URL, make_url
+    from sqlalchemy.exc import ArgumentError
+
+    try:
+        if not isinstance(given, (URL, str)):
+            raise ArgumentError
+        url = make_url(given)
+    except (ArgumentError, ValueError):
+        raise InvalidParameter(
+            "The database URL cannot be read.",
+            hint="Write postgresql://user@host/name, duckdb:///file.duckdb or sqlite:///file.db.",
+        ) from None
+    name, plus, driver = url.drivername.partition("+")
+    url = url.set(drivername=f"{_OTHER_NAMES.get(name, name)}{plus}{driver}")
+    if name in _FILES and url.database:
+        url = url.set(database=os.path.expanduser(url.database))
+    return url

@@ -36,8 +36,8 @@ from dbanon.sessions.base import Filtered, Relation
 from dbanon.sessions.names import RelationName, parse_relation, quote, quote_list
 from dbanon.sessions.session import Session
 from dbanon.stores import digest, hierarchies
-from dbanon.stores.persons import classes_below, numbers_of_persons, profiled
 from dbanon.stores.ports import Draft, Progress
+from dbanon.stores.source_counts import classes_below, numbers_of_persons, profiled
 
 
 @dataclass(frozen=True)
@@ -79,12 +79,7 @@ class SqlSource:
         return relation if job.where is None else self._where(relation, job, names)
 
     def _where(self, relation: Relation, job: Job, names: Sequence[str]) -> Relation:
-        """The rows that a job's condition chooses.
-
-        Raises
-        ------
-        InvalidParameter : the database does not take the condition.
-        """
+        """The rows that a job's condition chooses, which the database has to take."""
         filtered = _chosen(relation, job, names, str(job.where))
         self.session.require_columns_of_views(filtered.columns)
         try:

@@ -17,7 +17,7 @@ from dbanon.errors import InvalidParameter, OutputExists, SourceChanged
 from dbanon.job.job import Asked, Job
 from dbanon.job.private import PrivateJob
 from dbanon.ledger import entries, job_history
-from dbanon.ledger.outputs import plan_output
+from dbanon.ledger.releases import plan_output
 from dbanon.recoding import ReleasedColumn
 from dbanon.release.attribute_disclosure import TellingColumn, all_different, sample_size
 from dbanon.release.report import Report

@@ -50,7 +50,7 @@ PIECES = (
 @pytest.fixture
 def people(pg_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
     """A table of 20,000 rows, each with a number that no log may have."""
-    monkeypatch.setattr("dbanon.stores.postgresql.scan.SMALLEST", 16)
+    monkeypatch.setattr("dbanon.stores.postgresql.pieces.SMALLEST", 16)
     execute(
         pg_url,
         f"""CREATE TABLE people AS SELECT i AS id, 18 + i * 7 % 70 AS age,

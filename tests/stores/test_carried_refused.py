@@ -182,13 +182,13 @@ def test_a_server_that_breaks_off_tells_no_value(
         "CREATE TABLE people (x double precision, who text)",
         f"INSERT INTO people SELECT g, '{SECRET} ' || g FROM generate_series(1, 30) AS g",
     )
-    copied = PsycopgSession.copy_binary
+    copied = PsycopgSession.copy_bytes
 
     def broken(self: Any, copy: str, pieces: Any) -> None:
         whole = b"".join(bytes(piece) for piece in pieces)
         copied(self, copy, [whole.replace(SECRET.encode(), b"\xff" + SECRET[1:].encode())])
 
-    monkeypatch.setattr(PsycopgSession, "copy_binary", broken)
+    monkeypatch.setattr(PsycopgSession, "copy_bytes", broken)
     with pg_server.capture_log() as log:
         error = refuse(
             postgresql, UnsupportedType, "", quasi_identifiers=["x"], keep=["who"],

@@ -70,7 +70,7 @@ def test_another_thread_has_no_signals() -> None:
     assert found == [signal.getsignal(signal.SIGINT)]
 
 
-def strike_once_held(monkeypatch: pytest.MonkeyPatch, name: str) -> list[str]:
+def strike_once_held(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """SIGINT at each COMMIT of a file's database, as soon as it is held; what says that it came."""
     struck: list[str] = []
 
@@ -85,7 +85,7 @@ def strike_once_held(monkeypatch: pytest.MonkeyPatch, name: str) -> list[str]:
 
             yield at_commit
 
-    monkeypatch.setattr(f"dbanon.stores.{name}.store.held_once_committed", strike)
+    monkeypatch.setattr("dbanon.stores.file_session.held_once_committed", strike)
     return struck
 
 
@@ -96,7 +96,7 @@ def test_an_interrupt_while_it_is_committed(
     if database.name == "postgresql":
         pytest.skip("the server is asked: test_commit_outcome.py")
     load_people(database)
-    struck = strike_once_held(monkeypatch, database.name)
+    struck = strike_once_held(monkeypatch)
     with pytest.warns(CommitConfirmed):
         report = database.anonymize(
             quasi_identifiers=["age", "income"], k=3, output="release.people"
@@ -175,7 +175,7 @@ def test_a_file_that_was_made_stays_once_it_is_committed(
     there = make_database("sqlite" if kind.name == "duckdb" else "duckdb")
     load_people(there)
     made = tmp_path / f"made.{kind.name}"
-    struck = strike_once_held(monkeypatch, kind.name)
+    struck = strike_once_held(monkeypatch)
     warnings.simplefilter("error", CommitConfirmed)
     with pytest.raises(CommitConfirmed):
         there.anonymize(quasi_identifiers=["age"], k=3, target=f"{kind.name}:///{made}")

@@ -294,7 +294,7 @@ def test_the_ledger_is_the_same_in_every_database(make_database: Any) -> None:
         tables = []
         for table, columns in (
             ("release", ledger_tables.RELEASE_COLUMNS),
-            ("release_column", ledger_tables.RELEASE_COLUMN_COLUMNS),
+            ("release_column", ledger_tables.TABLES["release_column"][0]),
         ):
             prefix = "dbanon_" if kind == "sqlite" else "dbanon."
             assert [name for name, _ in columns_of(database, f"{prefix}{table}")] == [

@@ -18,8 +18,8 @@ from dbanon.doors import install
 from dbanon.doors.cli.main import main
 from dbanon.doors.cli.options import with_files
 from dbanon.run.open import open_store
-from dbanon.stores.postgresql.unreachable import shown, unreachable
-from dbanon.stores.urls import read_url
+from dbanon.stores.files import read_url
+from dbanon.stores.postgresql.connecting import shown, unreachable
 from tests.postgres_server import Server
 from tests.stores.databases import DuckdbDatabase
 from tests.stores.people import load_people

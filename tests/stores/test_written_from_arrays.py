@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import dbanon
-from dbanon.sessions.literals import array_text
+from dbanon.sessions.names import array_text
 from dbanon.stores.postgresql import arrays
 from dbanon.stores.postgresql.settings import STATISTICS
 from tests.stores.databases import PostgresqlDatabase

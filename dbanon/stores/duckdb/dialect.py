@@ -6,18 +6,64 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
+from typing import Any
 
 import duckdb
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from dbanon.data.chunks import Chunk, chunk_from_columns
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import UnsupportedType
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
+from dbanon.sessions.base import stays_here
 from dbanon.sessions.names import RelationName, quote
-from dbanon.stores.duckdb import columns
+
+_TYPES = {
+    np.dtype(np.int32): pa.int32(),
+    np.dtype(np.int64): pa.int64(),
+    np.dtype(np.float64): pa.float64(),
+}
+_NAMES = {"double": "float64", "float": "float32", "halffloat": "float16"}
+
+
+def column_of(values: NDArray[Any], missing: NDArray[np.bool_] | None = None) -> pa.Array:
+    """The Arrow array of int32, int64 or float64 (n,); NULL where ``missing``."""
+    values = np.ascontiguousarray(values)
+    kind = _TYPES[values.dtype]
+    return pa.Array.from_buffers(kind, len(values), [bits_of(missing), pa.py_buffer(values)])
+
+
+def values_of(column: pa.Array) -> NDArray[Any]:
+    """The values of an Arrow array of numbers, (n,); anything where they are NULL."""
+    name = str(column.type)
+    dtype = np.dtype(_NAMES.get(name, name))
+    data = column.buffers()[1]
+    if data is None:
+        return np.empty(0, dtype)
+    return np.frombuffer(data, dtype, column.offset + len(column))[column.offset :]
+
+
+def is_valid(column: pa.Array) -> NDArray[np.bool_]:
+    """Where an Arrow array has a value, bool (n,)."""
+    bits = column.buffers()[0]
+    if bits is None:
+        return np.ones(len(column), bool)
+    found = np.unpackbits(np.frombuffer(bits, np.uint8), bitorder="little")
+    return found[column.offset : column.offset + len(column)].astype(bool)
+
+
+def table_of(columns: list[pa.Array]) -> pa.Table:
+    """The table of these columns, named by their places."""
+    return pa.Table.from_arrays(columns, [str(place) for place in range(len(columns))])
+
+
+def bits_of(missing: NDArray[np.bool_] | None) -> pa.Buffer | None:
+    """The bits of an Arrow array that tell where it has values; None where everywhere."""
+    return None if missing is None else pa.py_buffer(np.packbits(~missing, bitorder="little"))
+
 
 _INTEGERS = {
     "TINYINT": 16, "SMALLINT": 16, "UTINYINT": 16, "INTEGER": 32, "USMALLINT": 32,
@@ -116,13 +162,13 @@ def staged_values(column: ReleasedColumn) -> tuple[str, pa.Array]:
             # Unscaled 128-bit numbers: the lower 64 bits and their sign.
             halves = np.column_stack([values, values >> 63])
             array = pa.Array.from_buffers(
-                kind, len(values), [columns.bits_of(missing), pa.py_buffer(halves)]
+                kind, len(values), [bits_of(missing), pa.py_buffer(halves)]
             )
         return f"DECIMAL(38,{scale})", array
     if values.dtype == object:
         return "VARCHAR", pa.array([str(value) for value in values], mask=missing)
     kind_name = "DOUBLE" if values.dtype == np.float64 else "BIGINT"
-    return kind_name, columns.column_of(values, missing)
+    return kind_name, column_of(values, missing)
 
 
 def portable(attribute: Attribute) -> str:
@@ -138,7 +184,7 @@ def portable(attribute: Attribute) -> str:
 def chunk(batch: pa.RecordBatch, attributes: Sequence[Attribute]) -> Chunk:
     width = batch.num_columns - len(attributes)
     keys = np.column_stack(
-        [columns.values_of(batch.column(i)).astype(np.int64, copy=False) for i in range(width)]
+        [values_of(batch.column(i)).astype(np.int64, copy=False) for i in range(width)]
     )
     numbers = np.empty((batch.num_rows, len(attributes)))
     valid = None
@@ -147,9 +193,9 @@ def chunk(batch: pa.RecordBatch, attributes: Sequence[Attribute]) -> Chunk:
         if column.null_count:
             if valid is None:
                 valid = np.ones(numbers.shape, bool)
-            valid[:, position] = columns.is_valid(column)
+            valid[:, position] = is_valid(column)
             column = column.fill_null(0.0)
-        numbers[:, position] = columns.values_of(column)
+        numbers[:, position] = values_of(column)
     return chunk_from_columns(keys, numbers, valid, attributes)
 
 
@@ -190,11 +236,7 @@ def type_of(attribute: Attribute) -> str:
     if attribute.kind is Kind.TIMESTAMP:
         return "TIMESTAMP WITH TIME ZONE" if attribute.zoned else "TIMESTAMP"
     if attribute.kind is Kind.OTHER:
-        raise UnsupportedType(
-            f'Column "{attribute.name}" of type {attribute.sql_type} cannot be copied to'
-            " another database.",
-            hint="Cast it to text or to a number in a view, and anonymize the view.",
-        )
+        raise stays_here(attribute)
     return {Kind.DATE: "DATE", Kind.BOOLEAN: "BOOLEAN", Kind.CATEGORY: "VARCHAR"}[attribute.kind]
 
 

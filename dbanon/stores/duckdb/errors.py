@@ -21,6 +21,20 @@ from dbanon.errors import (
     UnsupportedType,
 )
 
+# Of DuckDB's: the error, its words where they are not those of whoever asked, and its hint.
+_KINDS: tuple[tuple[type[duckdb.Error], type[DbanonError], str | None, str | None], ...] = (
+    (duckdb.PermissionException, InsufficientRights, None, None),
+    (duckdb.TransactionException, SourceChanged, "Another session changed what this one needs.",
+     None),
+    (duckdb.DependencyException, OutputChanged,
+     "Other objects depend on the output, so it cannot be replaced.", None),
+    (duckdb.CatalogException, OutputExists,
+     "A relation of this name exists already, or one that is needed was dropped.", None),
+    *((unfit, UnsupportedType, "A value does not fit the type that it is written as.",
+       "Cast the column to a wider type in a view, and anonymize the view.")
+      for unfit in (duckdb.ConversionException, duckdb.OutOfRangeException)),
+)  # fmt: skip
+
 
 @contextmanager
 def translated(what: str = "The database refused a statement.") -> Iterator[None]:
@@ -36,38 +50,19 @@ def translated(what: str = "The database refused a statement.") -> Iterator[None
         raise
     except duckdb.InterruptException:
         raise Cancelled from None
+    except duckdb.OutOfMemoryException:
+        raise MemoryLimit(
+            "The database has no more memory, or no more room where it spills to.",
+            hint="Raise the limit (`memory_limit`), or make room in the directory (`spill`).",
+        ) from None
     except duckdb.IOException as error:
         if "lock" in str(error).lower():
             raise DatabaseBusy(
                 "Another process has the database file open.", hint="Close it, then try again."
             ) from None
         raise DatabaseUnreachable(what, detail=type(error).__name__) from None
-    except duckdb.PermissionException as error:
-        raise InsufficientRights(what, detail=type(error).__name__) from None
-    except duckdb.TransactionException as error:
-        raise SourceChanged(
-            "Another session changed what this one needs.", detail=type(error).__name__
-        ) from None
-    except duckdb.DependencyException as error:
-        raise OutputChanged(
-            "Other objects depend on the output, so it cannot be replaced.",
-            detail=type(error).__name__,
-        ) from None
-    except duckdb.CatalogException as error:
-        raise OutputExists(
-            "A relation of this name exists already, or one that is needed was dropped.",
-            detail=type(error).__name__,
-        ) from None
-    except (duckdb.ConversionException, duckdb.OutOfRangeException) as error:
-        raise UnsupportedType(
-            "A value does not fit the type that it is written as.",
-            detail=type(error).__name__,
-            hint="Cast the column to a wider type in a view, and anonymize the view.",
-        ) from None
-    except duckdb.OutOfMemoryException:
-        raise MemoryLimit(
-            "The database has no more memory, or no more room where it spills to.",
-            hint="Raise the limit (`memory_limit`), or make room in the directory (`spill`).",
-        ) from None
     except duckdb.Error as error:
+        for of_duckdb, kind, message, hint in _KINDS:
+            if isinstance(error, of_duckdb):
+                raise kind(message or what, detail=type(error).__name__, hint=hint) from None
         raise DatabaseFailure(what, detail=type(error).__name__) from None

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-import duckdb
 from pyarrow import parquet
 
 from dbanon.data.counts import Counts, Questions
@@ -17,7 +16,7 @@ from dbanon.job.export import PARQUET
 from dbanon.sessions.base import Relation
 from dbanon.sessions.names import RelationName, quote
 from dbanon.stores.duckdb.dialect import literal
-from dbanon.stores.duckdb.session import DuckdbSession
+from dbanon.stores.duckdb.session import DuckdbSession, in_memory
 from dbanon.stores.exports.arrow import arrow_schema
 from dbanon.stores.exports.formulas import UNESCAPED
 from dbanon.stores.sql_counts import cells_of, count_classes
@@ -40,10 +39,7 @@ def file_session(
     ------
     DbanonError : it cannot be read as such.
     """
-    with closing(duckdb.connect()) as connection, path.open("rb") as file:
-        connection.execute("SET enable_progress_bar = false")
-        # Else what does not fit the memory would stand in the directory that this runs in.
-        connection.execute("SET temp_directory = ''")
+    with closing(in_memory()) as connection, path.open("rb") as file:
         session = DuckdbSession(connection)
         # By number: what stands in a name might be taken for a pattern.
         name = f"'/dev/fd/{file.fileno()}'"

@@ -11,9 +11,9 @@ import duckdb
 
 from dbanon.errors import DatabaseNotFound, FileMalformed, InsufficientRights, InvalidParameter
 from dbanon.job.reading import USUAL, Reading
-from dbanon.ledger.job_locks import job_lock
 from dbanon.sessions.base import AsWritten, OnSql, Relation
 from dbanon.sessions.names import RelationName, parse_relation, quote
+from dbanon.sessions.session import Session
 from dbanon.stores.duckdb.csv_files import MAX_COLUMNS, as_utf8, broken, head_of, header_again
 from dbanon.stores.duckdb.csv_types import (
     Typed,
@@ -26,8 +26,9 @@ from dbanon.stores.duckdb.csv_types import (
     read_arguments,
 )
 from dbanon.stores.duckdb.errors import translated
-from dbanon.stores.duckdb.session import DuckdbSession
+from dbanon.stores.duckdb.session import DuckdbSession, in_memory
 from dbanon.stores.duckdb.store import DuckdbStore
+from dbanon.stores.file_session import job_lock
 
 FILE = "file:"
 _ENDINGS = {".csv": "csv", ".parquet": "parquet"}
@@ -63,12 +64,8 @@ class FileStore(DuckdbStore):
             )
         if str(self._file).startswith("//"):
             raise InvalidParameter("Write file:/data/people.csv, without more slashes.")
-        connection = duckdb.connect()
-        connection.execute("SET enable_progress_bar = false")
-        # What does not fit the memory shall not stand on a disk.
-        connection.execute("SET temp_directory = ''")
-        super().__init__(connection, on_sql)
-        self._connection = connection
+        self._connection = in_memory()
+        super().__init__(self._connection, on_sql)
         self._reading = reading
         self._types: dict[str, Typed] = {}
         self._name = parse_relation(table) if table else RelationName(None, self._file.stem)
@@ -82,7 +79,7 @@ class FileStore(DuckdbStore):
         return f"{FILE}{self._file}"
 
     @contextmanager
-    def session(self, *, write: bool, create: bool = False) -> Iterator[DuckdbSession]:
+    def session(self, *, write: bool, create: bool = False) -> Iterator[Session]:
         """One transaction on the loaded rows.
 
         Raises
@@ -94,7 +91,7 @@ class FileStore(DuckdbStore):
             yield session
 
     @contextmanager
-    def planning(self, *, staging: bool, create: bool = False) -> Iterator[DuckdbSession]:
+    def planning(self, *, staging: bool, create: bool = False) -> Iterator[Session]:
         """The same: nothing that lasts can be changed."""
         self._load()
         with super().planning(staging=staging, create=create) as session:

@@ -30,25 +30,35 @@ from dbanon.sessions.base import (
     OnSql,
     Output,
     Relation,
+    by_key,
     cannot_travel,
     choose_key,
     is_integer_key,
     key_required,
 )
+from dbanon.sessions.interface import Dialect
 from dbanon.sessions.names import RelationName, quote, quote_list
 from dbanon.sessions.pseudonym_session import INNER, OUTER, SHUFFLE, staged_block
 from dbanon.stores.duckdb import dialect as types
-from dbanon.stores.duckdb.columns import column_of, table_of, values_of
-from dbanon.stores.duckdb.dialect import create_view, placed, within
+from dbanon.stores.duckdb.dialect import column_of, create_view, placed, table_of, values_of, within
 from dbanon.stores.duckdb.errors import translated
 from dbanon.stores.file_session import FileSession
 
 _INCOMING = "dbanon_incoming"
 
 
+def in_memory() -> duckdb.DuckDBPyConnection:
+    """A database in memory: what does not fit shall not stand on a disk, wherever this runs."""
+    connection = duckdb.connect()
+    connection.execute("SET enable_progress_bar = false")
+    connection.execute("SET temp_directory = ''")
+    return connection
+
+
 class DuckdbSession(FileSession):
     """One transaction on DuckDB."""
 
+    dialect: ClassVar[Dialect] = types
     digest_way = types.DIGEST_WAY
     temporary = "temp.main"
     ledger_types: ClassVar[Mapping[str, str]] = {
@@ -114,13 +124,18 @@ class DuckdbSession(FileSession):
         return Relation(resolved, Schema(attributes), kind, int(size or 0))
 
     def lone_keys(self, source: Relation) -> frozenset[str]:
+        found = self._keys(source, "IN ('PRIMARY KEY', 'UNIQUE')")
+        return frozenset(names[0] for names in found if len(names) == 1)
+
+    def _keys(self, source: Relation, kinds: str) -> list[list[str]]:
+        """The columns of each constraint of these kinds."""
         found = self.rows(
             "SELECT constraint_column_names FROM duckdb_constraints()"
             " WHERE database_name = current_database() AND schema_name = ? AND table_name = ?"
-            " AND constraint_type IN ('PRIMARY KEY', 'UNIQUE')",
+            f" AND constraint_type {kinds}",
             (source.name.schema, source.name.name),
         )
-        return frozenset(names[0] for (names,) in found if len(names) == 1)
+        return [names for (names,) in found]
 
     def _placed(self, schema: str, name: str) -> RelationName:
         with translated():
@@ -163,22 +178,11 @@ class DuckdbSession(FileSession):
         stated = bool(key)
         self._is_table = source.kind == "table"
         if not stated and self._is_table:
-            found = self.rows(
-                "SELECT constraint_column_names FROM duckdb_constraints()"
-                " WHERE database_name = current_database() AND schema_name = ?"
-                " AND table_name = ? AND constraint_type = 'PRIMARY KEY'",
-                (source.name.schema, source.name.name),
-            )
-            key = found[0][0] if found else ()
+            key = next(iter(self._keys(source, "= 'PRIMARY KEY'")), ())
         attributes = choose_key(source, key)
-        if is_integer_key(attributes) and attributes[0].bits <= 64:
-            column = f"s.{quote(attributes[0].name)}"
-            return replace(
-                source,
-                locator=Locator((column,), ("BIGINT",), unchecked=tuple(key) if stated else ()),
-            )
         if attributes:
-            return replace(source, locator=Locator(("m.ordinal",), ("BIGINT",), tuple(key)))
+            narrow = is_integer_key(attributes) and attributes[0].bits <= 64
+            return by_key(source, attributes, "BIGINT", as_it_is=narrow, unchecked=stated)
         if self._is_table and not any(a.name.lower() == "rowid" for a in source.schema.attributes):
             return replace(source, locator=Locator(("s.rowid",), ("BIGINT",)))
         raise key_required(source, hidden="rowid" if self._is_table else None)
@@ -225,9 +229,6 @@ class DuckdbSession(FileSession):
                 raise cannot_travel() from None
             rows = list(zip(*lists, strict=True)) if lists else [()] * batch.num_rows
             yield values_of(batch.column(0)).astype(np.int64).reshape(-1, 1), rows
-
-    def bounded(self, attribute: Attribute, low: str, high: str) -> str:
-        return types.bounded(attribute, low, high)
 
     def texts(self, given: Sequence[str]) -> tuple[str, Any]:
         return "SELECT unnest(CAST(? AS VARCHAR[]))", list(given)
@@ -285,17 +286,6 @@ class DuckdbSession(FileSession):
                 raise cannot_travel() from None
             self._append(statements.ROWS, table_of(arrays))
 
-    # -- what the shared statements need ----------------------------------------------------------
-
-    def released_expression(self, position: int, column: ReleasedColumn) -> str:
-        return types.released_expression(position, column)
-
-    def wide_parts(self, attribute: Attribute) -> tuple[str, str]:
-        return types.wide_parts(attribute)
-
-    def type_of(self, attribute: Attribute) -> str:
-        return types.type_of(attribute)
-
     # -- output -----------------------------------------------------------------------------------
 
     def resolve_output(self, name: RelationName) -> RelationName:
@@ -344,16 +334,10 @@ class DuckdbSession(FileSession):
     def drop_table(self, relation: RelationName) -> None:
         super().drop_table(self.resolve_output(relation))
 
-    def digest_rows(self, relation: RelationName, salt: int) -> tuple[int, int]:
-        columns = self.find_source(relation).schema.attributes
-        [(rows, total)] = self.rows(types.digest_statement(relation, columns, salt))
-        return int(rows), int(total)
-
-    def digest_columns(
-        self, relation: Relation, names: Sequence[str], salt: int
+    def digest(
+        self, relation: RelationName, columns: Sequence[Attribute], salt: int
     ) -> tuple[int, int]:
-        columns = [relation.attribute(name) for name in names]
-        [(rows, total)] = self.rows(types.digest_statement(relation.relation, columns, salt))
+        [(rows, total)] = self.rows(types.digest_statement(relation, columns, salt))
         return int(rows), int(total)
 
     def digest_probe(self) -> str:

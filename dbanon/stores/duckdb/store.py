@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import duckdb
 
-from dbanon.ledger.job_locks import job_lock
 from dbanon.sessions.base import OnSql
+from dbanon.sessions.session import Session
 from dbanon.stores.duckdb import dialect as types
 from dbanon.stores.duckdb.errors import translated
 from dbanon.stores.duckdb.session import DuckdbSession
-from dbanon.stores.files import DUCKDB, file_for, will_be_made
-from dbanon.stores.interrupts import held_once_committed, transaction_open
+from dbanon.stores.file_session import FileDatabase
+from dbanon.stores.files import DUCKDB
+from dbanon.stores.interrupts import transaction_open
 
 
-class DuckdbStore:
+class DuckdbStore(FileDatabase):
     """A DuckDB database: a file, or a connection that the caller keeps."""
+
+    kind = DUCKDB
 
     def __init__(
         self,
@@ -33,40 +36,17 @@ class DuckdbStore:
         """Where it is."""
         return f"duckdb:///{self._database}" if isinstance(self._database, str) else "duckdb://"
 
-    @contextmanager
-    def session(self, *, write: bool, create: bool = False) -> Iterator[DuckdbSession]:
-        """One transaction; a file is opened for it alone, read-only when ``write`` is False."""
-        with (
-            # Around the file, too: one that was made goes when what follows raises.
-            held_once_committed() as hold,
-            file_for(self._path, DUCKDB, write=write, create=create),
-            self._session(write, hold) as session,
-        ):
-            yield session
-
-    @contextmanager
-    def planning(self, *, staging: bool, create: bool = False) -> Iterator[DuckdbSession]:
-        """A transaction that changes nothing; for a file that is to be made, on an empty database.
-
-        A file is opened read-only, which takes temporary tables.
-        """
-        if create and will_be_made(self._path, DUCKDB):
-            with (
-                closing(_connect(":memory:", True)) as empty,
-                DuckdbStore(empty, self._on_sql).session(write=False) as session,
-            ):
-                yield session
-            return
-        with (
-            file_for(self._path, DUCKDB, write=True, create=False),
-            self._session(False) as session,
-        ):
-            yield session
-
     @property
     def _path(self) -> Path | None:
-        """The file; None for a connection."""
         return Path(self._database) if isinstance(self._database, str) else None
+
+    @contextmanager
+    def _empty(self) -> Iterator[Session]:
+        with (
+            closing(_connect(":memory:", True)) as empty,
+            DuckdbStore(empty, self._on_sql).session(write=False) as session,
+        ):
+            yield session
 
     @contextmanager
     def _session(
@@ -111,10 +91,6 @@ class DuckdbStore:
         if memory is not None:
             self._settings.append(f"SET memory_limit = '{memory}B'")
 
-    def job_lock(self, job: str) -> AbstractContextManager[None]:
-        """A lock file beside the database; none where that is no file."""
-        return job_lock(self._path, job)
-
     def same_database(self, other: object) -> bool:
         """True when both are the same file or the same connection."""
         if not isinstance(other, DuckdbStore):
@@ -137,10 +113,6 @@ def _require_idle(connection: duckdb.DuckDBPyConnection) -> None:
 
     Beginning another one would tell, and end what the caller has done. Every statement that runs
     for itself has a transaction of its own, with a number of its own: two alike are in one.
-
-    Raises
-    ------
-    InvalidParameter : it has one, which the run would commit or roll back with its own.
     """
     # By its full name: a database may have a macro of this one.
     number = "SELECT system.main.txid_current()"

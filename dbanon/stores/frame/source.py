@@ -16,9 +16,7 @@ from dbanon.advice.persons import (
     LOOKED_UP,
     PROBED,
     constant_within,
-    found_within,
-    looks_like_person,
-    many_values,
+    numbers_found,
     suspects,
 )
 from dbanon.advice.profile import Column, Profile
@@ -141,17 +139,17 @@ class FrameSource:
                 if isinstance(name, str) and names.count(name) == 1:
                     columns[name] = _counted(name, head[name])
         attributes = [column.attribute for column in columns.values()]
-        within = constant_within(attributes)
-        known = {name: _codes(self.frame[name].iloc[:LOOKED_UP]) for name in within}
-        agree = {name: _agree(codes[:HEAD]) for name, codes in known.items()}
-        found = {}
-        for name in suspects(attributes):
-            if not many_values(columns[name]):
-                continue
-            counts = _within(_codes(self.frame[name].iloc[:LOOKED_UP]), list(known.values()))
-            if why := looks_like_person(name, found_within(counts, within, agree)):
-                found[name] = why
-        return found
+        known = {
+            name: _codes(self.frame[name].iloc[:LOOKED_UP]) for name in constant_within(attributes)
+        }
+        return numbers_found(
+            attributes,
+            [columns[name] for name in suspects(attributes)],
+            lambda name: _agree(known[name][:HEAD]),
+            lambda column: _within(
+                _codes(self.frame[column.name].iloc[:LOOKED_UP]), list(known.values())
+            ),
+        )
 
     def classes_below(self, draft: Draft, partition: Partition, name: str) -> tuple[int, int]:
         """Classes, and those that hold fewer than k values of a column; NULLs are one each."""

@@ -20,7 +20,7 @@ from dbanon.release.attribute_disclosure import TellingColumn
 from dbanon.release.report import Report
 from dbanon.sessions.base import Output, Relation, not_carried, random_order
 from dbanon.sessions.names import RelationName
-from dbanon.stores.frame.aligned import marked
+from dbanon.stores.frame.handed import marked
 from dbanon.stores.frame.microdata import objects
 from dbanon.stores.frame.source import KIND, NAME, FrameSource, coded
 from dbanon.stores.ports import Draft, Progress, Source, Written

@@ -1,7 +1,9 @@
 """PostgreSQL from inside a backend, through SPI, in the transaction of the caller.
 
-What a release needs is copied first (``snapshot``); all that follows reads the copy, whose row
-addresses are the row keys.
+At READ COMMITTED, the default of psql and pg_cron, every statement of a function sees a snapshot
+of its own. So the first statement copies what a release needs, in record order, into a temporary
+table, which nobody else can change; all that follows reads the copy, whose row addresses are the
+row keys.
 
 Nothing here commits. Settings are those of the SQL function that was called (its SET clauses), so
 none outlives it.
@@ -10,11 +12,10 @@ none outlives it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,14 +31,68 @@ from dbanon.ledger.tables import HEAD
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
 from dbanon.sessions.base import Locator, Output, Relation, random_order
-from dbanon.sessions.literals import array_text, literal, plain_text
-from dbanon.sessions.names import RelationName, quote, quote_list
-from dbanon.stores.postgresql import arrays, catalog, packed, snapshot
+from dbanon.sessions.names import RelationName, array_text, literal, plain_text, quote, quote_list
+from dbanon.sessions.session import Session
+from dbanon.stores.postgresql import arrays, catalog, packed
 from dbanon.stores.postgresql import dialect as types
-from dbanon.stores.postgresql.backend_errors import translated
+from dbanon.stores.postgresql.errors import spi_translated
 from dbanon.stores.postgresql.given import bound, given_sql, handed_over
 from dbanon.stores.postgresql.session import PostgresqlSession
-from dbanon.stores.postgresql.snapshot import COPY
+
+COPY = RelationName("pg_temp", "dbanon_source")
+
+# A copy in the order of the row addresses: one process, by sequential scan, from the first page.
+_IN_ORDER = (
+    "max_parallel_workers_per_gather = 0",
+    "synchronize_seqscans = off",
+    "enable_indexscan = off",
+    "enable_indexonlyscan = off",
+    "enable_bitmapscan = off",
+    "enable_seqscan = on",
+)
+
+
+def copy_source(
+    session: Session, source: Relation, columns: Sequence[str], run: Callable[[str], int]
+) -> tuple[int, int]:
+    """Copy these columns of a located source, and those of its key, in record order.
+
+    Returns how many pages and how many rows the copy has; ``run`` executes a statement and tells
+    how many rows it made.
+    """
+    locator = source.located
+    if locator.mapped:
+        ordered = [session.sort_key(source.attribute(key)) for key in locator.mapped]
+    else:
+        ordered = list(locator.expressions)
+    by_address = locator.expressions == ("s.ctid",)
+    order = "" if by_address else f" ORDER BY {', '.join(ordered)}"
+    keys = locator.mapped or locator.unchecked
+    copied = quote_list(dict.fromkeys([*columns, *keys]), "s.")
+    before = _set(session, _IN_ORDER if by_address else _IN_ORDER[:1])
+    rows = run(
+        f"CREATE TEMPORARY TABLE {quote(COPY.name)} ON COMMIT DROP AS"
+        f" SELECT {copied} FROM {source.name.quoted} AS s{order}"
+    )
+    _set(session, before)
+    [(pages,)] = session.rows(
+        f"SELECT pg_relation_size({literal(COPY.quoted)}::regclass)"
+        " / current_setting('block_size')::integer"
+    )
+    return int(pages), rows
+
+
+def _set(session: Session, settings: Iterable[str]) -> list[str]:
+    """Change settings ("name = value") for this transaction; what undoes it."""
+    before = []
+    for setting in settings:
+        name, _, value = setting.partition(" = ")
+        found = session.rows(
+            "SELECT current_setting(?), set_config(?, ?, true)", (name, name, value)
+        )
+        before.append(f"{name} = {found[0][0]}")
+    return before
+
 
 # Rows or classes whose numbers travel as the text of one array.
 PIECE = 65_536
@@ -73,7 +128,7 @@ class PlpySession(PostgresqlSession):
 
     def _look_for_cancel(self) -> None:
         """Any statement does it; rows that were fetched are read without one."""
-        with translated():
+        with spi_translated():
             self._plpy.execute("SELECT 1")
 
     def insert_rows(
@@ -98,12 +153,12 @@ class PlpySession(PostgresqlSession):
     def _execute(self, sql: str, values: Sequence[str] = ()) -> Any:
         """Execute one statement; ``values`` are what ``given_sql`` stands for in it, as text."""
         self.note(sql)
-        with translated(), handed_over(values):
+        with spi_translated(), handed_over(values):
             return self._plpy.execute(sql)
 
     def fetched(self, query: str, rows: int) -> Iterator[Any]:
         """The rows of a query as dictionaries, fetched so many at a time."""
-        with translated():
+        with spi_translated():
             cursor = self._plpy.cursor(query)
             while found := cursor.fetch(rows):
                 yield from found
@@ -138,7 +193,7 @@ class PlpySession(PostgresqlSession):
 
     def pin(self, source: Relation, columns: Sequence[str]) -> Relation:
         self.require_no_staging()
-        self._pages, self._copied = snapshot.copy(
+        self._pages, self._copied = copy_source(
             self, source, columns, lambda sql: int(self._execute(sql).nrows())
         )
         keys = source.located.mapped or source.located.unchecked
@@ -185,12 +240,12 @@ class PlpySession(PostgresqlSession):
         record = packed.packed_record(located.expressions, located.types, attributes, masked=masked)
         joins = self.value_joins(attributes)
         query = packed.by_address(source.relation, record, ("$1", "$2"), joins, source.and_where)
-        with translated():
+        with spi_translated():
             return self._plpy.prepare(query, ["text", "text"])
 
     def _packed(self, plan: Any, ends: list[str]) -> tuple[bytes, int]:
         """The bytes of the records between two addresses, and how many rows there are."""
-        with translated():
+        with spi_translated():
             [found] = self._plpy.execute(plan, ends)
         return found["string_agg"] or b"", found["count"]
 
@@ -320,41 +375,6 @@ class PlpySession(PostgresqlSession):
                 "The ledger of this database is of another version than dbanon's functions.",
                 hint="Ask a superuser to run: dbanon upgrade",
             )
-
-
-class PlpyStore:
-    """The database that this backend serves, for one source."""
-
-    def __init__(self, plpy: Any, oid: int) -> None:
-        self._session = PlpySession(plpy, oid)
-
-    @property
-    def url(self) -> str:
-        """Where it is."""
-        return "postgresql:///"
-
-    @property
-    def source_name(self) -> RelationName:
-        """The name of the source."""
-        return self._session.source_name()
-
-    @contextmanager
-    def session(self, *, write: bool, create: bool = False) -> Iterator[PlpySession]:
-        """The caller's transaction: committed or rolled back by the caller, not here."""
-        yield self._session
-
-    def planning(
-        self, *, staging: bool, create: bool = False
-    ) -> AbstractContextManager[PlpySession]:
-        """The caller's transaction, as it is."""
-        return self.session(write=False)
-
-    def spill(self, directory: Path | None, memory: int | None) -> None:
-        """Its memory is the server's."""
-
-    def same_database(self, other: object) -> bool:
-        """True for this store only."""
-        return other is self
 
 
 def _values(pairs: list[tuple[str, Any]]) -> Any:

@@ -130,7 +130,7 @@ class PostgresqlCarrying(PostgresqlSession):
         """The bytes of the rows of a COPY … TO STDOUT, so many at a time, without head and end."""
         raise NotImplementedError
 
-    def copy_binary(self, copy: str, pieces: Iterable[bytes | memoryview]) -> None:
+    def copy_bytes(self, copy: str, pieces: Iterable[bytes | memoryview]) -> None:
         """Execute a COPY … FROM STDIN (FORMAT binary) of these bytes."""
         raise NotImplementedError
 
@@ -210,7 +210,7 @@ class PostgresqlCarrying(PostgresqlSession):
         copy = f"COPY {table.quoted} ({names}) FROM STDIN (FORMAT binary, FREEZE)"
         try:
             rows = _rows(join, partition, self.classes_by_number(partition), places)
-            self.copy_binary(copy, rows)
+            self.copy_bytes(copy, rows)
         except DatabaseFailure as error:
             if not str(error.detail).startswith(_CHECKED):
                 raise

@@ -169,6 +169,8 @@ SELECT count(*) FROM pg_description AS d
 JOIN pg_class AS c ON c.oid = d.objoid JOIN pg_namespace AS n ON n.oid = c.relnamespace
 WHERE d.classoid = 'pg_class'::regclass AND d.objsubid = 0 AND n.nspname = ? AND c.relname = ?"""
 
+# Kinds whose rows go by their address.
+ADDRESSED = ("r", "m")
 RELATION_KINDS = {
     "r": "table",
     "p": "partitioned table",

@@ -1,9 +1,12 @@
-"""Classes without writing: reads in the one snapshot of the statement that calls."""
+"""What functions of a backend open: the database, and a source that is read without writing."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 from dbanon.data.chunks import Chunk, microdata_from_chunks
 from dbanon.data.microdata import ColumnRoles, Microdata
@@ -12,8 +15,7 @@ from dbanon.data.schema import Attribute
 from dbanon.job.job import DEFAULT_CHUNK_ROWS, Job
 from dbanon.sessions import statements
 from dbanon.sessions.base import Relation
-from dbanon.sessions.literals import literal
-from dbanon.sessions.names import quote, quote_list
+from dbanon.sessions.names import RelationName, literal, quote, quote_list
 from dbanon.stores.ports import Progress
 from dbanon.stores.postgresql import packed
 from dbanon.stores.postgresql.backend import PlpySession
@@ -116,3 +118,38 @@ class StableSource(SqlSource):
     def _key_columns(source: Relation) -> list[str]:
         wanted = source.located.expressions[0]
         return [a.name for a in source.schema.attributes if f"s.{quote(a.name)}" == wanted]
+
+
+class PlpyStore:
+    """The database that this backend serves, for one source."""
+
+    def __init__(self, plpy: Any, oid: int) -> None:
+        self._session = PlpySession(plpy, oid)
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+        return "postgresql:///"
+
+    @property
+    def source_name(self) -> RelationName:
+        """The name of the source."""
+        return self._session.source_name()
+
+    @contextmanager
+    def session(self, *, write: bool, create: bool = False) -> Iterator[PlpySession]:
+        """The caller's transaction: committed or rolled back by the caller, not here."""
+        yield self._session
+
+    def planning(
+        self, *, staging: bool, create: bool = False
+    ) -> AbstractContextManager[PlpySession]:
+        """The caller's transaction, as it is."""
+        return self.session(write=False)
+
+    def spill(self, directory: Path | None, memory: int | None) -> None:
+        """Its memory is the server's."""
+
+    def same_database(self, other: object) -> bool:
+        """True for this store only."""
+        return other is self

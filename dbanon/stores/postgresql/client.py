@@ -22,7 +22,7 @@ from dbanon.errors import (
 from dbanon.ledger.tables import ledger_is_current
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
-from dbanon.sessions.base import OnSql, Output, Relation
+from dbanon.sessions.base import OnSql, Output, Relation, labelled_rows
 from dbanon.sessions.names import RelationName, quote, quote_list
 from dbanon.stores.postgresql import arrays, foreign, packed
 from dbanon.stores.postgresql import dialect as types
@@ -112,8 +112,7 @@ class PsycopgSession(PostgresqlCarrying):
             yield chunk
 
     def copied(self, query: str, rows: int) -> Iterator[NDArray[np.uint8]]:
-        self.note(query)
-        with translated(), self._driver.cursor() as cursor, cursor.copy(query) as stream:
+        with self._copying(query) as stream:
             yield from copied_out(stream, self._driver.pgconn, rows)
 
     def read_rows(
@@ -143,10 +142,6 @@ class PsycopgSession(PostgresqlCarrying):
         """Check, before sources are read again, that no code of another role came meanwhile.
 
         This transaction's snapshot would not show it: its planner sees it all the same.
-
-        Raises
-        ------
-        ForeignCode : some did.
         """
         oids = [
             one.oid
@@ -178,17 +173,14 @@ class PsycopgSession(PostgresqlCarrying):
             (f"key{i}", kind, keys[:, i]) for i, kind in enumerate(types)
         ]
         columns += [("class", "integer", classes), ("position", "integer", positions)]
-        self._load_binary(statements.LABELS, columns)
-        self.analyze_staging(statements.LABELS)
+        self._load(statements.LABELS, columns)
 
     def load_classes(self, columns: Sequence[ReleasedColumn], n_classes: int) -> None:
         staged: list[tuple[str, str, NDArray[Any]]] = [
             ("class", "integer", np.arange(n_classes, dtype=np.int32)),
             *types.staged_columns(columns),
         ]
-        load = self._load_text if any(t == "text" for _, t, _ in staged) else self._load_binary
-        load(statements.CLASSES, staged)
-        self.analyze_staging(statements.CLASSES)
+        self._load(statements.CLASSES, staged)
 
     def load_arrays(self, loaded: arrays.Arrays) -> None:
         for statement in arrays.create(loaded, self.staging_suffix):
@@ -205,13 +197,7 @@ class PsycopgSession(PostgresqlCarrying):
         self.run(statements.create_staging(statements.ROWS, columns, self.staging_suffix))
         self._copy_rows(
             f"COPY {quote(statements.ROWS)} FROM STDIN",
-            (
-                (label, position, *row)
-                for classes, positions, rows in pieces
-                for label, position, row in zip(
-                    classes.tolist(), positions.tolist(), rows, strict=True
-                )
-            ),
+            labelled_rows(pieces),
         )
         self.analyze_staging(statements.ROWS)
 
@@ -239,55 +225,46 @@ class PsycopgSession(PostgresqlCarrying):
         )
         return str(self.rows(f"SELECT {function}({arguments})::text")[0][0])
 
-    def _copy_rows(self, copy: str, rows: Iterable[Sequence[Any]]) -> None:
+    @contextmanager
+    def _copying(self, copy: str) -> Iterator[Any]:
+        """The stream of a COPY."""
         self.note(copy)
         with translated(), self._driver.cursor() as cursor, cursor.copy(copy) as stream:
+            yield stream
+
+    def _copy_rows(self, copy: str, rows: Iterable[Sequence[Any]]) -> None:
+        with self._copying(copy) as stream:
             for row in rows:
                 stream.write_row(row)
 
     def copy_out(self, query: str) -> Iterator[bytes]:
         """The rows of a query as CSV, NULL as nothing between commas, in pieces of any size."""
-        copy = f"COPY ({query}) TO STDOUT (FORMAT csv)"
-        self.note(copy)
-        with translated(), self._driver.cursor() as cursor, cursor.copy(copy) as stream:
+        with self._copying(f"COPY ({query}) TO STDOUT (FORMAT csv)") as stream:
             for piece in stream:
                 yield bytes(piece)
 
     def copy_in(self, table: RelationName, pieces: Iterable[bytes]) -> None:
         """Add rows of CSV to a table, in the order of its columns."""
-        copy = f"COPY {table.quoted} FROM STDIN (FORMAT csv)"
-        self.note(copy)
-        with translated(), self._driver.cursor() as cursor, cursor.copy(copy) as stream:
-            for piece in pieces:
-                stream.write(piece)
+        self.copy_bytes(f"COPY {table.quoted} FROM STDIN (FORMAT csv)", pieces)
 
-    def _load_binary(self, table: str, columns: Sequence[tuple[str, str, NDArray[Any]]]) -> None:
-        self.run(
-            statements.create_staging(
-                table, [(name, kind) for name, kind, _ in columns], self.staging_suffix
-            )
-        )
-        self._copy_binary(table, packed.copy_binary(columns))
+    def _load(self, table: str, columns: Sequence[tuple[str, str, NDArray[Any]]]) -> None:
+        """Create and fill a staging table; texts have no binary form here."""
+        named = [(name, kind) for name, kind, _ in columns]
+        self.run(statements.create_staging(table, named, self.staging_suffix))
+        if any(kind == "text" for _, kind in named):
+            lists = (values.tolist() for _, _, values in columns)
+            self._copy_rows(f"COPY {quote(table)} FROM STDIN", zip(*lists, strict=True))
+        else:
+            self._copy_binary(table, packed.copy_binary(columns))
+        self.analyze_staging(table)
 
     def _copy_binary(self, table: str, pieces: Iterable[bytes]) -> None:
-        self.copy_binary(f"COPY {quote(table)} FROM STDIN (FORMAT binary)", pieces)
+        self.copy_bytes(f"COPY {quote(table)} FROM STDIN (FORMAT binary)", pieces)
 
-    def copy_binary(self, copy: str, pieces: Iterable[bytes | memoryview]) -> None:
-        self.note(copy)
-        with translated(), self._driver.cursor() as cursor, cursor.copy(copy) as stream:
+    def copy_bytes(self, copy: str, pieces: Iterable[bytes | memoryview]) -> None:
+        with self._copying(copy) as stream:
             for piece in pieces:
                 stream.write(piece)
-
-    def _load_text(self, table: str, columns: Sequence[tuple[str, str, NDArray[Any]]]) -> None:
-        self.run(
-            statements.create_staging(
-                table, [(name, kind) for name, kind, _ in columns], self.staging_suffix
-            )
-        )
-        self._copy_rows(
-            f"COPY {quote(table)} FROM STDIN",
-            zip(*(values.tolist() for _, _, values in columns), strict=True),
-        )
 
     def ledger_is_current(self) -> bool:
         """True when the ledger is of this version."""

@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.schema import Attribute, Kind
-from dbanon.errors import InvalidName, UnsupportedType
+from dbanon.errors import InvalidName
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
-from dbanon.sessions.names import quote
+from dbanon.sessions.base import stays_here
+from dbanon.sessions.names import literal, quote
 
 # Range types, and the types of what they hold.
 _RANGES = {
@@ -112,6 +113,29 @@ def wide_parts(attribute: Attribute) -> tuple[str, str]:
     return f"div({column}, n.size)", f"mod({column}, n.size)"
 
 
+def bounded(attribute: Attribute, low: str, high: str) -> str:
+    column, kind = f"s.{quote(attribute.name)}", attribute.kind
+    if kind is Kind.BOOLEAN:
+        return f"{column}::integer::double precision"
+    if kind is Kind.INTEGER:
+        return f"{column}::double precision"
+    # Before anything is computed: what is infinite, or too large, makes it fail.
+    base = {
+        Kind.DECIMAL: "numeric",
+        Kind.FLOAT: "double precision",
+        Kind.DATE: "date",
+        Kind.TIMESTAMP: "timestamptz" if attribute.zoned else "timestamp",
+    }[kind]
+    within = f"LEAST(GREATEST({column}, {literal(low)}::{base}), {literal(high)}::{base})"
+    if kind is Kind.DATE:
+        number = f"({within} - date '1970-01-01')"
+    elif kind is Kind.TIMESTAMP:
+        number = f"extract(epoch FROM {within}) * 1000000"
+    else:
+        return f"CASE WHEN {column} <> 'NaN' THEN ({within})::double precision END"
+    return f"CASE WHEN {column} IS NOT NULL THEN ({number})::double precision END"
+
+
 def type_of(attribute: Attribute) -> str:
     """The type here of a column that may come from another database.
 
@@ -136,11 +160,7 @@ def type_of(attribute: Attribute) -> str:
         zone = " with time zone" if attribute.zoned else ""
         return f"timestamp({min(attribute.scale, 6)}){zone}"
     if attribute.kind is Kind.OTHER:
-        raise UnsupportedType(
-            f'Column "{attribute.name}" of type {attribute.sql_type} cannot be copied to'
-            " another database.",
-            hint="Cast it to text or to a number in a view, and anonymize the view.",
-        )
+        raise stays_here(attribute)
     return {Kind.DATE: "date", Kind.BOOLEAN: "boolean", Kind.CATEGORY: "text"}[attribute.kind]
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 from dbanon.errors import (
@@ -57,6 +58,37 @@ _OF_POOLERS: tuple[tuple[str, Callable[[], DbanonError]], ...] = (
     ),
 )
 
+# By SQLSTATE: the error, its words where they are not those of its class, and its hint.
+_OF_STATES: tuple[tuple[str, type[DbanonError], str | None, str | None], ...] = (
+    ("25006", ReadOnly, None,
+     "Run it in a transaction that may write, on a server that is no standby; see"
+     " SHOW default_transaction_read_only."),
+    ("42501", InsufficientRights, None, "See the minimum rights in docs/rights.md."),
+    ("53400", LedgerQuota,
+     "This role has written as many entries of the ledger within a day as one may.",
+     "The owner of the database can allow more: ALTER DATABASE … SET dbanon.entries_a_day = …"),
+    ("57014", Cancelled, "The database cancelled the run, or its time limit was reached.", None),
+    ("55P03 40P01", DatabaseBusy, "A lock was not to be had in time.", "Try again later."),
+    ("40001", SourceChanged, "Another session changed what this one reads or replaces.",
+     "Try again."),
+    ("42P01", SourceChanged, "Another session dropped a relation that is needed.", "Try again."),
+    # 42P06: a schema. Where both waited for one another, it is the catalog's index that refuses.
+    ("42P06 42P07 42710 23505", OutputExists, "Another session made a relation of this name.",
+     "Try again."),
+    ("42P16", OutputChanged, None,
+     "PostgreSQL cannot change a view's columns in place: drop the view, or choose another name."),
+    ("2BP01", OutputChanged, "Other objects depend on the output, so it cannot be replaced.",
+     "Release a view: it stays when its release is replaced."),
+    # A database of encoding SQL_ASCII holds any bytes.
+    ("22021 22P05", UnsupportedType,
+     "A text holds bytes that are no UTF-8, and its database knows no encoding.",
+     "Convert the column in a view, as in convert_from(name::bytea, 'LATIN1')."),
+    ("42883", UnsupportedType, "A column's type has no equality.", None),
+    ("22003", NonFiniteValue, "A quasi-identifier holds a value too large for float64.", None),
+)  # fmt: skip
+# Those whose words need no detail beside them.
+_SAY_ENOUGH = ("57014", "42P01", "42P16", "2BP01", "22003")
+
 # Classes of SQLSTATEs that come of connecting: rights, databases, resources, intervention.
 _CONNECTING = ("08", "28", "3D", "53", "57")
 
@@ -102,63 +134,9 @@ def translation(error: Any) -> DbanonError:
         return DatabaseFailure("The driver refused a statement.")
     if state is None or state[:2] == "08" or state in ("57P01", "57P02", "57P03"):
         return ConnectionLost(detail=detail or type(error).__name__)
-    if state == "25006":
-        return ReadOnly(
-            detail=detail,
-            hint="Run it in a transaction that may write, on a server that is no standby; see"
-            " SHOW default_transaction_read_only.",
-        )
-    if state == "42501":
-        return InsufficientRights(detail=detail, hint="See the minimum rights in docs/rights.md.")
-    if state == "53400":
-        return LedgerQuota(
-            "This role has written as many entries of the ledger within a day as one may.",
-            detail=detail,
-            hint="The owner of the database can allow more: ALTER DATABASE … SET"
-            " dbanon.entries_a_day = …",
-        )
-    if state == "57014":
-        return Cancelled("The database cancelled the run, or its time limit was reached.")
-    if state in ("55P03", "40P01"):
-        return DatabaseBusy(
-            "A lock was not to be had in time.", detail=detail, hint="Try again later."
-        )
-    if state == "40001":
-        return SourceChanged(
-            "Another session changed what this one reads or replaces.",
-            detail=detail,
-            hint="Try again.",
-        )
-    if state == "42P01":
-        return SourceChanged(
-            "Another session dropped a relation that is needed.", hint="Try again."
-        )
-    # 42P06: a schema. Where both waited for one another, it is the catalog's index that refuses.
-    if state in ("42P06", "42P07", "42710", "23505"):
-        return OutputExists(
-            "Another session made a relation of this name.", detail=detail, hint="Try again."
-        )
-    if state == "42P16":
-        return OutputChanged(
-            hint="PostgreSQL cannot change a view's columns in place: drop the view, or choose"
-            " another name."
-        )
-    if state == "2BP01":
-        return OutputChanged(
-            "Other objects depend on the output, so it cannot be replaced.",
-            hint="Release a view: it stays when its release is replaced.",
-        )
-    if state in ("22021", "22P05"):
-        # A database of encoding SQL_ASCII holds any bytes.
-        return UnsupportedType(
-            "A text holds bytes that are no UTF-8, and its database knows no encoding.",
-            detail=detail,
-            hint="Convert the column in a view, as in convert_from(name::bytea, 'LATIN1').",
-        )
-    if state == "42883":
-        return UnsupportedType("A column's type has no equality.", detail=detail)
-    if state == "22003":
-        return NonFiniteValue("A quasi-identifier holds a value too large for float64.")
+    for states, kind, message, hint in _OF_STATES:
+        if state in states.split():
+            return kind(message, detail=None if state in _SAY_ENOUGH else detail, hint=hint)
     return DatabaseFailure(f"The database refused a statement{_names(error)}.", detail=detail)
 
 
@@ -178,3 +156,23 @@ def _names(error: Any) -> str:
 
 def _is_psycopg(error: object) -> bool:
     return type(error).__module__.partition(".")[0] == "psycopg"
+
+
+@contextmanager
+def spi_translated() -> Iterator[None]:
+    """Raise SPI's errors as dbanon's own. A cancel becomes ``Cancelled``, which nothing stops."""
+    try:
+        yield
+    except Exception as error:
+        if not hasattr(error, "spidata"):
+            raise
+        raise spi_error(error) from None
+
+
+def spi_error(error: Any) -> DbanonError:
+    """The error of ours for one of SPI; the server's text is not passed on: it may quote values."""
+    code, _, _, _, _, _, table, column, _, constraint = error.spidata
+    # Five letters or digits, six bits each: there are SQLSTATEs that plpy has no class for.
+    state = "".join(chr((code >> 6 * place & 0x3F) + ord("0")) for place in range(5))
+    names = SimpleNamespace(table_name=table, column_name=column, constraint_name=constraint)
+    return translation(SimpleNamespace(sqlstate=state, diag=names))

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from dbanon.sessions.literals import literal, plain_text
+from dbanon.sessions.names import literal, plain_text
 
 # A quoted identifier may hold a question mark of its own.
 _MARK = re.compile(r'"(?:[^"]|"")*"|\?(?:::(\w+))?')

@@ -191,12 +191,7 @@ def unpack_carried(
 def _not_null(
     records: NDArray[np.void], key_types: Sequence[str], attributes: Sequence[Attribute]
 ) -> NDArray[np.bool_] | None:
-    """Where there are values, bool (c, d), by the lengths of fields; None where all are.
-
-    Raises
-    ------
-    ValueError : there is none where there must be.
-    """
+    """Where there are values, bool (c, d), by the lengths of fields; None where all are."""
     found = []
     for place in range(len(key_types) + len(attributes)):
         known = records[f"length{place}"] >= 0

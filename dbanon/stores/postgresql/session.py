@@ -11,7 +11,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from numpy.typing import NDArray
 
@@ -24,7 +24,6 @@ from dbanon.errors import (
     TableNotFound,
 )
 from dbanon.ledger import postgresql as postgresql_ledger
-from dbanon.recoding import ReleasedColumn
 from dbanon.sessions.base import (
     MARK,
     Existing,
@@ -32,21 +31,21 @@ from dbanon.sessions.base import (
     OnSql,
     Output,
     Relation,
+    by_key,
     choose_key,
     is_integer_key,
     key_required,
 )
+from dbanon.sessions.interface import Dialect
 from dbanon.sessions.names import RelationName, check_length, quote, quote_list
 from dbanon.stores.postgresql import catalog, digest, foreign, rights
 from dbanon.stores.postgresql import dialect as types
+from dbanon.stores.postgresql.arrays import PostgresqlWriting
 from dbanon.stores.postgresql.digest import PostgresqlKeyed, PostgresqlPrivate
 from dbanon.stores.postgresql.locks import LOCK_SECONDS, run_patiently
 from dbanon.stores.postgresql.pieces import PostgresqlPieces
 from dbanon.stores.postgresql.settings import CALLER_PATH, SETTINGS
-from dbanon.stores.postgresql.writing import PostgresqlWriting
 from dbanon.version import share_path
-
-ADDRESSED = ("r", "m")
 
 
 class _Relation(NamedTuple):
@@ -60,6 +59,7 @@ class _Relation(NamedTuple):
 class PostgresqlSession(PostgresqlWriting, PostgresqlKeyed, PostgresqlPrivate, PostgresqlPieces):
     """One transaction on PostgreSQL."""
 
+    dialect: ClassVar[Dialect] = types
     name_limit = 63
     staging_suffix = " ON COMMIT DROP"
     digest_way = digest.WAY
@@ -151,21 +151,17 @@ class PostgresqlSession(PostgresqlWriting, PostgresqlKeyed, PostgresqlPrivate, P
         if not stated and not (relation.has_children and relation.kind == "r"):
             key = [name for (name,) in self.rows(catalog.PRIMARY_KEY, (relation.oid,))]
         attributes = choose_key(source, key)
-        if is_integer_key(attributes):
-            column = f"s.{quote(attributes[0].name)}"
-            return replace(
-                source,
-                locator=Locator((column,), ("bigint",), unchecked=tuple(key) if stated else ()),
-            )
         if attributes:
             compared: tuple[str, ...] = ()
             if any(attribute.by_output for attribute in attributes):
                 compared = tuple(map(self.value_of_key, attributes))
-            locator = Locator(("m.ordinal",), ("bigint",), tuple(key), compared=compared)
-            return replace(source, locator=locator)
+            plain = is_integer_key(attributes)
+            return by_key(
+                source, attributes, "bigint", as_it_is=plain, unchecked=stated, compared=compared
+            )
         if relation.kind == "p" or relation.has_children:
             return replace(source, locator=Locator(("s.tableoid", "s.ctid"), ("oid", "tid")))
-        if relation.kind in ADDRESSED:
+        if relation.kind in catalog.ADDRESSED:
             return replace(source, locator=Locator(("s.ctid",), ("tid",)))
         raise key_required(source)
 
@@ -233,15 +229,6 @@ class PostgresqlSession(PostgresqlWriting, PostgresqlKeyed, PostgresqlPrivate, P
         return tuple(replace(a, scale=known.get(a.name, a.scale)) for a in attributes)
 
     # -- what the shared statements need ----------------------------------------------------------
-
-    def released_expression(self, position: int, column: ReleasedColumn) -> str:
-        return types.released_expression(position, column)
-
-    def wide_parts(self, attribute: Attribute) -> tuple[str, str]:
-        return types.wide_parts(attribute)
-
-    def type_of(self, attribute: Attribute) -> str:
-        return types.type_of(attribute)
 
     def range_type(self, attribute: Attribute, borders: Sequence[NDArray[Any]] = ()) -> str:
         return types.range_type(attribute, borders)

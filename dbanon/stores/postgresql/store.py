@@ -28,13 +28,14 @@ from dbanon.stores.postgresql.connecting import (
     arguments_of,
     backend_of,
     end,
+    shown,
+    unreachable,
     unwatch,
     watch,
 )
 from dbanon.stores.postgresql.errors import translated
 from dbanon.stores.postgresql.locks import hold_job
 from dbanon.stores.postgresql.settings import PINNED
-from dbanon.stores.postgresql.unreachable import shown, unreachable
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -248,7 +249,7 @@ class PostgresqlStore:
         """A connection with a transaction, which ends with the block, whatever the network does."""
         with ending().scope():
             connection = self._connect()
-            driver: Any = connection.connection.driver_connection
+            driver = _driver(connection)
             try:
                 _require_idle(driver)
             except InvalidParameter:
@@ -279,7 +280,7 @@ class PostgresqlStore:
 
     def _backend(self, connection: Connection) -> Backend:
         """What a transaction runs on, which is made to notice that its client is gone."""
-        driver: Any = connection.connection.driver_connection
+        driver = _driver(connection)
         found: Backend | None = connection.info.get(FOUND)
         if found is None:
             # An engine of the caller's, whose connections change between transactions.
@@ -294,7 +295,7 @@ class PostgresqlStore:
         """End a session whose network does not answer, from another one, where that works."""
         if backend is not None and backend.pid is not None:
             with suppress(DbanonError), closing(self._connect()) as connection, translated():
-                watch(driver := connection.connection.driver_connection)
+                watch(driver := _driver(connection))
                 try:
                     end(driver, backend)
                     ending().silent = False
@@ -327,7 +328,7 @@ class PostgresqlStore:
                 yield
             finally:
                 # Nothing is waited for: an idle connection may be long gone.
-                unwatch(connection.connection.driver_connection)
+                unwatch(_driver(connection))
                 connection.invalidate()
 
     def spill(self, directory: Path | None, memory: int | None) -> None:
@@ -345,12 +346,7 @@ class PostgresqlStore:
 
 
 def _require_idle(driver: Any) -> None:
-    """Check that a connection that the caller's own engine shares has no transaction open.
-
-    Raises
-    ------
-    InvalidParameter : it has one, which the run would commit or roll back with its own.
-    """
+    """Check that a connection that the caller's own engine shares has no transaction open."""
     if driver is not None and not driver.closed and driver.info.transaction_status.name != "IDLE":
         raise transaction_open("PostgreSQL")
 

@@ -19,7 +19,8 @@ from dbanon.data.chunks import Chunk, chunk_from_columns
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import UnsupportedType
 from dbanon.recoding import ReleasedColumn
-from dbanon.sessions.base import OnSql, cannot_travel
+from dbanon.sessions import statements
+from dbanon.sessions.base import OnSql, cannot_travel, stays_here
 from dbanon.sessions.names import quote
 from dbanon.stores.file_session import FileSession
 
@@ -76,7 +77,7 @@ def is_well_formed(attribute: Attribute) -> str:
     return condition
 
 
-def bounded(attribute: Attribute) -> str:
+def bounded(attribute: Attribute, low: str, high: str) -> str:
     """SQL of a value as a number; NULL where what is stored is nothing of the column's type."""
     column, kind = f"s.{quote(attribute.name)}", attribute.kind
     if kind is Kind.DATE:
@@ -240,12 +241,7 @@ def _is_integer(value: int) -> bool:
 
 
 def _integer(value: int) -> int | float:
-    """A whole number as SQLite has it: a float where it is too wide, if that is the same number.
-
-    Raises
-    ------
-    UnsupportedType : it is not.
-    """
+    """A whole number as SQLite has it: a float where it is too wide, if that is the same number."""
     if _is_integer(value):
         return value
     if value.bit_length() > 1023 or value != float(value):
@@ -271,6 +267,10 @@ def _require_years(column: ReleasedColumn) -> None:
         )
 
 
+def released_expression(position: int, column: ReleasedColumn) -> str:
+    return f"c.{statements.value_column(position)}"
+
+
 def wide_parts(attribute: Attribute) -> tuple[str, str]:
     column = f"s.{quote(attribute.name)}"
     if attribute.kind is Kind.TIMESTAMP:
@@ -285,11 +285,7 @@ def wide_parts(attribute: Attribute) -> tuple[str, str]:
 
 def type_of(attribute: Attribute) -> str:
     if attribute.kind is Kind.OTHER:
-        raise UnsupportedType(
-            f'Column "{attribute.name}" of type {attribute.sql_type} cannot be copied to'
-            " another database.",
-            hint="Cast it to text or to a number in a view, and anonymize the view.",
-        )
+        raise stays_here(attribute)
     if attribute.kind is Kind.DECIMAL:
         return f"DECIMAL({attribute.precision or 38},{attribute.scale})"
     return {

@@ -10,19 +10,27 @@ import json
 import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from sqlalchemy.exc import DBAPIError
 
 from dbanon.data.chunks import Chunk
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Kind, Schema
 from dbanon.errors import (
+    DatabaseBusy,
+    DatabaseFailure,
+    DatabaseUnreachable,
+    DbanonError,
+    InsufficientRights,
     MixedTypes,
+    OutputExists,
     TableNotFound,
     nearest_names,
 )
@@ -37,17 +45,44 @@ from dbanon.sessions.base import (
     OnSql,
     Output,
     Relation,
+    by_key,
     choose_key,
     is_integer_key,
     key_required,
+    labelled_rows,
 )
+from dbanon.sessions.interface import Dialect
 from dbanon.sessions.names import RelationName, quote, quote_list
 from dbanon.stores.sqlite import dialect as types
-from dbanon.stores.sqlite.dialect import DIGEST_WAY, SqliteKeyed, digest_of_query, digest_probe
-from dbanon.stores.sqlite.errors import translated
+from dbanon.stores.sqlite.dialect import SqliteKeyed
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Raise SQLite's errors as dbanon's own, without their text: it may quote a value."""
+    try:
+        yield
+    except DbanonError:
+        raise
+    except (sqlite3.Error, DBAPIError) as caught:
+        error = caught.orig if isinstance(caught, DBAPIError) else caught
+        name = getattr(error, "sqlite_errorname", type(error).__name__)
+        if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+            raise DatabaseBusy(detail=name, hint="Try again later.") from None
+        if name.startswith("SQLITE_INTERRUPT"):
+            # Only the progress handler interrupts, by what a signal raised in it.
+            raise KeyboardInterrupt from None
+        if name.startswith(("SQLITE_READONLY", "SQLITE_PERM")):
+            raise InsufficientRights("The database file may not be written.", detail=name) from None
+        if name.startswith(("SQLITE_CANTOPEN", "SQLITE_NOTADB")):
+            raise DatabaseUnreachable("The database cannot be opened.", detail=name) from None
+        if "already" in str(error):
+            raise OutputExists(detail=name) from None
+        raise DatabaseFailure("The database refused a statement.", detail=name) from None
+
 
 _ROWIDS = ("rowid", "_rowid_", "oid")
 
@@ -55,11 +90,12 @@ _ROWIDS = ("rowid", "_rowid_", "oid")
 class SqliteSession(SqliteKeyed):
     """One transaction on SQLite."""
 
+    dialect: ClassVar[Dialect] = types
     ledger_types: ClassVar[Mapping[str, str]] = {
         "uuid": "TEXT", "timestamp": "TEXT", "text": "TEXT", "json": "TEXT", "integer": "INTEGER",
         "bigint": "BIGINT", "double": "REAL", "bytes": "BLOB", "amount": "NUMERIC",
     }  # fmt: skip
-    digest_way = DIGEST_WAY
+    digest_way = types.DIGEST_WAY
     # It calls them column1 and so on, however they are named.
     never_in_views = frozenset(["true", "false"])
 
@@ -110,20 +146,14 @@ class SqliteSession(SqliteKeyed):
         return self.rows("SELECT * FROM pragma_table_xinfo(?)", (name.name,))
 
     def locate(self, source: Relation, key: Sequence[str]) -> Relation:
-        stated = bool(key)
         columns = self._columns(source.name)
-        if not stated:
+        if not key:
             # pk is the place in the key, from 1.
             key = [row[1] for row in sorted(columns, key=lambda row: row[5]) if row[5]]
         attributes = choose_key(source, key)
-        if is_integer_key(attributes) and self._holds_integers(source, attributes[0]):
-            column = f"s.{quote(attributes[0].name)}"
-            return replace(
-                source,
-                locator=Locator((column,), ("INTEGER",), unchecked=tuple(key)),
-            )
         if attributes:
-            return replace(source, locator=Locator(("m.ordinal",), ("INTEGER",), tuple(key)))
+            whole = is_integer_key(attributes) and self._holds_integers(source, attributes[0])
+            return by_key(source, attributes, "INTEGER", as_it_is=whole, unchecked=True)
         names = {row[1].lower() for row in columns}
         free = [name for name in _ROWIDS if name not in names]
         if source.kind == "table" and free:
@@ -206,9 +236,6 @@ class SqliteSession(SqliteKeyed):
             keys = np.array([row[0] for row in rows], np.int64).reshape(-1, 1)
             yield keys, [row[1:] for row in rows]
 
-    def bounded(self, attribute: Attribute, low: str, high: str) -> str:
-        return types.bounded(attribute)
-
     def bound_of(self, sql_type: str) -> str:
         # A column gives it its own affinity; CAST to DATE would make a number of it.
         return "?"
@@ -255,13 +282,7 @@ class SqliteSession(SqliteKeyed):
     def load_rows(self, attributes: Sequence[Attribute], pieces: Iterable[tuple[Any, ...]]) -> None:
         columns = [("class", "INTEGER"), ("position", "INTEGER")]
         columns += [(statements.kept_column(i), self.type_of(a)) for i, a in enumerate(attributes)]
-        rows = (
-            (label, position, *map(types.storable, row))
-            for classes, positions, piece in pieces
-            for label, position, row in zip(
-                classes.tolist(), positions.tolist(), piece, strict=True
-            )
-        )
+        rows = (tuple(map(types.storable, row)) for row in labelled_rows(pieces))
         self._load(statements.ROWS, columns, rows)
 
     def exact_totals(
@@ -287,17 +308,6 @@ class SqliteSession(SqliteKeyed):
                     totals[labels[number]] += round(Fraction(value or 0) * unit)
             found[attribute.name] = totals
         return found
-
-    # -- what the shared statements need ----------------------------------------------------------
-
-    def released_expression(self, position: int, column: ReleasedColumn) -> str:
-        return f"c.{statements.value_column(position)}"
-
-    def wide_parts(self, attribute: Attribute) -> tuple[str, str]:
-        return types.wide_parts(attribute)
-
-    def type_of(self, attribute: Attribute) -> str:
-        return types.type_of(attribute)
 
     # -- output -----------------------------------------------------------------------------------
 
@@ -348,23 +358,17 @@ class SqliteSession(SqliteKeyed):
         finally:
             self.run("PRAGMA legacy_alter_table = OFF")
 
-    def digest_rows(self, relation: RelationName, salt: int) -> tuple[int, int]:
-        columns = self.find_source(relation).schema.attributes
-        return self._digest(relation, [column.name for column in columns], salt)
-
-    def digest_columns(
-        self, relation: Relation, names: Sequence[str], salt: int
+    def digest(
+        self, relation: RelationName, columns: Sequence[Attribute], salt: int
     ) -> tuple[int, int]:
-        return self._digest(relation.relation, names, salt)
-
-    def _digest(self, relation: RelationName, names: Sequence[str], salt: int) -> tuple[int, int]:
-        query = f"SELECT {quote_list(names, 's.')} FROM {relation.quoted} AS s"
+        names = quote_list((column.name for column in columns), "s.")
+        query = f"SELECT {names} FROM {relation.quoted} AS s"
         self.note(query)
         with translated():
-            return digest_of_query(self._driver, query, salt)
+            return types.digest_of_query(self._driver, query, salt)
 
     def digest_probe(self) -> str:
-        return digest_probe()
+        return types.digest_probe()
 
     # -- ledger -----------------------------------------------------------------------------------
 

@@ -10,18 +10,20 @@ from typing import Any
 
 from sqlalchemy import URL, Engine, NullPool, StaticPool, create_engine
 
-from dbanon.ledger.job_locks import job_lock
 from dbanon.sessions.base import OnSql
-from dbanon.stores.files import SQLITE, file_for, will_be_made
-from dbanon.stores.interrupts import held_once_committed, shared_driver, transaction_open
-from dbanon.stores.sqlite.errors import translated
-from dbanon.stores.sqlite.session import SqliteSession
+from dbanon.sessions.session import Session
+from dbanon.stores.file_session import FileDatabase
+from dbanon.stores.files import SQLITE
+from dbanon.stores.interrupts import shared_driver, transaction_open
+from dbanon.stores.sqlite.session import SqliteSession, translated
 
 _INSTRUCTIONS_BETWEEN_LOOKS = 100_000
 
 
-class SqliteStore:
+class SqliteStore(FileDatabase):
     """A SQLite database: a URL, an engine, or a connection that the caller keeps."""
+
+    kind = SQLITE
 
     def __init__(
         self, database: Engine | URL | sqlite3.Connection, on_sql: OnSql | None = None
@@ -46,38 +48,16 @@ class SqliteStore:
         """Where it is."""
         return self._url.render_as_string(hide_password=True)
 
-    @contextmanager
-    def session(self, *, write: bool, create: bool = False) -> Iterator[SqliteSession]:
-        """One transaction; other writers wait from its start when ``write`` is True."""
-        with (
-            # Around the file, too: one that was made goes when what follows raises.
-            held_once_committed() as hold,
-            file_for(self._path, SQLITE, write=write, create=create),
-            self._session(write, hold) as session,
-        ):
-            yield session
-
-    @contextmanager
-    def planning(self, *, staging: bool, create: bool = False) -> Iterator[SqliteSession]:
-        """A transaction that changes nothing; on an empty database for a file that is not made."""
-        if create and will_be_made(self._path, SQLITE):
-            empty = SqliteStore(create_engine("sqlite://", poolclass=NullPool), self._on_sql)
-            with empty.session(write=False) as session:
-                yield session
-            return
-        with (
-            file_for(self._path, SQLITE, write=True, create=False),
-            self._session(False) as session,
-        ):
-            yield session
-
     @property
     def _path(self) -> Path | None:
-        """The file; None for a database that is none, and for a connection: it is open."""
         if self._held is not None:
             return None
         name = self._url.database
         return Path(name) if name and name != ":memory:" and not name.startswith("file:") else None
+
+    def _empty(self) -> AbstractContextManager[Session]:
+        empty = create_engine("sqlite://", poolclass=NullPool)
+        return SqliteStore(empty, self._on_sql).session(write=False)
 
     @contextmanager
     def _session(
@@ -118,10 +98,6 @@ class SqliteStore:
                 driver.isolation_level = before
                 connection.close()
 
-    def job_lock(self, job: str) -> AbstractContextManager[None]:
-        """A lock file beside the database; none where that is no file."""
-        return job_lock(self._path, job)
-
     def spill(self, directory: Path | None, memory: int | None) -> None:
         """Its temporary tables are on a disk already, and its memory is small."""
 
@@ -152,12 +128,7 @@ def _plain_rows(connection: sqlite3.Connection | None) -> Iterator[None]:
 
 
 def _require_idle(connection: sqlite3.Connection | None) -> None:
-    """Check that a connection of the caller's has no transaction open.
-
-    Raises
-    ------
-    InvalidParameter : it has one, which the run would commit or roll back with its own.
-    """
+    """Check that a connection of the caller's has no transaction open."""
     if connection is None:
         return
     with translated():

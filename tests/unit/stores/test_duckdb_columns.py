@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dbanon.stores.duckdb.columns import column_of, is_valid, table_of, values_of
+from dbanon.stores.duckdb.dialect import column_of, is_valid, table_of, values_of
 
 
 @given(

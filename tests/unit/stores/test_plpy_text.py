@@ -8,7 +8,7 @@ from hypothesis import given as drawn
 from hypothesis import strategies as st
 
 from dbanon.errors import InvalidName
-from dbanon.sessions.literals import array_text, literal
+from dbanon.sessions.names import array_text, literal
 from dbanon.stores.postgresql.given import bound, given, handed_over
 from dbanon.stores.postgresql.summary import binned
 

@@ -1,11 +1,12 @@
-"""Numbers of persons in a database: which columns may be some, and whose values classes hold.
+"""What is counted of a source in a database: persons, and what a run would refuse.
 
-Counts alone leave the database: no value is read.
+Which columns may be numbers of persons, and whose values classes hold; NULLs, and strata of fewer
+than k. Counts alone leave the database: no value is read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from dbanon.advice.persons import (
@@ -13,15 +14,16 @@ from dbanon.advice.persons import (
     LOOKED_UP,
     PROBED,
     constant_within,
-    found_within,
-    looks_like_person,
-    many_values,
+    numbers_found,
     suspects,
 )
 from dbanon.advice.profile import Column
-from dbanon.data.microdata import Microdata
+from dbanon.data.microdata import ColumnRoles, Microdata, null_in_entity
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Kind
+from dbanon.job.policy import Policy
+from dbanon.partitioning.classes import require_budget
+from dbanon.partitioning.strata import null_refused, too_few_counted
 from dbanon.sessions import statements
 from dbanon.sessions.base import Relation
 from dbanon.sessions.names import RelationName, quote, quote_list
@@ -75,36 +77,30 @@ def profiled(
 def numbers_of_persons(session: Session, relation: Relation) -> dict[str, str]:
     """The columns that look like numbers of persons, and why, as ``advice.persons`` says it.
 
-    The first rows are looked at, and of a column that may be one all rows of some of its values.
     Columns that this role may not read are passed over.
     """
     attributes = relation.schema.attributes
-    named = suspects(attributes)
+    named, within = suspects(attributes), constant_within(attributes)
     if not named:
         return {}
-    within = constant_within(attributes)
     readable = session.readable(relation, [*named, *within])
     wanted = [a for a in attributes if a.name in readable and a.name in named]
-    constant = {a.name: a for a in attributes if a.name in readable and a.name in within}
+    constant = [a for a in attributes if a.name in readable and a.name in within]
     if not wanted:
         return {}
-    name, columns = relation.name, tuple(a.name for a in (*wanted, *constant.values()))
+    name, columns = relation.name, tuple(a.name for a in (*wanted, *constant))
     head = _Head(name.schema, name.name, columns, HEAD)
-    _, counted = profiled(session, head, wanted, session.lone_keys(relation))
-    likely = [column for column in counted if many_values(column)]
-    agree = {n: _agree(session, head, a) for n, a in constant.items()} if likely else {}
-    kinds = {n: within[n] for n in constant}
-    found = {}
-    for column in likely:
-        probed = []
-        if constant:
-            query = _within(session, name, column.attribute, list(constant.values()))
-            probed = found_within(
-                ([int(count) for count in row] for row in session.rows(query)), kinds, agree
-            )
-        if why := looks_like_person(column.name, probed):
-            found[column.name] = why
-    return found
+
+    def shared(column: Column) -> Iterator[list[int]]:
+        for row in session.rows(_within(session, name, column.attribute, constant)):
+            yield [int(count) for count in row]
+
+    return numbers_found(
+        constant,
+        profiled(session, head, wanted, session.lone_keys(relation))[1],
+        lambda one: _agree(session, head, relation.attribute(one)),
+        shared,
+    )
 
 
 def _agree(session: Session, head: RelationName, attribute: Attribute) -> float:
@@ -166,3 +162,87 @@ def classes_below(
         if below:
             return some, below
     return counted("")
+
+
+def require_feasible(
+    session: Session,
+    relation: Relation,
+    wanted: ColumnRoles,
+    policy: Policy,
+    rows: int,
+    withheld: int,
+) -> None:
+    """Refuse what a run would refuse of NULLs and strata, in its words; nothing is read.
+
+    Parameters
+    ----------
+    rows, withheld : all rows, and those of them that are withheld for a NULL.
+
+    Raises
+    ------
+    NullInEntity, NullInQuasiIdentifier, SuppressionOverBudget, TooFewRecords : as the run would.
+    """
+    nulls = _nulls(session, relation, (*wanted.quasi_identifiers, *wanted.persons))
+    for person in wanted.persons:
+        if nulls[person.name]:
+            raise null_in_entity(person.name, nulls[person.name], rows - withheld)
+    holes = {a.name: nulls[a.name] for a in wanted.quasi_identifiers}
+    if any(holes.values()) and policy.nulls != "category":
+        raise null_refused(holes)
+    require_budget(policy, withheld, rows)
+    holed = [a for a in wanted.quasi_identifiers if holes[a.name]]
+    _require_strata(session, relation, wanted, int(policy.k), holed, withheld)
+
+
+def _nulls(session: Session, relation: Relation, columns: tuple[Attribute, ...]) -> dict[str, int]:
+    """The rows that are read and have a NULL, by column."""
+    counts = ", ".join(f"count(*) - count(s.{quote(a.name)})" for a in columns)
+    query = f"SELECT {counts} FROM {relation.relation.quoted} AS s{relation.where}"
+    [found] = session.rows(query)
+    return {a.name: int(count) for a, count in zip(columns, found, strict=True)}
+
+
+def _require_strata(
+    session: Session,
+    relation: Relation,
+    wanted: ColumnRoles,
+    k: int,
+    holed: list[Attribute],
+    withheld: int,
+) -> None:
+    """Check that each stratum has k, and say of the first one that has not what a run says."""
+    flags = [f"CASE WHEN s.{quote(a.name)} IS NULL THEN 0 ELSE 1 END" for a in holed]
+    # In the order of a run's strata: by the codes of their texts, NULL first.
+    keys = []
+    for column in wanted.by:
+        keys += [f"CASE WHEN s.{quote(column.name)} IS NULL THEN 0 ELSE 1 END",
+                 session.text_of(column)]  # fmt: skip
+    keys += flags
+    count, what = "count(*)", "records"
+    for person in wanted.persons:
+        count, what = f"count(DISTINCT {session.value_of(person)})", "persons"
+    named = [f"{key} AS g{place}" for place, key in enumerate(keys)]
+    places = [f"g{place}" for place in range(len(keys))]
+    rows = f"FROM {relation.relation.quoted} AS s{relation.where}"
+    grouped = f" GROUP BY {', '.join(keys)}" if keys else ""
+    strata = f"(SELECT {', '.join([f'{count} AS n', *named])} {rows}{grouped}) AS strata"
+    present = places[len(keys) - len(flags) :]
+    order = f" ORDER BY {', '.join(places)}" if keys else ""
+    found = session.rows(
+        f"SELECT {', '.join(['n', *present])} FROM {strata} WHERE n < {k}{order} LIMIT 1"
+    )
+    [(n_strata,)] = session.rows(f"SELECT count(*) FROM {strata}")
+    if not found and n_strata:
+        return
+    # Of a table without rows there are no groups.
+    size, *there = found[0] if found else (0,)
+    absent = [a.name for a, flag in zip(holed, there, strict=False) if not int(flag)]
+    raise too_few_counted(
+        k,
+        int(size),
+        what,
+        max(int(n_strata), 1),
+        withheld=withheld,
+        absent=absent if holed else None,
+        by_values=bool(wanted.by),
+    )
