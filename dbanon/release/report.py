@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any, ClassVar, Generic, TypeVar, overload
@@ -157,7 +157,7 @@ class _Told(Generic[T]):
     """A name of a report, and where in its groups it is told."""
 
     def __init__(self, place: str) -> None:
-        self._find = attrgetter(place)
+        self._find: Callable[[Report], T] = attrgetter(place)
 
     @overload
     def __get__(self, report: None, owner: type[Report]) -> _Told[T]: ...
@@ -166,10 +166,7 @@ class _Told(Generic[T]):
     def __get__(self, report: Report, owner: type[Report]) -> T: ...
 
     def __get__(self, report: Report | None, owner: type[Report]) -> T | _Told[T]:
-        if report is None:
-            return self
-        found: T = self._find(report)
-        return found
+        return self if report is None else self._find(report)
 
 
 @dataclass(frozen=True)
@@ -292,9 +289,8 @@ class Report(InWords):
 
     def after(self, earlier: int) -> Report:
         """The report of a release whose source had so many releases before."""
-        if not earlier:
-            return self
-        return self.made(earlier_releases=EARLIER.format(NOT_CHECKED, earlier))
+        told = EARLIER.format(NOT_CHECKED, earlier)
+        return self.made(earlier_releases=told) if earlier else self
 
     def aligned(self, alignment: Alignment) -> Report:
         """The report, which knows in memory which row became which: see ``Alignment``."""
