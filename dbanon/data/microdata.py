@@ -260,8 +260,8 @@ class ColumnRoles:
     sensitive : columns that a privacy model asks for, as texts.
     leaves : those of them whose values are leaves of a hierarchy, so that their order is not asked.
     persons : columns that say whose a row is, as identifiers: one at most.
-    carried : columns that are released as they are, where their values travel with the client and
-        back, unread; None where they stay in their database.
+    passthrough : columns that are released as they are, where their values travel with the client
+        and back, unread; None where they stay in their database.
     """
 
     quasi_identifiers: tuple[Attribute, ...]
@@ -269,7 +269,7 @@ class ColumnRoles:
     sensitive: tuple[Attribute, ...] = ()
     leaves: frozenset[str] = field(default_factory=frozenset)
     persons: tuple[Attribute, ...] = ()
-    carried: tuple[Attribute, ...] | None = None
+    passthrough: tuple[Attribute, ...] | None = None
 
     @property
     def columns(self) -> tuple[Attribute, ...]:

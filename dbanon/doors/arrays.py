@@ -209,7 +209,7 @@ def table_of(data: Any) -> Any:
     first = data[0] if isinstance(data, (list, tuple)) and data else data
     if is_frame(data) or not (named or isinstance(first, Mapping)):
         return data
-    from dbanon.stores.frame.handed import frame_of
+    from dbanon.stores.frame.conversion import frame_of
 
     return frame_of(data)[0]
 

@@ -237,7 +237,7 @@ def _places(
     """The released row of each original, int64 (n,); -1 where it was suppressed."""
     import pandas as pd
 
-    from dbanon.stores.frame.handed import require_not_shuffled, rows_by_report
+    from dbanon.stores.frame.conversion import require_not_shuffled, rows_by_report
 
     if report is not None:
         return rows_by_report(report, before, after, names)

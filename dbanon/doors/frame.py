@@ -13,7 +13,7 @@ from dbanon.job.job import Job
 from dbanon.job.policy import Policy
 from dbanon.release.alignment import INPUT, ROWS_LINK, SHUFFLED
 from dbanon.run.run import run
-from dbanon.stores.frame.handed import alignment_of, frame_of
+from dbanon.stores.frame.conversion import alignment_of, frame_of
 from dbanon.stores.frame.source import NAME, FrameSource
 from dbanon.stores.frame.target import FrameTarget
 

@@ -21,8 +21,8 @@ from dbanon.job.requirements import (
     CLIENT,
     KEPT_COLUMNS,
     SERVER,
-    require_carried,
     require_chained,
+    require_passthrough_options,
     require_spillable,
 )
 from dbanon.measures import Model
@@ -259,7 +259,7 @@ class Job:
         if self.spill is not None:
             require_spillable(self.policy, self.guarantee.persons)
         if self.kept_columns == CLIENT:
-            require_carried(
+            require_passthrough_options(
                 persons=bool(self.guarantee.persons),
                 chain=self.chain is not None,
                 spill=self.spill is not None,

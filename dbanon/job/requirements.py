@@ -95,7 +95,7 @@ def require_spillable(policy: Policy, persons: Sequence[str]) -> None:
 SERVER, CLIENT = KEPT_COLUMNS = ("server", "client")
 
 
-def require_carried(*, persons: bool, chain: bool, spill: bool) -> None:
+def require_passthrough_options(*, persons: bool, chain: bool, spill: bool) -> None:
     """Check that a job whose kept columns travel asks for nothing that needs them at their place.
 
     Parameters

@@ -132,7 +132,7 @@ class Outlook:
     file_columns: tuple[FileColumn, ...] = ()
 
     @property
-    def carried(self) -> bool:
+    def passthrough(self) -> bool:
         """True where columns that are copied leave their database for the client's memory."""
         return self.arguments.get("kept_columns") == CLIENT
 
@@ -158,7 +158,7 @@ class Outlook:
             ("strata", names(self.by)),
             ("sensitive", names(self.sensitive)),
             ("kept", names(self.kept)),
-            *([("columns copied as they are", LEAVE)] if self.carried else []),
+            *([("columns copied as they are", LEAVE)] if self.passthrough else []),
             ("not copied", names(self.not_copied)),
             ("method", self.method),
             ("guarantee, once it is counted", self.guarantee),
@@ -236,7 +236,7 @@ def outlook(
 
 def _cluster(planned: Plan, source: Source, clock: Clock) -> Clustered:
     # Nothing is written: what would be carried stays where it is.
-    planned = replace(planned, wanted=replace(planned.wanted, carried=None))
+    planned = replace(planned, wanted=replace(planned.wanted, passthrough=None))
     microdata, policy, found = read_and_cluster(planned, source, clock)
     with clock.phase("cluster"):
         release = recoded(planned, policy, source, microdata, found)

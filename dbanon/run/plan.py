@@ -204,11 +204,11 @@ def plan(
         inspected = source.inspect(relation, looked_at)
         attributes = source.inspect(relation, attributes)
         relation = relation.with_attributes(inspected)
-    carried = None
+    passthrough = None
     if target is not None and job.kept_columns == CLIENT:
-        carried = tuple(relation.attribute(a.name) for a in relation.schema.attributes
+        passthrough = tuple(relation.attribute(a.name) for a in relation.schema.attributes
                         if a.name in job.kept)  # fmt: skip
-        target.require_carrying(source, relation, carried)
+        target.require_passthrough(source, relation, passthrough)
     wanted = ColumnRoles(
         attributes,
         # Whatever their types are, these are told apart by their values' texts.
@@ -216,7 +216,7 @@ def plan(
         sensitive=_as_texts(relation, sensitive),
         leaves=frozenset(trees),
         persons=persons,
-        carried=carried,
+        passthrough=passthrough,
     )
     policy = replace(job.policy, models=models)
     return Plan(job, policy, relation, wanted, given, release_id, output, numbers)

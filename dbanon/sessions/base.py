@@ -322,7 +322,7 @@ def labelled_rows(pieces: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]
             yield label, position, *row
 
 
-def not_carried() -> InvalidParameter:
+def passthrough_refused() -> InvalidParameter:
     """The error where kept columns cannot travel with the client and back."""
     return InvalidParameter(
         "Kept columns travel through the client only where it releases from and to one PostgreSQL"

@@ -20,7 +20,7 @@ from dbanon.sessions.base import (
     Existing,
     Output,
     Relation,
-    not_carried,
+    passthrough_refused,
 )
 from dbanon.sessions.names import RelationName, quote
 
@@ -72,7 +72,7 @@ class SessionInterface(ABC):
     def locate(self, source: Relation, key: Sequence[str]) -> Relation:
         """The source with the locator of its rows; ``key`` names key columns, or is empty."""
 
-    def require_carrying(self, source: Relation, columns: Sequence[Attribute]) -> None:
+    def require_passthrough(self, source: Relation, columns: Sequence[Attribute]) -> None:
         """Check that values of these columns can travel with the client and back, unread.
 
         Raises
@@ -80,13 +80,13 @@ class SessionInterface(ABC):
         InvalidParameter : on this database, or through this door, none can.
         UnsupportedType : one cannot for its type.
         """
-        raise not_carried()
+        raise passthrough_refused()
 
-    def read_carrying(
+    def read_passthrough(
         self,
         source: Relation,
         attributes: Sequence[Attribute],
-        carried: Sequence[Attribute],
+        passthrough: Sequence[Attribute],
         chunk_rows: int,
         memory_limit: int | None,
     ) -> Iterator[Chunk]:
@@ -96,30 +96,30 @@ class SessionInterface(ABC):
         ------
         MemoryLimit : they need more memory than allowed.
         """
-        raise not_carried()
+        raise passthrough_refused()
 
-    def insert_carried(
+    def insert_passthrough(
         self,
         table: RelationName,
         released: Sequence[tuple[str, str, str]],
         columns: Sequence[ReleasedColumn],
-        carried: Sequence[str],
+        passthrough: Sequence[str],
         microdata: Microdata,
         partition: Partition,
     ) -> None:
-        """Fill a table with what ``read_carrying`` kept, in random order, beside classes' values.
+        """Fill a table with what ``read_passthrough`` kept, shuffled, beside classes' values.
 
         Parameters
         ----------
         released : name, SQL type and SQL expression, over staged classes, of each column of these.
         columns : the values of classes.
-        carried : the names of the columns that were kept, in their order.
+        passthrough : the names of the columns that were kept, in their order.
 
         Raises
         ------
         DatabaseFailure : the database does not take a value back.
         """
-        raise not_carried()
+        raise passthrough_refused()
 
     @abstractmethod
     def require_rights(self, source: Relation, columns: Sequence[str]) -> None:

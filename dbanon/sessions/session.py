@@ -1,7 +1,6 @@
 """What every SQL session does in the same way.
 
-A session is one transaction with one snapshot. What it wrote becomes visible when it is committed,
-all at once, and is gone when it is not.
+A session is one transaction with one snapshot: what it wrote is visible once it is committed.
 """
 
 from __future__ import annotations
@@ -89,12 +88,12 @@ class Session(KeyedSession):
         memory_limit: int | None = None,
         progress: Progress | None = None,
         disk: Disk | None = None,
-        carried: Sequence[Attribute] | None = None,
+        passthrough: Sequence[Attribute] | None = None,
     ) -> Microdata:
         """Read the row keys and the given attributes, and nothing else, in record order.
 
         Rows that have a NULL where the source may have none are counted, and not read. Values wait
-        on the disk, where there is one. Of ``carried`` columns as ``read_carrying`` says.
+        on the disk, if there is one; ``read_passthrough`` has more on ``passthrough`` columns.
         """
         locator = source.located
         if locator.mapped or locator.unchecked:
@@ -107,11 +106,12 @@ class Session(KeyedSession):
                 )
             )
         categories = self.stage_values(source, attributes)
-        if carried is None:
+        if passthrough is None:
             chunks = self.read_chunks(source, attributes, chunk_rows)
         else:
-            chunks = self.read_carrying(source, attributes, carried, chunk_rows, memory_limit)
-        if progress is not None:
+            kept = passthrough, chunk_rows, memory_limit
+            chunks = self.read_passthrough(source, attributes, *kept)
+        if progress:
             chunks = watched(chunks, source.estimated_rows, progress)
         microdata = microdata_from_chunks(
             attributes,

@@ -197,7 +197,7 @@ class Target(Protocol[W]):
         UnsupportedType : it has none.
         """
 
-    def require_carrying(
+    def require_passthrough(
         self, source: Source, relation: Relation, columns: Sequence[Attribute]
     ) -> None:
         """Check that these columns can travel from the source to here with the client, unread.

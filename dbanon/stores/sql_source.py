@@ -193,7 +193,7 @@ class SqlSource:
                 memory_limit=self._limit(job, len(wanted.columns)),
                 progress=progress,
                 disk=self.disk,
-                carried=wanted.carried,
+                passthrough=wanted.passthrough,
             )
         )
         ranked = {

@@ -22,7 +22,7 @@ from dbanon.recoding import ReleasedColumn
 from dbanon.release.attribute_disclosure import TellingColumn, all_different, sample_size
 from dbanon.release.report import Report
 from dbanon.sessions import statements
-from dbanon.sessions.base import Output, Relation, not_carried, random_order
+from dbanon.sessions.base import Output, Relation, passthrough_refused, random_order
 from dbanon.sessions.names import RelationName, check_length, parse_relation, quote
 from dbanon.sessions.session import Session
 from dbanon.stores import digest
@@ -88,13 +88,13 @@ class SqlTarget:
         """True where the source is another transaction."""
         return not (isinstance(source, SqlSource) and source.session is self.session)
 
-    def require_carrying(
+    def require_passthrough(
         self, source: Source, relation: Relation, columns: Sequence[Attribute]
     ) -> None:
         """Check that the source is this database, and its sessions can; raises as ``ports``."""
         if self.copies_from(source):
-            raise not_carried()
-        self.session.require_carrying(relation, columns)
+            raise passthrough_refused()
+        self.session.require_passthrough(relation, columns)
 
     def require_type(self, attribute: Attribute) -> None:
         """Check that this database has a type for a column from elsewhere."""
@@ -113,18 +113,18 @@ class SqlTarget:
             rows = self._copied_rows(draft, source, kept, lambda share: progress(0.3 * share))
             session.load_rows([*kept, *_person(draft)], rows)
             session.stage_classes(partition, columns)
-        elif draft.wanted.carried is None:
+        elif draft.wanted.passthrough is None:
             session.stage(draft.relation, draft.microdata, partition, columns)
         progress(0.3)
         written = SqlWritten(draft, tuple(self.columns(draft, columns, copied)), copied)
         reads_from = None if copied else draft.relation
         typed = [(name, sql_type) for name, sql_type, _ in written.columns]
         session.create_released(draft.output, typed, draft.output.release_id)
-        if draft.wanted.carried is not None:
-            carried = written.kept
-            of_classes = [column for column in written.columns if column[0] not in carried]
-            session.insert_carried(
-                written.relation, of_classes, columns, carried, draft.microdata, partition
+        if draft.wanted.passthrough is not None:
+            passthrough = written.kept
+            of_classes = [column for column in written.columns if column[0] not in passthrough]
+            session.insert_passthrough(
+                written.relation, of_classes, columns, passthrough, draft.microdata, partition
             )
         else:
             values = {name: expression for name, _, expression in written.columns}

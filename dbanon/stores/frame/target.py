@@ -18,9 +18,9 @@ from dbanon.recoding import GENERALIZED, RANGE, ReleasedColumn
 from dbanon.release.alignment import INPUT, SHUFFLED
 from dbanon.release.attribute_disclosure import TellingColumn
 from dbanon.release.report import Report
-from dbanon.sessions.base import Output, Relation, not_carried, random_order
+from dbanon.sessions.base import Output, Relation, passthrough_refused, random_order
 from dbanon.sessions.names import RelationName
-from dbanon.stores.frame.handed import marked
+from dbanon.stores.frame.conversion import marked
 from dbanon.stores.frame.microdata import objects
 from dbanon.stores.frame.source import KIND, NAME, FrameSource, coded
 from dbanon.stores.ports import Draft, Progress, Source, Written
@@ -172,11 +172,11 @@ class FrameTarget:
     def require_type(self, attribute: Attribute) -> None:
         """Nothing to check: a frame takes values of every type."""
 
-    def require_carrying(
+    def require_passthrough(
         self, source: Source, relation: Relation, columns: Sequence[Attribute]
     ) -> None:
         """Refuse it: a frame is the client's own; raises InvalidParameter."""
-        raise not_carried()
+        raise passthrough_refused()
 
     def write(self, draft: Draft, source: Source, progress: Progress) -> FrameWritten:
         """The released rows; raises as ``ports.Target``."""

@@ -26,7 +26,7 @@ from dbanon.sessions.base import OnSql, Output, Relation, labelled_rows
 from dbanon.sessions.names import RelationName, quote, quote_list
 from dbanon.stores.postgresql import arrays, foreign, packed
 from dbanon.stores.postgresql import dialect as types
-from dbanon.stores.postgresql.carrying import PostgresqlCarrying
+from dbanon.stores.postgresql.client_passthrough import PassthroughSession
 from dbanon.stores.postgresql.connecting import Backend
 from dbanon.stores.postgresql.copied import copied_out
 from dbanon.stores.postgresql.errors import translated
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 FOUND = "dbanon_backend"
 
 
-class PsycopgSession(PostgresqlCarrying):
+class PsycopgSession(PassthroughSession):
     """One transaction through psycopg.
 
     Parameters
@@ -106,9 +106,9 @@ class PsycopgSession(PostgresqlCarrying):
     ) -> Iterator[Chunk]:
         locator = source.located
         rows = f"{source.from_clause}{self.value_joins(attributes)}{source.where}"
-        query = packed.carried_records(locator.expressions, locator.types, attributes, [], rows)
+        query = packed.passthrough_records(locator.expressions, locator.types, attributes, [], rows)
         for buffer in self.copied(query, chunk_rows):
-            chunk, _, _ = packed.unpack_carried(buffer, locator.types, attributes, 0)
+            chunk, _, _ = packed.unpack_passthrough(buffer, locator.types, attributes, 0)
             yield chunk
 
     def copied(self, query: str, rows: int) -> Iterator[NDArray[np.uint8]]:

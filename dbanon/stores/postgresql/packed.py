@@ -63,21 +63,21 @@ def packed_record(
     return " || ".join(f"{send}({value})" for value, send in parts)
 
 
-def carried_records(
+def passthrough_records(
     key_expressions: Sequence[str],
     key_types: Sequence[str],
     attributes: Sequence[Attribute],
-    carried: Sequence[str],
+    passthrough: Sequence[str],
     from_clause: str,
 ) -> str:
     """COPY of keys and numbers of all rows, NULL where they are, and of further columns.
 
     Parameters
     ----------
-    carried : SQL of these columns, which may be of any type.
+    passthrough : SQL of these columns, which may be of any type.
     """
     parts = _values(key_expressions, key_types, attributes, nulls=True)
-    values = ", ".join([*(value for value, _ in parts), *carried])
+    values = ", ".join([*(value for value, _ in parts), *passthrough])
     return f"COPY (SELECT {values} FROM {from_clause}) TO STDOUT (FORMAT binary)"
 
 
@@ -163,13 +163,13 @@ def unpack(
     return _chunk_of(records, key_types, attributes, valid)
 
 
-def unpack_carried(
+def unpack_passthrough(
     buffer: NDArray[np.uint8],
     key_types: Sequence[str],
     attributes: Sequence[Attribute],
-    carried: int,
+    passthrough: int,
 ) -> tuple[Chunk, NDArray[np.uint8], NDArray[np.int64]]:
-    """The chunk that rows of ``carried_records`` hold, and the bytes of further columns, unread.
+    """The chunk in rows of ``passthrough_records``, and the bytes of further columns, unread.
 
     These are uint8, of so many columns, with where those of each row end, int64 (c,).
 
@@ -182,7 +182,7 @@ def unpack_carried(
     for place, part in enumerate(_fields(key_types, attributes)):
         fields += [(f"length{place}", ">i4"), *part]
         widths.append(np.dtype(part).itemsize)
-    heads, tails, ends = kernels.split_rows(buffer, widths, carried)
+    heads, tails, ends = kernels.split_rows(buffer, widths, passthrough)
     records = heads.view(np.dtype(fields))
     chunk = _chunk_of(records, key_types, attributes, _not_null(records, key_types, attributes))
     return chunk, tails, ends

@@ -27,7 +27,7 @@ from dbanon.stores.postgresql.client import PsycopgSession
 from tests.postgres_server import Server
 from tests.stores.databases import Database, PostgresqlDatabase
 from tests.stores.refusal import refuse
-from tests.stores.test_carried import texts, types
+from tests.stores.test_passthrough import texts, types
 from tests.stores.test_written_from_arrays import MADE
 
 pytestmark = pytest.mark.postgresql
@@ -40,7 +40,7 @@ def test_a_writer_meanwhile_changes_nothing(
 ) -> None:
     postgresql.execute(*MADE)
     before = texts(postgresql, "people")
-    read = PsycopgSession.read_carrying
+    read = PsycopgSession.read_passthrough
 
     def disturbed(self: Any, *given: Any) -> Any:
         chunks = read(self, *given)
@@ -52,7 +52,7 @@ def test_a_writer_meanwhile_changes_nothing(
         )
         yield from chunks
 
-    monkeypatch.setattr(PsycopgSession, "read_carrying", disturbed)
+    monkeypatch.setattr(PsycopgSession, "read_passthrough", disturbed)
     postgresql.anonymize(
         quasi_identifiers=["x", "y"], keep=["kept", "id"], kept_columns="client", chunk_rows=20
     )

@@ -47,7 +47,7 @@ _CHECKED = ("SQLSTATE 23502", "SQLSTATE 23514")
 
 
 @dataclass(eq=False)
-class Carried:
+class Passthrough:
     """Values of kept columns, row by row as they were read.
 
     Parameters
@@ -121,10 +121,10 @@ class Carried:
         return places
 
 
-class PostgresqlCarrying(PostgresqlSession):
+class PassthroughSession(PostgresqlSession):
     """The part of a client's session that reads kept columns and writes finished rows."""
 
-    _carried: Carried | None = None
+    _passthrough: Passthrough | None = None
 
     def copied(self, query: str, rows: int) -> Iterator[NDArray[np.uint8]]:
         """The bytes of the rows of a COPY … TO STDOUT, so many at a time, without head and end."""
@@ -134,7 +134,7 @@ class PostgresqlCarrying(PostgresqlSession):
         """Execute a COPY … FROM STDIN (FORMAT binary) of these bytes."""
         raise NotImplementedError
 
-    def require_carrying(self, source: Relation, columns: Sequence[Attribute]) -> None:
+    def require_passthrough(self, source: Relation, columns: Sequence[Attribute]) -> None:
         oid = self._relations[source.name].oid
         # What is written by its output function travels as text.
         names = [a.name for a in columns if types.kept(a) == f"s.{quote(a.name)}"]
@@ -145,23 +145,25 @@ class PostgresqlCarrying(PostgresqlSession):
                 hint="Leave out `kept_columns`: its values stay in the database then.",
             )
 
-    def read_carrying(
+    def read_passthrough(
         self,
         source: Relation,
         attributes: Sequence[Attribute],
-        carried: Sequence[Attribute],
+        passthrough: Sequence[Attribute],
         chunk_rows: int,
         memory_limit: int | None,
     ) -> Iterator[Chunk]:
         located = source.located
         rows = f"{source.from_clause}{self.value_joins(attributes)}{source.where}"
-        values = [types.kept(a) for a in carried]
-        query = packed.carried_records(located.expressions, located.types, attributes, values, rows)
-        held = self._carried = Carried(len(carried))
+        values = [types.kept(a) for a in passthrough]
+        query = packed.passthrough_records(
+            located.expressions, located.types, attributes, values, rows
+        )
+        held = self._passthrough = Passthrough(len(passthrough))
         self._as_stored(True)
         for buffer in self.copied(query, chunk_rows):
-            chunk, tails, ends = packed.unpack_carried(
-                buffer, located.types, attributes, len(carried)
+            chunk, tails, ends = packed.unpack_passthrough(
+                buffer, located.types, attributes, len(passthrough)
             )
             held.add(chunk.keys, tails, ends)
             held.require_memory(memory_limit, len(attributes))
@@ -178,18 +180,18 @@ class PostgresqlCarrying(PostgresqlSession):
         if encoding != "UTF8":
             self.run(f"SET LOCAL client_encoding = '{encoding if wanted else 'UTF8'}'")
 
-    def insert_carried(
+    def insert_passthrough(
         self,
         table: RelationName,
         released: Sequence[tuple[str, str, str]],
         columns: Sequence[ReleasedColumn],
-        carried: Sequence[str],
+        passthrough: Sequence[str],
         microdata: Microdata,
         partition: Partition,
     ) -> None:
-        held, self._carried = self._carried, None
+        held, self._passthrough = self._passthrough, None
         assert held is not None
-        assert held.columns == len(carried)
+        assert held.columns == len(passthrough)
         places = held.places(microdata.keys)
         held.keys.clear()
         found = self._own_bytes(partition, released, columns)
@@ -205,7 +207,7 @@ class PostgresqlCarrying(PostgresqlSession):
             np.concatenate(held.ends) if held.ends else np.empty(0, np.int64),
         )
         held.ends.clear()
-        names = quote_list([*(name for name, _, _ in released), *carried])
+        names = quote_list([*(name for name, _, _ in released), *passthrough])
         # Nobody else sees the table before it is committed: its rows need not be looked at again.
         copy = f"COPY {table.quoted} ({names}) FROM STDIN (FORMAT binary, FREEZE)"
         try:
@@ -303,7 +305,7 @@ def _rows(
     Parameters
     ----------
     order : int64 (n_classes,), the class of each number.
-    places : as of ``Carried.places``.
+    places : as of ``Passthrough.places``.
     """
     yield packed.HEAD
     for numbers, records in shuffled_classes(partition, order):
