@@ -23,6 +23,9 @@ BLOCK = re.compile(r"<!-- (file|change|run)(?:: (\S+))? -->\n```(\w+)\n(.*?)```"
 FOLDERS = ("dbanon", "sql", "migrations", "docs", "tests")
 FILES = ("README.md", "CHANGELOG.md", "pyproject.toml")
 
+# Methods and measures are called as in their papers.
+CATALOGUES = {"methods", "measures"}
+
 PROGRAMS = {"python": (sys.executable, "-W", "error"), "bash": ("bash", "-euo", "pipefail")}
 
 # An editable install finds its own sources before any path is looked at.
@@ -145,3 +148,20 @@ def test_what_goes_where_is_there() -> None:
         and not any((base / name).exists() for base in (ROOT, PACKAGE, PACKAGE / "stores"))
     ]
     assert not missing
+
+
+def test_modules_are_named_in_the_words_of_the_page() -> None:
+    """A private metaphor has to be written down before a module is called so."""
+    explained = set(re.findall(r"`(\w+)`", section("Words")))
+    names = [
+        word
+        for file in sorted(PACKAGE.rglob("*.py"))
+        for part in file.relative_to(PACKAGE).with_suffix("").parts
+        if file.relative_to(PACKAGE).parts[0] not in CATALOGUES
+        for word in part.split("_")
+        if part != "__init__"
+    ]
+    assert set(names) - explained == set()
+    # What no module is called any more goes from the list; the table has other terms, too.
+    listed = section("Words").partition("Also: ")[2].partition("\n\n")[0]
+    assert set(re.findall(r"`(\w+)`", listed)) - set(names) == set()
