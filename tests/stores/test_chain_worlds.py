@@ -35,8 +35,13 @@ from tests.stores.chain_runs import NAME, ChainRun, combined, told
 from tests.stores.databases import Database, DuckdbDatabase, SqliteDatabase
 
 FULL = os.environ.get("CHAINS") == "full"
-# On two databases, with models and without: 1,000 worlds.
-WORLDS = range(250 if FULL else 5)
+# With models and without. At length all on two databases: 1,000 worlds.
+KINDS = (DuckdbDatabase, SqliteDatabase)
+WORLDS = [
+    pytest.param(kind, seed, id=f"{kind.name}-{seed}")
+    for seed in range(250 if FULL else 6)
+    for kind in (KINDS if FULL else KINDS[seed % 2 : seed % 2 + 1])
+]
 RELEASES = 9 if FULL else 5
 
 
@@ -186,16 +191,14 @@ def require_no_visible_exchange(
     return chain
 
 
-@pytest.mark.parametrize("seed", WORLDS)
-@pytest.mark.parametrize("kind", [DuckdbDatabase, SqliteDatabase])
+@pytest.mark.parametrize(("kind", "seed"), WORLDS)
 def test_the_product_is_the_reference_and_no_exchange_is_visible(
     kind: Any, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     require_no_visible_exchange(kind, world_of(seed), tmp_path, monkeypatch)
 
 
-@pytest.mark.parametrize("seed", WORLDS)
-@pytest.mark.parametrize("kind", [DuckdbDatabase, SqliteDatabase])
+@pytest.mark.parametrize(("kind", "seed"), WORLDS)
 def test_with_models_no_exchange_is_visible_inside_the_classes_before(
     kind: Any, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -225,8 +228,7 @@ def withholding(run: ChainRun, monkeypatch: pytest.MonkeyPatch) -> tuple[list[An
     return told_of, classes
 
 
-@pytest.mark.parametrize("seed", WORLDS)
-@pytest.mark.parametrize("kind", [DuckdbDatabase, SqliteDatabase])
+@pytest.mark.parametrize(("kind", "seed"), WORLDS)
 def test_where_classes_are_withheld_no_exchange_is_visible(
     kind: Any, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

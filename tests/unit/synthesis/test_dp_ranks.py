@@ -320,7 +320,7 @@ def test_dependence_survives():
 
 @pytest.mark.parametrize("name", EXPECTED)
 def test_measures_are_those_that_were_measured(name):
-    draws = 5 if name == "magic" else 8
+    draws = 2 if name == "magic" else 8
     for epsilon, told in EXPECTED[name].items():
         if told is None:
             with pytest.raises(errors.NoiseTooLarge):
