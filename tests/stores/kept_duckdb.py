@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ _FILES = {"open", "os.remove", "os.rename", "os.chmod", "shutil.copyfile", "shut
 _kept: dict[str, duckdb.DuckDBPyConnection] = {}
 _alone = False
 _connect = duckdb.connect
+_start = BaseProcess.start
 
 
 @contextmanager
@@ -60,13 +62,20 @@ def _opened(database: Any = ":memory:", read_only: bool = False, *rest: Any, **h
 
 
 def _before(event: str, arguments: tuple[Any, ...]) -> None:
+    if event in _PROCESSES or (event in _FILES and _kept and _is_kept(arguments)):
+        _let_go()
+
+
+def _started(process: BaseProcess) -> None:
+    # What a fork server starts is no event here.
+    _let_go()
+    _start(process)
+
+
+def _let_go() -> None:
     global _alone
-    if not _kept:
-        if event in _PROCESSES:
-            _alone = True
-    elif event in _PROCESSES or (event in _FILES and _is_kept(arguments)):
-        _alone = True
-        close_kept()
+    _alone = True
+    close_kept()
 
 
 def _is_kept(arguments: tuple[Any, ...]) -> bool:
@@ -81,4 +90,5 @@ def _is_kept(arguments: tuple[Any, ...]) -> bool:
 
 
 duckdb.connect = _opened
+BaseProcess.start = _started  # type: ignore[method-assign]
 sys.addaudithook(_before)
