@@ -130,6 +130,17 @@ def test_categories_follow_age_and_income(persons: Persons, age: NDArray[np.floa
     assert age[persons["education"] == "doctorate"].min() >= 27
 
 
+def test_weight_follows_age_and_education(persons: Persons, age: NDArray[np.float64]) -> None:
+    index = persons["weight_kg"] / (persons["height_cm"] / 100) ** 2
+
+    def mean(column: str, value: str) -> float:
+        return float(index[(persons[column] == value) & (age > 30)].mean())
+
+    assert mean("education", "lower secondary") > mean("education", "doctorate") + 1
+    assert mean("sex", "male") > mean("sex", "female") + 0.4
+    assert index[(age > 55) & (age < 65)].mean() > index[age < 25].mean() + 2
+
+
 def test_each_site_lies_in_one_region(persons: Persons) -> None:
     pairs = set(zip(persons["site"], persons["region"], strict=True))
     assert len(pairs) == len(np.unique(persons["site"])) == 18

@@ -1,0 +1,75 @@
+"""What becomes of a run's files when it fails, by what is known of its commit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dbanon.errors import OutcomeUnknown, SourceChanged
+from dbanon.job.export import Export
+from dbanon.job.job import Job
+from dbanon.job.policy import Policy
+from dbanon.run import export
+from dbanon.run.files import files_of
+
+JOB = Job(
+    table="people",
+    output="released",
+    quasi_identifiers=("age",),
+    policy=Policy(k=3),
+    exports=(Export(path="people.csv"),),
+)
+
+
+@pytest.fixture
+def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What was done of the files."""
+    seen: list[str] = []
+
+    class Files:
+        committing = False
+
+        def __init__(self, *_: Any) -> None: ...
+
+        def __getattr__(self, name: str) -> Any:
+            return lambda: seen.append(name)
+
+    monkeypatch.setattr(export, "Exporter", Files)
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("error", "committing", "then"),
+    [
+        (SourceChanged("It did."), False, "undo"),
+        (KeyboardInterrupt(), False, "undo"),
+        # The database refused the commit: there is no release.
+        (SourceChanged("It did."), True, "undo"),
+        # Nobody knows whether there is one: the files stay for the next run to settle.
+        (OutcomeUnknown("Nobody knows."), True, "leave"),
+        (KeyboardInterrupt(), True, "leave"),
+        (OutcomeUnknown("Nobody knows."), False, "undo"),
+    ],
+)
+def test_files_stay_only_where_the_release_may_be_there(
+    done: list[str], error: BaseException, committing: bool, then: str
+) -> None:
+    store: Any = None
+
+    def fail() -> None:
+        with files_of(JOB, store) as files:
+            assert files is not None
+            files.committing = committing
+            raise error
+
+    with pytest.raises(type(error)):
+        fail()
+    assert done == ["settle", then]
+
+
+def test_files_get_their_places_at_the_end(done: list[str]) -> None:
+    store: Any = None
+    with files_of(JOB, store) as files:
+        assert files is not None
+    assert done == ["settle", "finish"]
