@@ -6,8 +6,9 @@ VENV := .venv
 PIP := $(VENV)/bin/python -m pip --quiet
 PYTEST_ARGS ?=
 
-# The tests are spread over this many processes, each with a PostgreSQL server of its own.
-WORKERS ?= 2
+# The tests are spread over this many processes, each with a PostgreSQL server of its own: one more
+# than small machines have cores, as many of them wait for servers, timeouts and killed processes.
+WORKERS ?= 3
 
 # The install is editable: Python, SQL and migrations are read where they lie; the core is compiled.
 CORE := $(shell find dbanon/kernels -name "*.[ch]pp" -o -name CMakeLists.txt -o -name sources.py)
@@ -24,7 +25,7 @@ demo: $(VENV)/.package ## the demonstration; needs no database server
 	$(VENV)/bin/dbanon demo
 
 check: lint ## lint, and tests that need no server: about a minute
-	$(VENV)/bin/pytest -q -n $(WORKERS) --dist loadfile -m 'not postgresql and not slow' \
+	$(VENV)/bin/pytest -q -n 2 --dist loadfile -m 'not postgresql and not slow' \
 	  --hypothesis-profile=check tests/unit tests/contracts tests/docs tests/doors
 
 # A process of tests that died ends the run: xdist 3.8 may wait for one in its place without end
