@@ -16,6 +16,8 @@ from typing import Any
 
 import duckdb
 
+from dbanon.stores import files
+
 _PROCESSES = {"subprocess.Popen", "os.fork", "os.posix_spawn", "os.forkpty"}
 _FILES = {"open", "os.remove", "os.rename", "os.chmod", "shutil.copyfile", "shutil.move"}
 
@@ -80,7 +82,10 @@ def _let_go() -> None:
 
 def _is_kept(arguments: tuple[Any, ...]) -> bool:
     # dbanon reads the first bytes only, before it opens the file in turn.
-    if sys._getframe(2).f_globals.get("__name__", "").startswith("dbanon."):
+    caller = sys._getframe(2)
+    while caller.f_globals["__name__"] == "pathlib" and caller.f_back is not None:
+        caller = caller.f_back
+    if caller.f_globals["__name__"] == files.__name__:
         return False
     # Without the end that DuckDB gives to what it has not yet written into the file.
     return any(
