@@ -73,12 +73,14 @@ Cost Reach::at_least(const Code* low, const Code* high, Cost limit) const {
 Cost Reach::at_most(const Code* low, const Code* high) const {
     Cost sum = 0;
     for (std::size_t a = 0; a < low_.size(); ++a) {
-        const Code l = std::min(low_[a], low[a]), h = std::max(high_[a], high[a]);
         if (const Tree* tree = table_.tree(a)) {
-            const std::int32_t depth = tree->common(l, h);
+            const std::int32_t depth =
+                tree->common(std::min(low_[a], low[a]), std::max(high_[a], high[a]));
             sum += tree->climb(tree->deepest(), depth) + tree->climb(depth_[a], depth);
         } else {
-            sum += 2 * Cost{h - l};
+            // One tuple widens the class on one side only.
+            const Code more = std::max({low_[a] - low[a], high[a] - high_[a], 0});
+            sum += 2 * (Cost{high_[a] - low_[a]} + more);
         }
     }
     return sum;
@@ -101,8 +103,9 @@ Cost Growth::at_least(const Code* low, const Code* high, Cost limit) const {
     return sum;
 }
 
-TupleTree::TupleTree(const MixedTable& table)
+TupleTree::TupleTree(const MixedTable& table, CutBy by)
     : table_(table),
+      cutting_(table, by),
       remaining_(table.records()),
       next_(table.tuples()),
       order_(next_.size()),
@@ -124,39 +127,10 @@ std::int32_t TupleTree::build(std::int32_t first, std::int32_t last, std::int32_
     }
     summarize(node);
     if (last - first <= kLeaf) return node;
-    int split = 0;
-    Cost widest = -1;
-    for (int a = 0; a < table_.d(); ++a) {
-        const Code l = low(node)[a], h = high(node)[a];
-        if (l == h) continue;
-        const Tree* tree = table_.tree(a);
-        const Cost width = tree ? tree->climb(tree->deepest(), tree->common(l, h)) : Cost{h - l};
-        if (width > widest) {
-            widest = width;
-            split = a;
-        }
-    }
-    if (widest < 0) return node;  // tuples that differ only in what is beside their codes
-    const auto from = order_.begin() + first, to = order_.begin() + last;
-    const auto code = [&](std::int32_t t) { return table_.row(t)[split]; };
-    std::sort(from, to, [&](std::int32_t s, std::int32_t t) {
-        return code(s) != code(t) ? code(s) < code(t) : s < t;
-    });
-    // Cut between different values: where the tree parts highest up, then nearest to the middle.
-    const Tree* tree = table_.tree(split);
-    const std::int32_t half = (first + last) / 2;
-    std::int32_t cut = -1, best_depth = 0;
-    for (std::int32_t i = first + 1; i < last; ++i) {
-        const Code before = code(order_[static_cast<std::size_t>(i) - 1]);
-        const Code after = code(order_[i]);
-        if (before == after) continue;
-        const std::int32_t depth = tree ? tree->common(before, after) : 0;
-        if (cut < 0 || depth < best_depth ||
-            (depth == best_depth && std::abs(i - half) < std::abs(cut - half))) {
-            cut = i;
-            best_depth = depth;
-        }
-    }
+    const std::size_t before = cutting_.cut(
+        {order_.data() + first, static_cast<std::size_t>(last - first)}, low(node), high(node));
+    if (before == 0) return node;  // tuples that differ only in what is beside their codes
+    const std::int32_t cut = first + static_cast<std::int32_t>(before);
     const std::int32_t left = build(first, cut, node);
     const std::int32_t right = build(cut, last, node);
     nodes_[node].left = left;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "common/kernel.hpp"
+#include "mixed/cutting.hpp"
 #include "mixed/mixed.hpp"
 
 namespace dbanon {
@@ -48,7 +49,7 @@ class Growth {
 
 class TupleTree {
    public:
-    explicit TupleTree(const MixedTable& table);
+    TupleTree(const MixedTable& table, CutBy by);
 
     std::int32_t remaining() const { return remaining_; }
     // The record of smallest index among the copies of a tuple that remain.
@@ -88,6 +89,7 @@ class TupleTree {
     void walk(Answer& answer, Work& work);
 
     const MixedTable& table_;
+    Cutting cutting_;
     std::int32_t remaining_;
     std::vector<std::int32_t> next_;   // by tuple: position among its copies
     std::vector<std::int32_t> order_;  // tuples, leaf by leaf
