@@ -25,8 +25,7 @@ void Cutting::sample(std::span<const std::int32_t> tuples, std::size_t a) {
 }
 
 // Twice the mean difference of two values: the distance counts a width twice. A cut takes one bit.
-double Cutting::gain_of_number(std::span<const std::int32_t> tuples, std::size_t a) {
-    sample(tuples, a);
+double Cutting::gain_of_number() const {
     const auto m = static_cast<double>(sampled_.size());
     double sum = 0;
     for (std::size_t i = 0; i < sampled_.size(); ++i) {
@@ -36,8 +35,7 @@ double Cutting::gain_of_number(std::span<const std::int32_t> tuples, std::size_t
 }
 
 // The best level: two tuples below different nodes there climb one level more, both of them.
-double Cutting::gain_of_tree(std::span<const std::int32_t> tuples, std::size_t a) {
-    sample(tuples, a);
+double Cutting::gain_of_tree(std::size_t a) {
     const Tree& tree = *table_.tree(a);
     const auto m = static_cast<double>(sampled_.size());
     std::int32_t highest = tree.deepest(), lowest = 0;
@@ -67,33 +65,42 @@ double Cutting::gain_of_tree(std::span<const std::int32_t> tuples, std::size_t a
     return 2 * best * static_cast<double>(table_.unit(a)) / std::max(tree.deepest(), 1);
 }
 
-int Cutting::choose(std::span<const std::int32_t> tuples, const Code* low, const Code* high) {
+int Cutting::choose(std::span<const std::int32_t> tuples) {
     int best = -1;
     bool number = false;
-    double most = -1;
+    double most = 0;
     for (std::size_t a = 0; a < static_cast<std::size_t>(table_.d()); ++a) {
-        if (low[a] == high[a]) continue;
         const Tree* tree = table_.tree(a);
+        const bool later = tree && by_ == CutBy::kRange;
+        if (later && number) continue;
+        sample(tuples, a);
+        if (sampled_.front() == sampled_.back()) continue;
         double gain;
-        if (by_ == CutBy::kCost) {
-            gain = static_cast<double>(tree ? tree->climb(tree->deepest(), tree->common(low[a], high[a]))
-                                            : Cost{high[a] - low[a]});
+        if (tree) {
+            gain = gain_of_tree(a);
         } else if (by_ == CutBy::kRange) {
-            if (tree && number) continue;
-            if (!tree && !number) {
-                number = true;
-                most = -1;
-            }
-            gain = tree ? gain_of_tree(tuples, a) : static_cast<double>(high[a] - low[a]);
+            gain = static_cast<double>(sampled_.back() - sampled_.front());
         } else {
-            gain = tree ? gain_of_tree(tuples, a) : gain_of_number(tuples, a);
+            gain = gain_of_number();
         }
-        if (gain > most) {
+        if (best < 0 || gain > most || (by_ == CutBy::kRange && !tree && !number)) {
             most = gain;
             best = static_cast<int>(a);
         }
+        number |= !tree;
     }
-    return best;
+    return best < 0 ? differing(tuples) : best;
+}
+
+// Any attribute in which some tuple, which the sample has missed, differs from the first.
+int Cutting::differing(std::span<const std::int32_t> tuples) const {
+    const Code* first = table_.row(tuples.front());
+    for (const std::int32_t t : tuples) {
+        const Code* row = table_.row(t);
+        const Code* other = std::mismatch(row, row + table_.d(), first).first;
+        if (other != row + table_.d()) return static_cast<int>(other - row);
+    }
+    return -1;
 }
 
 // Between different values, nearest to the middle; keys before it are the smaller ones.
@@ -129,8 +136,8 @@ std::size_t Cutting::middle_of_tree(const Tree& tree) {
     return cut;
 }
 
-std::size_t Cutting::cut(std::span<std::int32_t> tuples, const Code* low, const Code* high) {
-    const int a = choose(tuples, low, high);
+std::size_t Cutting::cut(std::span<std::int32_t> tuples) {
+    const int a = choose(tuples);
     if (a < 0) return 0;
     keys_.clear();
     for (const std::int32_t t : tuples) {

@@ -9,8 +9,6 @@
 namespace dbanon {
 
 enum class CutBy {
-    // What climbs most: for lists of neighbours, which are asked from every tuple.
-    kCost,
     // Numbers first, by their range: what is farthest from a class lies at the ends of numbers, and
     // a tree that parts categories first meets those ends once in each combination of categories.
     kRange,
@@ -24,14 +22,15 @@ class Cutting {
     Cutting(const MixedTable& table, CutBy by) : table_(table), by_(by) {}
 
     // Orders tuples and returns how many belong to the first part, at least one and not all; 0 when
-    // their codes are equal. low, high: (d,), the smallest and largest codes of the tuples.
-    std::size_t cut(std::span<std::int32_t> tuples, const Code* low, const Code* high);
+    // their codes are equal.
+    std::size_t cut(std::span<std::int32_t> tuples);
 
    private:
-    double gain_of_number(std::span<const std::int32_t> tuples, std::size_t a);
-    double gain_of_tree(std::span<const std::int32_t> tuples, std::size_t a);
     void sample(std::span<const std::int32_t> tuples, std::size_t a);
-    int choose(std::span<const std::int32_t> tuples, const Code* low, const Code* high);
+    double gain_of_number() const;
+    double gain_of_tree(std::size_t a);
+    int choose(std::span<const std::int32_t> tuples);
+    int differing(std::span<const std::int32_t> tuples) const;
     std::size_t middle_of_number();
     std::size_t middle_of_tree(const Tree& tree);
 

@@ -1,41 +1,37 @@
 #include "mixed/greedy.hpp"
 
-#include "mixed/tuple_tree.hpp"
+#include "mixed/unassigned.hpp"
 
 namespace dbanon {
 
 template <class Measure, bool from_seed>
 Steps Greedy::grow() {
     const MixedTable& table = *mixed_;
-    // Either question has a tree that is cut for it; both know what remains.
-    TupleTree near(table, CutBy::kGain), far(table, CutBy::kRange);
-    const auto take = [&](std::int32_t tuple) {
-        far.take(tuple);
-        return near.take(tuple);
-    };
+    Unassigned rest(table);
     Measure measure(table);
     Reach reach(table);
     std::vector<Extent> classes;
     std::int32_t seed = 0;
-    while (near.remaining() >= k_) {
+    while (rest.count() >= k_) {
+        rest.tidy(work_);
         const auto label = static_cast<std::int32_t>(classes.size());
         Extent& extent = classes.emplace_back();
         measure.start(seed);
         reach.start(seed);
         extent.start(table, seed);
-        assign(take(seed), label);
+        assign(rest.take(seed), label);
         std::int32_t last = seed;
         while (extent.size < k_) {
-            last = near.nearest(measure, last, work_);
-            assign(take(last), label);
+            last = rest.nearest(measure, last, work_);
+            assign(rest.take(last), label);
             measure.add(last);
             if constexpr (!from_seed) reach.add(last);
             extent.add(table, last);
             if (work_.left <= 0) co_yield nullptr;
         }
-        if (near.remaining() >= k_) seed = far.farthest(reach, work_);
+        if (rest.count() >= k_) seed = rest.farthest(reach, work_);
     }
-    for (std::int32_t record = 0; near.remaining() > 0; ++record) {
+    for (std::int32_t record = 0; rest.count() > 0; ++record) {
         if (assigned(record)) continue;
         const std::int32_t tuple = table.tuple_of(record);
         std::size_t best = 0;
@@ -48,7 +44,7 @@ Steps Greedy::grow() {
             }
         }
         classes[best].add(table, tuple);
-        assign(take(tuple), static_cast<std::int32_t>(best));
+        assign(rest.take(tuple), static_cast<std::int32_t>(best));
         work_.left -= static_cast<std::int64_t>(classes.size());
         if (work_.left <= 0) co_yield nullptr;
     }

@@ -84,7 +84,7 @@ Steps RefineLoss::run() {
     const std::int32_t near = std::clamp(tuples - 1, 0, kNeighbours);
     neighbours_.assign(tuples, near);
     if (near > 0) {
-        TupleTree tree(*mixed_, CutBy::kCost);
+        TupleTree tree(*mixed_);
         Reach reach(*mixed_);
         for (std::int32_t t = 0; t < tuples; ++t) {
             reach.start(t);
