@@ -27,6 +27,7 @@ NAMES = (
     "method_speed",
     "methods",
     "mixed",
+    "mixed_speed",
     "models",
     "models_adult",
     "plpython",
@@ -39,13 +40,21 @@ NAMES = (
 ON_REQUEST = (
     "bounds",
     "chain_speed",
+    "mixed_speed",
     "models_adult",
     "second_round",
     "spark",
     "spill",
     "thorough",
 )  # minutes, if named
-WITH_ANOTHER = ("evaluation", "main_job", "models_adult", "plpython", "second_round")
+WITH_ANOTHER = (
+    "evaluation",
+    "main_job",
+    "mixed_speed",
+    "models_adult",
+    "plpython",
+    "second_round",
+)
 WITH_BIG = ("spark",)
 RESULTS = Path(__file__).resolve().parent / "results"
 DOCS = RESULTS.parents[1] / "docs"

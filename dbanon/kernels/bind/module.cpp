@@ -1,4 +1,5 @@
 #include "bind/binding.hpp"
+#include "mixed/lanes.hpp"
 #include "points/cbfs.hpp"
 #include "points/coarse.hpp"
 #include "points/density.hpp"
@@ -43,7 +44,7 @@ NB_MODULE(_kernels, m) {
     m.def(
         "set_simd_level",
         [](const std::string& name) {
-            if (!set_simd_level(name)) throw nb::value_error("not a level supported here");
+            if (!set_simd_level(name) || !set_lanes(name.c_str())) throw nb::value_error("not a level supported here");
             return simd_levels();
         },
         nb::arg("name"));

@@ -1,36 +1,37 @@
 #include "mixed/greedy.hpp"
 
-#include "mixed/tuple_tree.hpp"
+#include "mixed/unassigned.hpp"
 
 namespace dbanon {
 
 template <class Measure, bool from_seed>
 Steps Greedy::grow() {
     const MixedTable& table = *mixed_;
-    TupleTree tuples(table);
+    Unassigned rest(table);
     Measure measure(table);
     Reach reach(table);
     std::vector<Extent> classes;
     std::int32_t seed = 0;
-    while (tuples.remaining() >= k_) {
+    while (rest.count() >= k_) {
+        rest.tidy(work_);
         const auto label = static_cast<std::int32_t>(classes.size());
         Extent& extent = classes.emplace_back();
         measure.start(seed);
         reach.start(seed);
         extent.start(table, seed);
-        assign(tuples.take(seed), label);
+        assign(rest.take(seed), label);
         std::int32_t last = seed;
         while (extent.size < k_) {
-            last = tuples.nearest(measure, last, work_);
-            assign(tuples.take(last), label);
+            last = rest.nearest(measure, last, work_);
+            assign(rest.take(last), label);
             measure.add(last);
             if constexpr (!from_seed) reach.add(last);
             extent.add(table, last);
             if (work_.left <= 0) co_yield nullptr;
         }
-        if (tuples.remaining() >= k_) seed = tuples.farthest(reach, work_);
+        if (rest.count() >= k_) seed = rest.farthest(reach, work_);
     }
-    for (std::int32_t record = 0; tuples.remaining() > 0; ++record) {
+    for (std::int32_t record = 0; rest.count() > 0; ++record) {
         if (assigned(record)) continue;
         const std::int32_t tuple = table.tuple_of(record);
         std::size_t best = 0;
@@ -43,7 +44,7 @@ Steps Greedy::grow() {
             }
         }
         classes[best].add(table, tuple);
-        assign(tuples.take(tuple), static_cast<std::int32_t>(best));
+        assign(rest.take(tuple), static_cast<std::int32_t>(best));
         work_.left -= static_cast<std::int64_t>(classes.size());
         if (work_.left <= 0) co_yield nullptr;
     }

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "mixed/tuple_tree.hpp"
+#include "mixed/reach.hpp"
 
 namespace dbanon {
 

@@ -1,0 +1,72 @@
+#include "mixed/columns.hpp"
+
+#include <bit>
+
+namespace dbanon {
+
+namespace {
+
+// A path is a positive number of 32 bits.
+constexpr int kBits = 31;
+
+// The paths of all leaves, by position, and their fields; none where they do not fit.
+std::vector<Code> paths_of(const Tree& tree, std::vector<Field>& fields) {
+    const std::size_t depths = static_cast<std::size_t>(tree.deepest());
+    const auto leaves = static_cast<std::size_t>(tree.leaves());
+    // Children on the way to each leaf; a field has room for the largest number at its depth.
+    Grid<Code> child(leaves, depths);
+    std::vector<Code> largest(depths, 0);
+    for (std::size_t leaf = 1; leaf < leaves; ++leaf) {
+        const auto parts = static_cast<std::size_t>(
+            tree.common(static_cast<Code>(leaf) - 1, static_cast<Code>(leaf)));
+        child.copy(leaf - 1, leaf);
+        Code* way = child.row(leaf);
+        ++way[parts];
+        std::fill(way + parts + 1, way + depths, 0);
+        largest[parts] = std::max(largest[parts], way[parts]);
+    }
+    std::vector<int> shifts(depths);
+    int bits = 0;
+    for (std::size_t depth = depths; depth-- > 0;) {
+        shifts[depth] = bits;
+        bits += std::bit_width(static_cast<std::uint32_t>(largest[depth]));
+    }
+    if (bits > kBits) return {};
+    for (std::size_t depth = 0; depth < depths; ++depth) {
+        // Where every node has one child nothing parts.
+        if (largest[depth]) fields.push_back({shifts[depth], static_cast<std::int32_t>(depth)});
+    }
+    std::vector<Code> paths(leaves, 0);
+    for (std::size_t leaf = 0; leaf < leaves; ++leaf) {
+        for (const Field& field : fields) paths[leaf] |= child.row(leaf)[field.depth] << field.shift;
+    }
+    return paths;
+}
+
+}  // namespace
+
+Columns::Columns(const MixedTable& table) : before_{0} {
+    std::vector<std::size_t> others;
+    for (std::size_t a = 0; a < static_cast<std::size_t>(table.d()); ++a) {
+        if (!table.tree(a)) attributes_.push_back(a);
+    }
+    numbers_ = attributes_.size();
+    for (std::size_t a = 0; a < static_cast<std::size_t>(table.d()); ++a) {
+        const Tree* tree = table.tree(a);
+        if (!tree) continue;
+        std::vector<Field> fields;
+        std::vector<Code> paths;
+        if (tree->even() && tree->deepest() <= kBits) paths = paths_of(*tree, fields);
+        if (paths.empty()) {
+            others.push_back(a);
+            continue;
+        }
+        attributes_.push_back(a);
+        before_.push_back(before_.back() + fields.size());
+        paths_.push_back(std::move(paths));
+        fields_.push_back(std::move(fields));
+    }
+    attributes_.insert(attributes_.end(), others.begin(), others.end());
+}
+
+}  // namespace dbanon

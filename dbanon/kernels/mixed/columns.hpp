@@ -1,0 +1,48 @@
+// The attributes of a mixed table in the order that lanes.hpp wants them: numbers, then trees whose
+// leaves are all at one depth, by paths, then other trees.
+#pragma once
+
+#include "mixed/mixed.hpp"
+
+namespace dbanon {
+
+// A bit field of a tree's paths: what differs in it, and not above, has its lowest common ancestor
+// at `depth`.
+struct Field {
+    std::int32_t shift, depth;
+};
+
+// A prefix of a path, down to the field with this shift, as one of 64 bits.
+inline std::uint64_t prefix_bit(Code path, std::int32_t shift) {
+    const std::uint32_t prefix = static_cast<std::uint32_t>(path) >> shift;
+    return std::uint64_t{1} << (prefix * 2654435761u >> 26);
+}
+
+class Columns {
+   public:
+    explicit Columns(const MixedTable& table);
+
+    std::size_t count() const { return attributes_.size(); }
+    std::size_t numbers() const { return numbers_; }
+    // Columns numbers() to paths_end() - 1 are paths.
+    std::size_t paths_end() const { return numbers_ + paths_.size(); }
+    std::size_t attribute(std::size_t column) const { return attributes_[column]; }
+
+    // What stands for a code in a column.
+    Code value(std::size_t column, Code code) const {
+        return column < numbers_ || column >= paths_end() ? code : paths_[column - numbers_][code];
+    }
+    // Of a column of paths: its fields, the root's first.
+    const std::vector<Field>& fields(std::size_t column) const { return fields_[column - numbers_]; }
+    // The number of fields of all columns, and of those before a column.
+    std::size_t fields() const { return before_.back(); }
+    std::size_t fields_before(std::size_t column) const { return before_[column - numbers_]; }
+
+   private:
+    std::size_t numbers_;
+    std::vector<std::size_t> attributes_, before_;
+    std::vector<std::vector<Code>> paths_;
+    std::vector<std::vector<Field>> fields_;
+};
+
+}  // namespace dbanon

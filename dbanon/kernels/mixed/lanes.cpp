@@ -1,0 +1,112 @@
+// Compiled with DBANON_LANES, the name of the table below, once per instruction set.
+#include "mixed/lanes.hpp"
+
+namespace dbanon {
+
+namespace {
+
+using Code = std::int32_t;
+using Cost = std::int64_t;
+
+Code larger(Code a, Code b) { return a > b ? a : b; }
+Code smaller(Code a, Code b) { return a < b ? a : b; }
+
+template <int lanes>
+void start(Cost base, Cost* __restrict found) {
+    for (int i = 0; i < lanes; ++i) found[i] = base;
+}
+
+// An unsigned product of 32 bits each: every instruction set has it.
+Cost product(Code outside, std::uint32_t weight) {
+    return static_cast<Cost>(std::uint64_t{static_cast<std::uint32_t>(outside)} * weight);
+}
+
+void costs(const Question& to, const Code* __restrict columns, Cost* __restrict found) {
+    start<kLanes>(to.base, found);
+    for (int j = 0; j < to.numbers; ++j) {
+        const Code* x = columns + j * kLanes;
+        const Code low = to.low[j], high = to.high[j];
+        for (int i = 0; i < kLanes; ++i) {
+            found[i] += product(larger(larger(low - x[i], x[i] - high), 0), to.weight);
+        }
+    }
+    for (int t = 0; t < to.trees; ++t) {
+        const InTree in = to.in_tree[t];
+        const Code* x = columns + in.column * kLanes;
+        for (int l = in.first; l < in.last; ++l) {
+            const Code shift = to.levels[l].shift;
+            const Cost step = to.levels[l].step;
+            for (int i = 0; i < kLanes; ++i) {
+                found[i] += ((x[i] ^ in.path) >> shift) != 0 ? step : 0;
+            }
+        }
+    }
+}
+
+void at_least(const Question& to, const Code* __restrict boxes,
+              const std::uint64_t* __restrict masks, Cost* __restrict found) {
+    start<kBranches>(to.base, found);
+    for (int j = 0; j < to.numbers; ++j) {
+        const Code *low = boxes + 2 * j * kBranches, *high = low + kBranches;
+        const Code from = to.low[j], end = to.high[j];
+        for (int i = 0; i < kBranches; ++i) {
+            found[i] += product(larger(larger(low[i] - end, from - high[i]), 0), to.weight);
+        }
+    }
+    for (int t = 0; t < to.trees; ++t) {
+        const InTree in = to.in_tree[t];
+        if (in.first == in.last) continue;
+        const Code *low = boxes + 2 * in.column * kBranches, *high = low + kBranches;
+        // Parted from the nearest end of the box; not at all, for what is known, inside.
+        Code differs[kBranches], parted[kBranches];
+        for (int i = 0; i < kBranches; ++i) {
+            const Code nearest = smaller(low[i] ^ in.path, high[i] ^ in.path);
+            differs[i] = low[i] <= in.path && in.path <= high[i] ? 0 : nearest;
+            parted[i] = 0;
+        }
+        for (int l = in.first; l < in.last; ++l) {
+            const Level level = to.levels[l];
+            if (masks) {
+                const std::uint64_t* mask = masks + level.mask * kBranches;
+                for (int i = 0; i < kBranches; ++i) {
+                    parted[i] |= (mask[i] & level.bit) == 0 ? 1 : 0;
+                }
+            }
+            for (int i = 0; i < kBranches; ++i) {
+                parted[i] |= differs[i] >> level.shift;
+                found[i] += parted[i] != 0 ? level.step : 0;
+            }
+        }
+    }
+}
+
+void at_most(const Question& to, const Code* __restrict boxes, Cost* __restrict found) {
+    start<kBranches>(to.base, found);
+    for (int j = 0; j < to.numbers; ++j) {
+        const Code *low = boxes + 2 * j * kBranches, *high = low + kBranches;
+        const Code from = to.low[j], end = to.high[j];
+        // One tuple widens the class on one side only.
+        for (int i = 0; i < kBranches; ++i) {
+            found[i] += product(larger(larger(from - low[i], high[i] - end), 0), to.weight);
+        }
+    }
+    for (int t = 0; t < to.trees; ++t) {
+        const InTree in = to.in_tree[t];
+        const Code *low = boxes + 2 * in.column * kBranches, *high = low + kBranches;
+        for (int l = in.first; l < in.last; ++l) {
+            const Code shift = to.levels[l].shift;
+            const Cost step = to.levels[l].step;
+            for (int i = 0; i < kBranches; ++i) {
+                const Code differs = (low[i] ^ in.path) | (high[i] ^ in.path);
+                found[i] += differs >> shift != 0 ? step : 0;
+            }
+        }
+    }
+}
+
+}  // namespace
+
+extern const LaneOps DBANON_LANES;
+const LaneOps DBANON_LANES{costs, at_least, at_most};
+
+}  // namespace dbanon

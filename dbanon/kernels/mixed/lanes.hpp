@@ -1,0 +1,58 @@
+// The inner loops of searches among mixed records, compiled once per instruction set; plain
+// structures only, so that no inline function of the library is compiled with instructions that the
+// machine may lack. Whole numbers: the result is the same on all of them.
+//
+// Numbers are compared as they are. A tree with all leaves at one depth is compared by paths: a bit
+// field for the child taken at each depth, the root's topmost. Two paths part above every field
+// that lies below their highest different bit, hence
+//   depth of the lowest common ancestor < depth of a field  <=>  (one ^ other) >> shift != 0
+// and the cost of parting is the sum of the steps of all fields for which this holds. Other trees
+// are left to the caller.
+#pragma once
+
+#include <cstdint>
+
+namespace dbanon {
+
+constexpr int kLanes = 16;   // tuples of a leaf
+constexpr int kBranches = 8;  // children of a node
+
+// A field of a tree's path, and what a tuple costs more that differs there or above.
+struct Level {
+    std::int64_t step;
+    std::uint64_t bit;  // of the class's prefix, in masks
+    std::int32_t shift;
+    std::int32_t mask;  // which of a child's masks
+};
+
+// The class in one tree: the path of a member; levels[first] to levels[last - 1], the root's first,
+// where a tuple may part from the class.
+struct InTree {
+    std::int32_t column, path, first, last;
+};
+
+// A class, as costs need it.
+struct Question {
+    std::int64_t base;     // cost of a tuple that lies within the class
+    std::uint32_t weight;  // cost of each unit that a number lies outside
+    std::int32_t numbers, trees;
+    const std::int32_t *low, *high;  // (numbers,)
+    const InTree* in_tree;           // (trees,)
+    const Level* levels;
+};
+
+// columns: of a leaf (columns, kLanes); values beyond its count are arbitrary codes.
+// boxes: of a node (columns, 2, kBranches), smallest and largest values of each child.
+// masks: of a node (levels, kBranches), the prefixes below each child as hashed bits; null: none.
+struct LaneOps {
+    void (*costs)(const Question&, const std::int32_t* columns, std::int64_t* found);
+    void (*at_least)(const Question&, const std::int32_t* boxes, const std::uint64_t* masks,
+                     std::int64_t* found);
+    void (*at_most)(const Question&, const std::int32_t* boxes, std::int64_t* found);
+};
+
+// By name, as points/dispatch.hpp has them; trees keep it for their lifetime.
+bool set_lanes(const char* name);
+const LaneOps& lane_ops();
+
+}  // namespace dbanon

@@ -1,0 +1,70 @@
+// What a tuple costs beside a class: def. 5 of GAA-CP, and the loss of k-member.
+//
+// Trees of boxes ask both attribute by attribute. `parted`: of a tree with all leaves at one depth,
+// the cost where tuple and class have their lowest common ancestor at a depth.
+#pragma once
+
+#include "mixed/mixed.hpp"
+
+namespace dbanon {
+
+// Twice the sum over the attributes of the distance (def. 5) between a tuple and a class's
+// generalized record (def. 6).
+class Reach {
+   public:
+    explicit Reach(const MixedTable& table)
+        : table_(table), low_(table.d()), high_(low_), depth_(low_) {}
+
+    void start(std::int32_t tuple);
+    void add(std::int32_t tuple);
+
+    Cost distance(std::int32_t tuple, Cost limit) const;
+    // A bound over the tuples in a box: its smallest and its largest codes.
+    Cost at_least(const Code* low, const Code* high, Cost limit) const;
+
+    // Of one attribute.
+    Code low(std::size_t a) const { return low_[a]; }
+    Code high(std::size_t a) const { return high_[a]; }
+    Cost each_width() const { return 2; }
+    Cost distance(std::size_t a, Code code) const;
+    Cost at_least(std::size_t a, Code low, Code high) const;
+    Cost at_most(std::size_t a, Code low, Code high) const;
+    Cost parted(std::size_t a, std::int32_t depth) const {
+        const Tree* tree = table_.tree(a);
+        return tree->climb(tree->deepest(), depth) + tree->climb(depth_[a], depth);
+    }
+
+   private:
+    void settle();
+
+    const MixedTable& table_;
+    std::vector<Code> low_, high_;
+    std::vector<std::int32_t> depth_;  // of the class's node
+};
+
+// The loss of a class with one more record (k-member): its increase but for a constant.
+class Growth {
+   public:
+    explicit Growth(const MixedTable& table) : table_(table) {}
+
+    void start(std::int32_t tuple) { extent_.start(table_, tuple); }
+    void add(std::int32_t tuple) { extent_.add(table_, tuple); }
+
+    Code low(std::size_t a) const { return extent_.low[a]; }
+    Code high(std::size_t a) const { return extent_.high[a]; }
+    Cost each_width() const { return extent_.size + 1; }
+    Cost distance(std::size_t a, Code code) const { return at_least(a, code, code); }
+    Cost at_least(std::size_t a, Code low, Code high) const;
+    Cost parted(std::size_t a, std::int32_t depth) const {
+        const Tree* tree = table_.tree(a);
+        if (depth == tree->deepest()) return 0;
+        return (extent_.size + 1) * table_.unit(a) -
+               depth * (extent_.share[a] + tree->largest_share());
+    }
+
+   private:
+    const MixedTable& table_;
+    Extent extent_;
+};
+
+}  // namespace dbanon

@@ -1,0 +1,162 @@
+#include "mixed/wide_tree.hpp"
+
+#include <algorithm>
+#include <limits>
+
+namespace dbanon {
+
+template <class Measure>
+void WideTree::ask(const Measure& measure) {
+    const std::size_t numbers = columns_.numbers();
+    Cost base = 0;
+    for (std::size_t c = 0; c < numbers; ++c) {
+        const std::size_t a = columns_.attribute(c);
+        low_[c] = measure.low(a);
+        high_[c] = measure.high(a);
+        base += measure.each_width() * (high_[c] - low_[c]);
+    }
+    in_tree_.clear();
+    levels_.clear();
+    for (std::size_t c = numbers; c < columns_.paths_end(); ++c) {
+        const std::size_t a = columns_.attribute(c);
+        const Tree& tree = *table_.tree(a);
+        const std::int32_t own = tree.common(measure.low(a), measure.high(a));
+        const Code path = columns_.value(c, measure.low(a));
+        const auto first = static_cast<std::int32_t>(levels_.size());
+        auto mask = static_cast<std::int32_t>(columns_.fields_before(c));
+        for (const Field& field : columns_.fields(c)) {
+            // From the depth of the class's node on all tuples below it cost the same.
+            if (field.depth >= own) break;
+            levels_.push_back({measure.parted(a, field.depth),
+                               prefix_bit(path, field.shift), field.shift, mask++});
+        }
+        const auto last = static_cast<std::int32_t>(levels_.size());
+        in_tree_.push_back({static_cast<std::int32_t>(c), path, first, last});
+        // Each level's cost is the sum of its step and of those below it.
+        const Cost within = measure.parted(a, own);
+        for (std::int32_t l = first; l < last; ++l) {
+            levels_[l].step -= l + 1 < last ? levels_[l + 1].step : within;
+        }
+        base += within;
+    }
+    question_ = {base,
+                 static_cast<std::uint32_t>(measure.each_width()),
+                 static_cast<std::int32_t>(numbers),
+                 static_cast<std::int32_t>(in_tree_.size()),
+                 low_.data(),
+                 high_.data(),
+                 in_tree_.data(),
+                 levels_.data()};
+}
+
+// What differs between both questions. Trees of other columns are asked one by one.
+struct WideTree::Nearest {
+    static constexpr Cost kWorst = std::numeric_limits<Cost>::max();
+    static bool better(Cost a, Cost b) { return a < b; }
+    // Whether a cost cannot reach the best one any more, as columns only add to it.
+    static bool hopeless(Cost cost, Cost best) { return cost > best; }
+    static void bounds(const WideTree& tree, std::int32_t node, Cost* found) {
+        tree.ops_.at_least(tree.question_, tree.boxes_.row(node),
+                           tree.masked_ ? tree.masks_.row(node) : nullptr, found);
+    }
+    template <class Measure>
+    static Cost bound(const Measure& measure, std::size_t a, Code low, Code high) {
+        return measure.at_least(a, low, high);
+    }
+};
+
+struct WideTree::Farthest {
+    static constexpr Cost kWorst = -1;
+    static bool better(Cost a, Cost b) { return a > b; }
+    static bool hopeless(Cost, Cost) { return false; }
+    static void bounds(const WideTree& tree, std::int32_t node, Cost* found) {
+        tree.ops_.at_most(tree.question_, tree.boxes_.row(node), found);
+    }
+    template <class Measure>
+    static Cost bound(const Measure& measure, std::size_t a, Code low, Code high) {
+        return measure.at_most(a, low, high);
+    }
+};
+
+template <class Way, class Measure>
+void WideTree::look(std::int32_t leaf, const Measure& measure, Best& best, Work& work) const {
+    const std::int32_t filled = filled_[leaf];
+    work.left -= filled;
+    Cost costs[kLanes];
+    const Code* const record = records(leaf);
+    const Code* const values = record + kLanes;
+    ops_.costs(question_, values, costs);
+    for (std::int32_t i = 0; i < filled; ++i) {
+        Cost cost = costs[i];
+        for (std::size_t c = columns_.paths_end(); c < columns_.count(); ++c) {
+            if (Way::hopeless(cost, best.cost)) break;
+            cost += measure.distance(columns_.attribute(c), values[c * kLanes + i]);
+        }
+        if (Way::better(cost, best.cost) || (cost == best.cost && record[i] < best.record)) {
+            best = {cost, record[i], tuples(leaf)[i]};
+        }
+    }
+}
+
+template <class Way, class Measure>
+void WideTree::walk(const Measure& measure, Best& best, Work& work, std::int32_t looked_at) {
+    // The best bound on top, the smallest record among equal ones.
+    const auto after = [](const Open& a, const Open& b) {
+        return a.bound != b.bound ? Way::better(b.bound, a.bound) : a.least > b.least;
+    };
+    const auto wanted = [&](Cost bound, std::int32_t least) {
+        return bound == best.cost ? least < best.record : Way::better(bound, best.cost);
+    };
+    open_.clear();
+    for (std::int32_t link = root_;;) {
+        if (link >= 0) {
+            work.left -= kBranches / 2;
+            Cost bounds[kBranches];
+            Way::bounds(*this, link, bounds);
+            const Code* const boxes = boxes_.row(link);
+            for (std::int32_t i = 0; i < kBranches; ++i) {
+                const std::int32_t place = link * kBranches + i;
+                if (least_[place] == kNone) continue;
+                for (std::size_t c = columns_.paths_end(); c < columns_.count(); ++c) {
+                    if (Way::hopeless(bounds[i], best.cost)) break;
+                    const Code* const box = boxes + 2 * c * kBranches + i;
+                    bounds[i] += Way::bound(measure, columns_.attribute(c), box[0], box[kBranches]);
+                }
+                if (!wanted(bounds[i], least_[place])) continue;
+                open_.push_back({bounds[i], least_[place], links_[place]});
+                std::push_heap(open_.begin(), open_.end(), after);
+            }
+        } else if (~link != looked_at) {
+            look<Way>(~link, measure, best, work);
+        }
+        if (open_.empty()) return;
+        std::pop_heap(open_.begin(), open_.end(), after);
+        const Open top = open_.back();
+        open_.pop_back();
+        // What comes later is no better, or equal with larger records.
+        if (!wanted(top.bound, top.least)) return;
+        link = top.link;
+    }
+}
+
+template <class Measure>
+std::int32_t WideTree::nearest(const Measure& measure, std::int32_t hint, Work& work) {
+    ask(measure);
+    Best best{Nearest::kWorst};
+    const std::int32_t around = leaf_[hint];
+    look<Nearest>(around, measure, best, work);
+    walk<Nearest>(measure, best, work, around);
+    return best.tuple;
+}
+
+template std::int32_t WideTree::nearest(const Reach&, std::int32_t, Work&);
+template std::int32_t WideTree::nearest(const Growth&, std::int32_t, Work&);
+
+std::int32_t WideTree::farthest(const Reach& reach, Work& work) {
+    ask(reach);
+    Best best{Farthest::kWorst};
+    walk<Farthest>(reach, best, work, -1);
+    return best.tuple;
+}
+
+}  // namespace dbanon

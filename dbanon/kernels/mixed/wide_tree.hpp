@@ -1,0 +1,106 @@
+// Tuples in a tree of boxes for a single nearest or farthest one: leaves of 16 and nodes of 8
+// children lie column by column, so that a whole leaf or node is compared at once (lanes.hpp).
+//
+// Bounds of the nearest also use, for each field of a path, the prefixes below a child as 64 hashed
+// bits: a prefix that is missing there tells that all below the child part from the class at that
+// field, wherever they lie between the box's ends.
+//
+// Answers are those of a plain search, by (cost, smallest record): bounds and costs are whole
+// numbers, and what is bound to the best cost is skipped only where its smallest record is larger.
+#pragma once
+
+#include <span>
+
+#include "common/table.hpp"
+#include "mixed/columns.hpp"
+#include "mixed/cutting.hpp"
+#include "mixed/lanes.hpp"
+#include "mixed/reach.hpp"
+
+namespace dbanon {
+
+class WideTree {
+   public:
+    // The tree is empty. Only one that is cut by kGain has masks, and finds the nearest well.
+    WideTree(const MixedTable& table, const Columns& columns, CutBy by);
+
+    // A tree of these tuples, which are brought into another order. record: by tuple, its smallest
+    // record that remains.
+    void build(std::span<std::int32_t> tuples, const std::vector<std::int32_t>& record);
+    // The smallest record that remains of a tuple; kNone: the tuple leaves.
+    void update(std::int32_t tuple, std::int32_t record);
+
+    // By (cost, record); `hint`: a tuple that the tree was built of, to look around first.
+    template <class Measure>
+    std::int32_t nearest(const Measure& measure, std::int32_t hint, Work& work);
+    // By (-cost, record).
+    std::int32_t farthest(const Reach& reach, Work& work);
+
+    static constexpr std::int32_t kNone = INT32_MAX;
+
+   private:
+    struct Best {
+        Cost cost;
+        std::int32_t record = kNone, tuple = -1;
+    };
+    // What waits to be looked into: a node, or ~leaf.
+    struct Open {
+        Cost bound;
+        std::int32_t least, link;
+    };
+    struct Nearest;
+    struct Farthest;
+
+    std::int32_t make(std::span<std::int32_t> tuples, const std::vector<std::int32_t>& record,
+                      std::int32_t place);
+    std::int32_t make_leaf(std::span<const std::int32_t> tuples,
+                           const std::vector<std::int32_t>& record, std::int32_t place);
+    bool refresh(std::int32_t place);
+    bool refresh_leaf(std::int32_t leaf, std::int32_t place);
+    bool refresh_node(std::int32_t node, std::int32_t place);
+
+    template <class Measure>
+    void ask(const Measure& measure);
+    template <class Way, class Measure>
+    void look(std::int32_t leaf, const Measure& measure, Best& best, Work& work) const;
+    template <class Way, class Measure>
+    void walk(const Measure& measure, Best& best, Work& work, std::int32_t looked_at);
+
+    // Of a leaf: records, columns, tuples, kLanes of each.
+    Code* records(std::int32_t leaf) { return leaves_.row(leaf); }
+    const Code* records(std::int32_t leaf) const { return leaves_.row(leaf); }
+    Code* values(std::int32_t leaf, std::size_t column) {
+        return records(leaf) + (column + 1) * kLanes;
+    }
+    Code* tuples(std::int32_t leaf) { return values(leaf, columns_.count()); }
+    const Code* tuples(std::int32_t leaf) const {
+        return records(leaf) + (columns_.count() + 1) * kLanes;
+    }
+    // Of a place, which is node * kBranches + child: the child, ~leaf where it is one.
+    std::int32_t& link(std::int32_t place) { return links_[place]; }
+    std::int32_t& least(std::int32_t place) { return least_[place]; }
+
+    const MixedTable& table_;
+    const Columns& columns_;
+    const LaneOps& ops_;
+    const bool masked_;
+    Cutting cutting_;
+
+    std::int32_t root_ = 0;
+    Grid<Code> leaves_;
+    std::vector<std::int32_t> filled_, leaf_place_;  // by leaf
+    std::vector<std::int32_t> leaf_;                 // by tuple, the last that held it
+    Grid<Code> boxes_;                               // by node
+    Grid<std::uint64_t> masks_;                      // by node
+    std::vector<std::int32_t> node_place_;           // by node, -1: the root
+    std::vector<std::int32_t> links_, least_;        // by place; least kNone: nothing remains
+
+    // The class that is asked for.
+    Question question_{};
+    std::vector<Code> low_, high_;
+    std::vector<InTree> in_tree_;
+    std::vector<Level> levels_;
+    std::vector<Open> open_;
+};
+
+}  // namespace dbanon

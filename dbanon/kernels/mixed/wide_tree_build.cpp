@@ -1,0 +1,176 @@
+// Building the tree, and keeping it while tuples leave.
+#include <algorithm>
+
+#include "mixed/wide_tree.hpp"
+
+namespace dbanon {
+
+WideTree::WideTree(const MixedTable& table, const Columns& columns, CutBy by)
+    : table_(table),
+      columns_(columns),
+      ops_(lane_ops()),
+      masked_(by == CutBy::kGain),
+      cutting_(table, by),
+      leaves_((columns.count() + 2) * kLanes),
+      leaf_(table.tuples(), -1),
+      boxes_(2 * columns.count() * kBranches),
+      masks_(masked_ ? columns.fields() * kBranches : 0),
+      low_(columns.numbers()),
+      high_(columns.numbers()) {}
+
+void WideTree::build(std::span<std::int32_t> tuples, const std::vector<std::int32_t>& record) {
+    filled_.clear();
+    leaf_place_.clear();
+    node_place_.clear();
+    links_.clear();
+    least_.clear();
+    leaves_.resize(0);
+    boxes_.resize(0);
+    masks_.resize(0);
+    root_ = make(tuples, record, -1);
+}
+
+std::int32_t WideTree::make_leaf(std::span<const std::int32_t> members,
+                                 const std::vector<std::int32_t>& record, std::int32_t place) {
+    const auto leaf = static_cast<std::int32_t>(filled_.size());
+    filled_.push_back(static_cast<std::int32_t>(members.size()));
+    leaf_place_.push_back(place);
+    leaves_.resize(filled_.size());
+    for (std::size_t i = 0; i < members.size(); ++i) {
+        const std::int32_t t = members[i];
+        leaf_[t] = leaf;
+        records(leaf)[i] = record[t];
+        tuples(leaf)[i] = t;
+        for (std::size_t c = 0; c < columns_.count(); ++c) {
+            values(leaf, c)[i] = columns_.value(c, table_.row(t)[columns_.attribute(c)]);
+        }
+    }
+    return ~leaf;
+}
+
+// Cuts the largest part again and again until there are enough.
+std::int32_t WideTree::make(std::span<std::int32_t> members,
+                            const std::vector<std::int32_t>& record, std::int32_t place) {
+    if (members.size() <= kLanes) return make_leaf(members, record, place);
+    std::span<std::int32_t> parts[kBranches] = {members};
+    std::int32_t count = 1;
+    while (count < kBranches) {
+        auto* const largest = std::max_element(
+            parts, parts + count, [](const auto& a, const auto& b) { return a.size() < b.size(); });
+        if (largest->size() <= kLanes) break;
+        const std::size_t first = cutting_.cut(*largest);
+        // Tuples may be equal but for what is beside their codes.
+        const std::size_t cut = first ? first : largest->size() / 2;
+        parts[count++] = largest->subspan(cut);
+        *largest = largest->first(cut);
+    }
+    const auto node = static_cast<std::int32_t>(node_place_.size());
+    node_place_.push_back(place);
+    boxes_.resize(node_place_.size());
+    masks_.resize(node_place_.size());
+    links_.resize(node_place_.size() * kBranches, 0);
+    least_.resize(node_place_.size() * kBranches, kNone);
+    for (std::int32_t i = 0; i < count; ++i) {
+        const std::int32_t at = node * kBranches + i;
+        const std::int32_t child = make(parts[i], record, at);
+        link(at) = child;
+        refresh(at);
+    }
+    return node;
+}
+
+void WideTree::update(std::int32_t tuple, std::int32_t record) {
+    const std::int32_t leaf = leaf_[tuple];
+    Code* const ids = tuples(leaf);
+    const auto lane = std::find(ids, ids + filled_[leaf], tuple) - ids;
+    std::int32_t place = leaf_place_[leaf];
+    if (record == kNone) {
+        const std::int32_t last = --filled_[leaf];
+        Code* const all = records(leaf);
+        for (std::size_t row = 0; row < columns_.count() + 2; ++row) {
+            all[row * kLanes + static_cast<std::size_t>(lane)] =
+                all[row * kLanes + static_cast<std::size_t>(last)];
+        }
+    } else {
+        records(leaf)[lane] = record;
+    }
+    while (place >= 0 && refresh(place)) place = node_place_[place / kBranches];
+}
+
+// What a node knows of a child; whether it changed.
+bool WideTree::refresh(std::int32_t place) {
+    const std::int32_t child = link(place);
+    return child < 0 ? refresh_leaf(~child, place) : refresh_node(child, place);
+}
+
+namespace {
+
+template <class Value>
+bool put(Value& at, Value value) {
+    const bool changed = at != value;
+    at = value;
+    return changed;
+}
+
+}  // namespace
+
+bool WideTree::refresh_leaf(std::int32_t leaf, std::int32_t place) {
+    const std::int32_t filled = filled_[leaf];
+    const Code* record = records(leaf);
+    bool changed = put(least(place), filled ? *std::min_element(record, record + filled) : kNone);
+    if (filled == 0) return changed;
+    const std::int32_t node = place / kBranches, child = place % kBranches;
+    for (std::size_t c = 0; c < columns_.count(); ++c) {
+        const Code* value = values(leaf, c);
+        Code low = value[0], high = value[0];
+        for (std::int32_t i = 1; i < filled; ++i) {
+            low = std::min(low, value[i]);
+            high = std::max(high, value[i]);
+        }
+        Code* const box = boxes_.row(node) + 2 * c * kBranches + child;
+        changed |= put(box[0], low);
+        changed |= put(box[kBranches], high);
+        if (!masked_ || c < columns_.numbers() || c >= columns_.paths_end()) continue;
+        std::uint64_t* mask = masks_.row(node) + columns_.fields_before(c) * kBranches + child;
+        for (const Field& field : columns_.fields(c)) {
+            std::uint64_t prefixes = 0;
+            for (std::int32_t i = 0; i < filled; ++i) prefixes |= prefix_bit(value[i], field.shift);
+            changed |= put(*mask, prefixes);
+            mask += kBranches;
+        }
+    }
+    return changed;
+}
+
+bool WideTree::refresh_node(std::int32_t below, std::int32_t place) {
+    const std::int32_t* const smallest = least_.data() + below * kBranches;
+    std::int32_t live[kBranches], count = 0, record = kNone;
+    for (std::int32_t i = 0; i < kBranches; ++i) {
+        if (smallest[i] == kNone) continue;
+        live[count++] = i;
+        record = std::min(record, smallest[i]);
+    }
+    bool changed = put(least(place), record);
+    if (count == 0) return changed;
+    const std::int32_t node = place / kBranches, child = place % kBranches;
+    for (std::size_t c = 0; c < columns_.count(); ++c) {
+        const Code* low = boxes_.row(below) + 2 * c * kBranches;
+        const Code* high = low + kBranches;
+        Code lowest = low[live[0]], highest = high[live[0]];
+        for (std::int32_t i = 1; i < count; ++i) {
+            lowest = std::min(lowest, low[live[i]]);
+            highest = std::max(highest, high[live[i]]);
+        }
+        Code* const box = boxes_.row(node) + 2 * c * kBranches + child;
+        changed |= put(box[0], lowest);
+        changed |= put(box[kBranches], highest);
+    }
+    for (std::size_t m = 0; m < masks_.width(); m += kBranches) {
+        std::uint64_t prefixes = 0;
+        for (std::int32_t i = 0; i < count; ++i) prefixes |= masks_.row(below)[m + live[i]];
+        changed |= put(masks_.row(node)[m + child], prefixes);
+    }
+    return changed;
+}
+
+}  // namespace dbanon
