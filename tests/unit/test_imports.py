@@ -18,10 +18,43 @@ PARTITION = (
 )
 
 
+def loaded_by(code: str) -> set[str]:
+    """The modules that an interpreter has once it has run this."""
+    told = "import atexit, sys\natexit.register(lambda: print('\\nloaded', *sorted(sys.modules)))\n"
+    done = subprocess.run(
+        [sys.executable, "-c", told + code], capture_output=True, text=True, check=False
+    )
+    assert not done.stderr, done.stderr
+    return set(done.stdout.rpartition("\nloaded ")[2].split())
+
+
+def packages(modules: set[str]) -> set[str]:
+    return {name.partition(".")[0] for name in modules}
+
+
 @pytest.mark.parametrize("code", ["import dbanon", "import dbanon.partitioning.classes", PARTITION])
 def test_the_core_needs_numpy_only(code: str) -> None:
-    told = f"{code}\nimport sys\nprint(*sorted({{n.partition('.')[0] for n in sys.modules}}))"
-    done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
-    assert HEAVY.isdisjoint(done.stdout.split())
+    found = packages(loaded_by(code))
+    assert HEAVY.isdisjoint(found)
     if code != "import dbanon":
-        assert "numpy" in done.stdout.split()
+        assert "numpy" in found
+
+
+def command_line(*words: str) -> str:
+    return (
+        f"import sys; sys.argv = {['dbanon', *words]!r}\n"
+        "from dbanon.doors.cli.start import start; start()"
+    )
+
+
+@pytest.mark.parametrize("words", [["--help"], ["--version"]])
+def test_help_on_all_commands_loads_none(words: list[str]) -> None:
+    found = loaded_by(command_line(*words))
+    assert (HEAVY - {"click"} | {"numpy"}).isdisjoint(packages(found))
+    assert not {name for name in found if name.startswith("dbanon.job")}
+
+
+def test_a_command_loads_no_other() -> None:
+    found = loaded_by(command_line("uninstall", "--help"))
+    assert "dbanon.doors.cli.administration" in found
+    assert "dbanon.doors.cli.anonymize" not in found
