@@ -1,4 +1,4 @@
-"""A source as a backend reads it: a temporary table, as statements see different snapshots there."""
+"""A source as a backend reads it: a temporary table, as statements have different snapshots."""
 
 from __future__ import annotations
 
