@@ -47,7 +47,7 @@ class Commands(click.Group):
             return super().invoke(ctx)
 
 
-class Told(NamedTuple):
+class Described(NamedTuple):
     """Where a command is, as ``module:name`` beside this one, and what is told of it."""
 
     place: str
@@ -57,7 +57,7 @@ class Told(NamedTuple):
 class _Loaded(Mapping[str, click.Command]):
     """Commands by name: each is loaded when it is asked for."""
 
-    def __init__(self, known: Mapping[str, Told]) -> None:
+    def __init__(self, known: Mapping[str, Described]) -> None:
         self._known = known
 
     def __getitem__(self, name: str) -> click.Command:
@@ -75,7 +75,7 @@ class _Loaded(Mapping[str, click.Command]):
 class LoadedCommands(Commands):
     """Commands of which a run loads its own: all together take some tenths of a second."""
 
-    def __init__(self, *, known: Mapping[str, Told], **more: Any) -> None:
+    def __init__(self, *, known: Mapping[str, Described], **more: Any) -> None:
         super().__init__(**more)
         self.commands = _Loaded(known)  # type: ignore[assignment]
         self._known = known

@@ -4,87 +4,91 @@ from __future__ import annotations
 
 import click
 
-from dbanon.doors.cli.groups import LoadedCommands, Told
+from dbanon.doors.cli.groups import Described, LoadedCommands
 
 # Of each the first paragraph of its help, as help on all commands shows it.
 _COMMANDS = {
-    "advise": Told(
+    "advise": Described(
         "advise:advise",
         "Say what columns may be, what singles rows out, and which release to start from.",
     ),
-    "anonymize": Told(
+    "anonymize": Described(
         "anonymize:anonymize",
         "Anonymize a table into a table or view that was recounted before it is visible.",
     ),
-    "bound": Told(
+    "bound": Described(
         "anonymize:bound",
         "Say what no release of a table in classes of k or more rows can lose less than.",
     ),
-    "budget": Told(
+    "budget": Described(
         "chains:budget",
         "What differentially private releases of a table may spend together.",
     ),
-    "chain": Told("chains:chain", "Releases of the same persons that stay private together."),
-    "check": Told(
+    "chain": Described("chains:chain", "Releases of the same persons that stay private together."),
+    "check": Described(
         "jobs:check",
         "Check a job file, without a database; all that is wrong is said at once.",
     ),
-    "demo": Told(
+    "demo": Described(
         "demo:demo",
         "Invent a table of persons in a DuckDB file, anonymize it, and verify it.",
     ),
-    "drop": Told("releases:drop", "Drop a release of ours: its view, its table and its summary."),
-    "evaluate": Told("releases:evaluate", "Say what a release lost and what it still risks."),
-    "gc": Told(
+    "drop": Described(
+        "releases:drop", "Drop a release of ours: its view, its table and its summary."
+    ),
+    "evaluate": Described("releases:evaluate", "Say what a release lost and what it still risks."),
+    "gc": Described(
         "administration:gc",
         "Drop released tables that their view no longer shows, and what killed runs left.",
     ),
-    "hierarchy": Told(
+    "hierarchy": Described(
         "hierarchy:hierarchy",
         "Check generalization trees, propose them, and store them by name.",
     ),
-    "init": Told(
+    "init": Described(
         "jobs:init",
         "Print a job file for a table, to be edited: its roles are proposals, never decisions.",
     ),
-    "install": Told(
+    "install": Described(
         "administration:install",
         "Install the SQL functions in a PostgreSQL database.",
     ),
-    "methods": Told(
+    "methods": Described(
         "administration:methods",
         "List the methods: data they take, class sizes, guarantee, cost, reference, options.",
     ),
-    "plan": Told(
+    "plan": Described(
         "jobs:plan_any",
         "Say what anonymize would do with these options, or refuse it as anonymize would.",
     ),
-    "releases": Told(
+    "releases": Described(
         "releases:releases",
         "List the releases in the ledger, newest first, and what became of each.",
     ),
-    "report": Told(
+    "report": Described(
         "releases:report",
         "Write the report of a release: what the ledger has of it, and its classes counted again.",
     ),
-    "run": Told(
+    "run": Described(
         "run:run",
         "Run the jobs of a file, in its order: each its own transaction, lock and ledger row.",
     ),
-    "schema": Told(
+    "schema": Described(
         "jobs:schema",
         "Print the JSON Schema of job files, by which editors check them.",
     ),
-    "show": Told(
+    "show": Described(
         "releases:show_release",
         "Show all that the ledger has of a release: its entry, columns and run.",
     ),
-    "uninstall": Told("administration:uninstall", "Remove the SQL functions; the ledger stays."),
-    "upgrade": Told(
+    "uninstall": Described(
+        "administration:uninstall", "Remove the SQL functions; the ledger stays."
+    ),
+    "upgrade": Described(
         "administration:upgrade",
         "Bring installed SQL functions to this version; ledger, hierarchies and grants stay.",
     ),
-    "verify": Told(
+    "verify": Described(
         "jobs:verify_any",
         "Recount a release in the database, and compare it with the ledger.",
     ),

@@ -35,10 +35,10 @@ from dbanon.sessions.base import Locator, Output, Relation, random_order
 from dbanon.sessions.names import RelationName, array_text, literal, plain_text, quote, quote_list
 from dbanon.stores.postgresql import arrays, catalog, packed
 from dbanon.stores.postgresql import dialect as types
+from dbanon.stores.postgresql.copied_source import COPY, copy_source
 from dbanon.stores.postgresql.errors import spi_translated
 from dbanon.stores.postgresql.given import bound, given_sql, handed_over
 from dbanon.stores.postgresql.session import PostgresqlSession
-from dbanon.stores.postgresql.source_copy import COPY, copy_source
 
 # Rows that are read without a look for a cancel, beside that of the statement.
 _AT_ONCE = 100
