@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, BinaryIO, Protocol, TypeVar
 
 import numpy as np
@@ -39,6 +38,8 @@ def on_all_cores(work: Callable[[_Item], _Found], items: Iterable[_Item], /) -> 
     items = list(items)
     if len(items) < 2:
         return list(map(work, items))
+    from concurrent.futures import ThreadPoolExecutor
+
     with ThreadPoolExecutor(os.cpu_count(), initializer=block_signals) as pool:
         futures = [pool.submit(work, item) for item in items]
         try:

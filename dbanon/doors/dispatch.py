@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dbanon.job.job import Job
 from dbanon.job.private import PrivateJob
-from dbanon.release.private_report import PrivateReport
-from dbanon.release.report import Report
-from dbanon.run.outlook import Outlook, outlook
-from dbanon.run.private import run_private
-from dbanon.run.run import PhaseProgress
 from dbanon.run.run_with_ledger import run_with_ledger
-from dbanon.sessions.store import Store
+
+if TYPE_CHECKING:
+    from dbanon.release.private_report import PrivateReport
+    from dbanon.release.report import Report
+    from dbanon.run.outlook import Outlook
+    from dbanon.run.run import PhaseProgress
+    from dbanon.sessions.store import Store
 
 
 def run_any(
@@ -28,6 +29,8 @@ def run_any(
     DbanonError : of the class that says what went wrong.
     """
     if isinstance(job, PrivateJob):
+        from dbanon.run.private import run_private
+
         # The budget is in the database that is read, and so is the release.
         return run_private(job, source, progress)
     return run_classes(job, source, target, progress)
@@ -46,6 +49,8 @@ def run_classes(
 
 def plan_classes(job: Job, source: Store, target: Store | None, **options: Any) -> Outlook:
     """Plan such a job; ``options`` as ``outlook`` has them."""
+    from dbanon.run.outlook import outlook
+
     if job.chain is None:
         return outlook(job, source, target, **options)
     from dbanon.chain.outlook import planned_chain

@@ -14,6 +14,7 @@ from dbanon.data.partition import SUPPRESSED, Partition
 from dbanon.data.schema import Attribute, Kind
 from dbanon.doors.arrays import classes_of, is_frame, table_of
 from dbanon.errors import InvalidParameter, RowsNotAligned, TooFewRecords, UnsupportedType
+from dbanon.hierarchy.leaves import ANY
 from dbanon.hierarchy.spec import Given, HierarchySpec, built, parse_all
 from dbanon.hierarchy.tree import Hierarchy, flat
 from dbanon.job.guarantee import recorded
@@ -22,7 +23,7 @@ from dbanon.measures.figure import Parameters
 from dbanon.measures.pairs import Pairs, joined
 from dbanon.recoding import ReleasedColumn
 from dbanon.release.alignment import unrelated
-from dbanon.release.evaluation import ANY, Evaluation, evaluation_of, pairs_of
+from dbanon.release.evaluation import Evaluation, evaluation_of, pairs_of
 
 if TYPE_CHECKING:
     import pandas as pd

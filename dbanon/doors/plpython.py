@@ -14,7 +14,6 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from dbanon.advice.request import AdviceRequest
 from dbanon.data.option import make
 from dbanon.data.partition import Partition
 from dbanon.doors import plpython_options as options
@@ -30,7 +29,6 @@ from dbanon.errors.base import Way
 from dbanon.hierarchy import builders as hierarchy_builders
 from dbanon.hierarchy.spec import parse, parse_all
 from dbanon.job.job import Job
-from dbanon.run.advise import advise as run_advise
 from dbanon.run.hierarchies import column_values
 from dbanon.run.plan import plan
 from dbanon.run.run import Clock, read_and_cluster, run
@@ -110,6 +108,9 @@ def advise(plpy: Any, sql_version: str, given: str) -> str:
     """The rows of ``dbanon.advise``, or the error."""
 
     def work() -> dict[str, Any]:
+        from dbanon.advice.request import AdviceRequest
+        from dbanon.run.advise import advise as run_advise
+
         call = _call(given)
         wanted = options.wishes(call["options"])
         progress = _Progress(plpy, wanted.pop("progress", False))

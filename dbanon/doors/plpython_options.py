@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from dbanon.advice.request import AdviceRequest
 from dbanon.data.option import Option, Parameter, all_parameters, parameters
 from dbanon.errors import (
     DbanonError,
@@ -92,6 +91,8 @@ def keys_of_private(given: Mapping[str, Any], arguments: Collection[str]) -> dic
 
 def wish_keys() -> dict[str, Parameter]:
     """The keys of ``options`` that advice takes."""
+    from dbanon.advice.request import AdviceRequest
+
     known = [one for one in parameters(AdviceRequest) if one.option.sql]
     return {one.name: one for one in (*known, PROGRESS) if one.name != "quasi_identifiers"}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 import sys
@@ -88,6 +87,8 @@ class DbanonError(Exception):
 
 def nearest_names(wanted: str, known: Iterable[str], limit: int = 3) -> str | None:
     """A hint that lists the known names nearest to ``wanted``, or None when none is near."""
+    import difflib
+
     folded = {name.casefold(): name for name in sorted(known, reverse=True)}
     near = difflib.get_close_matches(wanted.casefold(), list(folded), n=limit, cutoff=0.6)
     if not near:

@@ -19,6 +19,9 @@ from dbanon.hierarchy.tree import Hierarchy, flat
 # Behind the text of an instant.
 UTC = "+00:00"
 
+# What stands for any value.
+ANY = "*"
+
 Hierarchies: TypeAlias = Mapping[str, Hierarchy]
 
 

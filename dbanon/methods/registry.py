@@ -57,7 +57,7 @@ class Method:
     run : ``(space, k, *, tick, rng, **options) -> Partition | AttributePartition | Levels``.
         A method that gives Levels sees all strata at once: it also takes ``strata``, int64 (n,).
         ``tick`` takes the share done (0 to 1) and is called at least five times a second; what it
-        raises ends the run. ``rng`` is the only source of chance.
+        raises ends the run. ``rng`` is the only source of chance, None where it is not ``random``.
     summary : one line for people.
     cost : how time grows with n records.
     reference : where it was published.

@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -239,6 +238,8 @@ def partition_blocks(
         interpreter while it works, as the kernels do.
     tick : called from this thread only, at least ten times a second.
     """
+    from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+
     stop = threading.Event()
     shares = [0.0] * len(blocks)
 

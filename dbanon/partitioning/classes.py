@@ -149,7 +149,7 @@ def _found(
             each=map if policy.block_size is None else on_all_cores,
         )
     space = space_of(microdata, measures, policy)
-    rng = np.random.Generator(np.random.PCG64(policy.seed))
+    rng = _chance_of(method, policy.seed)
     tick = tick or _silent
     keys = microdata.ordered_keys
     if method.gives.at_once:
@@ -209,7 +209,7 @@ def _run(
     keys: NDArray[np.int64],
     policy: Policy,
     tick: Tick,
-    rng: np.random.Generator,
+    rng: np.random.Generator | None,
     **more: Any,
 ) -> MethodResult:
     share = 1.0 if policy.refine is None else _METHOD_SHARE
@@ -231,13 +231,18 @@ def _run(
     return Partition(refined.labels, result.told)
 
 
+def _chance_of(method: Method, seed: int | list[int]) -> np.random.Generator | None:
+    """The source of chance of a method that draws; to load it takes longer than a small table."""
+    return np.random.Generator(np.random.PCG64(seed)) if method.random else None
+
+
 def _run_method(
     method: Method,
     space: Any,
     keys: NDArray[np.int64],
     policy: Policy,
     tick: Tick,
-    rng: np.random.Generator,
+    rng: np.random.Generator | None,
     **more: Any,
 ) -> MethodResult:
     """The method on all records at once, or on blocks of them."""
@@ -265,7 +270,7 @@ def run_block(
     """
     # Of its own, so that the order in which blocks end changes nothing.
     drawn = policy.seed if number is None else [policy.seed, number]
-    rng = np.random.Generator(np.random.PCG64(drawn))
+    rng = _chance_of(method, drawn)
     result = method.run(space, int(policy.k), tick=tick, rng=rng, **policy.options)
     assert isinstance(result, Partition)
     return result
@@ -285,7 +290,7 @@ def cluster_block(
     """
     method = find_method(policy.method)
     if number is None:
-        rng = np.random.Generator(np.random.PCG64(policy.seed))
+        rng = _chance_of(method, policy.seed)
         result = _run(method, space, keys, policy, tick, rng)
         assert isinstance(result, Partition)
         return result

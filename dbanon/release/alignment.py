@@ -8,14 +8,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import sqrt
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.job.verdict import Caution
-from dbanon.measures.attributes import Floats
-from dbanon.measures.pairs import Pairs
+
+if TYPE_CHECKING:
+    from dbanon.measures.attributes import Floats
+    from dbanon.measures.pairs import Pairs
 
 # Pairs that are tried, and what unrelated rows stay below.
 MOST, DEVIATIONS, SHARE = 1000, 3.0, 0.4

@@ -20,7 +20,7 @@ from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidParameter
-from dbanon.hierarchy.leaves import UTC, Hierarchies, leaf_codes, only, texts_in, trees_of
+from dbanon.hierarchy.leaves import ANY, UTC, Hierarchies, leaf_codes, only, texts_in, trees_of
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.measures.attributes import Column, Intervals, Nodes, Numbers
 from dbanon.measures.catalogue import LOSSES, MEASURES, RISKS, evaluate
@@ -243,10 +243,6 @@ def _ends(
     return intervals(
         ["*" if gone else str(label) for gone, label in _spelled(column)], attribute, least, most
     )
-
-
-# What stands for any value.
-ANY = "*"
 
 
 def intervals(

@@ -14,12 +14,10 @@ from dbanon.data.partition import Found, Partition
 from dbanon.data.pieces import by_column
 from dbanon.data.scales import Standardization
 from dbanon.data.schema import Kind
-from dbanon.hierarchy.leaves import Trees, leaf_codes, only, trees_of
+from dbanon.hierarchy.leaves import ANY, Trees, leaf_codes, only, trees_of
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.policy import Policy
 from dbanon.measures import Loss, iloss, loss_of, scaled_sums
-from dbanon.measures.direct_loss import direct_loss
-from dbanon.measures.figure import Task
 from dbanon.recoding import (
     GENERALIZED,
     ExactTotals,
@@ -27,7 +25,6 @@ from dbanon.recoding import (
     find_recoding,
     recode_attributes,
 )
-from dbanon.release.evaluation import ANY, pairs_of
 
 
 def recode(
@@ -164,6 +161,10 @@ def _gower(
     columns: tuple[ReleasedColumn, ...],
 ) -> tuple[Loss, Loss]:
     """Gower's distance per cell, as ``direct_loss`` measures it, before and after rounding."""
+    # Most releases need neither: a backend's first call would take a tenth longer.
+    from dbanon.measures.direct_loss import direct_loss
+    from dbanon.measures.figure import Task
+    from dbanon.release.evaluation import pairs_of
 
     def loss(released: Sequence[ReleasedColumn]) -> Loss:
         pairs = pairs_of(microdata, partition, released, policy.hierarchies, measures)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from datetime import datetime, timezone
-from html import escape
 from typing import Any
 
 # Beside control characters: what makes text run the other way.
@@ -50,6 +49,8 @@ class InWords:
         return in_lines(self.rows())
 
     def _repr_html_(self) -> str:
+        from html import escape
+
         rows = (
             f"<tr><th style='text-align: left'>{escape(printable(label))}</th>"
             f"<td style='text-align: left'>{escape(printable(text))}</td></tr>"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ from dbanon.errors import InvalidParameter, MissingDependency
 from dbanon.job.reading import USUAL, Reading
 from dbanon.sessions.base import OnSql
 from dbanon.sessions.store import ClientStore
-from dbanon.stores.files import read_url
+from dbanon.stores.files import duckdb_file, read_url
 
 if TYPE_CHECKING:
     from sqlalchemy import URL
@@ -117,6 +117,9 @@ def open_store(
         from dbanon.stores.sqlite.store import SqliteStore
 
         return SqliteStore(database, on_sql)
+    plain = duckdb_file(database) if isinstance(database, str) else None
+    if plain is not None:
+        return _duckdb_store(plain, {}, on_sql)
     from sqlalchemy import Engine
 
     url = database.url if isinstance(database, Engine) else read_url(database)
@@ -140,23 +143,27 @@ def open_store(
             )
         return SqliteStore(database if isinstance(database, Engine) else url, on_sql)
     if backend == "duckdb":
-        from dbanon.stores.duckdb.store import DuckdbStore
-
-        if not url.database or url.database.startswith(":memory:"):
-            raise InvalidParameter(
-                "A DuckDB URL must name a file.",
-                hint="Write duckdb:///file.duckdb; in Python a DuckDB connection may be given.",
-            )
-        if url.query:
-            raise InvalidParameter(
-                "A DuckDB URL takes no arguments.",
-                hint="Write duckdb:///file.duckdb: a file is opened read-only wherever nothing is"
-                " written.",
-            )
-        return DuckdbStore(url.database, on_sql)
+        return _duckdb_store(url.database, url.query, on_sql)
     raise InvalidParameter(
         f"There is no store for {backend}.", hint="Use PostgreSQL, DuckDB or SQLite."
     )
+
+
+def _duckdb_store(path: str | None, query: Mapping[str, Any], on_sql: OnSql | None) -> ClientStore:
+    from dbanon.stores.duckdb.store import DuckdbStore
+
+    if not path or path.startswith(":memory:"):
+        raise InvalidParameter(
+            "A DuckDB URL must name a file.",
+            hint="Write duckdb:///file.duckdb; in Python a DuckDB connection may be given.",
+        )
+    if query:
+        raise InvalidParameter(
+            "A DuckDB URL takes no arguments.",
+            hint="Write duckdb:///file.duckdb: a file is opened read-only wherever nothing is"
+            " written.",
+        )
+    return DuckdbStore(path, on_sql)
 
 
 def _in_memory(url: URL) -> bool:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -40,12 +39,16 @@ class _Line:
     """The socket of a connection, which any thread can cut."""
 
     def __init__(self, wire: Wire) -> None:
+        # Inside a backend nothing has a line.
+        import socket
+
         # One of its own: the number of a socket that the driver closed is soon that of another.
         self._end = socket.socket(fileno=os.dup(wire.fileno()))
         self.wire = wire
         self._lock = threading.Lock()
         self._timer: threading.Timer | None = None
         self._open = True
+        self._both_ways = socket.SHUT_RDWR
         self.was_cut = False
 
     def cut(self) -> None:
@@ -53,7 +56,7 @@ class _Line:
             if self._open:
                 self.was_cut = True
                 with contextlib.suppress(OSError):
-                    self._end.shutdown(socket.SHUT_RDWR)
+                    self._end.shutdown(self._both_ways)
 
     def cut_in(self, seconds: float) -> None:
         """Cut it after so many seconds, unless it is closed until then."""

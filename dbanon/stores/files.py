@@ -220,6 +220,15 @@ _OTHER_NAMES = {"postgres": "postgresql"}
 _FILES = ("duckdb", "sqlite")
 
 
+def duckdb_file(url: str) -> str | None:
+    """The file that a URL of DuckDB names in so many words; None where SQLAlchemy is to read it.
+
+    To load that takes longer than a small release.
+    """
+    start, _, path = url.partition(":///")
+    return os.path.expanduser(path) if start == DUCKDB and not set("?%") & set(path) else None
+
+
 def read_url(given: object) -> URL:
     """The URL: ``postgres://`` is PostgreSQL, too, and ``~`` in a file's name the home directory.
 

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dbanon.data.counts import Cells, Questions, Recount
 from dbanon.data.microdata import Coded
 from dbanon.data.schema import Attribute
-from dbanon.measures.unpaired import Side
 from dbanon.sessions import statements
 from dbanon.sessions.base import Relation
 from dbanon.sessions.names import RelationName, quote
 from dbanon.sessions.session import Session
 from dbanon.stores.sql_source import in_order
 
+if TYPE_CHECKING:
+    from dbanon.measures.unpaired import Side
+
 _NUMBER = "CAST({} AS DOUBLE PRECISION)"
 
 
 def side_of(session: Session, relation: RelationName, names: Sequence[str]) -> Side:
     """Means and covariances of columns that hold numbers."""
+    from dbanon.measures.unpaired import Side
+
     p = len(names)
     numbers = [_NUMBER.format(quote(name)) for name in names]
     asked = ", ".join(f"avg({x}), min({x}), max({x})" for x in numbers)

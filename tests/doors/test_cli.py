@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 from rich.console import Console
@@ -252,6 +253,14 @@ def test_help_of_every_command() -> None:
         done = run(name, "--help")
         assert done.exit_code == 0
         assert done.stdout.startswith("Usage:")
+
+
+def test_help_on_all_commands_says_what_each_says() -> None:
+    together = run("--help").stdout.partition("Commands:\n")[2]
+    loaded = click.Group(commands=dict(main.commands))
+    formatter = click.HelpFormatter(width=80)
+    loaded.format_commands(click.Context(loaded), formatter)
+    assert formatter.getvalue().partition("Commands:\n")[2] == together
 
 
 SLOW = """

@@ -119,7 +119,7 @@ def test_no_logging_shows_a_value(
         connection.execute(CALLS[name].encode())
     log = sql_server.log_text()[before:]
     # The logging is really on: the nested statements are there.
-    assert log.count("Query Text: ") > 10
+    assert log.count("Query Text: ") > 5
     assert "plan:" in log
     found = _traces(log)
     assert not found, f"{len(found)} traces, the first: {found[0]}"

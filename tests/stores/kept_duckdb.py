@@ -19,6 +19,7 @@ import duckdb
 from dbanon.stores import files
 
 _PROCESSES = {"subprocess.Popen", "os.fork", "os.posix_spawn", "os.forkpty"}
+_LISTS = {"os.listdir", "os.scandir"}
 _FILES = {"open", "os.remove", "os.rename", "os.chmod", "shutil.copyfile", "shutil.move"}
 
 _kept: dict[str, duckdb.DuckDBPyConnection] = {}
@@ -64,7 +65,11 @@ def _opened(database: Any = ":memory:", read_only: bool = False, *rest: Any, **h
 
 
 def _before(event: str, arguments: tuple[Any, ...]) -> None:
-    if event in _PROCESSES or (event in _FILES and _kept and _is_kept(arguments)):
+    if (
+        event in _PROCESSES
+        or (event in _FILES and _kept and _is_kept(arguments))
+        or (event in _LISTS and _kept and _holds_kept(arguments[0]))
+    ):
         _let_go()
 
 
@@ -92,6 +97,11 @@ def _is_kept(arguments: tuple[Any, ...]) -> bool:
         isinstance(name, (str, Path)) and str(name).removesuffix(".wal") in _kept
         for name in arguments[:2]
     )
+
+
+def _holds_kept(folder: object) -> bool:
+    # What DuckDB has not yet written into a file stands beside it.
+    return any(str(folder) == str(Path(name).parent) for name in _kept)
 
 
 duckdb.connect = _opened

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
+import duckdb
 import pytest
 
 HEAVY = {
@@ -18,10 +20,77 @@ PARTITION = (
 )
 
 
+def loaded_by(code: str) -> set[str]:
+    """The modules that an interpreter has once it has run this."""
+    told = "import atexit, sys\natexit.register(lambda: print('\\nloaded', *sorted(sys.modules)))\n"
+    done = subprocess.run(
+        [sys.executable, "-c", told + code], capture_output=True, text=True, check=False
+    )
+    assert not done.stderr, done.stderr
+    return set(done.stdout.rpartition("\nloaded ")[2].split())
+
+
+def packages(modules: set[str]) -> set[str]:
+    return {name.partition(".")[0] for name in modules}
+
+
 @pytest.mark.parametrize("code", ["import dbanon", "import dbanon.partitioning.classes", PARTITION])
 def test_the_core_needs_numpy_only(code: str) -> None:
-    told = f"{code}\nimport sys\nprint(*sorted({{n.partition('.')[0] for n in sys.modules}}))"
-    done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
-    assert HEAVY.isdisjoint(done.stdout.split())
+    found = packages(loaded_by(code))
+    assert HEAVY.isdisjoint(found)
     if code != "import dbanon":
-        assert "numpy" in done.stdout.split()
+        assert "numpy" in found
+
+
+def command_line(*words: str) -> str:
+    return (
+        f"import sys; sys.argv = {['dbanon', *words]!r}\n"
+        "from dbanon.doors.cli.start import start; start()"
+    )
+
+
+@pytest.mark.parametrize("words", [["--help"], ["--version"]])
+def test_help_on_all_commands_loads_none(words: list[str]) -> None:
+    found = loaded_by(command_line(*words))
+    assert (HEAVY - {"click"} | {"numpy"}).isdisjoint(packages(found))
+    assert not {name for name in found if name.startswith("dbanon.job")}
+
+
+def test_a_command_loads_no_other() -> None:
+    found = loaded_by(command_line("uninstall", "--help"))
+    assert "dbanon.doors.cli.administration" in found
+    assert "dbanon.doors.cli.anonymize" not in found
+
+
+@pytest.mark.parametrize("chosen", [("age,size", "mdav"), ("age,illness", "gaa_cp")])
+def test_a_release_on_duckdb_loads_no_other_client(tmp_path: Path, chosen: tuple[str, str]) -> None:
+    place = tmp_path / "people.duckdb"
+    with duckdb.connect(str(place)) as connection:
+        connection.execute(
+            "CREATE TABLE people AS SELECT i % 7 AS age, i % 3 AS size, 'x' || i % 4 AS illness"
+            " FROM range(50) AS t(i)"
+        )
+    found = loaded_by(
+        command_line(
+            *("anonymize", f"duckdb:///{place}", "--table", "people", "--output", "release.people"),
+            *("--quasi-identifiers", chosen[0], "--method", chosen[1], "--k", "5"),
+        )
+    )
+    assert "dbanon.stores.duckdb.session" in found
+    spared = {"sqlalchemy", "alembic", "psycopg", "pandas", "pydantic", "yaml", "jinja2"}
+    assert spared.isdisjoint(packages(found))
+    assert {"pyarrow.compute", "pyarrow.parquet", "rich.progress", "numpy.random"}.isdisjoint(found)
+    # What a release is planned, evaluated and exported by.
+    assert {"dbanon.run.outlook", "dbanon.release.evaluation", "dbanon.run.export"}.isdisjoint(
+        found
+    )
+
+
+def test_a_backend_loads_what_a_release_needs() -> None:
+    found = loaded_by("import dbanon.doors.plpython")
+    assert HEAVY.isdisjoint(packages(found))
+    # Of other calls, of evaluations, and what only large tables, clients and errors need.
+    others = {"dbanon.run.advise", "dbanon.advice.request", "dbanon.release.evaluation"}
+    libraries = {"numpy.random", "concurrent.futures", "socket", "difflib", "html"}
+    assert (others | libraries).isdisjoint(found)
+    assert not {name for name in found if name.startswith("dbanon.measures.risk")}

@@ -11,10 +11,10 @@ from typing import Any
 import click
 
 from dbanon.data.option import REQUIRED, parameters
+from dbanon.doors.cli.groups import Commands
 from dbanon.doors.cli.options import Decorator, click_option
 from dbanon.doors.cli.support import (
     URL_HELP,
-    Commands,
     common,
     errors,
     lasting,

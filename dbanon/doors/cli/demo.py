@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import click
 import duckdb
 import pyarrow as pa
 
 from dbanon.doors.cli.demo_data import generate_persons
+from dbanon.doors.cli.groups import OnDatabase
 from dbanon.doors.cli.log import current
 from dbanon.doors.cli.progress import ProgressDisplay
 from dbanon.doors.cli.releases import write_report
@@ -17,6 +19,7 @@ from dbanon.doors.cli.render import (
     tell,
     verification_table,
 )
+from dbanon.doors.cli.support import errors, signals
 from dbanon.doors.python import anonymize
 from dbanon.doors.spelling import half_of_memory
 from dbanon.errors import InsufficientRights, InvalidParameter, MemoryLimit, OutputNotOurs
@@ -175,3 +178,20 @@ def _mark(database: Path, release_id: str) -> None:
     """Note in the mark which release is the demonstration's, and may be made anew."""
     with translated(), duckdb.connect(str(database)) as connection:
         connection.execute(f"COMMENT ON TABLE app.person IS '{_MARK} {release_id}'")
+
+
+@click.command(cls=OnDatabase)
+@click.option("--rows", type=click.IntRange(min=100), default=100_000, show_default=True)
+@click.option("--k", type=click.IntRange(min=2), default=5, show_default=True)
+@click.option(
+    "--directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("demo"),
+    show_default=True,
+    help="Where the database file is made.",
+)
+@click.option("--seed", type=int, default=1, show_default=True, help="Of the invented persons.")
+def demo(rows: int, k: int, directory: Path, seed: int) -> None:
+    """Invent a table of persons in a DuckDB file, anonymize it, and verify it."""
+    with errors("table"), signals():
+        run_demo(rows, k, directory, seed)

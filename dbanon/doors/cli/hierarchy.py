@@ -8,11 +8,11 @@ from dataclasses import asdict
 
 import click
 
+from dbanon.doors.cli.groups import Commands
 from dbanon.doors.cli.log import log_format, say
 from dbanon.doors.cli.support import (
     ROWS_HELP,
     URL_HELP,
-    Commands,
     common,
     errors,
     lasting,

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dbanon.data.option import make, parameters
-from dbanon.doors.cli.anonymize import with_options
+from dbanon.doors.cli.anonymize import plan, with_options
 from dbanon.doors.cli.log import current, log_format
-from dbanon.doors.cli.releases import needs_evaluation
+from dbanon.doors.cli.releases import needs_evaluation, verify
 from dbanon.doors.cli.support import (
     ROWS_HELP,
     Names,
@@ -235,3 +235,7 @@ def of_file(
 
     command.make_context = make_context  # type: ignore[assignment,method-assign]
     return command
+
+
+plan_any = of_file(plan, plan_file, (".yaml", ".yml"))
+verify_any = of_file(verify, verify_file, (".parquet", ".csv"))

@@ -1,40 +1,103 @@
-"""The command line: one command a job, thin."""
+"""The command line: one command a job, thin, and loaded when it is asked for."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 import click
 
-from dbanon.doors.cli.advise import advise
-from dbanon.doors.cli.anonymize import anonymize, bound, plan
-from dbanon.doors.cli.chains import budget, chain
-from dbanon.doors.cli.hierarchy import hierarchy
-from dbanon.doors.cli.jobs import check, init, of_file, plan_file, schema, verify_file
-from dbanon.doors.cli.log import current, log_format, say
-from dbanon.doors.cli.releases import drop, evaluate, releases, report, show_release
-from dbanon.doors.cli.run import run
-from dbanon.doors.cli.support import (
-    ROWS_HELP,
-    URL_HELP,
-    Commands,
-    OnDatabase,
-    common,
-    errors,
-    lasting,
-    recounted,
-    show,
-    show_checks,
-    signals,
-    sql_printer,
-)
-from dbanon.errors import InvalidParameter, counted
-from dbanon.methods import METHODS
+from dbanon.doors.cli.groups import Described, LoadedCommands
+
+# Of each the first paragraph of its help, as help on all commands shows it.
+_COMMANDS = {
+    "advise": Described(
+        "advise:advise",
+        "Say what columns may be, what singles rows out, and which release to start from.",
+    ),
+    "anonymize": Described(
+        "anonymize:anonymize",
+        "Anonymize a table into a table or view that was recounted before it is visible.",
+    ),
+    "bound": Described(
+        "anonymize:bound",
+        "Say what no release of a table in classes of k or more rows can lose less than.",
+    ),
+    "budget": Described(
+        "chains:budget",
+        "What differentially private releases of a table may spend together.",
+    ),
+    "chain": Described("chains:chain", "Releases of the same persons that stay private together."),
+    "check": Described(
+        "jobs:check",
+        "Check a job file, without a database; all that is wrong is said at once.",
+    ),
+    "demo": Described(
+        "demo:demo",
+        "Invent a table of persons in a DuckDB file, anonymize it, and verify it.",
+    ),
+    "drop": Described(
+        "releases:drop", "Drop a release of ours: its view, its table and its summary."
+    ),
+    "evaluate": Described("releases:evaluate", "Say what a release lost and what it still risks."),
+    "gc": Described(
+        "administration:gc",
+        "Drop released tables that their view no longer shows, and what killed runs left.",
+    ),
+    "hierarchy": Described(
+        "hierarchy:hierarchy",
+        "Check generalization trees, propose them, and store them by name.",
+    ),
+    "init": Described(
+        "jobs:init",
+        "Print a job file for a table, to be edited: its roles are proposals, never decisions.",
+    ),
+    "install": Described(
+        "administration:install",
+        "Install the SQL functions in a PostgreSQL database.",
+    ),
+    "methods": Described(
+        "administration:methods",
+        "List the methods: data they take, class sizes, guarantee, cost, reference, options.",
+    ),
+    "plan": Described(
+        "jobs:plan_any",
+        "Say what anonymize would do with these options, or refuse it as anonymize would.",
+    ),
+    "releases": Described(
+        "releases:releases",
+        "List the releases in the ledger, newest first, and what became of each.",
+    ),
+    "report": Described(
+        "releases:report",
+        "Write the report of a release: what the ledger has of it, and its classes counted again.",
+    ),
+    "run": Described(
+        "run:run",
+        "Run the jobs of a file, in its order: each its own transaction, lock and ledger row.",
+    ),
+    "schema": Described(
+        "jobs:schema",
+        "Print the JSON Schema of job files, by which editors check them.",
+    ),
+    "show": Described(
+        "releases:show_release",
+        "Show all that the ledger has of a release: its entry, columns and run.",
+    ),
+    "uninstall": Described(
+        "administration:uninstall", "Remove the SQL functions; the ledger stays."
+    ),
+    "upgrade": Described(
+        "administration:upgrade",
+        "Bring installed SQL functions to this version; ledger, hierarchies and grants stay.",
+    ),
+    "verify": Described(
+        "jobs:verify_any",
+        "Recount a release in the database, and compare it with the ledger.",
+    ),
+}
 
 
 @click.group(
-    cls=Commands,
+    cls=LoadedCommands,
+    known=_COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(package_name="dbanon")
@@ -46,274 +109,3 @@ def main() -> None:
     running already, 8 some jobs failed, 9 a limit was reached, 10 unknown whether it was published
     (look before a retry), 99 nothing to do, 130/143 interrupted.
     """
-
-
-main.add_command(advise)
-main.add_command(anonymize)
-main.add_command(bound)
-main.add_command(budget)
-main.add_command(chain)
-main.add_command(hierarchy)
-main.add_command(of_file(plan, plan_file, (".yaml", ".yml")))
-main.add_command(report)
-main.add_command(check)
-main.add_command(run)
-main.add_command(schema)
-main.add_command(init)
-main.add_command(releases)
-main.add_command(show_release)
-main.add_command(drop)
-main.add_command(evaluate)
-
-
-@click.command("verify", cls=OnDatabase, epilog=ROWS_HELP)
-@click.argument("url", envvar="DBANON_URL")
-@click.argument("relation")
-@recounted("For relations that are not in the ledger of this database.", "the ledger's k")
-@common
-def verify(
-    url: str,
-    relation: str,
-    quasi_identifiers: tuple[str, ...],
-    single_q: tuple[str, ...],
-    k: int | None,
-    form: str,
-    print_sql: bool,
-) -> None:
-    """Recount a release in the database, and compare it with the ledger."""
-    with errors(form), signals():
-        from dbanon.doors import releases as api
-        from dbanon.doors.cli.render import verification_table
-
-        found = api.verify(
-            url,
-            relation,
-            quasi_identifiers=(*quasi_identifiers, *single_q),
-            k=k,
-            on_sql=sql_printer(print_sql),
-        )
-        current().release_id = found.release_id
-        show(form, found.to_dict(), lambda: verification_table(found))
-
-
-main.add_command(of_file(verify, verify_file, (".parquet", ".csv")))
-
-
-@main.command(epilog=URL_HELP)
-@click.argument("url", envvar="DBANON_URL", required=False)
-@click.option(
-    "--keep-last",
-    type=int,
-    default=1,
-    show_default=True,
-    help="Replaced releases of each view that stay.",
-)
-@click.option(
-    "--runs-older-than",
-    "days",
-    type=float,
-    metavar="DAYS",
-    help="What the ledger has of runs that failed, and began longer ago, goes, too.",
-)
-@click.option(
-    "--spill",
-    "spilled",
-    multiple=True,
-    metavar="DIR",
-    help="A directory that runs were given to spill to: what one that was killed left there goes,"
-    " too; repeatable. With it the URL may be left out.",
-)
-@click.option(
-    "--staged",
-    multiple=True,
-    metavar="DIR",
-    help="A directory that a cluster wrote releases into: what a driver that was lost staged there,"
-    " more than a day ago, goes, too; repeatable. With it the URL may be left out.",
-)
-@click.option(
-    "--spark-local",
-    multiple=True,
-    metavar="DIR",
-    help="A directory that Spark puts its files into (spark.local.dir, or /tmp): what a driver that"
-    " was killed left there goes, too; repeatable. With it the URL may be left out.",
-)
-@common
-def gc(
-    url: str | None,
-    keep_last: int,
-    days: float | None,
-    spilled: tuple[str, ...],
-    staged: tuple[str, ...],
-    spark_local: tuple[str, ...],
-    form: str,
-    print_sql: bool,
-) -> None:
-    """Drop released tables that their view no longer shows, and what killed runs left."""
-    with errors(form), signals(), lasting() as committed:
-        from dbanon.doors.cli.render import rows_table
-        from dbanon.run import gc as garbage
-        from dbanon.run.open import open_store
-
-        directories = spilled or staged or spark_local
-        if url is None and (days is not None or not directories):
-            raise click.UsageError(
-                "Missing argument 'URL', or option '--spill', '--staged' or '--spark-local'."
-            )
-        cleared = garbage.clear_spilled(spilled) + garbage.clear_staged(staged)
-        cleared += garbage.clear_killed(spark_local)
-        dropped, runs = [], None
-        if url is not None:
-            store = open_store(url, sql_printer(print_sql))
-            runs = None if days is None else garbage.clear_runs(store, days)
-            dropped = garbage.collect_garbage(store, keep_last)
-        committed()
-        title, told = f"{counted(len(dropped), 'table')} dropped", {"dropped": dropped}
-        if runs is not None:
-            title += f", {counted(runs, 'failed run')} forgotten"
-        if directories:
-            taken = counted(len(cleared), "directory", "directories")
-            title, told = f"{title}, {taken} of killed runs taken away", told | {"cleared": cleared}
-        found = [[name] for names in told.values() for name in names]
-        forgotten = {} if runs is None else {"runs": runs}
-        show(form, told | forgotten, lambda: rows_table(title, ["table"], found))
-
-
-_PYTHON_PATH = click.option(
-    "--python-path",
-    "python_paths",
-    multiple=True,
-    metavar="DIRECTORY",
-    help="Where the server's Python imports dbanon and numpy from; repeatable. Default: where this"
-    " Python does.",
-)
-_TRUST_OWNER = click.option(
-    "--trust-owner",
-    "trusted_owners",
-    multiple=True,
-    metavar="ACCOUNT",
-    help="An account beside root and the server's own that may own what is imported; repeatable."
-    " DANGEROUS: it can then run code as the server's account.",
-)
-
-
-_LOCK_TIMEOUT = click.option(
-    "--lock-timeout",
-    type=float,
-    default=60.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="How long the ledger's tables are asked for while others read them; in short tries, so"
-    " that nobody waits behind.",
-)
-
-
-def _warn_of(owners: tuple[str, ...]) -> None:
-    for owner in owners:
-        say(
-            f"WARNING: {owner} can run code as the database server's account, and so read and"
-            " change every database of it."
-        )
-
-
-@main.command(epilog=URL_HELP)
-@click.argument("url", envvar="DBANON_URL")
-@click.option("--extension", is_flag=True, help="As an extension: writes to the server's files.")
-@click.option("--sql-only", is_flag=True, help="Only what needs no PL/Python.")
-@_PYTHON_PATH
-@_TRUST_OWNER
-@_LOCK_TIMEOUT
-@log_format
-def install(url: str, extension: bool, sql_only: bool, **more: Any) -> None:
-    """Install the SQL functions in a PostgreSQL database."""
-    with errors("table"), signals(), lasting() as committed:
-        from dbanon.doors import install as installation
-
-        if extension and sql_only:
-            raise InvalidParameter("--extension and --sql-only exclude each other.")
-        found = installation.install(url, sql_only=sql_only, extension=extension, **more)
-        _warn_of(more["trusted_owners"])
-        committed()
-        show_checks(found)
-
-
-@main.command(epilog=URL_HELP)
-@click.argument("url", envvar="DBANON_URL")
-@_PYTHON_PATH
-@_TRUST_OWNER
-@_LOCK_TIMEOUT
-@log_format
-def upgrade(url: str, **more: Any) -> None:
-    """Bring installed SQL functions to this version; ledger, hierarchies and grants stay."""
-    with errors("table"), signals(), lasting() as committed:
-        from dbanon.doors import install as installation
-
-        found = installation.upgrade(url, **more)
-        _warn_of(more["trusted_owners"])
-        committed()
-        show_checks(found)
-
-
-@main.command(epilog=URL_HELP)
-@click.argument("url", envvar="DBANON_URL")
-@click.option("--ledger", is_flag=True, help="Also drop the ledger of releases.")
-@_LOCK_TIMEOUT
-@log_format
-def uninstall(url: str, ledger: bool, lock_timeout: float) -> None:
-    """Remove the SQL functions; the ledger stays."""
-    with errors("table"), signals(), lasting() as committed:
-        from dbanon.doors import install as installation
-
-        installation.uninstall(url, ledger=ledger, lock_timeout=lock_timeout)
-        committed()
-        click.echo("dbanon's functions were removed.")
-
-
-@main.command()
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    show_default=True,
-    help="How the result is printed on stdout.",
-)
-def methods(form: str) -> None:
-    """List the methods: data they take, class sizes, guarantee, cost, reference, options."""
-    with errors(form):
-        from dbanon.doors.cli.render import rows_table
-
-        entries = [
-            {
-                "method": method.name,
-                "summary": method.summary,
-                "data": method.data,
-                "class sizes": method.class_sizes,
-                "guarantee": method.sentence,
-                "cost": method.cost,
-                "reference": method.reference,
-                "options": ", ".join(f"{o.name}={o.default}" for o in method.options),
-            }
-            for method in METHODS.values()
-        ]
-        header = [name for name in entries[0] if name != "summary"]
-        rows = [[entry[name] for name in header] for entry in entries]
-        show(form, entries, lambda: rows_table("Methods", header, rows))
-
-
-@main.command()
-@click.option("--rows", type=click.IntRange(min=100), default=100_000, show_default=True)
-@click.option("--k", type=click.IntRange(min=2), default=5, show_default=True)
-@click.option(
-    "--directory",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=Path("demo"),
-    show_default=True,
-    help="Where the database file is made.",
-)
-@click.option("--seed", type=int, default=1, show_default=True, help="Of the invented persons.")
-def demo(rows: int, k: int, directory: Path, seed: int) -> None:
-    """Invent a table of persons in a DuckDB file, anonymize it, and verify it."""
-    with errors("table"), signals():
-        from dbanon.doors.cli.demo import run_demo
-
-        run_demo(rows, k, directory, seed)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 import time
 from types import TracebackType
-from typing import TextIO
-
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from typing import TYPE_CHECKING, TextIO
 
 from dbanon.doors.cli.log import Log
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
 
 SECONDS_BETWEEN_LINES = 30.0
 
@@ -31,14 +31,7 @@ class ProgressDisplay:
         self._bar: Progress | None = None
         self._tasks: dict[str, TaskID] = {}
         if shown and not log.for_machines and self._stream.isatty():
-            self._bar = Progress(
-                TextColumn("{task.description:>8}"),
-                BarColumn(),
-                TextColumn("{task.percentage:>3.0f} %"),
-                TimeElapsedColumn(),
-                console=Console(file=self._stream),
-                transient=True,
-            )
+            self._bar = _bar_on(self._stream)
 
     def __enter__(self) -> ProgressDisplay:
         if self._bar is not None:
@@ -65,3 +58,18 @@ class ProgressDisplay:
             self._log.progress(phase, share)
         elif self._shown and begins:
             self._log.event("info", "phase")
+
+
+def _bar_on(stream: TextIO) -> Progress:
+    # Elsewhere than on a terminal nothing of it is needed.
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    return Progress(
+        TextColumn("{task.description:>8}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f} %"),
+        TimeElapsedColumn(),
+        console=Console(file=stream),
+        transient=True,
+    )

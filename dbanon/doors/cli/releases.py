@@ -1,4 +1,4 @@
-"""The commands on releases that a database has: ``releases``, ``show``, ``drop``, ``report``."""
+"""The commands on releases that a database has: ``releases``, ``show``, ``drop``, ``report`` …."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dbanon.doors.cli.groups import OnDatabase
 from dbanon.doors.cli.log import current, say
 from dbanon.doors.cli.support import (
+    ROWS_HELP,
     URL_HELP,
-    OnDatabase,
     common,
     errors,
     lasting,
+    recounted,
     show,
     signals,
     sql_printer,
@@ -259,3 +261,33 @@ def drop(url: str, release: str, form: str, print_sql: bool) -> None:
             {"dropped": dropped},
             lambda: rows_table(title, ["relation"], [[name] for name in dropped]),
         )
+
+
+@click.command("verify", cls=OnDatabase, epilog=ROWS_HELP)
+@click.argument("url", envvar="DBANON_URL")
+@click.argument("relation")
+@recounted("For relations that are not in the ledger of this database.", "the ledger's k")
+@common
+def verify(
+    url: str,
+    relation: str,
+    quasi_identifiers: tuple[str, ...],
+    single_q: tuple[str, ...],
+    k: int | None,
+    form: str,
+    print_sql: bool,
+) -> None:
+    """Recount a release in the database, and compare it with the ledger."""
+    with errors(form), signals():
+        from dbanon.doors import releases as api
+        from dbanon.doors.cli.render import verification_table
+
+        found = api.verify(
+            url,
+            relation,
+            quasi_identifiers=(*quasi_identifiers, *single_q),
+            k=k,
+            on_sql=sql_printer(print_sql),
+        )
+        current().release_id = found.release_id
+        show(form, found.to_dict(), lambda: verification_table(found))

@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich import box
@@ -20,8 +20,10 @@ from dbanon.errors import InvalidParameter
 from dbanon.release.private_report import PrivateReport
 from dbanon.release.report import Report
 from dbanon.release.words import printable
-from dbanon.run.inspect_release import Look
-from dbanon.run.verify import PrivateVerification, Verification
+
+if TYPE_CHECKING:
+    from dbanon.run.inspect_release import Look
+    from dbanon.run.verify import PrivateVerification, Verification
 
 # Wider than any line.
 _UNBROKEN = 1_000_000
@@ -77,6 +79,8 @@ def report_table(report: Report | PrivateReport) -> Table:
 
 def verification_table(found: Verification | PrivateVerification) -> Table:
     """A verification as a table."""
+    from dbanon.run.verify import PrivateVerification
+
     if isinstance(found, PrivateVerification):
         return pairs_table("Verification", found.pairs())
     if found.release_id is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
 from typing import Any
@@ -34,6 +34,14 @@ def column_of(values: NDArray[Any], missing: NDArray[np.bool_] | None = None) ->
     values = np.ascontiguousarray(values)
     kind = _TYPES[values.dtype]
     return pa.Array.from_buffers(kind, len(values), [bits_of(missing), pa.py_buffer(values)])
+
+
+def texts_of(texts: Iterable[str], missing: NDArray[np.bool_] | None = None) -> pa.Array:
+    """The Arrow array of texts; NULL where ``missing``. Arrow's own way would import pandas."""
+    encoded = [text.encode() for text in texts]
+    ends = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
+    buffers = [bits_of(missing), pa.py_buffer(ends), pa.py_buffer(b"".join(encoded))]
+    return pa.Array.from_buffers(pa.large_string(), len(encoded), buffers)
 
 
 def values_of(column: pa.Array) -> NDArray[Any]:
@@ -166,7 +174,7 @@ def staged_values(column: ReleasedColumn) -> tuple[str, pa.Array]:
             )
         return f"DECIMAL(38,{scale})", array
     if values.dtype == object:
-        return "VARCHAR", pa.array([str(value) for value in values], mask=missing)
+        return "VARCHAR", texts_of(map(str, values), missing)
     kind_name = "DOUBLE" if values.dtype == np.float64 else "BIGINT"
     return kind_name, column_of(values, missing)
 

@@ -12,9 +12,10 @@ none outlives it.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import lru_cache
 from itertools import islice
 from typing import Any
 
@@ -32,67 +33,15 @@ from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
 from dbanon.sessions.base import Locator, Output, Relation, random_order
 from dbanon.sessions.names import RelationName, array_text, literal, plain_text, quote, quote_list
-from dbanon.sessions.session import Session
 from dbanon.stores.postgresql import arrays, catalog, packed
 from dbanon.stores.postgresql import dialect as types
+from dbanon.stores.postgresql.copied_source import COPY, copy_source
 from dbanon.stores.postgresql.errors import spi_translated
 from dbanon.stores.postgresql.given import bound, given_sql, handed_over
 from dbanon.stores.postgresql.session import PostgresqlSession
 
-COPY = RelationName("pg_temp", "dbanon_source")
-
-# A copy in the order of the row addresses: one process, by sequential scan, from the first page.
-_IN_ORDER = (
-    "max_parallel_workers_per_gather = 0",
-    "synchronize_seqscans = off",
-    "enable_indexscan = off",
-    "enable_indexonlyscan = off",
-    "enable_bitmapscan = off",
-    "enable_seqscan = on",
-)
-
-
-def copy_source(
-    session: Session, source: Relation, columns: Sequence[str], run: Callable[[str], int]
-) -> tuple[int, int]:
-    """Copy these columns of a located source, and those of its key, in record order.
-
-    Returns how many pages and how many rows the copy has; ``run`` executes a statement and tells
-    how many rows it made.
-    """
-    locator = source.located
-    if locator.mapped:
-        ordered = [session.sort_key(source.attribute(key)) for key in locator.mapped]
-    else:
-        ordered = list(locator.expressions)
-    by_address = locator.expressions == ("s.ctid",)
-    order = "" if by_address else f" ORDER BY {', '.join(ordered)}"
-    keys = locator.mapped or locator.unchecked
-    copied = quote_list(dict.fromkeys([*columns, *keys]), "s.")
-    before = _set(session, _IN_ORDER if by_address else _IN_ORDER[:1])
-    rows = run(
-        f"CREATE TEMPORARY TABLE {quote(COPY.name)} ON COMMIT DROP AS"
-        f" SELECT {copied} FROM {source.name.quoted} AS s{order}"
-    )
-    _set(session, before)
-    [(pages,)] = session.rows(
-        f"SELECT pg_relation_size({literal(COPY.quoted)}::regclass)"
-        " / current_setting('block_size')::integer"
-    )
-    return int(pages), rows
-
-
-def _set(session: Session, settings: Iterable[str]) -> list[str]:
-    """Change settings ("name = value") for this transaction; what undoes it."""
-    before = []
-    for setting in settings:
-        name, _, value = setting.partition(" = ")
-        found = session.rows(
-            "SELECT current_setting(?), set_config(?, ?, true)", (name, name, value)
-        )
-        before.append(f"{name} = {found[0][0]}")
-    return before
-
+# Rows that are read without a look for a cancel, beside that of the statement.
+_AT_ONCE = 100
 
 # Rows or classes whose numbers travel as the text of one array.
 PIECE = 65_536
@@ -120,10 +69,18 @@ class PlpySession(PostgresqlSession):
         self._execute(*bound(sql, parameters))
 
     def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        return self._rows(sql, parameters, planned=False)
+
+    def look_up(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        return self._rows(sql, parameters, planned=True)
+
+    def _rows(self, sql: str, parameters: Sequence[Any], planned: bool) -> list[tuple[Any, ...]]:
         # SPI gives rows as dictionaries, which lose columns of the same name; JSON text does not.
         text, values = bound(sql, parameters)
         query = f"SELECT row_to_json(q)::text AS found FROM ({text}) AS q"
-        found = paced(self._execute(query, values), self._look_for_cancel)
+        found = self._execute(query, values, planned)
+        if len(found) > _AT_ONCE:
+            found = paced(found, self._look_for_cancel)
         return [json.loads(row["found"], object_pairs_hook=_values) for row in found]
 
     def _look_for_cancel(self) -> None:
@@ -150,11 +107,16 @@ class PlpySession(PostgresqlSession):
             ],
         )
 
-    def _execute(self, sql: str, values: Sequence[str] = ()) -> Any:
-        """Execute one statement; ``values`` are what ``given_sql`` stands for in it, as text."""
+    def _execute(self, sql: str, values: Sequence[str] = (), planned: bool = False) -> Any:
+        """Execute one statement; ``values`` are what ``given_sql`` stands for in it, as text.
+
+        Parameters
+        ----------
+        planned : by a plan that later calls of the connection find again.
+        """
         self.note(sql)
         with spi_translated(), handed_over(values):
-            return self._plpy.execute(sql)
+            return self._plpy.execute(_plan_of(self._plpy.prepare, sql) if planned else sql)
 
     def fetched(self, query: str, rows: int) -> Iterator[Any]:
         """The rows of a query as dictionaries, fetched so many at a time."""
@@ -175,7 +137,7 @@ class PlpySession(PostgresqlSession):
         if name != self._source:
             return super()._lookup(name)
         # Not by its name: the caller's regclass is what was meant, whatever is renamed meanwhile.
-        found = self.rows(catalog.RELATION, (self._source_oid,))
+        found = self.look_up(catalog.RELATION, (self._source_oid,))
         return found[0] if found else None
 
     def source_name(self) -> RelationName:
@@ -185,7 +147,7 @@ class PlpySession(PostgresqlSession):
         ------
         TableNotFound : there is no relation of this oid.
         """
-        found = self.rows(catalog.RELATION, (self._source_oid,))
+        found = self.look_up(catalog.RELATION, (self._source_oid,))
         if not found:
             raise TableNotFound("The source is not a relation of this database.")
         self._source = RelationName(found[0][1], found[0][2])
@@ -375,6 +337,12 @@ class PlpySession(PostgresqlSession):
                 "The ledger of this database is of another version than dbanon's functions.",
                 hint="Ask a superuser to run: dbanon upgrade",
             )
+
+
+@lru_cache(maxsize=64)
+def _plan_of(prepare: Callable[[str], Any], sql: str) -> Any:
+    """The plan of a statement, which the server makes anew when what it names has changed."""
+    return prepare(sql)
 
 
 def _values(pairs: list[tuple[str, Any]]) -> Any:

@@ -153,7 +153,7 @@ EXISTING = """
 SELECT CASE c.relkind WHEN 'r' THEN 'table' WHEN 'v' THEN 'view' ELSE 'relation' END,
        obj_description(c.oid, 'pg_class'), c.oid::bigint, pg_get_userbyid(c.relowner)::text
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE n.nspname = ? AND c.relname = ?"""
+WHERE n.nspname = ?::name AND c.relname = ?::name"""
 
 # Whether this role owns a relation that no view and no foreign key depends on.
 MAY_DROP = """

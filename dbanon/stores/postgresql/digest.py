@@ -138,6 +138,9 @@ LEFT JOIN pg_namespace ln ON ln.oid = l.collnamespace
 WHERE n.nspname = ? AND c.relname = ?
 ORDER BY a.attnum"""
 
+# The same with names that are handed over: the text is one for all relations, and so is its plan.
+_STATEMENT_OF, COLUMNS_OF = (one.replace("= ?", "= ?::name") for one in (STATEMENT, COLUMNS))
+
 # Values of every kind that is hashed in a way of its own, and how the database stores letters.
 PROBE = """
 SELECT hashtextextended(getdatabaseencoding(), hashfloat8extended(1.5, hashint4extended(7,
@@ -148,9 +151,9 @@ SELECT hashtextextended(getdatabaseencoding(), hashfloat8extended(1.5, hashint4e
 Rows = Callable[..., Sequence[Sequence[Any]]]
 
 
-def of_relation(run: Rows, relation: RelationName, salt: int) -> tuple[int, int]:
+def of_relation(look_up: Rows, run: Rows, relation: RelationName, salt: int) -> tuple[int, int]:
     """The number of rows, and the sum of their hashes; ``run`` gives the rows of a statement."""
-    [(statement,)] = run(STATEMENT, (str(salt), relation.schema, relation.name))
+    [(statement,)] = look_up(_STATEMENT_OF, (str(salt), relation.schema, relation.name))
     [(rows, total)] = run(statement)
     return int(rows), int(total)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from dbanon.errors import (
     InsufficientRights,
@@ -132,14 +133,14 @@ def require_ledger_rights(session: Session) -> None:
         )
 
 
-def require_trusted_ledger(session: Session) -> None:
+def require_trusted_ledger(look_up: Callable[[str], list[tuple[Any, ...]]]) -> None:
     """Check that nobody else's code runs when the ledger is read or written.
 
     Raises
     ------
     LedgerNotTrusted : somebody's could.
     """
-    wrong = session.rows(ledger.UNTRUSTED)
+    wrong = look_up(ledger.UNTRUSTED)
     if wrong:
         what, owner, _ = wrong[0]
         raise LedgerNotTrusted(

@@ -80,6 +80,10 @@ class PostgresqlSession(PostgresqlWriting, PostgresqlKeyed, PostgresqlPrivate, P
         for statement in SETTINGS.split(";"):
             self.run(statement.strip())
 
+    def look_up(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """The rows of a statement on the catalog whose plan may be kept; its answer never is."""
+        return self.rows(sql, parameters)
+
     def caller_path(self) -> list[str]:
         """The schemas that names without one are looked for in."""
         schemas: list[str] = self.rows(CALLER_PATH)[0][0]
@@ -105,7 +109,7 @@ class PostgresqlSession(PostgresqlWriting, PostgresqlKeyed, PostgresqlPrivate, P
         if children and relkind == "r":
             kind = "inherited table"
         self.require_own_code(oid)
-        columns = catalog.schema_of(self.rows(catalog.COLUMNS, (oid, oid)))
+        columns = catalog.schema_of(self.look_up(catalog.COLUMNS, (oid, oid)))
         source = Relation(resolved, columns, kind, max(tuples, 0))
         self._relations[resolved] = _Relation(oid, relkind, children)
         return source
@@ -125,7 +129,7 @@ class PostgresqlSession(PostgresqlWriting, PostgresqlKeyed, PostgresqlPrivate, P
 
     def nothing_to_find(self, oid: int) -> bool:
         """Whether nothing hangs on a relation that could be code."""
-        return self.rows(foreign.nothing_to_find(f"{int(oid)}::oid")) == [(True,)]
+        return self.look_up(foreign.nothing_to_find(f"{int(oid)}::oid")) == [(True,)]
 
     def _lookup(self, name: RelationName) -> tuple[Any, ...] | None:
         schemas = [name.schema] if name.schema is not None else self._search_path
@@ -268,7 +272,7 @@ class PostgresqlSession(PostgresqlWriting, PostgresqlKeyed, PostgresqlPrivate, P
         rights.require_ledger_rights(self)
 
     def find_existing(self, name: RelationName) -> Existing | None:
-        found = self.rows(catalog.EXISTING, (name.schema, name.name))
+        found = self.look_up(catalog.EXISTING, (name.schema, name.name))
         if len(found) > 1:
             # Ours, and one that this snapshot still shows and another session has replaced.
             raise SourceChanged(
@@ -287,11 +291,11 @@ class PostgresqlSession(PostgresqlWriting, PostgresqlKeyed, PostgresqlPrivate, P
         self.run(f"COMMENT ON TABLE {written} IS '{MARK}{release_id}'")
 
     def columns_of(self, relation: RelationName) -> list[tuple[str, str]]:
-        found = self.rows(digest.COLUMNS, (relation.schema, relation.name))
+        found = self.look_up(digest.COLUMNS_OF, (relation.schema, relation.name))
         return [(name, sql_type) for name, sql_type in found]
 
     def digest_rows(self, relation: RelationName, salt: int) -> tuple[int, int]:
-        return digest.of_relation(self.rows, relation, salt)
+        return digest.of_relation(self.look_up, self.rows, relation, salt)
 
     def digest_columns(
         self, relation: Relation, names: Sequence[str], salt: int
@@ -348,13 +352,13 @@ class PostgresqlSession(PostgresqlWriting, PostgresqlKeyed, PostgresqlPrivate, P
     def require_trusted_ledger(self) -> None:
         # Once: nobody who is not trusted can hang anything on a ledger that is.
         if not self._ledger_trusted:
-            rights.require_trusted_ledger(self)
+            rights.require_trusted_ledger(self.look_up)
             self._ledger_trusted = True
 
     def have_release_recorded(
         self, row: Mapping[str, Any], columns: Sequence[Mapping[str, Any]], run: Mapping[str, Any]
     ) -> str | None:
-        if not self.rows(postgresql_ledger.WRITER):
+        if not self.look_up(postgresql_ledger.WRITER):
             return None
         own = [{key: c[key] for key in c if key != "release_id"} for c in columns]
         told = postgresql_ledger.entry_arguments(row), own, run
@@ -362,7 +366,7 @@ class PostgresqlSession(PostgresqlWriting, PostgresqlKeyed, PostgresqlPrivate, P
         return str(json.loads(recorded)["created_at"])
 
     def have_run_recorded(self, run: Mapping[str, Any]) -> bool:
-        if not self.rows(postgresql_ledger.WRITER):
+        if not self.look_up(postgresql_ledger.WRITER):
             return False
         self.call("dbanon._record_run", [json.dumps(run)])
         return True

@@ -1,0 +1,223 @@
+"""The commands of who runs a database: install, upgrade, uninstall, gc, and the list of methods."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from dbanon.doors.cli.groups import OnDatabase
+from dbanon.doors.cli.log import log_format, say
+from dbanon.doors.cli.support import (
+    URL_HELP,
+    common,
+    errors,
+    lasting,
+    show,
+    show_checks,
+    signals,
+    sql_printer,
+)
+from dbanon.errors import InvalidParameter, counted
+from dbanon.methods import METHODS
+
+
+@click.command(cls=OnDatabase, epilog=URL_HELP)
+@click.argument("url", envvar="DBANON_URL", required=False)
+@click.option(
+    "--keep-last",
+    type=int,
+    default=1,
+    show_default=True,
+    help="Replaced releases of each view that stay.",
+)
+@click.option(
+    "--runs-older-than",
+    "days",
+    type=float,
+    metavar="DAYS",
+    help="What the ledger has of runs that failed, and began longer ago, goes, too.",
+)
+@click.option(
+    "--spill",
+    "spilled",
+    multiple=True,
+    metavar="DIR",
+    help="A directory that runs were given to spill to: what one that was killed left there goes,"
+    " too; repeatable. With it the URL may be left out.",
+)
+@click.option(
+    "--staged",
+    multiple=True,
+    metavar="DIR",
+    help="A directory that a cluster wrote releases into: what a driver that was lost staged there,"
+    " more than a day ago, goes, too; repeatable. With it the URL may be left out.",
+)
+@click.option(
+    "--spark-local",
+    multiple=True,
+    metavar="DIR",
+    help="A directory that Spark puts its files into (spark.local.dir, or /tmp): what a driver that"
+    " was killed left there goes, too; repeatable. With it the URL may be left out.",
+)
+@common
+def gc(
+    url: str | None,
+    keep_last: int,
+    days: float | None,
+    spilled: tuple[str, ...],
+    staged: tuple[str, ...],
+    spark_local: tuple[str, ...],
+    form: str,
+    print_sql: bool,
+) -> None:
+    """Drop released tables that their view no longer shows, and what killed runs left."""
+    with errors(form), signals(), lasting() as committed:
+        from dbanon.doors.cli.render import rows_table
+        from dbanon.run import gc as garbage
+        from dbanon.run.open import open_store
+
+        directories = spilled or staged or spark_local
+        if url is None and (days is not None or not directories):
+            raise click.UsageError(
+                "Missing argument 'URL', or option '--spill', '--staged' or '--spark-local'."
+            )
+        cleared = garbage.clear_spilled(spilled) + garbage.clear_staged(staged)
+        cleared += garbage.clear_killed(spark_local)
+        dropped, runs = [], None
+        if url is not None:
+            store = open_store(url, sql_printer(print_sql))
+            runs = None if days is None else garbage.clear_runs(store, days)
+            dropped = garbage.collect_garbage(store, keep_last)
+        committed()
+        title, told = f"{counted(len(dropped), 'table')} dropped", {"dropped": dropped}
+        if runs is not None:
+            title += f", {counted(runs, 'failed run')} forgotten"
+        if directories:
+            taken = counted(len(cleared), "directory", "directories")
+            title, told = f"{title}, {taken} of killed runs taken away", told | {"cleared": cleared}
+        found = [[name] for names in told.values() for name in names]
+        forgotten = {} if runs is None else {"runs": runs}
+        show(form, told | forgotten, lambda: rows_table(title, ["table"], found))
+
+
+_PYTHON_PATH = click.option(
+    "--python-path",
+    "python_paths",
+    multiple=True,
+    metavar="DIRECTORY",
+    help="Where the server's Python imports dbanon and numpy from; repeatable. Default: where this"
+    " Python does.",
+)
+_TRUST_OWNER = click.option(
+    "--trust-owner",
+    "trusted_owners",
+    multiple=True,
+    metavar="ACCOUNT",
+    help="An account beside root and the server's own that may own what is imported; repeatable."
+    " DANGEROUS: it can then run code as the server's account.",
+)
+
+
+_LOCK_TIMEOUT = click.option(
+    "--lock-timeout",
+    type=float,
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long the ledger's tables are asked for while others read them; in short tries, so"
+    " that nobody waits behind.",
+)
+
+
+def _warn_of(owners: tuple[str, ...]) -> None:
+    for owner in owners:
+        say(
+            f"WARNING: {owner} can run code as the database server's account, and so read and"
+            " change every database of it."
+        )
+
+
+@click.command(cls=OnDatabase, epilog=URL_HELP)
+@click.argument("url", envvar="DBANON_URL")
+@click.option("--extension", is_flag=True, help="As an extension: writes to the server's files.")
+@click.option("--sql-only", is_flag=True, help="Only what needs no PL/Python.")
+@_PYTHON_PATH
+@_TRUST_OWNER
+@_LOCK_TIMEOUT
+@log_format
+def install(url: str, extension: bool, sql_only: bool, **more: Any) -> None:
+    """Install the SQL functions in a PostgreSQL database."""
+    with errors("table"), signals(), lasting() as committed:
+        from dbanon.doors import install as installation
+
+        if extension and sql_only:
+            raise InvalidParameter("--extension and --sql-only exclude each other.")
+        found = installation.install(url, sql_only=sql_only, extension=extension, **more)
+        _warn_of(more["trusted_owners"])
+        committed()
+        show_checks(found)
+
+
+@click.command(cls=OnDatabase, epilog=URL_HELP)
+@click.argument("url", envvar="DBANON_URL")
+@_PYTHON_PATH
+@_TRUST_OWNER
+@_LOCK_TIMEOUT
+@log_format
+def upgrade(url: str, **more: Any) -> None:
+    """Bring installed SQL functions to this version; ledger, hierarchies and grants stay."""
+    with errors("table"), signals(), lasting() as committed:
+        from dbanon.doors import install as installation
+
+        found = installation.upgrade(url, **more)
+        _warn_of(more["trusted_owners"])
+        committed()
+        show_checks(found)
+
+
+@click.command(cls=OnDatabase, epilog=URL_HELP)
+@click.argument("url", envvar="DBANON_URL")
+@click.option("--ledger", is_flag=True, help="Also drop the ledger of releases.")
+@_LOCK_TIMEOUT
+@log_format
+def uninstall(url: str, ledger: bool, lock_timeout: float) -> None:
+    """Remove the SQL functions; the ledger stays."""
+    with errors("table"), signals(), lasting() as committed:
+        from dbanon.doors import install as installation
+
+        installation.uninstall(url, ledger=ledger, lock_timeout=lock_timeout)
+        committed()
+        click.echo("dbanon's functions were removed.")
+
+
+@click.command(cls=OnDatabase)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    help="How the result is printed on stdout.",
+)
+def methods(form: str) -> None:
+    """List the methods: data they take, class sizes, guarantee, cost, reference, options."""
+    with errors(form):
+        from dbanon.doors.cli.render import rows_table
+
+        entries = [
+            {
+                "method": method.name,
+                "summary": method.summary,
+                "data": method.data,
+                "class sizes": method.class_sizes,
+                "guarantee": method.sentence,
+                "cost": method.cost,
+                "reference": method.reference,
+                "options": ", ".join(f"{o.name}={o.default}" for o in method.options),
+            }
+            for method in METHODS.values()
+        ]
+        header = [name for name in entries[0] if name != "summary"]
+        rows = [[entry[name] for name in header] for entry in entries]
+        show(form, entries, lambda: rows_table("Methods", header, rows))
