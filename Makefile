@@ -10,6 +10,9 @@ PYTEST_ARGS ?=
 # than small machines have cores, as many of them wait for servers, timeouts and killed processes.
 WORKERS ?= 3
 
+# Where it is set, each of the processes that tests start would compile every module anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 # The install is editable: Python, SQL and migrations are read where they lie; the core is compiled.
 CORE := $(shell find dbanon/kernels -name "*.[ch]pp" -o -name CMakeLists.txt -o -name sources.py)
 
