@@ -33,6 +33,20 @@ if TYPE_CHECKING:
 CONTAINER_IMAGE = "postgres:16"
 
 
+# A database is copied and dropped for most tests: a thousand files, five times as fast in memory.
+_MEMORY = Path("/dev/shm")
+_ENOUGH = 4 * 2**30
+
+
+def _base(settings: Mapping[str, str]) -> str:
+    """Where a cluster goes: into memory, where there is enough, if its files need not last."""
+    spares_the_disk = settings.get("fsync") == "off" and os.access(_MEMORY, os.W_OK | os.X_OK)
+    if spares_the_disk and shutil.disk_usage(_MEMORY).free >= _ENOUGH:
+        return str(_MEMORY)
+    # A socket's path may have 107 bytes; some temporary directories alone are longer than that.
+    return tempfile.gettempdir() if len(tempfile.gettempdir()) < 60 else "/tmp"
+
+
 class LocalServer(Server):
     """A cluster in a temporary directory, on 127.0.0.1 and a unix socket."""
 
@@ -45,9 +59,7 @@ class LocalServer(Server):
         self._settings = dict(settings)
         self._process: subprocess.Popen[bytes] | None = None
         self.host = "127.0.0.1"
-        # A socket's path may have 107 bytes; some temporary directories alone are longer than that.
-        base = tempfile.gettempdir() if len(tempfile.gettempdir()) < 60 else "/tmp"
-        self.directory = Path(tempfile.mkdtemp(prefix="dbanon-pg-", dir=base))
+        self.directory = Path(tempfile.mkdtemp(prefix="dbanon-pg-", dir=_base(self._settings)))
         self.log_path = self.directory / "server.log"
         self.socket_directory = self.directory
         try:

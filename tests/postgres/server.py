@@ -124,13 +124,10 @@ class Server(ABC):
         """Copy `template`, to which nobody may be connected, and return the new database's URL."""
         name = name or f"test_{secrets.token_hex(6)}"
         close_kept(template)
-        # From version 15 on the default writes all pages of the template to the log: slower here.
-        copied = sql.SQL(" STRATEGY file_copy" if self.version >= 15 else "")
         self.execute(
             sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(
                 sql.Identifier(name), sql.Identifier(template)
             )
-            + copied
         )
         return self.url(name)
 
