@@ -6,10 +6,10 @@
 
 `python -m tests.postgres_server` starts one and prints its URL until it is interrupted.
 
-A server is a container when a Docker daemon answers, otherwise a cluster in a temporary directory
-made with installed server binaries. `DBANON_TEST_SERVER=local` or `=container` allows only the one.
-PL/Python functions import this environment's packages, so they need a local server:
-`throwaway_server(kind="local")`.
+A server is a container when a Docker daemon answers, otherwise a cluster made with installed server
+binaries, in a temporary directory, or in memory where its files need not last and there is room.
+`DBANON_TEST_SERVER=local` or `=container` allows only the one. PL/Python functions import this
+environment's packages, so they need a local server: `throwaway_server(kind="local")`.
 """
 
 from __future__ import annotations

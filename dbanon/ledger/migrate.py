@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from dbanon.ledger.tables import HEAD, TABLES, VERSION_TABLE, ledger_ddl
+from dbanon.ledger.tables import HEAD, VERSION_TABLE, ledger_ddl
 from dbanon.version import share_path
 
 if TYPE_CHECKING:
@@ -13,36 +14,28 @@ if TYPE_CHECKING:
     from dbanon.sessions.session import Session
 
 
-def make_or_migrate(session: Session, connection: Connection) -> None:
+def make_or_migrate(session: Session, connection: Connection, closing: Sequence[str] = ()) -> None:
     """Bring the ledger of ``session`` to this version, inside the transaction of ``connection``.
 
     A new one is made by a statement a table: its whole history takes many times as long.
+
+    Parameters
+    ----------
+    closing : the statements by which nobody but its owner has rights on a new one.
     """
     version = session.ledger_name(VERSION_TABLE)
     if session.has_ledger() or session.find_existing(version) is not None:
         migrate(connection)
         return
     session.make_schema(version)
-    for statement in _new_ledger(session, connection.dialect.name == "postgresql"):
-        connection.exec_driver_sql(statement)
-
-
-def _new_ledger(session: Session, on_postgresql: bool) -> list[str]:
-    version = session.ledger_name(VERSION_TABLE)
     statements = [
         *ledger_ddl(session.ledger_types, session.ledger_name, {}),
         f"CREATE TABLE {version.quoted} (version_num VARCHAR(32) NOT NULL,"
         f" CONSTRAINT {version.name}_pkc PRIMARY KEY (version_num))",
         f"INSERT INTO {version.quoted} VALUES ('{HEAD}')",
     ]
-    if not on_postgresql:
-        return statements
-    names = ", ".join(session.ledger_name(table).quoted for table in TABLES)
-    return [
-        *statements,
-        "REVOKE ALL ON SCHEMA dbanon FROM PUBLIC",
-        f"REVOKE ALL ON {names} FROM PUBLIC",
-    ]
+    for statement in (*statements, *closing):
+        connection.exec_driver_sql(statement)
 
 
 def migrate(connection: Connection, revision: str = "head") -> None:

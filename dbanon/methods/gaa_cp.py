@@ -10,8 +10,8 @@ Source: Jiang H. W., Zeng G. S. and Ma H. Y., "Greedy clustering-anonymity metho
 preservation of table data-publishing", Journal of Software 28 (2017) 341-351, algorithm 1. Step 3.1
 is read as adding one record at a time.
 Classes: k records; those that take the last records more, 2k-1 at most.
-Cost: O(n^2) in the worst case, about O(n^1.3) on numbers, categories and hierarchies together: of
-two trees of boxes over the distinct records, one finds the nearest, one the farthest.
+Cost: O(n^2) in the worst case: of two trees of boxes over the distinct records, one finds the
+nearest, one the farthest.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ Source: J.-W. Byun, A. Kamra, E. Bertino and N. Li, "Efficient k-anonymization u
 techniques", DASFAA 2007. The paper starts with a random record; loss is iloss, distance that of
 GAA-CP.
 Classes: k records; those that take the last records more, 2k-1 at most.
-Cost: O(n^2) in the worst case, about O(n^1.3) on numbers, categories and hierarchies together: of
-two trees of boxes over the distinct records, one finds the nearest, one the farthest.
+Cost: O(n^2) in the worst case: of two trees of boxes over the distinct records, one finds the
+nearest, one the farthest.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ import click
 from dbanon.doors.cli.groups import OnDatabase
 from dbanon.doors.cli.log import log_format, say
 from dbanon.doors.cli.support import (
+    FORMAT,
     URL_HELP,
     common,
     errors,
@@ -192,14 +193,7 @@ def uninstall(url: str, ledger: bool, lock_timeout: float) -> None:
 
 
 @click.command(cls=OnDatabase)
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    show_default=True,
-    help="How the result is printed on stdout.",
-)
+@FORMAT
 def methods(form: str) -> None:
     """List the methods: data they take, class sizes, guarantee, cost, reference, options."""
     with errors(form):

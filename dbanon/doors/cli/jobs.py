@@ -15,6 +15,7 @@ from dbanon.doors.cli.anonymize import plan, with_options
 from dbanon.doors.cli.log import current, log_format
 from dbanon.doors.cli.releases import needs_evaluation, verify
 from dbanon.doors.cli.support import (
+    FORMAT,
     ROWS_HELP,
     Names,
     common,
@@ -69,14 +70,7 @@ def _evaluated(job: FileJob) -> FileJob:
 @click.command()
 @FILE
 @PASSWORD
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    show_default=True,
-    help="How the result is printed on stdout.",
-)
+@FORMAT
 @log_format
 def check(file: Path, inline_password: bool, form: str) -> None:
     """Check a job file, without a database; all that is wrong is said at once.

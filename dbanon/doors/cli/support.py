@@ -46,12 +46,21 @@ URL_HELP = (
 ROWS_HELP = f"{URL_HELP} file:people.csv and file:people.parquet are files of rows, to be read."
 
 
+FORMAT = click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    help="How the result is printed on stdout.",
+)
+
+
 def common(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options that all commands on a database have."""
     options = (
         log_format,
-        click.option("--format", "form", type=click.Choice(["table", "json"]), default="table",
-                     show_default=True, help="How the result is printed on stdout."),
+        FORMAT,
         click.option("--print-sql", is_flag=True, help="Print each SQL statement on stderr."),
     )  # fmt: skip
     for option in reversed(options):

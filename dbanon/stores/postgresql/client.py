@@ -19,7 +19,7 @@ from dbanon.errors import (
     OutputExists,
     SourceChanged,
 )
-from dbanon.ledger.tables import ledger_is_current
+from dbanon.ledger.tables import LEDGER_SCHEMA, TABLES, ledger_is_current
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
 from dbanon.sessions.base import OnSql, Output, Relation, labelled_rows
@@ -270,6 +270,13 @@ class PsycopgSession(PassthroughSession):
         """True when the ledger is of this version."""
         return ledger_is_current(self)
 
+    def _revokes(self) -> list[str]:
+        tables = ", ".join(self.ledger_name(table).quoted for table in TABLES)
+        return [
+            f"REVOKE ALL ON SCHEMA {quote(LEDGER_SCHEMA)} FROM PUBLIC",
+            f"REVOKE ALL ON {tables} FROM PUBLIC",
+        ]
+
     def ensure_ledger(self) -> None:
         # Nearly always: then nobody's lock on the making of ledgers keeps a release waiting.
         if ledger_is_current(self):
@@ -283,7 +290,7 @@ class PsycopgSession(PassthroughSession):
             # What asks for a table waits behind whoever reads it, and all others behind that.
             lock_schema(self, "dbanon", self.lock_seconds)
             with translated():
-                make_or_migrate(self, self._connection)
+                make_or_migrate(self, self._connection, self._revokes())
         except OutputExists:
             raise SourceChanged(
                 "Another session made the ledger meanwhile; nothing was published.",
