@@ -30,6 +30,7 @@ NAMES = (
     "mixed_speed",
     "models",
     "models_adult",
+    "peers",
     "plpython",
     "privacy",
     "second_round",
@@ -42,6 +43,7 @@ ON_REQUEST = (
     "chain_speed",
     "mixed_speed",
     "models_adult",
+    "peers",
     "second_round",
     "spark",
     "spill",
@@ -52,6 +54,7 @@ WITH_ANOTHER = (
     "main_job",
     "mixed_speed",
     "models_adult",
+    "peers",
     "plpython",
     "second_round",
 )
