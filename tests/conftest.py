@@ -22,7 +22,7 @@ IN_CI = os.environ.get("CI", "").lower() in ("true", "1")
 settings.register_profile("dev", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", settings.get_profile("dev"), derandomize=True, print_blob=True)
 # Of `make check`; no test has more examples then, whatever it asks for.
-settings.register_profile("check", settings.get_profile("dev"), max_examples=20)
+settings.register_profile("check", settings.get_profile("dev"), max_examples=10)
 settings.load_profile("ci" if IN_CI else "dev")
 
 _NEEDS_SERVER = {"pg_server", "local_pg_server", "cron_server", "postgresql"}

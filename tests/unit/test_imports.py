@@ -62,6 +62,7 @@ def test_a_command_loads_no_other() -> None:
     assert "dbanon.doors.cli.anonymize" not in found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chosen", [("age,size", "mdav"), ("age,illness", "gaa_cp")])
 def test_a_release_on_duckdb_loads_no_other_client(tmp_path: Path, chosen: tuple[str, str]) -> None:
     place = tmp_path / "people.duckdb"

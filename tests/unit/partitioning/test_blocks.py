@@ -148,6 +148,7 @@ def test_refinement_in_blocks_loses_little_more_than_on_the_whole():
     assert losses[1] < 1.15 * losses[0] < losses[2]
 
 
+@pytest.mark.slow
 def test_what_tick_raises_ends_refinement_in_blocks():
     def tick(share):
         if share > 0.8:
@@ -180,6 +181,7 @@ def _plain_passes(points, k, size, how):
     return Partition(np.unique(labels, return_inverse=True)[1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["pass", "fast"])
 @pytest.mark.parametrize("kind", ["normal", "whole"])
 def test_refinement_of_points_in_blocks_is_that_of_a_plain_loop(how, kind, monkeypatch):
