@@ -76,10 +76,8 @@ def test_who_left_stays_as_shown_until_all_have_left(database: Database, tmp_pat
     months = Months(n=12, leave=0, join=0, change=0)
     load(database, months.now)
     chained = Chained.made(database, tmp_path)
-    told = (
-        "chain patients, release {}: every history over {} is shared by at least 3 persons".format
-    )
-    assert chained.release().earlier_releases == told(1, "it")
+    said = "chain patients, release {}: every history over {} is shared by at least 3 persons"
+    assert chained.release().earlier_releases == said.format(1, "it")
     first = released(database)
     history = chained.history(list(months.now))
     cell = history[1][0]
@@ -104,7 +102,8 @@ def test_who_left_stays_as_shown_until_all_have_left(database: Database, tmp_pat
     report = chained.release()
     assert sum(released(database).values()) == 12 - len(together)
     assert report.arguments["chain"]["returned"] == len(together)
-    assert report.earlier_releases == f"{told(4, 'releases 1 to 4')}; {len(together)} returned"
+    said = said.format(4, "releases 1 to 4")
+    assert report.earlier_releases == f"{said}; {len(together)} returned"
 
 
 def test_who_comes_back_while_held_is_shown_anew(database: Database, tmp_path: Path) -> None:
