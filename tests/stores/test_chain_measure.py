@@ -28,6 +28,7 @@ def test_counts_are_those_of_the_releases(database: Database, tmp_path: Path, me
     load(database, months.now)
     chained = Chained.made(database, tmp_path, mode="measure")
     histories: dict[Any, list[Any]] = {}
+    exposed = 0
     for month in range(4):
         load(database, months.now)
         database.execute("ALTER TABLE people ADD COLUMN mark integer",
@@ -35,7 +36,7 @@ def test_counts_are_those_of_the_releases(database: Database, tmp_path: Path, me
         report = chained.release(method=method, keep=["mark"])
         by_hand(database, histories, month)
         sizes = Counter(map(tuple, histories.values()))
-        exposed = sum(size for size in sizes.values() if size < 3)
+        before, exposed = exposed, sum(size for size in sizes.values() if size < 3)
         told = report.arguments["chain"]
         assert (told["exposed"], told["known"]) == (exposed, len(histories))
         assert report.rows_out == len(months.now)
@@ -44,7 +45,11 @@ def test_counts_are_those_of_the_releases(database: Database, tmp_path: Path, me
     assert (found.exposed, found.persons, found.histories) == (exposed, len(histories), len(sizes))
     assert found.alone == sum(size == 1 for size in sizes.values())
     assert exposed > 0
-    assert f"{exposed} have a joint history over releases 1 to 4" in report.earlier_releases
+    assert report.earlier_releases == (
+        f"chain patients, release 4, measured: of {len(histories)} persons {exposed} have a joint"
+        " history over releases 1 to 4 that fewer than 3 share,"
+        f" {exposed - before} more than before"
+    )
     assert "over releases nothing is guaranteed" in report.guarantee
 
 

@@ -82,6 +82,27 @@ def test_what_is_not_finite_is_refused_with_the_columns_name(value: float) -> No
         collect([chunk([(1, value, "a"), (2, 1.0, "a")])])
 
 
+def test_each_column_is_looked_into_and_named_where_it_is_not_finite() -> None:
+    attributes = [NUMBER, TEXT, Attribute("day", Kind.DATE), Attribute("z", Kind.FLOAT)]
+    numbers = np.ones((4, 3))
+    # What stands where a value is NULL is no value.
+    valid = np.ones((4, 4), bool)
+    valid[3], numbers[3] = False, np.nan
+    for column, told in enumerate(('"x" holds NaN or', '"day" holds', '"z" holds NaN or')):
+        bad = numbers.copy()
+        bad[1:3, column] = -np.inf
+        for flags, rows, found in ((valid, bad, 4), (None, bad[:3], 3)):
+            n = len(rows)
+            one = Chunk(np.arange(n).reshape(-1, 1), rows, np.zeros((n, 1), np.int32), flags)
+            with pytest.raises(NonFiniteValue, match=f"{told} infinity in 2 of {found} rows"):
+                microdata_from_chunks(attributes, [one], categories=[LETTERS])
+    keys, codes = np.arange(4).reshape(-1, 1), np.zeros((4, 1), np.int32)
+    whole = microdata_from_chunks(
+        attributes, [Chunk(keys, numbers, codes, valid)], categories=[LETTERS]
+    )
+    assert whole.n_records == 4
+
+
 def test_the_memory_limit_ends_the_reading() -> None:
     taken = []
 
