@@ -1,6 +1,6 @@
 #include "mixed/refine_loss.hpp"
 
-#include "mixed/tuple_tree.hpp"
+#include "mixed/near_tuples.hpp"
 
 namespace dbanon {
 
@@ -84,11 +84,9 @@ Steps RefineLoss::run() {
     const std::int32_t near = std::clamp(tuples - 1, 0, kNeighbours);
     neighbours_.assign(tuples, near);
     if (near > 0) {
-        TupleTree tree(*mixed_);
-        Reach reach(*mixed_);
-        for (std::int32_t t = 0; t < tuples; ++t) {
-            reach.start(t);
-            tree.nearest(reach, t, near, neighbours_.row(t), work_);
+        NearTuples tree(*mixed_);
+        for (const std::int32_t t : tree.order()) {
+            tree.nearest(t, near, neighbours_.row(t), work_);
             if (work_.left <= 0) co_yield nullptr;
         }
     }
