@@ -154,9 +154,9 @@ std::vector<LabelCosts> label_costs(const MixedTable& table, const Integers& pie
     return found;
 }
 
-std::int64_t checked_rounds(std::int64_t rounds) {
-    if (rounds < 0) throw nb::value_error("rounds must be at least 0");
-    return rounds;
+std::int64_t at_least_0(std::int64_t count, const char* name) {
+    if (count < 0) throw nb::value_error((std::string(name) + " must be at least 0").c_str());
+    return count;
 }
 
 template <class Method>
@@ -182,22 +182,23 @@ class RefineLossRun : public Run {
    public:
     // On own ranges.
     RefineLossRun(const Mixed& table, const Integers& labels, std::int64_t k, std::int64_t rounds,
-                  std::uint64_t seed, const Models& models)
-        : RefineLossRun(table, labels, k, rounds, seed, models, std::vector<LabelCosts>()) {}
+                  std::uint64_t seed, const Models& models, std::int64_t worth)
+        : RefineLossRun(table, labels, k, rounds, seed, models, worth, std::vector<LabelCosts>()) {}
     // On the loss of labels.
     RefineLossRun(const Mixed& table, const Integers& labels, std::int64_t k, std::int64_t rounds,
                   std::uint64_t seed, const Models& models, const Integers& pieces,
-                  const Integers& firsts, const Integers& costs)
-        : RefineLossRun(table, labels, k, rounds, seed, models,
+                  const Integers& firsts, const Integers& costs, std::int64_t worth)
+        : RefineLossRun(table, labels, k, rounds, seed, models, worth,
                         label_costs(*table, pieces, firsts, costs)) {}
 
    private:
     RefineLossRun(const Mixed& table, const Integers& labels, std::int64_t k, std::int64_t rounds,
-                  std::uint64_t seed, const Models& models, const std::vector<LabelCosts>& costs)
+                  std::uint64_t seed, const Models& models, std::int64_t worth,
+                  const std::vector<LabelCosts>& costs)
         : Run({}, std::make_unique<RefineLoss>(table, checked_labels(*table, labels), checked_k(*table, k),
-                                               checked_rounds(rounds), seed,
-                                               checked_beside(*table, models), costs)) {}
-
+                                               at_least_0(rounds, "rounds"), seed,
+                                               checked_beside(*table, models), costs,
+                                               at_least_0(worth, "worth"))) {}
 };
 
 class EnforceRun : public Run {
@@ -239,14 +240,16 @@ void bind_mixed(nb::module_& m) {
              nb::arg("k"), nb::arg("seed"), nb::arg("threshold"));
     nb::class_<RefineLossRun, Run>(m, "RefineLoss")
         .def(nb::init<const Mixed&, const Integers&, std::int64_t, std::int64_t, std::uint64_t,
-                      const Models&>(),
+                      const Models&, std::int64_t>(),
              nb::arg("table"), nb::arg("labels").noconvert(), nb::arg("k"), nb::arg("rounds"),
-             nb::arg("seed"), nb::arg("models"))
+             nb::arg("seed"), nb::arg("models"), nb::kw_only(), nb::arg("worth") = 0)
         .def(nb::init<const Mixed&, const Integers&, std::int64_t, std::int64_t, std::uint64_t,
-                      const Models&, const Integers&, const Integers&, const Integers&>(),
+                      const Models&, const Integers&, const Integers&, const Integers&,
+                      std::int64_t>(),
              nb::arg("table"), nb::arg("labels").noconvert(), nb::arg("k"), nb::arg("rounds"),
              nb::arg("seed"), nb::arg("models"), nb::arg("pieces").noconvert(),
-             nb::arg("firsts").noconvert(), nb::arg("costs").noconvert());
+             nb::arg("firsts").noconvert(), nb::arg("costs").noconvert(), nb::kw_only(),
+             nb::arg("worth") = 0);
     nb::class_<EnforceRun, Run>(m, "Enforce")
         .def(nb::init<const Mixed&, const Integers&, const Codes&, const Models&, std::int64_t>(),
              nb::arg("table"), nb::arg("labels").noconvert(), nb::arg("values").noconvert(),

@@ -9,8 +9,10 @@ namespace {
 // A path is a positive number of 32 bits.
 constexpr int kBits = 31;
 
-// The paths of all leaves, by position, and their fields; none where they do not fit.
+}  // namespace
+
 std::vector<Code> paths_of(const Tree& tree, std::vector<Field>& fields) {
+    if (!tree.even() || tree.deepest() > kBits) return {};
     const std::size_t depths = static_cast<std::size_t>(tree.deepest());
     const auto leaves = static_cast<std::size_t>(tree.leaves());
     // Children on the way to each leaf; a field has room for the largest number at its depth.
@@ -43,8 +45,6 @@ std::vector<Code> paths_of(const Tree& tree, std::vector<Field>& fields) {
     return paths;
 }
 
-}  // namespace
-
 Columns::Columns(const MixedTable& table) : before_{0} {
     std::vector<std::size_t> others;
     for (std::size_t a = 0; a < static_cast<std::size_t>(table.d()); ++a) {
@@ -55,8 +55,7 @@ Columns::Columns(const MixedTable& table) : before_{0} {
         const Tree* tree = table.tree(a);
         if (!tree) continue;
         std::vector<Field> fields;
-        std::vector<Code> paths;
-        if (tree->even() && tree->deepest() <= kBits) paths = paths_of(*tree, fields);
+        std::vector<Code> paths = paths_of(*tree, fields);
         if (paths.empty()) {
             others.push_back(a);
             continue;

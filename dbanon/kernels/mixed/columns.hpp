@@ -18,6 +18,10 @@ inline std::uint64_t prefix_bit(Code path, std::int32_t shift) {
     return std::uint64_t{1} << (prefix * 2654435761u >> 26);
 }
 
+// The paths of all leaves of a tree, by position, and their fields, the root's first; none of a tree
+// that is not even, or whose paths are too long.
+std::vector<Code> paths_of(const Tree& tree, std::vector<Field>& fields);
+
 class Columns {
    public:
     explicit Columns(const MixedTable& table);

@@ -78,8 +78,28 @@ struct WideTree::Farthest {
     }
 };
 
-template <class Way, class Measure>
-void WideTree::look(std::int32_t leaf, const Measure& measure, Best& best, Work& work) const {
+// The nearest tuples but one, the worst of them on top.
+struct WideTree::Several {
+    std::vector<Best>& heap;
+    const std::int32_t skip;
+    Cost cost = Nearest::kWorst;
+    std::int32_t record = kNone;
+
+    static bool before(const Best& a, const Best& b) {
+        return a.cost != b.cost ? a.cost < b.cost : a.record < b.record;
+    }
+    void offer(Cost one, std::int32_t its, std::int32_t other) {
+        if (other == skip) return;
+        std::pop_heap(heap.begin(), heap.end(), before);
+        heap.back() = {one, its, other};
+        std::push_heap(heap.begin(), heap.end(), before);
+        cost = heap.front().cost;
+        record = heap.front().record;
+    }
+};
+
+template <class Way, class Measure, class Found>
+void WideTree::look(std::int32_t leaf, const Measure& measure, Found& best, Work& work) const {
     const std::int32_t filled = filled_[leaf];
     work.left -= filled;
     Cost costs[kLanes];
@@ -93,13 +113,13 @@ void WideTree::look(std::int32_t leaf, const Measure& measure, Best& best, Work&
             cost += measure.distance(columns_.attribute(c), values[c * kLanes + i]);
         }
         if (Way::better(cost, best.cost) || (cost == best.cost && record[i] < best.record)) {
-            best = {cost, record[i], tuples(leaf)[i]};
+            best.offer(cost, record[i], tuples(leaf)[i]);
         }
     }
 }
 
-template <class Way, class Measure>
-void WideTree::walk(const Measure& measure, Best& best, Work& work, std::int32_t looked_at) {
+template <class Way, class Measure, class Found>
+void WideTree::walk(const Measure& measure, Found& best, Work& work, std::int32_t looked_at) {
     // The best bound on top, the smallest record among equal ones.
     const auto after = [](const Open& a, const Open& b) {
         return a.bound != b.bound ? Way::better(b.bound, a.bound) : a.least > b.least;
@@ -151,6 +171,18 @@ std::int32_t WideTree::nearest(const Measure& measure, std::int32_t hint, Work& 
 
 template std::int32_t WideTree::nearest(const Reach&, std::int32_t, Work&);
 template std::int32_t WideTree::nearest(const Growth&, std::int32_t, Work&);
+
+void WideTree::nearest(const Reach& reach, std::int32_t tuple, std::int32_t count,
+                       std::int32_t* found, Work& work) {
+    ask(reach);
+    several_.assign(count, {Nearest::kWorst});
+    Several best{several_, tuple};
+    const std::int32_t around = leaf_[tuple];
+    look<Nearest>(around, reach, best, work);
+    walk<Nearest>(reach, best, work, around);
+    std::sort_heap(several_.begin(), several_.end(), Several::before);
+    for (const Best& one : several_) *found++ = one.tuple;
+}
 
 std::int32_t WideTree::farthest(const Reach& reach, Work& work) {
     ask(reach);

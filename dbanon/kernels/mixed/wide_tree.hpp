@@ -1,4 +1,4 @@
-// Tuples in a tree of boxes for a single nearest or farthest one: leaves of 16 and nodes of 8
+// Tuples in a tree of boxes for the nearest ones or the farthest one: leaves of 16 and nodes of 8
 // children lie column by column, so that a whole leaf or node is compared at once (lanes.hpp).
 //
 // Bounds of the nearest also use, for each field of a path, the prefixes below a child as 64 hashed
@@ -33,6 +33,9 @@ class WideTree {
     // By (cost, record); `hint`: a tuple that the tree was built of, to look around first.
     template <class Measure>
     std::int32_t nearest(const Measure& measure, std::int32_t hint, Work& work);
+    // The `count` nearest tuples but `tuple`, one that the tree was built of: nearest first.
+    void nearest(const Reach& reach, std::int32_t tuple, std::int32_t count, std::int32_t* found,
+                 Work& work);
     // By (-cost, record).
     std::int32_t farthest(const Reach& reach, Work& work);
 
@@ -42,7 +45,10 @@ class WideTree {
     struct Best {
         Cost cost;
         std::int32_t record = kNone, tuple = -1;
+
+        void offer(Cost one, std::int32_t its, std::int32_t other) { *this = {one, its, other}; }
     };
+    struct Several;
     // What waits to be looked into: a node, or ~leaf.
     struct Open {
         Cost bound;
@@ -61,10 +67,11 @@ class WideTree {
 
     template <class Measure>
     void ask(const Measure& measure);
-    template <class Way, class Measure>
-    void look(std::int32_t leaf, const Measure& measure, Best& best, Work& work) const;
-    template <class Way, class Measure>
-    void walk(const Measure& measure, Best& best, Work& work, std::int32_t looked_at);
+    // best: of one or several, as far as it was found; `cost` and `record` are to be improved on.
+    template <class Way, class Measure, class Found>
+    void look(std::int32_t leaf, const Measure& measure, Found& best, Work& work) const;
+    template <class Way, class Measure, class Found>
+    void walk(const Measure& measure, Found& best, Work& work, std::int32_t looked_at);
 
     // Of a leaf: records, columns, tuples, kLanes of each.
     Code* records(std::int32_t leaf) { return leaves_.row(leaf); }
@@ -101,6 +108,7 @@ class WideTree {
     std::vector<InTree> in_tree_;
     std::vector<Level> levels_;
     std::vector<Open> open_;
+    std::vector<Best> several_;  // a heap, the one to replace on top
 };
 
 }  // namespace dbanon
