@@ -27,6 +27,7 @@ NAMES = (
     "method_speed",
     "methods",
     "mixed",
+    "mixed_evaluation",
     "mixed_speed",
     "models",
     "models_adult",
@@ -40,6 +41,7 @@ NAMES = (
 ON_REQUEST = (
     "bounds",
     "chain_speed",
+    "mixed_evaluation",
     "mixed_speed",
     "models_adult",
     "second_round",
@@ -50,6 +52,7 @@ ON_REQUEST = (
 WITH_ANOTHER = (
     "evaluation",
     "main_job",
+    "mixed_evaluation",
     "mixed_speed",
     "models_adult",
     "plpython",

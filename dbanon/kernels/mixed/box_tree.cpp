@@ -15,15 +15,19 @@ void BoxTree::ask(const double* ends, const std::int32_t* nodes) {
     for (const BoxColumn& column : columns_) {
         if (column.number()) continue;
         const std::int32_t node = nodes[tree];
-        column.way(node, &level->node, sizeof(Level) / sizeof(std::int32_t));
+        way_.resize(static_cast<std::size_t>(column.levels()));
+        column.way(node, way_.data(), 1);
         std::int32_t above = column.height(0);
         // Boxes that may be above the leaves need not part either where they are above the question.
         std::uint64_t ancestors = inner_[tree] ? bit_of(0) : 0;
         for (std::int32_t l = 0; l < column.levels(); ++l, ++level) {
+            level->node = way_[static_cast<std::size_t>(l)];
             const std::int32_t height = column.height(level->node);
             level->climb = above - height;
             above = height;
-            level->bits = bit_of(level->node) | ancestors;
+            // Below an inner node nothing parts from it.
+            const bool below = column.depth(level->node) <= l && height > 0;
+            level->bits = below ? ~std::uint64_t{0} : bit_of(level->node) | ancestors;
             if (inner_[tree]) ancestors = level->bits;
         }
         ++tree;

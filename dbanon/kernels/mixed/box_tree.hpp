@@ -83,6 +83,7 @@ class BoxTree {
     std::vector<std::int32_t> links_;  // by place, which is node * kBranches + child
 
     const double* asked_ = nullptr;
+    std::vector<std::int32_t> way_;
     std::vector<Level> level_;
     std::vector<Open> open_;
 };
