@@ -313,11 +313,11 @@ class Nodes(_Coded):
 
     def of_records(self, records: Index) -> NDArray[np.int32]:
         """The leaves' nodes."""
-        return self.tree.leaves[self.original[records]]
+        return np.asarray(self.tree.leaves[self.original[records]], np.int32)
 
     def of_rows(self, rows: Index) -> NDArray[np.int32]:
         """The nodes."""
-        return self.released[rows]
+        return np.asarray(self.released[rows], np.int32)
 
     def _climbed(self, leaves: Index, nodes: Index) -> Floats:
         above = self.tree.ancestors(self.tree.leaves[leaves], nodes)

@@ -79,5 +79,5 @@ MEASURE = Measure(
     run=linkage_risk,
     summary="Share of records that an attacker with the originals names rightly",
     range="0 to 1/k where rows are k-anonymous, else to 1",
-    cost="n log(n/k), more with many columns; n^2/k for categories and labels",
+    cost="n log(n/k), more with many columns",
 )

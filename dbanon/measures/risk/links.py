@@ -1,8 +1,8 @@
 """Who is nearest to whom: what the measures of record linkage share.
 
 An attacker compares only records and classes of one stratum and with the same NULLs, which show.
-Tables of numbers are measured by Euclidean distance of z-scores, in a tree; others by the sum of
-eq. (11), everything with everything, for a sample of the records where that is too much.
+Tables of numbers are measured by Euclidean distance of z-scores, others by the sum of eq. (11), for
+a sample of the records where these are many. Trees find what comparing everything would.
 
 Distances are the same when their squares (of eq. (11): they) differ by a factor of at most 1e-9:
 centroids of classes lie equally far from several records by construction.
@@ -24,7 +24,7 @@ from dbanon.measures.pairs import Pairs, joined
 
 TIE = 1.0 + 1e-9
 
-# Distances of one attribute that are computed before a sample has to do.
+# Pairs, times attributes, up to which all records are linked, and not a sample.
 MOST_CELLS = 2_000_000_000
 SAMPLE = 10_000
 
@@ -195,7 +195,7 @@ def drawn(task: Task, auto: bool) -> NDArray[np.bool_] | None:
 
     Parameters
     ----------
-    auto : True when everything is compared with everything: then too many make a sample.
+    auto : True when too many make a sample.
     """
     pairs, wanted = task.pairs, task.parameters.sample
     if wanted is None and auto and _cells(pairs) > MOST_CELLS:

@@ -135,8 +135,13 @@ def _mixed(task: Task, group: Group, records: NDArray[np.int64], rows: NDArray[n
     if far.any():
         limits = _two_of_own(own, at, len(asked))[far]
         farther = compare(
-            pairs, group.rows[asked[far]], group.records, task.tick,
-            released=False, limits=limits, second=True,
+            pairs,
+            group.rows[asked[far]],
+            group.records,
+            task.tick,
+            released=False,
+            limits=limits,
+            second=True,
         )
         found.distances[far], found.seconds[far] = farther.distances, farther.seconds
     return _Asked(own, at, found)
@@ -148,6 +153,6 @@ MEASURE = Measure(
     run=nearest_linkage_risk,
     summary="Share of released records whose original is nearest or second nearest",
     range="0 to 1; about 2/k for means",
-    cost="n log n, more with many columns; n^2/k for categories and labels",
+    cost="n log n, more with many columns",
     of=("direct_loss",),
 )
