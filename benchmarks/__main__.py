@@ -27,6 +27,7 @@ NAMES = (
     "method_speed",
     "methods",
     "mixed",
+    "mixed_evaluation",
     "mixed_speed",
     "models",
     "models_adult",
@@ -41,6 +42,7 @@ NAMES = (
 ON_REQUEST = (
     "bounds",
     "chain_speed",
+    "mixed_evaluation",
     "mixed_speed",
     "models_adult",
     "peers",
@@ -52,6 +54,7 @@ ON_REQUEST = (
 WITH_ANOTHER = (
     "evaluation",
     "main_job",
+    "mixed_evaluation",
     "mixed_speed",
     "models_adult",
     "peers",

@@ -60,7 +60,7 @@ def _rows(known: list[Version], cases: list[tuple[str, int, str]]) -> Iterator[l
         least = {version.name: np.inf for version in asked}
         labels = set()
         with tempfile.TemporaryDirectory() as folder:
-            _draw(kind, n).to_parquet(f"{folder}/table.parquet")
+            draw(kind, n).to_parquet(f"{folder}/table.parquet")
             (Path(folder) / "trees.json").write_text(json.dumps(_trees(kind)))
             for _ in range(TURNS):
                 for version in asked:
@@ -72,7 +72,7 @@ def _rows(known: list[Version], cases: list[tuple[str, int, str]]) -> Iterator[l
         yield [kind, f"{n:,}", method, *(least.get(version.name, "–") for version in known)]
 
 
-def _draw(kind: str, n: int) -> pd.DataFrame:
+def draw(kind: str, n: int) -> pd.DataFrame:
     """One of the tables, of n rows."""
     rng = np.random.default_rng(SEED)
     made: dict[str, Callable[[int, np.random.Generator], pd.DataFrame]] = {
