@@ -13,6 +13,7 @@ from pathlib import Path
 from benchmarks.markdown import NotMeasuredError, machine
 
 NAMES = (
+    "advise",
     "alignment",
     "bounds",
     "chain_speed",
@@ -38,6 +39,7 @@ NAMES = (
     "thorough",
 )
 ON_REQUEST = (
+    "advise",
     "bounds",
     "chain_speed",
     "mixed_speed",
@@ -48,6 +50,7 @@ ON_REQUEST = (
     "thorough",
 )  # minutes, if named
 WITH_ANOTHER = (
+    "advise",
     "evaluation",
     "main_job",
     "mixed_speed",

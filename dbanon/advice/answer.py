@@ -41,6 +41,7 @@ class Sweep:
     rows : records that releases were tried on, of ``of`` there are.
     linked : records whose linkage was tried, where not all; None for all.
     untried : how many releases time did not suffice for.
+    passed_over : how many were not tried, for others before them foretold no better.
     left_out : methods that do not take these columns, with the error that says so.
     """
 
@@ -50,6 +51,7 @@ class Sweep:
     of: int
     linked: int | None
     untried: int
+    passed_over: int
     left_out: tuple[LeftOut, ...]
 
     @property
@@ -71,6 +73,11 @@ class Sweep:
             found.append(
                 f"releases that the time limit left untried, the costliest: {self.untried}"
             )
+        if self.passed_over:
+            found.append(
+                f"refined releases that were not tried: {self.passed_over}; those before foretell"
+                " that none would be recommended. All are tried where methods are named"
+            )
         found += [f"{one.curve} was left out ({one.code}): {one.message}" for one in self.left_out]
         return found
 
@@ -83,6 +90,7 @@ class Sweep:
             "sampled": self.sampled,
             "linked": self.linked,
             "untried": self.untried,
+            "passed_over": self.passed_over,
             "points": [point.to_dict() for point in self.points],
             "left_out": [dict(vars(one)) for one in self.left_out],
         }

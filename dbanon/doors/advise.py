@@ -84,8 +84,6 @@ def advise(
     DbanonError : what reading the table raises.
     """
     given = locals()
-    from dbanon.stores.frame.source import NAME, FrameSource
-
     framed = type(data).__module__.partition(".")[0] == "pandas"
     if framed == (table is not None):
         raise InvalidParameter(
@@ -93,13 +91,13 @@ def advise(
             hint="Give a database with a table, or a data frame alone.",
         )
     asked = {one.name: given[one.name] for one in parameters(AdviceRequest)}
-    asked |= {
-        "table": NAME if table is None else table,
-        "hierarchies": parse_all(hierarchies, files=True),
-    }
-    wishes = make(AdviceRequest, asked)
+    asked["hierarchies"] = parse_all(hierarchies, files=True)
     written = make(Reading, reading)
     if framed:
+        # Loads pandas, which a database needs not.
+        from dbanon.stores.frame.source import NAME, FrameSource
+
+        wishes = make(AdviceRequest, asked | {"table": NAME})
         written.require_none()
         found = run_advise(wishes, FrameSource(data), progress)
         start = {name: value for name, value in found.start.items() if name not in _OF_TABLES}
@@ -107,6 +105,7 @@ def advise(
     from dbanon.run.open import open_store
     from dbanon.stores.sql_source import SqlSource
 
+    wishes = make(AdviceRequest, asked)
     store = open_store(data, on_sql, reading=written, table=table)
     with store.planning(staging=True) as session:
         found = run_advise(wishes, SqlSource(session), progress)
