@@ -37,7 +37,7 @@ best = found.recommendation.point
 tried = len(found.sweep.points)
 print(json.dumps([seconds, tried, best.curve, best.k, best.loss, best.risk]))
 """
-# Of this version: what it tries depends on processor seconds alone, not on what else the machine does.
+# What is tried depends on processor seconds then, not on what else the machine does.
 PATIENT = {"time_limit": 3600.0}
 ALL = {"methods": ["gaa_cp", "gaa_cp+fast"], **PATIENT}
 HEADER = ("table", "rows", "by", "CPU s", "tried", "recommended", "k", "loss", "linkage risk")

@@ -15,8 +15,9 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +26,12 @@ import pandas as pd
 from benchmarks.beside import Version
 from benchmarks.markdown import table
 from benchmarks.mixed_speed import draw, trees_of
+from dbanon.data.chunks import bytes_per_record
+from dbanon.data.partition import Partition
+from dbanon.job.policy import Policy
+from dbanon.methods import METHODS
+from dbanon.methods.forecast import ATTRIBUTES, RECORDS, Power
+from dbanon.partitioning.forecast import forecast
 
 K, LIMIT, GROWTH = 5, 120.0, 1.4
 SIZES = (10_000, 100_000, 1_000_000)
@@ -42,11 +49,18 @@ folder, method, refine, k = sys.argv[1], sys.argv[2], sys.argv[3] or None, int(s
 frame = pd.read_parquet(folder + "/table.parquet")
 with open(folder + "/trees.json") as file:
     trees = {name: Hierarchy.from_levels(rows) for name, rows in json.load(file).items()}
+more = {"recoding": "representative"} if len(frame.select_dtypes("object").columns) else {}
+if dbanon.METHODS[method].takes_categories:
+    more = {}
 def most():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+def call(frame):
+    dbanon.partition(frame, k, method=method, refine=refine, hierarchies=trees, **more)
+call(frame[:100])  # Loads what is loaded once.
 before, started = most(), time.process_time()
 try:
-    dbanon.partition(frame, k, method=method, refine=refine, hierarchies=trees)
+    call(frame)
 except dbanon.MemoryLimit:
     print("null")
 else:
@@ -90,3 +104,104 @@ def measure(case: Case) -> tuple[float, float] | None:
 def _points(n: int, p: int) -> pd.DataFrame:
     points = np.random.default_rng(1).normal(size=(n, p))
     return pd.DataFrame(points, columns=[f"x{i}" for i in range(p)])
+
+
+def run(quick: bool = False) -> str:
+    """Markdown of forecasts beside measurements, and of constants."""
+    found = dict(_measured(_cases(SIZES[:1] if quick else SIZES)))
+    return report(found)
+
+
+def report(found: Mapping[Case, tuple[float, float] | None]) -> str:
+    """The tables of what was measured."""
+    text = "# Forecasts\n\n" + (__doc__ or "").partition("\n\n")[2]
+    header = ["table", "n", "method", "forecast s", "s", "forecast / s", "forecast MiB", "MiB"]
+    text += "\n" + table(header, _rows(found))
+    return text + "\n## Constants\n\n" + table(["of", "data", "constants that fit"], _fits(found))
+
+
+def _cases(sizes: Sequence[int]) -> Iterator[Case]:
+    """All cases, those of a table and method by rising n."""
+    numeric = [
+        method.name
+        for method in METHODS.values()
+        if not method.takes_categories
+        and method.gives is Partition
+        and method.max_attributes is None
+    ]
+    of_points = dict.fromkeys(["mdav", "mdav+pass", "mdav+fast", "mdav+thorough", *numeric])
+    for tables, curves in ((tuple(POINTS), of_points), (tuple("URCW"), MIXED)):
+        for name, curve, n in product(tables, curves, sizes):
+            if n < SIZES[-1] or curve in ALL_SIZES:
+                yield Case(name, n, curve)
+
+
+def _measured(
+    cases: Iterator[Case],
+) -> Iterator[tuple[Case, tuple[float, float] | None]]:
+    """What each takes; without those that would take too long, or that were refused before."""
+    seconds: dict[tuple[str, str], float] = {}
+    for case in cases:
+        before = seconds.get((case.table, case.curve), 0.0)
+        if before * 10**GROWTH > LIMIT:
+            seconds[case.table, case.curve] = np.inf
+            continue
+        found = measure(case)
+        seconds[case.table, case.curve] = np.inf if found is None else found[0]
+        yield case, found
+
+
+def _rows(found: Mapping[Case, tuple[float, float] | None]) -> Iterator[list[object]]:
+    for case, measured in found.items():
+        method, _, refine = case.curve.partition("+")
+        policy = Policy(k=K, method=method, refine=refine or None, recoding=_recoding(case, method))
+        foreseen = forecast(policy, case.n, case.numbers, case.others)
+        told: list[object] = [case.table, f"{case.n:,}", case.curve]
+        told.append("–" if foreseen is None else foreseen.seconds)
+        if measured is None:
+            yield [*told, "refused", "", "", ""]
+            continue
+        seconds, memory = measured
+        told += [seconds, "–" if foreseen is None else foreseen.seconds / seconds]
+        known = case.n * bytes_per_record(case.numbers + case.others) / 2**20
+        yield [*told, f"{known:.0f}", f"{memory:.0f}"]
+
+
+def _recoding(case: Case, method: str) -> str | None:
+    """That of the method, unless it sees as points what are no numbers."""
+    return "representative" if case.others and not METHODS[method].takes_categories else None
+
+
+def _fits(found: Mapping[Case, tuple[float, float] | None]) -> Iterator[list[object]]:
+    """For each method and refinement, on numbers and on mixed data, constants of ``Power``."""
+    known: dict[tuple[str, str], list[tuple[Case, float]]] = {}
+    for case, measured in found.items():
+        method, _, refine = case.curve.partition("+")
+        base = found.get(Case(case.table, case.n, method)) if refine else (0.0, 0.0)
+        if measured is None or base is None:
+            continue
+        data = "mixed" if case.others else "numbers"
+        seconds = max(measured[0] - base[0], 1e-3)
+        known.setdefault((case.curve, data), []).append((case, seconds))
+    for (curve, data), cases in known.items():
+        yield [curve, data, f"`{_fit(cases)}`"]
+
+
+def _fit(cases: Sequence[tuple[Case, float]]) -> Power:
+    """By least squares of logarithms; of one size or one width an exponent is 1."""
+    logs = np.log([seconds for _, seconds in cases])
+    rows = np.log([case.n / RECORDS for case, _ in cases])
+    columns = np.log([(case.numbers + case.others) / ATTRIBUTES for case, _ in cases])
+    features = {"records": rows, "attributes": columns, "both": rows * columns}
+    grid = {(case.n, case.numbers + case.others) for case, _ in cases}
+    if len(grid) < 4:
+        del features["both"]
+    for name in ("records", "attributes"):
+        if not np.ptp(features[name]):
+            logs = logs - features.pop(name)
+            features.pop("both", None)
+    design = np.column_stack([np.ones(len(logs)), *features.values()])
+    (level, *exponents), *_ = np.linalg.lstsq(design, logs, rcond=None)
+    found = {"records": 1.0, "attributes": 1.0} | dict(zip(features, exponents, strict=True))
+    rounded = {name: round(float(value), 2) for name, value in found.items()}
+    return Power(float(f"{np.exp(level):.2g}"), **rounded)

@@ -197,6 +197,9 @@ class Advice:
                              f" k = {point.k}, and says nothing of others; allow more time_limit,"
                              " or a smaller sample")]  # fmt: skip
         pairs += [("release", _with_withheld(found.point)), ("rule", found.rule)]
+        if found.point.forecast is not None:
+            told = f"about {found.point.forecast:,g} CPU seconds to find the classes of all rows"
+            pairs.append(("forecast", told))
         if found.runner_up is not None:
             pairs.append(("runner-up", _with_withheld(found.runner_up)))
         if found.note:

@@ -69,6 +69,7 @@ class Point:
     class_risk : of the smallest class.
     suppressed : rows that were withheld.
     recoding : where it is not the method's own.
+    forecast : about the CPU seconds of finding the classes of all rows; None where nobody knows.
     on_frontier : True when no other point has less of one without more of the other.
     """
 
@@ -83,6 +84,7 @@ class Point:
     seconds: float
     estimate: float | None = None
     recoding: str | None = None
+    forecast: float | None = None
     on_frontier: bool = False
 
     @property

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import ArrayLike
 
 from dbanon.advice.request import KS, AdviceRequest
+from dbanon.advice.request import SECONDS as SLOWEST
 from dbanon.bounds.certificate import Certificate
 from dbanon.data.option import make, parameter, parameters
 from dbanon.doors.arrays import microdata_of
@@ -45,6 +46,7 @@ def advise(
     methods: Sequence[str] = (),
     max_risk: float | None = None,
     max_loss: float | None = None,
+    max_seconds: float = SLOWEST,
     sample: int = 2_000,
     seed: int = 0,
     time_limit: float = 20.0,
@@ -70,6 +72,7 @@ def advise(
     k : sizes of classes to try.
     methods : methods to try, such as ``mdav`` or ``mdav+fast``.
     max_risk, max_loss : what is allowed: the least loss, or risk, within it is recommended.
+    max_seconds : CPU seconds that finding the classes of all rows may take, by forecast.
     sample : releases are tried on so many rows, drawn by ``seed``, where there are more.
     time_limit : seconds after which no further release is tried; one always is.
     key, hierarchies, memory_limit : as in ``anonymize``.

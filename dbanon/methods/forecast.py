@@ -1,11 +1,12 @@
-"""What a method takes, as numbers that were measured: CPU seconds and memory by size of a table.
+"""What a method takes, as numbers that were measured: CPU seconds by size of a table.
 
-They grow as powers of records and attributes. ``python -m benchmarks forecast`` sets them beside
+Seconds grow as powers of records and attributes. ``python -m benchmarks forecast`` sets them beside
 measured ones, and says which would fit; benchmarks/results/forecast.md names the machine.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 # Of the table that ``Power.seconds`` is about.
@@ -14,28 +15,24 @@ RECORDS, ATTRIBUTES = 100_000, 6
 
 @dataclass(frozen=True)
 class Power:
-    """seconds · (n / 100,000)^records · (p / 6)^attributes, of n records with p attributes.
+    """seconds · N^(records + both · ln P) · P^attributes; N is n / 100,000 records, P is p / 6.
 
     Parameters
     ----------
     seconds : CPU seconds of 100,000 records with six attributes, k = 5; larger k take less.
-    memory : bytes for each record and attribute, beside the records themselves.
+    both : by how much more each attribute makes of more records: indexes prune less then.
     """
 
     seconds: float
     records: float
     attributes: float = 1.0
-    memory: float = 100.0
+    both: float = 0.0
 
     def seconds_of(self, n: float, p: int) -> float:
         """CPU seconds for n records with p attributes."""
-        return float(
-            self.seconds * (n / RECORDS) ** self.records * (p / ATTRIBUTES) ** self.attributes
-        )
-
-    def bytes_of(self, n: float, p: int) -> float:
-        """Memory for n records with p attributes."""
-        return self.memory * n * p
+        wide = p / ATTRIBUTES
+        power = self.records + self.both * math.log(wide)
+        return float(self.seconds * (n / RECORDS) ** power * wide**self.attributes)
 
 
 @dataclass(frozen=True)
@@ -50,3 +47,6 @@ class Forecast:
 
     numbers: Power | None = None
     mixed: Power | None = None
+
+
+UNKNOWN = Forecast()

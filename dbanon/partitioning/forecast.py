@@ -1,4 +1,4 @@
-"""Forecast: CPU seconds and memory of finding classes, before a record is read.
+"""Forecast: CPU seconds of finding classes, before a record is read.
 
 Reading, privacy models, recoding and writing are not in it. It is of the machine that
 benchmarks/results/forecast.md names, and of k = 5; a larger k takes less.
@@ -35,17 +35,10 @@ LEAST = {("points", "fast"): 0.2, ("points", "thorough"): 20.0}
 
 @dataclass(frozen=True)
 class Foreseen:
-    """What finding classes takes.
-
-    Parameters
-    ----------
-    method, refinement : CPU seconds of each.
-    memory : bytes.
-    """
+    """CPU seconds of finding classes: of the method, and of the refinement."""
 
     method: float
     refinement: float
-    memory: float
 
     @property
     def seconds(self) -> float:
@@ -57,15 +50,17 @@ class Foreseen:
         return {
             "seconds": _two_digits(self.seconds),
             "refinement_seconds": _two_digits(self.refinement),
-            "memory": _two_digits(self.memory),
         }
 
     def __str__(self) -> str:
         """In words."""
-        found = f"{_two_digits(self.seconds):,g} CPU seconds"
-        if self.refinement:
-            found += f", {_two_digits(self.refinement):,g} of them the refinement"
-        return found
+        return in_words(self.seconds, self.refinement)
+
+
+def in_words(seconds: float, refinement: float) -> str:
+    """CPU seconds, and how many of them a refinement takes."""
+    found = f"{_two_digits(seconds):,g} CPU seconds"
+    return found + (f", {_two_digits(refinement):,g} of them the refinement" if refinement else "")
 
 
 def forecast(policy: Policy, n: int, numbers: int, others: int) -> Foreseen | None:
@@ -83,7 +78,7 @@ def forecast(policy: Policy, n: int, numbers: int, others: int) -> Foreseen | No
     parts = 1 if blocks is None else blocks.cut_at(n) or 1
     seconds = parts * power.seconds_of(n / parts, p)
     refined = _refined(policy, method, n, p, parts)
-    return None if refined is None else Foreseen(seconds, refined, power.bytes_of(n, p))
+    return None if refined is None else Foreseen(seconds, refined)
 
 
 def quickest(names: Iterable[str], n: int, numbers: int, others: int, limit: float) -> str:

@@ -17,12 +17,13 @@ from dbanon.advice.request import AdviceRequest, are_numbers, curve, usual_metho
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Kind
-from dbanon.errors import DbanonError, TooFewRecords, counted
+from dbanon.errors import DbanonError, TimeLimit, TooFewRecords, counted
 from dbanon.hierarchy.leaves import only
 from dbanon.job.policy import Policy
 from dbanon.job.requirements import require_kinds
 from dbanon.measures.figure import Parameters
 from dbanon.methods import find_method
+from dbanon.partitioning.forecast import Foreseen, forecast, quickest
 from dbanon.partitioning.partition_for import partition_for
 from dbanon.release.evaluation import evaluation_of, pairs_of
 from dbanon.release.recode import recode
@@ -74,8 +75,8 @@ def sweep(
             hint="Choose a smaller k.",
         )
     numeric = are_numbers(attributes, trees)
-    names = dict.fromkeys(wishes.methods or usual_methods(numeric))
-    trial = _Trial(planned, microdata, numeric, small, total, trees, wishes.seed)
+    trial = _Trial(planned, microdata, numeric, small, total, trees, wishes)
+    names = dict.fromkeys(wishes.methods or trial.usual_methods())
     points: dict[tuple[str, int], Point] = {}
     left_out: dict[str, DbanonError] = {}
     todo = _Todo(wishes, names, ks)
@@ -199,16 +200,22 @@ class _Trial:
     small: int
     total: int
     trees: Mapping[str, Any]
-    seed: int
+    wishes: AdviceRequest
 
     @property
     def measure(self) -> str:
         return "sse_loss" if self.numeric else "iloss"
 
     def run(self, name: str, k: int, tick: Tick) -> Point | None:
-        """Find classes, recode and measure them; None where all rows would be withheld."""
+        """Find classes, recode and measure them; None where all rows would be withheld.
+
+        Raises
+        ------
+        TimeLimit : by forecast all rows would take more seconds than may be.
+        """
         started = time.process_time()
         policy = self._policy(name, k)
+        foreseen = self._foreseen(policy)
         policy.guaranteed().require(find_method(policy.method))
         require_kinds(policy, self.microdata.attributes)
         found = partition_for(
@@ -224,7 +231,7 @@ class _Trial:
         )
         figures = evaluation_of(
             pairs,
-            Parameters(sample=None if self.numeric else LINKED, seed=self.seed),
+            Parameters(sample=None if self.numeric else LINKED, seed=self.wishes.seed),
             names=["linkage_risk", "class_risk"],
             tick=lambda s: tick(0.6 + 0.4 * s),
         )
@@ -243,8 +250,33 @@ class _Trial:
             classes=release.partition.n_classes,
             seconds=round(time.process_time() - started, 3),
             estimate=self._estimate(release.loss),
+            forecast=None if foreseen is None else foreseen.to_dict()["seconds"],
             recoding=None if policy.recoding == find_method(method).recoding else policy.recoding,
         )
+
+    def usual_methods(self) -> tuple[str, ...]:
+        """The methods to try where none is named; one alone where these would take too long."""
+        usual = usual_methods(self.numeric)
+        first = quickest(usual[:1], self.total, *self._columns, self.wishes.max_seconds)
+        return usual if first in usual else (first,)
+
+    @property
+    def _columns(self) -> tuple[int, int]:
+        """How many columns are numbers, and how many are not."""
+        attributes = self.microdata.attributes
+        numbers = sum(are_numbers([one], self.trees) for one in attributes)
+        return numbers, len(attributes) - numbers
+
+    def _foreseen(self, policy: Policy) -> Foreseen | None:
+        """What all rows would take, where that is no more than they may."""
+        found = forecast(policy, self.total, *self._columns)
+        if found is not None and found.seconds > self.wishes.max_seconds:
+            raise TimeLimit(
+                f"The classes of all {self.total} rows would take about {found}, more than"
+                f" {self.wishes.max_seconds:g}.",
+                hint="Raise `max_seconds`.",
+            )
+        return found
 
     def _policy(self, name: str, k: int) -> Policy:
         method, refine = curve(name)
