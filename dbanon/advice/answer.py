@@ -13,6 +13,7 @@ from dbanon.advice.recommend import Point, Recommendation
 from dbanon.advice.roles import REASONS, Role
 from dbanon.advice.singling import SetOfColumns, Singling
 from dbanon.errors import counted
+from dbanon.methods.forecast import in_words
 
 # A part, what it is about, what was found in words, and the same as plain values.
 Row = tuple[str, str, str, dict[str, Any]]
@@ -198,8 +199,8 @@ class Advice:
                              " or a smaller sample")]  # fmt: skip
         pairs += [("release", _with_withheld(found.point)), ("rule", found.rule)]
         if found.point.forecast is not None:
-            told = f"about {found.point.forecast:,g} CPU seconds to find the classes of all rows"
-            pairs.append(("forecast", told))
+            words = in_words(found.point.forecast)
+            pairs.append(("forecast", f"{words} to find the classes of all rows"))
         if found.runner_up is not None:
             pairs.append(("runner-up", _with_withheld(found.runner_up)))
         if found.note:

@@ -50,3 +50,16 @@ class Forecast:
 
 
 UNKNOWN = Forecast()
+
+
+def in_words(seconds: float, refinement: float = 0.0) -> str:
+    """CPU seconds, and how many of them a refinement takes."""
+    if seconds < 1:
+        return "less than 1 CPU second"
+    found = f"{two_digits(seconds):,g} CPU seconds"
+    return found + (f", {two_digits(refinement):,g} of them the refinement" if refinement else "")
+
+
+def two_digits(value: float) -> float:
+    """A forecast is not better than that."""
+    return float(f"{value:.2g}")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from dbanon.job.policy import Policy
 from dbanon.methods import METHODS, find_method
-from dbanon.methods.forecast import Power
+from dbanon.methods.forecast import Power, in_words, two_digits
 from dbanon.methods.registry import Method
 from dbanon.partitioning.blocks import Blocks
 from dbanon.partitioning.refine import ROUNDS
@@ -48,19 +48,13 @@ class Foreseen:
     def to_dict(self) -> dict[str, float]:
         """As plain values, with two digits."""
         return {
-            "seconds": _two_digits(self.seconds),
-            "refinement_seconds": _two_digits(self.refinement),
+            "seconds": two_digits(self.seconds),
+            "refinement_seconds": two_digits(self.refinement),
         }
 
     def __str__(self) -> str:
         """In words."""
         return in_words(self.seconds, self.refinement)
-
-
-def in_words(seconds: float, refinement: float) -> str:
-    """CPU seconds, and how many of them a refinement takes."""
-    found = f"{_two_digits(seconds):,g} CPU seconds"
-    return found + (f", {_two_digits(refinement):,g} of them the refinement" if refinement else "")
 
 
 def forecast(policy: Policy, n: int, numbers: int, others: int) -> Foreseen | None:
@@ -116,7 +110,3 @@ def _refined(policy: Policy, method: Method, n: int, p: int, parts: int) -> floa
             return None
         seconds *= policy.refine_iterations / max(ROUNDS[effort] * n / int(policy.k), 1.0)
     return seconds if policy.refine_seconds is None else min(seconds, policy.refine_seconds)
-
-
-def _two_digits(value: float) -> float:
-    return float(f"{value:.2g}")

@@ -11,7 +11,8 @@ from dbanon.errors import InvalidParameter, UnsupportedType
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.job import Job
 from dbanon.job.requirements import CLIENT
-from dbanon.partitioning.forecast import Foreseen, forecast, in_words
+from dbanon.methods.forecast import in_words
+from dbanon.partitioning.forecast import Foreseen, forecast
 from dbanon.run.changes import Changes, PlannedFile, changes, planning_ports
 from dbanon.run.plan import Plan, plan
 from dbanon.run.run import Clock, PhaseProgress, read_and_cluster, recoded
@@ -166,7 +167,7 @@ class Outlook:
             ("method", self.method),
             ("guarantee, once it is counted", self.guarantee),
             ("memory, about", f"{self.memory / 2**20:.0f} MiB{limit}"),
-            ("to find classes, about", _seconds(self.forecast)),
+            ("to find classes", _seconds(self.forecast)),
         ]
         found += [("creates", names(self.creates))] if self.creates else []
         found += [("drops", names(self.drops))] if self.drops else []

@@ -212,7 +212,9 @@ def _method(chosen: Sequence[Attribute], rows: int, k: int) -> str:
     others = len(chosen) - numbers
     method = quickest(usual_methods(not others)[:1], rows, numbers, others, SECONDS)
     found = forecast(Policy(k=k, method=method), rows, numbers, others) if rows else None
-    told = f"  # Of {rows:,} rows it takes about {found} to find classes\n" if found else ""
+    told = (
+        f"  # Of {rows:,} rows it takes {found} to find the classes, by forecast\n" if found else ""
+    )
     return _METHOD.format(told, method)
 
 

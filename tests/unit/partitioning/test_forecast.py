@@ -1,4 +1,4 @@
-"""Forecasts: what is known of a policy before a record is read, and which method follows from it."""
+"""Forecasts: what is known of a policy before a record is read, and which method follows."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dbanon.advice.request import OF_CATEGORIES, OF_NUMBERS
 from dbanon.job.policy import REFINEMENTS as EFFORTS
 from dbanon.job.policy import Policy
 from dbanon.methods import METHODS
-from dbanon.methods.forecast import ATTRIBUTES, RECORDS, Power
-from dbanon.partitioning.forecast import REFINEMENTS, forecast, in_words, quickest
+from dbanon.methods.forecast import ATTRIBUTES, RECORDS, Power, in_words
+from dbanon.partitioning.forecast import REFINEMENTS, forecast, quickest
 
 
 def test_a_power_by_hand() -> None:
@@ -73,9 +73,7 @@ def test_a_refinement_takes_no_more_than_its_seconds_or_rounds() -> None:
 
 
 def test_blocks_take_less_than_all_records_at_once() -> None:
-    whole, cut = (
-        forecast(Policy(k=5, block_size=size), 10**6, 4, 0) for size in (None, 50_000)
-    )
+    whole, cut = (forecast(Policy(k=5, block_size=size), 10**6, 4, 0) for size in (None, 50_000))
     part = forecast(Policy(k=5), 50_000, 4, 0)
     assert whole is not None
     assert cut is not None
@@ -96,5 +94,5 @@ def test_a_method_that_takes_longer_is_not_the_first() -> None:
 
 
 def test_in_words() -> None:
-    assert in_words(0.123, 0.0) == "0.12 CPU seconds"
+    assert in_words(0.99, 0.9) == "less than 1 CPU second"
     assert in_words(1234.0, 1000.0) == "1,200 CPU seconds, 1,000 of them the refinement"
