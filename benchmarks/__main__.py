@@ -13,12 +13,14 @@ from pathlib import Path
 from benchmarks.markdown import NotMeasuredError, machine
 
 NAMES = (
+    "advise",
     "alignment",
     "bounds",
     "chain_speed",
     "chains",
     "evaluation",
     "exports",
+    "forecast",
     "generalization",
     "generalization_scale",
     "labels",
@@ -40,8 +42,10 @@ NAMES = (
     "thorough",
 )
 ON_REQUEST = (
+    "advise",
     "bounds",
     "chain_speed",
+    "forecast",
     "mixed_evaluation",
     "mixed_speed",
     "models_adult",
@@ -52,6 +56,7 @@ ON_REQUEST = (
     "thorough",
 )  # minutes, if named
 WITH_ANOTHER = (
+    "advise",
     "evaluation",
     "main_job",
     "mixed_evaluation",

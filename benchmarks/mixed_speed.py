@@ -61,7 +61,7 @@ def _rows(known: list[Version], cases: list[tuple[str, int, str]]) -> Iterator[l
         labels = set()
         with tempfile.TemporaryDirectory() as folder:
             draw(kind, n).to_parquet(f"{folder}/table.parquet")
-            (Path(folder) / "trees.json").write_text(json.dumps(_trees(kind)))
+            (Path(folder) / "trees.json").write_text(json.dumps(trees_of(kind)))
             for _ in range(TURNS):
                 for version in asked:
                     seconds, digest = json.loads(version.run(CALL, folder, method, str(K)))
@@ -84,7 +84,7 @@ def draw(kind: str, n: int) -> pd.DataFrame:
     return made[kind](n, rng)
 
 
-def _trees(kind: str) -> dict[str, list[list[str]]]:
+def trees_of(kind: str) -> dict[str, list[list[str]]]:
     """The hierarchies, leaf by leaf: a row from the leaf to the root."""
     if kind not in "RW":
         return {}

@@ -24,7 +24,7 @@ import pandas as pd
 
 from benchmarks.beside import Version
 from benchmarks.markdown import NotMeasuredError, table
-from benchmarks.mixed_speed import K, _draw
+from benchmarks.mixed_speed import K, draw
 
 SIZES = (1_000, 5_000, 20_000)
 LARGEST = {"anonypyx MDAV-generic": 5_000}
@@ -89,7 +89,7 @@ def _rows(beside: str, sizes: tuple[int, ...]) -> Iterator[list[object]]:
     for kind in "UR":
         for n in sizes:
             with tempfile.TemporaryDirectory() as folder:
-                frame = _draw(kind, n)
+                frame = draw(kind, n)
                 frame.to_csv(f"{folder}/table.csv", index=False)
                 for name, code, method, options in CASES:
                     if n > LARGEST.get(name, n):

@@ -15,6 +15,7 @@ from dbanon.data.option import Parameter
 from dbanon.data.partition import AttributePartition, MethodResult, Partition, combine
 from dbanon.errors import UnknownOption
 from dbanon.hierarchy.tree import Hierarchy
+from dbanon.methods.forecast import UNKNOWN, Forecast
 from dbanon.spaces.mixed import MixedSpace, mixed_space
 from dbanon.spaces.numeric import Space, numeric_space
 
@@ -76,6 +77,7 @@ class Method:
         ``max_size`` does not hold), ``generalized`` (on iloss), or None where none can.
     random : True when the result depends on the seed.
     options : its own parameters.
+    forecast : the seconds and bytes that it takes, as they were measured.
     """
 
     name: str
@@ -96,6 +98,7 @@ class Method:
     refine: str | None = "points"
     random: bool = False
     options: tuple[Parameter, ...] = ()
+    forecast: Forecast = UNKNOWN
 
     @property
     def takes_points(self) -> bool:
