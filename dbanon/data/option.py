@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from numbers import Real
 from types import MappingProxyType, NoneType
@@ -22,6 +22,7 @@ from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 import numpy as np
 
+from dbanon.data.frozen import dataclass
 from dbanon.errors import InvalidParameter, nearest_names
 
 Made = TypeVar("Made")
