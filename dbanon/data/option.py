@@ -208,12 +208,20 @@ def _all_parameters(described: Any) -> tuple[Parameter, ...]:
 
 @cache
 def _hints(described: Any) -> Mapping[str, Any]:
-    return get_type_hints(described)
+    return {
+        name: get_args(hint)[0] if get_origin(hint) is Annotated else hint
+        for name, hint in _annotations(described).items()
+    }
+
+
+@cache
+def _annotations(described: Any) -> Mapping[str, Any]:
+    return get_type_hints(described, include_extras=True)
 
 
 @cache
 def _parameters(described: Any) -> tuple[Parameter, ...]:
-    hints = get_type_hints(described, include_extras=True)
+    hints = _annotations(described)
     found = []
     for field in fields(described):
         annotated = hints[field.name]
