@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from typing import Annotated, Any
 
 from dbanon.data.counts import Counts, Histories
+from dbanon.data.frozen import dataclass
 from dbanon.data.option import Option, check, make, parameters
 from dbanon.errors import (
     ChainExposed,

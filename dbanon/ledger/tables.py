@@ -8,9 +8,10 @@ in ``migrations/`` on PostgreSQL and SQLite, and by ``ledger_ddl`` on DuckDB.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
+from dbanon.data.frozen import dataclass
 from dbanon.job.guarantee import Guarantee
 from dbanon.sessions.names import RelationName, quote
 

@@ -23,12 +23,12 @@ Cost: the iterations end after a fixed number of elementary steps, the same on e
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.frozen import dataclass
 from dbanon.data.partition import Partition
 from dbanon.errors import InvalidParameter
 from dbanon.job.policy import Policy
