@@ -20,7 +20,11 @@ inline std::uint64_t prefix_bit(Code path, std::int32_t shift) {
 
 class Columns {
    public:
-    explicit Columns(const MixedTable& table);
+    // bits: of paths at most; trees that need more are among the others.
+    explicit Columns(const MixedTable& table, int bits = kBits);
+
+    // A path is a positive number of 32 bits.
+    static constexpr int kBits = 31;
 
     std::size_t count() const { return attributes_.size(); }
     std::size_t numbers() const { return numbers_; }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "mixed/square.hpp"
+
 namespace dbanon {
 
 template <class Measure>
@@ -78,8 +80,36 @@ struct WideTree::Farthest {
     }
 };
 
-template <class Way, class Measure>
-void WideTree::look(std::int32_t leaf, const Measure& measure, Best& best, Work& work) const {
+// The k nearest records, among them all copies of a tuple.
+struct WideTree::Several {
+    Cost cost = Nearest::kWorst;
+    std::int32_t record = kNone;
+    const WideTree& tree;
+    const std::vector<std::int32_t>& next;
+    std::vector<Best>& kept;
+    const std::size_t k;
+
+    static bool before(const Best& a, const Best& b) {
+        return a.cost != b.cost ? a.cost < b.cost : a.record < b.record;
+    }
+    void offer(Cost by, std::int32_t, std::int32_t tuple) {
+        for (std::int32_t at = next[tuple]; at < tree.table_.end(tuple); ++at) {
+            const Best one{by, tree.table_.copy(at), tuple};
+            if (kept.size() == k) {
+                if (!before(one, kept.front())) return;
+                std::pop_heap(kept.begin(), kept.end(), before);
+                kept.back() = one;
+            } else {
+                kept.push_back(one);
+            }
+            std::push_heap(kept.begin(), kept.end(), before);
+            if (kept.size() == k) cost = kept.front().cost, record = kept.front().record;
+        }
+    }
+};
+
+template <class Way, class Measure, class Found>
+void WideTree::look(std::int32_t leaf, const Measure& measure, Found& best, Work& work) const {
     const std::int32_t filled = filled_[leaf];
     work.left -= filled;
     Cost costs[kLanes];
@@ -93,13 +123,13 @@ void WideTree::look(std::int32_t leaf, const Measure& measure, Best& best, Work&
             cost += measure.distance(columns_.attribute(c), values[c * kLanes + i]);
         }
         if (Way::better(cost, best.cost) || (cost == best.cost && record[i] < best.record)) {
-            best = {cost, record[i], tuples(leaf)[i]};
+            best.offer(cost, record[i], tuples(leaf)[i]);
         }
     }
 }
 
-template <class Way, class Measure>
-void WideTree::walk(const Measure& measure, Best& best, Work& work, std::int32_t looked_at) {
+template <class Way, class Measure, class Found>
+void WideTree::walk(const Measure& measure, Found& best, Work& work, std::int32_t looked_at) {
     // The best bound on top, the smallest record among equal ones.
     const auto after = [](const Open& a, const Open& b) {
         return a.bound != b.bound ? Way::better(b.bound, a.bound) : a.least > b.least;
@@ -152,11 +182,34 @@ std::int32_t WideTree::nearest(const Measure& measure, std::int32_t hint, Work& 
 template std::int32_t WideTree::nearest(const Reach&, std::int32_t, Work&);
 template std::int32_t WideTree::nearest(const Growth&, std::int32_t, Work&);
 
-std::int32_t WideTree::farthest(const Reach& reach, Work& work) {
-    ask(reach);
+template <class Measure>
+void WideTree::around(const Measure& measure, std::int32_t hint, std::int32_t k,
+                      const std::vector<std::int32_t>& next, std::vector<std::int32_t>& found,
+                      Work& work) {
+    found.clear();
+    if (k == 0) return;
+    ask(measure);
+    nearest_.clear();
+    Several best{.tree = *this, .next = next, .kept = nearest_, .k = static_cast<std::size_t>(k)};
+    const std::int32_t around = leaf_[hint];
+    look<Nearest>(around, measure, best, work);
+    walk<Nearest>(measure, best, work, around);
+    std::sort_heap(nearest_.begin(), nearest_.end(), Several::before);
+    for (const Best& one : nearest_) found.push_back(one.tuple);
+}
+
+template void WideTree::around(const Square&, std::int32_t, std::int32_t,
+                               const std::vector<std::int32_t>&, std::vector<std::int32_t>&, Work&);
+
+template <class Measure>
+std::int32_t WideTree::farthest(const Measure& measure, Work& work) {
+    ask(measure);
     Best best{Farthest::kWorst};
-    walk<Farthest>(reach, best, work, -1);
+    walk<Farthest>(measure, best, work, -1);
     return best.tuple;
 }
+
+template std::int32_t WideTree::farthest(const Reach&, Work&);
+template std::int32_t WideTree::farthest(const Square&, Work&);
 
 }  // namespace dbanon
