@@ -170,6 +170,16 @@ class KMember(Kernel):
 
     def __init__(self, table: MixedTable, k: int) -> None: ...
 
+class MixedMdav(Kernel):
+    """MDAV on records without coordinates, exact; ties by the smallest record.
+
+    table: its trees have all leaves at one depth. squares: int64 (d,), of a tree the squared
+    distance of leaves that meet one step up, which grows by the square of the steps; of numbers
+    squares of differences count. All in all at most 2**62; what is wrong raises ValueError.
+    """
+
+    def __init__(self, table: MixedTable, squares: npt.NDArray[np.int64], k: int) -> None: ...
+
 class Merging(Kernel):
     """KACA (threshold below 0) and EBKC (else: a distance, mean over the attributes)."""
 

@@ -13,11 +13,11 @@ no label.
 
 from __future__ import annotations
 
-from dbanon.kernels import Mdav
+from dbanon.kernels import Mdav, MixedMdav
 from dbanon.methods.forecast import Forecast, Power
 from dbanon.methods.registry import Method, on_points
 
-mdav = on_points(Mdav)
+mdav = on_points(Mdav, places=MixedMdav)
 
 METHOD = Method(
     name="mdav",

@@ -160,11 +160,16 @@ def drive(kernel: Kernel, tick: Tick) -> Partition:
     return Partition(kernel.labels())
 
 
-def on_points(kernel: Callable[..., Kernel], *settings: Any) -> Callable[..., Partition]:
-    """What runs a compiled method on the points of a space, with these settings of it."""
+def on_points(
+    kernel: Callable[..., Kernel], *settings: Any, places: Callable[..., Kernel] | None = None
+) -> Callable[..., Partition]:
+    """What runs a compiled method on the points of a space, with these settings of it.
+
+    places : the method's kernel for records that need no coordinates, where there is one.
+    """
 
     def run(space: Space, k: int, *, tick: Tick, rng: np.random.Generator) -> Partition:
-        return drive(kernel(space.points, k, *settings), tick)
+        return drive(space.kernel(kernel, places)(k, *settings), tick)
 
     return run
 

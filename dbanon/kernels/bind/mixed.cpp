@@ -13,6 +13,7 @@
 #include "mixed/merging.hpp"
 #include "mixed/refine_loss.hpp"
 #include "mixed/split.hpp"
+#include "mixed/taking.hpp"
 
 namespace dbanon {
 namespace {
@@ -172,6 +173,42 @@ void bind_greedy(nb::module_& m, const char* name) {
         .def(nb::init<const Mixed&, std::int64_t>(), nb::arg("table"), nb::arg("k"));
 }
 
+// Sums of squares of distances stay within 64 bits.
+constexpr double kLargestSquare = 0x1p62;
+
+std::span<const Cost> checked_squares(const MixedTable& table, const Read<std::int64_t>& each) {
+    if (each.shape(0) != static_cast<std::size_t>(table.d())) {
+        throw nb::value_error("one square for each attribute");
+    }
+    double largest = 0;
+    for (std::size_t a = 0; a < each.shape(0); ++a) {
+        const Tree* tree = table.tree(a);
+        if (each.data()[a] < 0) throw nb::value_error("squares must be at least 0");
+        if (tree && !tree->even()) throw nb::value_error("leaves must be at one depth");
+        const double width = static_cast<double>(tree ? tree->deepest() : table.unit(a));
+        largest += (tree ? static_cast<double>(each.data()[a]) : 1.0) * width * width;
+    }
+    if (largest > kLargestSquare) throw nb::value_error("squares must add up to at most 2**62");
+    return {each.data(), each.shape(0)};
+}
+
+template <class Method>
+class TakingRun : public Run {
+   public:
+    template <class... Settings>
+    TakingRun(const Mixed& table, const Read<std::int64_t>& squares, std::int64_t k,
+              Settings... settings)
+        : Run({}, std::make_unique<Method>(table, checked_squares(*table, squares),
+                                           checked_k(*table, k), settings...)) {}
+};
+
+template <class Method>
+void bind_taking(nb::module_& m, const char* name) {
+    nb::class_<TakingRun<Method>, Run>(m, name)
+        .def(nb::init<const Mixed&, const Read<std::int64_t>&, std::int64_t>(), nb::arg("table"),
+             nb::arg("squares").noconvert(), nb::arg("k"));
+}
+
 class MergingRun : public Run {
    public:
     MergingRun(const Mixed& table, std::int64_t k, std::uint64_t seed, double threshold)
@@ -235,6 +272,7 @@ void bind_mixed(nb::module_& m) {
              nb::arg("gaps").noconvert(), nb::arg("beside").noconvert().none() = nb::none());
     bind_greedy<GaaCp>(m, "GaaCp");
     bind_greedy<KMember>(m, "KMember");
+    bind_taking<MixedMdav>(m, "MixedMdav");
     nb::class_<MergingRun, Run>(m, "Merging")
         .def(nb::init<const Mixed&, std::int64_t, std::uint64_t, double>(), nb::arg("table"),
              nb::arg("k"), nb::arg("seed"), nb::arg("threshold"));

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "mixed/square.hpp"
+
 namespace dbanon {
 
 template <class Measure>
@@ -78,23 +80,49 @@ struct WideTree::Farthest {
     }
 };
 
-// The nearest tuples but one, the worst of them on top.
+// The nearest that were offered, the worst of them on top.
 struct WideTree::Several {
-    std::vector<Best>& heap;
-    const std::int32_t skip;
+    std::vector<Best>& kept;
+    const std::size_t wanted;
     Cost cost = Nearest::kWorst;
     std::int32_t record = kNone;
 
     static bool before(const Best& a, const Best& b) {
         return a.cost != b.cost ? a.cost < b.cost : a.record < b.record;
     }
-    void offer(Cost one, std::int32_t its, std::int32_t other) {
-        if (other == skip) return;
-        std::pop_heap(heap.begin(), heap.end(), before);
-        heap.back() = {one, its, other};
-        std::push_heap(heap.begin(), heap.end(), before);
-        cost = heap.front().cost;
-        record = heap.front().record;
+    // Whether it is among the nearest so far.
+    bool keep(const Best& one) {
+        if (kept.size() == wanted) {
+            if (!before(one, kept.front())) return false;
+            std::pop_heap(kept.begin(), kept.end(), before);
+            kept.back() = one;
+        } else {
+            kept.push_back(one);
+        }
+        std::push_heap(kept.begin(), kept.end(), before);
+        if (kept.size() == wanted) cost = kept.front().cost, record = kept.front().record;
+        return true;
+    }
+};
+
+// Tuples but one.
+struct WideTree::Others : Several {
+    const std::int32_t skip;
+
+    void offer(Cost by, std::int32_t smallest, std::int32_t tuple) {
+        if (tuple != skip) keep({by, smallest, tuple});
+    }
+};
+
+// Records, each of the copies of a tuple.
+struct WideTree::Copies : Several {
+    const WideTree& tree;
+    const std::vector<std::int32_t>& next;
+
+    void offer(Cost by, std::int32_t, std::int32_t tuple) {
+        for (std::int32_t at = next[tuple]; at < tree.table_.end(tuple); ++at) {
+            if (!keep({by, tree.table_.copy(at), tuple})) return;
+        }
     }
 };
 
@@ -172,23 +200,48 @@ std::int32_t WideTree::nearest(const Measure& measure, std::int32_t hint, Work& 
 template std::int32_t WideTree::nearest(const Reach&, std::int32_t, Work&);
 template std::int32_t WideTree::nearest(const Growth&, std::int32_t, Work&);
 
+template <class Measure, class Found>
+void WideTree::collect(const Measure& measure, std::int32_t hint, Found& found, Work& work) {
+    ask(measure);
+    const std::int32_t around = leaf_[hint];
+    look<Nearest>(around, measure, found, work);
+    walk<Nearest>(measure, found, work, around);
+    std::sort_heap(found.kept.begin(), found.kept.end(), Several::before);
+}
+
 void WideTree::nearest(const Reach& reach, std::int32_t tuple, std::int32_t count,
                        std::int32_t* found, Work& work) {
-    ask(reach);
-    several_.assign(count, {Nearest::kWorst});
-    Several best{several_, tuple};
-    const std::int32_t around = leaf_[tuple];
-    look<Nearest>(around, reach, best, work);
-    walk<Nearest>(reach, best, work, around);
-    std::sort_heap(several_.begin(), several_.end(), Several::before);
+    several_.clear();
+    Others others{{several_, static_cast<std::size_t>(count)}, tuple};
+    collect(reach, tuple, others, work);
+    several_.resize(count, {Nearest::kWorst});
     for (const Best& one : several_) *found++ = one.tuple;
 }
 
-std::int32_t WideTree::farthest(const Reach& reach, Work& work) {
-    ask(reach);
+template <class Measure>
+void WideTree::around(const Measure& measure, std::int32_t hint, std::int32_t k,
+                      const std::vector<std::int32_t>& next, std::vector<std::int32_t>& found,
+                      Work& work) {
+    found.clear();
+    if (k == 0) return;
+    several_.clear();
+    Copies copies{{several_, static_cast<std::size_t>(k)}, *this, next};
+    collect(measure, hint, copies, work);
+    for (const Best& one : several_) found.push_back(one.tuple);
+}
+
+template void WideTree::around(const Square&, std::int32_t, std::int32_t,
+                               const std::vector<std::int32_t>&, std::vector<std::int32_t>&, Work&);
+
+template <class Measure>
+std::int32_t WideTree::farthest(const Measure& measure, Work& work) {
+    ask(measure);
     Best best{Farthest::kWorst};
-    walk<Farthest>(reach, best, work, -1);
+    walk<Farthest>(measure, best, work, -1);
     return best.tuple;
 }
+
+template std::int32_t WideTree::farthest(const Reach&, Work&);
+template std::int32_t WideTree::farthest(const Square&, Work&);
 
 }  // namespace dbanon
