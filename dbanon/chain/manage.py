@@ -240,6 +240,7 @@ def _describe_release(one: Mapping[str, Any]) -> str:
             ("returned", "returned"),
             ("held", "classes held"),
             ("refused", "kept out by models"),
+            ("back", "classes held for persons who are back"),
             ("unfit", "classes that models hold"),
             ("gone", "classes gone"),
             ("withdrawn", "classes withdrawn"),

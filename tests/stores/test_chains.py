@@ -104,7 +104,7 @@ def test_who_left_stays_as_shown_until_all_have_left(database: Database, tmp_pat
 def test_who_comes_back_while_held_is_shown_anew(database: Database, tmp_path: Path) -> None:
     months = Months(n=9, leave=0, join=0, change=0)
     load(database, months.now)
-    chained = Chained.made(database, tmp_path)
+    chained = Chained.made(database, tmp_path, class_size=4)
     chained.release()
     gone = months.now.pop(4)
     load(database, months.now)

@@ -1,8 +1,8 @@
 """Persons who were out and are back, on the plain reference: nobody's rows are fewer than k then.
 
 The reader of the releases knows who is in the source at each, and that nobody's row changes while
-they are out, nor with the release at which they are back. Every value stands once: a row that stands
-in two releases is one person's. Whoever finds fewer than k rows that can be a person's has won.
+they are out, nor with the release at which they are back. Every value stands once: a row that
+stands in two releases is one person's. Whoever finds fewer than k rows that can be a person's has won.
 ``CHAINS=full`` tries more worlds and larger ones.
 """
 
@@ -12,7 +12,7 @@ import os
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import permutations, product
+from itertools import pairwise, permutations, product
 from typing import Any
 
 import pytest
@@ -72,7 +72,7 @@ def fewest(life: Life) -> int:
     # Assignments of rows to persons that are possible so far, and how each came to be.
     layers = [set(permutations(sorted(shown[0][1])))]
     steps: list[dict[Labels, set[Labels]]] = []
-    for (since, before, whose), (until, after, staying) in zip(shown, shown[1:], strict=False):
+    for (since, before, whose), (until, after, staying) in pairwise(shown):
         new, gone = sorted(after - before), before - after
         came: dict[Labels, set[Labels]] = {}
         can = {person for person in persons if life.free(person, since, until)}
