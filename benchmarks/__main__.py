@@ -15,6 +15,7 @@ from benchmarks.markdown import NotMeasuredError, machine
 NAMES = (
     "alignment",
     "bounds",
+    "chain_returns",
     "chain_speed",
     "chains",
     "evaluation",
@@ -39,6 +40,7 @@ NAMES = (
 )
 ON_REQUEST = (
     "bounds",
+    "chain_returns",
     "chain_speed",
     "mixed_speed",
     "models_adult",

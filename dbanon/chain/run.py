@@ -17,6 +17,7 @@ from dbanon.chain import recount
 from dbanon.chain import state as chain_state
 from dbanon.chain.key import read_key
 from dbanon.chain.membership import CellState
+from dbanon.chain.outside import releases_outside, told_outside
 from dbanon.chain.pair import pair_sizes
 from dbanon.chain.recount import ChainTarget
 from dbanon.chain.step import Advanced, Begun, advance, begin
@@ -264,6 +265,8 @@ def _publish(
         tick(0.0)
         planned = replace(made.planned, output=target.plan(job, made.planned.release_id))
 
+    outside = releases_outside([reads] if reads is writes else [reads, writes], state.chain.source)
+
     def check(written: SqlWritten, counts: Counts) -> Counted:
         nulls = counts.rows.null_rows if job.policy.nulls == "category" else 0
         expected = Expected(histories.persons, nulls, planned.sensitive)
@@ -283,7 +286,7 @@ def _publish(
         target,
         clock,
         check,
-        partial(told_of_chain, made),
+        partial(told_of_chain, made, outside),
         export,
     )
     if reads is writes:
@@ -291,18 +294,23 @@ def _publish(
     return report
 
 
-def told_of_chain(made: Advanced, report: Report) -> Report:
-    """The report with what the chain has to say, and the rows of all its persons."""
+def told_of_chain(made: Advanced, outside: dict[str, str], report: Report) -> Report:
+    """The report with what the chain has to say, and the rows of all its persons.
+
+    Parameters
+    ----------
+    outside : the releases of the same source that are of no chain.
+    """
     state, histories = made.state, made.histories
-    k, few = state.k, made.guarantee.few
+    k = state.k
     chain: dict[str, Any] = {
         "name": state.chain.name,
         "chain_id": state.chain.identity,
         "sequence": histories.sequence,
         **{name: getattr(state.chain.rules, name) for name in ("mode", "changes")},
-        "waiting": few(histories.waiting),
-        "returned": few(histories.returned),
-        "refused": few(histories.refused),
+        "waiting": histories.waiting,
+        "returned": histories.returned,
+        "refused": histories.refused,
     }
     line = f"chain {state.chain.name}, release {histories.sequence}"
     over = "it" if histories.sequence == 1 else f"releases 1 to {histories.sequence}"
@@ -326,5 +334,8 @@ def told_of_chain(made: Advanced, report: Report) -> Report:
     for name, word in words:
         if chain[name]:
             line += f"; {chain[name]} {word}"
+    if outside:
+        chain["outside"] = len(outside)
+        line += f"; {told_outside(outside, state.chain.source)}"
     report = report.requested(guarantee=made.guarantee.sentence(made.release.names))
     return report.found(chain=chain).made(earlier_releases=line)

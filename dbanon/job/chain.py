@@ -258,10 +258,6 @@ class OfChain(Guarantee):
         """What k counts, in one word or few."""
         return "persons"
 
-    def few(self, count: int) -> int | str:
-        """A count of persons as readers see it."""
-        return count if count == 0 or count >= self.k else f"fewer than {self.k}"
-
     def _of_what(self) -> tuple[str, ...]:
         of_models: tuple[str, ...] = ()
         if self.models and not self.only_measured:

@@ -2,7 +2,7 @@
 
 The reader of the releases knows who is in the source at each, and that nobody's row changes while
 they are out, nor with the release at which they are back. Every value stands once: a row that
-stands in two releases is one person's. Whoever finds fewer than k rows that can be a person's has won.
+stands in two releases is one person's. Whoever finds fewer than k rows that can be a person's wins.
 ``CHAINS=full`` tries more worlds and larger ones.
 """
 
