@@ -75,11 +75,6 @@ class CellState:
         return self.session.ledger_name(table).quoted
 
     @property
-    def admits(self) -> bool:
-        """Whether newcomers are admitted with this release."""
-        return (self.sequence - 1) % self.chain.rules.admit_every == 0
-
-    @property
     def of_chain(self) -> str:
         """The condition of rows of this chain."""
         return f"chain_id = {int(self.chain.chain_id)}"

@@ -15,6 +15,7 @@ from dbanon.chain import state as chain_state
 from dbanon.chain.key import read_key
 from dbanon.chain.manage import ChainShown, shown_of
 from dbanon.chain.membership import CellState
+from dbanon.chain.newcomers import lets_in
 from dbanon.chain.state import ChainKept
 from dbanon.job.chain import MEASURE
 from dbanon.job.job import Job
@@ -45,7 +46,7 @@ class Coming:
 
     def pairs(self) -> list[tuple[str, str]]:
         """As pairs of label and text, for people."""
-        wait = "" if self.due else "; newcomers are not due, and wait"
+        wait = "" if self.due else "; newcomers are not due, or too few, and wait"
         found = [
             (f"release {self.sequence} would have",
              f"{self.came} persons who came, {self.left} shown who left,"
@@ -105,6 +106,6 @@ def _coming(job: Job, planned: Plan, session: Session, chain: ChainKept, secret:
         presence.newcomers,
         presence.absent,
         presence.returned,
-        measures or state.admits,
+        measures or lets_in(state, presence.newcomers),
         {} if measures else state.verdicts(batches=not planned.policy.models),
     )

@@ -15,11 +15,12 @@ from typing import Any, cast
 
 from dbanon.chain import recount
 from dbanon.chain import state as chain_state
-from dbanon.chain.key import read_key
+from dbanon.chain.key import note_published, read_key
 from dbanon.chain.membership import CellState
 from dbanon.chain.outside import releases_outside, told_outside
 from dbanon.chain.pair import pair_sizes
 from dbanon.chain.recount import ChainTarget
+from dbanon.chain.state import ChainKept
 from dbanon.chain.step import Advanced, Begun, advance, begin
 from dbanon.data.counts import Counts, Histories, Questions, Recount
 from dbanon.data.microdata import Microdata
@@ -165,6 +166,7 @@ def run_chained(
             with database.session(write=True) as session:
                 made = _go_on(job, session, key, clock)
                 report = _publish(job, made, session, session, clock)
+            _note(job, made)
             return report.made(seconds=dict(report.seconds) | {"total": clock.elapsed})
         to = cast(ClientStore, target) if elsewhere else database
         return _in_two(job, database, to, key, clock)
@@ -182,6 +184,7 @@ def _in_two(job: Job, source: ClientStore, target: ClientStore, key: bytes, cloc
             if exporter is not None:
                 exporter.require_places(looked or session)
             made = _go_on(job, session, key, clock, looked)
+        _note(job, made)
         with ExitStack() as stack:
             writes = stack.enter_context(target.session(write=True, create=not same))
             reads = writes if same else stack.enter_context(source.session(write=False))
@@ -197,11 +200,37 @@ def _in_two(job: Job, source: ClientStore, target: ClientStore, key: bytes, cloc
     return report.made(seconds=dict(report.seconds) | {"total": clock.elapsed})
 
 
+def _note(job: Job, made: Advanced) -> None:
+    """Note beside the key that the state is committed: from then on the release is published."""
+    assert job.chain is not None
+    note_published(job.chain.key, made.state.chain.identity, made.state.sequence)
+
+
+def _require_exports(job: Job, chain: ChainKept) -> None:
+    """Check that no file whose place an export takes is of a release that the state has not.
+
+    Raises
+    ------
+    ChainBehind : one is.
+    """
+    for export in job.exports:
+        from dbanon.stores.exports import places
+        from dbanon.stores.exports.formats import metadata_of
+
+        place = places.place_for(export.path, job.run_id)
+        with suppress(ValueError, OSError):
+            said = metadata_of(place)
+            if said.get("chain") == chain.identity:
+                latest = int(said["chain_sequence"])
+                chain_state.require_not_before(chain, latest, f"in {place.name}")
+
+
 def _go_on(
     job: Job, session: Session, key: bytes, clock: Clock, looked: Session | None = None
 ) -> Advanced:
     """The next state of the chain, as its rules say, and what is kept of this release."""
     begun = begin(job, session, key, clock, looked)
+    _require_exports(job, begun.state.chain)
     measures = begun.state.chain.rules.mode == MEASURE
     made = (advance_measured if measures else advance)(begun, clock)
     if begun.state.chain.rules.new_chain_from is not None and begun.state.sequence == 1:

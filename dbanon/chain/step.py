@@ -138,6 +138,7 @@ def advance(begun: Begun, clock: Clock) -> Advanced:
         # As many as change how large the state is: planners are told then.
         many = 10 * microdata.n_records >= presence.members
         changed, columns, release = _advanced(job, state, planned, whole, microdata, release, many)
+        changed["let_in"] = int(came.let_in)
         tick(1.0)
     with clock.phase("verify") as tick:
         tick(0.0)

@@ -64,6 +64,7 @@ class Rules:
     changes : whether changed kept values are shown, held below k of them, or frozen.
     class_size : the size newcomers are clustered with; None for k.
     admit_every : newcomers are let in at the first release and at each so many-th after it.
+    min_newcomers, max_wait : fewer newcomers wait, for so many releases at most.
     departures : whether a cell that somebody left is held or withdrawn.
     withdraw_above : a held cell is withdrawn when more than this share of it has left.
     models : privacy models, a kind and a level each, that the kept values of a class must keep to.
@@ -74,6 +75,8 @@ class Rules:
     changes: Literal["show", "hold", "freeze"] = "show"
     class_size: int | None = None
     admit_every: int = 1
+    min_newcomers: int = 0
+    max_wait: int = 6
     departures: Literal["hold", "withdraw"] = "hold"
     withdraw_above: float | None = None
     models: tuple[tuple[ModelKind, float], ...] = ()
@@ -178,6 +181,7 @@ class Chain:
         self.left: dict[Person, int] = {}
         self.sequence = 0
         self.waiting: set[Person] = set()
+        self.waited = 0
         self.returned: set[Person] = set()
 
     def release(self, source: Source, erase: Sequence[Person] = ()) -> Released:
@@ -193,14 +197,22 @@ class Chain:
             self._keep_up(cell, source)
         newcomers = {person: row for person, row in source.items() if person not in known}
         self.waiting = set(newcomers)
-        if (self.sequence - 1) % self.rules.admit_every == 0:
+        if self._lets_in(len(newcomers)):
+            self.waited = 0
             self._admit(newcomers)
+        else:
+            self.waited = self.waited + 1 if newcomers else 0
         return Counter(
             (cell.combination, value)
             for cell in self.cells
             if cell.state in ("live", "held")
             for value in cell.shown
         )
+
+    def _lets_in(self, count: int) -> bool:
+        rules = self.rules
+        enough = self.sequence == 1 or count >= rules.min_newcomers or self.waited >= rules.max_wait
+        return (self.sequence - 1) % rules.admit_every == 0 and enough
 
     def withdraw(self, person: Person) -> None:
         """Take the whole cell of a person out of all later releases."""
