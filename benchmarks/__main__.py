@@ -16,6 +16,7 @@ NAMES = (
     "advise",
     "alignment",
     "bounds",
+    "chain_returns",
     "chain_speed",
     "chains",
     "evaluation",
@@ -44,6 +45,7 @@ NAMES = (
 ON_REQUEST = (
     "advise",
     "bounds",
+    "chain_returns",
     "chain_speed",
     "forecast",
     "mixed_evaluation",

@@ -52,6 +52,8 @@ class ChainRun:
             changes=rules.changes,
             class_size=rules.class_size,
             admit_every=rules.admit_every,
+            min_newcomers=rules.min_newcomers,
+            max_wait=rules.max_wait,
             departures=rules.departures,
             withdraw_above=rules.withdraw_above,
             key_out=str(self.key),
