@@ -278,11 +278,11 @@ class Categories(_Coded):
 
     def of_records(self, records: Index) -> NDArray[np.int32]:
         """The nodes behind the root."""
-        return self.original[records] + np.int32(1)
+        return np.asarray(self.original[records] + 1, np.int32)
 
     def of_rows(self, rows: Index) -> NDArray[np.int32]:
         """The nodes behind the root."""
-        return self.released[rows] + np.int32(1)
+        return np.asarray(self.released[rows] + 1, np.int32)
 
     def gap(self, records: Index, rows: Index) -> Floats:
         """1 where they differ."""
