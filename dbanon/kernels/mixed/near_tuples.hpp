@@ -10,7 +10,7 @@ namespace dbanon {
 class NearTuples {
    public:
     explicit NearTuples(const MixedTable& table)
-        : columns_(table), tree_(table, columns_, CutBy::kGain), reach_(table) {
+        : columns_(table), tree_(table, columns_, CutBy::kGain, Outside::kWidth), reach_(table) {
         order_.resize(table.tuples());
         std::iota(order_.begin(), order_.end(), 0);
         // Tuples are numbered by their first records.

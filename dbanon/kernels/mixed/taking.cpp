@@ -5,14 +5,14 @@ namespace dbanon {
 namespace {
 
 // Of a tree's paths: counts of all prefixes have room.
-constexpr int kPathBits = 22;
+constexpr int kCountedBits = 22;
 
 }  // namespace
 
 Taking::Taking(Mixed mixed, std::span<const Cost> each, std::int32_t k)
     : Kernel({nullptr, mixed->records(), mixed->d()}, k),
       mixed_(std::move(mixed)),
-      rest_(*mixed_, Outside::kSquare, kPathBits),
+      rest_(*mixed_, Outside::kSquare, kCountedBits),
       square_(*mixed_, each),
       centre_(*mixed_, rest_.columns(), square_),
       far_(rest_.apart(), centre_) {
