@@ -28,6 +28,8 @@ class ChainRun:
     def __init__(self, database: Database, world: World, folder: Path) -> None:
         self.database, self.world = database, world
         self.key = folder / f"{NAME}.key"
+        # Of a copy that went on before this one does.
+        self.key.with_name(f"{self.key.name}.last").unlink(missing_ok=True)
 
     def create(self, **more: Any) -> None:
         """The table, with nobody in it, and the chain."""
