@@ -19,14 +19,14 @@ from dbanon.partitioning.refine import ROUNDS
 # Of refinements, as ``Method.refine`` and ``Policy.refine`` name them.
 REFINEMENTS: Mapping[str, Mapping[str, Power]] = {
     "points": {
-        "pass": Power(1.0, 1.1),
-        "fast": Power(1.0, 1.0),
-        "thorough": Power(200.0, 1.0),
+        "pass": Power(0.27, 1.0, 0.89),
+        "fast": Power(1.7, 1.0, 0.35),
+        "thorough": Power(200.0, 1.0, 0.35),
     },
     "generalized": {
-        "pass": Power(10.0, 1.1),
-        "fast": Power(90.0, 1.1),
-        "thorough": Power(2600.0, 1.1),
+        "pass": Power(15.0, 0.9),
+        "fast": Power(94.0, 1.0),
+        "thorough": Power(2700.0, 1.0),
     },
 }
 # Refinements of few records do at least so much, in seconds.

@@ -47,9 +47,8 @@ def sweep(
     """Try releases with every method and k that is wished for, the cheapest first.
 
     Methods without refinement come before those with, large classes before small ones, and those
-    that bends are looked for in before others. Of refinements those come first that may be
-    recommended by what was tried before; unless methods are named, the others are tried only where
-    that takes little time. The first release is always tried to its end.
+    that bends are looked for in before others (for refinements: ``_Todo``). The first release is
+    always tried to its end.
 
     Parameters
     ----------
@@ -81,7 +80,6 @@ def sweep(
     left_out: dict[str, DbanonError] = {}
     todo = _Todo(wishes, names, ks)
     end = time.monotonic() + wishes.time_limit
-
     ended: list[BaseException] = []
 
     def tick(share: float) -> None:
@@ -138,7 +136,11 @@ def _drawn(microdata: Microdata, wishes: AdviceRequest) -> NDArray[np.int64]:
 
 
 class _Todo:
-    """What is to be tried, one after the other."""
+    """What is to be tried, one after the other.
+
+    Of refinements those come first that may be recommended by what was tried before; unless methods
+    are named, the others are tried only where that takes little time.
+    """
 
     def __init__(self, wishes: AdviceRequest, names: Iterable[str], ks: Sequence[int]) -> None:
         self._wishes = wishes
