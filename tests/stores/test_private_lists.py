@@ -100,6 +100,35 @@ def test_text_of_a_public_list(database: Database) -> None:
         dbanon.verify(database.url, "release.people")
 
 
+@pytest.mark.parametrize(
+    ("damage", "rows", "wrong"),
+    [
+        ("UPDATE {} SET job = 'nurses' WHERE job = 'nurse'", str(N), "[1-9][0-9]*"),
+        ("DELETE FROM {} WHERE job = 'other'", "[12][0-9]{3}", "0"),
+        ("INSERT INTO {0} SELECT * FROM {0}", str(2 * N), "0"),
+    ],
+    ids=["outside", "fewer", "more"],
+)
+def test_rows_that_are_not_as_drawn_are_not_published_and_it_stays_spent(
+    database: Database, monkeypatch: pytest.MonkeyPatch, damage: str, rows: str, wrong: str
+) -> None:
+    write = private.write_rows
+
+    def damaged(session: Any, output: Any, *given: Any) -> None:
+        write(session, output, *given)
+        session.run(damage.format(output.written.quoted))
+
+    load(database)
+    before = database.relations()
+    monkeypatch.setattr(private, "write_rows", damaged)
+    told = f"^{rows} synthetic rows are there and {N} must be, {wrong} of them"
+    with pytest.raises(RecountFailed, match=told):
+        release(database)
+    assert spent(database) == 10.0
+    assert dbanon.releases(database.url) == []
+    assert not {name for _, name in database.relations() - before if "people" in name}
+
+
 def test_a_hierarchy_of_a_table_a_file_or_a_name(database: Database, tmp_path: Path) -> None:
     load(database)
     database.load(
