@@ -60,7 +60,7 @@ else:
             if name not in vars(made):
                 setattr(made, name, _named(made, name, method))
         if made.__init__ is methods["__init__"]:
-            made.__signature__ = _Signature()
+            made.__signature__ = _Signature(made.__init__)
         return made
 
 
@@ -161,9 +161,14 @@ def _values(instance: object, names: tuple[str, ...]) -> tuple[Any, ...]:
 class _Signature:
     """What ``inspect.signature`` says of a class, made when it is asked for."""
 
-    def __get__(self, instance: object, owner: type) -> Any:
+    def __init__(self, init: Callable[..., None]) -> None:
+        self._init = init
+
+    def __get__(self, instance: object, owner: Any) -> Any:
         from inspect import Parameter, Signature
 
+        if owner.__init__ is not self._init:
+            raise AttributeError("a class that inherits has a method of its own")
         found = []
         for field in dataclasses.fields(owner):
             default = field.default
