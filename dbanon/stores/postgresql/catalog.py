@@ -117,7 +117,7 @@ ORDER BY a.attnum"""
 
 # The same rows, and whether they are: where a column has a base type that is made of no other, is
 # not another role's, and whose collation is the column's, too. Most tables have no others, and the
-# query above takes ten times as long to plan.
+# query above takes twenty times as long to plan.
 PLAIN_COLUMNS = f"""
 SELECT a.attname, format_type(a.atttypid, a.atttypmod), format_type(t.oid, a.atttypmod),
        CASE WHEN t.typnamespace = 'pg_catalog'::regnamespace THEN t.typname END,
