@@ -24,9 +24,9 @@ REFINEMENTS: Mapping[str, Mapping[str, Power]] = {
         "thorough": Power(200.0, 1.0, 0.35),
     },
     "generalized": {
-        "pass": Power(15.0, 0.9),
-        "fast": Power(94.0, 1.0),
-        "thorough": Power(2700.0, 1.0),
+        "pass": Power(21.0, 0.9, 1.9),
+        "fast": Power(150.0, 0.9, 1.9),
+        "thorough": Power(4300.0, 0.9, 1.9),
     },
 }
 # Refinements of few records do at least so much, in seconds.
