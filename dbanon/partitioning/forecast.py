@@ -16,7 +16,8 @@ from dbanon.methods.registry import Method
 from dbanon.partitioning.blocks import Blocks
 from dbanon.partitioning.refine import ROUNDS
 
-# Of refinements, as ``Method.refine`` and ``Policy.refine`` name them.
+# Of refinements, as ``Method.refine`` and ``Policy.refine`` name them; those of ``thorough`` by how
+# many more steps and rounds it has than ``fast``.
 REFINEMENTS: Mapping[str, Mapping[str, Power]] = {
     "points": {
         "pass": Power(0.27, 1.0, 0.89),
