@@ -21,7 +21,7 @@ from dbanon.partitioning.refine import ROUNDS
 REFINEMENTS: Mapping[str, Mapping[str, Power]] = {
     "points": {
         "pass": Power(0.27, 1.0, 0.89),
-        "fast": Power(1.7, 1.0, 0.35),
+        "fast": Power(2.4, 1.0, 0.35),
         "thorough": Power(200.0, 1.0, 0.35),
     },
     "generalized": {
@@ -31,7 +31,7 @@ REFINEMENTS: Mapping[str, Mapping[str, Power]] = {
     },
 }
 # Refinements of few records do at least so much, in seconds.
-LEAST = {("points", "fast"): 0.2, ("points", "thorough"): 20.0}
+LEAST = {("points", "fast"): 0.3, ("points", "thorough"): 20.0}
 
 
 @dataclass(frozen=True)
