@@ -18,7 +18,7 @@ from dbanon.methods import find_method
 KS = (*range(3, 11), 15, 20)
 OF_NUMBERS = ("mdav", "mdav+fast", "cbfs_mhm+fast")
 OF_CATEGORIES = ("gaa_cp", "gaa_cp+fast")
-SECONDS = 600.0
+SECONDS = 3600.0
 
 
 @dataclass(frozen=True, kw_only=True)

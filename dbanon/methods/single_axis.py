@@ -39,6 +39,6 @@ METHOD = Method(
     class_sizes="k; the one that holds the median k to 2k-1",
     cost="O(n log n)",
     reference="Defays & Nanopoulos 1993",
-    forecast=Forecast(numbers=Power(0.06, 1.0, 0.45)),
+    forecast=Forecast(numbers=Power(0.045, 0.95, 0.8)),
     options=(AXIS,),
 )

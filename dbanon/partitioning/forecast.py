@@ -16,21 +16,22 @@ from dbanon.methods.registry import Method
 from dbanon.partitioning.blocks import Blocks
 from dbanon.partitioning.refine import ROUNDS
 
-# Of refinements, as ``Method.refine`` and ``Policy.refine`` name them.
+# Of refinements, as ``Method.refine`` and ``Policy.refine`` name them; those of ``thorough`` by how
+# many more steps and rounds it has than ``fast``.
 REFINEMENTS: Mapping[str, Mapping[str, Power]] = {
     "points": {
         "pass": Power(0.27, 1.0, 0.89),
-        "fast": Power(1.7, 1.0, 0.35),
+        "fast": Power(2.4, 1.0, 0.35),
         "thorough": Power(200.0, 1.0, 0.35),
     },
     "generalized": {
-        "pass": Power(15.0, 0.9),
-        "fast": Power(94.0, 1.0),
-        "thorough": Power(2700.0, 1.0),
+        "pass": Power(21.0, 0.9, 1.9),
+        "fast": Power(150.0, 0.9, 1.9),
+        "thorough": Power(4300.0, 0.9, 1.9),
     },
 }
 # Refinements of few records do at least so much, in seconds.
-LEAST = {("points", "fast"): 0.2, ("points", "thorough"): 20.0}
+LEAST = {("points", "fast"): 0.3, ("points", "thorough"): 20.0}
 
 
 @dataclass(frozen=True)
