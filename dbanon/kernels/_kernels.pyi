@@ -180,6 +180,18 @@ class MixedMdav(Kernel):
 
     def __init__(self, table: MixedTable, squares: npt.NDArray[np.int64], k: int) -> None: ...
 
+class MixedCbfs(Kernel):
+    """CBFS on records without coordinates, as ``MixedMdav``."""
+
+    def __init__(self, table: MixedTable, squares: npt.NDArray[np.int64], k: int) -> None: ...
+
+class MixedVmdav(Kernel):
+    """V-MDAV on records without coordinates, as ``MixedMdav``; lambda_ as of ``Vmdav``."""
+
+    def __init__(
+        self, table: MixedTable, squares: npt.NDArray[np.int64], k: int, lambda_: float
+    ) -> None: ...
+
 class Merging(Kernel):
     """KACA (threshold below 0) and EBKC (else: a distance, mean over the attributes)."""
 

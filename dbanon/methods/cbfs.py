@@ -12,13 +12,13 @@ Cost: O(n^2) in the worst case; far less for few attributes, by the spatial inde
 
 from __future__ import annotations
 
-from dbanon.kernels import Cbfs
+from dbanon.kernels import Cbfs, MixedCbfs
 from dbanon.methods.forecast import Forecast, Power
 from dbanon.methods.registry import Method, on_points
 
 METHOD = Method(
     name="cbfs",
-    run=on_points(Cbfs),
+    run=on_points(Cbfs, places=MixedCbfs),
     summary="Centroid-based fixed size: one class around the farthest record each round",
     cost="O(n^2) at worst, near O(n log n) for few attributes",
     reference="Laszlo & Mukherjee 2005",

@@ -18,7 +18,7 @@ import numpy as np
 
 from dbanon.data.option import Option, Parameter
 from dbanon.data.partition import Partition
-from dbanon.kernels import Vmdav
+from dbanon.kernels import MixedVmdav, Vmdav
 from dbanon.methods.registry import Method, Tick, drive
 from dbanon.spaces.numeric import Space
 
@@ -26,8 +26,8 @@ from dbanon.spaces.numeric import Space
 def vmdav(
     space: Space, k: int, *, tick: Tick, rng: np.random.Generator, lambda_: float
 ) -> Partition:
-    """Partition the points of ``space``, float64 (n, p), into classes of at least k records."""
-    return drive(Vmdav(space.points, k, lambda_), tick)
+    """Partition the records of ``space`` into classes of at least k records."""
+    return drive(space.kernel(Vmdav, MixedVmdav)(k, lambda_), tick)
 
 
 METHOD = Method(

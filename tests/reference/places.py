@@ -5,6 +5,8 @@ the squared distance to their mean. So no mean is needed: the record farthest fr
 largest sum. Ties go to the smaller index, which is what the first maximum of an array is.
 """
 
+from fractions import Fraction
+
 import numpy as np
 
 # Sums of two halves stay within 64 bits.
@@ -66,7 +68,7 @@ class _Rest:
 
     def put(self, records, label):
         self.labels[records] = label
-        self.sums -= self._sums(records)
+        self.sums = self.sums - self._sums(records)
 
 
 def mdav(squares, k):
@@ -83,3 +85,46 @@ def mdav(squares, k):
         label += 1
     rest.labels[rest.labels < 0] = label
     return rest.labels
+
+
+def _settle(rest, label):
+    """What is left joins the class with the nearest mean: by exact fractions."""
+    members = [np.flatnonzero(rest.labels == c) for c in range(label)]
+    for record in rest.left:
+        away = []
+        for own in members:
+            sums = sum(map(int, rest.squares[record, own]))
+            within = sum(map(int, rest.squares[np.ix_(own, own)].reshape(-1)))
+            away.append(Fraction(2 * len(own) * sums - within, 2 * len(own) ** 2))
+        rest.labels[record] = away.index(min(away))
+    return rest.labels
+
+
+def cbfs(squares, k):
+    """CBFS: the class of each record, int32 (n,)."""
+    rest, label = _Rest(squares), 0
+    while len(rest.left) >= k:
+        rest.take(rest.farthest_from_mean(), k, label)
+        label += 1
+    return _settle(rest, label)
+
+
+def vmdav(squares, k, lambda_):
+    """V-MDAV: the class of each record, int32 (n,)."""
+    rest, label = _Rest(squares), 0
+    fixed = rest.sums.copy()
+    while len(rest.left) >= k:
+        rest.sums = fixed  # distances from the mean of the whole table
+        rest.take(rest.farthest_from_mean(), k, label)
+        members = np.flatnonzero(rest.labels == label).tolist()
+        while len(members) < 2 * k - 1 and len(left := rest.left):
+            inside = squares[np.ix_(members, left)].min(axis=0)
+            joins = left[np.argmin(inside)]
+            others = squares[joins, left[left != joins]]
+            outside = np.sqrt(float(others.min())) if len(others) else np.inf
+            if not np.sqrt(float(inside.min())) < lambda_ * outside:
+                break
+            rest.labels[joins] = label
+            members.append(joins)
+        label += 1
+    return _settle(rest, label)

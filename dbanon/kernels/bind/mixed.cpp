@@ -272,7 +272,11 @@ void bind_mixed(nb::module_& m) {
              nb::arg("gaps").noconvert(), nb::arg("beside").noconvert().none() = nb::none());
     bind_greedy<GaaCp>(m, "GaaCp");
     bind_greedy<KMember>(m, "KMember");
+    bind_taking<MixedCbfs>(m, "MixedCbfs");
     bind_taking<MixedMdav>(m, "MixedMdav");
+    nb::class_<TakingRun<MixedVmdav>, Run>(m, "MixedVmdav")
+        .def(nb::init<const Mixed&, const Read<std::int64_t>&, std::int64_t, double>(),
+             nb::arg("table"), nb::arg("squares").noconvert(), nb::arg("k"), nb::arg("lambda_"));
     nb::class_<MergingRun, Run>(m, "Merging")
         .def(nb::init<const Mixed&, std::int64_t, std::uint64_t, double>(), nb::arg("table"),
              nb::arg("k"), nb::arg("seed"), nb::arg("threshold"));

@@ -49,4 +49,51 @@ class MixedMdav final : public Taking {
     Steps run() override;
 };
 
+// Those of which fewer than k records are left over: each joins the class with the nearest mean, as
+// the means were before.
+class Settling : public Taking {
+   public:
+    using Taking::Taking;
+
+   protected:
+    Steps settle(std::int32_t classes);
+};
+
+// Centroid-based fixed size (Laszlo & Mukherjee 2005).
+class MixedCbfs final : public Settling {
+   public:
+    using Settling::Settling;
+
+   protected:
+    Steps run() override;
+};
+
+// V-MDAV (Solanas & Martinez-Balleste 2006).
+class MixedVmdav final : public Settling {
+   public:
+    MixedVmdav(Mixed mixed, std::span<const Cost> each, std::int32_t k, double lambda)
+        : Settling(std::move(mixed), each, k), lambda_(lambda) {}
+
+   protected:
+    Steps run() override;
+
+   private:
+    struct Next {
+        Cost distance = 0;
+        std::int32_t record = -1, tuple = -1;
+    };
+    struct Member {
+        std::int32_t tuple;
+        Next next;  // the nearest record outside the class
+    };
+    Next next(std::int32_t tuple) { return {square_.distance(tuple), rest_.record(tuple), tuple}; }
+    // Of all members the nearest record outside.
+    Next nearest();
+    // The record nearest to another one, of which none is left: -1.
+    std::int32_t beside(std::int32_t tuple);
+
+    const double lambda_;
+    std::vector<Member> members_;
+};
+
 }  // namespace dbanon

@@ -1,5 +1,7 @@
 """Centroid methods on mixed records without coordinates, against a matrix of all distances."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,7 +14,12 @@ from dbanon.spaces.places import Measured, Metric
 from tests.generalization_data import random_tree
 from tests.reference import places as plain
 
-METHODS = {"mdav": (kernels.MixedMdav, plain.mdav)}
+METHODS = {
+    "mdav": (kernels.MixedMdav, plain.mdav),
+    "cbfs": (kernels.MixedCbfs, plain.cbfs),
+    "vmdav": (partial(kernels.MixedVmdav, lambda_=0.2), partial(plain.vmdav, lambda_=0.2)),
+    "vmdav, far": (partial(kernels.MixedVmdav, lambda_=1.1), partial(plain.vmdav, lambda_=1.1)),
+}
 
 
 @pytest.fixture(params=kernels.simd_levels())
@@ -81,8 +88,8 @@ def drawn(kinds, n, rng, weights=None):
     return codes, metric
 
 
-def run(method, codes, metric, k, *more, budget=kernels.DEFAULT_BUDGET):
-    kernel = METHODS[method][0](metric.table(codes), metric.squares, k, *more)
+def run(method, codes, metric, k, budget=kernels.DEFAULT_BUDGET):
+    kernel = METHODS[method][0](metric.table(codes), metric.squares, k)
     while not kernel.step(budget):
         assert 0 <= kernel.progress < 1
     return kernel.labels()
@@ -115,12 +122,12 @@ def test_small_tables_with_many_ties(method, seed, n, k):
     np.testing.assert_array_equal(found, expected)
 
 
-def test_a_table_that_fills_several_trees():
+@pytest.mark.parametrize("method", ["mdav", "cbfs"])
+def test_a_table_that_fills_several_trees(method):
     rng = np.random.default_rng(7)
-    codes, metric = drawn(("number", "some", "deep", "broad"), 3_000, rng)
-    squares = plain.squared(codes, metric)
-    for method, (_, expected) in METHODS.items():
-        np.testing.assert_array_equal(run(method, codes, metric, 5), expected(squares, 5))
+    codes, metric = drawn(("number", "some", "deep", "broad"), 2_500, rng)
+    expected = METHODS[method][1](plain.squared(codes, metric), 5)
+    np.testing.assert_array_equal(run(method, codes, metric, 5), expected)
 
 
 def test_the_order_of_attributes_changes_nothing():
