@@ -363,8 +363,8 @@ def told_of_chain(made: Advanced, outside: dict[str, str], report: Report) -> Re
     if not made.guarantee.only_measured and histories.sequence > 1:
         chain |= {"joined": histories.told["joined"], "left": histories.told["absent"]}
         line += (
-            f"; {chain['left']} of {histories.persons} rows are of persons who left; the information"
-            f" loss is that of the {chain['joined']} persons who joined, not of all rows"
+            f"; {chain['left']} of {histories.persons} rows are of persons who left; the loss"
+            f" is that of the {chain['joined']} persons who joined, not of all rows"
         )
     for name, word in words:
         if chain[name]:

@@ -88,6 +88,9 @@ def begin(job: Job, session: Session, key: bytes, clock: Clock, looked: Session 
     assert asked is not None
     with clock.phase("read") as tick:
         tick(0.0)
+        if session.has_ledger():
+            # An earlier version's knows nobody who is out.
+            session.ensure_ledger()
         chain = chain_state.opened(session, asked, key)
         source = SqlSource(session)
         here = None if looked is not None else SqlTarget(session)

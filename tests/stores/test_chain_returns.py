@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.stores.chain_cases import Chained, Months, load, released
+import dbanon
+from tests.stores.chain_cases import GIVEN, Chained, Months, load, released
 from tests.stores.databases import Database
 
 COLUMNS = "age, income, cost"
@@ -131,3 +132,26 @@ def test_nobody_leaves_a_class_apart_in_which_somebody_was_back(
     clinic.change(who, *rest[3:])
     assert clinic.release() == clinic.first
     assert clinic.chained.shown().releases[-1]["held"] == 1
+
+
+def test_a_ledger_of_the_version_before_is_brought_up_to_date(
+    database: Database, tmp_path: Path
+) -> None:
+    clinic = Clinic(database, tmp_path)
+    database.execute(
+        f"ALTER TABLE {database.ledger('chain_cell')} DROP COLUMN loose",
+        f"ALTER TABLE {database.ledger('chain_member')} DROP COLUMN missed",
+    )
+    if database.name != "duckdb":
+        version = database.ledger("alembic_version")
+        database.execute(f"UPDATE {version} SET version_num = '0007'")
+    chained = clinic.chained
+    given: dict[str, Any] = GIVEN | {"chain": chained.chain(), "sensitive": [], "keep": ["cost"]}
+    planned = dbanon.plan(database.url, table="people", output="release.people", **given)
+    assert planned is not None
+    who, *rest = clinic.cell
+    clinic.out(who)
+    clinic.release()
+    clinic.back()
+    clinic.change(*rest)
+    assert clinic.release() == clinic.first
