@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.chain.returns import whole_cells
 from dbanon.chain.state import ChainKept
 from dbanon.data.microdata import Microdata, find_records
 from dbanon.data.partition import Partition
@@ -204,11 +203,12 @@ class CellState:
 
     # -- cells ------------------------------------------------------------------------------------
 
-    def decide(self, batches: bool = True, kept: int = 0) -> None:
+    def decide(self, whole: str, batches: bool, kept: int = 0) -> None:
         """Stage what becomes of each cell, by who is there; beside it whether rows are as shown.
 
         Parameters
         ----------
+        whole : SQL of the cells that no k persons may leave together, ``whole_cells``.
         kept : how many columns are staged beside the persons.
         batches : whether k persons may leave a cell in which k stay: not where models are kept,
             which the values of those who left can no more be held against.
@@ -219,7 +219,7 @@ class CellState:
         if rules.changes == SHOW and batches:
             # Held values and those of new rows would tell who left, if some could leave apart.
             cases.append(f"WHEN {left} >= {k} AND p.present >= {k} AND m.cell NOT IN"
-                         f" ({whole_cells(self)}) THEN 'live'")  # fmt: skip
+                         f" ({whole}) THEN 'live'")  # fmt: skip
         if rules.departures == WITHDRAW:
             cases.append("WHEN p.present < m.members THEN 'withdrawn'")
         if rules.withdraw_above is not None:
@@ -245,14 +245,14 @@ class CellState:
             " ON p.cell = m.cell",
         )
 
-    def verdicts(self, batches: bool) -> dict[str, int]:
-        """What would become of the cells on display: how many of each; ``batches`` as ``decide``.
+    def verdicts(self, whole: str, batches: bool) -> dict[str, int]:
+        """What would become of the cells on display: how many of each; asked as ``decide``.
 
         Nothing is staged that ``decide`` does not, and nothing written.
         """
         if self.chain.definition is None:
             return {}
-        self.decide(batches)
+        self.decide(whole, batches)
         found = dict(self.session.rows(
             f"SELECT state, count(*) FROM {quote(VERDICT)} GROUP BY state"
         ))  # fmt: skip

@@ -16,6 +16,7 @@ from dbanon.chain.key import read_key
 from dbanon.chain.manage import ChainShown, shown_of
 from dbanon.chain.membership import CellState
 from dbanon.chain.newcomers import lets_in
+from dbanon.chain.returns import whole_cells
 from dbanon.chain.state import ChainKept
 from dbanon.job.chain import MEASURE
 from dbanon.job.job import Job
@@ -107,5 +108,5 @@ def _coming(job: Job, planned: Plan, session: Session, chain: ChainKept, secret:
         presence.absent,
         presence.returned,
         measures or lets_in(state, presence.newcomers),
-        {} if measures else state.verdicts(batches=not planned.policy.models),
+        {} if measures else state.verdicts(whole_cells(state), batches=not planned.policy.models),
     )

@@ -15,7 +15,7 @@ from dbanon.chain import state as chain_state
 from dbanon.chain.cell_rows import keep_out
 from dbanon.chain.membership import CellState, Presence
 from dbanon.chain.newcomers import newcomers
-from dbanon.chain.returns import settle
+from dbanon.chain.returns import settle, whole_cells
 from dbanon.chain.state import ChainKept
 from dbanon.data.counts import Histories
 from dbanon.data.measures import Measures
@@ -236,7 +236,7 @@ def _advanced(
         columns = chain.definition["columns"]
     models = planned.policy.models
     staged = 0 if chain.rules.changes == FREEZE else len(kept)
-    state.decide(batches=not models, kept=staged)
+    state.decide(whole_cells(state), batches=not models, kept=staged)
     changed = cell_rows.compare(state, kept, models)
     settle(state)
     state.apply()
