@@ -6,9 +6,9 @@ VENV := .venv
 PIP := $(VENV)/bin/python -m pip --quiet
 PYTEST_ARGS ?=
 
-# The tests are spread over this many processes, each with a PostgreSQL server of its own: one more
+# The tests are spread over this many processes, each with a PostgreSQL server of its own: two more
 # than small machines have cores, as many of them wait for servers, timeouts and killed processes.
-WORKERS ?= 3
+WORKERS ?= 4
 
 # Where it is set, each of the processes that tests start would compile every module anew.
 unexport PYTHONDONTWRITEBYTECODE

@@ -13,12 +13,15 @@ from pathlib import Path
 from benchmarks.markdown import NotMeasuredError, machine
 
 NAMES = (
+    "advise",
     "alignment",
     "bounds",
+    "chain_returns",
     "chain_speed",
     "chains",
     "evaluation",
     "exports",
+    "forecast",
     "generalization",
     "generalization_scale",
     "labels",
@@ -27,9 +30,11 @@ NAMES = (
     "method_speed",
     "methods",
     "mixed",
+    "mixed_evaluation",
     "mixed_speed",
     "models",
     "models_adult",
+    "peers",
     "plpython",
     "privacy",
     "second_round",
@@ -38,20 +43,28 @@ NAMES = (
     "thorough",
 )
 ON_REQUEST = (
+    "advise",
     "bounds",
+    "chain_returns",
     "chain_speed",
+    "forecast",
+    "mixed_evaluation",
     "mixed_speed",
     "models_adult",
+    "peers",
     "second_round",
     "spark",
     "spill",
     "thorough",
 )  # minutes, if named
 WITH_ANOTHER = (
+    "advise",
     "evaluation",
     "main_job",
+    "mixed_evaluation",
     "mixed_speed",
     "models_adult",
+    "peers",
     "plpython",
     "second_round",
 )

@@ -230,7 +230,7 @@ def _courses(data: Data, churn: Churn, count: int, seed: int, path: Path) -> dic
             connection.execute("DELETE FROM people; INSERT INTO people FROM month")
         if month == 1:
             dbanon.create_chain(
-                url, "people", table="people", entity="person", changes="show",
+                url, "people", table="people", entity="person", changes="show", min_newcomers=0,
                 key_out=path.with_suffix(".key"),
             )  # fmt: skip
         for way, schema in ways.items():

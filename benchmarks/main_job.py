@@ -140,10 +140,10 @@ def _rows(
         ways.append((this, CARRIED, url, ["client"]))
     for attempt in range(RUNS):
         for version, way, url, more in ways:
-            before = _cpu_of(server)
+            before = cpu_of(server)
             found = job(version, url, f"release.people{attempt}{''.join(more)}", *more)
             seconds = found["seconds"]
-            seconds["server CPU"] = _cpu_of(server) - before
+            seconds["server CPU"] = cpu_of(server) - before
             seconds["CPU"] += seconds["server CPU"]
             seconds["MiB"] = found["memory"]
             path = seconds["read+write+verify"] = (
@@ -190,12 +190,12 @@ def _carried(
 
 def _cpu_of_ctas(server: Server, url: str, attempt: int) -> float:
     """The server's seconds of CPU for CREATE TABLE AS of the table; 0 where they are not known."""
-    before = _cpu_of(server)
+    before = cpu_of(server)
     server.execute(f"CREATE TABLE app.cpu{attempt} AS SELECT * FROM app.people", url=url)
-    return _cpu_of(server) - before
+    return cpu_of(server) - before
 
 
-def _cpu_of(server: Server | None) -> float:
+def cpu_of(server: Server | None) -> float:
     """Seconds of CPU of a local server's processes, of those that ended too; 0 without one."""
     pid = server.process_id if isinstance(server, LocalServer) else None
     if pid is None:

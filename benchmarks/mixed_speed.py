@@ -60,8 +60,8 @@ def _rows(known: list[Version], cases: list[tuple[str, int, str]]) -> Iterator[l
         least = {version.name: np.inf for version in asked}
         labels = set()
         with tempfile.TemporaryDirectory() as folder:
-            _draw(kind, n).to_parquet(f"{folder}/table.parquet")
-            (Path(folder) / "trees.json").write_text(json.dumps(_trees(kind)))
+            draw(kind, n).to_parquet(f"{folder}/table.parquet")
+            (Path(folder) / "trees.json").write_text(json.dumps(trees_of(kind)))
             for _ in range(TURNS):
                 for version in asked:
                     seconds, digest = json.loads(version.run(CALL, folder, method, str(K)))
@@ -72,7 +72,7 @@ def _rows(known: list[Version], cases: list[tuple[str, int, str]]) -> Iterator[l
         yield [kind, f"{n:,}", method, *(least.get(version.name, "–") for version in known)]
 
 
-def _draw(kind: str, n: int) -> pd.DataFrame:
+def draw(kind: str, n: int) -> pd.DataFrame:
     """One of the tables, of n rows."""
     rng = np.random.default_rng(SEED)
     made: dict[str, Callable[[int, np.random.Generator], pd.DataFrame]] = {
@@ -84,7 +84,7 @@ def _draw(kind: str, n: int) -> pd.DataFrame:
     return made[kind](n, rng)
 
 
-def _trees(kind: str) -> dict[str, list[list[str]]]:
+def trees_of(kind: str) -> dict[str, list[list[str]]]:
     """The hierarchies, leaf by leaf: a row from the leaf to the root."""
     if kind not in "RW":
         return {}

@@ -3,6 +3,9 @@
 Both write logged tables on one throw-away server with its default settings, in turn. The client's
 seconds begin after its imports, so a backend has had a call on 1,000 rows. The memory is the growth
 of the backend, of its own pages (RssAnon) since before that call, seen every 20 ms.
+
+Seconds of CPU are of the server and the client, from starting the process or connecting to the end,
+imports included: a busy machine changes them less than the clock's.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from pathlib import Path
 import psycopg
 
 from benchmarks.beside import Version, medians, versions
-from benchmarks.main_job import COLUMNS, job
+from benchmarks.main_job import COLUMNS, cpu_of, job
 from benchmarks.markdown import table
 from tests.postgres_server import NoServerError, Server, conninfo, throwaway_server
 
@@ -30,7 +33,10 @@ CALL = (
 )
 
 
-PHASES = ("read", "cluster", "write", "verify", "digest", "total")
+PHASES = ("read", "cluster", "write", "verify", "digest", "total", "CPU")
+
+
+SMALL = ("in a new connection, connecting included", "again", "later")
 
 
 def run(quick: bool = False, beside: str | None = None) -> str:
@@ -49,7 +55,7 @@ def run(quick: bool = False, beside: str | None = None) -> str:
                     server.execute(statement, url=url)
                 _make(server, url, "people", n)
                 _make(server, url, "few", 1000)
-            return _large(urls, n) + "\n" + _small(urls)
+            return _large(server, urls, n) + "\n" + _small(urls)
     except NoServerError as error:
         return f"# Inside PostgreSQL\n\n{error}\n"
     finally:
@@ -66,14 +72,18 @@ def _make(server: Server, url: str, name: str, n: int) -> None:
     server.execute(f"VACUUM ANALYZE app.{name}", url=url)
 
 
-def _large(urls: Mapping[Version, str], n: int) -> str:
+def _large(server: Server, urls: Mapping[Version, str], n: int) -> str:
     rows: list[list[object]] = []
     ratios: dict[str, list[float]] = {}
     measured: dict[tuple[str, str], list[dict[str, float]]] = {}
     for attempt in range(3):
         for version, url in urls.items():
+            before = cpu_of(server)
             client = job(version, url, f"release.client{attempt}")
+            client["seconds"]["CPU"] += cpu_of(server) - before
+            before = cpu_of(server)
             inside, memory = _in_backend(url, f"sql{attempt}")
+            inside["CPU"] = cpu_of(server) - before
             for way, seconds, used in (
                 ("client", client["seconds"], client["memory"]),
                 ("SQL", inside, memory),
@@ -81,14 +91,15 @@ def _large(urls: Mapping[Version, str], n: int) -> str:
                 phases = [seconds.get(phase, "") for phase in PHASES]
                 rows.append([way, version.name, n, *phases, float(used)])
                 measured.setdefault((way, version.name), []).append(seconds)
-            ratio = inside["total"] / client["seconds"]["total"]
-            ratios.setdefault(version.name, []).append(ratio)
+            for what in ("total", "CPU"):
+                ratio = inside[what] / client["seconds"][what]
+                ratios.setdefault(f"{what}, {version.name}", []).append(ratio)
     header = ["way", "version", "rows", *(f"{phase} s" for phase in PHASES), "MiB"]
     return (
         "# Inside PostgreSQL: 5 float8 quasi-identifiers, 2 kept text columns, MDAV, k = 5\n\n"
         + table(header, rows)
         + "".join(
-            f"\nSQL total / client total, {name}: {', '.join(f'{ratio:.2f}' for ratio in found)}"
+            f"\nSQL / client, {name}: {', '.join(f'{ratio:.2f}' for ratio in found)}"
             f" (median {statistics.median(found):.2f}).\n"
             for name, found in ratios.items()
         )
@@ -132,20 +143,28 @@ def _anonymous(pid: int) -> int:
 
 
 def _small(urls: Mapping[Version, str]) -> str:
-    times: dict[tuple[str, str], list[float]] = {}
+    times: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for attempt in range(10):
         for version, url in urls.items():
             started = time.perf_counter()
             with psycopg.connect(conninfo(url), autocommit=True) as connection:
-                for name in ("in a new connection, connecting included", "again"):
+                before = 0.0
+                for name in SMALL:
                     connection.execute(CALL.format("few", f"{name[:2]}{attempt}").encode())
+                    used = _cpu_of_process(connection.info.backend_pid)
                     spent = time.perf_counter() - started
-                    times.setdefault((name, version.name), []).append(spent)
-                    started = time.perf_counter()
+                    times.setdefault((name, version.name), []).append((spent, used - before))
+                    before, started = used, time.perf_counter()
     return table(
-        ["1,000 rows", "version", "median s", "slowest s"],
+        ["1,000 rows", "version", "median s", "slowest s", "median CPU s", "least CPU s"],
         [
-            [name, version, statistics.median(found), max(found)]
+            [name, version, statistics.median(spent), max(spent), statistics.median(cpu), min(cpu)]
             for (name, version), found in sorted(times.items(), reverse=True)
+            for spent, cpu in [tuple(zip(*found, strict=True))]
         ],
     )
+
+
+def _cpu_of_process(pid: int) -> float:
+    """Seconds of CPU of a process's first thread, which is all that a backend works with."""
+    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9

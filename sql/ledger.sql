@@ -122,6 +122,7 @@ CREATE TABLE IF NOT EXISTS dbanon.chain_cell (
     cell          integer NOT NULL,
     state         text NOT NULL,
     since_release integer NOT NULL,
+    loose         integer,
     PRIMARY KEY (chain_id, cell)
 );
 
@@ -130,6 +131,7 @@ CREATE TABLE IF NOT EXISTS dbanon.chain_member (
     tag             bytea NOT NULL,
     cell            integer NOT NULL,
     left_at_release integer,
+    missed          integer,
     PRIMARY KEY (chain_id, tag)
 );
 
@@ -206,6 +208,12 @@ ALTER TABLE dbanon.release
 ALTER TABLE dbanon.release
     DROP COLUMN IF EXISTS class_signature,
     DROP COLUMN IF EXISTS entity_hash;
+
+ALTER TABLE dbanon.chain_cell
+    ADD COLUMN IF NOT EXISTS loose integer;
+
+ALTER TABLE dbanon.chain_member
+    ADD COLUMN IF NOT EXISTS missed integer;
 
 ALTER TABLE dbanon.run
     ADD COLUMN IF NOT EXISTS job text,

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.backend_package import copy_package
+from tests.memory import memory
 from tests.postgres_server import Kind, NoServerError, Server, throwaway_server
 from tests.reference.data import Table, data_directory, load_casc
 from tests.shares import Shares, sort_long_first
@@ -22,10 +23,16 @@ IN_CI = os.environ.get("CI", "").lower() in ("true", "1")
 settings.register_profile("dev", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", settings.get_profile("dev"), derandomize=True, print_blob=True)
 # Of `make check`; no test has more examples then, whatever it asks for.
-settings.register_profile("check", settings.get_profile("dev"), max_examples=20)
+settings.register_profile("check", settings.get_profile("dev"), max_examples=10)
 settings.load_profile("ci" if IN_CI else "dev")
 
 _NEEDS_SERVER = {"pg_server", "local_pg_server", "cron_server", "postgresql"}
+
+
+def pytest_configure() -> None:
+    # A file of SQLite waits for the disk with each transaction, one of DuckDB with each end.
+    if found := memory():
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(found))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

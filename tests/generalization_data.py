@@ -52,7 +52,10 @@ def draw_space(draw, n):
 
 
 def draw_costs(draw, space):
-    """Costs of labels: some numbers have them, of few pieces or of the most there may be."""
+    """Costs of labels: some numbers have them, of few pieces or of the most there may be.
+
+    A wider label costs no less.
+    """
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     pieces, firsts, costs = [], [], []
     for unit, tree in zip(space.units.tolist(), space.trees, strict=True):
@@ -60,6 +63,8 @@ def draw_costs(draw, space):
         pieces.append(w)
         firsts.append(np.sort(np.append(rng.integers(0, unit + 1, max(w - 1, 0)), [0] * (w > 0))))
         table = np.triu(rng.integers(0, unit + 1, (w, w)), 1)
+        table = np.maximum.accumulate(table, axis=1)
+        table = np.triu(np.maximum.accumulate(table[::-1], axis=0)[::-1])
         costs.append((table if rng.random() < 0.5 else table // (unit // 4 + 1)).reshape(-1))
     return LabelCosts(
         np.array(pieces, np.int32),

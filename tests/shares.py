@@ -7,16 +7,21 @@ from xdist.scheduler import LoadFileScheduling
 
 SPARK = "tests/spark"
 
-# What is begun last keeps one process at work while the others have nothing left. Longest first;
-# files of a few seconds are not named.
+# What is begun last keeps one process at work while the others have nothing left. Longest first,
+# files that wait beside such as compute; those of a few seconds are not named.
 LONG = (
     SPARK,
-    "tests/stores/test_kill.py",
+    "tests/stores/test_stalled.py",
     "tests/stores/test_chain_worlds.py",
-    "tests/stores/test_chain_models.py",
-    "tests/unit/methods/test_adult_generalization.py",
     "tests/stores/test_chain_kill.py",
+    "tests/stores/test_kill.py",
+    "tests/stores/test_chain_models.py",
     "tests/stores/test_export_kill.py",
+    "tests/unit/methods/test_adult_generalization.py",
+    "tests/sql/test_long_readers.py",
+    "tests/stores/test_chains.py",
+    "tests/sql/test_cancel_trees.py",
+    "tests/stores/test_job_unchanged.py",
     "tests/stores/test_advise.py",
     "tests/docs/test_examples.py",
 )

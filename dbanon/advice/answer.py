@@ -13,6 +13,7 @@ from dbanon.advice.recommend import Point, Recommendation
 from dbanon.advice.roles import REASONS, Role
 from dbanon.advice.singling import SetOfColumns, Singling
 from dbanon.errors import counted
+from dbanon.methods.forecast import in_words
 
 # A part, what it is about, what was found in words, and the same as plain values.
 Row = tuple[str, str, str, dict[str, Any]]
@@ -41,6 +42,7 @@ class Sweep:
     rows : records that releases were tried on, of ``of`` there are.
     linked : records whose linkage was tried, where not all; None for all.
     untried : how many releases time did not suffice for.
+    passed_over : how many were not tried, for others before them foretold no better.
     left_out : methods that do not take these columns, with the error that says so.
     """
 
@@ -50,6 +52,7 @@ class Sweep:
     of: int
     linked: int | None
     untried: int
+    passed_over: int
     left_out: tuple[LeftOut, ...]
 
     @property
@@ -71,6 +74,11 @@ class Sweep:
             found.append(
                 f"releases that the time limit left untried, the costliest: {self.untried}"
             )
+        if self.passed_over:
+            found.append(
+                f"refined releases that were not tried: {self.passed_over}; those before foretell"
+                " that none would be recommended. All are tried where methods are named"
+            )
         found += [f"{one.curve} was left out ({one.code}): {one.message}" for one in self.left_out]
         return found
 
@@ -83,6 +91,7 @@ class Sweep:
             "sampled": self.sampled,
             "linked": self.linked,
             "untried": self.untried,
+            "passed_over": self.passed_over,
             "points": [point.to_dict() for point in self.points],
             "left_out": [dict(vars(one)) for one in self.left_out],
         }
@@ -189,6 +198,9 @@ class Advice:
                              f" k = {point.k}, and says nothing of others; allow more time_limit,"
                              " or a smaller sample")]  # fmt: skip
         pairs += [("release", _with_withheld(found.point)), ("rule", found.rule)]
+        if found.point.forecast is not None:
+            words = in_words(found.point.forecast)
+            pairs.append(("forecast", f"{words} to find the classes of all rows"))
         if found.runner_up is not None:
             pairs.append(("runner-up", _with_withheld(found.runner_up)))
         if found.note:

@@ -8,12 +8,12 @@ such column is found, and one that is found may number something else.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from dbanon.advice.profile import Column
 from dbanon.advice.roles import parts_of, split_name, words, words_in
+from dbanon.data.frozen import dataclass
 from dbanon.data.schema import Attribute, Kind
 
 WORDS = Path(__file__).with_name("persons.txt")

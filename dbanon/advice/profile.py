@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+from dbanon.data.frozen import dataclass
 from dbanon.data.schema import Attribute
 
 # Counts of rows from 1 up to below this are told as a range, or below k where k is larger.

@@ -69,6 +69,7 @@ class Point:
     class_risk : of the smallest class.
     suppressed : rows that were withheld.
     recoding : where it is not the method's own.
+    forecast : about the CPU seconds of finding the classes of all rows; None where nobody knows.
     on_frontier : True when no other point has less of one without more of the other.
     """
 
@@ -83,6 +84,7 @@ class Point:
     seconds: float
     estimate: float | None = None
     recoding: str | None = None
+    forecast: float | None = None
     on_frontier: bool = False
 
     @property
@@ -167,6 +169,65 @@ def recommend(
         limit for limit in limits if limit
     )
     return Recommendation(ordered[0], rule, ordered[1] if len(ordered) > 1 else None, {})
+
+
+# What a refinement makes of loss and risk, as long as none was tried: at first those count that
+# have less risk without it. And how far a forecast may be off.
+_USUAL = ((0.9, 1.05), (0.9, 1.0))
+_OFF = 1.02
+
+
+def promising(
+    points: Sequence[Point],
+    left: Sequence[tuple[str, int]],
+    max_risk: float | None = None,
+    max_loss: float | None = None,
+) -> tuple[str, int] | None:
+    """The refined release to try next; None where none of them is foreseen to be recommended.
+
+    Its loss and risk are foreseen as those of its method without refinement (or of the first curve)
+    at the same k, times what the refinement made of them at the nearest k that was tried.
+
+    Parameters
+    ----------
+    points : what was tried, one or more.
+    left : curve and k of those that were not.
+    max_risk, max_loss : as of ``recommend``.
+    """
+    so_far = recommend(points, max_risk, max_loss)
+    best = (np.inf, np.inf) if so_far is None else (so_far.point.loss, so_far.point.risk)
+    if max_risk is None and max_loss is None:
+        max_risk = bent([point for point in points if point.curve == points[0].curve]).risk
+    limits = [np.inf if limit is None else _OFF * limit for limit in (max_loss, max_risk)]
+    wanted = 0 if max_risk is not None else 1
+    for usual in _USUAL:
+        found: list[tuple[float, int]] = []
+        for at, (name, k) in enumerate(left):
+            figures = _foreseen(points, name, k, usual)
+            within = all(figure <= limit for figure, limit in zip(figures, limits, strict=True))
+            if within and figures[wanted] < best[wanted]:
+                found.append((figures[wanted], at))
+        if found:
+            return left[min(found)[1]]
+    return None
+
+
+def _foreseen(
+    points: Sequence[Point], name: str, k: int, usual: tuple[float, float]
+) -> tuple[float, float]:
+    """About the loss and risk of a refined release; none of both where nothing is known."""
+    plain = {p.k: p for p in points if p.curve == points[0].curve and p.refine is None}
+    plain |= {p.k: p for p in points if p.curve == name.partition("+")[0]}
+    tried = [p for p in points if p.curve == name and p.k in plain]
+    if k not in plain:
+        return 0.0, 0.0
+    loss, risk = usual
+    if tried:
+        near = min(tried, key=lambda p: (abs(p.k - k), p.k))
+        before = plain[near.k]
+        loss = near.loss / before.loss if before.loss else 1.0
+        risk = near.risk / before.risk if before.risk else 1.0
+    return plain[k].loss * loss, plain[k].risk * risk
 
 
 def bent(curve: Sequence[Point]) -> Point:

@@ -18,6 +18,7 @@ from dbanon.methods import find_method
 KS = (*range(3, 11), 15, 20)
 OF_NUMBERS = ("mdav", "mdav+fast", "cbfs_mhm+fast")
 OF_CATEGORIES = ("gaa_cp", "gaa_cp+fast")
+SECONDS = 600.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +57,15 @@ class AdviceRequest:
     max_loss: Annotated[
         float | None, Option("Loss that is allowed: the least risk within it.", minimum=0)
     ] = None
+    max_seconds: Annotated[
+        float,
+        Option(
+            "CPU seconds that finding the classes of all rows may take, by forecast: methods that"
+            " take more are not tried.",
+            minimum=0,
+            above=True,
+        ),
+    ] = SECONDS
     sample: Annotated[
         int, Option("Try releases on so many rows, drawn by `seed`, where there are more.",
                     minimum=100)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
 from dbanon.advice.profile import Column, Profile
+from dbanon.data.frozen import dataclass
 from dbanon.data.schema import Kind
 
 WORDS = Path(__file__).with_name("words.txt")

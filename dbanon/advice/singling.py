@@ -160,11 +160,10 @@ def sizes_of(microdata: Microdata) -> Sizes:
         if len(names) == 1:
             return columns[names[0]]
         if names not in known:
-            _, found = np.unique(_joined(groups(names[:-1]), columns[names[-1]]),
-                                 return_inverse=True)  # fmt: skip
+            found = _renumbered(_joined(groups(names[:-1]), columns[names[-1]]))
             for other in [other for other in known if len(other) == len(names)]:
                 del known[other]
-            known[names] = found.reshape(-1)
+            known[names] = found
         return known[names]
 
     def sizes(names: Sequence[str]) -> Mapping[int, int]:
@@ -181,6 +180,14 @@ def sizes_of(microdata: Microdata) -> Sizes:
 def _joined(one: NDArray[np.int64], other: NDArray[np.int64]) -> NDArray[np.int64]:
     """Numbers from 0 that are equal where both are."""
     return one * (int(other.max(initial=0)) + 1) + other
+
+
+def _renumbered(codes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The numbers without gaps, in their order."""
+    if int(codes.max(initial=0)) < _DENSE * max(len(codes), 1):
+        found: NDArray[np.int64] = (np.cumsum(np.bincount(codes) > 0) - 1)[codes]
+        return found
+    return np.unique(codes, return_inverse=True)[1].reshape(-1)
 
 
 def _counts(codes: NDArray[np.int64]) -> NDArray[np.int64]:

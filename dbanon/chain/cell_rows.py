@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.chain.membership import PARTED, CellState
+from dbanon.chain.returns import hold_returned
 from dbanon.data.schema import Attribute
 from dbanon.job.chain import FREEZE, HOLD
 from dbanon.measures import Model
@@ -114,7 +115,8 @@ def make_tables(state: CellState, values: Sequence[str], kept: Sequence[str]) ->
 def compare(state: CellState, kept: Sequence[Attribute], models: Sequence[Model]) -> dict[str, int]:
     """Stage which live cells have rows that are not as they were shown, and hold some of them.
 
-    How many cells drifted, how many rows changed, and how many cells a model holds.
+    How many cells drifted, how many rows changed, and how many cells are held for persons who are
+    back, and by a model.
 
     Parameters
     ----------
@@ -122,8 +124,9 @@ def compare(state: CellState, kept: Sequence[Attribute], models: Sequence[Model]
     models : what the rows of a cell must keep to, to be shown.
     """
     if state.chain.rules.changes == FREEZE:
-        return {"drifted": 0, "changed": 0, "unfit": 0}
+        return {"drifted": 0, "changed": 0, "back": 0, "unfit": 0}
     told = _differing(state, [statements.kept_column(i) for i in range(len(kept))])
+    told["back"] = hold_returned(state, len(kept), bool(models))
     return told | {"unfit": hold_unfit(state, kept, models)}
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import secrets
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from dbanon.errors import ChainKeyWrong, InsufficientRights, OutputExists
@@ -54,6 +55,51 @@ def _of_file(path: Path) -> bytes:
         raise ChainKeyWrong(
             f"The key {path} cannot be read.", detail=error.strerror, hint=_FORM
         ) from None
+
+
+def last_published(where: str, identity: str) -> int:
+    """The last release of a chain that was noted beside the file of its key; 0 where none was."""
+    return _noted(where).get(identity, 0)
+
+
+def note_published(where: str, identity: str, sequence: int) -> None:
+    """Note beside the file of a key that a release counts as published, where that can be written.
+
+    A restored database does not know of it, and would make as many another time.
+    """
+    path = _beside(where)
+    if path is None:
+        return
+    known = _noted(where)
+    known[identity] = max(sequence, known.get(identity, 0))
+    fresh = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with suppress(OSError):
+        file = os.open(fresh, flags, 0o600)
+        try:
+            os.write(file, json.dumps(known).encode())
+            os.fsync(file)
+        finally:
+            os.close(file)
+        fresh.replace(path)
+    with suppress(OSError):
+        fresh.unlink(missing_ok=True)
+
+
+def _beside(where: str) -> Path | None:
+    kind, _, name = where.partition(":")
+    return Path(f"{Path(name).expanduser()}.last") if kind == "file" else None
+
+
+def _noted(where: str) -> dict[str, int]:
+    path = _beside(where)
+    try:
+        found = {} if path is None else json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    if not isinstance(found, dict):
+        return {}
+    return {name: last for name, last in found.items() if isinstance(last, int)}
 
 
 @contextmanager

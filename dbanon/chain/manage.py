@@ -14,6 +14,7 @@ from dbanon.chain import recount
 from dbanon.chain import state as chain_state
 from dbanon.chain.key import new_key, read_key
 from dbanon.chain.membership import CellState
+from dbanon.chain.outside import releases_outside, same_persons, told_outside
 from dbanon.chain.state import ChainKept
 from dbanon.errors import InvalidParameter
 from dbanon.job.chain import MEASURE, Rules, require_chain_name, require_key_form
@@ -34,6 +35,8 @@ class ChainShown:
     state : ``new``, ``open`` or ``closed``.
     releases : what was counted of each, from the first; only where one chain is shown.
     forecast : what is to be expected; None before the second release, and of one that measures.
+    beside : in words, what else is known to be published of its persons; nothing takes it into
+        account. Only where a chain is made or shown.
     """
 
     name: str
@@ -47,6 +50,7 @@ class ChainShown:
     created_by: str | None
     releases: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
     forecast: Forecast | None = None
+    beside: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """The chain as plain values, for JSON."""
@@ -67,7 +71,7 @@ class ChainShown:
             found.append((f"release {one['sequence']}", _describe_release(one)))
         if self.forecast is not None:
             found += describe_forecast(self.forecast)
-        return found
+        return [*found, *(("not covered", text) for text in self.beside)]
 
 
 @dataclass(frozen=True)
@@ -156,7 +160,9 @@ def create(
         relation.attribute(entity)
         session.require_rights(relation, [entity])
         chain_pair.require_alone(session, name, relation, entity, rules, key)
-        return shown_of(chain_state.create(session, name, relation, entity, rules, key))
+        made = chain_state.create(session, name, relation, entity, rules, key)
+        told = same_persons(session, name, relation, entity)
+        return replace(shown_of(made), beside=(*_outside(session, made), *told))
 
 
 def list_chains(store: Store) -> list[ChainShown]:
@@ -169,7 +175,13 @@ def shown(store: Store, name: str) -> ChainShown:
     """A chain with its releases."""
     with store.session(write=False) as session:
         chain = chain_state.find(session, name)
-        return shown_of(chain, chain_state.history(session, chain))
+        found = shown_of(chain, chain_state.history(session, chain))
+        return replace(found, beside=_outside(session, chain))
+
+
+def _outside(session: Session, chain: ChainKept) -> tuple[str, ...]:
+    told = told_outside(releases_outside([session], chain.source), chain.source)
+    return (told,) if told else ()
 
 
 def expected(chain: ChainKept, releases: Sequence[Mapping[str, Any]]) -> Forecast | None:
@@ -240,6 +252,7 @@ def _describe_release(one: Mapping[str, Any]) -> str:
             ("returned", "returned"),
             ("held", "classes held"),
             ("refused", "kept out by models"),
+            ("back", "classes held for persons who are back"),
             ("unfit", "classes that models hold"),
             ("gone", "classes gone"),
             ("withdrawn", "classes withdrawn"),

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.chain.returns import whole_cells
 from dbanon.chain.state import ChainKept
 from dbanon.data.microdata import Microdata, find_records
 from dbanon.data.partition import Partition
@@ -72,11 +73,6 @@ class CellState:
     def name(self, table: str) -> str:
         """A table of all chains, as SQL has it."""
         return self.session.ledger_name(table).quoted
-
-    @property
-    def admits(self) -> bool:
-        """Whether newcomers are admitted with this release."""
-        return (self.sequence - 1) % self.chain.rules.admit_every == 0
 
     @property
     def of_chain(self) -> str:
@@ -209,9 +205,7 @@ class CellState:
     # -- cells ------------------------------------------------------------------------------------
 
     def decide(self, batches: bool = True, kept: int = 0) -> None:
-        """Stage what becomes of each cell; by counts of persons alone.
-
-        Beside it stands whether it has the rows that it was shown with, as far as a hash tells.
+        """Stage what becomes of each cell, by who is there; beside it whether rows are as shown.
 
         Parameters
         ----------
@@ -224,7 +218,8 @@ class CellState:
         cases = ["WHEN p.present = m.members THEN 'live'", "WHEN p.present IS NULL THEN 'gone'"]
         if rules.changes == SHOW and batches:
             # Held values and those of new rows would tell who left, if some could leave apart.
-            cases.append(f"WHEN {left} >= {k} AND p.present >= {k} THEN 'live'")
+            cases.append(f"WHEN {left} >= {k} AND p.present >= {k} AND m.cell NOT IN"
+                         f" ({whole_cells(self)}) THEN 'live'")  # fmt: skip
         if rules.departures == WITHDRAW:
             cases.append("WHEN p.present < m.members THEN 'withdrawn'")
         if rules.withdraw_above is not None:

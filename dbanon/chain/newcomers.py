@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from dbanon.chain import definition
 from dbanon.chain.membership import CellState
+from dbanon.chain.state import history
 from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Found, Partition
@@ -35,6 +36,7 @@ class Newcomers:
     found : their classes.
     measures : of the first release; None when this is it.
     refused : int64 (m, c), the row keys of those whom privacy models keep out, for good.
+    let_in : whether this release admits, where strata and patterns of NULLs have enough.
     """
 
     microdata: Microdata
@@ -42,6 +44,25 @@ class Newcomers:
     found: Found
     measures: Measures | None
     refused: NDArray[np.int64]
+    let_in: bool
+
+
+def lets_in(state: CellState, count: int) -> bool:
+    """Whether so many newcomers, of all strata, are admitted with a release; by counts alone.
+
+    Few are alone for those who know all others of them, such as whoever made these up.
+    """
+    rules = state.chain.rules
+    if state.sequence == 1:
+        return True
+    if (state.sequence - 1) % rules.admit_every:
+        return False
+    waited = 0
+    for one in reversed(history(state.session, state.chain)):
+        if one.get("let_in", 1) or not one.get("waiting"):
+            break
+        waited += 1
+    return count >= rules.fewest(state.k) or waited >= rules.max_wait
 
 
 def newcomers(
@@ -66,7 +87,8 @@ def newcomers(
         microdata = source.read(planned.relation, planned.wanted, job, tick)
         waiting = microdata.n_read
         microdata = only(microdata, state.in_order(planned.relation, microdata))
-        microdata = _admissible(microdata, size if state.admits else None)
+        let_in = lets_in(state, waiting)
+        microdata = _admissible(microdata, size if let_in else None)
         if not microdata.n_records and first:
             raise TooFewRecords(
                 f"Nobody can be admitted to chain {chain.name} yet: {waiting} persons wait.",
@@ -76,21 +98,21 @@ def newcomers(
         if not first:
             microdata, refused = _parted(microdata, _keeping(microdata, policy.models))
         if not microdata.n_records:
-            return Newcomers(
-                microdata, policy, Found(Partition(np.empty(0, np.int32))), measures, refused
-            )
+            nobody = Found(Partition(np.empty(0, np.int32)))
+            return Newcomers(microdata, policy, nobody, measures, refused, let_in)
         microdata, policy, measures = _as_known(planned, state, microdata, policy, measures)
     found = clustered(planned, policy, microdata, clock, measures=measures)
     assert isinstance(found.classes, Partition)
     if not found.classes.n_suppressed:
-        return Newcomers(microdata, policy, found, measures, refused)
+        return Newcomers(microdata, policy, found, measures, refused, let_in)
     # As if those who are withheld had never come.
     records = np.flatnonzero(found.classes.labels >= 0)
     microdata, withheld = _parted(microdata, records)
     microdata, policy, measures = _as_known(planned, state, microdata, policy, measures)
     levels = None if found.levels is None else found.levels.of(records)
     found = Found(found.classes.of(records), levels, measures)
-    return Newcomers(microdata, policy, found, measures, np.concatenate([refused, withheld]))
+    refused = np.concatenate([refused, withheld])
+    return Newcomers(microdata, policy, found, measures, refused, let_in)
 
 
 def _as_known(

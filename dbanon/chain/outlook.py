@@ -1,21 +1,23 @@
 """What the next release of a chain would come to: who came and left, and what becomes of classes.
 
-Nothing is written that lasts, and counts of persons below k are told as such.
+Nothing is written that lasts. Persons are counted exactly, as rows are: who is in the
+source is taken as known.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, cast
+from typing import Any
 
 from dbanon.chain import definition
 from dbanon.chain import state as chain_state
 from dbanon.chain.key import read_key
 from dbanon.chain.manage import ChainShown, shown_of
 from dbanon.chain.membership import CellState
+from dbanon.chain.newcomers import lets_in
 from dbanon.chain.state import ChainKept
-from dbanon.job.chain import MEASURE, OfChain
+from dbanon.job.chain import MEASURE
 from dbanon.job.job import Job
 from dbanon.run.plan import Plan
 from dbanon.sessions.session import Session
@@ -23,7 +25,7 @@ from dbanon.sessions.session import Session
 
 @dataclass(frozen=True)
 class Coming:
-    """What is known of the next release before it is made; counts below k are words.
+    """What is known of the next release before it is made.
 
     Parameters
     ----------
@@ -36,15 +38,15 @@ class Coming:
     """
 
     sequence: int
-    came: int | str
-    left: int | str
-    returned: int | str
+    came: int
+    left: int
+    returned: int
     due: bool
     cells: Mapping[str, int] = field(default_factory=dict)
 
     def pairs(self) -> list[tuple[str, str]]:
         """As pairs of label and text, for people."""
-        wait = "" if self.due else "; newcomers are not due, and wait"
+        wait = "" if self.due else "; newcomers are not due, or too few, and wait"
         found = [
             (f"release {self.sequence} would have",
              f"{self.came} persons who came, {self.left} shown who left,"
@@ -98,13 +100,12 @@ def _coming(job: Job, planned: Plan, session: Session, chain: ChainKept, secret:
     presence = state.stage_persons(planned.relation, chain_state.blocks(secret, chain.identity), ())
     if not job.chain.accept_turnover:
         state.require_turnover(presence, chain_state.absent_before(session, chain))
-    few = cast(OfChain, planned.guarantee).few
     measures = chain.rules.mode == MEASURE
     return Coming(
         state.sequence,
-        few(presence.newcomers),
-        few(presence.absent),
-        few(presence.returned),
-        measures or state.admits,
+        presence.newcomers,
+        presence.absent,
+        presence.returned,
+        measures or lets_in(state, presence.newcomers),
         {} if measures else state.verdicts(batches=not planned.policy.models),
     )

@@ -22,11 +22,11 @@ def require_alone(
 ) -> None:
     """Check that a new chain is the first over its persons, or follows one that was closed.
 
-    Chains over the same relation are over the same persons; of views nobody knows.
+    Chains over the same relation are over the same persons; of others ``outside`` tells.
 
     Raises
     ------
-    ChainSamePersons : there is one, and it is not named, still open, or over others.
+    ChainSamePersons : there is one, and it is not named, or still open.
     ChainNotFound, ChainKeyWrong : the one that is named cannot be followed.
     """
     source, earlier = str(relation.name), rules.new_chain_from
@@ -49,11 +49,11 @@ def require_alone(
         return
     chain = chain_state.find(session, earlier)
     chain_state.require_key(chain, key)
-    if chain.closed_at is None or (chain.source, chain.entity) != (source, entity):
+    if chain.closed_at is None:
         raise ChainSamePersons(
-            f"Chain {earlier} cannot be followed: it is still open, or follows others.",
+            f"Chain {earlier} cannot be followed: it is still open.",
             detail=f'It follows "{chain.entity}" of {chain.source}.',
-            hint="dbanon chain close ends it; a chain that follows it reads the same.",
+            hint="dbanon chain close ends it.",
         )
 
 

@@ -15,10 +15,12 @@ from typing import Any, cast
 
 from dbanon.chain import recount
 from dbanon.chain import state as chain_state
-from dbanon.chain.key import read_key
+from dbanon.chain.key import note_published, read_key
 from dbanon.chain.membership import CellState
+from dbanon.chain.outside import releases_outside, told_outside
 from dbanon.chain.pair import pair_sizes
 from dbanon.chain.recount import ChainTarget
+from dbanon.chain.state import ChainKept
 from dbanon.chain.step import Advanced, Begun, advance, begin
 from dbanon.data.counts import Counts, Histories, Questions, Recount
 from dbanon.data.microdata import Microdata
@@ -164,6 +166,7 @@ def run_chained(
             with database.session(write=True) as session:
                 made = _go_on(job, session, key, clock)
                 report = _publish(job, made, session, session, clock)
+            _note(job, made)
             return report.made(seconds=dict(report.seconds) | {"total": clock.elapsed})
         to = cast(ClientStore, target) if elsewhere else database
         return _in_two(job, database, to, key, clock)
@@ -181,6 +184,7 @@ def _in_two(job: Job, source: ClientStore, target: ClientStore, key: bytes, cloc
             if exporter is not None:
                 exporter.require_places(looked or session)
             made = _go_on(job, session, key, clock, looked)
+        _note(job, made)
         with ExitStack() as stack:
             writes = stack.enter_context(target.session(write=True, create=not same))
             reads = writes if same else stack.enter_context(source.session(write=False))
@@ -196,11 +200,37 @@ def _in_two(job: Job, source: ClientStore, target: ClientStore, key: bytes, cloc
     return report.made(seconds=dict(report.seconds) | {"total": clock.elapsed})
 
 
+def _note(job: Job, made: Advanced) -> None:
+    """Note beside the key that the state is committed: from then on the release is published."""
+    assert job.chain is not None
+    note_published(job.chain.key, made.state.chain.identity, made.state.sequence)
+
+
+def _require_exports(job: Job, chain: ChainKept) -> None:
+    """Check that no file whose place an export takes is of a release that the state has not.
+
+    Raises
+    ------
+    ChainBehind : one is.
+    """
+    for export in job.exports:
+        from dbanon.stores.exports import places
+        from dbanon.stores.exports.formats import metadata_of
+
+        place = places.place_for(export.path, job.run_id)
+        with suppress(ValueError, OSError):
+            said = metadata_of(place)
+            if said.get("chain") == chain.identity:
+                latest = int(said["chain_sequence"])
+                chain_state.require_not_before(chain, latest, f"in {place.name}")
+
+
 def _go_on(
     job: Job, session: Session, key: bytes, clock: Clock, looked: Session | None = None
 ) -> Advanced:
     """The next state of the chain, as its rules say, and what is kept of this release."""
     begun = begin(job, session, key, clock, looked)
+    _require_exports(job, begun.state.chain)
     measures = begun.state.chain.rules.mode == MEASURE
     made = (advance_measured if measures else advance)(begun, clock)
     if begun.state.chain.rules.new_chain_from is not None and begun.state.sequence == 1:
@@ -264,6 +294,8 @@ def _publish(
         tick(0.0)
         planned = replace(made.planned, output=target.plan(job, made.planned.release_id))
 
+    outside = releases_outside([reads] if reads is writes else [reads, writes], state.chain.source)
+
     def check(written: SqlWritten, counts: Counts) -> Counted:
         nulls = counts.rows.null_rows if job.policy.nulls == "category" else 0
         expected = Expected(histories.persons, nulls, planned.sensitive)
@@ -283,7 +315,7 @@ def _publish(
         target,
         clock,
         check,
-        partial(told_of_chain, made),
+        partial(told_of_chain, made, outside),
         export,
     )
     if reads is writes:
@@ -291,18 +323,23 @@ def _publish(
     return report
 
 
-def told_of_chain(made: Advanced, report: Report) -> Report:
-    """The report with what the chain has to say, and the rows of all its persons."""
+def told_of_chain(made: Advanced, outside: dict[str, str], report: Report) -> Report:
+    """The report with what the chain has to say, and the rows of all its persons.
+
+    Parameters
+    ----------
+    outside : the releases of the same source that are of no chain.
+    """
     state, histories = made.state, made.histories
-    k, few = state.k, made.guarantee.few
+    k = state.k
     chain: dict[str, Any] = {
         "name": state.chain.name,
         "chain_id": state.chain.identity,
         "sequence": histories.sequence,
         **{name: getattr(state.chain.rules, name) for name in ("mode", "changes")},
-        "waiting": few(histories.waiting),
-        "returned": few(histories.returned),
-        "refused": few(histories.refused),
+        "waiting": histories.waiting,
+        "returned": histories.returned,
+        "refused": histories.refused,
     }
     line = f"chain {state.chain.name}, release {histories.sequence}"
     over = "it" if histories.sequence == 1 else f"releases 1 to {histories.sequence}"
@@ -323,8 +360,17 @@ def told_of_chain(made: Advanced, report: Report) -> Report:
             f" {pair['pair_known']} persons {pair['pair_exposed']} have a joint history that fewer"
             f" than {k} share"
         )
+    if not made.guarantee.only_measured and histories.sequence > 1:
+        chain |= {"joined": histories.told["joined"], "left": histories.told["absent"]}
+        line += (
+            f"; {chain['left']} of {histories.persons} rows are of persons who left; the information"
+            f" loss is that of the {chain['joined']} persons who joined, not of all rows"
+        )
     for name, word in words:
         if chain[name]:
             line += f"; {chain[name]} {word}"
+    if outside:
+        chain["outside"] = len(outside)
+        line += f"; {told_outside(outside, state.chain.source)}"
     report = report.requested(guarantee=made.guarantee.sentence(made.release.names))
     return report.found(chain=chain).made(earlier_releases=line)

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dbanon.chain.key import last_published
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import (
     ChainBehind,
@@ -253,6 +254,7 @@ def require_asked(session: Session, chain: ChainKept, asked: Chain, key: bytes) 
             hint="Leave max_exposed out of what is said of the chain.",
         )
     require_not_behind(session, chain)
+    require_not_before(chain, last_published(asked.key, chain.identity), "noted beside its key")
 
 
 def require_open(chain: ChainKept) -> None:
@@ -298,13 +300,26 @@ def require_not_behind(session: Session, chain: ChainKept) -> None:
     if "chain_sequence" not in {name for name, _ in session.columns_of(release)}:
         return
     [(latest,)] = session.rows(
-        f"SELECT max(chain_sequence) FROM {release.quoted}"
-        " WHERE CAST(chain_id AS VARCHAR(36)) = ? AND coalesce(published_by, '') = ?",
-        (chain.identity, session.current_user() or ""),
+        f"SELECT max(chain_sequence) FROM {release.quoted} WHERE CAST(chain_id AS VARCHAR(36)) = ?",
+        (chain.identity,),
     )
-    if latest is not None and int(latest) > chain.sequence:
+    require_not_before(chain, int(latest or 0), "in the ledger")
+
+
+def require_not_before(chain: ChainKept, latest: int, where: str) -> None:
+    """Check that the state of a chain has the latest release that is known of.
+
+    Parameters
+    ----------
+    where : it is known, in words.
+
+    Raises
+    ------
+    ChainBehind : it ends before.
+    """
+    if latest > chain.sequence:
         raise ChainBehind(
-            f"Release {latest} of chain {chain.name} is in the ledger, and its state ends with"
+            f"Release {latest} of chain {chain.name} is {where}, and its state ends with"
             f" release {chain.sequence}.",
             hint="Its database was restored or copied: releases that it does not know of cannot be"
             " taken into account. Restore a newer state, or close the chain.",

@@ -15,6 +15,7 @@ from dbanon.chain import state as chain_state
 from dbanon.chain.cell_rows import keep_out
 from dbanon.chain.membership import CellState, Presence
 from dbanon.chain.newcomers import newcomers
+from dbanon.chain.returns import settle
 from dbanon.chain.state import ChainKept
 from dbanon.data.counts import Histories
 from dbanon.data.measures import Measures
@@ -137,6 +138,7 @@ def advance(begun: Begun, clock: Clock) -> Advanced:
         # As many as change how large the state is: planners are told then.
         many = 10 * microdata.n_records >= presence.members
         changed, columns, release = _advanced(job, state, planned, whole, microdata, release, many)
+        changed["let_in"] = int(came.let_in)
         tick(1.0)
     with clock.phase("verify") as tick:
         tick(0.0)
@@ -233,6 +235,7 @@ def _advanced(
     staged = 0 if chain.rules.changes == FREEZE else len(kept)
     state.decide(batches=not models, kept=staged)
     changed = cell_rows.compare(state, kept, models)
+    settle(state)
     state.apply()
     if microdata.n_records:
         came = relation

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.frozen import dataclass
 from dbanon.data.microdata import Microdata, is_wide
 from dbanon.data.pieces import Disk, Rows, in_order, pieces
 from dbanon.data.schema import Attribute, Kind, ranked

@@ -8,11 +8,10 @@ of values from these two cells has this label. A step chosen by the class's widt
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.frozen import dataclass
 from dbanon.data.microdata import EXACT_INTEGER
 from dbanon.data.scales import Scale
 from dbanon.data.schema import Attribute, Kind

@@ -11,13 +11,14 @@ what is in the part. It is made from records that are released: withheld ones sh
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.frozen import dataclass
 from dbanon.data.microdata import Coded, Microdata, first_of_each
 from dbanon.data.pieces import Each, pieces
 from dbanon.data.scales import Scale, Standardization, Sums, Whitening, whitening

@@ -6,12 +6,13 @@ Columns are read by role; microdata has each under its name.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import compress
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.frozen import dataclass
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import (
     NullInEntity,

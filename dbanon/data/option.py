@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from numbers import Real
 from types import MappingProxyType, NoneType
@@ -22,6 +22,7 @@ from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 import numpy as np
 
+from dbanon.data.frozen import dataclass
 from dbanon.errors import InvalidParameter, nearest_names
 
 Made = TypeVar("Made")
@@ -207,12 +208,20 @@ def _all_parameters(described: Any) -> tuple[Parameter, ...]:
 
 @cache
 def _hints(described: Any) -> Mapping[str, Any]:
-    return get_type_hints(described)
+    return {
+        name: get_args(hint)[0] if get_origin(hint) is Annotated else hint
+        for name, hint in _annotations(described).items()
+    }
+
+
+@cache
+def _annotations(described: Any) -> Mapping[str, Any]:
+    return get_type_hints(described, include_extras=True)
 
 
 @cache
 def _parameters(described: Any) -> tuple[Parameter, ...]:
-    hints = get_type_hints(described, include_extras=True)
+    hints = _annotations(described)
     found = []
     for field in fields(described):
         annotated = hints[field.name]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, ClassVar, TypeAlias
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dbanon import kernels
+from dbanon.data.frozen import dataclass
 from dbanon.data.measures import Measures
 from dbanon.data.pieces import Each
 from dbanon.errors import RecountFailed

@@ -9,12 +9,13 @@ of the whole in every bit, and what follows from them does not tell how a table 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import isqrt
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.frozen import dataclass
 from dbanon.errors import InvalidParameter
 from dbanon.kernels import exact_sums, standardized
 

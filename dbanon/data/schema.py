@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.frozen import dataclass
 from dbanon.errors import InvalidParameter, UnsupportedType, ValueNotInOrder
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import ArrayLike
 
 from dbanon.advice.request import KS, AdviceRequest
+from dbanon.advice.request import SECONDS as SLOWEST
 from dbanon.bounds.certificate import Certificate
 from dbanon.data.option import make, parameter, parameters
 from dbanon.doors.arrays import microdata_of
@@ -45,6 +46,7 @@ def advise(
     methods: Sequence[str] = (),
     max_risk: float | None = None,
     max_loss: float | None = None,
+    max_seconds: float = SLOWEST,
     sample: int = 2_000,
     seed: int = 0,
     time_limit: float = 20.0,
@@ -70,6 +72,7 @@ def advise(
     k : sizes of classes to try.
     methods : methods to try, such as ``mdav`` or ``mdav+fast``.
     max_risk, max_loss : what is allowed: the least loss, or risk, within it is recommended.
+    max_seconds : CPU seconds that finding the classes of all rows may take, by forecast.
     sample : releases are tried on so many rows, drawn by ``seed``, where there are more.
     time_limit : seconds after which no further release is tried; one always is.
     key, hierarchies, memory_limit : as in ``anonymize``.
@@ -84,8 +87,6 @@ def advise(
     DbanonError : what reading the table raises.
     """
     given = locals()
-    from dbanon.stores.frame.source import NAME, FrameSource
-
     framed = type(data).__module__.partition(".")[0] == "pandas"
     if framed == (table is not None):
         raise InvalidParameter(
@@ -93,13 +94,13 @@ def advise(
             hint="Give a database with a table, or a data frame alone.",
         )
     asked = {one.name: given[one.name] for one in parameters(AdviceRequest)}
-    asked |= {
-        "table": NAME if table is None else table,
-        "hierarchies": parse_all(hierarchies, files=True),
-    }
-    wishes = make(AdviceRequest, asked)
+    asked["hierarchies"] = parse_all(hierarchies, files=True)
     written = make(Reading, reading)
     if framed:
+        # Loads pandas, which a database needs not.
+        from dbanon.stores.frame.source import NAME, FrameSource
+
+        wishes = make(AdviceRequest, asked | {"table": NAME})
         written.require_none()
         found = run_advise(wishes, FrameSource(data), progress)
         start = {name: value for name, value in found.start.items() if name not in _OF_TABLES}
@@ -107,6 +108,7 @@ def advise(
     from dbanon.run.open import open_store
     from dbanon.stores.sql_source import SqlSource
 
+    wishes = make(AdviceRequest, asked)
     store = open_store(data, on_sql, reading=written, table=table)
     with store.planning(staging=True) as session:
         found = run_advise(wishes, SqlSource(session), progress)

@@ -238,6 +238,8 @@ def create_chain(
     key_out: str | Path | None = None,
     class_size: int | None = None,
     admit_every: int = 1,
+    min_newcomers: int | None = None,
+    max_wait: int = 6,
     departures: str = "hold",
     withdraw_above: float | None = None,
     mode: str = "continue",
@@ -257,6 +259,7 @@ def create_chain(
         The database never has it; who loses it has ended the chain. None with ``new_chain_from``.
     class_size : persons that share a class when they are admitted; k when None.
     admit_every : newcomers are admitted with every so many releases.
+    min_newcomers : fewer wait, all of them, for ``max_wait`` releases at most; 5 k when None.
     departures : ``hold`` or ``withdraw``: what becomes of a class that some have left.
     withdraw_above : withdraw a held class once a larger share of its persons have left.
     mode : ``continue`` keeps every history shared by k persons, ``measure`` only counts.
@@ -274,6 +277,8 @@ def create_chain(
         changes=changes,
         class_size=class_size,
         admit_every=admit_every,
+        min_newcomers=min_newcomers,
+        max_wait=max_wait,
         departures=departures,
         withdraw_above=withdraw_above,
         mode=mode,

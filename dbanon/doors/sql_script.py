@@ -36,11 +36,14 @@ METHOD_TYPES = (
 # Of the procedure dp_ranks, behind its source.
 DP_TYPES = "text, text[], double precision, jsonb, text, text, jsonb, text, jsonb"
 
-# Run before a Python function of ours; the paths are literals in a superuser's function.
-IMPORT = """import sys
+# Run before a Python function of ours; the paths are literals in a superuser's function. Little of
+# what is made by an import is garbage, which would be looked for several times meanwhile.
+IMPORT = """import gc, sys
 for path in {paths!r}:
     if path not in sys.path:
         sys.path.insert(0, path)
+collects = gc.isenabled()
+gc.disable()
 try:
     from dbanon.doors import plpython
 except Exception as error:
@@ -49,7 +52,10 @@ except Exception as error:
         ' "message": "The Python of this server cannot import dbanon ('
         + type(error).__name__ + ')."}}}}'
     )
-    {fail}"""
+    {fail}
+finally:
+    if collects:
+        gc.enable()"""
 
 
 def script(paths: Sequence[str] | None) -> str:

@@ -16,11 +16,11 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import date
 from decimal import ROUND_FLOOR, Decimal, InvalidOperation
 from itertools import pairwise
 
+from dbanon.data.frozen import dataclass
 from dbanon.errors import InvalidParameter
 from dbanon.hierarchy.edges import Pulse, no_pulse, paced
 from dbanon.hierarchy.tree import Hierarchy, flat

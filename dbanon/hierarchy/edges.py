@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
+from dbanon.data.frozen import dataclass
 from dbanon.errors import HierarchyBroken
 
 _NAMED_PROBLEMS = 100

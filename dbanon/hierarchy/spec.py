@@ -11,10 +11,10 @@ import csv
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from dbanon.data.frozen import dataclass
 from dbanon.data.microdata import Microdata
 from dbanon.errors import HierarchyBroken, InvalidParameter, nearest_names
 from dbanon.hierarchy import builders

@@ -8,7 +8,6 @@ leaves is that of its first and its last one.
 from __future__ import annotations
 
 import csv
-import hashlib
 import io
 import json
 import os
@@ -177,6 +176,8 @@ class Hierarchy:
     @property
     def sha256(self) -> str:
         """A fingerprint of labels and parents, in hexadecimal digits."""
+        import hashlib
+
         content = json.dumps([self.labels, self.parents.tolist()]).encode()
         return hashlib.sha256(content).hexdigest()
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from typing import Annotated, Any
 
 from dbanon.data.counts import Counts, Histories
+from dbanon.data.frozen import dataclass
 from dbanon.data.option import Option, check, make, parameters
 from dbanon.errors import (
     ChainExposed,
@@ -135,6 +136,17 @@ class Rules:
     admit_every: Annotated[
         int, Option("Newcomers are admitted with every so many releases.", minimum=1)
     ] = 1
+    min_newcomers: Annotated[
+        int | None,
+        Option(
+            "Fewer newcomers wait, all, until max_wait; 5 k where nothing is said; 0: nobody does.",
+            minimum=0,
+        ),
+    ] = None
+    max_wait: Annotated[
+        int,
+        Option("How many releases newcomers wait for min_newcomers, at most.", minimum=0),
+    ] = 6
     departures: Annotated[
         str,
         Option(
@@ -173,8 +185,8 @@ class Rules:
 
     @classmethod
     def of_plain(cls, given: Mapping[str, Any]) -> Rules:
-        """The rules as they were told by ``to_plain``."""
-        return make(cls, given)
+        """The rules as they were told by ``to_plain``; those of version 0.2.0 let all in."""
+        return make(cls, {"min_newcomers": 0} | dict(given))
 
     def to_plain(self) -> dict[str, Any]:
         """The rules as plain values."""
@@ -183,6 +195,10 @@ class Rules:
     def expected_by(self, chain: Chain) -> list[str]:
         """The names of those that a job expects otherwise."""
         return [name for name, value in chain.rules.items() if getattr(self, name) != value]
+
+    def fewest(self, k: int) -> int:
+        """The newcomers that are let in together, unless they have waited for long."""
+        return 5 * k if self.min_newcomers is None else self.min_newcomers
 
     def size(self, k: int) -> int:
         """The persons that a class is to have.
@@ -257,10 +273,6 @@ class OfChain(Guarantee):
     def unit(self) -> str:
         """What k counts, in one word or few."""
         return "persons"
-
-    def few(self, count: int) -> int | str:
-        """A count of persons as readers see it."""
-        return count if count == 0 or count >= self.k else f"fewer than {self.k}"
 
     def _of_what(self) -> tuple[str, ...]:
         of_models: tuple[str, ...] = ()

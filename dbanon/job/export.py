@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
+from dbanon.data.frozen import dataclass
 from dbanon.data.option import is_text
 from dbanon.errors import InvalidParameter
 

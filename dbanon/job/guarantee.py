@@ -7,10 +7,11 @@ its verdict on the answers; no other file asks which one it is.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from dbanon.data.counts import Counts, Questions, Recount, rarest_row
+from dbanon.data.frozen import dataclass
 from dbanon.errors import InvalidParameter, RecountFailed, SourceChanged, counted
 from dbanon.job.verdict import Caution, Expected, Verdict
 from dbanon.measures import Model

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Annotated, Protocol
 
+from dbanon.data.frozen import dataclass
 from dbanon.data.option import Option, check
 from dbanon.errors import InvalidParameter
 from dbanon.hierarchy.spec import HierarchySpec, require_own_ranges

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from types import MappingProxyType
 from typing import Annotated, Any
 
+from dbanon.data.frozen import dataclass
 from dbanon.data.option import Option, check, parameter, parameters
 from dbanon.data.scales import MAHALANOBIS, STANDARDIZATIONS
 from dbanon.errors import InvalidParameter

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import date
 from typing import Annotated, Any
 
+from dbanon.data.frozen import dataclass
 from dbanon.data.option import (
     REQUIRED,
     Option,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Annotated
 
+from dbanon.data.frozen import dataclass
 from dbanon.data.option import Option, check
 from dbanon.errors import InvalidParameter
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated, Any
 
+from dbanon.data.frozen import dataclass
 from dbanon.data.option import REQUIRED, Option, check, make, parameter, parameters
 from dbanon.errors import InvalidParameter, UnknownMethod, UnknownOption, nearest_names
 from dbanon.hierarchy.spec import HierarchySpec

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.frozen import dataclass
 from dbanon.data.microdata import Microdata
 from dbanon.data.schema import Attribute
 from dbanon.measures.models import CountedModel

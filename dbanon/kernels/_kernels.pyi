@@ -170,6 +170,16 @@ class KMember(Kernel):
 
     def __init__(self, table: MixedTable, k: int) -> None: ...
 
+class MixedMdav(Kernel):
+    """MDAV on records without coordinates, exact; ties by the smallest record.
+
+    table: its trees have all leaves at one depth. squares: int64 (d,), of a tree the squared
+    distance of leaves that meet one step up, which grows by the square of the steps; of numbers
+    squares of differences count. All in all at most 2**62; what is wrong raises ValueError.
+    """
+
+    def __init__(self, table: MixedTable, squares: npt.NDArray[np.int64], k: int) -> None: ...
+
 class Merging(Kernel):
     """KACA (threshold below 0) and EBKC (else: a distance, mean over the attributes)."""
 
@@ -530,6 +540,42 @@ def split_rows(
     (n * sum(4 + widths),), the other fields with their lengths, uint8, and where those of each row
     end, int64 (n,).
     """
+
+class MixedLinkage(Kernel):
+    """The nearest of some boxes, and all that tie with it, for each of some questions, exact.
+
+    A box has, in each column, the ends of an interval or a node of a hierarchy; distances are sums
+    of EM4ADOM's eq. (11) in the order of the columns, and tie when they differ by a factor of 1e-9
+    at most. parents: of each column, int32 (nodes,), each node's parent, which comes before it, -1
+    of the root; None where it is numbers. ends: float64 (m, numbers, 2), ordered; nodes: int32 (m,
+    trees); likewise n questions. Of each hierarchy all questions or all boxes are leaves. limits:
+    float64 (n,), distances within which answers are expected, of the second where that is asked
+    for; None for no guess. A guess changes the time, never the result. weights: int64 (m,), 0 to
+    2**32; None for ones. All are kept. Labels are 0. What is wrong raises ValueError.
+    """
+
+    def __init__(
+        self,
+        parents: Sequence[npt.NDArray[np.int32] | None],
+        question_ends: npt.NDArray[np.float64],
+        question_nodes: npt.NDArray[np.int32],
+        ends: npt.NDArray[np.float64],
+        nodes: npt.NDArray[np.int32],
+        limits: npt.NDArray[np.float64] | None = None,
+        weights: npt.NDArray[np.int64] | None = None,
+        second: bool = False,
+    ) -> None: ...
+    def distances(self) -> npt.NDArray[np.float64]:
+        """Distance to the nearest box, (n,). RuntimeError before the last step."""
+
+    def seconds(self) -> npt.NDArray[np.float64]:
+        """Distance to the next that does not tie, (n,); to the nearest where there is none.
+
+        Empty without ``second``. RuntimeError before the last step.
+        """
+
+    def weights(self) -> npt.NDArray[np.int64]:
+        """Of the nearest box and all that tie with it, (n,). RuntimeError before the last step."""
 
 class CopyDrain:
     """Rows of a COPY … TO STDOUT (FORMAT binary) of libpq, behind one another.

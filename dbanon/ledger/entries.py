@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from datetime import datetime, timedelta, timezone
 from typing import Any, NamedTuple
 
 from dbanon.data.counts import Recount
+from dbanon.data.frozen import dataclass
 from dbanon.data.schema import Role
 from dbanon.errors import InsufficientRights, ReleaseNotFound, TableNotFound
 from dbanon.job.guarantee import recorded

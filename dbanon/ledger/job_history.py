@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from dbanon.data.frozen import dataclass
 from dbanon.ledger import entries
 from dbanon.ledger.tables import as_text
 from dbanon.sessions.names import RelationName

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
 from dbanon.data.counts import Counts, EntityCount, Recount
+from dbanon.data.frozen import dataclass
 from dbanon.data.schema import Role
 from dbanon.errors import InvalidParameter
 from dbanon.ledger import entries

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from dbanon.data.frozen import dataclass
 from dbanon.errors import (
     InsufficientRights,
     InvalidName,

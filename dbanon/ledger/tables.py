@@ -8,9 +8,10 @@ in ``migrations/`` on PostgreSQL and SQLite, and by ``ledger_ddl`` on DuckDB.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
+from dbanon.data.frozen import dataclass
 from dbanon.job.guarantee import Guarantee
 from dbanon.sessions.names import RelationName, quote
 
@@ -102,14 +103,20 @@ TABLES: dict[str, tuple[Columns, tuple[str, ...]]] = {
         _columns("chain_id integer, k integer, definition json"),
         ("chain_id",),
     ),
-    # A cell is a class as it was admitted; its values stand in a table of the chain's own.
+    # A cell is a class as it was admitted; its values stand in a table of the own. ``loose``:
+    # how many of its rows may have changed while some of its persons were out.
     "chain_cell": (
-        _columns("chain_id integer, cell integer, state text, since_release integer"),
+        _columns(
+            "chain_id integer, cell integer, state text, since_release integer", "loose integer?"
+        ),
         ("chain_id", "cell"),
     ),
     # Persons under keyed tags, with their history: their cell, and the release they left it with.
+    # ``missed``: the release at which they were out first, until all of the cell are in for good.
     "chain_member": (
-        _columns("chain_id integer, tag bytes, cell integer, left_at_release integer?"),
+        _columns(
+            "chain_id integer, tag bytes, cell integer, left_at_release integer?", "missed integer?"
+        ),
         ("chain_id", "tag"),
     ),
     # One row a release. It counts as published whether or not that was confirmed.
@@ -164,7 +171,7 @@ _CAME_WITHOUT = "epsilon"
 DROPPED = {"release": ("class_signature", "entity_hash")}
 
 # The newest revision in migrations/, and the table in which Alembic keeps it.
-HEAD = "0007"
+HEAD = "0008"
 VERSION_TABLE = "alembic_version"
 
 

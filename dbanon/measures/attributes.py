@@ -65,6 +65,21 @@ class Column(ABC):
     def released_kinds(self) -> NDArray[np.int64]:
         """int64 (m,), a number for each different released value; NULL may have any."""
 
+    @property
+    def parents(self) -> NDArray[np.int32] | None:
+        """int32 (nodes,), the hierarchy that values are nodes of, as ``Hierarchy.parents``; None
+        where they are numbers."""
+        return None
+
+    @abstractmethod
+    def of_records(self, records: Index) -> NDArray[Any]:
+        """What ``gap`` compares of some originals, (r,): nodes, int32, or where numbers begin and
+        end, float64 (r, 2). Anything where NULL."""
+
+    @abstractmethod
+    def of_rows(self, rows: Index) -> NDArray[Any]:
+        """The same of some released rows."""
+
     @abstractmethod
     def gap(self, records: Index, rows: Index) -> Floats:
         """The distance of original records from released rows, of the shape of both together."""
@@ -134,6 +149,10 @@ class _OfNumbers(Column):
         """float64 (n,), where the originals stand."""
         return self.places(self.original)
 
+    def of_records(self, records: Index) -> Floats:
+        """Where they stand, twice."""
+        return np.repeat(self.placed[records][:, None], 2, axis=1)
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Numbers(_OfNumbers):
@@ -154,6 +173,10 @@ class Numbers(_OfNumbers):
     def placed_released(self) -> Floats:
         """float64 (m,), where the released values stand."""
         return self.places(self.released)
+
+    def of_rows(self, rows: Index) -> Floats:
+        """Where they stand, twice."""
+        return np.repeat(self.placed_released[rows][:, None], 2, axis=1)
 
     def gap(self, records: Index, rows: Index) -> Floats:
         """The width between both, of the column's."""
@@ -185,6 +208,11 @@ class Intervals(_OfNumbers):
     @cached_property
     def _ends(self) -> tuple[Floats, Floats]:
         return self.places(self.low), self.places(self.high)
+
+    def of_rows(self, rows: Index) -> Floats:
+        """Where their ends stand."""
+        low, high = self._ends
+        return np.column_stack((low[rows], high[rows]))
 
     def gap(self, records: Index, rows: Index) -> Floats:
         """How far outside the value lies, of the column's width."""
@@ -240,6 +268,22 @@ class _Coded(Column):
 class Categories(_Coded):
     """Nominal values released as nominal values, by the codes of one dictionary."""
 
+    @cached_property
+    def parents(self) -> NDArray[np.int32]:
+        """All values right below the root."""
+        last = max(self.original.max(initial=-1), self.released.max(initial=-1))
+        found = np.zeros(int(last) + 2, np.int32)
+        found[0] = -1
+        return found
+
+    def of_records(self, records: Index) -> NDArray[np.int32]:
+        """The nodes behind the root."""
+        return np.asarray(self.original[records] + 1, np.int32)
+
+    def of_rows(self, rows: Index) -> NDArray[np.int32]:
+        """The nodes behind the root."""
+        return np.asarray(self.released[rows] + 1, np.int32)
+
     def gap(self, records: Index, rows: Index) -> Floats:
         """1 where they differ."""
         found: Floats = (self.original[records] != self.released[rows]).astype(np.float64)
@@ -261,6 +305,19 @@ class Nodes(_Coded):
     @property
     def covers(self) -> bool:
         return bool(self.tree.heights[self.released[self.released >= 0]].any())
+
+    @property
+    def parents(self) -> NDArray[np.int32]:
+        """Those of the hierarchy."""
+        return self.tree.parents
+
+    def of_records(self, records: Index) -> NDArray[np.int32]:
+        """The leaves' nodes."""
+        return np.asarray(self.tree.leaves[self.original[records]], np.int32)
+
+    def of_rows(self, rows: Index) -> NDArray[np.int32]:
+        """The nodes."""
+        return np.asarray(self.released[rows], np.int32)
 
     def _climbed(self, leaves: Index, nodes: Index) -> Floats:
         above = self.tree.ancestors(self.tree.leaves[leaves], nodes)

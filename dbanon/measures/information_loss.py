@@ -23,12 +23,12 @@ optimal k-anonymization", ICDE 2005 (discernibility).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dbanon import kernels
+from dbanon.data.frozen import dataclass
 from dbanon.data.partition import Partition
 from dbanon.data.scales import Scale, Standardization
 from dbanon.hierarchy.tree import Hierarchy

@@ -13,10 +13,11 @@ no label.
 
 from __future__ import annotations
 
-from dbanon.kernels import Mdav
+from dbanon.kernels import Mdav, MixedMdav
+from dbanon.methods.forecast import Forecast, Power
 from dbanon.methods.registry import Method, on_points
 
-mdav = on_points(Mdav)
+mdav = on_points(Mdav, places=MixedMdav)
 
 METHOD = Method(
     name="mdav",
@@ -25,4 +26,5 @@ METHOD = Method(
     class_sizes="k; the last one k to 2k-1",
     cost="O(n^2) at worst, about O(n^1.3) for few attributes",
     reference="Domingo-Ferrer & Torra 2005",
+    forecast=Forecast(numbers=Power(0.3, 1.31, 1.87, 0.54)),
 )

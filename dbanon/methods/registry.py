@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.frozen import dataclass
 from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
 from dbanon.data.option import Parameter
 from dbanon.data.partition import AttributePartition, MethodResult, Partition, combine
 from dbanon.errors import UnknownOption
 from dbanon.hierarchy.tree import Hierarchy
+from dbanon.methods.forecast import UNKNOWN, Forecast
 from dbanon.spaces.mixed import MixedSpace, mixed_space
 from dbanon.spaces.numeric import Space, numeric_space
 
@@ -76,6 +77,7 @@ class Method:
         ``max_size`` does not hold), ``generalized`` (on iloss), or None where none can.
     random : True when the result depends on the seed.
     options : its own parameters.
+    forecast : the seconds and bytes that it takes, as they were measured.
     """
 
     name: str
@@ -96,6 +98,7 @@ class Method:
     refine: str | None = "points"
     random: bool = False
     options: tuple[Parameter, ...] = ()
+    forecast: Forecast = UNKNOWN
 
     @property
     def takes_points(self) -> bool:
@@ -157,11 +160,16 @@ def drive(kernel: Kernel, tick: Tick) -> Partition:
     return Partition(kernel.labels())
 
 
-def on_points(kernel: Callable[..., Kernel], *settings: Any) -> Callable[..., Partition]:
-    """What runs a compiled method on the points of a space, with these settings of it."""
+def on_points(
+    kernel: Callable[..., Kernel], *settings: Any, places: Callable[..., Kernel] | None = None
+) -> Callable[..., Partition]:
+    """What runs a compiled method on the points of a space, with these settings of it.
+
+    places : the method's kernel for records that need no coordinates, where there is one.
+    """
 
     def run(space: Space, k: int, *, tick: Tick, rng: np.random.Generator) -> Partition:
-        return drive(kernel(space.points, k, *settings), tick)
+        return drive(space.kernel(kernel, places)(k, *settings), tick)
 
     return run
 

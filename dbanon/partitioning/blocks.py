@@ -11,12 +11,12 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.frozen import dataclass
 from dbanon.data.partition import Partition, combine
 from dbanon.data.pieces import AT_ONCE, block_signals, on_all_cores, pieces
 from dbanon.job.policy import Policy

@@ -10,12 +10,12 @@ shared out, too, and blocks keep their sizes however many records are alike.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.frozen import dataclass
 from dbanon.data.pieces import on_all_cores, pieces
 from dbanon.kernels import block_of
 

@@ -10,11 +10,12 @@ intersected. Records of different strata, or of different patterns of NULLs, are
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.frozen import dataclass
 from dbanon.data.microdata import Microdata, first_of_each, most_frequent
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Kind, Role

@@ -15,11 +15,10 @@ by more than all that its records say.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.frozen import dataclass
 from dbanon.data.partition import Partition
 from dbanon.errors import ModelInfeasible
 from dbanon.kernels import Enforce, Models, Split

@@ -23,12 +23,12 @@ Cost: the iterations end after a fixed number of elementary steps, the same on e
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.frozen import dataclass
 from dbanon.data.partition import Partition
 from dbanon.errors import InvalidParameter
 from dbanon.job.policy import Policy
@@ -42,6 +42,8 @@ from dbanon.spaces.numeric import Space
 # Rounds for each class of k records that the table could hold; under models, which make classes
 # larger, for each class that there is.
 ROUNDS = {"pass": 4, "fast": 42, "thorough": 1200}
+# These end before that, where rounds as many as classes save less than such a part of the loss.
+_WORTH = {"pass": 2000, "fast": 2000, "thorough": 0}
 
 
 def refine_generalized(
@@ -62,7 +64,7 @@ def refine_generalized(
     Parameters
     ----------
     effort : ``pass``, ``fast`` or ``thorough``.
-    iterations : rounds; None for as many as the effort says.
+    iterations : rounds; None for as many as the effort says, as long as they pay.
     share : of these, where records are a block of several and this is one turn of several.
     guard : privacy models that the classes keep to, and still do afterwards.
 
@@ -75,7 +77,9 @@ def refine_generalized(
             "The refinement of generalization counts rounds, not seconds.",
             hint="Give `refine_iterations`.",
         )
+    worth = 0
     if iterations is None:
+        worth = _WORTH[effort]
         # Classes of equal records, of which many hold more than k, were joined before a later turn.
         counted = guard is not None or share < 1
         classes = partition.n_classes if counted else space.n_records // k
@@ -84,7 +88,7 @@ def refine_generalized(
     table = space.table(None if guard is None else guard.values)
     costs = space.label_costs.arrays()
     labels, seed = partition.labels, seed % 2**64
-    return drive(RefineLoss(table, labels, k, iterations, seed, models, *costs), tick)
+    return drive(RefineLoss(table, labels, k, iterations, seed, models, *costs, worth=worth), tick)
 
 
 _NO_LIMIT = 2**63 - 1

@@ -6,13 +6,13 @@ It undoes what shuffling is for. So no serialization holds it: neither JSON, nor
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import sqrt
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.frozen import dataclass
 from dbanon.job.verdict import Caution
 
 if TYPE_CHECKING:

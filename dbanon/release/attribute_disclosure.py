@@ -12,13 +12,13 @@ What is found names columns, and holds no value.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import sqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.frozen import dataclass
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 

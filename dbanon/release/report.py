@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from operator import attrgetter
 from typing import Any, ClassVar, Generic, TypeVar, overload
 
 from dbanon.data.counts import Recount
+from dbanon.data.frozen import dataclass
 from dbanon.job.verdict import Caution, Verdict
 from dbanon.measures.models import CountedModel
 from dbanon.release.alignment import INPUT, ROWS_LINK, Alignment

@@ -8,15 +8,14 @@ where there is one: equal or not, and no more.
 
 from __future__ import annotations
 
-import hashlib
 import json
-import secrets
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.run.plan import Plan
+from dbanon.sessions.base import random_salt
 from dbanon.stores.ports import Source
 from dbanon.version import version
 
@@ -39,11 +38,13 @@ def fingerprint(planned: Plan, source: Source, salt: int | None = None) -> str |
     job = planned.job
     if job.fingerprint_key is None:
         return None
-    salt = secrets.randbits(62) + 1 if salt is None else salt
+    salt = random_salt() if salt is None else salt
     names = sorted({*job.named, *job.guarantee.persons, *job.key})
     rows = source.digest(planned.relation, names, salt)
     if rows is None:
         return None
+    import hashlib
+
     types = {name: planned.relation.attribute(name).sql_type for name in names}
     told = json.dumps([version(), definition(planned), types, rows], sort_keys=True)
     key = str(salt).encode() + b":" + job.fingerprint_key

@@ -6,9 +6,10 @@ They are read in the job's own transaction, with the caller's rights.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
+from dbanon.data.frozen import dataclass
 from dbanon.data.microdata import Microdata
 from dbanon.data.schema import Kind
 from dbanon.errors import InvalidParameter

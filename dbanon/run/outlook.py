@@ -11,6 +11,8 @@ from dbanon.errors import InvalidParameter, UnsupportedType
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.job import Job
 from dbanon.job.requirements import CLIENT
+from dbanon.methods.forecast import in_words
+from dbanon.partitioning.forecast import Foreseen, forecast
 from dbanon.run.changes import Changes, PlannedFile, changes, planning_ports
 from dbanon.run.plan import Plan, plan
 from dbanon.run.run import Clock, PhaseProgress, read_and_cluster, recoded
@@ -98,7 +100,8 @@ class Outlook:
 
     ``rows`` were counted; of these ``withheld`` have a NULL where none may be. ``key`` says how
     rows are found again: the columns that were named, or none for the relation's own. ``memory`` is
-    about what reading and clustering would take, in bytes. ``replaces`` is the kind of the relation
+    about what reading and clustering would take, in bytes, and ``forecast`` what finding classes
+    would, None where that was not measured. ``replaces`` is the kind of the relation
     that would be replaced. ``creates`` and ``drops`` name relations, ``exports``
     files. ``clustered`` is None where nobody asked for it, ``chain`` where the release would
     belong to none. ``file_columns`` are those of a CSV file, all of them.
@@ -124,6 +127,7 @@ class Outlook:
     guarantee: str
     memory: int
     memory_limit: int | None
+    forecast: Mapping[str, float] | None = None
     creates: tuple[str, ...] = ()
     drops: tuple[str, ...] = ()
     exports: tuple[PlannedFile, ...] = ()
@@ -163,6 +167,7 @@ class Outlook:
             ("method", self.method),
             ("guarantee, once it is counted", self.guarantee),
             ("memory, about", f"{self.memory / 2**20:.0f} MiB{limit}"),
+            ("to find classes", _seconds(self.forecast)),
         ]
         found += [("creates", names(self.creates))] if self.creates else []
         found += [("drops", names(self.drops))] if self.drops else []
@@ -262,6 +267,7 @@ def _outlook(
     found: Clustered | None,
 ) -> Outlook:
     job, output = planned.job, planned.place
+    foreseen = _foreseen(planned, rows - withheld)
     trees = {n: t for n, t in planned.given.trees.items() if isinstance(t, Hierarchy)}
     described = planned.given.described({**planned.policy.hierarchies, **trees})
     hierarchies = {**planned.given.origins, **described}
@@ -292,11 +298,28 @@ def _outlook(
         guarantee=planned.guarantee.sentence(job.quasi_identifiers),
         memory=memory,
         memory_limit=job.memory_limit,
+        forecast=None if foreseen is None else foreseen.to_dict(),
         creates=changed.creates,
         drops=changed.drops,
         exports=changed.files,
         clustered=found,
     )
+
+
+def _foreseen(planned: Plan, rows: int) -> Foreseen | None:
+    """What finding classes would take, of a table that is no chain's."""
+    attributes = planned.wanted.quasi_identifiers
+    numbers = sum(
+        not one.kind.is_coded and one.name not in planned.given.trees for one in attributes
+    )
+    return forecast(planned.policy, rows, numbers, len(attributes) - numbers)
+
+
+def _seconds(found: Mapping[str, float] | None) -> str:
+    """A forecast in words."""
+    if found is None:
+        return "not known: nobody measured this method and table"
+    return in_words(found["seconds"], found["refinement_seconds"])
 
 
 def _file_columns(job: Job, session: Session, relation: Relation) -> tuple[FileColumn, ...]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from dbanon.data.counts import Questions
+from dbanon.data.frozen import dataclass
 from dbanon.data.microdata import ColumnRoles, Microdata
 from dbanon.data.schema import Attribute, Kind, with_orders
 from dbanon.errors import ColumnUnclassified, TableChanged

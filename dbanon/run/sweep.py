@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,17 +12,18 @@ from numpy.typing import NDArray
 
 from dbanon.advice.answer import LeftOut, Sweep
 from dbanon.advice.profile import Count
-from dbanon.advice.recommend import BENDS, Point, with_frontier
+from dbanon.advice.recommend import BENDS, Point, promising, with_frontier
 from dbanon.advice.request import AdviceRequest, are_numbers, curve, usual_methods
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Kind
-from dbanon.errors import DbanonError, TooFewRecords, counted
+from dbanon.errors import DbanonError, TimeLimit, TooFewRecords, counted
 from dbanon.hierarchy.leaves import only
 from dbanon.job.policy import Policy
 from dbanon.job.requirements import require_kinds
 from dbanon.measures.figure import Parameters
 from dbanon.methods import find_method
+from dbanon.partitioning.forecast import Foreseen, forecast, quickest
 from dbanon.partitioning.partition_for import partition_for
 from dbanon.release.evaluation import evaluation_of, pairs_of
 from dbanon.release.recode import recode
@@ -30,6 +31,8 @@ from dbanon.run.plan import Plan
 
 # Records that are linked where columns are no numbers: each is compared with every released row.
 LINKED = 2_500
+# CPU seconds after which nothing is tried that will not be recommended as far as can be foreseen.
+SPENT = 4.0
 
 Tick = Callable[[float], None]
 
@@ -44,7 +47,8 @@ def sweep(
     """Try releases with every method and k that is wished for, the cheapest first.
 
     Methods without refinement come before those with, large classes before small ones, and those
-    that bends are looked for in before others. The first release is always tried to its end.
+    that bends are looked for in before others (for refinements: ``_Todo``). The first release is
+    always tried to its end.
 
     Parameters
     ----------
@@ -70,18 +74,17 @@ def sweep(
             hint="Choose a smaller k.",
         )
     numeric = are_numbers(attributes, trees)
-    names = dict.fromkeys(wishes.methods or usual_methods(numeric))
-    trial = _Trial(planned, microdata, numeric, small, total, trees, wishes.seed)
+    trial = _Trial(planned, microdata, numeric, small, total, trees, wishes)
+    names = dict.fromkeys(wishes.methods or trial.usual_methods())
     points: dict[tuple[str, int], Point] = {}
     left_out: dict[str, DbanonError] = {}
-    todo = [(name, k) for name in sorted(names, key=_costs) for k in _in_order(ks)]
+    todo = _Todo(wishes, names, ks)
     end = time.monotonic() + wishes.time_limit
-
     ended: list[BaseException] = []
 
     def tick(share: float) -> None:
         try:
-            told((done + share) / len(todo))
+            told(todo.share(share))
         except BaseException as error:
             # One of ours would else be taken for a method's.
             ended.append(error)
@@ -90,20 +93,20 @@ def sweep(
             raise _TimeUp
 
     untried = 0
-    for done, (name, k) in enumerate(todo):
-        if name in left_out:
-            continue
+    while (release := todo.next(list(points.values()))) is not None:
+        name, k = release
         try:
             tick(0.0)
             if point := trial.run(name, k, tick):
                 points[name, k] = point
         except _TimeUp:
-            untried = len(todo) - done
+            untried = 1 + len(todo.left)
             break
         except DbanonError as error:
             if ended:
                 raise
             left_out[name] = error
+            todo.leave_out(name)
     if not points:
         raise next(iter(left_out.values()), TooFewRecords("All rows would be withheld."))
     ordered = [points[at] for at in ((n, k) for n in names for k in ks) if at in points]
@@ -114,6 +117,7 @@ def sweep(
         total,
         LINKED if not numeric and microdata.n_records > LINKED else None,
         untried,
+        0 if untried else len(todo.left),
         tuple(LeftOut(name, e.code, e.message) for name, e in left_out.items()),
     )
 
@@ -131,8 +135,55 @@ def _drawn(microdata: Microdata, wishes: AdviceRequest) -> NDArray[np.int64]:
     return np.flatnonzero(np.isin(persons, chosen)).astype(np.int64)
 
 
-def _costs(name: str) -> bool:
-    """Sorts methods without refinement before those with."""
+class _Todo:
+    """What is to be tried, one after the other.
+
+    Of refinements those come first that may be recommended by what was tried before; unless methods
+    are named, the others are tried only where that takes little time.
+    """
+
+    def __init__(self, wishes: AdviceRequest, names: Iterable[str], ks: Sequence[int]) -> None:
+        self._wishes = wishes
+        by_cost = sorted(names, key=_is_refined)
+        self.left = [(name, k) for name in by_cost for k in _in_order(ks)]
+        self._all = len(self.left)
+
+    def next(self, points: Sequence[Point]) -> tuple[str, int] | None:
+        """Taken out of ``left``; None where the others are not worth their time.
+
+        Parameters
+        ----------
+        points : what was tried so far.
+        """
+        if not self.left:
+            return None
+        release: tuple[str, int] | None = self.left[0]
+        if points and _is_refined(self.left[0][0]) and not self._wishes.methods:
+            limits = self._wishes.max_risk, self._wishes.max_loss
+            release = promising(points, self.left, *limits) or self._cheap(points)
+        if release is not None:
+            self.left.remove(release)
+        return release
+
+    def _cheap(self, points: Sequence[Point]) -> tuple[str, int] | None:
+        """The first, unless it is foreseen to take more time than is left for what is not needed.
+
+        As long as the longest of its kind so far.
+        """
+        spent = sum(point.seconds for point in points)
+        longest = max((p.seconds for p in points if p.curve == self.left[0][0]), default=0.0)
+        return self.left[0] if spent + longest < SPENT else None
+
+    def leave_out(self, name: str) -> None:
+        """Try no other release of this method."""
+        self.left = [one for one in self.left if one[0] != name]
+
+    def share(self, share: float) -> float:
+        """What is done of all, when of the release that was taken last this share is."""
+        return (self._all - len(self.left) - 1 + share) / self._all
+
+
+def _is_refined(name: str) -> bool:
     return curve(name)[1] is not None
 
 
@@ -151,16 +202,22 @@ class _Trial:
     small: int
     total: int
     trees: Mapping[str, Any]
-    seed: int
+    wishes: AdviceRequest
 
     @property
     def measure(self) -> str:
         return "sse_loss" if self.numeric else "iloss"
 
     def run(self, name: str, k: int, tick: Tick) -> Point | None:
-        """Find classes, recode and measure them; None where all rows would be withheld."""
+        """Find classes, recode and measure them; None where all rows would be withheld.
+
+        Raises
+        ------
+        TimeLimit : by forecast all rows would take more seconds than may be.
+        """
         started = time.process_time()
         policy = self._policy(name, k)
+        foreseen = self._foreseen(policy)
         policy.guaranteed().require(find_method(policy.method))
         require_kinds(policy, self.microdata.attributes)
         found = partition_for(
@@ -176,7 +233,7 @@ class _Trial:
         )
         figures = evaluation_of(
             pairs,
-            Parameters(sample=None if self.numeric else LINKED, seed=self.seed),
+            Parameters(sample=None if self.numeric else LINKED, seed=self.wishes.seed),
             names=["linkage_risk", "class_risk"],
             tick=lambda s: tick(0.6 + 0.4 * s),
         )
@@ -195,8 +252,33 @@ class _Trial:
             classes=release.partition.n_classes,
             seconds=round(time.process_time() - started, 3),
             estimate=self._estimate(release.loss),
+            forecast=None if foreseen is None else foreseen.to_dict()["seconds"],
             recoding=None if policy.recoding == find_method(method).recoding else policy.recoding,
         )
+
+    def usual_methods(self) -> tuple[str, ...]:
+        """The methods to try where none is named; one alone where these would take too long."""
+        usual = usual_methods(self.numeric)
+        first = quickest(usual[:1], self.total, *self._columns, self.wishes.max_seconds)
+        return usual if first in usual else (first,)
+
+    @property
+    def _columns(self) -> tuple[int, int]:
+        """How many columns are numbers, and how many are not."""
+        attributes = self.microdata.attributes
+        numbers = sum(are_numbers([one], self.trees) for one in attributes)
+        return numbers, len(attributes) - numbers
+
+    def _foreseen(self, policy: Policy) -> Foreseen | None:
+        """What all rows would take, where that is no more than they may."""
+        found = forecast(policy, self.total, *self._columns)
+        if found is not None and found.seconds > self.wishes.max_seconds:
+            raise TimeLimit(
+                f"The classes of all {self.total} rows would take about {found}, more than"
+                f" {self.wishes.max_seconds:g}.",
+                hint="Raise `max_seconds`.",
+            )
+        return found
 
     def _policy(self, name: str, k: int) -> Policy:
         method, refine = curve(name)

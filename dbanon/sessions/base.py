@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import secrets
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dbanon import kernels
+from dbanon.data.frozen import dataclass
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Kind, Schema
 from dbanon.errors import (
@@ -232,9 +233,15 @@ class Existing:
     owner: str | None = None
 
 
+def random_salt() -> int:
+    """A random number from 1 to 2**62, which nobody can foresee."""
+    # Of the module secrets, which loads OpenSSL, a backend's first call has no need.
+    return int.from_bytes(os.urandom(8), "big") % 2**62 + 1
+
+
 def random_order(n: int) -> NDArray[np.int64]:
     """A random permutation of n, int64 (n,), from the operating system's random source."""
-    return kernels.shuffled(np.frombuffer(secrets.token_bytes(8 * n), np.uint64))
+    return kernels.shuffled(np.frombuffer(os.urandom(8 * n), np.uint64))
 
 
 def shuffled_classes(
@@ -253,7 +260,7 @@ def shuffled_classes(
     step = max(_AT_ONCE * len(classes) // max(len(members), 1), 1)
     for first in range(0, len(classes), step):
         own = classes[first : first + step]
-        words = np.frombuffer(secrets.token_bytes(8 * int(partition.sizes[own].sum())), np.uint64)
+        words = np.frombuffer(os.urandom(8 * int(partition.sizes[own].sum())), np.uint64)
         yield kernels.shuffled_classes(members, starts, own, words, first)
 
 

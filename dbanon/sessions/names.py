@@ -6,7 +6,7 @@ Last, values and arrays as text in statements for PostgreSQL.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Any
 
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon import kernels
+from dbanon.data.frozen import dataclass
 from dbanon.errors import InvalidName, NameTooLong
 
 

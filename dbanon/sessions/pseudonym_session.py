@@ -31,6 +31,8 @@ VERDICT = "dbanon_verdict"
 CURRENT = "dbanon_current"
 # The number of rows in each cell that differ from those of the last release.
 DIFFERING = "dbanon_differing"
+# The cells that persons are back in, and have other rows than were shown.
+RETURNED = "dbanon_returned"
 # The cells whose rows in the source would break a privacy model.
 UNFIT = "dbanon_unfit"
 # The history of every person, this release included, where a chain only measures.
@@ -45,8 +47,8 @@ SHOWN = "dbanon_shown"
 HISTORIES = "dbanon_histories"
 # The members of the chain that this one follows, with their cells there.
 BEFORE = "dbanon_before"
-STAGING = (SECRET, TAGGED, PRESENT, MISSING, NEWCOMERS, VERDICT, CURRENT, DIFFERING, UNFIT, TRACES,
-           SHUFFLE, ABSENT, SHOWN, HISTORIES, BEFORE)  # fmt: skip
+STAGING = (SECRET, TAGGED, PRESENT, MISSING, NEWCOMERS, VERDICT, CURRENT, DIFFERING, RETURNED,
+           UNFIT, TRACES, SHUFFLE, ABSENT, SHOWN, HISTORIES, BEFORE)  # fmt: skip
 
 INNER, OUTER = "inner_block", "outer_block"
 

@@ -8,11 +8,12 @@ Whole numbers make every sum independent of its order; ``UNIT`` can be divided b
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.frozen import dataclass
 from dbanon.data.grid import Grid, around, grid_for, held_width, unit_of
 from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata

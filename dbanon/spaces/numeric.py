@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from functools import cache, partial
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.frozen import dataclass
 from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
 from dbanon.data.scales import MAHALANOBIS, Standardization
@@ -15,37 +17,30 @@ from dbanon.data.schema import Attribute
 from dbanon.errors import InvalidParameter, MemoryLimit
 from dbanon.hierarchy.leaves import Hierarchies, leaf_codes, trees_of
 from dbanon.hierarchy.tree import Hierarchy
+from dbanon.spaces.places import Measured, Metric, Places
+
+Made = TypeVar("Made")
 
 # Of all records and attributes, 8 bytes each: 1 GiB.
 MOST_COORDINATES = 1 << 27
 
 
-@dataclass(frozen=True, eq=False)
-class Embedded:
-    """An attribute whose values are points.
-
-    Parameters
-    ----------
-    codes : int32 (n,), the leaf of each record.
-    points : float64 (L, q), of each leaf; 0 for leaves that do not occur.
-    """
-
-    codes: NDArray[np.int32]
-    points: NDArray[np.float64]
-
-
 def embedded(
-    microdata: Microdata,
+    n_records: int,
     measures: Measures,
     attributes: Sequence[Attribute],
     trees: Sequence[Hierarchy],
     others: int,
-) -> list[Embedded]:
-    """The attributes as points, each by its hierarchy.
+) -> list[NDArray[np.float64]]:
+    """The values of attributes as points, each by its hierarchy, for so many records.
 
     Parameters
     ----------
     others : how many coordinates the records have beside these.
+
+    Returns
+    -------
+    float64 (L, q) of each attribute: the point of each leaf; 0 for leaves that do not occur.
 
     Raises
     ------
@@ -58,18 +53,18 @@ def embedded(
     ]
     nodes = [_telling(tree, used) for tree, used in zip(trees, occurring, strict=True)]
     wanted = others + sum(map(len, nodes))
-    if microdata.n_records * wanted > MOST_COORDINATES:
+    if n_records * wanted > MOST_COORDINATES:
         most = max(zip(map(len, nodes), attributes, strict=True), key=lambda one: one[0])
         raise MemoryLimit(
-            f"{wanted} coordinates for each of {microdata.n_records} records are more than"
+            f"{wanted} coordinates for each of {n_records} records are more than"
             f" {MOST_COORDINATES} in all, which methods on points may have.",
             detail=f'The most, {most[0]}, are of "{most[1].name}", about one for each value.',
             hint="Bring rare values together in a view, or choose a method that needs no"
-            ' coordinates, as in `method="gaa_cp"`.',
+            ' coordinates, as in `method="mdav"` without refinement.',
         )
     return [
-        Embedded(leaf_codes(microdata, attribute, tree), _tree_points(tree, used, telling))
-        for attribute, tree, used, telling in zip(attributes, trees, occurring, nodes, strict=True)
+        _tree_points(tree, used, telling)
+        for tree, used, telling in zip(trees, occurring, nodes, strict=True)
     ]
 
 
@@ -130,6 +125,13 @@ class Space:
         """The space of some of the records, int64 (m,)."""
         return Space(np.ascontiguousarray(self.points[records]), self.names)
 
+    def kernel(
+        self, on_points: Callable[..., Made], on_places: Callable[..., Made] | None
+    ) -> Callable[..., Made]:
+        """Of a method's two kernels the one on points, on these."""
+        del on_places
+        return partial(on_points, self.points)
+
 
 def numeric_space(
     microdata: Microdata,
@@ -138,22 +140,23 @@ def numeric_space(
     standardize: str,
     weights: Mapping[str, float],
     hierarchies: Hierarchies,
-) -> Callable[[NDArray[np.int64]], Space]:
+) -> Callable[[NDArray[np.int64]], Space | Places]:
     """A function from sets of records, int64 (m,), to their points, on the scale of ``measures``.
 
-    NULLs are 0: a method sees one pattern of NULLs at a time. Attributes that are no numbers, or
-    have a hierarchy, are points of several coordinates (``embedding``).
+    NULLs are 0: a method sees one pattern of NULLs at a time. Where attributes are no numbers, or
+    have a hierarchy, records are in places, which become points of several coordinates for each
+    such attribute (``embedded``) where a method asks for them.
 
     Raises
     ------
     InvalidParameter : weights with ``mahalanobis``, which have no use; ``mahalanobis``, and there
         are attributes that are no numbers, or the measures hold no covariance.
-    MemoryLimit, HierarchyBroken : as ``embedded``.
+    HierarchyBroken : a value is no leaf of its hierarchy.
     """
     check_weights(standardize, weights)
     trees = trees_of(microdata.attributes, hierarchies, measures)
     if any(tree is not None for tree in trees):
-        return _mixed_points(microdata, measures, trees, standardize, weights)
+        return _places(microdata, measures, trees, standardize, weights)
     return _points(microdata, measures, standardize, weights)
 
 
@@ -179,36 +182,74 @@ def _points(
     return space
 
 
-def _mixed_points(
+def _places(
     microdata: Microdata,
     measures: Measures,
     trees: tuple[Hierarchy | None, ...],
     standardize: str,
     weights: Mapping[str, float],
-) -> Callable[[NDArray[np.int64]], Space]:
-    """As ``numeric_space``: numbers first, then the coordinates of each other attribute."""
+) -> Callable[[NDArray[np.int64]], Places]:
+    """As ``numeric_space``, of attributes of which some are no numbers, or have a hierarchy."""
     if standardize == MAHALANOBIS:
         raise InvalidParameter(
             "Mahalanobis distances are of numbers, and text or hierarchies have none.",
             hint='Choose `standardize="range"` or `standardize="zscore"`.',
         )
     factors = weight_vector(tuple(a.name for a in microdata.attributes), weights)
+    metric = Metric.of(
+        [
+            Measured.of(tree, None if tree else measures.numbers[a.name], standardize, factor)
+            for a, tree, factor in zip(microdata.attributes, trees, factors.tolist(), strict=True)
+        ]
+    )
+    codes = np.empty((microdata.n_records, len(trees)), np.int32)
+    for position, (attribute, tree) in enumerate(zip(microdata.attributes, trees, strict=True)):
+        valid = microdata.valid_column(attribute.name)
+        if tree is None:
+            values = microdata.numbers[:, microdata.numeric.index(attribute)]
+            codes[:, position] = metric.codes(position, values, valid)
+        else:
+            codes[:, position] = leaf_codes(microdata, attribute, tree)
+            if valid is not None:
+                codes[~valid, position] = 0
+    dense = _mixed_points(microdata, measures, trees, standardize, weights, factors, codes)
+    return lambda records: Places(np.ascontiguousarray(codes[records]), metric, records, dense)
+
+
+def _mixed_points(
+    microdata: Microdata,
+    measures: Measures,
+    trees: tuple[Hierarchy | None, ...],
+    standardize: str,
+    weights: Mapping[str, float],
+    factors: NDArray[np.float64],
+    codes: NDArray[np.int32],
+) -> Callable[[NDArray[np.int64]], Space]:
+    """Points of records: numbers first, then the coordinates of each other attribute.
+
+    Parameters
+    ----------
+    factors : float64 (d,), what the coordinates of each attribute are multiplied by.
+    codes : int32 (n, d), of an attribute with a hierarchy the leaf of each record.
+    """
     plain = [a.name for a, tree in zip(microdata.attributes, trees, strict=True) if tree is None]
     own = {name: weight for name, weight in weights.items() if name in plain}
-    numbers = _points(microdata.of_attributes(plain), measures, standardize, own)
-    attributes = [a for a in microdata.attributes if a.name not in plain]
-    parts = embedded(
-        microdata, measures, attributes, [tree for tree in trees if tree is not None], len(plain)
-    )
-    factor_of = dict(zip((a.name for a in microdata.attributes), factors.tolist(), strict=True))
-    tables = [part.points * factor_of[a.name] for a, part in zip(attributes, parts, strict=True)]
+    others = [(at, tree) for at, tree in enumerate(trees) if tree is not None]
+    attributes = [microdata.attributes[at] for at, _ in others]
     held = [microdata.valid_column(attribute.name) for attribute in attributes]
 
+    @cache
+    def numbers() -> Callable[[NDArray[np.int64]], Space]:
+        return _points(microdata.of_attributes(plain), measures, standardize, own)
+
     def space(records: NDArray[np.int64]) -> Space:
-        of_numbers = numbers(records)
+        # A table has a row for each leaf, too.
+        rows = max(len(records), *(tree.n_leaves for _, tree in others))
+        tables = embedded(rows, measures, attributes, [tree for _, tree in others], len(plain))
+        of_numbers = numbers()(records)
         columns = [of_numbers.points]
-        for part, table, valid in zip(parts, tables, held, strict=True):
-            points = table[part.codes[records]]
+        for (at, _), table, valid in zip(others, tables, held, strict=True):
+            points = table[codes[records, at]] * factors[at]
             if valid is not None:
                 points[~valid[records]] = 0.0
             columns.append(points)

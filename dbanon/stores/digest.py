@@ -9,10 +9,9 @@ another way is told from rows that changed.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Sequence
 
-from dbanon.sessions.base import Relation
+from dbanon.sessions.base import Relation, random_salt
 from dbanon.sessions.names import RelationName
 from dbanon.sessions.session import Session
 
@@ -24,7 +23,7 @@ OTHER_VERSION = "recorded by another version of the database"
 
 def take(session: Session, relation: RelationName) -> str:
     """The digest of a relation as it is now, under a salt of its own."""
-    return _taken(session, relation, secrets.randbits(62) + 1)
+    return _taken(session, relation, random_salt())
 
 
 def of_columns(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from dbanon.data.frozen import dataclass
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import (
     HierarchyExists,

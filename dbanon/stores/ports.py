@@ -7,7 +7,6 @@ Neither keeps anything of a run: what one step found is handed to the next as pl
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 
 from dbanon.advice.profile import Profile
 from dbanon.data.counts import Counts, Questions
+from dbanon.data.frozen import dataclass
 from dbanon.data.microdata import ColumnRoles, Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute

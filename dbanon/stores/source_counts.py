@@ -7,7 +7,6 @@ than k. Counts alone leave the database: no value is read.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 
 from dbanon.advice.persons import (
     HEAD,
@@ -18,6 +17,7 @@ from dbanon.advice.persons import (
     suspects,
 )
 from dbanon.advice.profile import Column
+from dbanon.data.frozen import dataclass
 from dbanon.data.microdata import ColumnRoles, Microdata, null_in_entity
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Kind

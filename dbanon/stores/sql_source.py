@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from dbanon.advice.profile import Profile
 from dbanon.data.chunks import bytes_per_record
+from dbanon.data.frozen import dataclass
 from dbanon.data.microdata import Coded, ColumnRoles, Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.pieces import Disk

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.counts import Cells, Counts, EntityCount, Questions, Recount
+from dbanon.data.frozen import dataclass
 from dbanon.data.microdata import find_records
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidParameter, OutputExists, SourceChanged

@@ -118,6 +118,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "how", "holes", "mixed"), CASES)
 def test_methods_see_a_part_as_they_see_the_table(
     monkeypatch: pytest.MonkeyPatch, name: str, how: str, holes: bool, mixed: bool

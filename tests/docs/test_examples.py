@@ -42,6 +42,7 @@ def test_adult_reaches_its_losses(data_dir: Path) -> None:
     assert all(line.split(";")[1] in {*sex, "*"} for line in released)
 
 
+@pytest.mark.slow
 def test_census_prints_what_is_shown(data_dir: Path, tmp_path: Path) -> None:
     shown = (ROOT / "examples" / "census.out").read_text(encoding="utf-8")
     picture = tmp_path / "census.svg"
@@ -49,6 +50,7 @@ def test_census_prints_what_is_shown(data_dir: Path, tmp_path: Path) -> None:
     assert picture.read_bytes() == (ROOT / "examples" / "census.svg").read_bytes()
 
 
+@pytest.mark.slow
 def test_census_on_a_small_share(data_dir: Path, tmp_path: Path) -> None:
     picture = tmp_path / "map.svg"
     printed = run("census", data_dir / "casc", "--rows", 120, "--picture", picture).splitlines()
@@ -72,6 +74,7 @@ def test_a_year_prints_what_is_shown(tmp_path: Path) -> None:
     assert picture.read_bytes() == (ROOT / "examples" / "chain_year.svg").read_bytes()
 
 
+@pytest.mark.slow
 def test_a_year_of_few_persons_and_months(tmp_path: Path) -> None:
     picture = tmp_path / "year.svg"
     printed = run("chain_year", "--persons", 150, "--months", 3, "--picture", picture)

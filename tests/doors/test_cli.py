@@ -282,6 +282,7 @@ cli.main()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_ends_a_run(tmp_path: Path, number: signal.Signals, code: int) -> None:
     database = DuckdbDatabase(tmp_path / "large.duckdb")

@@ -44,6 +44,7 @@ def test_stated_in_place_and_in_a_file(database: DuckdbDatabase, tmp_path: Path)
     assert {school for _, school in found[0]} == set(SCHOOLS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "given",
     [

@@ -32,6 +32,7 @@ def release(path: Path, output: str, *more: str) -> None:
     assert done.exit_code == 0, done.output
 
 
+@pytest.mark.slow
 def test_twice_and_a_readers_releases_stay(tmp_path: Path) -> None:
     path = tmp_path / "persons.duckdb"
     assert demo(tmp_path).exit_code == 0

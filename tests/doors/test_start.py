@@ -39,6 +39,7 @@ def test_a_signal_while_the_command_is_loaded(number: signal.Signals) -> None:
     assert began["run_id"] == ended["run_id"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "code", "events", "command"),
     [

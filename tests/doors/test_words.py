@@ -39,6 +39,7 @@ def run(*words: str) -> Any:
     return CliRunner().invoke(main, list(words), env={"DBANON_URL": None})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", [
     "anonymize URL --table rows -q age -q pay --k 5 --output x --target duckdb:///out.duckdb",
     "plan URL --table rows -q age -q pay --k 5 --output x --target duckdb:///out.duckdb",

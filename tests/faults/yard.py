@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import tempfile
@@ -16,6 +15,7 @@ from sqlalchemy import make_url
 from dbanon.doors import install
 from tests.backend_package import copy_package
 from tests.faults.places import DuckdbPlace, Place, PostgresqlPlace, SqlitePlace
+from tests.memory import memory
 from tests.postgres_server import Server, throwaway_server
 
 ERRORS = Path(__file__).resolve().parents[2] / "docs" / "errors.md"
@@ -58,7 +58,7 @@ class Yard:
 def yard(package: Path | None = None) -> Iterator[Yard]:
     """A yard with a server of its own; ``package`` is a copy of dbanon that the server may read."""
     with ExitStack() as stack:
-        folder = Path(tempfile.mkdtemp(prefix="dbanon-faults-", dir=_memory()))
+        folder = Path(tempfile.mkdtemp(prefix="dbanon-faults-", dir=memory()))
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         if package is None:
             package = stack.enter_context(package_copy())
@@ -66,12 +66,6 @@ def yard(package: Path | None = None) -> Iterator[Yard]:
         url = server.create_database("faults_installed")
         install.install(url, python_paths=[str(package)])
         yield Yard(folder, server, str(make_url(url).database))
-
-
-def _memory() -> Path | None:
-    """Where files need no disk: a database is opened and closed hundreds of times a minute."""
-    shared = Path("/dev/shm")
-    return shared if os.access(shared, os.W_OK) else None
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from typing import Any
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
+from psycopg.pq import TransactionStatus
 
 _MOST = 8
 _kept: dict[str, psycopg.Connection[Any]] = {}
@@ -32,10 +33,18 @@ def kept(told: str) -> Iterator[psycopg.Connection[Any]]:
     )
     try:
         yield found
+    except psycopg.Error:
+        # What is refused ends its statement, and no session.
+        _keep(told, found)
+        raise
     except BaseException:
         found.close()
         raise
-    if told in _kept or found.closed:
+    _keep(told, found)
+
+
+def _keep(told: str, found: psycopg.Connection[Any]) -> None:
+    if told in _kept or found.closed or found.info.transaction_status is not TransactionStatus.IDLE:
         found.close()
         return
     _kept[told] = found

@@ -141,15 +141,25 @@ class Server(ABC):
     @contextlib.contextmanager
     def database(self, *, template: str = "template1") -> Iterator[str]:
         """URL of a fresh database; it and all roles made meanwhile are dropped afterwards."""
+        with self.roles_dropped():
+            url = self.create_database(template=template)
+            try:
+                yield url
+            finally:
+                self.drop_database(make_url(url).database or "")
+
+    @contextlib.contextmanager
+    def roles_dropped(self, url: str | None = None) -> Iterator[None]:
+        """Drop all roles made meanwhile; with `url` also what they have in that database."""
         roles = self._roles()
-        url = self.create_database(template=template)
         try:
-            yield url
+            yield
         finally:
-            self.drop_database(make_url(url).database or "")
             # Roles belong to the whole server: left behind, they would be seen by the next test.
-            for role in self._roles() - roles:
-                self.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(role)))
+            for role in map(sql.Identifier, self._roles() - roles):
+                if url is not None:
+                    self.execute(sql.SQL("DROP OWNED BY {} CASCADE").format(role), url=url)
+                self.execute(sql.SQL("DROP ROLE {}").format(role))
 
     def create_role(self, name: str, *, url: str, options: str = "") -> str:
         """Make a role that may log in, and return its URL for the database of `url`.

@@ -222,4 +222,5 @@ def random_world(chance: random.Random, **rules: Any) -> World:
         for person in moved:
             kept = replace(now[person], kept=value())
             now[person] = replace(kept, qi=qi()) if chance.random() < 0.3 else kept
-    return World(Rules(**(given | rules)), tuple(present), tuple(rows), tuple(erased))
+    few = chance.choice(({}, {}, {"min_newcomers": 8, "max_wait": 2}))
+    return World(Rules(**(given | few | rules)), tuple(present), tuple(rows), tuple(erased))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 Person = int
@@ -22,7 +22,8 @@ ModelKind = Literal["distinct_l", "entropy_l", "recursive_cl", "alpha_k"]
 # Without them persons can be told apart: `hold` of cells that somebody left; the released values of
 # the day of admission; keeping out for good whom a model refused, and who left and came back; no
 # batches where changes are held, or where a model is kept; the rows shown last where a model would
-# be broken by those of now.
+# be broken by those of now; the rows shown last where somebody was out and is back, and too few of
+# those of now stood there before.
 DEFENCES = frozenset(
     {
         "holds",
@@ -32,6 +33,7 @@ DEFENCES = frozenset(
         "no batches under hold",
         "no batches under models",
         "held by models",
+        "held after returns",
     }
 )
 
@@ -62,6 +64,7 @@ class Rules:
     changes : whether changed kept values are shown, held below k of them, or frozen.
     class_size : the size newcomers are clustered with; None for k.
     admit_every : newcomers are let in at the first release and at each so many-th after it.
+    min_newcomers, max_wait : fewer newcomers wait, for so many releases at most.
     departures : whether a cell that somebody left is held or withdrawn.
     withdraw_above : a held cell is withdrawn when more than this share of it has left.
     models : privacy models, a kind and a level each, that the kept values of a class must keep to.
@@ -72,6 +75,8 @@ class Rules:
     changes: Literal["show", "hold", "freeze"] = "show"
     class_size: int | None = None
     admit_every: int = 1
+    min_newcomers: int = 0
+    max_wait: int = 6
     departures: Literal["hold", "withdraw"] = "hold"
     withdraw_above: float | None = None
     models: tuple[tuple[ModelKind, float], ...] = ()
@@ -118,6 +123,8 @@ class Cell:
     admitted : at which release, from 1 on.
     state : what became of it.
     shown, whose : the kept values as last released, and the persons whose rows they are.
+    missed : who was out since the cell was last shown with everybody in, at two releases running.
+    loose : how many rows at most changed while somebody was out; None before any were shown.
     """
 
     combination: Combination
@@ -127,6 +134,8 @@ class Cell:
     state: State
     shown: list[Value]
     whose: set[Person]
+    missed: set[Person] = field(default_factory=set)
+    loose: int | None = None
 
 
 Source = Mapping[Person, Row]
@@ -172,6 +181,7 @@ class Chain:
         self.left: dict[Person, int] = {}
         self.sequence = 0
         self.waiting: set[Person] = set()
+        self.waited = 0
         self.returned: set[Person] = set()
 
     def release(self, source: Source, erase: Sequence[Person] = ()) -> Released:
@@ -187,14 +197,22 @@ class Chain:
             self._keep_up(cell, source)
         newcomers = {person: row for person, row in source.items() if person not in known}
         self.waiting = set(newcomers)
-        if (self.sequence - 1) % self.rules.admit_every == 0:
+        if self._lets_in(len(newcomers)):
+            self.waited = 0
             self._admit(newcomers)
+        else:
+            self.waited = self.waited + 1 if newcomers else 0
         return Counter(
             (cell.combination, value)
             for cell in self.cells
             if cell.state in ("live", "held")
             for value in cell.shown
         )
+
+    def _lets_in(self, count: int) -> bool:
+        rules = self.rules
+        enough = self.sequence == 1 or count >= rules.min_newcomers or self.waited >= rules.max_wait
+        return (self.sequence - 1) % rules.admit_every == 0 and enough
 
     def withdraw(self, person: Person) -> None:
         """Take the whole cell of a person out of all later releases."""
@@ -227,6 +245,8 @@ class Chain:
         rules = self.rules
         stay = {person for person in cell.members if person in source}
         leave = cell.members - stay
+        back = cell.missed & stay
+        cell.missed |= leave
         batches = (not rules.models or "no batches under models" in rules.without) and (
             rules.changes == "show" or "no batches under hold" in rules.without
         )
@@ -236,12 +256,13 @@ class Chain:
             self._show(cell, stay, source, held=False)
         elif (
             batches
+            and ("held after returns" in rules.without or (not back and cell.loose is None))
             and len(leave) >= rules.k
             and len(stay) >= rules.k
             and not self._few_differ(cell, [source[person].kept for person in stay])
         ):
             self._leave(cell, leave)
-            self._show(cell, stay, source, held=False)
+            self._show(cell, stay, source, held=False, parted=True)
         elif leave and len(leave) > self._most_out() * len(cell.members):
             self._end(cell, "withdrawn")
         else:
@@ -253,7 +274,9 @@ class Chain:
             return 0
         return 1 if self.rules.withdraw_above is None else self.rules.withdraw_above
 
-    def _show(self, cell: Cell, stay: set[Person], source: Source, *, held: bool) -> None:
+    def _show(
+        self, cell: Cell, stay: set[Person], source: Source, *, held: bool, parted: bool = False
+    ) -> None:
         """The rows of a cell as they are now, or as they were shown, word for word."""
         rules = self.rules
         if "frozen values" in rules.without:
@@ -261,9 +284,31 @@ class Chain:
         now = [source[person].kept for person in sorted(stay)]
         if rules.changes != "freeze" and "held by models" not in rules.without:
             held = held or not rules.kept_by(now)
+        after = cell.loose
+        if not held and not parted and self._after_return(cell, now):
+            stood = sum((Counter(now) & Counter(cell.shown)).values()) - (cell.loose or 0)
+            after = len(now) - stood
+            held = (
+                stood < rules.k
+                or len(cell.members - cell.missed) < rules.k
+                or self._few_differ(cell, now)
+            )
+        clean = not held and (cell.state == "live" or parted)
         cell.state = "held" if held else "live"
         if not held and rules.changes != "freeze" and not self._few_differ(cell, now):
-            cell.shown, cell.whose = now, stay
+            cell.shown, cell.whose, cell.loose = now, stay, after
+            if clean:
+                cell.missed, cell.loose = set(), None if after is None else 0
+
+    def _after_return(self, cell: Cell, now: list[Value]) -> bool:
+        """Whether rows would be shown anew that some of the persons could not have changed."""
+        return (
+            "held after returns" not in self.rules.without
+            and self.rules.changes != "freeze"
+            and cell.state == "held"
+            and (bool(cell.missed) or not self.rules.models)
+            and Counter(now) != Counter(cell.shown)
+        )
 
     def _few_differ(self, cell: Cell, now: list[Value]) -> bool:
         """Where changes are held: some rows differ from those shown, and fewer than k."""

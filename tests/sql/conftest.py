@@ -44,11 +44,44 @@ def sql_template(sql_server: Server, backend_path: Path) -> Iterator[str]:
         yield str(make_url(url).database)
 
 
-@pytest.fixture
-def sql_url(sql_server: Server, sql_template: str) -> Iterator[str]:
-    """A database with dbanon's functions, and schemas app and release, as superuser."""
+# All that a test makes in it: what dbanon has installed stays, its ledger is emptied.
+_EMPTIED = """
+DO $$
+DECLARE one text;
+BEGIN
+  FOR one IN SELECT nspname FROM pg_namespace
+    WHERE nspname NOT LIKE 'pg\\_%' AND nspname NOT IN ('information_schema', 'dbanon')
+  LOOP EXECUTE format('DROP SCHEMA %I CASCADE', one); END LOOP;
+  EXECUTE (SELECT 'TRUNCATE ' || string_agg(oid::regclass::text, ', ') FROM pg_class
+    WHERE relnamespace = 'dbanon'::regnamespace AND relkind = 'r' AND relname <> 'alembic_version');
+  CREATE SCHEMA app;
+  CREATE SCHEMA release;
+  CREATE SCHEMA public;
+  GRANT USAGE ON SCHEMA public TO PUBLIC;
+END $$"""
+
+
+@pytest.fixture(scope="session")
+def _one_url(sql_server: Server, sql_template: str) -> Iterator[str]:
     with sql_server.database(template=sql_template) as url:
         yield url
+
+
+@pytest.fixture
+def sql_url(request: pytest.FixtureRequest, sql_server: Server, sql_template: str) -> Iterator[str]:
+    """A database with dbanon's functions, and schemas app and release, as superuser.
+
+    Tests that are marked `one_database` share one, emptied after each of them: so do they the
+    superuser's backend, which loads Python, numpy and dbanon once and not for each.
+    """
+    if request.node.get_closest_marker("one_database") is None:
+        with sql_server.database(template=sql_template) as url:
+            yield url
+        return
+    shared: str = request.getfixturevalue("_one_url")
+    with sql_server.roles_dropped(shared):
+        yield shared
+        sql_server.execute(_EMPTIED, url=shared)
 
 
 @pytest.fixture

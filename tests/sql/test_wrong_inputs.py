@@ -26,7 +26,8 @@ from dbanon.doors.spelling import flag
 from dbanon.doors.sql_script import arguments
 from dbanon.job.job import Job
 from dbanon.measures import Model
-from tests.postgres_server import Server
+from tests.postgres.kept import kept
+from tests.postgres_server import Server, conninfo
 from tests.sql.wrong_inputs import CALLS, CONNECTED, RIGHT, TABLES, WRONG
 
 OPTIONS = {one.name: one for one in all_parameters(Job)}
@@ -217,20 +218,14 @@ def in_a_call(given: Mapping[str, Any]) -> tuple[str, tuple[Any, ...], str | Non
 
 
 def by_sql(kind: type[errors.DbanonError], url: str, asked: Asked) -> str:
-    with (
-        psycopg.connect(conninfo_of(url), autocommit=True) as connection,
-        pytest.raises(psycopg.Error) as caught,
-    ):
+    # Kept: to load Python and dbanon anew takes longer than all else.
+    with kept(conninfo(url)) as connection, pytest.raises(psycopg.Error) as caught:
         connection.execute(asked.sql.encode(), asked.values or None)
     told = caught.value.diag
     assert told.sqlstate == (asked.sqlstate or kind.sqlstate), told.message_primary
     parts = (told.message_primary, told.message_detail, told.message_hint, told.context)
     assert not VALUES.search(" ".join(map(str, parts)))
     return told.message_hint or ""
-
-
-def conninfo_of(url: str) -> str:
-    return url.replace("postgresql+psycopg", "postgresql")
 
 
 def test_they_are_enough() -> None:

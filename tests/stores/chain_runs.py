@@ -28,6 +28,8 @@ class ChainRun:
     def __init__(self, database: Database, world: World, folder: Path) -> None:
         self.database, self.world = database, world
         self.key = folder / f"{NAME}.key"
+        # Of a copy that went on before this one does.
+        self.key.with_name(f"{self.key.name}.last").unlink(missing_ok=True)
 
     def create(self, **more: Any) -> None:
         """The table, with nobody in it, and the chain."""
@@ -52,6 +54,8 @@ class ChainRun:
             changes=rules.changes,
             class_size=rules.class_size,
             admit_every=rules.admit_every,
+            min_newcomers=rules.min_newcomers,
+            max_wait=rules.max_wait,
             departures=rules.departures,
             withdraw_above=rules.withdraw_above,
             key_out=str(self.key),

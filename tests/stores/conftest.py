@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from dbanon.run import fingerprint
 from tests.postgres_server import Server
 from tests.stores import kept_duckdb
 from tests.stores.databases import (
@@ -16,6 +17,17 @@ from tests.stores.databases import (
     SqliteDatabase,
 )
 from tests.stores.signals import handler
+
+# As it is outside these tests.
+FINGERPRINT_ROUNDS = fingerprint._ROUNDS
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _fast_fingerprints() -> Iterator[None]:
+    """Of a fingerprint's slow hash less than is safe: a job that looks twice waits twice."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fingerprint, "_ROUNDS", 1000)
+        yield
 
 
 @pytest.fixture

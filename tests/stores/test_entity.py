@@ -24,7 +24,13 @@ from dbanon.errors import (
 from dbanon.run.open import open_store
 from dbanon.run.verify import verify
 from dbanon.sessions.names import parse_relation
-from tests.stores.databases import NAMES, Database, PostgresqlDatabase, SqliteDatabase
+from tests.stores.databases import (
+    NAMES,
+    Database,
+    PostgresqlDatabase,
+    SqliteDatabase,
+    inserts,
+)
 from tests.stores.refusal import refuse
 
 COLUMNS = {"id": "integer", "who": "text", "age": "integer", "place": "text", "site": "text"}
@@ -269,7 +275,7 @@ def test_every_class_holds_k_persons(data: st.DataObject) -> None:
         connection.execute(
             "CREATE TABLE people (id INTEGER, who INTEGER, age INTEGER, site INTEGER)"
         )
-        connection.executemany("INSERT INTO people VALUES (?, ?, ?, ?)", rows)
+        connection.execute(*inserts("people", rows))
         try:
             report = dbanon.anonymize(
                 connection, table="people", quasi_identifiers=["age"], keep=["id"], by=by, k=k,

@@ -12,6 +12,7 @@ import pytest
 
 import dbanon
 from dbanon.errors import TableChanged
+from tests.stores.conftest import FINGERPRINT_ROUNDS
 from tests.stores.databases import Database
 from tests.stores.job_lines import ROLES, call, job, told, write
 from tests.stores.people import load_people
@@ -217,6 +218,10 @@ def test_two_fingerprints_of_the_same_rows_tell_nothing(
     assert call("run", tmp_path / "job.yaml", *SKIP, DBANON_FINGERPRINT_KEY="s").exit_code == 0
     assert call("run", tmp_path / "job.yaml", *SKIP, DBANON_FINGERPRINT_KEY="s").exit_code == 99
     assert call("run", tmp_path / "job.yaml", *SKIP, DBANON_FINGERPRINT_KEY="t").exit_code == 0
+
+
+def test_who_tries_values_waits_for_each() -> None:
+    assert FINGERPRINT_ROUNDS >= 200_000
 
 
 def test_files_of_rows(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,6 +69,7 @@ def test_no_exchange_is_visible_and_no_history_is_rare() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("without", "rules"),
     [
@@ -88,6 +89,7 @@ def test_each_defence_is_needed(without: str, rules: dict[str, Any]) -> None:
     assert sum(found) >= 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("models", MODELS, ids=lambda models: str(models))
 def test_every_cell_keeps_to_its_models_at_every_moment(models: Any) -> None:
     seen: set[Any] = set()
@@ -157,6 +159,7 @@ SMALL = [(4, 2, 3), (5, 2, 2)]
 LARGER = [(4, 2, 4), (5, 2, 3), (6, 3, 3)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", SMALL + LARGER * FULL)
 @pytest.mark.parametrize("class_size", [None, 4])
 def test_all_small_worlds(size: tuple[int, int, int], class_size: int | None) -> None:
@@ -180,6 +183,7 @@ def histories(n: int, releases: int) -> Iterator[tuple[Any, ...]]:
     return combinations_with_replacement(list(one), n)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changes", ["show", "hold", "freeze"])
 @pytest.mark.parametrize("size", [(2, 2, 3), (3, 2, 3)] + [(4, 2, 3), (3, 2, 4)] * FULL)
 def test_all_small_worlds_of_values(changes: Any, size: tuple[int, int, int]) -> None:

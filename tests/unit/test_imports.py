@@ -62,6 +62,7 @@ def test_a_command_loads_no_other() -> None:
     assert "dbanon.doors.cli.anonymize" not in found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chosen", [("age,size", "mdav"), ("age,illness", "gaa_cp")])
 def test_a_release_on_duckdb_loads_no_other_client(tmp_path: Path, chosen: tuple[str, str]) -> None:
     place = tmp_path / "people.duckdb"
@@ -84,6 +85,22 @@ def test_a_release_on_duckdb_loads_no_other_client(tmp_path: Path, chosen: tuple
     assert {"dbanon.run.outlook", "dbanon.release.evaluation", "dbanon.run.export"}.isdisjoint(
         found
     )
+
+
+def test_advice_on_duckdb_loads_no_other_client(tmp_path: Path) -> None:
+    place = tmp_path / "people.duckdb"
+    with duckdb.connect(str(place)) as connection:
+        connection.execute(
+            "CREATE TABLE people AS SELECT i % 7 AS age, 'x' || i % 4 AS region"
+            " FROM range(50) AS t(i)"
+        )
+    url = f"duckdb:///{place}"
+    found = loaded_by(
+        command_line("advise", url, "--table", "people", "--k", "3", "--format", "json")
+    )
+    assert "dbanon.run.sweep" in found
+    spared = {"sqlalchemy", "alembic", "psycopg", "pandas", "pydantic", "yaml", "jinja2"}
+    assert spared.isdisjoint(packages(found))
 
 
 def test_a_backend_loads_what_a_release_needs() -> None:

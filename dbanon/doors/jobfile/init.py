@@ -14,6 +14,7 @@ from dbanon.advice.answer import entity_told
 from dbanon.advice.request import (
     OF_CATEGORIES,
     OF_NUMBERS,
+    SECONDS,
     AdviceRequest,
     are_numbers,
     usual_methods,
@@ -23,7 +24,9 @@ from dbanon.data.schema import Attribute
 from dbanon.doors.jobfile.field_types import is_name, written_password
 from dbanon.doors.spelling import PLACE
 from dbanon.errors import NoRows
+from dbanon.job.policy import Policy
 from dbanon.job.reading import USUAL, Reading
+from dbanon.partitioning.forecast import forecast, quickest
 from dbanon.run.advise import proposed
 from dbanon.run.open import open_store
 from dbanon.sessions.names import RelationName, parse_relation
@@ -89,7 +92,7 @@ jobs:
 """
 _METHOD = f"""\
   # {OF_NUMBERS[0]}, or where not all quasi-identifiers are numbers or dates {OF_CATEGORIES[0]}
-  method: {{}}
+{{}}  method: {{}}
 """
 _PLACE = f"""\
   # A file is not written into: a database of its own, which the first release makes
@@ -132,13 +135,12 @@ def job_file_for(
     if written_password(written):
         written = "${DBANON_URL?set DBANON_URL}"
     chosen = [one.attribute for one in proposals if one.role == QUASI_IDENTIFIER]
-    method = usual_methods(are_numbers(chosen))[0]
     head = _HEAD.format(
         table=json.dumps(table)[1:-1],
         url=_quoted(written),
         place=_PLACE if url.startswith("file:") else "",
         k=k,
-        method=_METHOD.format(method) if chosen else "",
+        method=_method(chosen, found.rows, k) if chosen else "",
         name=_quoted(name if is_name(name) else "job"),
         relation=_quoted(table),
         reading=_written(reading),
@@ -161,12 +163,14 @@ class _Seen:
     ----------
     entity : the column that says whose a row is; None where a row is a person.
     withheld : the share of rows with a NULL in a quasi-identifier, in hundredths, rounded up.
+    rows : of the table.
     """
 
     attributes: tuple[Attribute, ...]
     roles: Mapping[str, Role] = field(default_factory=dict)
     entity: str | None = None
     withheld: float = 0.0
+    rows: int = 0
 
     def of_rows(self) -> str:
         """What the job says of its rows beside their key: whose they are, and of NULLs."""
@@ -199,7 +203,19 @@ def _seen(
         chosen = tuple(a.name for a in attributes if found.roles[a.name].role == QUASI_IDENTIFIER)
         withheld = source.count_withheld(replace(relation, required=chosen))
         share = math.ceil(100 * withheld / found.profile.rows) / 100
-        return _Seen(attributes, found.roles, found.entity, share)
+        return _Seen(attributes, found.roles, found.entity, share, found.profile.rows)
+
+
+def _method(chosen: Sequence[Attribute], rows: int, k: int) -> str:
+    """The method to begin with, and about what it takes: a usual one unless it would take long."""
+    numbers = sum(are_numbers([one]) for one in chosen)
+    others = len(chosen) - numbers
+    method = quickest(usual_methods(not others)[:1], rows, numbers, others, SECONDS)
+    found = forecast(Policy(k=k, method=method), rows, numbers, others) if rows else None
+    told = (
+        f"  # Of {rows:,} rows it takes {found} to find the classes, by forecast\n" if found else ""
+    )
+    return _METHOD.format(told, method)
 
 
 def _comment(text: str) -> str:

@@ -65,6 +65,7 @@ void bind_models(nb::module_& m);
 void bind_cutting(nb::module_& m);
 // Record linkage.
 void bind_linkage(nb::module_& m);
+void bind_mixed_linkage(nb::module_& m);
 // What lower bounds need.
 void bind_bounds(nb::module_& m);
 // What follows from the labels of all records.

@@ -13,6 +13,7 @@
 #include "mixed/merging.hpp"
 #include "mixed/refine_loss.hpp"
 #include "mixed/split.hpp"
+#include "mixed/taking.hpp"
 
 namespace dbanon {
 namespace {
@@ -154,9 +155,9 @@ std::vector<LabelCosts> label_costs(const MixedTable& table, const Integers& pie
     return found;
 }
 
-std::int64_t checked_rounds(std::int64_t rounds) {
-    if (rounds < 0) throw nb::value_error("rounds must be at least 0");
-    return rounds;
+std::int64_t at_least_0(std::int64_t count, const char* name) {
+    if (count < 0) throw nb::value_error((std::string(name) + " must be at least 0").c_str());
+    return count;
 }
 
 template <class Method>
@@ -172,6 +173,42 @@ void bind_greedy(nb::module_& m, const char* name) {
         .def(nb::init<const Mixed&, std::int64_t>(), nb::arg("table"), nb::arg("k"));
 }
 
+// Sums of squares of distances stay within 64 bits.
+constexpr double kLargestSquare = 0x1p62;
+
+std::span<const Cost> checked_squares(const MixedTable& table, const Read<std::int64_t>& each) {
+    if (each.shape(0) != static_cast<std::size_t>(table.d())) {
+        throw nb::value_error("one square for each attribute");
+    }
+    double largest = 0;
+    for (std::size_t a = 0; a < each.shape(0); ++a) {
+        const Tree* tree = table.tree(a);
+        if (each.data()[a] < 0) throw nb::value_error("squares must be at least 0");
+        if (tree && !tree->even()) throw nb::value_error("leaves must be at one depth");
+        const double width = static_cast<double>(tree ? tree->deepest() : table.unit(a));
+        largest += (tree ? static_cast<double>(each.data()[a]) : 1.0) * width * width;
+    }
+    if (largest > kLargestSquare) throw nb::value_error("squares must add up to at most 2**62");
+    return {each.data(), each.shape(0)};
+}
+
+template <class Method>
+class TakingRun : public Run {
+   public:
+    template <class... Settings>
+    TakingRun(const Mixed& table, const Read<std::int64_t>& squares, std::int64_t k,
+              Settings... settings)
+        : Run({}, std::make_unique<Method>(table, checked_squares(*table, squares),
+                                           checked_k(*table, k), settings...)) {}
+};
+
+template <class Method>
+void bind_taking(nb::module_& m, const char* name) {
+    nb::class_<TakingRun<Method>, Run>(m, name)
+        .def(nb::init<const Mixed&, const Read<std::int64_t>&, std::int64_t>(), nb::arg("table"),
+             nb::arg("squares").noconvert(), nb::arg("k"));
+}
+
 class MergingRun : public Run {
    public:
     MergingRun(const Mixed& table, std::int64_t k, std::uint64_t seed, double threshold)
@@ -182,22 +219,23 @@ class RefineLossRun : public Run {
    public:
     // On own ranges.
     RefineLossRun(const Mixed& table, const Integers& labels, std::int64_t k, std::int64_t rounds,
-                  std::uint64_t seed, const Models& models)
-        : RefineLossRun(table, labels, k, rounds, seed, models, std::vector<LabelCosts>()) {}
+                  std::uint64_t seed, const Models& models, std::int64_t worth)
+        : RefineLossRun(table, labels, k, rounds, seed, models, worth, std::vector<LabelCosts>()) {}
     // On the loss of labels.
     RefineLossRun(const Mixed& table, const Integers& labels, std::int64_t k, std::int64_t rounds,
                   std::uint64_t seed, const Models& models, const Integers& pieces,
-                  const Integers& firsts, const Integers& costs)
-        : RefineLossRun(table, labels, k, rounds, seed, models,
+                  const Integers& firsts, const Integers& costs, std::int64_t worth)
+        : RefineLossRun(table, labels, k, rounds, seed, models, worth,
                         label_costs(*table, pieces, firsts, costs)) {}
 
    private:
     RefineLossRun(const Mixed& table, const Integers& labels, std::int64_t k, std::int64_t rounds,
-                  std::uint64_t seed, const Models& models, const std::vector<LabelCosts>& costs)
+                  std::uint64_t seed, const Models& models, std::int64_t worth,
+                  const std::vector<LabelCosts>& costs)
         : Run({}, std::make_unique<RefineLoss>(table, checked_labels(*table, labels), checked_k(*table, k),
-                                               checked_rounds(rounds), seed,
-                                               checked_beside(*table, models), costs)) {}
-
+                                               at_least_0(rounds, "rounds"), seed,
+                                               checked_beside(*table, models), costs,
+                                               at_least_0(worth, "worth"))) {}
 };
 
 class EnforceRun : public Run {
@@ -234,19 +272,22 @@ void bind_mixed(nb::module_& m) {
              nb::arg("gaps").noconvert(), nb::arg("beside").noconvert().none() = nb::none());
     bind_greedy<GaaCp>(m, "GaaCp");
     bind_greedy<KMember>(m, "KMember");
+    bind_taking<MixedMdav>(m, "MixedMdav");
     nb::class_<MergingRun, Run>(m, "Merging")
         .def(nb::init<const Mixed&, std::int64_t, std::uint64_t, double>(), nb::arg("table"),
              nb::arg("k"), nb::arg("seed"), nb::arg("threshold"));
     nb::class_<RefineLossRun, Run>(m, "RefineLoss")
         .def(nb::init<const Mixed&, const Integers&, std::int64_t, std::int64_t, std::uint64_t,
-                      const Models&>(),
+                      const Models&, std::int64_t>(),
              nb::arg("table"), nb::arg("labels").noconvert(), nb::arg("k"), nb::arg("rounds"),
-             nb::arg("seed"), nb::arg("models"))
+             nb::arg("seed"), nb::arg("models"), nb::kw_only(), nb::arg("worth") = 0)
         .def(nb::init<const Mixed&, const Integers&, std::int64_t, std::int64_t, std::uint64_t,
-                      const Models&, const Integers&, const Integers&, const Integers&>(),
+                      const Models&, const Integers&, const Integers&, const Integers&,
+                      std::int64_t>(),
              nb::arg("table"), nb::arg("labels").noconvert(), nb::arg("k"), nb::arg("rounds"),
              nb::arg("seed"), nb::arg("models"), nb::arg("pieces").noconvert(),
-             nb::arg("firsts").noconvert(), nb::arg("costs").noconvert());
+             nb::arg("firsts").noconvert(), nb::arg("costs").noconvert(), nb::kw_only(),
+             nb::arg("worth") = 0);
     nb::class_<EnforceRun, Run>(m, "Enforce")
         .def(nb::init<const Mixed&, const Integers&, const Codes&, const Models&, std::int64_t>(),
              nb::arg("table"), nb::arg("labels").noconvert(), nb::arg("values").noconvert(),

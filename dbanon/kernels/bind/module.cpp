@@ -65,6 +65,7 @@ NB_MODULE(_kernels, m) {
     bind_mixed(m);
     bind_variable(m);
     bind_linkage(m);
+    bind_mixed_linkage(m);
     bind_bounds(m);
     bind_labels(m);
     bind_sums(m);

@@ -4,13 +4,8 @@
 
 namespace dbanon {
 
-namespace {
-
-// A path is a positive number of 32 bits.
-constexpr int kBits = 31;
-
-// The paths of all leaves, by position, and their fields; none where they do not fit.
-std::vector<Code> paths_of(const Tree& tree, std::vector<Field>& fields) {
+std::vector<Code> paths_of(const Tree& tree, std::vector<Field>& fields, int most) {
+    if (!tree.even() || tree.deepest() > kPathBits) return {};
     const std::size_t depths = static_cast<std::size_t>(tree.deepest());
     const auto leaves = static_cast<std::size_t>(tree.leaves());
     // Children on the way to each leaf; a field has room for the largest number at its depth.
@@ -31,7 +26,7 @@ std::vector<Code> paths_of(const Tree& tree, std::vector<Field>& fields) {
         shifts[depth] = bits;
         bits += std::bit_width(static_cast<std::uint32_t>(largest[depth]));
     }
-    if (bits > kBits) return {};
+    if (bits > most) return {};
     for (std::size_t depth = 0; depth < depths; ++depth) {
         // Where every node has one child nothing parts.
         if (largest[depth]) fields.push_back({shifts[depth], static_cast<std::int32_t>(depth)});
@@ -43,9 +38,7 @@ std::vector<Code> paths_of(const Tree& tree, std::vector<Field>& fields) {
     return paths;
 }
 
-}  // namespace
-
-Columns::Columns(const MixedTable& table) : before_{0} {
+Columns::Columns(const MixedTable& table, int bits) : before_{0} {
     std::vector<std::size_t> others;
     for (std::size_t a = 0; a < static_cast<std::size_t>(table.d()); ++a) {
         if (!table.tree(a)) attributes_.push_back(a);
@@ -55,8 +48,7 @@ Columns::Columns(const MixedTable& table) : before_{0} {
         const Tree* tree = table.tree(a);
         if (!tree) continue;
         std::vector<Field> fields;
-        std::vector<Code> paths;
-        if (tree->even() && tree->deepest() <= kBits) paths = paths_of(*tree, fields);
+        std::vector<Code> paths = paths_of(*tree, fields, bits);
         if (paths.empty()) {
             others.push_back(a);
             continue;

@@ -18,9 +18,17 @@ inline std::uint64_t prefix_bit(Code path, std::int32_t shift) {
     return std::uint64_t{1} << (prefix * 2654435761u >> 26);
 }
 
+// A path is a positive number of 32 bits.
+constexpr int kPathBits = 31;
+
+// The paths of all leaves of a tree, by position, and their fields, the root's first; none of a tree
+// that is not even, or whose paths take more bits than `most`.
+std::vector<Code> paths_of(const Tree& tree, std::vector<Field>& fields, int most = kPathBits);
+
 class Columns {
    public:
-    explicit Columns(const MixedTable& table);
+    // bits: of paths at most; trees that need more are among the others.
+    explicit Columns(const MixedTable& table, int bits = kPathBits);
 
     std::size_t count() const { return attributes_.size(); }
     std::size_t numbers() const { return numbers_; }

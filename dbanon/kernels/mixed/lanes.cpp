@@ -16,18 +16,22 @@ void start(Cost base, Cost* __restrict found) {
     for (int i = 0; i < lanes; ++i) found[i] = base;
 }
 
-// An unsigned product of 32 bits each: every instruction set has it.
-Cost product(Code outside, std::uint32_t weight) {
-    return static_cast<Cost>(std::uint64_t{static_cast<std::uint32_t>(outside)} * weight);
+// What a number costs that lies so far outside: an unsigned product of 32 bits each, which every
+// instruction set has.
+template <Outside by>
+Cost number(Code outside, std::uint32_t weight) {
+    const auto far = static_cast<std::uint32_t>(outside);
+    return static_cast<Cost>(std::uint64_t{far} * (by == Outside::kSquare ? far : weight));
 }
 
+template <Outside by>
 void costs(const Question& to, const Code* __restrict columns, Cost* __restrict found) {
     start<kLanes>(to.base, found);
     for (int j = 0; j < to.numbers; ++j) {
         const Code* x = columns + j * kLanes;
         const Code low = to.low[j], high = to.high[j];
         for (int i = 0; i < kLanes; ++i) {
-            found[i] += product(larger(larger(low - x[i], x[i] - high), 0), to.weight);
+            found[i] += number<by>(larger(larger(low - x[i], x[i] - high), 0), to.weight);
         }
     }
     for (int t = 0; t < to.trees; ++t) {
@@ -43,6 +47,7 @@ void costs(const Question& to, const Code* __restrict columns, Cost* __restrict 
     }
 }
 
+template <Outside by>
 void at_least(const Question& to, const Code* __restrict boxes,
               const std::uint64_t* __restrict masks, Cost* __restrict found) {
     start<kBranches>(to.base, found);
@@ -50,7 +55,7 @@ void at_least(const Question& to, const Code* __restrict boxes,
         const Code *low = boxes + 2 * j * kBranches, *high = low + kBranches;
         const Code from = to.low[j], end = to.high[j];
         for (int i = 0; i < kBranches; ++i) {
-            found[i] += product(larger(larger(low[i] - end, from - high[i]), 0), to.weight);
+            found[i] += number<by>(larger(larger(low[i] - end, from - high[i]), 0), to.weight);
         }
     }
     for (int t = 0; t < to.trees; ++t) {
@@ -80,6 +85,7 @@ void at_least(const Question& to, const Code* __restrict boxes,
     }
 }
 
+template <Outside by>
 void at_most(const Question& to, const Code* __restrict boxes, Cost* __restrict found) {
     start<kBranches>(to.base, found);
     for (int j = 0; j < to.numbers; ++j) {
@@ -87,7 +93,7 @@ void at_most(const Question& to, const Code* __restrict boxes, Cost* __restrict 
         const Code from = to.low[j], end = to.high[j];
         // One tuple widens the class on one side only.
         for (int i = 0; i < kBranches; ++i) {
-            found[i] += product(larger(larger(from - low[i], high[i] - end), 0), to.weight);
+            found[i] += number<by>(larger(larger(from - low[i], high[i] - end), 0), to.weight);
         }
     }
     for (int t = 0; t < to.trees; ++t) {
@@ -106,7 +112,10 @@ void at_most(const Question& to, const Code* __restrict boxes, Cost* __restrict 
 
 }  // namespace
 
-extern const LaneOps DBANON_LANES;
-const LaneOps DBANON_LANES{costs, at_least, at_most};
+extern const LaneOps DBANON_LANES[2];
+const LaneOps DBANON_LANES[2] = {
+    {costs<Outside::kWidth>, at_least<Outside::kWidth>, at_most<Outside::kWidth>},
+    {costs<Outside::kSquare>, at_least<Outside::kSquare>, at_most<Outside::kSquare>},
+};
 
 }  // namespace dbanon

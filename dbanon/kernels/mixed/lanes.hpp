@@ -34,12 +34,15 @@ struct InTree {
 // A class, as costs need it.
 struct Question {
     std::int64_t base;     // cost of a tuple that lies within the class
-    std::uint32_t weight;  // cost of each unit that a number lies outside
+    std::uint32_t weight;  // cost of each unit that a number lies outside, by kWidth
     std::int32_t numbers, trees;
     const std::int32_t *low, *high;  // (numbers,)
     const InTree* in_tree;           // (trees,)
     const Level* levels;
 };
+
+// What a number costs that lies outside the class: the width times the weight, or its square.
+enum class Outside { kWidth, kSquare };
 
 // columns: of a leaf (columns, kLanes); values beyond its count are arbitrary codes.
 // boxes: of a node (columns, 2, kBranches), smallest and largest values of each child.
@@ -53,6 +56,6 @@ struct LaneOps {
 
 // By name, as points/dispatch.hpp has them; trees keep it for their lifetime.
 bool set_lanes(const char* name);
-const LaneOps& lane_ops();
+const LaneOps& lane_ops(Outside by);
 
 }  // namespace dbanon

@@ -1,12 +1,16 @@
 #include "mixed/refine_loss.hpp"
 
-#include "mixed/tuple_tree.hpp"
+#include "mixed/near_tuples.hpp"
+#include "mixed/swaps.hpp"
 
 namespace dbanon {
 
 namespace {
 
 constexpr std::int32_t kNeighbours = 12;
+// The last ones change nearly nothing: what stays undone is bounded.
+constexpr int kSweeps = 8;
+constexpr std::int64_t kMeasured = 4096;  // rounds
 // Entries in a pool: those of some classes of k, but a round must stay short.
 constexpr std::int32_t kClasses = 4, kFewest = 72, kMost = 400;
 constexpr std::size_t kMostClasses = 8;  // in a pool
@@ -16,10 +20,11 @@ constexpr std::size_t kGuided = 256;     // values whose counts are added up for
 
 RefineLoss::RefineLoss(Mixed mixed, const std::int32_t* labels,
                        std::int32_t k, std::int64_t rounds, std::uint64_t seed, Models models,
-                       const std::vector<LabelCosts>& label_costs)
+                       const std::vector<LabelCosts>& label_costs, std::int64_t worth)
     : Kernel({nullptr, mixed->records(), mixed->d()}, k),
       mixed_(std::move(mixed)),
       rounds_(rounds),
+      worth_(worth),
       chance_(seed),
       withheld_(mixed_->records(), false),
       slot_(mixed_->tuples(), -1),
@@ -37,7 +42,7 @@ void RefineLoss::collect(const std::int32_t* labels) {
     const std::int32_t n = mixed_->records();
     std::int32_t count = 0;
     for (std::int32_t i = 0; i < n; ++i) count = std::max(count, labels[i] + 1);
-    classes_.resize(count);
+    held_.classes.resize(count);
     for (std::int32_t t = 0; t < mixed_->tuples(); ++t) {
         for (std::int32_t at = mixed_->begin(t); at < mixed_->end(t); ++at) {
             const std::int32_t label = labels[mixed_->copy(at)];
@@ -45,30 +50,30 @@ void RefineLoss::collect(const std::int32_t* labels) {
                 withheld_[mixed_->copy(at)] = true;
                 continue;
             }
-            auto& tuples = classes_[label].tuples;
+            auto& tuples = held_.classes[label].tuples;
             if (tuples.empty() || tuples.back().first != t) tuples.emplace_back(t, 0);
             ++tuples.back().second;
         }
     }
     std::vector<std::int32_t> pure(slot_.size(), -1);
     for (std::int32_t c = 0; c < count; ++c) {
-        auto& tuples = classes_[c].tuples;
+        auto& tuples = held_.classes[c].tuples;
         if (tuples.size() != 1) continue;
         std::int32_t& first = pure[tuples[0].first];
         if (first < 0) {
             first = c;
         } else {
-            classes_[first].tuples[0].second += tuples[0].second;
+            held_.classes[first].tuples[0].second += tuples[0].second;
             tuples.clear();
             free_.push_back(c);
         }
     }
-    classes_of_.resize(slot_.size());
+    held_.of.resize(slot_.size());
     for (std::int32_t c = 0; c < count; ++c) {
-        Class& at = classes_[c];
+        ClassTuples::Class& at = held_.classes[c];
         for (std::size_t i = 0; i < at.tuples.size(); ++i) {
             const auto [tuple, copies] = at.tuples[i];
-            classes_of_[tuple].push_back(c);
+            held_.of[tuple].push_back(c);
             if (i == 0) {
                 pool_.shapes.set(pool_.rest, tuple, copies);
             } else {
@@ -81,37 +86,70 @@ void RefineLoss::collect(const std::int32_t* labels) {
 
 Steps RefineLoss::run() {
     const std::int32_t tuples = mixed_->tuples();
-    const std::int32_t near = std::clamp(tuples - 1, 0, kNeighbours);
+    const std::int32_t near = std::clamp(tuples - 1, 0, rounds_ ? kNeighbours : Swaps::kNear);
     neighbours_.assign(tuples, near);
     if (near > 0) {
-        TupleTree tree(*mixed_);
-        Reach reach(*mixed_);
-        for (std::int32_t t = 0; t < tuples; ++t) {
-            reach.start(t);
-            tree.nearest(reach, t, near, neighbours_.row(t), work_);
+        NearTuples tree(*mixed_);
+        for (const std::int32_t t : tree.order()) {
+            tree.nearest(t, near, neighbours_.row(t), work_);
             if (work_.left <= 0) co_yield nullptr;
         }
     }
-    for (round_ = 0; round_ < rounds_; ++round_) {
+    if (near > 0) {
+        Swaps swaps(*mixed_, models_, pool_.shapes, pool_.most / 2, held_, k_);
+        const std::size_t classes = held_.classes.size();
+        std::int64_t before = -1;
+        for (int sweep = 0; sweep < kSweeps && before < swaps.changes(); ++sweep) {
+            before = swaps.changes();
+            for (std::size_t c = 0; c < classes; ++c) {
+                swaps.start(static_cast<std::int32_t>(c), neighbours_);
+                while (swaps.compare(work_)) {
+                    if (work_.left <= 0) co_yield nullptr;
+                }
+                swept_ = (sweep + static_cast<double>(c) / static_cast<double>(classes)) / kSweeps;
+            }
+        }
+    }
+    for (const ClassTuples::Class& at : held_.classes) lost_ += at.loss;
+    for (round_ = 0; round_ < rounds_ && pays(); ++round_) {
         --work_.left;
         if (choose()) {
             Cost before = 0;
-            for (const std::int32_t c : pool_.classes) before += classes_[c].loss;
+            for (const std::int32_t c : pool_.classes) before += held_.classes[c].loss;
             gather();
             agglomerate();
             move();
             join_same();
-            if (total() <= before) keep();
+            const Cost after = total();
+            if (after <= before) {
+                keep();
+                lost_ -= before - after;
+            }
             work_.left -= static_cast<std::int64_t>(pool_.entries.size() * pool_.entries.size());
         }
         if (work_.left <= 0) co_yield nullptr;
     }
-    // Classes in the order of their first records.
+    number();
+}
+
+// Whether the rounds since it was asked last have saved enough. A few are no measure of it.
+bool RefineLoss::pays() {
+    if (worth_ == 0 || round_ < next_) return true;
+    const bool first = next_ == 0;
+    next_ = round_ + std::max<std::int64_t>(held_.classes.size() - free_.size(), kMeasured);
+    const Cost saved = lost_before_ - lost_;
+    lost_before_ = lost_;
+    return first || saved >= lost_ / worth_;
+}
+
+// Labels: classes in the order of their first records.
+void RefineLoss::number() {
+    const std::int32_t tuples = mixed_->tuples();
     std::vector<std::int32_t> next(slot_.size());
     for (std::int32_t t = 0; t < tuples; ++t) next[t] = mixed_->begin(t);
-    std::vector<std::int32_t> number(classes_.size(), -1), owner(labels_.size(), -1);
-    for (std::size_t c = 0; c < classes_.size(); ++c) {
-        for (const auto& [tuple, copies] : classes_[c].tuples) {
+    std::vector<std::int32_t> number(held_.classes.size(), -1), owner(labels_.size(), -1);
+    for (std::size_t c = 0; c < held_.classes.size(); ++c) {
+        for (const auto& [tuple, copies] : held_.classes[c].tuples) {
             for (std::int32_t i = 0; i < copies; ++i) {
                 std::int32_t& at = next[tuple];
                 while (withheld_[mixed_->copy(at)]) ++at;
@@ -133,23 +171,23 @@ Steps RefineLoss::run() {
 bool RefineLoss::choose() {
     std::vector<std::int32_t>& pool = pool_.classes;
     pool.clear();
-    if (classes_.empty()) return false;
-    const auto c = static_cast<std::int32_t>(chance_.below(classes_.size()));
-    const Class& seed = classes_[c];
+    if (held_.classes.empty()) return false;
+    const auto c = static_cast<std::int32_t>(chance_.below(held_.classes.size()));
+    const ClassTuples::Class& seed = held_.classes[c];
     if (seed.loss == 0 || seed.tuples.size() > pool_.most / 2) return false;
     pool.push_back(c);
     std::size_t entries = seed.tuples.size();
     const std::size_t wanted = 2 + chance_.below(kMostClasses - 1);
     for (std::size_t tries = 4 * wanted; tries > 0 && pool.size() < wanted; --tries) {
-        const Class& from = classes_[pool[chance_.below(pool.size())]];
+        const ClassTuples::Class& from = held_.classes[pool[chance_.below(pool.size())]];
         std::int32_t tuple = from.tuples[chance_.below(from.tuples.size())].first;
         const std::uint32_t step = chance_.below(neighbours_.width() + 1);
         if (step > 0) tuple = neighbours_.row(tuple)[step - 1];
-        const auto& holding = classes_of_[tuple];
+        const auto& holding = held_.of[tuple];
         if (holding.empty()) continue;
         const std::int32_t next = holding[chance_.below(holding.size())];
         if (std::find(pool.begin(), pool.end(), next) != pool.end()) continue;
-        const std::size_t more = classes_[next].tuples.size();
+        const std::size_t more = held_.classes[next].tuples.size();
         if (entries + more > pool_.most) continue;
         entries += more;
         pool.push_back(next);

@@ -2,6 +2,7 @@
 
 #include "common/chance.hpp"
 #include "common/kernel.hpp"
+#include "mixed/class_tuples.hpp"
 #include "mixed/models.hpp"
 #include "mixed/shapes.hpp"
 
@@ -10,17 +11,19 @@ namespace dbanon {
 // Local search after any method, on the loss of labels where these are given: a few neighbouring
 // classes are taken apart and put together anew by randomized agglomeration and moves of single
 // records; kept when the loss does not grow. Where classes keep to privacy models, they still do:
-// small is then also what does not.
+// small is then also what does not. Before that, swaps (swaps.hpp): what they find is cheap.
 class RefineLoss final : public Kernel {
    public:
+    // worth: rounds end where as many as there are classes save less than 1/worth of the loss;
+    // 0: they do not.
     RefineLoss(Mixed mixed, const std::int32_t* labels, std::int32_t k,
                std::int64_t rounds, std::uint64_t seed, Models models,
-               const std::vector<LabelCosts>& label_costs = {});
+               const std::vector<LabelCosts>& label_costs, std::int64_t worth);
 
    protected:
     Steps run() override;
     double fraction() const override {
-        return static_cast<double>(round_) / (static_cast<double>(rounds_) + 1.0);
+        return (swept_ + static_cast<double>(round_)) / (static_cast<double>(rounds_) + 2.0);
     }
 
    private:
@@ -59,12 +62,10 @@ class RefineLoss final : public Kernel {
        private:
         Grid<Count> counts_;  // of the models, by cluster
     };
-    struct Class {
-        std::vector<std::pair<std::int32_t, std::int32_t>> tuples;  // with their copies
-        Cost loss = 0;
-    };
 
     void collect(const std::int32_t* labels);
+    bool pays();
+    void number();
     bool choose();
     void gather();
     void agglomerate();
@@ -85,10 +86,14 @@ class RefineLoss final : public Kernel {
     const Mixed mixed_;
     const std::int64_t rounds_;
     std::int64_t round_ = 0;
+    const std::int64_t worth_;
+    double swept_ = 0;                 // the share of all sweeps
+    Cost lost_ = 0;                    // by all classes
+    Cost lost_before_ = 0;             // when pays() was asked last
+    std::int64_t next_ = 0;            // round before which it is asked again
     Chance chance_;
-    std::vector<Class> classes_;
+    ClassTuples held_;
     std::vector<std::int32_t> free_;                  // numbers of no class
-    std::vector<std::vector<std::int32_t>> classes_of_;  // by tuple
     Grid<std::int32_t> neighbours_;                   // by tuple
 
     std::vector<bool> withheld_;                      // records suppressed from the start

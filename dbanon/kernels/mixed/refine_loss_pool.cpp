@@ -2,6 +2,7 @@
 #include <limits>
 
 #include "mixed/refine_loss.hpp"
+#include "mixed/swaps.hpp"
 
 namespace dbanon {
 
@@ -20,7 +21,7 @@ RefineLoss::Pool::Pool(const MixedTable& table, const std::vector<LabelCosts>& c
       rest(most),
       moved(most + 1),
       counts_(most, cells) {
-    shapes.resize(most + 2);
+    shapes.resize(std::max(most + 2, Swaps::room(most / 2)));
 }
 
 void RefineLoss::Pool::join(std::int32_t i, std::int32_t j) {
@@ -50,7 +51,7 @@ void RefineLoss::Pool::leave_out(std::size_t e) {
 void RefineLoss::gather() {
     pool_.entries.clear();
     for (const std::int32_t c : pool_.classes) {
-        for (const auto& [tuple, copies] : classes_[c].tuples) {
+        for (const auto& [tuple, copies] : held_.classes[c].tuples) {
             std::int32_t& slot = slot_[tuple];
             if (slot < 0) {
                 slot = static_cast<std::int32_t>(pool_.entries.size());
@@ -274,23 +275,19 @@ Cost RefineLoss::total() {
 
 void RefineLoss::keep() {
     for (const std::int32_t c : pool_.classes) {
-        for (const auto& held : classes_[c].tuples) {
-            auto& holding = classes_of_[held.first];
-            *std::find(holding.begin(), holding.end(), c) = holding.back();
-            holding.pop_back();
-        }
-        classes_[c].tuples.clear();
-        classes_[c].loss = 0;
+        for (const auto& held : held_.classes[c].tuples) held_.leave(c, held.first);
+        held_.classes[c].tuples.clear();
+        held_.classes[c].loss = 0;
         free_.push_back(c);
     }
     for (const std::int32_t i : pool_.alive) {
         if (free_.empty()) {
-            free_.push_back(static_cast<std::int32_t>(classes_.size()));
-            classes_.emplace_back();
+            free_.push_back(static_cast<std::int32_t>(held_.classes.size()));
+            held_.classes.emplace_back();
         }
         const std::int32_t c = free_.back();
         free_.pop_back();
-        Class& made = classes_[c];
+        ClassTuples::Class& made = held_.classes[c];
         made.loss = pool_.clusters[i].loss;
         for (const Entry& entry : pool_.entries) {
             if (entry.owner != i || entry.count == 0) continue;
@@ -301,7 +298,7 @@ void RefineLoss::keep() {
                 continue;
             }
             made.tuples.emplace_back(entry.tuple, entry.count);
-            classes_of_[entry.tuple].push_back(c);
+            held_.enter(c, entry.tuple);
         }
     }
 }

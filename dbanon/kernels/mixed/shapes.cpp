@@ -1,5 +1,9 @@
 #include "mixed/shapes.hpp"
 
+#include <bit>
+
+#include "mixed/columns.hpp"
+
 namespace dbanon {
 
 namespace {
@@ -36,7 +40,8 @@ Shapes::Shapes(const MixedTable& table, const std::vector<LabelCosts>& labels) :
     const std::size_t n = table.tuples();
     const LabelCosts none;
     std::vector<std::vector<Code>> ranks;  // of each looked up: the first code of each place
-    std::vector<int> tabled;
+    std::vector<int> tabled, even;
+    std::vector<std::vector<Code>> paths;  // of each in even
     for (int a = 0; a < table.d(); ++a) {
         const LabelCosts& label = labels.empty() ? none : labels[a];
         const std::size_t pieces = label.first.size();
@@ -59,6 +64,22 @@ Shapes::Shapes(const MixedTable& table, const std::vector<LabelCosts>& labels) :
             tabled.push_back(a);
             continue;
         }
+        std::vector<Field> fields;
+        std::vector<Code> path = tree ? paths_of(*tree, fields) : std::vector<Code>();
+        if (!path.empty()) {
+            Parting& lost = parting_.emplace_back();
+            for (const Field& field : fields) {
+                // The root's field comes first: only the bits below it are left for the next.
+                const auto from = static_cast<std::size_t>(field.shift) + 1;
+                const Cost cost = tree->climb(tree->deepest(), field.depth);
+                for (std::size_t bit = from; bit < lost.size() && !lost[bit]; ++bit) {
+                    lost[bit] = static_cast<std::int32_t>(cost);
+                }
+            }
+            even.push_back(a);
+            paths.push_back(std::move(path));
+            continue;
+        }
         (tree ? uneven_ : numeric_).push_back(a);
         if (!tree) own_.push_back(label.empty() ? 0 : kHalf);
         if (label.empty()) continue;
@@ -73,8 +94,13 @@ Shapes::Shapes(const MixedTable& table, const std::vector<LabelCosts>& labels) :
     offset_.resize(padded_, costs_.size());
     costs_.push_back(0);
     tuple_shorts_.assign(n, padded_);
+    tuple_wide_.assign(n, uneven_from() + uneven_.size());
     for (std::size_t t = 0; t < n; ++t) {
         const Code* row = table.row(static_cast<std::int32_t>(t));
+        Code* wide = tuple_wide_.row(t);
+        for (const int a : numeric_) *wide++ = row[a];
+        for (std::size_t i = 0; i < even.size(); ++i) *wide++ = paths[i][row[even[i]]];
+        for (const int a : uneven_) *wide++ = row[a];
         for (std::size_t i = 0; i < tabled_; ++i) {
             const auto after =
                 std::upper_bound(ranks[i].begin() + 1, ranks[i].end(), row[tabled[i]]);
@@ -84,7 +110,7 @@ Shapes::Shapes(const MixedTable& table, const std::vector<LabelCosts>& labels) :
 }
 
 void Shapes::resize(std::size_t count) {
-    const std::size_t wide = numeric_.size() + uneven_.size();
+    const std::size_t wide = tuple_wide_.width();
     low_.assign(count, padded_);
     high_.assign(count, padded_);
     wide_low_.assign(count, wide);
@@ -97,14 +123,11 @@ void Shapes::set(std::size_t i, std::int32_t tuple, Cost copies) {
     const Short* shorts = tuple_shorts_.row(tuple);
     std::copy_n(shorts, padded_, low_.row(i));
     std::copy_n(shorts, padded_, high_.row(i));
-    const Code* row = table_.row(tuple);
-    Code *low = wide_low_.row(i), *high = wide_high_.row(i);
-    const std::size_t numbers = numeric_.size(), trees = uneven_.size();
-    for (std::size_t a = 0; a < numbers; ++a) low[a] = high[a] = row[numeric_[a]];
-    for (std::size_t a = 0; a < trees; ++a) {
-        const Code leaf = row[uneven_[a]];
-        low[numbers + a] = high[numbers + a] = leaf;
-        shares_.row(i)[a] = copies * table_.tree(uneven_[a])->share(leaf);
+    const Code* wide = tuple_wide_.row(tuple);
+    std::copy_n(wide, tuple_wide_.width(), wide_low_.row(i));
+    std::copy_n(wide, tuple_wide_.width(), wide_high_.row(i));
+    for (std::size_t a = 0; a < uneven_.size(); ++a) {
+        shares_.row(i)[a] = copies * share(tuple, a);
     }
     sizes_[i] = copies;
 }
@@ -112,22 +135,16 @@ void Shapes::set(std::size_t i, std::int32_t tuple, Cost copies) {
 void Shapes::add(std::size_t i, std::int32_t tuple, Cost copies) {
     const Short* shorts = tuple_shorts_.row(tuple);
     widen(low_.row(i), high_.row(i), shorts, shorts, padded_);
-    const Code* row = table_.row(tuple);
-    Code *low = wide_low_.row(i), *high = wide_high_.row(i);
-    const std::size_t numbers = numeric_.size(), trees = uneven_.size();
-    for (std::size_t a = 0; a < numbers + trees; ++a) {
-        const Code code = row[a < numbers ? numeric_[a] : uneven_[a - numbers]];
-        widen(low + a, high + a, &code, &code, 1);
-        if (a >= numbers) {
-            const std::size_t at = a - numbers;
-            shares_.row(i)[at] += copies * table_.tree(uneven_[at])->share(code);
-        }
+    const Code* wide = tuple_wide_.row(tuple);
+    widen(wide_low_.row(i), wide_high_.row(i), wide, wide, tuple_wide_.width());
+    for (std::size_t a = 0; a < uneven_.size(); ++a) {
+        shares_.row(i)[a] += copies * share(tuple, a);
     }
     sizes_[i] += copies;
 }
 
 void Shapes::merge(std::size_t i, std::size_t j) {
-    const std::size_t trees = uneven_.size(), wide = numeric_.size() + trees;
+    const std::size_t trees = uneven_.size(), wide = tuple_wide_.width();
     widen(low_.row(i), high_.row(i), low_.row(j), high_.row(j), padded_);
     widen(wide_low_.row(i), wide_high_.row(i), wide_low_.row(j), wide_high_.row(j), wide);
     for (std::size_t a = 0; a < trees; ++a) shares_.row(i)[a] += shares_.row(j)[a];
@@ -170,12 +187,17 @@ Cost Shapes::per_record(std::size_t i, std::size_t j) const {
     for (std::size_t a = 0; a < numeric_.size(); ++a) {
         sum += (std::max(high_i[a], high_j[a]) - std::min(low_i[a], low_j[a])) >> own_[a];
     }
+    for (std::size_t a = 0; a < parting_.size(); ++a) {
+        const std::size_t at = numeric_.size() + a;
+        const Code low = std::min(low_i[at], low_j[at]), high = std::max(high_i[at], high_j[at]);
+        sum += parting_[a][std::bit_width(static_cast<std::uint32_t>(low ^ high))];
+    }
     return sum;
 }
 
 // The ends of two shapes together, of an attribute that counts the shares of its leaves.
 std::pair<Code, Code> Shapes::leaves(std::size_t i, std::size_t j, std::size_t a) const {
-    const std::size_t at = numeric_.size() + a;
+    const std::size_t at = uneven_from() + a;
     return {std::min(wide_low_.row(i)[at], wide_low_.row(j)[at]),
             std::max(wide_high_.row(i)[at], wide_high_.row(j)[at])};
 }
@@ -200,7 +222,7 @@ Cost Shapes::loss_with(std::size_t i, std::size_t j, Cost copies) const {
         const auto [low, high] = leaves(i, j, a);
         if (low == high) continue;
         const Tree* tree = table_.tree(uneven_[a]);
-        const Cost share = shares_.row(i)[a] + copies * tree->share(wide_low_.row(j)[numeric_.size() + a]);
+        const Cost share = shares_.row(i)[a] + copies * tree->share(wide_low_.row(j)[uneven_from() + a]);
         sum += size * table_.unit(uneven_[a]) - tree->common(low, high) * share;
     }
     return sum;
@@ -213,15 +235,15 @@ Cost Shapes::loss_without(std::size_t i, std::int32_t tuple, Cost copies) const 
         const auto [low, high] = leaves(i, i, a);
         if (low == high) continue;
         const Tree* tree = table_.tree(uneven_[a]);
-        const Cost share = shares_.row(i)[a] - copies * tree->share(table_.row(tuple)[uneven_[a]]);
-        sum += size * table_.unit(uneven_[a]) - tree->common(low, high) * share;
+        const Cost left = shares_.row(i)[a] - copies * share(tuple, a);
+        sum += size * table_.unit(uneven_[a]) - tree->common(low, high) * left;
     }
     return sum;
 }
 
 void Shapes::take_copies(std::size_t i, std::int32_t tuple, Cost copies) {
     for (std::size_t a = 0; a < uneven_.size(); ++a) {
-        shares_.row(i)[a] -= copies * table_.tree(uneven_[a])->share(table_.row(tuple)[uneven_[a]]);
+        shares_.row(i)[a] -= copies * share(tuple, a);
     }
     sizes_[i] -= copies;
 }

@@ -1,14 +1,17 @@
 // Classes as shapes (smallest and largest code of each attribute), laid out for many cheap merges.
 //
 // An attribute of at most 256 values whose cost does not depend on the records inside looks its cost
-// per record up in a table; eight such attributes are merged at once. Other numbers subtract, other
-// hierarchies count the shares of their leaves.
+// per record up in a table; eight such attributes are merged at once. Other numbers subtract. Other
+// hierarchies with all leaves at one depth look up where the paths of both ends part (lanes.hpp),
+// the rest count the shares of their leaves.
 //
 // A number that is released by a label costs the mean of the label's loss and of the class's own
 // range: a label alone says too little of a class that is still to grow, and of which of two ways is
 // the nearer one. The label's is looked up by the pieces of the line that the ends of the class are
 // in, no border of any label lying inside a piece.
 #pragma once
+
+#include <array>
 
 #include "mixed/mixed.hpp"
 
@@ -43,6 +46,8 @@ class Shapes {
     void copy(std::size_t to, std::size_t from);
     bool same(std::size_t i, std::size_t j) const;
 
+    // What one more record would lose at least, as far as it does not depend on the record.
+    Cost each(std::size_t i) const { return per_record(i, i); }
     Cost loss(std::size_t i) const { return merged(i, i, sizes_[i], 1); }
     Cost loss(std::size_t i, std::size_t j) const { return merged(i, j, sizes_[i] + sizes_[j], 2); }
     // Of shape i with `copies` records of the single tuple of shape j.
@@ -54,11 +59,19 @@ class Shapes {
    private:
     using Short = std::uint16_t;
     static constexpr std::size_t kLanes = 8;
+    // What a record of an even tree loses, by the highest bit in which the paths of both ends differ.
+    using Parting = std::array<std::int32_t, 33>;
 
     Cost per_record(std::size_t i, std::size_t j) const;
     std::pair<Code, Code> leaves(std::size_t i, std::size_t j, std::size_t a) const;
     Cost merged(std::size_t i, std::size_t j, Cost size, int shapes) const;
     // A lookup table of w by w costs.
+    // Of a leaf of an uneven tree.
+    Cost share(std::int32_t tuple, std::size_t a) const {
+        return table_.tree(uneven_[a])->share(table_.row(tuple)[uneven_[a]]);
+    }
+    // Where uneven trees begin among what is wide.
+    std::size_t uneven_from() const { return numeric_.size() + parting_.size(); }
     template <class Price>
     void tabulate(std::size_t w, const Price& price);
 
@@ -66,12 +79,14 @@ class Shapes {
     std::size_t tabled_ = 0, padded_ = 0;
     std::vector<int> numeric_, uneven_;       // attributes
     std::vector<int> own_;                    // of each in numeric_: the shift of its own width
+    std::vector<Parting> parting_;            // of trees by paths, after the numbers
     std::vector<Short> width_;                // values of each tabled attribute, padded with 1
     std::vector<std::size_t> offset_;         // of its table in costs_
     std::vector<std::int32_t> costs_;
     Grid<Short> tuple_shorts_;         // (tuples, padded_)
+    Grid<Code> tuple_wide_;            // (tuples, numbers, paths and leaves of uneven trees)
     Grid<Short> low_, high_;           // (count, padded_)
-    Grid<Code> wide_low_, wide_high_;  // (count, numeric and uneven)
+    Grid<Code> wide_low_, wide_high_;  // (count, as of tuples)
     Grid<Cost> shares_;                // (count, uneven)
     std::vector<Cost> sizes_;
 };

@@ -9,15 +9,15 @@ constexpr std::int32_t kSmall = 1000;
 
 }  // namespace
 
-Unassigned::Unassigned(const MixedTable& table)
+Unassigned::Unassigned(const MixedTable& table, Outside outside, int bits)
     : table_(table),
-      columns_(table),
+      columns_(table, bits),
       count_(table.records()),
       tuples_(table.tuples()),
       next_(tuples_),
       record_(tuples_),
-      near_(table, columns_, CutBy::kGain),
-      far_(table, columns_, CutBy::kRange) {
+      near_(table, columns_, CutBy::kGain, outside),
+      far_(table, columns_, CutBy::kRange, outside) {
     for (std::int32_t t = 0; t < tuples_; ++t) {
         next_[t] = table.begin(t);
         record_[t] = table.copy(next_[t]);
@@ -36,10 +36,11 @@ void Unassigned::build() {
     built_ = tuples_;
 }
 
-void Unassigned::tidy(Work& work) {
-    if (tuples_ < kSmall || tuples_ > built_ / 2) return;
+bool Unassigned::tidy(Work& work) {
+    if (tuples_ < kSmall || tuples_ > built_ / 2) return false;
     build();
     work.left -= std::int64_t{tuples_} * table_.d();
+    return true;
 }
 
 std::int32_t Unassigned::take(std::int32_t tuple) {

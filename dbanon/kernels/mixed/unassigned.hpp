@@ -7,9 +7,14 @@ namespace dbanon {
 
 class Unassigned {
    public:
-    explicit Unassigned(const MixedTable& table);
+    // outside: what measures count of numbers. bits: of paths at most, as Columns has it.
+    explicit Unassigned(const MixedTable& table, Outside outside = Outside::kWidth,
+                        int bits = kPathBits);
 
     std::int32_t count() const { return count_; }
+    const Columns& columns() const { return columns_; }
+    // The record that take() takes of a tuple.
+    std::int32_t record(std::int32_t tuple) const { return record_[tuple]; }
     // Takes the record of smallest index among the copies of a tuple that remain.
     std::int32_t take(std::int32_t tuple);
 
@@ -17,11 +22,22 @@ class Unassigned {
     std::int32_t nearest(const Measure& measure, std::int32_t hint, Work& work) {
         return near_.nearest(measure, hint, work);
     }
-    std::int32_t farthest(const Reach& reach, Work& work) { return far_.farthest(reach, work); }
+    // The tuples of the k nearest records, or of all, by (cost, record); a tuple for each record.
+    template <class Measure>
+    void around(const Measure& measure, std::int32_t hint, std::int32_t k,
+                std::vector<std::int32_t>& found, Work& work) {
+        near_.around(measure, hint, k, next_, found, work);
+    }
+    template <class Measure>
+    std::int32_t farthest(const Measure& measure, Work& work) {
+        return far_.farthest(measure, work);
+    }
+    // The tree in which the farthest is looked for.
+    const WideTree& apart() const { return far_; }
 
     // Between two classes: new trees when half of the tuples have left, whose boxes lie apart
-    // again. No hint from before may be given any more.
-    void tidy(Work& work);
+    // again. No hint from before may be given any more. Returns whether trees are new.
+    bool tidy(Work& work);
 
    private:
     void build();

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "mixed/square.hpp"
+
 namespace dbanon {
 
 template <class Measure>
@@ -78,8 +80,54 @@ struct WideTree::Farthest {
     }
 };
 
-template <class Way, class Measure>
-void WideTree::look(std::int32_t leaf, const Measure& measure, Best& best, Work& work) const {
+// The nearest that were offered, the worst of them on top.
+struct WideTree::Several {
+    std::vector<Best>& kept;
+    const std::size_t wanted;
+    Cost cost = Nearest::kWorst;
+    std::int32_t record = kNone;
+
+    static bool before(const Best& a, const Best& b) {
+        return a.cost != b.cost ? a.cost < b.cost : a.record < b.record;
+    }
+    // Whether it is among the nearest so far.
+    bool keep(const Best& one) {
+        if (kept.size() == wanted) {
+            if (!before(one, kept.front())) return false;
+            std::pop_heap(kept.begin(), kept.end(), before);
+            kept.back() = one;
+        } else {
+            kept.push_back(one);
+        }
+        std::push_heap(kept.begin(), kept.end(), before);
+        if (kept.size() == wanted) cost = kept.front().cost, record = kept.front().record;
+        return true;
+    }
+};
+
+// Tuples but one.
+struct WideTree::Others : Several {
+    const std::int32_t skip;
+
+    void offer(Cost by, std::int32_t smallest, std::int32_t tuple) {
+        if (tuple != skip) keep({by, smallest, tuple});
+    }
+};
+
+// Records, each of the copies of a tuple.
+struct WideTree::Copies : Several {
+    const WideTree& tree;
+    const std::vector<std::int32_t>& next;
+
+    void offer(Cost by, std::int32_t, std::int32_t tuple) {
+        for (std::int32_t at = next[tuple]; at < tree.table_.end(tuple); ++at) {
+            if (!keep({by, tree.table_.copy(at), tuple})) return;
+        }
+    }
+};
+
+template <class Way, class Measure, class Found>
+void WideTree::look(std::int32_t leaf, const Measure& measure, Found& best, Work& work) const {
     const std::int32_t filled = filled_[leaf];
     work.left -= filled;
     Cost costs[kLanes];
@@ -93,13 +141,13 @@ void WideTree::look(std::int32_t leaf, const Measure& measure, Best& best, Work&
             cost += measure.distance(columns_.attribute(c), values[c * kLanes + i]);
         }
         if (Way::better(cost, best.cost) || (cost == best.cost && record[i] < best.record)) {
-            best = {cost, record[i], tuples(leaf)[i]};
+            best.offer(cost, record[i], tuples(leaf)[i]);
         }
     }
 }
 
-template <class Way, class Measure>
-void WideTree::walk(const Measure& measure, Best& best, Work& work, std::int32_t looked_at) {
+template <class Way, class Measure, class Found>
+void WideTree::walk(const Measure& measure, Found& best, Work& work, std::int32_t looked_at) {
     // The best bound on top, the smallest record among equal ones.
     const auto after = [](const Open& a, const Open& b) {
         return a.bound != b.bound ? Way::better(b.bound, a.bound) : a.least > b.least;
@@ -152,11 +200,48 @@ std::int32_t WideTree::nearest(const Measure& measure, std::int32_t hint, Work& 
 template std::int32_t WideTree::nearest(const Reach&, std::int32_t, Work&);
 template std::int32_t WideTree::nearest(const Growth&, std::int32_t, Work&);
 
-std::int32_t WideTree::farthest(const Reach& reach, Work& work) {
-    ask(reach);
+template <class Measure, class Found>
+void WideTree::collect(const Measure& measure, std::int32_t hint, Found& found, Work& work) {
+    ask(measure);
+    const std::int32_t around = leaf_[hint];
+    look<Nearest>(around, measure, found, work);
+    walk<Nearest>(measure, found, work, around);
+    std::sort_heap(found.kept.begin(), found.kept.end(), Several::before);
+}
+
+void WideTree::nearest(const Reach& reach, std::int32_t tuple, std::int32_t count,
+                       std::int32_t* found, Work& work) {
+    several_.clear();
+    Others others{{several_, static_cast<std::size_t>(count)}, tuple};
+    collect(reach, tuple, others, work);
+    several_.resize(count, {Nearest::kWorst});
+    for (const Best& one : several_) *found++ = one.tuple;
+}
+
+template <class Measure>
+void WideTree::around(const Measure& measure, std::int32_t hint, std::int32_t k,
+                      const std::vector<std::int32_t>& next, std::vector<std::int32_t>& found,
+                      Work& work) {
+    found.clear();
+    if (k == 0) return;
+    several_.clear();
+    Copies copies{{several_, static_cast<std::size_t>(k)}, *this, next};
+    collect(measure, hint, copies, work);
+    for (const Best& one : several_) found.push_back(one.tuple);
+}
+
+template void WideTree::around(const Square&, std::int32_t, std::int32_t,
+                               const std::vector<std::int32_t>&, std::vector<std::int32_t>&, Work&);
+
+template <class Measure>
+std::int32_t WideTree::farthest(const Measure& measure, Work& work) {
+    ask(measure);
     Best best{Farthest::kWorst};
-    walk<Farthest>(reach, best, work, -1);
+    walk<Farthest>(measure, best, work, -1);
     return best.tuple;
 }
+
+template std::int32_t WideTree::farthest(const Reach&, Work&);
+template std::int32_t WideTree::farthest(const Square&, Work&);
 
 }  // namespace dbanon

@@ -1,4 +1,4 @@
-// Tuples in a tree of boxes for a single nearest or farthest one: leaves of 16 and nodes of 8
+// Tuples in a tree of boxes for the nearest ones or the farthest one: leaves of 16 and nodes of 8
 // children lie column by column, so that a whole leaf or node is compared at once (lanes.hpp).
 //
 // Bounds of the nearest also use, for each field of a path, the prefixes below a child as 64 hashed
@@ -22,7 +22,8 @@ namespace dbanon {
 class WideTree {
    public:
     // The tree is empty. Only one that is cut by kGain has masks, and finds the nearest well.
-    WideTree(const MixedTable& table, const Columns& columns, CutBy by);
+    // outside: what the measures that it is asked by count of numbers.
+    WideTree(const MixedTable& table, const Columns& columns, CutBy by, Outside outside);
 
     // A tree of these tuples, which are brought into another order. record: by tuple, its smallest
     // record that remains.
@@ -33,16 +34,42 @@ class WideTree {
     // By (cost, record); `hint`: a tuple that the tree was built of, to look around first.
     template <class Measure>
     std::int32_t nearest(const Measure& measure, std::int32_t hint, Work& work);
+    // The `count` nearest tuples but `tuple`, one that the tree was built of: nearest first, -1 where
+    // there are no more.
+    void nearest(const Reach& reach, std::int32_t tuple, std::int32_t count, std::int32_t* found,
+                 Work& work);
+    // The tuples of the k nearest records, by (cost, record); one that has copies may be there
+    // several times. next: by tuple, the position of its smallest record among its copies.
+    template <class Measure>
+    void around(const Measure& measure, std::int32_t hint, std::int32_t k,
+                const std::vector<std::int32_t>& next, std::vector<std::int32_t>& found, Work& work);
     // By (-cost, record).
-    std::int32_t farthest(const Reach& reach, Work& work);
+    template <class Measure>
+    std::int32_t farthest(const Measure& measure, Work& work);
 
     static constexpr std::int32_t kNone = INT32_MAX;
 
+    // For questions of other kinds. A leaf: its tuples, and by column kLanes values, of which the
+    // first `filled` are theirs.
+    std::int32_t leaves() const { return static_cast<std::int32_t>(filled_.size()); }
+    std::int32_t filled(std::int32_t leaf) const { return filled_[leaf]; }
+    const Code* values(std::int32_t leaf) const { return records(leaf) + kLanes; }
+    const Code* tuples(std::int32_t leaf) const {
+        return records(leaf) + (columns_.count() + 1) * kLanes;
+    }
+    const Code* records(std::int32_t leaf) const { return leaves_.row(leaf); }
+
    private:
+    // What is found: what is worse than `cost` and `record` is not wanted any more.
     struct Best {
         Cost cost;
         std::int32_t record = kNone, tuple = -1;
+
+        void offer(Cost by, std::int32_t smallest, std::int32_t of) { *this = {by, smallest, of}; }
     };
+    struct Several;
+    struct Others;
+    struct Copies;
     // What waits to be looked into: a node, or ~leaf.
     struct Open {
         Cost bound;
@@ -61,21 +88,22 @@ class WideTree {
 
     template <class Measure>
     void ask(const Measure& measure);
-    template <class Way, class Measure>
-    void look(std::int32_t leaf, const Measure& measure, Best& best, Work& work) const;
-    template <class Way, class Measure>
-    void walk(const Measure& measure, Best& best, Work& work, std::int32_t looked_at);
+    // best: of one or several, as far as it was found; `cost` and `record` are to be improved on.
+    template <class Way, class Measure, class Found>
+    void look(std::int32_t leaf, const Measure& measure, Found& best, Work& work) const;
+    template <class Way, class Measure, class Found>
+    void walk(const Measure& measure, Found& best, Work& work, std::int32_t looked_at);
+
+    // Several nearest, in order.
+    template <class Measure, class Found>
+    void collect(const Measure& measure, std::int32_t hint, Found& found, Work& work);
 
     // Of a leaf: records, columns, tuples, kLanes of each.
     Code* records(std::int32_t leaf) { return leaves_.row(leaf); }
-    const Code* records(std::int32_t leaf) const { return leaves_.row(leaf); }
     Code* values(std::int32_t leaf, std::size_t column) {
         return records(leaf) + (column + 1) * kLanes;
     }
     Code* tuples(std::int32_t leaf) { return values(leaf, columns_.count()); }
-    const Code* tuples(std::int32_t leaf) const {
-        return records(leaf) + (columns_.count() + 1) * kLanes;
-    }
     // Of a place, which is node * kBranches + child: the child, ~leaf where it is one.
     std::int32_t& link(std::int32_t place) { return links_[place]; }
     std::int32_t& least(std::int32_t place) { return least_[place]; }
@@ -101,6 +129,7 @@ class WideTree {
     std::vector<InTree> in_tree_;
     std::vector<Level> levels_;
     std::vector<Open> open_;
+    std::vector<Best> several_;  // a heap, the worst on top
 };
 
 }  // namespace dbanon

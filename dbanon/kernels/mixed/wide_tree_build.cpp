@@ -5,10 +5,10 @@
 
 namespace dbanon {
 
-WideTree::WideTree(const MixedTable& table, const Columns& columns, CutBy by)
+WideTree::WideTree(const MixedTable& table, const Columns& columns, CutBy by, Outside outside)
     : table_(table),
       columns_(columns),
-      ops_(lane_ops()),
+      ops_(lane_ops(outside)),
       masked_(by == CutBy::kGain),
       cutting_(table, by),
       leaves_((columns.count() + 2) * kLanes),

@@ -20,7 +20,6 @@ from dbanon.measures.risk.links import (
     Group,
     Nearest,
     compare,
-    different,
     drawn,
     groups,
     paired,
@@ -67,12 +66,12 @@ def _numbers(task: Task, group: Group, weights: NDArray[np.int64]) -> tuple[Floa
 
 
 def _mixed(task: Task, group: Group, weights: NDArray[np.int64]) -> tuple[Floats, Nearest]:
-    """As ``_numbers``, by the sum of eq. (11); records with the same values are asked once."""
+    """As ``_numbers``, by the sum of eq. (11)."""
     pairs, records = task.pairs, group.records
-    firsts, which = different([c.kinds[records] for c in pairs.columns], len(records))
-    found = compare(pairs, records[firsts], group.rows, task.tick, released=True, weights=weights)
-    of_records = Nearest(found.distances[which], found.seconds[which], found.weights[which])
-    return paired(pairs, records, group.rows[np.maximum(group.own, 0)]), of_records
+    own = paired(pairs, records, group.rows[np.maximum(group.own, 0)])
+    return own, compare(
+        pairs, records, group.rows, task.tick, released=True, limits=own, weights=weights
+    )
 
 
 MEASURE = Measure(
@@ -80,5 +79,5 @@ MEASURE = Measure(
     run=linkage_risk,
     summary="Share of records that an attacker with the originals names rightly",
     range="0 to 1/k where rows are k-anonymous, else to 1",
-    cost="n log(n/k), more with many columns; n^2/k for categories and labels",
+    cost="n log(n/k), more with many columns",
 )

@@ -1,8 +1,8 @@
 """Who is nearest to whom: what the measures of record linkage share.
 
 An attacker compares only records and classes of one stratum and with the same NULLs, which show.
-Tables of numbers are measured by Euclidean distance of z-scores, in a tree; others by the sum of
-eq. (11), everything with everything, for a sample of the records where that is too much.
+Tables of numbers are measured by Euclidean distance of z-scores, others by the sum of eq. (11), for
+a sample of the records where these are many. Trees find what comparing everything would.
 
 Distances are the same when their squares (of eq. (11): they) differ by a factor of at most 1e-9:
 centroids of classes lie equally far from several records by construction.
@@ -12,22 +12,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.kernels import Linkage
+from dbanon.kernels import Linkage, MixedLinkage
 from dbanon.measures.attributes import Floats
 from dbanon.measures.figure import Task, Tick
 from dbanon.measures.pairs import Pairs, joined
 
 TIE = 1.0 + 1e-9
 
-# Distances of one attribute that are computed before a sample has to do.
+# Pairs, times attributes, up to which all records are linked, and not a sample.
 MOST_CELLS = 2_000_000_000
 SAMPLE = 10_000
-# Of these at once.
-_AT_ONCE = 1 << 18
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,16 +103,9 @@ def search(
     weights : int64 (m,), of the points; None for ones.
     """
     if not points.shape[1]:
-        # Nothing tells records apart: all are nearest.
-        zero = np.zeros(len(questions))
-        total = len(points) if weights is None else int(weights.sum())
-        return Nearest(zero, zero, np.full(len(questions), total))
-    kernel = Linkage(
-        np.ascontiguousarray(questions), np.ascontiguousarray(points), limits, weights, second
-    )
-    while not kernel.step():
-        tick(kernel.progress)
-    return Nearest(kernel.distances(), kernel.seconds(), kernel.weights())
+        return _all_alike(len(questions), len(points), weights)
+    questions, points = np.ascontiguousarray(questions), np.ascontiguousarray(points)
+    return _found(Linkage(questions, points, limits, weights, second), tick)
 
 
 def squares(one: Floats, other: Floats) -> Floats:
@@ -125,33 +117,61 @@ def squares(one: Floats, other: Floats) -> Floats:
     return found
 
 
-def compare(pairs: Pairs, questions: NDArray[np.int64], points: NDArray[np.int64], tick: Tick, *,
-            released: bool, weights: NDArray[np.int64] | None = None) -> Nearest:  # fmt: skip
-    """As ``search`` by the sum of eq. (11), everything with everything.
+def compare(
+    pairs: Pairs,
+    questions: NDArray[np.int64],
+    points: NDArray[np.int64],
+    tick: Tick,
+    *,
+    released: bool,
+    limits: Floats | None = None,
+    weights: NDArray[np.int64] | None = None,
+    second: bool = False,
+) -> Nearest:
+    """As ``search`` by the sum of eq. (11), of a group; limits are of the second where asked for.
 
     Parameters
     ----------
     questions, points : int64 (q,) and (m,), records and released rows, or the other way round.
     released : True when the points are the released rows.
     """
-    width = max(1, _AT_ONCE // max(len(points), 1))
-    firsts, seconds = np.empty(len(questions)), np.empty(len(questions))
-    totals = np.empty(len(questions), np.int64)
-    counted = np.ones(len(points), np.int64) if weights is None else weights
-    for at in range(0, len(questions), width):
-        part = slice(at, at + width)
-        asked, given = questions[part, None], points[None, :]
-        distances = np.zeros((len(asked), len(points)))
-        for column in pairs.columns:
-            distances += column.apart(asked, given) if released else column.apart(given, asked)
-        firsts[part] = distances.min(axis=1)
-        ties = distances <= firsts[part, None] * TIE
-        totals[part] = ties @ counted
-        distances[ties] = np.inf
-        beyond = distances.min(axis=1)
-        seconds[part] = np.where(np.isfinite(beyond), beyond, firsts[part])
-        tick(min(part.stop, len(questions)) / len(questions))
-    return Nearest(firsts, seconds, totals)
+    # What is NULL is so in the whole group, and tells nothing apart.
+    first = (questions if released else points)[0]
+    columns = [c for c in pairs.columns if c.missing is None or not c.missing[first]]
+    if not columns:
+        return _all_alike(len(questions), len(points), weights)
+    records, rows = (questions, points) if released else (points, questions)
+    boxes = [
+        _boxes([column.of_records(records) for column in columns]),
+        _boxes([column.of_rows(rows) for column in columns]),
+    ]
+    asked, given = boxes if released else boxes[::-1]
+    parents = [column.parents for column in columns]
+    return _found(MixedLinkage(parents, *asked, *given, limits, weights, second), tick)
+
+
+def _boxes(values: list[NDArray[Any]]) -> tuple[Floats, NDArray[np.int32]]:
+    """Ends, float64 (r, numbers, 2), and nodes, int32 (r, hierarchies), column by column."""
+    ends = [one for one in values if one.ndim == 2]
+    nodes = [one for one in values if one.ndim == 1]
+    none = len(values[0]), 0
+    return (
+        np.stack(ends, axis=1) if ends else np.empty((*none, 2)),
+        np.stack(nodes, axis=1) if nodes else np.empty(none, np.int32),
+    )
+
+
+def _all_alike(questions: int, points: int, weights: NDArray[np.int64] | None) -> Nearest:
+    """Nothing tells records apart: all are nearest."""
+    zero = np.zeros(questions)
+    total = points if weights is None else int(weights.sum())
+    return Nearest(zero, zero, np.full(questions, total))
+
+
+def _found(kernel: Linkage | MixedLinkage, tick: Tick) -> Nearest:
+    while not kernel.step():
+        tick(kernel.progress)
+    return Nearest(kernel.distances(), kernel.seconds(), kernel.weights())
 
 
 def paired(pairs: Pairs, records: NDArray[np.int64], rows: NDArray[np.int64]) -> Floats:
@@ -175,7 +195,7 @@ def drawn(task: Task, auto: bool) -> NDArray[np.bool_] | None:
 
     Parameters
     ----------
-    auto : True when everything is compared with everything: then too many make a sample.
+    auto : True when too many make a sample.
     """
     pairs, wanted = task.pairs, task.parameters.sample
     if wanted is None and auto and _cells(pairs) > MOST_CELLS:

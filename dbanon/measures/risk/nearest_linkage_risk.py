@@ -22,7 +22,6 @@ from dbanon.measures.risk.links import (
     Group,
     Nearest,
     compare,
-    different,
     drawn,
     groups,
     paired,
@@ -126,11 +125,26 @@ def _once(points: Floats) -> Floats:
 def _mixed(task: Task, group: Group, records: NDArray[np.int64], rows: NDArray[np.int64]) -> _Asked:
     """By the sum of eq. (11)."""
     pairs = task.pairs
+    own = paired(pairs, records, group.rows[rows])
     asked, at = _different(rows, len(group.rows))
-    kinds = [column.kinds[group.records] for column in pairs.columns]
-    originals = group.records[different(kinds, len(group.records))[0]]
-    found = compare(pairs, group.rows[asked], originals, task.tick, released=False)
-    return _Asked(paired(pairs, records, group.rows[rows]), at, found)
+    # Nothing is nearer than those that are covered.
+    far = np.zeros(len(asked), bool)
+    far[at[own > 0]] = True
+    zeros = np.zeros(len(asked))
+    found = Nearest(zeros, zeros.copy(), np.zeros(len(asked), np.int64))
+    if far.any():
+        limits = _two_of_own(own, at, len(asked))[far]
+        farther = compare(
+            pairs,
+            group.rows[asked[far]],
+            group.records,
+            task.tick,
+            released=False,
+            limits=limits,
+            second=True,
+        )
+        found.distances[far], found.seconds[far] = farther.distances, farther.seconds
+    return _Asked(own, at, found)
 
 
 MEASURE = Measure(
@@ -139,6 +153,6 @@ MEASURE = Measure(
     run=nearest_linkage_risk,
     summary="Share of released records whose original is nearest or second nearest",
     range="0 to 1; about 2/k for means",
-    cost="n log n, more with many columns; n^2/k for categories and labels",
+    cost="n log n, more with many columns",
     of=("direct_loss",),
 )

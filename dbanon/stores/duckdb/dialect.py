@@ -136,11 +136,19 @@ def number(position: int, attribute: Attribute) -> str:
         finite = f"CAST(({column} - DATE '1970-01-01') AS DOUBLE)"
         return f"CASE WHEN NOT isfinite({column}) THEN 'inf'::DOUBLE ELSE {finite} END"
     if attribute.kind is Kind.TIMESTAMP:
-        finite = f"CAST(epoch_us({column}) AS DOUBLE)"
+        finite = f"CAST({_microseconds(attribute, column)} AS DOUBLE)"
         return f"CASE WHEN NOT isfinite({column}) THEN 'inf'::DOUBLE ELSE {finite} END"
     if attribute.kind.is_coded:
         column = f"d{position}.code"
     return f"CAST({column} AS DOUBLE)"
+
+
+def _microseconds(attribute: Attribute, moment: str) -> str:
+    """SQL of a timestamp as microseconds since 1970."""
+    if attribute.scale < 6:
+        # Else by way of nanoseconds, which have no room for years before 1678 and after 2262.
+        moment = f"CAST({moment} AS TIMESTAMP)"
+    return f"epoch_us({moment})"
 
 
 def bounded(attribute: Attribute, low: str, high: str) -> str:
@@ -152,9 +160,11 @@ def bounded(attribute: Attribute, low: str, high: str) -> str:
     # Infinite moments, and those that another unit has no room for, are no numbers.
     ends = (f"CAST('{end}' AS {attribute.sql_type})" for end in (low, high))
     within = "least(greatest({}, {}), {})".format(column, *ends)
-    number = f"{within} - DATE '1970-01-01'" if kind is Kind.DATE else f"epoch_us({within})"
+    since = (
+        f"{within} - DATE '1970-01-01'" if kind is Kind.DATE else _microseconds(attribute, within)
+    )
     # Of functions, greatest and least pass over NULL.
-    return f"CASE WHEN {column} IS NOT NULL THEN CAST(({number}) AS DOUBLE) END"
+    return f"CASE WHEN {column} IS NOT NULL THEN CAST(({since}) AS DOUBLE) END"
 
 
 def staged_values(column: ReleasedColumn) -> tuple[str, pa.Array]:
@@ -219,7 +229,8 @@ def released_expression(position: int, column: ReleasedColumn) -> str:
 def wide_parts(attribute: Attribute) -> tuple[str, str]:
     column = f"s.{quote(attribute.name)}"
     if attribute.kind is Kind.TIMESTAMP:
-        unscaled = f"CAST(epoch_us({column}) AS HUGEINT) // {10 ** (6 - attribute.scale)}"
+        moment = _microseconds(attribute, column)
+        unscaled = f"CAST({moment} AS HUGEINT) // {10 ** (6 - attribute.scale)}"
     elif attribute.kind is Kind.DECIMAL:
         # A decimal's text always has all digits of its scale: without the point it is unscaled.
         unscaled = f"CAST(replace(CAST({column} AS VARCHAR), '.', '') AS HUGEINT)"

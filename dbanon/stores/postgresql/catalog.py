@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from dbanon.data.schema import Attribute, Kind, Schema
@@ -115,6 +115,22 @@ CROSS JOIN LATERAL (
 WHERE a.attrelid = ?::oid
 ORDER BY a.attnum"""
 
+# The same rows, and whether they are: where a column has a base type that is made of no other, is
+# not another role's, and whose collation is the column's, too. Most tables have no others, and the
+# query above takes ten times as long to plan.
+PLAIN_COLUMNS = f"""
+SELECT a.attname, format_type(a.atttypid, a.atttypmod), format_type(t.oid, a.atttypmod),
+       CASE WHEN t.typnamespace = 'pg_catalog'::regnamespace THEN t.typname END,
+       t.typtype::text, a.atttypmod, a.attnotnull AND c.relkind IN ('r', 'm', 'p'),
+       NULL::text, NULL::text[], false, NULL::text,
+       t.typtype = 'b' AND t.typelem = 0::oid AND a.attcollation = t.typcollation AND NOT {FOREIGN}
+FROM pg_attribute AS a
+JOIN pg_class AS c ON c.oid = a.attrelid
+JOIN pg_type AS t ON t.oid = a.atttypid
+LEFT JOIN pg_roles AS o ON o.oid = t.typowner
+WHERE a.attrelid = ?::oid AND a.attnum > 0 AND NOT a.attisdropped
+ORDER BY a.attnum"""
+
 COLUMN_TYPES = """
 SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute
 WHERE attrelid = ?::regclass AND attnum > 0 AND NOT attisdropped"""
@@ -187,9 +203,12 @@ _TEXTS = {"text", "varchar", "bpchar", "name", "char", "uuid"}
 UNKNOWN_SCALE = -1
 
 
-def schema_of(rows: list[tuple[Any, ...]]) -> Schema:
-    """The schema that the rows of ``COLUMNS`` describe."""
-    return Schema(tuple(_attribute(*row) for row in rows))
+def schema_of(look_up: Callable[..., list[tuple[Any, ...]]], oid: int) -> Schema:
+    """The schema of a relation."""
+    rows = look_up(PLAIN_COLUMNS, (oid,))
+    if all(row[-1] is True for row in rows):
+        return Schema(tuple(_attribute(*row[:-1]) for row in rows))
+    return Schema(tuple(_attribute(*row) for row in look_up(COLUMNS, (oid, oid))))
 
 
 def _attribute(

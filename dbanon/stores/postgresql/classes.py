@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from dbanon.data.chunks import Chunk, microdata_from_chunks
+from dbanon.data.frozen import dataclass
 from dbanon.data.microdata import ColumnRoles, Microdata
 from dbanon.data.partition import Partition, places_of
 from dbanon.data.schema import Attribute

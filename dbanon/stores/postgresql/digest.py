@@ -15,14 +15,13 @@ hash of 0 is the seed itself.
 from __future__ import annotations
 
 import json
-import secrets
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from dbanon.data.schema import Attribute
 from dbanon.ledger import postgresql as ledger
-from dbanon.sessions.base import Relation
+from dbanon.sessions.base import Relation, random_salt
 from dbanon.sessions.interface import SessionInterface
 from dbanon.sessions.names import RelationName, quote
 from dbanon.sessions.pseudonym_session import (
@@ -222,7 +221,7 @@ class PostgresqlKeyed(KeyedSession):
         return joined, "uuid_hash_extended(v.secret, hashtidextended(r.ctid, 0))"
 
     def row_hash(self, relation: RelationName, names: Sequence[str]) -> str | None:
-        salt = str(secrets.randbits(62) + 1)
+        salt = str(random_salt())
         given = (salt, relation.schema, relation.name, list(names))
         [(hashed,)] = self.rows(OF_COLUMNS, given)
         return str(hashed)

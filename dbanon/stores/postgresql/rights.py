@@ -116,14 +116,14 @@ def make_schema(session: Session, schema: str) -> None:
         ) from None
 
 
-def require_ledger_rights(session: Session) -> None:
+def require_ledger_rights(look_up: Callable[[str], list[tuple[Any, ...]]]) -> None:
     """Check that a release can be written into the ledger.
 
     Raises
     ------
     InsufficientRights : the role may not; the hint says what to grant.
     """
-    missing = [name for (name,) in session.rows(ledger.RIGHTS_MISSING)]
+    missing = [name for (name,) in look_up(ledger.RIGHTS_MISSING)]
     if missing:
         raise InsufficientRights(
             "This role may not write into the ledger, schema dbanon.",

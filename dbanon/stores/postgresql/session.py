@@ -109,7 +109,7 @@ class PostgresqlSession(PostgresqlWriting, PostgresqlKeyed, PostgresqlPrivate, P
         if children and relkind == "r":
             kind = "inherited table"
         self.require_own_code(oid)
-        columns = catalog.schema_of(self.look_up(catalog.COLUMNS, (oid, oid)))
+        columns = catalog.schema_of(self.look_up, oid)
         source = Relation(resolved, columns, kind, max(tuples, 0))
         self._relations[resolved] = _Relation(oid, relkind, children)
         return source
@@ -269,7 +269,7 @@ class PostgresqlSession(PostgresqlWriting, PostgresqlKeyed, PostgresqlPrivate, P
 
     def require_ledger_rights(self) -> None:
         self.require_trusted_ledger()
-        rights.require_ledger_rights(self)
+        rights.require_ledger_rights(self.look_up)
 
     def find_existing(self, name: RelationName) -> Existing | None:
         found = self.look_up(catalog.EXISTING, (name.schema, name.name))

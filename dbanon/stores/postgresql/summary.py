@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from dbanon.data.counts import Counts
+from dbanon.data.frozen import dataclass
 from dbanon.errors import OutputExists, OutputNotOurs, SourceChanged
 from dbanon.ledger import entries
 from dbanon.release.report import Report

@@ -73,6 +73,7 @@ def text(whole: Made) -> str:
     return page(whole.report, look=whole.look, tradeoff=whole.tradeoff)
 
 
+@pytest.mark.slow
 def test_its_parts_in_their_order(text: str) -> None:
     outline = Outline(text)
     assert outline.said("h1") == []
@@ -171,6 +172,7 @@ def test_a_picture_that_would_tell_more_is_not_drawn(whole: Made, rows: int) -> 
         svg.histogram(fake, 1)
 
 
+@pytest.mark.slow
 def test_hostile_names() -> None:
     found = made(HOSTILE)
     text = page(found.report, look=found.look, tradeoff=found.tradeoff)
@@ -255,6 +257,7 @@ def correlations(evaluation: Any, rows: int) -> str:
     return page(replace(made(evaluated=False).report, evaluated=few))
 
 
+@pytest.mark.slow
 def test_correlations_of_few_rows_are_not_told(whole: Made) -> None:
     evaluation = whole.report.evaluation
     row = re.compile(r"<code>correlation_loss</code>.*?>0\.\d\d<.*?</tr>", re.S)
@@ -322,6 +325,7 @@ def test_it_says_when_it_was_counted(whole: Made) -> None:
     assert "It was not recounted for this page." in text
 
 
+@pytest.mark.slow
 def test_what_can_be_counted_again_is_what_was_counted() -> None:
     told = unescape(page((one := made(evaluated=False)).report, look=one.look))
     assert "Rows that share all quasi-identifiers: k counts these." in told

@@ -62,6 +62,7 @@ def people(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DuckdbDatabase:
     return database
 
 
+@pytest.mark.slow
 def test_what_came_of_jobs(people: DuckdbDatabase, tmp_path: Path) -> None:
     head, path = "metrics: jobs.prom\n", tmp_path / "jobs.prom"
     jobs = [job(), job("other", output="{table: other}")]
@@ -133,6 +134,7 @@ def test_a_first_run_that_fails_has_no_success(people: DuckdbDatabase, tmp_path:
     assert found[MOMENTS[0], "people", ""] <= found[MOMENTS[1], "people", ""]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_run_that_began_and_did_not_end_is_told_from_others(
     people: DuckdbDatabase, tmp_path: Path, number: signal.Signals
@@ -230,6 +232,7 @@ def test_metrics_that_cannot_be_written_are_a_warning(
     assert (done.exit_code, "must end in .prom" in done.stderr) == (2, True)
 
 
+@pytest.mark.slow
 def test_notices_of_runs(people: DuckdbDatabase, tmp_path: Path) -> None:
     tell = tmp_path / "tell.sh"
     tell.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/told\n')

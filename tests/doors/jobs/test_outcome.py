@@ -65,6 +65,7 @@ def test_a_command_that_fails_is_a_warning(command: tuple[str, ...]) -> None:
         notify((Notice(("failure",), command),), FAILED)
 
 
+@pytest.mark.slow
 def test_a_command_has_its_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert outcomes._SECONDS == 10
     monkeypatch.setattr(outcomes, "_SECONDS", 0.5)
@@ -132,6 +133,7 @@ def test_a_webhook_is_sent_the_fields(tmp_path: Path, monkeypatch: pytest.Monkey
     assert found == [("/hook?token=hush-hush-7311", "application/json", FAILED.fields)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("answer", [302, 307, 404, 500])
 def test_a_webhook_that_fails_is_a_warning_without_its_url(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: int

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dbanon.advice.profile import Count
-from dbanon.advice.recommend import Point, bent, recommend, with_frontier
+from dbanon.advice.recommend import Point, bent, promising, recommend, with_frontier
 
 # SSE and linkage risk of MDAV for k = 3 to 10, as docs/evaluation.md's figures were made.
 MDAV = {
@@ -153,3 +154,49 @@ def test_the_frontier_is_marked(points: list[Point]) -> None:
             for p in points
         )
         assert not (beaten and one.on_frontier)
+
+
+KS = (3, 4, 5, 6, 7, 8, 9, 10, 15, 20)
+falling = st.lists(st.floats(0.5, 0.99), min_size=len(KS), max_size=len(KS))
+
+
+@given(
+    steps=st.tuples(falling, falling),
+    refined=st.tuples(st.floats(0.9, 1.0), st.floats(1.0, 1.5)),
+    max_risk=st.one_of(st.none(), st.floats(0.01, 0.5)),
+    max_loss=st.one_of(st.none(), st.floats(0.01, 0.5)),
+)
+def test_promising_ones_find_what_all_would(
+    steps: tuple[list[float], list[float]],
+    refined: tuple[float, float],
+    max_risk: float | None,
+    max_loss: float | None,
+) -> None:
+    """Of a refinement that changes loss and risk alike at each k, as few as needed are tried."""
+    losses = list(np.cumprod(steps[0][::-1])[::-1])
+    risks = 0.5 * np.cumprod(steps[1])
+    points = [point(*at) for at in zip(KS, losses, risks, strict=True)]
+    better = {
+        ("mdav+fast", p.k): point(p.k, p.loss * refined[0], p.risk * refined[1], refine="fast")
+        for p in points
+    }
+    everything = recommend([*points, *better.values()], max_risk, max_loss)
+    left = list(better)
+    while (release := promising(points, left, max_risk, max_loss)) is not None:
+        left.remove(release)
+        points.append(better[release])
+    found = recommend(points, max_risk, max_loss)
+    assert (found is None) == (everything is None)
+    if found is not None and everything is not None:
+        of_loss = max_risk is not None or max_loss is None
+        figures = [p.loss if of_loss else p.risk for p in (found.point, everything.point)]
+        assert figures[0] == pytest.approx(figures[1])
+
+
+def test_none_is_promising_whose_method_loses_more_at_less_risk() -> None:
+    points = [point(3, 0.1, 0.5), point(4, 0.11, 0.2), point(5, 0.5, 0.1)]
+    left = [("mdav+fast", 3), ("mdav+fast", 4), ("mdav+fast", 5)]
+    # The bend is at 4: a refined 5 would lose .45, and a refined 4 is worth a look.
+    assert promising(points, left) == ("mdav+fast", 4)
+    tried = point(4, 0.105, 0.25, refine="fast")
+    assert promising([*points, tried], [left[0], left[2]]) is None

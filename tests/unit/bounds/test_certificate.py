@@ -90,6 +90,7 @@ def _classes(n: int, k: int) -> list[tuple[int, ...]]:
     return [s for size in range(k, min(2 * k, n + 1)) for s in combinations(range(n), size)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("charged", [0, 9])
 @pytest.mark.parametrize("k", [2, 3, 4, 5])
 @pytest.mark.parametrize("kind", KINDS)
@@ -224,6 +225,7 @@ def test_tolls_are_paid_once_by_a_class_of_two_or_three_of_a_triple() -> None:
         np.testing.assert_allclose(tolls.paid(classes, 9), expected, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_tolls_close_most_of_the_gap() -> None:
     points = some(2, 90, 2, "normal")
     found = certificate(points, 3, [_thirds(90, 3)], seconds=60)
@@ -240,6 +242,7 @@ def _thirds(n: int, k: int) -> Partition:
     return Partition(np.minimum(np.arange(n) // k, n // k - 1).astype(np.int32))
 
 
+@pytest.mark.slow
 def test_ways_get_better_and_time_ends_them() -> None:
     points = some(11, 400, 4, "normal")
     classes = _thirds(400, 4)
@@ -273,6 +276,7 @@ def test_a_cancel_ends_it() -> None:
         certificate(some(1, 3000, 3, "normal"), 3, [_thirds(3000, 3)], seconds=60, tick=tick)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("k", "name", "gap"), [(4, "tarragona", 0.012), (3, "tarragona", 0.01), (3, "census", 0.045)]
 )

@@ -50,6 +50,7 @@ def labels_of(name):
     return attribute, values, grid, pairs, around(attribute, grid, *pairs.T)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", COLUMNS)
 def test_every_pair_from_the_end_cells_has_the_same_label(name):
     """Else a label would tell more than these cells, and may be one value exactly."""
@@ -67,6 +68,7 @@ def test_every_pair_from_the_end_cells_has_the_same_label(name):
             assert (finest == at).sum() == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", COLUMNS)
 def test_labels_hold_their_classes_and_borders_are_on_the_grid(name):
     attribute, _, grid, pairs, (low, high) = labels_of(name)

@@ -58,6 +58,7 @@ def test_mean_and_deviation_are_the_nearest_numbers(values):
     assert below**2 <= variance <= above**2
 
 
+@pytest.mark.slow
 def test_more_values_than_are_taken_at_once():
     rng = np.random.default_rng(5)
     values = rng.normal(size=150_001) * 10.0 ** rng.integers(-9, 9, 150_001)

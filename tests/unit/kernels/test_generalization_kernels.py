@@ -102,6 +102,7 @@ def test_refine_holds_where_an_attribute_costs_nothing(seed):
     np.testing.assert_array_equal(found, refine_loss.refine(space, start, 3, 60, seed))
 
 
+@pytest.mark.slow
 @given(st.data(), st.integers(0, 9))
 @settings(max_examples=6, deadline=None)
 def test_refine_equals_the_plain_version_on_many_numbers(data, seed):

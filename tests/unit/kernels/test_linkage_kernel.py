@@ -109,6 +109,7 @@ def tables(draw):
     return points, others, weights
 
 
+@pytest.mark.slow
 @given(tables())
 @settings(max_examples=150)
 def test_equals_reference_both_ways(table):
@@ -118,6 +119,7 @@ def test_equals_reference_both_ways(table):
         check(released, points)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", kernels.simd_levels())
 @pytest.mark.parametrize("p", [1, 3, 8, 13, 17])
 def test_every_instruction_set_at_every_width(level, p):
@@ -191,6 +193,7 @@ def test_hundreds_of_ties():
     check(points[:20], np.repeat(points[:5], 1000, axis=0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("p", [2, 5, 12])
 def test_index_equals_brute_on_larger_tables(p):
     rng = np.random.default_rng(p)

@@ -83,6 +83,7 @@ def test_attributes(p):
     check(rng.integers(0, 3, size=(700, p)).astype(float), 4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("search", ["index", "brute"])
 def test_levels_agree(level, search):

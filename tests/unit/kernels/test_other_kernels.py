@@ -108,6 +108,7 @@ def test_levels_agree(name):
         np.testing.assert_array_equal(labels, found[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", METHODS)
 def test_equal_rows_and_rows_at_no_distance(name):
     """Squares of differences underflow, so that rows differ at distance zero; -0.0 equals 0.0."""

@@ -95,6 +95,7 @@ def several(seed: int, k: int, kind: str) -> tuple[Points, list[Labels]]:
 KINDS = ["normal", "grid", "far"]
 
 
+@pytest.mark.slow
 @given(st.integers(0, 2**32), st.integers(2, 4), st.sampled_from(KINDS))
 @settings(max_examples=30, deadline=None)
 def test_given_classes_are_put_together_and_lose_no_more(seed: int, k: int, kind: str) -> None:
@@ -109,6 +110,7 @@ def test_given_classes_are_put_together_and_lose_no_more(seed: int, k: int, kind
     np.testing.assert_array_equal(found, again)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("k", [2, 3, 4])
 @pytest.mark.parametrize("kind", KINDS)
 def test_mostly_nothing_put_together_from_the_given_classes_loses_less(k: int, kind: str) -> None:
@@ -131,6 +133,7 @@ def test_it_loses_less_than_any_of_them() -> None:
     assert loss(points, found) < 0.9 * min(loss(points, labels) for labels in partitions)
 
 
+@pytest.mark.slow
 def test_regions_of_a_larger_table_never_lose_more() -> None:
     rng = np.random.default_rng(2)
     points = rng.normal(size=(900, 3))

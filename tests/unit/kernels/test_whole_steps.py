@@ -109,6 +109,7 @@ def test_equals_reference(kind: str, n: int, p: int, k: int, scale: float, seed:
         np.testing.assert_array_equal(run(kernels.Mdav(points, k, search)), expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("p", WIDTHS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_instruction_set(kind: str, p: int) -> None:
@@ -147,6 +148,7 @@ MAKE: dict[str, Callable[[Points, int, kernels.Search], Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("search", ["index", "brute", "auto"])
 @pytest.mark.parametrize("kind", ["normal", "grid", "heavy tails", "outliers", "rare"])
 @pytest.mark.parametrize("name", MAKE)
@@ -163,6 +165,7 @@ def test_every_kernel_is_the_same_without(name: str, kind: str, search: kernels.
         np.testing.assert_array_equal(with_steps, without)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("p", "k"), [(6, 100), (8, 5), (10, 20), (13, 5), (24, 50)])
 @pytest.mark.parametrize("kind", KINDS)
 def test_larger_tables_are_the_same_without(kind: str, p: int, k: int) -> None:

@@ -46,6 +46,7 @@ def test_pairings_that_are_all_alike_are_not_refused() -> None:
     assert not taken_for_unrelated(x, np.full((40, 1), 19.5))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [40, 1500])
 def test_releases_pass_and_shuffled_ones_do_not(n: int) -> None:
     """Of 240 and of 24 trials; 0.5 % of shuffled ones passed where the rates were measured."""

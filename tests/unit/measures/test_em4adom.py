@@ -167,6 +167,7 @@ def adult_points(frame):
     return np.column_stack(parts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("k", ADULT_MDAV)
 def test_adult_by_mixed_microaggregation(adult, k):
     frame, _ = adult

@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dbanon.measures.catalogue import MEASURES, evaluate
-from dbanon.measures.figure import Task
+from dbanon.measures.figure import Task, no_tick
+from dbanon.measures.risk import links
 from tests.evaluation_cases import KINDS, cases, make, pairs
 from tests.reference import evaluation as reference
 from tests.reference.evaluation_case import Case
@@ -69,11 +70,34 @@ def test_larger_tables(seed):
     check(make(rng, 110, kinds, nulls=nulls, strata=seed > 2, entities=seed > 3))
 
 
-@given(cases(), st.integers(1, 5), st.integers(1, 40))
+@given(cases(), st.booleans())
+@settings(max_examples=100)
+def test_nearest_of_a_group_as_distances_of_its_pairs_say(case, released):
+    """To the last bit."""
+    found = pairs(case)
+    for group in links.groups(found):
+        asked, given_ = group.records, group.rows
+        if not released:
+            asked, given_ = given_, asked
+        if not len(asked) or not len(given_):
+            continue
+        answer = links.compare(found, asked, given_, no_tick, released=released, second=True)
+        for at, one in enumerate(asked):
+            each = np.full(len(given_), one)
+            both = (each, given_) if released else (given_, each)
+            distances = sum((c.apart(*both) for c in found.columns), np.zeros(len(given_)))
+            first = distances.min()
+            ties = distances <= first * links.TIE
+            second = distances[~ties].min(initial=np.inf)
+            assert answer.distances[at] == first
+            assert answer.seconds[at] == (second if np.isfinite(second) else first)
+            assert answer.weights[at] == ties.sum()
+
+
+@given(cases(), st.integers(1, 40))
 @settings(max_examples=40)
-def test_pieces_change_nothing(case, at_once, chunk):
+def test_pieces_change_nothing(case, chunk):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dbanon.measures.risk.links._AT_ONCE", at_once)
         patch.setattr("dbanon.measures.pairs.CHUNK", chunk)
         patch.setattr("dbanon.measures.covariances._CHUNK", chunk)
         check(case)

@@ -48,6 +48,7 @@ def test_worked_example():
     assert partition.labels.tolist() == [0, 0, 1, 0, 1]
 
 
+@pytest.mark.slow
 def test_large_tree_and_wide_table():
     """10,000 leaves (no table of pairs), 66 attributes."""
     rows = [[f"v{i}", f"a{i // 10}", f"b{i // 100}", f"c{i // 1000}", "*"] for i in range(10_000)]

@@ -157,6 +157,7 @@ def test_full_domain_is_the_best_of_all_combinations(case, suppression):
     assert partition.n_suppressed == (expected < 0).sum()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", METHODS)
 def test_frames(name):
     rng = np.random.default_rng(3)
@@ -249,6 +250,7 @@ def test_numbers_by_hierarchy():
     assert dbanon.generalization_loss(frame, partition, hierarchies={"age": ages}) == 2.5
 
 
+@pytest.mark.slow
 def test_refinement_works_on_large_classes_of_distinct_records():
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(rng.integers(0, 1000, (1500, 3)), columns=list("abc"))

@@ -155,6 +155,7 @@ def test_the_smallest_block_has_room_for_two_classes():
         Policy(k=5, block_size=9)
 
 
+@pytest.mark.slow
 def test_what_tick_raises_ends_refinement_in_blocks():
     def tick(share):
         if share > 0.8:
@@ -187,6 +188,7 @@ def _plain_passes(points, k, size, how):
     return Partition(np.unique(labels, return_inverse=True)[1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["pass", "fast"])
 @pytest.mark.parametrize("kind", ["normal", "whole"])
 def test_refinement_of_points_in_blocks_is_that_of_a_plain_loop(how, kind, monkeypatch):

@@ -198,6 +198,7 @@ def test_small_blocks_join_the_smallest_beside_them(cloud, least, seed) -> None:
     assert list(dict.fromkeys(found.tolist())) == list(range(len(together)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["normal", "whole", "zipf", "constant"])
 @pytest.mark.parametrize(("n", "size"), [(7000, 600), (7000, 2500), (1000, 400)])
 def test_blocks_on_a_sample_are_those_of_plain_loops(kind, n, size) -> None:

@@ -55,6 +55,7 @@ def release(frame, *models, **more):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 @given(seed=st.integers(0, 10**6), n=st.integers(60, 120))
 @settings(max_examples=15)
@@ -296,6 +297,7 @@ def test_the_share_that_is_told_is_enough():
     assert report.suppressed == 26
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("refine", [None, "fast"])
 def test_blocks_keep_to_models_too(name, refine):

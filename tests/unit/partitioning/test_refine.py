@@ -198,6 +198,7 @@ def whole_numbers(draw):
     return points, rng.permutation(np.repeat(np.arange(len(sizes)), sizes)), k
 
 
+@pytest.mark.slow
 @given(whole_numbers())
 @settings(max_examples=70, deadline=None)
 def test_a_pass_equals_reference(start):
@@ -208,6 +209,7 @@ def test_a_pass_equals_reference(start):
     np.testing.assert_array_equal(found, searched.labels)
 
 
+@pytest.mark.slow
 def test_a_pass_of_large_classes_equals_reference():
     """Pools of 96 records hold fewer than eight of these, of k = 50 two."""
     rng = np.random.default_rng(2)
@@ -254,6 +256,7 @@ def test_kernel_refuses_wrong_labels(labels):
         kernels.Pass(np.zeros((4, 1)), 2, np.array(labels, np.int32))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["tarragona", "census", "eia"])
 def test_fast_on_reference_tables(casc, name):
     """IL% at most what local search alone reaches after MDAV."""
@@ -268,6 +271,7 @@ def test_fast_on_reference_tables(casc, name):
         assert 100 * dbanon.information_loss(values, found) <= limit
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1])
 def test_thorough_puts_classes_together_anew(casc, seed):
     """Without that these iterations end at 4.736 or more."""

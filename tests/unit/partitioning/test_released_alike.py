@@ -66,6 +66,7 @@ def deltas(out: pd.DataFrame, columns: list[str]) -> list[float]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("refine", [None, "fast"])
 def test_what_breaks_the_model_together_is_joined_and_merged(refine: str | None) -> None:
     refused = 0

@@ -161,6 +161,7 @@ def test_a_withheld_record_changes_nothing(case, rows):
     assert first[2] == second[2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [name for name in METHODS if name != "individual_ranking"])
 def test_labels_alone_neither(method):
     names = columns_for(method)

@@ -72,6 +72,7 @@ def released(frame: pd.DataFrame, k: int = 5, **options: object) -> tuple[pd.Dat
     return found.sort_values("row", ignore_index=True), report
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::dbanon.errors.KeptColumnTells")
 @pytest.mark.parametrize("method", ["mdav", "cbfs", "kward", "gaa_cp", "mondrian"])
 @pytest.mark.parametrize("refine", [None, "fast"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -12,9 +14,11 @@ from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidParameter, MemoryLimit
 from dbanon.hierarchy.leaves import leaf_codes
 from dbanon.hierarchy.tree import Hierarchy
+from dbanon.kernels import Mdav, MixedMdav
 from dbanon.measures.attributes import Categories, Nodes
 from dbanon.spaces import numeric
 from dbanon.spaces.numeric import numeric_space
+from tests.reference import places as plain
 
 # Of uneven depth, with a way of one child only and leaves that do not occur.
 TREE = Hierarchy.from_nested(
@@ -123,11 +127,63 @@ def test_too_many_coordinates_are_refused(monkeypatch: pytest.MonkeyPatch) -> No
     data = table()
     width = points(data).points.shape[1]
     monkeypatch.setattr(numeric, "MOST_COORDINATES", 60 * width)
-    points(data)
+    assert points(data).points.shape == (60, width)
     monkeypatch.setattr(numeric, "MOST_COORDINATES", 60 * width - 1)
+    space = points(data)
     with pytest.raises(MemoryLimit, match="coordinates") as refused:
-        points(data)
+        assert space.points is None
     assert '"place"' in str(refused.value.detail)
+    # Of a block there are fewer.
+    assert len(space.take(np.arange(30)).points) == 30
+    # Who needs none is not asked.
+    found = space.kernel(Mdav, MixedMdav)(5)
+    while not found.step():
+        pass
+    assert np.bincount(found.labels()).tolist() == [5] * 12
+
+
+@pytest.mark.parametrize("how", ["range", "zscore", "none"])
+def test_distances_without_coordinates_are_those_of_points(how: str) -> None:
+    data = table()
+    for weights in ({}, {"place": 4.0, "age": 0.25}, {"text": 0.0}, {"age": 1e-9}):
+        space = points(data, how, None, **weights)
+        found = plain.squared(space.codes, space.metric).astype(float)
+        expected = squares(space.points)
+        # As many as fit into 62 bits, of an attribute that counts for little with fewer digits.
+        assert 2.0**56 < found.max() < 2.0**62
+        scale = expected.max() / found.max()
+        np.testing.assert_allclose(found * scale, expected, atol=1e-6 * expected.max())
+
+
+def test_equal_distances_stay_equal_without_coordinates() -> None:
+    """Ages are whole, and heights have exact shares: the same distances, the same numbers."""
+    data = table(200)
+    space = points(data)
+    found = plain.squared(space.codes, space.metric)
+    expected = of_measure(data)
+    ages = np.round(np.ptp(data.numbers) * expected["age"]).astype(int)
+    # Of trees that are 3 high and 1 high.
+    heights = np.round(9 * (np.square(expected["place"]) + expected["text"])).astype(int)
+    _, kind = np.unique(ages * 100 + heights, return_inverse=True)
+    assert len(np.unique(kind)) > 500
+    least, most = np.full(kind.max() + 1, 1 << 62), np.zeros(kind.max() + 1, np.int64)
+    np.minimum.at(least, kind.reshape(-1), found.reshape(-1))
+    np.maximum.at(most, kind.reshape(-1), found.reshape(-1))
+    np.testing.assert_array_equal(least, most)
+
+
+def test_a_part_is_measured_as_the_table_and_nulls_are_at_no_distance() -> None:
+    data = table()
+    valid = np.ones((60, 3), bool)
+    valid[:20, :] = False
+    missing = replace(data, valid=valid)
+    space = points(missing)
+    assert not space.codes[:20].any()
+    np.testing.assert_array_equal(space.codes[20:, [0, 2]], points(data).codes[20:, [0, 2]])
+    part = space.take(np.arange(10, 40))
+    np.testing.assert_array_equal(part.codes, space.codes[10:40])
+    np.testing.assert_array_equal(part.points, space.points[10:40])
+    assert part.metric is space.metric
 
 
 def test_mahalanobis_is_of_numbers() -> None:

@@ -95,6 +95,7 @@ def test_dcmdp_is_caught_where_no_class_changes():
     assert published(table, changed(table, 0.0, 1.0), 4, 4.0, 2.0, 20_000) >= 5.7
 
 
+@pytest.mark.slow
 def test_ranking_with_linked_rows_is_caught():
     """The rows carry the exact combination of ranks, which no noise covers."""
     one = np.column_stack((np.arange(12) / 11, np.arange(12) / 11))
@@ -117,6 +118,7 @@ def _classes_agree(rows: Draws, same: NDArray[np.int64]) -> bool:
     return pairs == len(set(same.tolist()))
 
 
+@pytest.mark.slow
 def test_insensitive_microaggregation_is_caught_with_the_noise_of_one_class():
     """Soria-Comas et al.: sound with noise for all n / k classes, not with the range over k."""
     i = np.arange(24)
@@ -173,6 +175,7 @@ COLUMNS: dict[str, Callable[[], tuple[Draws, Draws]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", COLUMNS)
 def test_margins_keep_their_claim_and_half_their_noise_is_caught(name, noise):
     one, other = COLUMNS[name]()
@@ -181,6 +184,7 @@ def test_margins_keep_their_claim_and_half_their_noise_is_caught(name, noise):
     assert of_sums(noise, one, other, 2, GRID / 2.0) > 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pairs", [1, 4])
 def test_agreements_keep_their_claim_and_half_their_noise_is_caught(pairs, noise):
     """A row changes sides in half of the columns, which is the most it can do."""
@@ -193,6 +197,7 @@ def test_agreements_keep_their_claim_and_half_their_noise_is_caught(pairs, noise
     assert of_figures(noise, one, two, pairs / 2.0) > 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("counted", ["values", "between edges"])
 def test_counts_keep_their_claim_and_half_their_noise_is_caught(counted, noise):
     """A row goes from the first value, or part, to the last: one is one less, one one more."""
@@ -205,6 +210,7 @@ def test_counts_keep_their_claim_and_half_their_noise_is_caught(counted, noise):
     assert of_figures(noise, one, other, 2 / 2.0) > 1.0
 
 
+@pytest.mark.slow
 def test_quantiles_keep_their_claim_and_half_their_noise_is_caught(noise, monkeypatch):
     """A row goes from below two candidates to above them: one halves better for it, one worse."""
     monkeypatch.setattr(ranks, "CANDIDATES", 16)
@@ -233,6 +239,7 @@ def test_laplace_keeps_its_claim(noise):
     assert 0.6 < surely(*found, NEVER) <= 1.0
 
 
+@pytest.mark.slow
 def test_the_whole_of_dp_ranks_keeps_its_claim(noise):
     """One row of 500 goes from one corner to the opposite one, with dependence released."""
     rng = np.random.default_rng(0)
@@ -256,6 +263,7 @@ def test_the_whole_of_dp_ranks_keeps_its_claim(noise):
         assert told <= 2.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("margins", ["ranks", "quantiles"])
 def test_the_whole_of_dp_ranks_keeps_its_claim_with_listed_values(margins, noise):
     """One row of 1,000 has the one value that nobody else has, and goes to the other end."""

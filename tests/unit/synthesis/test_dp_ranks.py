@@ -36,6 +36,7 @@ def synthesize(data=NUMBERS, **options):
 # Sensitivity
 
 
+@pytest.mark.slow
 def test_sums_of_order_statistics_move_by_the_range_at_most_and_reach_it():
     """All columns of up to nine of five values, all changes of one value, all sizes of sums."""
     for n in (6, 7, 8, 9):
@@ -318,6 +319,7 @@ def test_dependence_survives():
     assert abs(correlations[0, 1]) < 0.1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EXPECTED)
 def test_measures_are_those_that_were_measured(name):
     draws = 2 if name == "magic" else 8

@@ -36,6 +36,7 @@ def moved(one, other, edges):
     return apart
 
 
+@pytest.mark.slow
 def test_a_level_moves_by_two_at_most_and_reaches_it(monkeypatch):
     """All columns of four of five values, all changes of one, in one, two and four parts."""
     monkeypatch.setattr(module, "CANDIDATES", 8)
@@ -132,6 +133,7 @@ AT_MOST = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "epsilon"), AT_MOST)
 def test_ranges_are_answered_better_than_by_ranks(name, epsilon):
     found = {margins: mean_measures(name, epsilon, margins) for margins in ("ranks", "quantiles")}

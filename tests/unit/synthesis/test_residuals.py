@@ -129,6 +129,7 @@ def test_columns_that_a_tree_sets_apart_depend_again():
     assert np.abs(tree - told).max() > 0.15
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "epsilon"), OF_A_TREE)
 def test_rows_and_ranges_are_nearer_than_of_a_tree_alone(name, epsilon):
     rows, _, ranges = mean_measures(name, epsilon, draws=8)

@@ -1,0 +1,120 @@
+"""Packages that a notebook can install, beside dbanon: CPU seconds and loss on mixed tables, k = 5.
+
+The tables are ``U`` and ``R`` of the benchmark ``mixed_speed``, without hierarchies, as the peers
+have none. anonypyx has Mondrian and MDAV-generic; the latter holds all pairs in memory and is left
+out above 5,000 records. Seconds run from the data frame to the classes, each call in a
+process of its own. The losses are counted from the classes by code that knows neither package:
+*iloss* is the width of a class over that of the table for numbers, and 0 or 1 for categories;
+*Gower* is the distance to the mean or the most frequent value of the class, in the same units. Both
+are means over records and columns.
+
+ARX is a Java program and sdcMicro an R package: they are not measured here. Their published tables
+stand beside dbanon's in docs/generalization-measured.md and docs/evaluation.md.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+
+from benchmarks.beside import Version
+from benchmarks.markdown import NotMeasuredError, table
+from benchmarks.mixed_speed import K, draw
+
+SIZES = (1_000, 5_000, 20_000)
+LARGEST = {"anonypyx MDAV-generic": 5_000}
+
+OURS = """
+import dbanon
+def classes(frame, k, method, options):
+    return dbanon.partition(frame, k, method=method, **options).labels
+"""
+THEIRS = """
+import numpy as np
+from anonypyx import models, mondrian, microaggregation
+def classes(frame, k, method, options):
+    frame = frame.astype({c: "category" for c in frame if frame[c].dtype == object})
+    if method == "Mondrian":
+        found = mondrian.Mondrian(frame, list(frame)).partition([models.kAnonymity(k)])
+    else:
+        found = microaggregation.MDAVGeneric(frame, list(frame)).partition(k)
+    labels = np.empty(len(frame), int)
+    for label, records in enumerate(found):
+        labels[records] = label
+    return labels
+"""
+CALL = """
+import json, sys, time, warnings
+import numpy as np, pandas as pd
+warnings.simplefilter("ignore")
+folder, k, method, options = sys.argv[1], int(sys.argv[2]), sys.argv[3], json.loads(sys.argv[4])
+frame = pd.read_csv(folder + "/table.csv")
+for c in frame:
+    if not pd.api.types.is_numeric_dtype(frame[c]):
+        frame[c] = frame[c].astype(object)
+started = time.process_time()
+labels = classes(frame, k, method, options)
+print(json.dumps([time.process_time() - started, np.asarray(labels).tolist()]))
+"""
+CASES = (
+    ("anonypyx Mondrian", THEIRS, "Mondrian", {}),
+    ("anonypyx MDAV-generic", THEIRS, "MDAV-generic", {}),
+    ("dbanon mondrian", OURS, "mondrian", {}),
+    ("dbanon mdav", OURS, "mdav", {"recoding": "representative"}),
+    ("dbanon gaa_cp", OURS, "gaa_cp", {}),
+    ("dbanon gaa_cp, fast", OURS, "gaa_cp", {"refine": "fast"}),
+)
+
+
+def run(quick: bool = False, beside: str | None = None) -> str:
+    """Markdown of all calls; ``beside`` is the interpreter that has anonypyx.
+
+    Raises
+    ------
+    NotMeasuredError : no such interpreter was named.
+    """
+    if beside is None:
+        raise NotMeasuredError("name an interpreter that has anonypyx by --beside")
+    header = ["table", "n", "program", "CPU s", "smallest class", "iloss", "Gower"]
+    text = "# Peers on mixed data\n\n" + (__doc__ or "").partition("\n\n")[2]
+    return f"{text}\n{table(header, _rows(beside, SIZES[:1] if quick else SIZES))}"
+
+
+def _rows(beside: str, sizes: tuple[int, ...]) -> Iterator[list[object]]:
+    for kind in "UR":
+        for n in sizes:
+            with tempfile.TemporaryDirectory() as folder:
+                frame = draw(kind, n)
+                frame.to_csv(f"{folder}/table.csv", index=False)
+                for name, code, method, options in CASES:
+                    if n > LARGEST.get(name, n):
+                        continue
+                    version = Version(name, beside if code is THEIRS else sys.executable)
+                    asked = (folder, str(K), method, json.dumps(options))
+                    seconds, labels = json.loads(version.run(code + CALL, *asked))
+                    found = np.asarray(labels)
+                    smallest = int(np.bincount(found).min())
+                    iloss, gower = losses(frame, found)
+                    yield [kind, f"{n:,}", name, seconds, smallest, f"{iloss:.4f}", f"{gower:.4f}"]
+
+
+def losses(frame: pd.DataFrame, labels: np.ndarray) -> tuple[float, float]:
+    """iloss and Gower's distance of classes, as the page defines them."""
+    iloss, gower = [], []
+    for name in frame:
+        column = frame[name]
+        classes = column.groupby(labels)
+        if pd.api.types.is_numeric_dtype(column):
+            whole = float(column.max() - column.min())
+            iloss.append((classes.transform("max") - classes.transform("min")).mean() / whole)
+            gower.append((column - classes.transform("mean")).abs().mean() / whole)
+        else:
+            iloss.append((classes.transform("nunique") > 1).mean())
+            most = column.groupby([labels, column]).size().groupby(level=0).max().sum()
+            gower.append(1 - most / len(frame))
+    return float(np.mean(iloss)), float(np.mean(gower))

@@ -1,0 +1,156 @@
+#include <nanobind/stl/optional.h>
+
+#include <cmath>
+#include <optional>
+
+#include "bind/arrays.hpp"
+#include "bind/binding.hpp"
+#include "mixed/mixed_linkage.hpp"
+
+namespace dbanon {
+namespace {
+
+using Ends = nb::ndarray<const double, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
+using Nodes = Rows<std::int32_t>;
+using Parents = std::vector<std::optional<Read<std::int32_t>>>;
+using Limits = Read<double>;
+using Weights = Read<std::int64_t>;
+
+// Sums over all boxes stay within 64 bits.
+constexpr std::int64_t kLargestWeight = std::int64_t{1} << 32;
+
+std::vector<BoxColumn> columns_of(const Parents& parents) {
+    std::vector<BoxColumn> columns;
+    for (const std::optional<Read<std::int32_t>>& tree : parents) {
+        if (!tree) {
+            columns.emplace_back(std::vector<std::int32_t>{});
+            continue;
+        }
+        const std::int32_t* parent = tree->data();
+        const std::size_t nodes = tree->shape(0);
+        bool sound = nodes > 0 && parent[0] == -1;
+        for (std::size_t node = 1; node < nodes; ++node) {
+            sound &= parent[node] >= 0 && static_cast<std::size_t>(parent[node]) < node;
+        }
+        if (!sound) throw nb::value_error("parents must come before their children");
+        columns.emplace_back(std::vector<std::int32_t>(parent, parent + nodes));
+    }
+    return columns;
+}
+
+Boxes boxes_of(const std::vector<BoxColumn>& columns, const Ends& ends, const Nodes& nodes) {
+    const std::size_t n = ends.shape(0);
+    if (n > static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max() / 2)) {
+        throw nb::value_error("more than 2**30 boxes");
+    }
+    if (n < 1 || n != nodes.shape(0) || ends.shape(2) != 2 ||
+        ends.shape(1) + nodes.shape(1) != columns.size()) {
+        throw nb::value_error("ends and nodes of each box, one of either for each column");
+    }
+    const Boxes boxes{ends.data(), nodes.data(), static_cast<std::int32_t>(n),
+                      static_cast<std::int32_t>(ends.shape(1)),
+                      static_cast<std::int32_t>(nodes.shape(1))};
+    std::size_t tree = 0;
+    for (const BoxColumn& column : columns) {
+        if (column.number()) continue;
+        if (tree == nodes.shape(1)) throw nb::value_error("one column of nodes for each hierarchy");
+        for (std::int32_t box = 0; box < boxes.n; ++box) {
+            const std::int32_t node = boxes.nodes_of(box)[tree];
+            if (node < 0 || node >= column.nodes()) throw nb::value_error("nodes must be the tree's");
+        }
+        ++tree;
+    }
+    if (tree != nodes.shape(1)) throw nb::value_error("one column of nodes for each hierarchy");
+    for (std::size_t i = 0; i < n * ends.shape(1) * 2; i += 2) {
+        // Not where an end is NaN, either.
+        if (!(ends.data()[i] <= ends.data()[i + 1])) throw nb::value_error("ends must be ordered");
+    }
+    return boxes;
+}
+
+// Where both sides had inner nodes there would be no distance.
+void require_leaves(const std::vector<BoxColumn>& columns, const Boxes& a, const Boxes& b) {
+    std::size_t tree = 0;
+    for (const BoxColumn& column : columns) {
+        if (column.number()) continue;
+        const auto inner = [&](const Boxes& boxes) {
+            for (std::int32_t box = 0; box < boxes.n; ++box) {
+                if (column.height(boxes.nodes_of(box)[tree]) > 0) return true;
+            }
+            return false;
+        };
+        if (inner(a) && inner(b)) throw nb::value_error("questions or boxes must be leaves");
+        ++tree;
+    }
+}
+
+class MixedLinkageRun : public RunWith<MixedLinkage> {
+   public:
+    MixedLinkageRun(const Parents& parents, Ends question_ends, Nodes question_nodes, Ends ends,
+                    Nodes nodes, std::optional<Limits> limits, std::optional<Weights> weights,
+                    bool second)
+        : RunWith(Points(), make(parents, question_ends, question_nodes, ends, nodes, limits,
+                                 weights, second)),
+          kept_ends_{std::move(question_ends), std::move(ends)},
+          kept_nodes_{std::move(question_nodes), std::move(nodes)},
+          limits_(std::move(limits)),
+          weights_(std::move(weights)) {}
+
+    auto distances() { return copied(finished().nearest()); }
+    auto seconds() { return copied(finished().next()); }
+    auto weights() { return copied(finished().weight()); }
+
+   private:
+    static MixedLinkage* make(const Parents& parents, const Ends& question_ends,
+                              const Nodes& question_nodes, const Ends& ends, const Nodes& nodes,
+                              const std::optional<Limits>& limits,
+                              const std::optional<Weights>& weights, bool second) {
+        std::vector<BoxColumn> columns = columns_of(parents);
+        const Boxes questions = boxes_of(columns, question_ends, question_nodes);
+        const Boxes boxes = boxes_of(columns, ends, nodes);
+        require_leaves(columns, questions, boxes);
+        if (limits) {
+            if (limits->shape(0) != static_cast<std::size_t>(questions.n)) {
+                throw nb::value_error("one limit for each question");
+            }
+            for (std::int32_t i = 0; i < questions.n; ++i) {
+                if (!(limits->data()[i] >= 0.0)) throw nb::value_error("limits must be 0 or more");
+            }
+        }
+        if (weights) {
+            if (weights->shape(0) != static_cast<std::size_t>(boxes.n)) {
+                throw nb::value_error("one weight for each box");
+            }
+            for (std::int32_t i = 0; i < boxes.n; ++i) {
+                if (weights->data()[i] < 0 || weights->data()[i] > kLargestWeight) {
+                    throw nb::value_error("weights must be from 0 to 2**32");
+                }
+            }
+        }
+        return new MixedLinkage(std::move(columns), questions, boxes,
+                                limits ? limits->data() : nullptr,
+                                weights ? weights->data() : nullptr, second);
+    }
+
+    Ends kept_ends_[2];
+    Nodes kept_nodes_[2];
+    std::optional<Limits> limits_;
+    std::optional<Weights> weights_;
+};
+
+}  // namespace
+
+void bind_mixed_linkage(nb::module_& m) {
+    nb::class_<MixedLinkageRun, Run>(m, "MixedLinkage")
+        .def(nb::init<const Parents&, Ends, Nodes, Ends, Nodes, std::optional<Limits>,
+                      std::optional<Weights>, bool>(),
+             nb::arg("parents"), nb::arg("question_ends").noconvert(),
+             nb::arg("question_nodes").noconvert(), nb::arg("ends").noconvert(),
+             nb::arg("nodes").noconvert(), nb::arg("limits").noconvert().none() = nb::none(),
+             nb::arg("weights").noconvert().none() = nb::none(), nb::arg("second") = false)
+        .def("distances", &MixedLinkageRun::distances)
+        .def("seconds", &MixedLinkageRun::seconds)
+        .def("weights", &MixedLinkageRun::weights);
+}
+
+}  // namespace dbanon

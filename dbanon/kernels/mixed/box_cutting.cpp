@@ -1,0 +1,124 @@
+#include "mixed/box_cutting.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace dbanon {
+
+namespace {
+
+// So many boxes of a node tell which column is best; all of them tell little more.
+constexpr std::size_t kSample = 128;
+
+std::size_t apart(std::size_t i, std::size_t j) { return i < j ? j - i : i - j; }
+
+double middle_of(const double* ends) { return ends[0] / 2 + ends[1] / 2; }
+
+}  // namespace
+
+// How far two boxes lie apart, of those that do. A cut takes one bit.
+double BoxCutting::gain_of_number(std::size_t number) {
+    middles_.clear();
+    double widths = 0;
+    for (const std::int32_t box : sample_) {
+        const double* ends = boxes_.ends_of(box) + 2 * number;
+        middles_.push_back(middle_of(ends));
+        widths += ends[1] - ends[0];
+    }
+    std::sort(middles_.begin(), middles_.end());
+    const auto m = static_cast<double>(middles_.size());
+    double sum = 0;
+    for (std::size_t i = 0; i < middles_.size(); ++i) {
+        sum += (2 * static_cast<double>(i) + 1 - m) * middles_[i];
+    }
+    return 2 * sum / (m * m) - widths / m;
+}
+
+// The best level: two boxes below different nodes there climb one edge more; what is above it is
+// apart from neither.
+double BoxCutting::gain_of_tree(std::size_t tree, const BoxColumn& column) {
+    const auto m = static_cast<double>(sample_.size());
+    double best = 0;
+    for (std::int32_t depth = 1; depth <= column.levels(); ++depth) {
+        nodes_.clear();
+        double above = 0;
+        for (const std::int32_t box : sample_) {
+            std::int32_t node = boxes_.nodes_of(box)[tree];
+            if (column.depth(node) < depth) ++above;
+            while (column.depth(node) > depth) node = column.parent(node);
+            nodes_.push_back(node);
+        }
+        std::sort(nodes_.begin(), nodes_.end());
+        const double deep = (m - above) / m;
+        double together = 0, bits = 0;
+        for (std::size_t from = 0, to = 0; from < nodes_.size(); from = to) {
+            while (to < nodes_.size() && nodes_[to] == nodes_[from]) ++to;
+            const double share = static_cast<double>(to - from) / m;
+            if (column.depth(nodes_[from]) >= depth) together += share * share;
+            bits -= share * std::log2(share);
+        }
+        if (bits > 0) best = std::max(best, (deep * deep - together) / bits);
+    }
+    return best / std::max(column.levels(), 1);
+}
+
+bool BoxCutting::same(std::int32_t a, std::int32_t b) const {
+    const double *ends = boxes_.ends_of(a), *other = boxes_.ends_of(b);
+    const std::int32_t *nodes = boxes_.nodes_of(a), *others = boxes_.nodes_of(b);
+    return std::equal(ends, ends + 2 * boxes_.numbers, other) &&
+           std::equal(nodes, nodes + boxes_.trees, others);
+}
+
+void BoxCutting::sort_by(std::size_t column, std::size_t at, std::span<std::int32_t> members) {
+    keys_.clear();
+    const bool number = columns_[column].number();
+    for (const std::int32_t box : members) {
+        keys_.emplace_back(number ? middle_of(boxes_.ends_of(box) + 2 * at)
+                                  : static_cast<double>(boxes_.nodes_of(box)[at]), box);
+    }
+    std::sort(keys_.begin(), keys_.end());
+    for (std::size_t i = 0; i < keys_.size(); ++i) members[i] = keys_[i].second;
+}
+
+std::size_t BoxCutting::cut(std::span<std::int32_t> members) {
+    const std::size_t step = (members.size() + kSample - 1) / kSample;
+    sample_.clear();
+    for (std::size_t i = 0; i < members.size(); i += step) sample_.push_back(members[i]);
+    double most = 0;
+    std::size_t best = columns_.size(), best_at = 0, numbers = 0, trees = 0;
+    for (std::size_t c = 0; c < columns_.size(); ++c) {
+        const bool number = columns_[c].number();
+        const std::size_t at = number ? numbers++ : trees++;
+        const double gain = number ? gain_of_number(at) : gain_of_tree(at, columns_[c]);
+        if (gain > most) {
+            most = gain;
+            best = c;
+            best_at = at;
+        }
+    }
+    const std::size_t half = members.size() / 2;
+    if (best == columns_.size()) {
+        // Boxes that overlap, or that the sample has missed.
+        const auto other = [&](std::int32_t box) { return !same(box, members.front()); };
+        return std::any_of(members.begin(), members.end(), other) ? half : 0;
+    }
+    sort_by(best, best_at, members);
+    // A hierarchy is cut where it parts highest up; then nearest to the middle.
+    const BoxColumn& column = columns_[best];
+    std::size_t cut = 0;
+    std::int32_t highest = 0;
+    for (std::size_t i = 1; i < keys_.size(); ++i) {
+        const double before = keys_[i - 1].first, after = keys_[i].first;
+        if (before == after) continue;
+        const std::int32_t depth =
+            column.number() ? 0 : column.common(static_cast<std::int32_t>(before),
+                                                static_cast<std::int32_t>(after));
+        if (cut == 0 || depth < highest || (depth == highest && apart(i, half) < apart(cut, half))) {
+            cut = i;
+            highest = depth;
+        }
+    }
+    return cut ? cut : half;
+}
+
+}  // namespace dbanon

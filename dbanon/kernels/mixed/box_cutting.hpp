@@ -1,0 +1,35 @@
+// By which column, and where, a tree over boxes parts those of a node. Answers of the tree do not
+// depend on it, only how many nodes a question looks into.
+#pragma once
+
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "mixed/boxes.hpp"
+
+namespace dbanon {
+
+class BoxCutting {
+   public:
+    BoxCutting(const std::vector<BoxColumn>& columns, const Boxes& boxes)
+        : columns_(columns), boxes_(boxes) {}
+
+    // Orders boxes and returns how many belong to the first part, at least one and not all; 0 when
+    // they are equal.
+    std::size_t cut(std::span<std::int32_t> members);
+
+   private:
+    double gain_of_number(std::size_t number);
+    double gain_of_tree(std::size_t tree, const BoxColumn& column);
+    bool same(std::int32_t a, std::int32_t b) const;
+    void sort_by(std::size_t column, std::size_t at, std::span<std::int32_t> members);
+
+    const std::vector<BoxColumn>& columns_;
+    const Boxes boxes_;
+    std::vector<std::int32_t> sample_, nodes_;
+    std::vector<double> middles_;
+    std::vector<std::pair<double, std::int32_t>> keys_;  // middle or node, box
+};
+
+}  // namespace dbanon

@@ -1,0 +1,180 @@
+// Building the tree.
+#include <algorithm>
+#include <numeric>
+
+#include "mixed/box_tree.hpp"
+
+namespace dbanon {
+
+namespace {
+
+std::size_t levels_of(const std::vector<BoxColumn>& columns) {
+    std::size_t levels = 0;
+    for (const BoxColumn& column : columns) levels += static_cast<std::size_t>(column.levels());
+    return levels;
+}
+
+}  // namespace
+
+BoxTree::BoxTree(const std::vector<BoxColumn>& columns, const Boxes& boxes,
+                 const std::int64_t* weights)
+    : columns_(columns),
+      boxes_(boxes),
+      weights_(weights),
+      inner_(static_cast<std::size_t>(boxes.trees), false),
+      cutting_(columns, boxes),
+      members_(static_cast<std::size_t>(boxes.n)),
+      ends_(static_cast<std::size_t>(boxes.numbers) * 2 * kLanes),
+      codes_((levels_of(columns) + static_cast<std::size_t>(boxes.trees)) * kLanes),
+      weight_(kLanes),
+      sides_(static_cast<std::size_t>(boxes.numbers) * 2 * kBranches),
+      masks_(levels_of(columns) * kBranches),
+      highest_(static_cast<std::size_t>(boxes.trees) * kBranches),
+      level_(levels_of(columns)) {
+    std::iota(members_.begin(), members_.end(), 0);
+    std::size_t tree = 0;
+    for (const BoxColumn& column : columns_) {
+        if (column.number()) continue;
+        for (std::int32_t box = 0; box < boxes.n && !inner_[tree]; ++box) {
+            inner_[tree] = column.height(boxes.nodes_of(box)[tree]) > 0;
+        }
+        ++tree;
+    }
+    parts_.push_back({members_, -1});
+}
+
+bool BoxTree::build(Work& work) {
+    while (!parts_.empty()) {
+        if (work.spent()) return false;
+        const Part part = parts_.back();
+        parts_.pop_back();
+        work.left -= static_cast<std::int64_t>(part.members.size());
+        const std::int32_t made = part.members.size() <= kLanes ? make_leaf(part.members, false)
+                                                                : make_node(part.members);
+        (part.place < 0 ? root_ : links_[static_cast<std::size_t>(part.place)]) = made;
+        if (parts_.empty()) refreshed_ = static_cast<std::int32_t>(links_.size()) - 1;
+    }
+    // Children have larger numbers than their nodes.
+    for (; refreshed_ >= 0; --refreshed_) {
+        if (work.spent()) return false;
+        --work.left;
+        refresh(refreshed_);
+    }
+    return true;
+}
+
+std::int32_t BoxTree::make_leaf(std::span<const std::int32_t> members, bool alike) {
+    const auto leaf = static_cast<std::int32_t>(filled_.size());
+    const std::size_t count = alike ? 1 : members.size();
+    filled_.push_back(static_cast<std::int32_t>(count));
+    ends_.resize(filled_.size());
+    codes_.resize(filled_.size());
+    weight_.resize(filled_.size());
+    for (std::size_t i = 0; i < members.size(); ++i) {
+        weight_.row(leaf)[alike ? 0 : i] += weights_ ? weights_[members[i]] : 1;
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+        const double* from = boxes_.ends_of(members[i]);
+        double* to = ends_.row(leaf) + i;
+        for (std::int32_t j = 0; j < 2 * boxes_.numbers; ++j) to[j * kLanes] = from[j];
+        const std::int32_t* node = boxes_.nodes_of(members[i]);
+        std::int32_t* code = codes_.row(leaf) + i;
+        for (const BoxColumn& column : columns_) {
+            if (column.number()) continue;
+            column.way(*node, code, kLanes);
+            code += column.levels() * kLanes;
+            *code = column.height(*node++);
+            code += kLanes;
+        }
+    }
+    return ~leaf;
+}
+
+// Cuts the largest part again and again until there are enough.
+std::int32_t BoxTree::make_node(std::span<std::int32_t> members) {
+    std::span<std::int32_t> found[kBranches] = {members};
+    std::int32_t count = 1;
+    while (count < kBranches) {
+        auto* const largest = std::max_element(
+            found, found + count, [](const auto& a, const auto& b) { return a.size() < b.size(); });
+        if (largest->size() <= kLanes) break;
+        const std::size_t first = cutting_.cut(*largest);
+        if (first == 0) {
+            if (count == 1) return make_leaf(members, true);
+            break;
+        }
+        found[count++] = largest->subspan(first);
+        *largest = largest->first(first);
+    }
+    const auto node = static_cast<std::int32_t>(links_.size() / kBranches);
+    // A child that is the node itself is none.
+    links_.resize(links_.size() + kBranches, node);
+    const std::size_t nodes = links_.size() / kBranches;
+    sides_.resize(nodes);
+    masks_.resize(nodes);
+    highest_.resize(nodes);
+    for (std::int32_t i = 0; i < count; ++i) parts_.push_back({found[i], node * kBranches + i});
+    return node;
+}
+
+// What a node knows of a child.
+void BoxTree::refresh(std::int32_t place) {
+    const std::int32_t child = links_[static_cast<std::size_t>(place)];
+    if (child < 0) {
+        refresh_leaf(~child, place);
+    } else if (child != place / kBranches) {
+        refresh_node(child, place);
+    }
+}
+
+void BoxTree::refresh_leaf(std::int32_t leaf, std::int32_t place) {
+    const std::int32_t node = place / kBranches, child = place % kBranches;
+    const std::int32_t filled = filled_[leaf];
+    const double* ends = ends_.row(leaf);
+    double* side = sides_.row(node) + child;
+    for (std::int32_t j = 0; j < boxes_.numbers; ++j, ends += 2 * kLanes, side += 2 * kBranches) {
+        side[0] = *std::min_element(ends, ends + filled);
+        side[kBranches] = *std::max_element(ends + kLanes, ends + kLanes + filled);
+    }
+    const std::int32_t* codes = codes_.row(leaf);
+    std::uint64_t* mask = masks_.row(node) + child;
+    std::int32_t* highest = highest_.row(node) + child;
+    for (const BoxColumn& column : columns_) {
+        if (column.number()) continue;
+        for (std::int32_t l = 0; l < column.levels(); ++l, codes += kLanes, mask += kBranches) {
+            std::uint64_t bits = 0;
+            for (std::int32_t i = 0; i < filled; ++i) bits |= bit_of(codes[i]);
+            *mask = bits;
+        }
+        *highest = *std::max_element(codes, codes + filled);
+        highest += kBranches;
+        codes += kLanes;
+    }
+}
+
+void BoxTree::refresh_node(std::int32_t below, std::int32_t place) {
+    const std::int32_t node = place / kBranches, child = place % kBranches;
+    const std::int32_t* links = links_.data() + static_cast<std::size_t>(below) * kBranches;
+    std::int32_t count = 0;
+    while (count < kBranches && links[count] != below) ++count;
+    const double* from = sides_.row(below);
+    double* side = sides_.row(node) + child;
+    for (std::int32_t j = 0; j < boxes_.numbers;
+         ++j, from += 2 * kBranches, side += 2 * kBranches) {
+        side[0] = *std::min_element(from, from + count);
+        side[kBranches] = *std::max_element(from + kBranches, from + kBranches + count);
+    }
+    const std::uint64_t* masks = masks_.row(below);
+    std::uint64_t* mask = masks_.row(node) + child;
+    for (std::size_t l = 0; l < level_.size(); ++l, masks += kBranches, mask += kBranches) {
+        *mask = 0;
+        for (std::int32_t i = 0; i < count; ++i) *mask |= masks[i];
+    }
+    const std::int32_t* heights = highest_.row(below);
+    std::int32_t* highest = highest_.row(node) + child;
+    for (std::int32_t t = 0; t < boxes_.trees; ++t, heights += kBranches, highest += kBranches) {
+        *highest = *std::max_element(heights, heights + count);
+    }
+}
+
+}  // namespace dbanon

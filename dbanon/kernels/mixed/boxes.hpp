@@ -1,0 +1,57 @@
+// Records and released rows as linkage compares them: column by column the ends of an interval, or
+// a node of a hierarchy. A record's ends are equal and its nodes are leaves.
+//
+// Distances are the sum of EM4ADOM's eq. (11) in the order of the columns: the gap between two
+// intervals; the height of two nodes' lowest common ancestor above that which is no leaf, over the
+// tree's height.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace dbanon {
+
+// One column: a tree of nodes numbered depth first, or numbers where `parents` is empty.
+class BoxColumn {
+   public:
+    // parents: of each node, -1 of the root, which is the first.
+    explicit BoxColumn(std::vector<std::int32_t> parents);
+
+    bool number() const { return parents_.empty(); }
+    // Edges from the root to the deepest leaf.
+    std::int32_t levels() const { return levels_; }
+    std::int32_t nodes() const { return static_cast<std::int32_t>(parents_.size()); }
+    std::int32_t height(std::int32_t node) const { return heights_[node]; }
+    std::int32_t depth(std::int32_t node) const { return depths_[node]; }
+    std::int32_t parent(std::int32_t node) const { return parents_[node]; }
+    // The ancestor of a node at each depth from 1 on, itself below its own, `stride` apart.
+    void way(std::int32_t node, std::int32_t* found, std::size_t stride) const;
+    // The depth of the lowest common ancestor of two nodes.
+    std::int32_t common(std::int32_t a, std::int32_t b) const;
+
+   private:
+    std::vector<std::int32_t> parents_, depths_, heights_;
+    std::int32_t levels_ = 0;
+};
+
+// Boxes of the caller, row by row.
+struct Boxes {
+    const double* ends;         // (n, numbers, 2)
+    const std::int32_t* nodes;  // (n, trees)
+    std::int32_t n;
+    std::int32_t numbers, trees;
+
+    const double* ends_of(std::int32_t box) const {
+        return ends + std::int64_t{box} * 2 * numbers;
+    }
+    const std::int32_t* nodes_of(std::int32_t box) const {
+        return nodes + std::int64_t{box} * trees;
+    }
+};
+
+// A node as one of 64 bits.
+inline std::uint64_t bit_of(std::int32_t node) {
+    return std::uint64_t{1} << (static_cast<std::uint32_t>(node) * 2654435761u >> 26);
+}
+
+}  // namespace dbanon

@@ -1,0 +1,64 @@
+// Record linkage of mixed tables: of every question the nearest of a set of boxes, with all that
+// tie with it, by the sum of EM4ADOM's eq. (11).
+#pragma once
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "common/kernel.hpp"
+#include "mixed/box_tree.hpp"
+
+namespace dbanon {
+
+class MixedLinkage final : public Kernel {
+   public:
+    // Distances tie when they differ by this factor at most.
+    static constexpr double kTie = 1.0 + 1e-9;
+
+    // What these point to must outlive the kernel. Of each tree, questions or boxes are all leaves.
+    // `limits`: for each question a distance within which what is asked for is expected, or null: a
+    // guess changes the time, never the result. `weights`: one for each box, or null for ones.
+    // `second`: also find the smallest distance beyond the ties.
+    MixedLinkage(std::vector<BoxColumn> columns, const Boxes& questions, const Boxes& boxes,
+                 const double* limits, const std::int64_t* weights, bool second)
+        : Kernel({nullptr, questions.n, 0}, 1),
+          columns_(std::move(columns)),
+          questions_(questions),
+          limits_(limits),
+          second_(second),
+          tree_(columns_, boxes, weights),
+          nearest_(static_cast<std::size_t>(questions.n)),
+          next_(second ? nearest_.size() : 0),
+          weight_(nearest_.size()) {}
+
+    // By question.
+    const std::vector<double>& nearest() const { return nearest_; }
+    const std::vector<double>& next() const { return next_; }            // or nearest()
+    const std::vector<std::int64_t>& weight() const { return weight_; }  // of all nearest boxes
+
+   protected:
+    Steps run() override;
+
+   private:
+    void search(std::int32_t id, double limit);
+    double add(double distance, std::int64_t weight);
+    bool complete(double limit) const;
+    void answer(std::int32_t id);
+    bool repeats(std::int32_t id) const;
+    // The first beyond the ties, or the end.
+    std::size_t beyond() const;
+
+    const std::vector<BoxColumn> columns_;
+    const Boxes questions_;
+    const double* limits_;
+    const bool second_;
+    BoxTree tree_;
+    // Distances that were found, ascending, with their weights; no farther than what is asked for.
+    std::vector<std::pair<double, std::int64_t>> found_;
+    double limit_ = 0.0;
+    std::vector<double> nearest_, next_;
+    std::vector<std::int64_t> weight_;
+};
+
+}  // namespace dbanon

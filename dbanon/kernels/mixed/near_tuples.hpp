@@ -1,0 +1,35 @@
+// The nearest of each tuple among all of them, by def. 5 of GAA-CP, ties by tuple.
+#pragma once
+
+#include <numeric>
+
+#include "mixed/wide_tree.hpp"
+
+namespace dbanon {
+
+class NearTuples {
+   public:
+    explicit NearTuples(const MixedTable& table)
+        : columns_(table), tree_(table, columns_, CutBy::kGain, Outside::kWidth), reach_(table) {
+        order_.resize(table.tuples());
+        std::iota(order_.begin(), order_.end(), 0);
+        // Tuples are numbered by their first records.
+        tree_.build(order_, std::vector<std::int32_t>(order_));
+    }
+
+    // All tuples, so that one is near the next: what one question reads, the next one finds cached.
+    const std::vector<std::int32_t>& order() const { return order_; }
+    // The `count` nearest to a tuple but itself, nearest first; there are as many others.
+    void nearest(std::int32_t tuple, std::int32_t count, std::int32_t* found, Work& work) {
+        reach_.start(tuple);
+        tree_.nearest(reach_, tuple, count, found, work);
+    }
+
+   private:
+    const Columns columns_;
+    std::vector<std::int32_t> order_;
+    WideTree tree_;
+    Reach reach_;
+};
+
+}  // namespace dbanon

@@ -1,0 +1,59 @@
+// Squared distances between records that have no coordinates: those of numbers, and of each tree
+// the square of the height at which two leaves meet. They are whole numbers, so that records at the
+// same distance are told from others, and the smallest of them is the answer.
+//
+// A tree's leaves are all at one depth here; who makes the table lets a leaf that lies higher stand
+// for a path down to it (spaces/places.py).
+#pragma once
+
+#include <algorithm>
+#include <span>
+
+#include "mixed/mixed.hpp"
+
+namespace dbanon {
+
+// From one tuple. Trees of boxes ask attribute by attribute, as in reach.hpp.
+class Square {
+   public:
+    // each: of a tree, the squared distance of leaves that meet one step up.
+    Square(const MixedTable& table, std::span<const Cost> each)
+        : table_(table), each_(each.begin(), each.end()) {}
+
+    void start(std::int32_t tuple) { row_ = table_.row(tuple); }
+
+    Code low(std::size_t a) const { return row_[a]; }
+    Code high(std::size_t a) const { return row_[a]; }
+    Cost each_width() const { return 0; }
+    Cost parted(std::size_t a, std::int32_t depth) const {
+        const Cost height = table_.tree(a)->deepest() - depth;
+        return each_[a] * height * height;
+    }
+    // Of one tree, in which leaves are further away the further they lie to either side.
+    Cost distance(std::size_t a, Code code) const {
+        return parted(a, table_.tree(a)->common(std::min(row_[a], code), std::max(row_[a], code)));
+    }
+    Cost at_least(std::size_t a, Code low, Code high) const {
+        if (low <= row_[a] && row_[a] <= high) return 0;
+        return distance(a, row_[a] < low ? low : high);
+    }
+    Cost at_most(std::size_t a, Code low, Code high) const {
+        return std::max(distance(a, low), distance(a, high));
+    }
+    Cost distance(std::int32_t tuple) const {
+        const Code* other = table_.row(tuple);
+        Cost sum = 0;
+        for (std::size_t a = 0; a < static_cast<std::size_t>(table_.d()); ++a) {
+            const Cost gap = Cost{row_[a]} - other[a];
+            sum += table_.tree(a) ? distance(a, other[a]) : gap * gap;
+        }
+        return sum;
+    }
+
+   private:
+    const MixedTable& table_;
+    const std::vector<Cost> each_;
+    const Code* row_ = nullptr;
+};
+
+}  // namespace dbanon

@@ -1,0 +1,237 @@
+#include "mixed/swaps.hpp"
+
+namespace dbanon {
+
+namespace {
+
+constexpr std::size_t kPartners = 16;
+// Of a tuple that many classes hold, these are looked at.
+constexpr std::size_t kHolding = 8;
+
+}  // namespace
+
+Swaps::Swaps(const MixedTable& table, const Models& models, Shapes& shapes, std::size_t most,
+             ClassTuples& held, std::int32_t k)
+    : table_(table),
+      models_(models),
+      shapes_(shapes),
+      most_(most),
+      held_(held),
+      k_(k),
+      a_(0, most),
+      b_(2 * most + 1, most),
+      changed_(held.classes.size(), 0),
+      compared_(held.classes.size()) {}
+
+// The classes that hold most of the nearest tuples, the smaller number first in a tie.
+void Swaps::start(std::int32_t c, const Grid<std::int32_t>& neighbours) {
+    partners_.clear();
+    a_.c = -1;
+    const auto& own = held_.classes[c].tuples;
+    if (own.empty() || own.size() > most_) return;
+    near_.clear();
+    const auto hit = [&](std::int32_t tuple) {
+        const auto& holding = held_.of[tuple];
+        for (std::size_t i = 0; i < std::min(holding.size(), kHolding); ++i) {
+            const std::int32_t other = holding[i];
+            if (other == c || held_.classes[other].tuples.size() > most_) continue;
+            near_.emplace_back(0, other);
+        }
+    };
+    for (const auto& entry : own) {
+        hit(entry.first);
+        const std::int32_t* near = neighbours.row(entry.first);
+        for (std::size_t i = 0; i < std::min<std::size_t>(neighbours.width(), kNear); ++i) hit(near[i]);
+    }
+    std::sort(near_.begin(), near_.end());
+    std::size_t count = 0;
+    for (std::size_t i = 0; i < near_.size(); ++i) {
+        if (count == 0 || near_[count - 1].second != near_[i].second) {
+            near_[count++] = {0, near_[i].second};
+        }
+        --near_[count - 1].first;
+    }
+    near_.resize(count);
+    std::sort(near_.begin(), near_.end());
+    for (std::size_t i = 0; i < std::min(count, kPartners); ++i) partners_.push_back(near_[i].second);
+    // What it is not compared with now, it was compared with too long ago to matter.
+    std::erase_if(compared_[c], [&](const Compared& one) {
+        return std::find(partners_.begin(), partners_.end(), one.with) == partners_.end();
+    });
+    a_.c = c;
+    a_.tuples = 0;  // not loaded
+}
+
+// Whether nothing has changed in either since they were compared.
+bool Swaps::compared(std::int32_t c, std::int32_t other) const {
+    const std::int64_t last = std::max(changed_[c], changed_[other]);
+    const auto seen = [&](std::int32_t of, std::int32_t with) {
+        return std::any_of(compared_[of].begin(), compared_[of].end(), [&](const Compared& one) {
+            return one.with == with && one.at >= last;
+        });
+    };
+    return seen(c, other) || seen(other, c);
+}
+
+bool Swaps::compare(Work& work) {
+    const std::int32_t c = a_.c;
+    for (const std::int32_t other : partners_) {
+        --work.left;
+        if (compared(c, other)) continue;
+        if (a_.tuples == 0) load(a_, c);
+        load(b_, other);
+        while (improve(work)) {
+            load(a_, c);
+            load(b_, other);
+        }
+        auto& list = compared_[c];
+        std::erase_if(list, [&](const Compared& one) { return one.with == other; });
+        list.push_back({other, changes_});
+        return true;
+    }
+    return false;
+}
+
+void Swaps::load(Side& side, std::int32_t c) {
+    side.c = c;
+    const auto& entries = tuples(side);
+    const std::size_t count = side.tuples = entries.size();
+    for (std::size_t i = 0; i < count; ++i) {
+        shapes_.set(side.alone(i), entries[i].first, entries[i].second);
+    }
+    // Those before an entry, then those after it.
+    const std::size_t whole = side.whole();
+    shapes_.copy(whole, side.alone(0));
+    for (std::size_t i = 1; i < count; ++i) {
+        shapes_.copy(side.without(i), whole);
+        shapes_.merge(whole, side.alone(i));
+    }
+    if (count > 1) {
+        const std::size_t after = side.without(0);
+        shapes_.copy(after, side.alone(count - 1));
+        for (std::size_t i = count - 2; i > 0; --i) {
+            shapes_.merge(side.without(i), after);
+            shapes_.merge(after, side.alone(i));
+        }
+    }
+    held_.classes[c].loss = shapes_.loss(whole);
+    side.rest.resize(count);
+    side.each.resize(count);
+    for (std::size_t i = 0; i < count && count > 1; ++i) {
+        side.rest[i] = shapes_.loss(side.without(i));
+        side.each[i] = shapes_.each(side.without(i));
+    }
+    side.counts.assign(models_.cells(), 0);
+    if (models_.empty()) return;
+    for (const auto& [tuple, copies] : entries) {
+        models_.count(side.counts.data(), table_.beside(tuple), copies);
+    }
+}
+
+// The change that loses least, where that is less than now.
+bool Swaps::improve(Work& work) {
+    work.left -= static_cast<std::int64_t>(a_.tuples * b_.tuples);
+    Change best{shapes_.loss(a_.whole()) + shapes_.loss(b_.whole())};
+    const Cost now = best.loss;
+    if (a_.tuples > 1 && b_.tuples > 1) swap(best);
+    for (const bool back : {false, true}) {
+        const Change other = moved(back ? b_ : a_, back ? a_ : b_, best.loss);
+        if (other.loss < best.loss) {
+            best = back ? Change{other.loss, 0, other.i, 0, other.from_a} : other;
+        }
+    }
+    if (best.loss == now) return false;
+    make(best);
+    return true;
+}
+
+void Swaps::swap(Change& best) {
+    const auto &own = tuples(a_), &others = tuples(b_);
+    for (std::size_t i = 0; i < a_.tuples; ++i) {
+        const Cost leaving = own[i].second;
+        for (std::size_t j = 0; j < b_.tuples; ++j) {
+            const Cost coming = others[j].second;
+            const Cost more = coming - leaving;
+            if (size(a_) + more < k_ || size(b_) - more < k_) continue;
+            const Cost least = b_.rest[j] + leaving * b_.each[j];
+            if (a_.rest[i] + coming * a_.each[i] + least >= best.loss) continue;
+            Cost loss = shapes_.loss(a_.without(i), b_.alone(j));
+            if (loss + least >= best.loss) continue;
+            loss += shapes_.loss(b_.without(j), a_.alone(i));
+            if (loss >= best.loss) continue;
+            const Change change{loss, i, j, own[i].second, others[j].second};
+            if (keeps(change)) best = change;
+        }
+    }
+}
+
+// Of moves, which take as many copies as can be spared; `from` is side a of what is found.
+Swaps::Change Swaps::moved(const Side& from, const Side& to, Cost most) {
+    Change best{most};
+    const Cost spare = size(from) - k_;
+    if (spare <= 0 || to.tuples == to.most) return best;
+    const auto& entries = tuples(from);
+    for (std::size_t i = 0; i < from.tuples; ++i) {
+        const auto [tuple, held] = entries[i];
+        const auto copies = static_cast<Count>(std::min<Cost>(spare, held));
+        Cost loss = copies == held ? from.rest[i]
+                                   : shapes_.loss_without(from.whole(), tuple, copies);
+        if (loss >= best.loss) continue;
+        loss += shapes_.loss_with(to.whole(), from.alone(i), copies);
+        if (loss >= best.loss) continue;
+        const bool back = from.c == b_.c;
+        if (keeps(back ? Change{loss, 0, i, 0, copies} : Change{loss, i, 0, copies, 0})) {
+            best = {loss, i, 0, copies, 0};
+        }
+    }
+    return best;
+}
+
+bool Swaps::keeps(const Change& change) {
+    if (models_.empty()) return true;
+    const auto count = [&](Count sign) {
+        const auto go = [&](Side& side, std::int32_t tuple, Count copies) {
+            models_.count(side.counts.data(), table_.beside(tuple), sign * copies);
+        };
+        const std::int32_t x = tuples(a_)[change.i].first, y = tuples(b_)[change.j].first;
+        go(a_, x, -change.from_a);
+        go(b_, x, change.from_a);
+        go(b_, y, -change.from_b);
+        go(a_, y, change.from_b);
+    };
+    count(1);
+    const bool kept = models_.keeps(a_.counts.data()) && models_.keeps(b_.counts.data());
+    count(-1);
+    return kept;
+}
+
+void Swaps::make(const Change& change) {
+    const std::int32_t x = tuples(a_)[change.i].first, y = tuples(b_)[change.j].first;
+    if (change.from_a) hand(a_, b_, x, change.from_a);
+    if (change.from_b) hand(b_, a_, y, change.from_b);
+    changed_[a_.c] = changed_[b_.c] = ++changes_;
+}
+
+void Swaps::hand(const Side& from, const Side& to, std::int32_t tuple, Count copies) {
+    const auto find = [&](auto& entries) {
+        return std::find_if(entries.begin(), entries.end(),
+                            [&](const auto& entry) { return entry.first == tuple; });
+    };
+    auto& giving = held_.classes[from.c].tuples;
+    const auto given = find(giving);
+    given->second -= copies;
+    if (given->second == 0) {
+        giving.erase(given);
+        held_.leave(from.c, tuple);
+    }
+    auto& taking = held_.classes[to.c].tuples;
+    const auto taken = find(taking);
+    if (taken == taking.end()) {
+        taking.emplace_back(tuple, copies);
+        held_.enter(to.c, tuple);
+    } else {
+        taken->second += copies;
+    }
+}
+
+}  // namespace dbanon

@@ -1,0 +1,112 @@
+"""Forecast: CPU seconds of finding classes, before a record is read.
+
+Reading, privacy models, recoding and writing are not in it. It is of the machine that
+benchmarks/results/forecast.md names, and of k = 5; a larger k takes less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from dbanon.job.policy import Policy
+from dbanon.methods import METHODS, find_method
+from dbanon.methods.forecast import Power, in_words, two_digits
+from dbanon.methods.registry import Method
+from dbanon.partitioning.blocks import Blocks
+from dbanon.partitioning.refine import ROUNDS
+
+# Of refinements, as ``Method.refine`` and ``Policy.refine`` name them.
+REFINEMENTS: Mapping[str, Mapping[str, Power]] = {
+    "points": {
+        "pass": Power(0.27, 1.0, 0.89),
+        "fast": Power(1.7, 1.0, 0.35),
+        "thorough": Power(200.0, 1.0, 0.35),
+    },
+    "generalized": {
+        "pass": Power(15.0, 0.9),
+        "fast": Power(94.0, 1.0),
+        "thorough": Power(2700.0, 1.0),
+    },
+}
+# Refinements of few records do at least so much, in seconds.
+LEAST = {("points", "fast"): 0.2, ("points", "thorough"): 20.0}
+
+
+@dataclass(frozen=True)
+class Foreseen:
+    """CPU seconds of finding classes: of the method, and of the refinement."""
+
+    method: float
+    refinement: float
+
+    @property
+    def seconds(self) -> float:
+        """CPU seconds of both."""
+        return self.method + self.refinement
+
+    def to_dict(self) -> dict[str, float]:
+        """As plain values, with two digits."""
+        return {
+            "seconds": two_digits(self.seconds),
+            "refinement_seconds": two_digits(self.refinement),
+        }
+
+    def __str__(self) -> str:
+        """In words."""
+        return in_words(self.seconds, self.refinement)
+
+
+def forecast(policy: Policy, n: int, numbers: int, others: int) -> Foreseen | None:
+    """What the policy takes on n records; None where that was not measured.
+
+    Parameters
+    ----------
+    numbers, others : attributes that are seen as numbers, and those that have a tree or categories.
+    """
+    method = find_method(policy.method)
+    power, p = _power(method, numbers, others), numbers + others
+    if power is None or dict(policy.options) != method.checked_options({}):
+        return None
+    blocks = Blocks.of(policy)
+    parts = 1 if blocks is None else blocks.cut_at(n) or 1
+    seconds = parts * power.seconds_of(n / parts, p)
+    refined = _refined(policy, method, n, p, parts)
+    return None if refined is None else Foreseen(seconds, refined)
+
+
+def quickest(names: Iterable[str], n: int, numbers: int, others: int, limit: float) -> str:
+    """The first of these methods that takes no more than so many seconds.
+
+    Where none does, the one of all methods that takes the least.
+    """
+
+    def seconds(name: str) -> float:
+        power = _power(find_method(name), numbers, others)
+        return float("inf") if power is None else power.seconds_of(n, numbers + others)
+
+    for name in names:
+        if seconds(name) <= limit:
+            return name
+    return min(METHODS, key=seconds)
+
+
+def _power(method: Method, numbers: int, others: int) -> Power | None:
+    """What a method takes of such attributes; None where it does not take them, too."""
+    if others:
+        return method.forecast.mixed
+    return None if (method.max_attributes or numbers) < numbers else method.forecast.numbers
+
+
+def _refined(policy: Policy, method: Method, n: int, p: int, parts: int) -> float | None:
+    """Seconds of the policy's refinement; 0 where it has none, None where nobody can say."""
+    kind, effort = method.refine, policy.refine
+    if effort is None or kind is None:
+        return 0.0
+    least = LEAST.get((kind, effort), 0.0)
+    seconds = parts * max(REFINEMENTS[kind][effort].seconds_of(n / parts, p), least / parts)
+    if policy.refine_iterations is not None:
+        if kind != "generalized":
+            return None
+        seconds *= policy.refine_iterations / max(ROUNDS[effort] * n / int(policy.k), 1.0)
+    return seconds if policy.refine_seconds is None else min(seconds, policy.refine_seconds)

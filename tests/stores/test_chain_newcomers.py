@@ -1,0 +1,75 @@
+"""Few newcomers wait for more: who knows all others of them would find the one left."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dbanon.job.chain import Rules
+from tests.stores.chain_cases import Chained, Months, load, person
+from tests.stores.databases import Database
+
+
+def joined(chained: Chained, months: Months, count: int) -> dict[str, Any]:
+    """The next release after so many came, as it was counted."""
+    months._come(count)
+    load(chained.database, months.now)
+    chained.release()
+    return dict(chained.shown().releases[-1])
+
+
+def test_one_newcomer_among_invented_ones_waits(database: Database, tmp_path: Path) -> None:
+    months = Months(n=30, leave=0, join=0, change=0)
+    load(database, months.now)
+    # Where nothing is said: 5 k = 15, for six releases at most.
+    chained = Chained.made(database, tmp_path, min_newcomers=None)
+    chained.release()
+    # k - 1 accounts of an attacker's, and one person.
+    assert (joined(chained, months, 3)["joined"], joined(chained, months, 0)["waiting"]) == (0, 3)
+    enough = joined(chained, months, 12)
+    assert (enough["joined"], enough["waiting"]) == (15, 0)
+    # They wait anew, and not for ever.
+    for _ in range(6):
+        assert joined(chained, months, 1)["joined"] == 0
+    assert joined(chained, months, 0)["joined"] == 6
+    assert chained.smallest() >= 3
+
+
+@pytest.mark.parametrize("rules", [{"min_newcomers": 0}, {"max_wait": 0}], ids=str)
+def test_they_are_let_in_at_once_where_that_is_asked_for(
+    database: Database, tmp_path: Path, rules: dict[str, int]
+) -> None:
+    months = Months(n=12, leave=0, join=0)
+    load(database, months.now)
+    chained = Chained.made(database, tmp_path, **{"min_newcomers": None} | rules)
+    chained.release()
+    assert joined(chained, months, 3)["joined"] == 3
+
+
+def test_who_waits_in_vain_lets_nobody_in_sooner(database: Database, tmp_path: Path) -> None:
+    """One of a stratum that never has enough does not make later newcomers long-waiting."""
+    months = Months(n=12, leave=0, join=0, change=0)
+    months.now = {one: (*v[:2], "a", *v[3:]) for one, v in months.now.items()}
+    load(database, months.now)
+    chained = Chained.made(database, tmp_path, min_newcomers=9, max_wait=1)
+    given = {"by": ["site"]}
+    chained.release(**given)
+    months.now[500] = (*person(months.rng)[:2], "b", "flu", 0)
+    seen = []
+    for month in range(5):
+        if month == 2:
+            for one in range(600, 603):
+                months.now[one] = (*person(months.rng)[:2], "a", "flu", 0)
+        load(database, months.now)
+        chained.release(**given)
+        counted = chained.shown().releases[-1]
+        seen.append((counted["let_in"], counted["joined"]))
+    # Tried with the second, in vain; the three come with the third, and wait once.
+    assert seen == [(0, 0), (1, 0), (0, 0), (1, 3), (0, 0)]
+
+
+def test_chains_of_earlier_versions_keep_their_rules() -> None:
+    assert Rules.of_plain({"changes": "show", "admit_every": 2}).fewest(5) == 0
+    assert Rules(changes="show").fewest(5) == 25

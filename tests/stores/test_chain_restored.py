@@ -1,0 +1,88 @@
+"""Databases that were restored from a backup, state and ledger together: the key remembers."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from dbanon.chain.key import last_published, note_published
+from dbanon.errors import ChainBehind
+from tests.stores.chain_cases import Chained, Months, load
+from tests.stores.databases import Database, DuckdbDatabase
+
+
+def set_back(database: Database, sequence: int) -> None:
+    """As a backup of the whole database would: nothing of later releases is in it."""
+    database.execute(
+        f"DELETE FROM {database.ledger()} WHERE chain_sequence > {sequence}",
+        f"DELETE FROM {database.ledger('chain_release')} WHERE sequence > {sequence}",
+        f"UPDATE {database.ledger('chain')} SET sequence = {sequence}",
+    )
+
+
+def test_a_backup_is_noticed_beside_the_key(database: Database, tmp_path: Path) -> None:
+    load(database, Months(n=12).now)
+    chained = Chained.made(database, tmp_path)
+    for _ in range(2):
+        chained.release()
+    note = tmp_path / "chain.key.last"
+    assert list(json.loads(note.read_text()).values()) == [2]
+    assert note.stat().st_mode & 0o777 == 0o600
+    set_back(database, 1)
+    with pytest.raises(ChainBehind, match=r"Release 2 .* beside its key"):
+        chained.release()
+    note.unlink()
+    # Nobody remembers now.
+    again = chained.release(output="release.again")
+    assert again.arguments["chain"]["sequence"] == 2
+    assert sorted(path.name for path in tmp_path.glob("chain.key*")) == [
+        "chain.key",
+        "chain.key.last",
+    ]
+
+
+def test_a_backup_is_noticed_by_the_last_export(tmp_path: Path) -> None:
+    database = DuckdbDatabase(tmp_path / "source.duckdb")
+    load(database, Months(n=12).now)
+    chained = Chained.made(database, tmp_path)
+    file = tmp_path / "people.parquet"
+    chained.release(exports=[file])
+    shutil.copy2(database.path, tmp_path / "backup")
+    chained.release(exports=[file])
+    shutil.copy2(tmp_path / "backup", database.path)
+    (tmp_path / "chain.key.last").unlink()
+    with pytest.raises(ChainBehind, match=r"Release 2 .* people.parquet"):
+        chained.release(exports=[file])
+    assert chained.shown().sequence == 1
+
+
+def test_releases_of_another_role_count(database: Database, tmp_path: Path) -> None:
+    load(database, Months(n=12).now)
+    chained = Chained.made(database, tmp_path)
+    for _ in range(2):
+        chained.release()
+    (tmp_path / "chain.key.last").unlink()
+    database.execute(
+        f"UPDATE {database.ledger()} SET published_by = 'somebody'",
+        f"UPDATE {database.ledger('chain')} SET sequence = 1",
+    )
+    with pytest.raises(ChainBehind, match=r"Release 2 .* ledger"):
+        chained.release()
+
+
+def test_what_is_noted_beside_a_key(tmp_path: Path) -> None:
+    where = f"file:{tmp_path / 'k'}"
+    assert last_published(where, "a") == 0
+    note_published(where, "a", 3)
+    note_published(where, "b", 1)
+    note_published(where, "a", 2)
+    assert (last_published(where, "a"), last_published(where, "b")) == (3, 1)
+    # A variable has no place beside it, and a directory that is not there none to write.
+    note_published("env:KEY", "a", 3)
+    assert last_published("env:KEY", "a") == 0
+    note_published(f"file:{tmp_path / 'no' / 'k'}", "a", 3)
+    (tmp_path / "k.last").write_text("no list")
+    assert last_published(where, "a") == 0

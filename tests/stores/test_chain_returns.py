@@ -1,0 +1,133 @@
+"""Persons who were out and are back, on every database, as releases tell."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.stores.chain_cases import Chained, Months, load, released
+from tests.stores.databases import Database
+
+COLUMNS = "age, income, cost"
+
+
+class Clinic:
+    """A chain over 24 persons, in classes of six or more, whose costs are all different."""
+
+    def __init__(self, database: Database, folder: Path, **rules: Any) -> None:
+        self.database = database
+        self.months = Months(n=24, leave=0, join=0, change=0)
+        self.months.now = {one: (*v[:4], one) for one, v in self.months.now.items()}
+        self.fresh = 1000
+        load(database, self.months.now)
+        self.chained = Chained.made(database, folder, class_size=6, **rules)
+        self.first = self.release()
+        history = self.chained.history(list(self.months.now))
+        self.cell = [one for one, found in history.items() if found == history[1]]
+        self.others = [one for one in history if one not in self.cell]
+
+    def release(self) -> Counter[Any]:
+        load(self.database, self.months.now)
+        self.chained.release(sensitive=[], keep=["cost"])
+        return released(self.database, COLUMNS)
+
+    def out(self, *persons: int) -> None:
+        for one in persons:
+            self.months.out[one] = self.months.now.pop(one)
+
+    def back(self) -> None:
+        self.months.now |= self.months.out
+        self.months.out.clear()
+
+    def change(self, *persons: int) -> None:
+        for one in persons:
+            self.fresh += 1
+            self.months.now[one] = (*self.months.now[one][:4], self.fresh)
+
+    def shown(self, *persons: int) -> list[bool]:
+        """Whether the rows of these persons are released as they are now."""
+        costs = {int(row[2]) for row in released(self.database, COLUMNS)}
+        return [self.months.now[one][4] in costs for one in persons]
+
+
+@pytest.mark.parametrize("changes", ["show", "hold"])
+def test_a_row_that_alone_stands_as_before_is_not_shown(
+    database: Database, tmp_path: Path, changes: str
+) -> None:
+    clinic = Clinic(database, tmp_path, changes=changes)
+    who, *rest = clinic.cell
+    clinic.out(who)
+    clinic.release()
+    clinic.back()
+    clinic.change(*rest)
+    # She is the only one whose row cannot have changed.
+    assert clinic.release() == clinic.first
+    counted = clinic.chained.shown().releases[-1]
+    assert (counted["held"], counted["back"]) == (1, 1)
+    # Nor a month later: it is her row that was shown, and few can have changed since.
+    assert clinic.release() == clinic.first
+    assert clinic.chained.smallest() >= 6
+
+
+def test_a_class_is_shown_anew_where_enough_rows_stood(database: Database, tmp_path: Path) -> None:
+    clinic = Clinic(database, tmp_path)
+    who, *rest = clinic.cell
+    clinic.out(who)
+    clinic.release()
+    clinic.back()
+    clinic.change(*rest[:2])
+    shown = clinic.release()
+    assert len(clinic.cell) - 2 == sum((shown & clinic.first).values()) - len(clinic.others) >= 3
+    # Out once more, as others change: of all that stood while she was out too few would be left.
+    clinic.out(who)
+    clinic.release()
+    clinic.back()
+    clinic.change(*rest[2 : len(rest)])
+    assert clinic.release() == shown
+
+
+def test_the_one_who_never_was_out_is_not_told_by_a_change(
+    database: Database, tmp_path: Path
+) -> None:
+    """All others were out once: nobody else's row can have changed."""
+    clinic = Clinic(database, tmp_path)
+    *some, last = clinic.cell
+    for one in some:
+        clinic.out(one)
+        clinic.release()
+        clinic.back()
+    clinic.change(last)
+    assert clinic.release() == clinic.first
+    assert clinic.shown(last) == [False]
+
+
+def test_what_was_held_for_a_return_is_free_when_rows_are_as_shown(
+    database: Database, tmp_path: Path
+) -> None:
+    clinic = Clinic(database, tmp_path)
+    who, *rest = clinic.cell
+    clinic.out(who)
+    clinic.release()
+    clinic.back()
+    for _ in range(2):
+        assert clinic.release() == clinic.first
+    clinic.change(who, *rest)
+    clinic.release()
+    assert all(clinic.shown(who, *rest))
+
+
+def test_nobody_leaves_a_class_apart_in_which_somebody_was_back(
+    database: Database, tmp_path: Path
+) -> None:
+    clinic = Clinic(database, tmp_path)
+    who, *rest = clinic.cell
+    clinic.out(who)
+    clinic.release()
+    clinic.back()
+    clinic.out(*rest[:3])
+    clinic.change(who, *rest[3:])
+    assert clinic.release() == clinic.first
+    assert clinic.chained.shown().releases[-1]["held"] == 1

@@ -1,0 +1,231 @@
+"""Frozen dataclasses are as the standard library's, but for what it takes to define one."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import field
+from typing import Any
+
+import pytest
+
+from dbanon.data import frozen
+
+Decorator = Callable[..., Any]
+DECORATORS = (frozen.dataclass, dataclasses.dataclass)
+
+
+def classes(dataclass: Decorator) -> dict[str, Any]:
+    """The same classes by one decorator or the other."""
+
+    @dataclass(frozen=True)
+    class Point:
+        """Two numbers."""
+
+        x: int
+        y: int = 2
+        others: list[int] = field(default_factory=list, compare=False)
+        secret: str = field(default="s", repr=False, kw_only=True)
+
+        def __post_init__(self) -> None:
+            if self.x < 0:
+                raise ValueError("x")
+
+    @dataclass(frozen=True)
+    class Tall(Point):
+        """One more, and a field that is there already."""
+
+        y: int = 3
+        z: int = 4
+
+    @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+    class Plain:
+        """Without what is compared and shown."""
+
+        a: int
+        b: int = 1
+
+    @dataclass(frozen=True)
+    class Own:
+        """With methods of its own."""
+
+        a: int
+        b: int = 1
+
+        def __init__(self, a: int) -> None:
+            object.__setattr__(self, "a", 2 * a)
+            object.__setattr__(self, "b", 0)
+
+        def __repr__(self) -> str:
+            return "own"
+
+        def __hash__(self) -> int:
+            return 7
+
+    @dataclass(frozen=True)
+    class Compared:
+        """Compared in its own way, and so hashed by its fields all the same."""
+
+        a: int
+
+        def __eq__(self, other: object) -> bool:
+            return True
+
+    class Loose(Point):
+        """No dataclass, which may have more."""
+
+    class Given(Point):
+        """No dataclass, which is made in another way."""
+
+        def __init__(self, only: int) -> None:
+            super().__init__(only, 5)
+
+    return {c.__name__: c for c in (Point, Tall, Plain, Own, Compared, Loose, Given)}
+
+
+OURS, THEIRS = map(classes, DECORATORS)
+
+
+def both(what: Callable[[dict[str, Any]], Any]) -> Any:
+    """What is the same of both, or the error."""
+    told = []
+    for made in (OURS, THEIRS):
+        try:
+            told.append(what(made))
+        except Exception as error:
+            told.append(type(error))
+    assert told[0] == told[1]
+    return told[0]
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        lambda c: vars(c["Point"](1)),
+        lambda c: list(vars(c["Point"](1, secret="t", y=3))),
+        lambda c: vars(c["Tall"](1, 5, [6], 7)),
+        lambda c: repr(c["Point"](1)),
+        lambda c: repr(c["Tall"](1)),
+        lambda c: repr(c["Own"](1)),
+        lambda c: vars(c["Own"](1)),
+        lambda c: hash(c["Own"](1)),
+        lambda c: hash(c["Point"](1)) == hash((1, 2, "s")),
+        lambda c: hash(c["Compared"](1)) == hash((1,)),
+        lambda c: c["Compared"](1) == 5,
+        lambda c: c["Point"](1) == c["Point"](1, others=[3]),
+        lambda c: c["Point"](1) == c["Point"](1, 3),
+        lambda c: c["Point"](1) == c["Tall"](1, 2),
+        lambda c: c["Point"](1) == c["Loose"](1),
+        lambda c: c["Plain"](a=1) == c["Plain"](a=1),
+        lambda c: c["Plain"].__repr__ is object.__repr__,
+        lambda c: vars(dataclasses.replace(c["Tall"](1), z=9)),
+        lambda c: dataclasses.asdict(c["Tall"](1)),
+        lambda c: c["Point"].__match_args__,
+        lambda c: c["Tall"].__match_args__,
+        lambda c: str(inspect.signature(c["Plain"])).removesuffix(" -> None"),
+        lambda c: list(inspect.signature(c["Tall"]).parameters),
+        lambda c: c["Point"].__init__.__qualname__,
+        lambda c: vars(c["Loose"](1, 2)),
+        lambda c: vars(c["Given"](1)),
+        lambda c: list(inspect.signature(c["Given"]).parameters),
+        lambda c: list(inspect.signature(c["Own"]).parameters),
+        lambda c: list(inspect.signature(c["Loose"]).parameters),
+        lambda c: setattr(c["Loose"](1), "more", 1),
+    ],
+)
+def test_the_same(what: Callable[[dict[str, Any]], Any]) -> None:
+    assert not isinstance(both(what), type)
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        lambda c: c["Point"](),
+        lambda c: c["Point"](1, 2, [], "s"),
+        lambda c: c["Point"](1, x=1),
+        lambda c: c["Point"](1, nothing=1),
+        lambda c: c["Plain"](1),
+        lambda c: c["Point"](-1),
+        lambda c: setattr(c["Point"](1), "x", 2),
+        lambda c: setattr(c["Point"](1), "more", 2),
+        lambda c: setattr(c["Tall"](1), "x", 2),
+        lambda c: setattr(c["Tall"](1), "more", 2),
+        lambda c: setattr(c["Loose"](1), "x", 2),
+        lambda c: delattr(c["Point"](1), "x"),
+        lambda c: delattr(c["Tall"](1), "x"),
+        lambda c: delattr(c["Loose"](1), "x"),
+    ],
+)
+def test_the_same_error(what: Callable[[dict[str, Any]], Any]) -> None:
+    assert issubclass(both(what), Exception)
+
+
+@pytest.mark.parametrize("base", DECORATORS)
+@pytest.mark.parametrize("derived", DECORATORS)
+def test_one_inherits_from_the_other(base: Decorator, derived: Decorator) -> None:
+    @base(frozen=True)
+    class Base:
+        """One field."""
+
+        a: int
+
+    @derived(frozen=True)
+    class Derived(Base):
+        """One more."""
+
+        b: int = 2
+
+    made = Derived(1)
+    assert (made.a, made.b) == (1, 2)
+    assert made == Derived(1, 2) != Base(1)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        made.a = 3  # type: ignore[misc]
+
+
+@frozen.dataclass(frozen=True)
+class Travels:
+    """One that processes send to one another."""
+
+    a: int
+    b: tuple[int, ...] = ()
+
+
+def test_it_travels() -> None:
+    assert pickle.loads(pickle.dumps(Travels(1, (2,)))) == Travels(1, (2,))
+
+
+def test_what_it_does_not_have() -> None:
+    with pytest.raises(TypeError, match=r"dataclasses\.dataclass"):
+
+        @frozen.dataclass(frozen=True)
+        class Counted:
+            """A field that nobody gives."""
+
+            a: int = field(init=False, default=1)
+
+    with pytest.raises(TypeError, match=r"dataclasses\.dataclass"):
+
+        @frozen.dataclass(frozen=False)
+        class Open:
+            """One that changes."""
+
+            a: int = 1
+
+
+def test_a_backend_defines_all_by_it() -> None:
+    code = (
+        "import sys, dbanon.doors.plpython\n"
+        "from dbanon.data.frozen import dataclass\n"
+        "for name, module in list(sys.modules.items()):\n"
+        "    if name.startswith('dbanon.') and vars(module).get('dataclass', dataclass) is not"
+        " dataclass:\n"
+        "        print(name)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout == ""

@@ -1,0 +1,159 @@
+"""Centroid methods on mixed records without coordinates, against a matrix of all distances."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dbanon import kernels
+from dbanon.data.scales import Scale
+from dbanon.hierarchy.tree import Hierarchy
+from dbanon.spaces.places import Measured, Metric
+from tests.generalization_data import random_tree
+from tests.reference import places as plain
+
+METHODS = {"mdav": (kernels.MixedMdav, plain.mdav)}
+
+
+@pytest.fixture(params=kernels.simd_levels())
+def level(request):
+    """Each build of the inner loops in turn."""
+    before = kernels.simd_level()
+    kernels.set_simd_level(request.param)
+    yield request.param
+    kernels.set_simd_level(before)
+
+
+def flat(leaves):
+    return Hierarchy(["root", *(f"v{i}" for i in range(leaves))], [-1] + [0] * leaves)
+
+
+def broad(levels=6, leaves=20):
+    """A tree whose paths do not fit: at each level the first of many children goes on."""
+    tree = [f"{levels}.{i}" for i in range(leaves)]
+    for at in range(levels - 1, 0, -1):
+        tree = {f"{at}.{i}": tree if i == 0 else [f"leaf {at}.{i}"] for i in range(leaves)}
+    return Hierarchy.from_nested({"*": tree})
+
+
+TREES = {
+    "two": lambda rng: flat(2),
+    "some": lambda rng: flat(30),
+    "even": lambda rng: random_tree(rng, 60, "even"),
+    "deep": lambda rng: random_tree(rng, 200, "deep"),
+    "uneven": lambda rng: random_tree(rng, 50, "uneven"),
+    "broad": lambda rng: broad(),
+    "one": lambda rng: random_tree(rng, 1, "one"),
+}
+
+KINDS = (
+    ("number", "number"),
+    ("number", "grid", "two", "some"),
+    ("number", "even", "deep"),
+    ("two", "some"),
+    ("uneven", "grid"),
+    ("broad", "two", "number"),
+    ("one", "uneven", "deep"),
+    ("grid", "grid", "two"),
+)
+
+
+def drawn(kinds, n, rng, weights=None):
+    """Records of attributes of these kinds, and what measures them."""
+    weights = weights or [1.0] * len(kinds)
+    measured, columns = [], []
+    for kind, weight in zip(kinds, weights, strict=True):
+        tree = TREES[kind](rng) if kind in TREES else None
+        scale = None
+        values = np.empty(0)
+        if tree is None:
+            values = rng.integers(0, 4, n).astype(float) if kind == "grid" else rng.normal(size=n)
+            scale = Scale.of(values)
+        measured.append(Measured.of(tree, scale, "range", weight**0.5))
+        columns.append(values)
+    metric = Metric.of(measured)
+    codes = np.empty((n, len(kinds)), np.int32)
+    for at, (values, one) in enumerate(zip(columns, measured, strict=True)):
+        if one.tree is None:
+            codes[:, at] = metric.codes(at, values, None)
+        else:
+            codes[:, at] = one.tree.n_leaves * rng.random(n) ** 2.5
+    return codes, metric
+
+
+def run(method, codes, metric, k, *more, budget=kernels.DEFAULT_BUDGET):
+    kernel = METHODS[method][0](metric.table(codes), metric.squares, k, *more)
+    while not kernel.step(budget):
+        assert 0 <= kernel.progress < 1
+    return kernel.labels()
+
+
+@pytest.mark.parametrize("kinds", KINDS)
+@pytest.mark.parametrize("method", METHODS)
+def test_every_build_gives_the_classes_of_the_plain_version(method, kinds, level):
+    rng = np.random.default_rng(len(kinds))
+    codes, metric = drawn(kinds, 500, rng)
+    squares = plain.squared(codes, metric)
+    for k in (2, 7):
+        found = run(method, codes, metric, k)
+        np.testing.assert_array_equal(found, METHODS[method][1](squares, k))
+
+
+@pytest.mark.parametrize("method", METHODS)
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), n=st.integers(1, 130), k=st.integers(1, 12))
+def test_small_tables_with_many_ties(method, seed, n, k):
+    rng = np.random.default_rng(seed)
+    kinds = KINDS[rng.integers(len(KINDS))]
+    weights = rng.choice([0.0, 0.25, 1.0, 3.7], len(kinds)).tolist()
+    codes, metric = drawn(kinds, n, rng, weights)
+    # Copies of few rows: as many ties as can be.
+    codes = np.ascontiguousarray(codes[rng.integers(0, rng.integers(1, n + 1), n)])
+    k = min(k, n)
+    found = run(method, codes, metric, k, budget=int(rng.integers(1, 500)))
+    expected = METHODS[method][1](plain.squared(codes, metric), k)
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_a_table_that_fills_several_trees():
+    rng = np.random.default_rng(7)
+    codes, metric = drawn(("number", "some", "deep", "broad"), 3_000, rng)
+    squares = plain.squared(codes, metric)
+    for method, (_, expected) in METHODS.items():
+        np.testing.assert_array_equal(run(method, codes, metric, 5), expected(squares, 5))
+
+
+def test_the_order_of_attributes_changes_nothing():
+    rng = np.random.default_rng(8)
+    codes, metric = drawn(("uneven", "number", "some", "grid"), 400, rng)
+    order = [2, 0, 3, 1]
+    turned = Metric(
+        tuple(metric.attributes[i] for i in order), metric.units[order], metric.squares[order]
+    )
+    for method in METHODS:
+        np.testing.assert_array_equal(
+            run(method, codes, metric, 3),
+            run(method, np.ascontiguousarray(codes[:, order]), turned, 3),
+        )
+
+
+def test_what_is_wrong_is_refused():
+    codes, metric = drawn(("number", "two"), 20, np.random.default_rng(1))
+    table = metric.table(codes)
+    for squares in ([0], [0, -1], [0, 1 << 62], [0, 0, 0]):
+        with pytest.raises(ValueError, match="square"):
+            kernels.MixedMdav(table, np.array(squares), 2)
+    with pytest.raises(ValueError, match="k must be"):
+        kernels.MixedMdav(table, metric.squares, 0)
+    with pytest.raises(ValueError, match="fewer than k"):
+        kernels.MixedMdav(table, metric.squares, 21)
+    high = np.array([2, 2, 1], np.int32)
+    below = kernels.MixedTable(
+        np.zeros((4, 1), np.int32),
+        np.array([8]),
+        np.array([3], np.int32),
+        high,
+        np.zeros(3, np.int32),
+    )
+    with pytest.raises(ValueError, match="one depth"):
+        kernels.MixedMdav(below, np.array([1]), 2)

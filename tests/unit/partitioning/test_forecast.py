@@ -1,0 +1,98 @@
+"""Forecasts: what is known of a policy before a record is read, and which method follows."""
+
+from __future__ import annotations
+
+import pytest
+
+from dbanon.advice.request import OF_CATEGORIES, OF_NUMBERS
+from dbanon.job.policy import REFINEMENTS as EFFORTS
+from dbanon.job.policy import Policy
+from dbanon.methods import METHODS
+from dbanon.methods.forecast import ATTRIBUTES, RECORDS, Power, in_words
+from dbanon.partitioning.forecast import REFINEMENTS, forecast, quickest
+
+
+def test_a_power_by_hand() -> None:
+    power = Power(2.0, 1.5, 2.0, both=0.0)
+    assert power.seconds_of(RECORDS, ATTRIBUTES) == 2.0
+    assert power.seconds_of(4 * RECORDS, ATTRIBUTES) == pytest.approx(16.0)
+    assert power.seconds_of(RECORDS, 3 * ATTRIBUTES) == pytest.approx(18.0)
+
+
+def test_both_makes_more_records_cost_more_where_there_are_more_attributes() -> None:
+    power = Power(1.0, 1.0, 0.0, both=0.5)
+    few, many = (
+        power.seconds_of(10 * RECORDS, p) / power.seconds_of(RECORDS, p)
+        for p in (ATTRIBUTES, 3 * ATTRIBUTES)
+    )
+    assert few == pytest.approx(10.0)
+    assert many == pytest.approx(10 ** (1 + 0.5 * 1.0986122886681098))
+
+
+@pytest.mark.parametrize("curve", [*OF_NUMBERS, *OF_CATEGORIES])
+def test_what_advice_tries_has_a_forecast(curve: str) -> None:
+    method, _, refine = curve.partition("+")
+    numbers, others = (3, 0) if curve in OF_NUMBERS else (2, 4)
+    policy = Policy(k=5, method=method, refine=refine or None)
+    few, many = (forecast(policy, n, numbers, others) for n in (50_000, 500_000))
+    assert few is not None
+    assert many is not None
+    assert 0 < few.method < many.method
+    assert (few.refinement > 0) == bool(refine)
+    assert few.refinement <= many.refinement
+
+
+def test_every_refinement_of_every_kind_is_foreseen() -> None:
+    kinds = {method.refine for method in METHODS.values() if method.refine is not None}
+    assert set(REFINEMENTS) == kinds
+    for kind in kinds:
+        assert set(REFINEMENTS[kind]) == set(EFFORTS)
+
+
+def test_nothing_is_said_of_what_was_not_measured() -> None:
+    # Of numbers alone, with categories beside them, and with options that change the work.
+    assert forecast(Policy(k=5, method="mdav"), 1000, 4, 0) is not None
+    assert forecast(Policy(k=5, method="genetic"), 1000, 4, 0) is None
+    vmdav = Policy(k=5, method="vmdav", options={"lambda_": 0.7})
+    assert forecast(vmdav, 1000, 4, 0) is None
+    refined = Policy(k=5, refine="fast", refine_iterations=9)
+    assert forecast(refined, 1000, 4, 0) is None
+
+
+def test_a_refinement_takes_no_more_than_its_seconds_or_rounds() -> None:
+    limited = forecast(Policy(k=5, refine="fast", refine_seconds=0.125), 10**6, 4, 0)
+    assert limited is not None
+    assert limited.refinement == 0.125
+    whole = forecast(Policy(k=5, method="gaa_cp", refine="fast"), 10_000, 2, 4)
+    some = forecast(
+        Policy(k=5, method="gaa_cp", refine="fast", refine_iterations=42 * 200), 10_000, 2, 4
+    )
+    assert whole is not None
+    assert some is not None
+    assert some.refinement == pytest.approx(whole.refinement / 10)
+
+
+def test_blocks_take_less_than_all_records_at_once() -> None:
+    whole, cut = (forecast(Policy(k=5, block_size=size), 10**6, 4, 0) for size in (None, 50_000))
+    part = forecast(Policy(k=5), 50_000, 4, 0)
+    assert whole is not None
+    assert cut is not None
+    assert part is not None
+    assert cut.method == pytest.approx(20 * part.method)
+    assert cut.method < whole.method
+
+
+def test_a_method_that_takes_longer_is_not_the_first() -> None:
+    assert quickest(OF_NUMBERS[:1], 10_000, 4, 0, 600.0) == "mdav"
+    assert quickest(OF_CATEGORIES[:1], 10_000, 2, 4, 600.0) == "gaa_cp"
+    other = quickest(OF_NUMBERS[:1], 10**8, 10, 0, 600.0)
+    assert other != "mdav"
+    seconds = [forecast(Policy(k=5, method=name), 10**8, 10, 0) for name in (other, "mdav")]
+    assert seconds[0] is not None
+    assert seconds[1] is not None
+    assert seconds[0].seconds < seconds[1].seconds
+
+
+def test_in_words() -> None:
+    assert in_words(0.99, 0.9) == "less than 1 CPU second"
+    assert in_words(1234.0, 1000.0) == "1,200 CPU seconds, 1,000 of them the refinement"

@@ -1,0 +1,64 @@
+"""What a sweep tries: what may be recommended, and nothing that would take too long."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dbanon
+from dbanon.errors import TimeLimit
+from dbanon.run import sweep
+
+CURVES = ["gaa_cp", "gaa_cp+fast"]
+
+
+def people(n: int = 400) -> pd.DataFrame:
+    rng = np.random.default_rng(3)
+    return pd.DataFrame(
+        {
+            "age": rng.integers(18, 90, n),
+            "income": rng.integers(10, 99, n),
+            "region": rng.choice(list("abcdefg"), n),
+        }
+    )
+
+
+@pytest.mark.parametrize("limits", [{}, {"max_risk": 0.2}, {"max_loss": 0.2}])
+def test_what_is_passed_over_would_not_be_recommended(
+    monkeypatch: pytest.MonkeyPatch, limits: dict[str, float]
+) -> None:
+    everything = dbanon.advise(people(), methods=CURVES, **limits)
+    assert everything.sweep.passed_over == 0
+    assert len(everything.sweep.points) == 2 * len(dbanon.advise(people(), methods=CURVES[:1],
+                                                                 **limits).sweep.points)  # fmt: skip
+    monkeypatch.setattr(sweep, "SPENT", 0.0)
+    found = dbanon.advise(people(), **limits)
+    assert found.sweep.passed_over > 0
+    assert found.sweep.passed_over + len(found.sweep.points) == len(everything.sweep.points)
+    assert any(f"not tried: {found.sweep.passed_over};" in note for note in found.sweep.notes())
+    assert found.to_dict()["sweep"]["passed_over"] == found.sweep.passed_over
+    assert found.recommendation is not None
+    assert everything.recommendation is not None
+    best, of_all = found.recommendation.point, everything.recommendation.point
+    assert (best.curve, best.k, best.loss) == (of_all.curve, of_all.k, of_all.loss)
+
+
+def test_the_others_are_tried_where_there_is_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweep, "SPENT", np.inf)
+    assert dbanon.advise(people(100), k=[3, 4, 5]).sweep.passed_over == 0
+
+
+def test_what_would_take_too_long_is_not_tried() -> None:
+    # Of 400 rows the refinement is foreseen to take more than the method.
+    found = dbanon.advise(people(), k=[3, 4, 5], max_seconds=0.1)
+    assert {point.curve for point in found.sweep.points} == {"gaa_cp"}
+    assert all(point.forecast is not None for point in found.sweep.points)
+    [(curve, code)] = [(one.curve, one.code) for one in found.sweep.left_out]
+    assert (curve, code) == ("gaa_cp+fast", "time_limit")
+    assert ("forecast", "less than 1 CPU second to find the classes of all rows") in (
+        found.recommended()
+    )
+    with pytest.raises(TimeLimit, match="more than 1e-09") as refused:
+        dbanon.advise(people(), max_seconds=1e-9)
+    assert "max_seconds" in str(refused.value.hint)
