@@ -106,6 +106,7 @@ def test_numpy_integers_are_whole_numbers() -> None:
 def test_public_names() -> None:
     for name in dbanon.__all__:
         assert getattr(dbanon, name) is not None
+    assert {*dbanon.__all__} <= {*dir(dbanon)}
     assert dbanon.__version__
     with pytest.raises(AttributeError, match="anonimize"):
         dbanon.anonimize  # noqa: B018

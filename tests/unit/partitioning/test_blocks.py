@@ -7,6 +7,7 @@ import pytest
 
 import dbanon
 from dbanon.data.partition import SUPPRESSED, Partition
+from dbanon.errors import InvalidParameter
 from dbanon.job.policy import Policy
 from dbanon.methods.mdav import mdav
 from dbanon.partitioning import refine
@@ -146,6 +147,12 @@ def test_refinement_in_blocks_loses_little_more_than_on_the_whole():
     alone = dbanon.partition(frame, 5, method="gaa_cp", block_size=5000)
     losses = [dbanon.generalization_loss(frame, p) for p in (whole, blocks, alone)]
     assert losses[1] < 1.15 * losses[0] < losses[2]
+
+
+def test_the_smallest_block_has_room_for_two_classes():
+    assert Policy(k=5, block_size=10).block_size == 10
+    with pytest.raises(InvalidParameter):
+        Policy(k=5, block_size=9)
 
 
 @pytest.mark.slow

@@ -5,7 +5,9 @@ import pandas as pd
 import pytest
 
 import dbanon
+from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import UnsupportedType
+from dbanon.recoding.columns import require_room
 
 
 def release(frame, k, recoding, **policy):
@@ -52,3 +54,18 @@ def test_wide_numbers_are_refused(recoding):
     frame = pd.DataFrame({"a": [2**60, 2**60 + 1, 2**60 + 2, 5]})
     with pytest.raises(UnsupportedType, match=recoding):
         dbanon.anonymize_frame(frame, quasi_identifiers=["a"], k=2, recoding=recoding)
+
+
+@pytest.mark.parametrize(
+    ("attribute", "least", "most"),
+    [
+        (Attribute("x", Kind.INTEGER, bits=16), -(2**15), 2**15 - 1),
+        (Attribute("x", Kind.INTEGER, bits=32), -(2**31), 2**31 - 1),
+        (Attribute("x", Kind.DECIMAL, precision=3, scale=1), -999, 999),
+    ],
+)
+def test_the_room_of_a_type_ends_where_its_values_end(attribute, least, most):
+    require_room(attribute, np.array([least, 0, most]), "")
+    for beyond in (least - 1, most + 1):
+        with pytest.raises(UnsupportedType):
+            require_room(attribute, np.array([0, beyond]), "")
