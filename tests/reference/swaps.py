@@ -1,10 +1,10 @@
-"""The swaps before generalization's local search, in plain Python: every pair is compared again."""
+"""The swaps of generalization's local search in plain Python: every pair is compared again."""
 
 SWEEPS, PARTNERS, HOLDING = 8, 16, 8
 
 
 def swaps(search):
-    """Sweeps over all classes: each with those that hold most of what is near it, while that pays."""
+    """Sweeps over all classes while that pays: each with those that hold most of what is near."""
     for _ in range(SWEEPS):
         if not sum(compare(search, c) for c in range(len(search.classes))):
             break
