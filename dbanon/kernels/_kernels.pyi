@@ -255,7 +255,7 @@ class RefineLoss(Kernel):
     (n,), classes of at least k records that keep to the models; -1 stays -1. pieces: int32 (d,), of
     each number released by labels into how many pieces their borders cut it, at most 256; 0
     elsewhere. firsts: the first code of each piece, ascending. costs: tables (pieces, pieces), what
-    a label loses by the pieces of a class's ends; where wider labels lose less, swaps may be missed.
+    a label loses by the pieces of a class's ends; where wider ones lose less, swaps may be missed.
     These three may be left out. worth: rounds end where one for each k records, and 4,096 at least,
     save less than 1/worth of the loss; 0: they do not.
     """
