@@ -271,13 +271,15 @@ class Split(Kernel):
     ) -> None: ...
 
 class RefineLoss(Kernel):
-    """Local search on the loss of classes, `rounds` long; the same for the same seed.
+    """Local search on the loss of classes: swaps, then rounds; the same for the same seed.
 
     table: beside its records, values of the attributes of the models, int32 (n, m). labels: int32
     (n,), classes of at least k records that keep to the models; -1 stays -1. pieces: int32 (d,), of
     each number released by labels into how many pieces their borders cut it, at most 256; 0
     elsewhere. firsts: the first code of each piece, ascending. costs: tables (pieces, pieces), what
-    a label loses by the pieces of a class's ends. These three may be left out.
+    a label loses by the pieces of a class's ends; where wider ones lose less, swaps may be missed.
+    These three may be left out. worth: rounds end where one for each k records, and 4,096 at least,
+    save less than 1/worth of the loss; 0: they do not.
     """
 
     def __init__(
@@ -291,6 +293,8 @@ class RefineLoss(Kernel):
         pieces: npt.NDArray[np.int32] = ...,
         firsts: npt.NDArray[np.int32] = ...,
         costs: npt.NDArray[np.int32] = ...,
+        *,
+        worth: int = ...,
     ) -> None: ...
 
 class Refine(Kernel):

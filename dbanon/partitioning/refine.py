@@ -42,8 +42,8 @@ from dbanon.spaces.numeric import Space
 # Rounds for each class of k records that the table could hold; under models, which make classes
 # larger, for each class that there is.
 ROUNDS = {"pass": 4, "fast": 42, "thorough": 1200}
-# These end before that, where rounds as many as classes save less than such a part of the loss.
-_WORTH = {"pass": 2000, "fast": 2000, "thorough": 0}
+# They end before that, where one for each k records saves less than this part of the loss.
+_WORTH = {"pass": 3000, "fast": 3000, "thorough": 0}
 
 
 def refine_generalized(

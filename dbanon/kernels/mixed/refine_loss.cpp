@@ -10,7 +10,7 @@ namespace {
 constexpr std::int32_t kNeighbours = 12;
 // The last ones change nearly nothing: what stays undone is bounded.
 constexpr int kSweeps = 8;
-constexpr std::int64_t kMeasured = 4096;  // rounds
+constexpr std::int32_t kMeasured = 4096;  // rounds
 // Entries in a pool: those of some classes of k, but a round must stay short.
 constexpr std::int32_t kClasses = 4, kFewest = 72, kMost = 400;
 constexpr std::size_t kMostClasses = 8;  // in a pool
@@ -136,7 +136,7 @@ Steps RefineLoss::run() {
 bool RefineLoss::pays() {
     if (worth_ == 0 || round_ < next_) return true;
     const bool first = next_ == 0;
-    next_ = round_ + std::max<std::int64_t>(held_.classes.size() - free_.size(), kMeasured);
+    next_ = round_ + std::max(mixed_->records() / k_, kMeasured);
     const Cost saved = lost_before_ - lost_;
     lost_before_ = lost_;
     return first || saved >= lost_ / worth_;

@@ -14,8 +14,8 @@ namespace dbanon {
 // small is then also what does not. Before that, swaps (swaps.hpp): what they find is cheap.
 class RefineLoss final : public Kernel {
    public:
-    // worth: rounds end where as many as there are classes save less than 1/worth of the loss;
-    // 0: they do not.
+    // worth: rounds end where one for each k records saves less than 1/worth of the loss; 0: they do
+    // not.
     RefineLoss(Mixed mixed, const std::int32_t* labels, std::int32_t k,
                std::int64_t rounds, std::uint64_t seed, Models models,
                const std::vector<LabelCosts>& label_costs, std::int64_t worth);

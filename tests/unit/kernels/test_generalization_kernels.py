@@ -89,6 +89,56 @@ def test_refine_equals_the_plain_version(case, data, seed, rounds, labelled):
         np.testing.assert_array_equal(found, finish(kernels.RefineLoss(*given)))
 
 
+def test_swaps_of_a_worked_example():
+    """0 1 2 | 10 11 12 and a wrong start: one swap of 2 and 10, and no round at all."""
+    codes = np.array([[0], [1], [2], [10], [11], [12]], np.int32) * (UNIT // 12)
+    space = MixedSpace(codes, np.array([UNIT], np.int64), (None,), ("a",))
+    start = np.array([0, 0, 1, 0, 1, 1], np.int32)
+    found = finish(kernels.RefineLoss(space.table(), start, 3, 0, 1, NO_MODELS))
+    assert found.tolist() == [0, 0, 0, 1, 1, 1]
+
+
+@pytest.mark.parametrize("level", kernels.simd_levels())
+@given(st.data(), st.integers(3, 6), st.integers(0, 2**32))
+@settings(max_examples=5, deadline=None)
+def test_swaps_equal_the_plain_version_on_trees_of_several_nodes(level, data, k, seed):
+    space = draw_space(data.draw, 120)
+    space = replace(space, labels=draw_costs(data.draw, space))
+    rng = np.random.default_rng(seed)
+    # Far from settled, of several sizes, some records withheld.
+    start = rng.permutation(np.repeat(np.arange(120 // k), k + (120 % k > 0))[:120])
+    start = np.where(np.bincount(start, minlength=120)[start] < k, -1, start).astype(np.int32)
+    given = (space.table(), start, k, 0, 1, NO_MODELS)
+    before = kernels.simd_level()
+    kernels.set_simd_level(level)
+    try:
+        found = finish(kernels.RefineLoss(*given, *space.label_costs.arrays()), 1000)
+    finally:
+        kernels.set_simd_level(before)
+    np.testing.assert_array_equal(found, refine_loss.refine(space, start, k, 0, 1))
+
+
+def test_rounds_end_when_they_no_longer_pay():
+    """They are measured by 4,096 where there are fewer classes; nothing saves all of the loss."""
+    space = MixedSpace(
+        np.random.default_rng(2).integers(0, UNIT, (400, 3)).astype(np.int32),
+        np.full(3, UNIT, np.int64),
+        (None, None, None),
+        ("a", "b", "c"),
+    )
+    start = finish(kernels.GaaCp(space.table(), 3))
+
+    def refined(rounds, worth):
+        given = (space.table(), start, 3, rounds, 1, NO_MODELS)
+        return finish(kernels.RefineLoss(*given, worth=worth))
+
+    np.testing.assert_array_equal(refined(9_000, 1), refined(4_096, 0))
+    np.testing.assert_array_equal(refined(9_000, 10**9), refined(9_000, 0))
+    assert (refined(9_000, 0) != refined(4_096, 0)).any()
+    with pytest.raises(ValueError, match="worth must be at least 0"):
+        refined(1, -1)
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_refine_holds_where_an_attribute_costs_nothing(seed):
     """Different rows lose nothing together; they lend no more copies than each has."""
