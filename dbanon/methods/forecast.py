@@ -7,7 +7,8 @@ measured ones, and says which would fit; benchmarks/results/forecast.md names th
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+
+from dbanon.data.frozen import dataclass
 
 # Of the table that ``Power.seconds`` is about.
 RECORDS, ATTRIBUTES = 100_000, 6

@@ -10,13 +10,14 @@ equal stay so, whatever the order in which they are added.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.frozen import dataclass
 from dbanon.data.scales import Scale, Standardization
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.kernels import MixedTable

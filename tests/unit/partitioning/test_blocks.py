@@ -135,8 +135,8 @@ def test_refinement_in_blocks_does_not_depend_on_threads(iterations, monkeypatch
     assert (found[0].labels == found[1].labels).all()
     assert found[0].sizes.min() >= 5
     before, after = (dbanon.generalization_loss(frame, p) for p in (plain, found[0]))
-    # Classes have other numbers, and losses are added up in their order.
-    assert after == pytest.approx(before, rel=1e-12) if iterations == 0 else after < before
+    # Without rounds, by swaps alone.
+    assert after < before
 
 
 @pytest.mark.slow
