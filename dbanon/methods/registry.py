@@ -77,7 +77,7 @@ class Method:
         ``max_size`` does not hold), ``generalized`` (on iloss), or None where none can.
     random : True when the result depends on the seed.
     options : its own parameters.
-    forecast : the seconds and bytes that it takes, as they were measured.
+    forecast : the CPU seconds that it takes, as far as they were measured.
     """
 
     name: str

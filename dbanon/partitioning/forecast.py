@@ -30,7 +30,7 @@ REFINEMENTS: Mapping[str, Mapping[str, Power]] = {
         "thorough": Power(4300.0, 0.9, 1.9),
     },
 }
-# Refinements of few records do at least so much, in seconds.
+# Refinements of few records do at least so much, in seconds, those of a block, too.
 LEAST = {("points", "fast"): 0.3, ("points", "thorough"): 20.0}
 
 
@@ -105,7 +105,7 @@ def _refined(policy: Policy, method: Method, n: int, p: int, parts: int) -> floa
     if effort is None or kind is None:
         return 0.0
     least = LEAST.get((kind, effort), 0.0)
-    seconds = parts * max(REFINEMENTS[kind][effort].seconds_of(n / parts, p), least / parts)
+    seconds = parts * max(REFINEMENTS[kind][effort].seconds_of(n / parts, p), least)
     if policy.refine_iterations is not None:
         if kind != "generalized":
             return None

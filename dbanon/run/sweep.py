@@ -29,7 +29,7 @@ from dbanon.release.evaluation import evaluation_of, pairs_of
 from dbanon.release.recode import recode
 from dbanon.run.plan import Plan
 
-# Records that are linked where columns are no numbers: each is compared with every released row.
+# Records that are linked where columns are not all numbers; of more a draw.
 LINKED = 2_500
 # CPU seconds after which nothing is tried that will not be recommended as far as can be foreseen.
 SPENT = 4.0

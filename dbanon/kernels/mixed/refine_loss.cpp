@@ -7,7 +7,6 @@ namespace dbanon {
 
 namespace {
 
-constexpr std::int32_t kNeighbours = 12;
 // The last ones change nearly nothing: what stays undone is bounded.
 constexpr int kSweeps = 8;
 constexpr std::int32_t kMeasured = 4096;  // rounds
@@ -86,7 +85,7 @@ void RefineLoss::collect(const std::int32_t* labels) {
 
 Steps RefineLoss::run() {
     const std::int32_t tuples = mixed_->tuples();
-    const std::int32_t near = std::clamp(tuples - 1, 0, rounds_ ? kNeighbours : Swaps::kNear);
+    const std::int32_t near = std::clamp(tuples - 1, 0, Swaps::kNear);
     neighbours_.assign(tuples, near);
     if (near > 0) {
         NearTuples tree(*mixed_);
@@ -102,8 +101,10 @@ Steps RefineLoss::run() {
         for (int sweep = 0; sweep < kSweeps && before < swaps.changes(); ++sweep) {
             before = swaps.changes();
             for (std::size_t c = 0; c < classes; ++c) {
-                swaps.start(static_cast<std::int32_t>(c), neighbours_);
-                while (swaps.compare(work_)) {
+                swaps.start(static_cast<std::int32_t>(c), neighbours_, work_);
+                // In a late sweep nothing is left to compare of most classes.
+                for (bool more = true; more;) {
+                    more = swaps.compare(work_);
                     if (work_.left <= 0) co_yield nullptr;
                 }
                 swept_ = (sweep + static_cast<double>(c) / static_cast<double>(classes)) / kSweeps;

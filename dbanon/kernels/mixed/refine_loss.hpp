@@ -23,7 +23,10 @@ class RefineLoss final : public Kernel {
    protected:
     Steps run() override;
     double fraction() const override {
-        return (swept_ + static_cast<double>(round_)) / (static_cast<double>(rounds_) + 2.0);
+        // Where rounds end early swaps count as half.
+        const double swapping = worth_ > 0 ? 0.5 : 0.05;
+        const double rounds = static_cast<double>(round_) / (static_cast<double>(rounds_) + 1.0);
+        return swapping * swept_ + (1.0 - swapping) * rounds;
     }
 
    private:

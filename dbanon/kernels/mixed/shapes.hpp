@@ -65,13 +65,13 @@ class Shapes {
     Cost per_record(std::size_t i, std::size_t j) const;
     std::pair<Code, Code> leaves(std::size_t i, std::size_t j, std::size_t a) const;
     Cost merged(std::size_t i, std::size_t j, Cost size, int shapes) const;
-    // A lookup table of w by w costs.
     // Of a leaf of an uneven tree.
     Cost share(std::int32_t tuple, std::size_t a) const {
         return table_.tree(uneven_[a])->share(table_.row(tuple)[uneven_[a]]);
     }
     // Where uneven trees begin among what is wide.
     std::size_t uneven_from() const { return numeric_.size() + parting_.size(); }
+    // A lookup table of w by w costs.
     template <class Price>
     void tabulate(std::size_t w, const Price& price);
 

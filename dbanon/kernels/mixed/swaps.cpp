@@ -24,7 +24,7 @@ Swaps::Swaps(const MixedTable& table, const Models& models, Shapes& shapes, std:
       compared_(held.classes.size()) {}
 
 // The classes that hold most of the nearest tuples, the smaller number first in a tie.
-void Swaps::start(std::int32_t c, const Grid<std::int32_t>& neighbours) {
+void Swaps::start(std::int32_t c, const Grid<std::int32_t>& neighbours, Work& work) {
     partners_.clear();
     a_.c = -1;
     const auto& own = held_.classes[c].tuples;
@@ -41,8 +41,9 @@ void Swaps::start(std::int32_t c, const Grid<std::int32_t>& neighbours) {
     for (const auto& entry : own) {
         hit(entry.first);
         const std::int32_t* near = neighbours.row(entry.first);
-        for (std::size_t i = 0; i < std::min<std::size_t>(neighbours.width(), kNear); ++i) hit(near[i]);
+        for (std::size_t i = 0; i < neighbours.width(); ++i) hit(near[i]);
     }
+    work.left -= static_cast<std::int64_t>(near_.size());
     std::sort(near_.begin(), near_.end());
     std::size_t count = 0;
     for (std::size_t i = 0; i < near_.size(); ++i) {
@@ -133,9 +134,9 @@ bool Swaps::improve(Work& work) {
     work.left -= static_cast<std::int64_t>(a_.tuples * b_.tuples);
     Change best{shapes_.loss(a_.whole()) + shapes_.loss(b_.whole())};
     const Cost now = best.loss;
-    if (a_.tuples > 1 && b_.tuples > 1) swap(best);
+    if (a_.tuples > 1 && b_.tuples > 1) swap(best, work);
     for (const bool back : {false, true}) {
-        const Change other = moved(back ? b_ : a_, back ? a_ : b_, best.loss);
+        const Change other = moved(back ? b_ : a_, back ? a_ : b_, best.loss, work);
         if (other.loss < best.loss) {
             best = back ? Change{other.loss, 0, other.i, 0, other.from_a} : other;
         }
@@ -145,7 +146,7 @@ bool Swaps::improve(Work& work) {
     return true;
 }
 
-void Swaps::swap(Change& best) {
+void Swaps::swap(Change& best, Work& work) {
     const auto &own = tuples(a_), &others = tuples(b_);
     for (std::size_t i = 0; i < a_.tuples; ++i) {
         const Cost leaving = own[i].second;
@@ -160,13 +161,13 @@ void Swaps::swap(Change& best) {
             loss += shapes_.loss(b_.without(j), a_.alone(i));
             if (loss >= best.loss) continue;
             const Change change{loss, i, j, own[i].second, others[j].second};
-            if (keeps(change)) best = change;
+            if (keeps(change, work)) best = change;
         }
     }
 }
 
 // Of moves, which take as many copies as can be spared; `from` is side a of what is found.
-Swaps::Change Swaps::moved(const Side& from, const Side& to, Cost most) {
+Swaps::Change Swaps::moved(const Side& from, const Side& to, Cost most, Work& work) {
     Change best{most};
     const Cost spare = size(from) - k_;
     if (spare <= 0 || to.tuples == to.most) return best;
@@ -180,15 +181,16 @@ Swaps::Change Swaps::moved(const Side& from, const Side& to, Cost most) {
         loss += shapes_.loss_with(to.whole(), from.alone(i), copies);
         if (loss >= best.loss) continue;
         const bool back = from.c == b_.c;
-        if (keeps(back ? Change{loss, 0, i, 0, copies} : Change{loss, i, 0, copies, 0})) {
+        if (keeps(back ? Change{loss, 0, i, 0, copies} : Change{loss, i, 0, copies, 0}, work)) {
             best = {loss, i, 0, copies, 0};
         }
     }
     return best;
 }
 
-bool Swaps::keeps(const Change& change) {
+bool Swaps::keeps(const Change& change, Work& work) {
     if (models_.empty()) return true;
+    work.left -= 2 * models_.effort();
     const auto count = [&](Count sign) {
         const auto go = [&](Side& side, std::int32_t tuple, Count copies) {
             models_.count(side.counts.data(), table_.beside(tuple), sign * copies);

@@ -22,9 +22,9 @@ class Swaps {
           ClassTuples& held, std::int32_t k);
     static std::size_t room(std::size_t most) { return 4 * most + 2; }
 
-    static constexpr std::int32_t kNear = 12;  // nearest tuples of each that are looked at
+    static constexpr std::int32_t kNear = 12;  // nearest tuples of each, to be given at most
     // The class to compare with others. neighbours: by tuple, the nearest ones first.
-    void start(std::int32_t c, const Grid<std::int32_t>& neighbours);
+    void start(std::int32_t c, const Grid<std::int32_t>& neighbours, Work& work);
     // Compares it with one more; false when there is none left.
     bool compare(Work& work);
     std::int64_t changes() const { return changes_; }
@@ -63,9 +63,9 @@ class Swaps {
     bool compared(std::int32_t c, std::int32_t other) const;
     void load(Side& side, std::int32_t c);
     bool improve(Work& work);
-    void swap(Change& best);
-    Change moved(const Side& from, const Side& to, Cost most);
-    bool keeps(const Change& change);
+    void swap(Change& best, Work& work);
+    Change moved(const Side& from, const Side& to, Cost most, Work& work);
+    bool keeps(const Change& change, Work& work);
     void make(const Change& change);
     void hand(const Side& from, const Side& to, std::int32_t tuple, Count copies);
 

@@ -73,9 +73,9 @@ Steps Settling::settle(std::int32_t classes) {
         for (std::size_t i = 1; i < own.size(); ++i) {
             square_.start(own[i]);
             for (std::size_t j = 0; j < i; ++j) within[c] += square_.distance(own[j]);
+            work_.left -= static_cast<std::int64_t>(i);
+            if (work_.spent()) co_yield nullptr;
         }
-        work_.left -= static_cast<std::int64_t>(own.size() * own.size());
-        if (work_.spent()) co_yield nullptr;
     }
     for (std::int32_t id = 0; rest_.count() > 0; ++id) {
         if (assigned(id)) continue;
