@@ -58,8 +58,21 @@ def _of_file(path: Path) -> bytes:
 
 
 def last_published(where: str, identity: str) -> int:
-    """The last release of a chain that was noted beside the file of its key; 0 where none was."""
-    return _noted(where).get(identity, 0)
+    """The last release of a chain that was noted beside the file of its key; 0 where none was.
+
+    Raises
+    ------
+    ChainKeyWrong : there is a note, and it cannot be read.
+    """
+    path = _beside(where)
+    try:
+        return 0 if path is None else _noted(path).get(identity, 0)
+    except (OSError, ValueError):
+        raise ChainKeyWrong(
+            f"The note {path} beside the key cannot be read.",
+            hint="It says which release was the last. Let this role read it; or take it away, where"
+            " you know that the database was not restored.",
+        ) from None
 
 
 def note_published(where: str, identity: str, sequence: int) -> None:
@@ -70,11 +83,12 @@ def note_published(where: str, identity: str, sequence: int) -> None:
     path = _beside(where)
     if path is None:
         return
-    known = _noted(where)
-    known[identity] = max(sequence, known.get(identity, 0))
     fresh = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    with suppress(OSError):
+    with suppress(OSError, ValueError):
+        # One that cannot be read may say more of other chains than this could write: it stays.
+        known = _noted(path)
+        known[identity] = max(sequence, known.get(identity, 0))
         file = os.open(fresh, flags, 0o600)
         try:
             os.write(file, json.dumps(known).encode())
@@ -91,15 +105,14 @@ def _beside(where: str) -> Path | None:
     return Path(f"{Path(name).expanduser()}.last") if kind == "file" else None
 
 
-def _noted(where: str) -> dict[str, int]:
-    path = _beside(where)
+def _noted(path: Path) -> dict[str, int]:
     try:
-        found = {} if path is None else json.loads(path.read_bytes())
-    except (OSError, ValueError):
+        found = json.loads(path.read_bytes())
+    except FileNotFoundError:
         return {}
-    if not isinstance(found, dict):
-        return {}
-    return {name: last for name, last in found.items() if isinstance(last, int)}
+    if not isinstance(found, dict) or not all(isinstance(last, int) for last in found.values()):
+        raise ValueError("no list of releases")
+    return found
 
 
 @contextmanager

@@ -159,7 +159,7 @@ def create(
         relation = session.find_source(parse_relation(table))
         relation.attribute(entity)
         session.require_rights(relation, [entity])
-        chain_pair.require_alone(session, name, relation, entity, rules, key)
+        chain_pair.require_alone(session, name, relation, rules, key)
         made = chain_state.create(session, name, relation, entity, rules, key)
         told = same_persons(session, name, relation, entity)
         return replace(shown_of(made), beside=(*_outside(session, made), *told))

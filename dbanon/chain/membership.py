@@ -208,7 +208,7 @@ class CellState:
 
         Parameters
         ----------
-        whole : SQL of the cells that no k persons may leave together, ``whole_cells``.
+        whole : SQL of the cells that no k persons may leave together, each once: ``whole_cells``.
         kept : how many columns are staged beside the persons.
         batches : whether k persons may leave a cell in which k stay: not where models are kept,
             which the values of those who left can no more be held against.
@@ -216,10 +216,11 @@ class CellState:
         rules, k = self.chain.rules, int(self.k)
         left = "(m.members - coalesce(p.present, 0))"
         cases = ["WHEN p.present = m.members THEN 'live'", "WHEN p.present IS NULL THEN 'gone'"]
+        joined = ""
         if rules.changes == SHOW and batches:
             # Held values and those of new rows would tell who left, if some could leave apart.
-            cases.append(f"WHEN {left} >= {k} AND p.present >= {k} AND m.cell NOT IN"
-                         f" ({whole}) THEN 'live'")  # fmt: skip
+            cases.append(f"WHEN {left} >= {k} AND p.present >= {k} AND w.cell IS NULL THEN 'live'")
+            joined = f" LEFT JOIN ({whole}) AS w ON w.cell = m.cell"
         if rules.departures == WITHDRAW:
             cases.append("WHEN p.present < m.members THEN 'withdrawn'")
         if rules.withdraw_above is not None:
@@ -242,7 +243,7 @@ class CellState:
             " GROUP BY s.cell) AS m LEFT JOIN"
             f" (SELECT s.cell, count(*) AS present{total} FROM {quote(PRESENT)} AS s"
             " WHERE s.cell IS NOT NULL AND s.left_at IS NULL GROUP BY s.cell) AS p"
-            " ON p.cell = m.cell",
+            f" ON p.cell = m.cell{joined}",
         )
 
     def verdicts(self, whole: str, batches: bool) -> dict[str, int]:

@@ -18,43 +18,52 @@ from dbanon.sessions.session import Session
 
 
 def require_alone(
-    session: Session, name: str, relation: Relation, entity: str, rules: Rules, key: bytes
+    session: Session, name: str, relation: Relation, rules: Rules, key: bytes
 ) -> None:
-    """Check that a new chain is the first over its persons, or follows one that was closed.
+    """Check that a new chain is the first over its persons, or follows the ones that were closed.
 
     Chains over the same relation are over the same persons; of others ``outside`` tells.
 
     Raises
     ------
-    ChainSamePersons : there is one, and it is not named, or still open.
+    ChainSamePersons : there is one that it does not follow, or what it follows is still open.
     ChainNotFound, ChainKeyWrong : the one that is named cannot be followed.
     """
-    source, earlier = str(relation.name), rules.new_chain_from
-    if earlier is None:
-        known = [
-            chain.name
-            for chain in chain_state.list_chains(session)
-            if chain.source == source
-            and chain.name != name
-            and (chain.sequence or chain.closed_at is None)
-        ]
-        if known:
+    followed = _followed(session, rules)
+    if followed:
+        chain = chain_state.find(session, followed[0])
+        chain_state.require_key(chain, key)
+        if chain.closed_at is None:
             raise ChainSamePersons(
-                f"There is a chain over the persons of {source} already: {', '.join(known)}.",
-                detail="Whoever sees the releases of both knows a person's class in each, and few"
-                " share both.",
-                hint="Go on with it. Or close it, and name it when a new chain is made, as the one"
-                " that it follows: how many persons both expose is counted then.",
+                f"Chain {chain.name} cannot be followed: it is still open.",
+                detail=f'It follows "{chain.entity}" of {chain.source}.',
+                hint="dbanon chain close ends it.",
             )
-        return
-    chain = chain_state.find(session, earlier)
-    chain_state.require_key(chain, key)
-    if chain.closed_at is None:
+    source = str(relation.name)
+    known = [
+        chain.name
+        for chain in chain_state.list_chains(session)
+        if chain.source == source
+        and chain.name not in (name, *followed)
+        and (chain.sequence or chain.closed_at is None)
+    ]
+    if known:
         raise ChainSamePersons(
-            f"Chain {earlier} cannot be followed: it is still open.",
-            detail=f'It follows "{chain.entity}" of {chain.source}.',
-            hint="dbanon chain close ends it.",
+            f"There is a chain over the persons of {source} already: {', '.join(known)}.",
+            detail="Whoever sees the releases of both knows a person's class in each, and few"
+            " share both.",
+            hint="Go on with it. Or close it, and name it when a new chain is made, as the one"
+            " that it follows: how many persons both expose is counted then.",
         )
+
+
+def _followed(session: Session, rules: Rules) -> list[str]:
+    """The chain that rules name, the one that it followed, and so on."""
+    found: list[str] = []
+    while rules.new_chain_from is not None:
+        found.append(rules.new_chain_from)
+        rules = chain_state.find(session, found[-1]).rules
+    return found
 
 
 def pair_sizes(state: CellState, relation: Relation, key: bytes) -> dict[int, int]:

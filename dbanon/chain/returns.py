@@ -34,7 +34,7 @@ def whole_cells(state: CellState) -> str:
         f" WHERE c.{state.of_chain} AND c.loose IS NOT NULL"
         f" UNION SELECT m.cell FROM {state.name('chain_member')} AS m"
         f" WHERE m.{state.of_chain} AND m.left_at_release IS NULL AND m.missed IS NOT NULL"
-        f" AND m.tag NOT IN (SELECT p.tag FROM {quote(MISSING)} AS p)"
+        f" AND NOT EXISTS (SELECT 1 FROM {quote(MISSING)} AS p WHERE p.tag = m.tag)"
     )
 
 
@@ -115,8 +115,8 @@ def settle(state: CellState) -> None:
     unshown = ""
     if state.chain.rules.changes == HOLD:
         unshown = (
-            f" AND v.cell NOT IN (SELECT d.cell FROM {quote(DIFFERING)} AS d"
-            f" WHERE d.differ < {int(state.k)})"
+            f" AND NOT EXISTS (SELECT 1 FROM {quote(DIFFERING)} AS d"
+            f" WHERE d.cell = v.cell AND d.differ < {int(state.k)})"
         )
     clean = (
         f"SELECT v.cell FROM {verdict} AS v JOIN {cell} AS b ON b.{state.of_chain}"

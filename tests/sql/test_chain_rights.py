@@ -13,7 +13,7 @@ from dbanon.doors import install
 from dbanon.errors import InsufficientRights, LedgerNotTrusted
 from tests.postgres_server import Server, conninfo
 from tests.stores.chain_cases import GIVEN, Chained, Months, load
-from tests.stores.databases import PostgresqlDatabase
+from tests.stores.databases import DuckdbDatabase, PostgresqlDatabase
 
 pytestmark = pytest.mark.postgresql
 
@@ -103,3 +103,33 @@ def test_nothing_hangs_on_the_tables_of_a_chain(
     )
     with pytest.raises(LedgerNotTrusted, match=name):
         chained.release()
+
+
+def test_no_ledger_of_somebody_else_is_read(
+    pg_url: str, pg_role: Callable[..., str], tmp_path: Path
+) -> None:
+    """Before it is trusted: not for its version, nor for what it says of a chain."""
+    mallory = PostgresqlDatabase(pg_role("mallory"))
+    database = PostgresqlDatabase(pg_url)
+    [(name,)] = database.rows("SELECT current_database()")
+    database.execute(f'GRANT CREATE ON DATABASE "{name}" TO mallory')
+    mallory.execute(
+        "CREATE SCHEMA dbanon",
+        "CREATE SEQUENCE dbanon.called",
+        "CREATE FUNCTION dbanon.trap() RETURNS text LANGUAGE sql"
+        " AS $$ SELECT nextval('dbanon.called')::text $$",
+        "CREATE VIEW dbanon.alembic_version AS SELECT dbanon.trap() AS version_num",
+    )
+    load(database, Months(n=20).now)
+    given = {"table": "people", "entity": "id", "changes": "show"}
+    with pytest.raises(LedgerNotTrusted):
+        dbanon.create_chain(pg_url, "patients", key_out=tmp_path / "chain.key", **given)
+    mallory.execute(
+        "CREATE VIEW dbanon.release AS SELECT 1 AS chain_sequence, dbanon.trap() AS chain_id"
+    )
+    source = DuckdbDatabase(tmp_path / "source.duckdb")
+    load(source, Months(n=20).now)
+    chained = Chained.made(source, tmp_path)
+    with pytest.raises(LedgerNotTrusted):
+        chained.release(target=pg_url, output="public.people_released")
+    assert database.rows("SELECT is_called FROM dbanon.called") == [(False,)]

@@ -132,3 +132,25 @@ def test_the_command_follows_a_chain(database: Database, tmp_path: Path) -> None
     assert done.exit_code == 0, done.output
     assert "new_chain_from patients" in done.output
     assert GIVEN["k"] == 3
+
+
+def test_another_closed_chain_is_no_way_around_an_open_one(
+    database: Database, tmp_path: Path
+) -> None:
+    """Only chains that are followed, one after the other, are not in the way."""
+    load(database, Months(n=20).now)
+    first = Chained.made(database, tmp_path)
+    first.release()
+    database.execute("CREATE TABLE others AS SELECT * FROM people")
+    given = OF_NEXT | {"table": "others", "key_out": tmp_path / "others.key"}
+    dbanon.create_chain(database.url, "others", **given)
+    dbanon.close_chain(database.url, "others")
+    around = {"new_chain_from": "others", "key": f"file:{tmp_path / 'others.key'}"}
+    for close in (lambda *_: None, dbanon.close_chain):
+        close(database.url, "patients")
+        with pytest.raises(ChainSamePersons, match="patients"):
+            follow(first, **around)
+    follow(first)
+    dbanon.close_chain(database.url, "next")
+    given = OF_NEXT | {"new_chain_from": "next", "key": f"file:{first.key}"}
+    assert dbanon.create_chain(database.url, "third", **given).state == "new"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dbanon.chain.key import last_published, note_published
-from dbanon.errors import ChainBehind
+from dbanon.errors import ChainBehind, ChainKeyWrong
 from tests.stores.chain_cases import Chained, Months, load
 from tests.stores.databases import Database, DuckdbDatabase
 
@@ -84,5 +84,9 @@ def test_what_is_noted_beside_a_key(tmp_path: Path) -> None:
     note_published("env:KEY", "a", 3)
     assert last_published("env:KEY", "a") == 0
     note_published(f"file:{tmp_path / 'no' / 'k'}", "a", 3)
+    # What cannot be read is neither taken for nothing nor written over.
     (tmp_path / "k.last").write_text("no list")
-    assert last_published(where, "a") == 0
+    with pytest.raises(ChainKeyWrong, match=r"k\.last"):
+        last_published(where, "a")
+    note_published(where, "a", 4)
+    assert (tmp_path / "k.last").read_text() == "no list"

@@ -278,12 +278,13 @@ class PsycopgSession(PassthroughSession):
         ]
 
     def ensure_ledger(self) -> None:
+        # Asking for the version reads a relation, which may be a view with somebody's code.
+        self.require_trusted_ledger()
         # Nearly always: then nobody's lock on the making of ledgers keeps a release waiting.
         if ledger_is_current(self):
             return
         from dbanon.ledger.migrate import make_or_migrate
 
-        self.require_trusted_ledger()
         # Two first releases at once: the second waits here and finds the ledger made.
         self.run("SELECT pg_advisory_xact_lock(hashtextextended('dbanon ledger', 0))")
         try:
