@@ -104,7 +104,7 @@ def test_who_left_stays_as_shown_until_all_have_left(database: Database, tmp_pat
     assert report.arguments["chain"]["returned"] == len(together)
     said = said.format(4, "releases 1 to 4")
     assert report.earlier_releases == (
-        f"{said}; 0 of 9 rows are of persons who left; the information loss is that of the 0"
+        f"{said}; 0 of 9 rows are of persons who left; the loss is that of the 0"
         " persons who joined, not of all rows; 3 returned"
     )
 
@@ -130,8 +130,8 @@ def test_without_holds_the_recount_refuses(
     """That exchanges can be seen then, tests/unit/test_chain_theorem.py shows."""
     decide = chain_cells.CellState.decide
 
-    def without_holds(state: chain_cells.CellState, **how: Any) -> None:
-        decide(state, **how)
+    def without_holds(state: chain_cells.CellState, whole: str, **how: Any) -> None:
+        decide(state, whole, **how)
         state.session.run("UPDATE \"dbanon_verdict\" SET state = 'live' WHERE state = 'held'")
 
     monkeypatch.setattr(chain_cells.CellState, "decide", without_holds)
