@@ -27,8 +27,8 @@ SQL_ARGUMENTS = frozenset(
 _CLASSES_ARGUMENTS = frozenset(("method", "quasi_identifiers", "k"))
 # What a function in SQL says by its name, and the command line by its own words.
 _PROBLEMS = "problems()"
-# Of dbanon evaluate.
-_CHANGED_SOURCE = "changed_source"
+# Of dbanon evaluate, and of dbanon advise.
+_OF_COMMANDS = ("changed_source", "max_seconds")
 
 
 @cache
@@ -59,8 +59,8 @@ def on_command_line(name: str, value: Any) -> str:
     """An option as the command line has it."""
     if name == _PROBLEMS:
         return "dbanon hierarchy check"
-    if name == _CHANGED_SOURCE:
-        return "--changed-source"
+    if name in _OF_COMMANDS:
+        return "--" + name.replace("_", "-")
     one = _options().get(name)
     if one is None:
         return name

@@ -27,8 +27,9 @@ from dbanon.errors import InvalidParameter, UsageError
 from dbanon.methods import METHODS
 
 BY_NAME = {one.name: one for one in OPTIONS}
-# What evaluations alone take has one name at each door, without a value.
+# What evaluations and advice alone take has one name at each door, without a value.
 OF_EVALUATIONS = {
+    *inspect.signature(dbanon.advise).parameters,
     *inspect.signature(dbanon.evaluate).parameters,
     *inspect.signature(dbanon.evaluate_release).parameters,
 }
