@@ -22,8 +22,6 @@ _CLASSES = 4000
 # A wider class costs loss; beyond this share of held rows it is worth a thought.
 _MUCH_HELD = 0.25
 _MANY_WAIT = 0.02
-# The loss of classes of 10 k beside that of classes of k: Adult, 5 % leave and join, after twelve.
-_PRICE = 4
 
 
 @dataclass(frozen=True)
@@ -189,7 +187,7 @@ def _advice(
         if then < held - 0.05:
             words.append(
                 f"class_size {10 * k} lets leavers go in groups of k: {then:.0%} of rows held then,"
-                f" at about {_PRICE} times the loss; it is chosen when a chain is made"
+                " at several times the loss; it is chosen when a chain is made"
             )
     if rates.join < _MANY_WAIT and rules.admit_every == 1 and rates.join > 0:
         words.append(

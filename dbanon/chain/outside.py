@@ -82,7 +82,7 @@ def same_persons(session: Session, name: str, relation: Relation, entity: str) -
             session.require_rights(other, [chain.entity])
         except DbanonError:
             told.append(
-                f"whether {of} has the same persons cannot be seen: its source is not there"
+                f"whether {of} has the same persons cannot be seen: its source cannot be read"
             )
             continue
         # Joined: PostgreSQL looks through what IN has, for each row, where it is large.

@@ -259,7 +259,7 @@ def create_chain(
         The database never has it; who loses it has ended the chain. None with ``new_chain_from``.
     class_size : persons that share a class when they are admitted; k when None.
     admit_every : newcomers are admitted with every so many releases.
-    min_newcomers : fewer wait, all of them, for ``max_wait`` releases at most; 5 k when None.
+    min_newcomers : fewer wait, all of them, for ``max_wait`` releases; 5 k when None.
     departures : ``hold`` or ``withdraw``: what becomes of a class that some have left.
     withdraw_above : withdraw a held class once a larger share of its persons have left.
     mode : ``continue`` keeps every history shared by k persons, ``measure`` only counts.

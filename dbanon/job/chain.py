@@ -145,7 +145,7 @@ class Rules:
     ] = None
     max_wait: Annotated[
         int,
-        Option("How many releases newcomers wait for min_newcomers, at most.", minimum=0),
+        Option("How many releases newcomers wait for min_newcomers.", minimum=0),
     ] = 6
     departures: Annotated[
         str,

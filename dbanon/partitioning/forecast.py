@@ -14,7 +14,6 @@ from dbanon.methods import METHODS, find_method
 from dbanon.methods.forecast import Power, in_words, two_digits
 from dbanon.methods.registry import Method
 from dbanon.partitioning.blocks import Blocks
-from dbanon.partitioning.refine import ROUNDS
 
 # Of refinements, as ``Method.refine`` and ``Policy.refine`` name them; those of ``thorough`` by how
 # many more steps and rounds it has than ``fast``.
@@ -104,10 +103,8 @@ def _refined(policy: Policy, method: Method, n: int, p: int, parts: int) -> floa
     kind, effort = method.refine, policy.refine
     if effort is None or kind is None:
         return 0.0
+    if policy.refine_iterations is not None:
+        return None
     least = LEAST.get((kind, effort), 0.0)
     seconds = parts * max(REFINEMENTS[kind][effort].seconds_of(n / parts, p), least)
-    if policy.refine_iterations is not None:
-        if kind != "generalized":
-            return None
-        seconds *= policy.refine_iterations / max(ROUNDS[effort] * n / int(policy.k), 1.0)
     return seconds if policy.refine_seconds is None else min(seconds, policy.refine_seconds)

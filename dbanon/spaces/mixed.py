@@ -134,6 +134,15 @@ _STEP = 720720
 UNIT = _STEP * 1024
 
 
+def spans(units: NDArray[np.int64], trees: Sequence[Hierarchy | None]) -> NDArray[np.float64]:
+    """The largest difference of two codes of each attribute, float64 (d,), 1 at least."""
+    found = [
+        max(int(unit) if tree is None else tree.n_leaves - 1, 1)
+        for unit, tree in zip(units, trees, strict=True)
+    ]
+    return np.array(found, np.float64)
+
+
 @dataclass(frozen=True)
 class MixedSpace:
     """The records as a method of generalization sees them.
@@ -168,11 +177,7 @@ class MixedSpace:
 
         Leaves in the order of their hierarchy stand for places: those of one branch are together.
         """
-        spans = [
-            max(int(unit) if tree is None else tree.n_leaves - 1, 1)
-            for unit, tree in zip(self.units, self.trees, strict=True)
-        ]
-        return self.codes / np.array(spans, np.float64)
+        return self.codes / spans(self.units, self.trees)
 
     def take(self, records: NDArray[np.int64]) -> MixedSpace:
         """The space of some of the records, int64 (m,)."""

@@ -2,9 +2,10 @@
 
 As points they have about one coordinate for each value (``numeric.embedded``). Squared distances
 need none: those of numbers add up with, for each hierarchy, the square of the height at which two
-values meet over that of the tree. Here they are whole numbers: numbers are rounded to steps of at
-most 2**-28 of the largest range, and the shares of heights are exact. Hence distances that are
-equal stay so, whatever the order in which they are added.
+values meet over that of the tree. Here they are whole numbers: numbers are rounded to steps of
+2**-28 of the largest range (coarser beyond 32 attributes, and where a weight is very small), and
+the shares of heights are exact. Hence distances that are equal stay so, whatever the order in which
+they are added.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from dbanon.data.frozen import dataclass
 from dbanon.data.scales import Scale, Standardization
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.kernels import MixedTable
-from dbanon.spaces.mixed import number_codes
+from dbanon.spaces.mixed import number_codes, spans
 
 Made = TypeVar("Made")
 
@@ -177,11 +178,8 @@ class Places:
         Leaves in the order of their hierarchy stand for places: those of one branch are together.
         """
         units = self.metric.units / max(int(self.metric.units.max()), 1)
-        spans = [
-            max(int(unit) if a.tree is None else a.tree.n_leaves - 1, 1)
-            for a, unit in zip(self.metric.attributes, self.metric.units, strict=True)
-        ]
-        return self.codes * (units / np.array(spans, np.float64))
+        trees = [attribute.tree for attribute in self.metric.attributes]
+        return self.codes * (units / spans(self.metric.units, trees))
 
     def take(self, records: NDArray[np.int64]) -> Places:
         """The space of some of the records, int64 (m,)."""

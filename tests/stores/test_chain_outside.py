@@ -72,7 +72,7 @@ def test_a_chain_whose_source_is_gone_is_told(database: Database, tmp_path: Path
     made = dbanon.create_chain(database.url, "later", key_out=tmp_path / "later.key", **given)
     assert made.beside == (
         "whether chain patients (" + first.shown().source + ") has the same persons cannot be seen:"
-        " its source is not there",
+        " its source cannot be read",
     )
 
 

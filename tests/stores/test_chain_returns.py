@@ -43,6 +43,12 @@ class Clinic:
         self.months.now |= self.months.out
         self.months.out.clear()
 
+    def misses(self, *persons: int) -> None:
+        """A release without them; then they are back."""
+        self.out(*persons)
+        self.release()
+        self.back()
+
     def change(self, *persons: int) -> None:
         for one in persons:
             self.fresh += 1
@@ -60,9 +66,7 @@ def test_a_row_that_alone_stands_as_before_is_not_shown(
 ) -> None:
     clinic = Clinic(database, tmp_path, changes=changes)
     who, *rest = clinic.cell
-    clinic.out(who)
-    clinic.release()
-    clinic.back()
+    clinic.misses(who)
     clinic.change(*rest)
     # She is the only one whose row cannot have changed.
     assert clinic.release() == clinic.first
@@ -76,16 +80,12 @@ def test_a_row_that_alone_stands_as_before_is_not_shown(
 def test_a_class_is_shown_anew_where_enough_rows_stood(database: Database, tmp_path: Path) -> None:
     clinic = Clinic(database, tmp_path)
     who, *rest = clinic.cell
-    clinic.out(who)
-    clinic.release()
-    clinic.back()
+    clinic.misses(who)
     clinic.change(*rest[:2])
     shown = clinic.release()
     assert len(clinic.cell) - 2 == sum((shown & clinic.first).values()) - len(clinic.others) >= 3
     # Out once more, as others change: of all that stood while she was out too few would be left.
-    clinic.out(who)
-    clinic.release()
-    clinic.back()
+    clinic.misses(who)
     clinic.change(*rest[2 : len(rest)])
     assert clinic.release() == shown
 
@@ -97,9 +97,7 @@ def test_the_one_who_never_was_out_is_not_told_by_a_change(
     clinic = Clinic(database, tmp_path)
     *some, last = clinic.cell
     for one in some:
-        clinic.out(one)
-        clinic.release()
-        clinic.back()
+        clinic.misses(one)
     clinic.change(last)
     assert clinic.release() == clinic.first
     assert clinic.shown(last) == [False]
@@ -110,9 +108,7 @@ def test_what_was_held_for_a_return_is_free_when_rows_are_as_shown(
 ) -> None:
     clinic = Clinic(database, tmp_path)
     who, *rest = clinic.cell
-    clinic.out(who)
-    clinic.release()
-    clinic.back()
+    clinic.misses(who)
     for _ in range(2):
         assert clinic.release() == clinic.first
     clinic.change(who, *rest)
@@ -125,9 +121,7 @@ def test_nobody_leaves_a_class_apart_in_which_somebody_was_back(
 ) -> None:
     clinic = Clinic(database, tmp_path)
     who, *rest = clinic.cell
-    clinic.out(who)
-    clinic.release()
-    clinic.back()
+    clinic.misses(who)
     clinic.out(*rest[:3])
     clinic.change(who, *rest[3:])
     assert clinic.release() == clinic.first
@@ -150,8 +144,6 @@ def test_a_ledger_of_the_version_before_is_brought_up_to_date(
     planned = dbanon.plan(database.url, table="people", output="release.people", **given)
     assert planned is not None
     who, *rest = clinic.cell
-    clinic.out(who)
-    clinic.release()
-    clinic.back()
+    clinic.misses(who)
     clinic.change(*rest)
     assert clinic.release() == clinic.first

@@ -80,8 +80,7 @@ def test_who_left_stays_as_shown_until_all_have_left(database: Database, tmp_pat
     assert chained.release().earlier_releases == said.format(1, "it")
     first = released(database)
     history = chained.history(list(months.now))
-    cell = history[1][0]
-    together = [one for one, (own, _) in history.items() if own == cell]
+    together = [one for one, (own, _) in history.items() if own == history[1][0]]
     months.out[1] = months.now.pop(1)
     for one in together[1:]:
         months.now[one] = (*months.now[one][:3], "changed", 0)
@@ -90,8 +89,7 @@ def test_who_left_stays_as_shown_until_all_have_left(database: Database, tmp_pat
     assert released(database) == first
     assert chained.shown().releases[-1]["held"] == 1
     assert report.rows_out == 12 == report.rows_in + 1
-    for one in together[1:]:
-        months.out[one] = months.now.pop(one)
+    months.out |= {one: months.now.pop(one) for one in together[1:]}
     load(database, months.now)
     chained.release()
     assert sum(released(database).values()) == 12 - len(together)
@@ -102,11 +100,9 @@ def test_who_left_stays_as_shown_until_all_have_left(database: Database, tmp_pat
     report = chained.release()
     assert sum(released(database).values()) == 12 - len(together)
     assert report.arguments["chain"]["returned"] == len(together)
-    said = said.format(4, "releases 1 to 4")
-    assert report.earlier_releases == (
-        f"{said}; 0 of 9 rows are of persons who left; the loss is that of the 0"
-        " persons who joined, not of all rows; 3 returned"
-    )
+    said = said.format(4, "releases 1 to 4") + "; 0 of 9 rows are of persons who left; the loss"
+    said += " is that of the 0 persons who joined, not of all rows; 3 returned"
+    assert report.earlier_releases == said
 
 
 def test_who_comes_back_while_held_is_shown_anew(database: Database, tmp_path: Path) -> None:

@@ -1,23 +1,14 @@
-#include <nanobind/stl/optional.h>
+#include "bind/linkage.hpp"
 
-#include <optional>
-
-#include "bind/binding.hpp"
 #include "points/linkage.hpp"
 
 namespace dbanon {
 namespace {
 
-using Limits = nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using Weights = nb::ndarray<const std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-
-// Sums over all points stay within 64 bits.
-constexpr std::int64_t kLargestWeight = std::int64_t{1} << 32;
-
 class LinkageRun : public RunWith<Linkage> {
    public:
-    LinkageRun(Points questions, Points points, std::optional<Limits> limits,
-               std::optional<Weights> weights, bool second, const std::string& search)
+    LinkageRun(Points questions, Points points, Limits limits,
+               Weights weights, bool second, const std::string& search)
         : RunWith(questions, make(questions, points, limits, weights, second, search)),
           points_(std::move(points)),
           limits_(std::move(limits)),
@@ -29,43 +20,25 @@ class LinkageRun : public RunWith<Linkage> {
 
    private:
     static Linkage* make(const Points& questions, const Points& points,
-                         const std::optional<Limits>& limits, const std::optional<Weights>& weights,
+                         const Limits& limits, const Weights& weights,
                          bool second, const std::string& search) {
         const Table from = checked(questions, 1);
         const Table to = checked(points, 1);
         if (from.p != to.p) throw nb::value_error("questions and points of the same attributes");
-        if (limits) {
-            if (limits->shape(0) != static_cast<std::size_t>(from.n)) {
-                throw nb::value_error("one limit for each question");
-            }
-            for (std::int32_t i = 0; i < from.n; ++i) {
-                if (!(limits->data()[i] >= 0.0)) throw nb::value_error("limits must be 0 or more");
-            }
-        }
-        if (weights) {
-            if (weights->shape(0) != static_cast<std::size_t>(to.n)) {
-                throw nb::value_error("one weight for each point");
-            }
-            for (std::int32_t i = 0; i < to.n; ++i) {
-                if (weights->data()[i] < 0 || weights->data()[i] > kLargestWeight) {
-                    throw nb::value_error("weights must be from 0 to 2**32");
-                }
-            }
-        }
-        return new Linkage(from, to, limits ? limits->data() : nullptr,
-                           weights ? weights->data() : nullptr, second, search_named(search));
+        return new Linkage(from, to, checked_limits(limits, from.n), checked_weights(weights, to.n),
+                           second, search_named(search));
     }
 
     Points points_;
-    std::optional<Limits> limits_;
-    std::optional<Weights> weights_;
+    Limits limits_;
+    Weights weights_;
 };
 
 }  // namespace
 
 void bind_linkage(nb::module_& m) {
     nb::class_<LinkageRun, Run>(m, "Linkage")
-        .def(nb::init<Points, Points, std::optional<Limits>, std::optional<Weights>, bool,
+        .def(nb::init<Points, Points, Limits, Weights, bool,
                       const std::string&>(),
              nb::arg("questions").noconvert(), nb::arg("points").noconvert(),
              nb::arg("limits").noconvert().none() = nb::none(),

@@ -1,10 +1,7 @@
-#include <nanobind/stl/optional.h>
-
 #include <cmath>
-#include <optional>
 
 #include "bind/arrays.hpp"
-#include "bind/binding.hpp"
+#include "bind/linkage.hpp"
 #include "mixed/mixed_linkage.hpp"
 
 namespace dbanon {
@@ -13,11 +10,6 @@ namespace {
 using Ends = nb::ndarray<const double, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
 using Nodes = Rows<std::int32_t>;
 using Parents = std::vector<std::optional<Read<std::int32_t>>>;
-using Limits = Read<double>;
-using Weights = Read<std::int64_t>;
-
-// Sums over all boxes stay within 64 bits.
-constexpr std::int64_t kLargestWeight = std::int64_t{1} << 32;
 
 std::vector<BoxColumn> columns_of(const Parents& parents) {
     std::vector<BoxColumn> columns;
@@ -87,7 +79,7 @@ void require_leaves(const std::vector<BoxColumn>& columns, const Boxes& a, const
 class MixedLinkageRun : public RunWith<MixedLinkage> {
    public:
     MixedLinkageRun(const Parents& parents, Ends question_ends, Nodes question_nodes, Ends ends,
-                    Nodes nodes, std::optional<Limits> limits, std::optional<Weights> weights,
+                    Nodes nodes, Limits limits, Weights weights,
                     bool second)
         : RunWith(Points(), make(parents, question_ends, question_nodes, ends, nodes, limits,
                                  weights, second)),
@@ -103,47 +95,29 @@ class MixedLinkageRun : public RunWith<MixedLinkage> {
    private:
     static MixedLinkage* make(const Parents& parents, const Ends& question_ends,
                               const Nodes& question_nodes, const Ends& ends, const Nodes& nodes,
-                              const std::optional<Limits>& limits,
-                              const std::optional<Weights>& weights, bool second) {
+                              const Limits& limits,
+                              const Weights& weights, bool second) {
         std::vector<BoxColumn> columns = columns_of(parents);
         const Boxes questions = boxes_of(columns, question_ends, question_nodes);
         const Boxes boxes = boxes_of(columns, ends, nodes);
         require_leaves(columns, questions, boxes);
-        if (limits) {
-            if (limits->shape(0) != static_cast<std::size_t>(questions.n)) {
-                throw nb::value_error("one limit for each question");
-            }
-            for (std::int32_t i = 0; i < questions.n; ++i) {
-                if (!(limits->data()[i] >= 0.0)) throw nb::value_error("limits must be 0 or more");
-            }
-        }
-        if (weights) {
-            if (weights->shape(0) != static_cast<std::size_t>(boxes.n)) {
-                throw nb::value_error("one weight for each box");
-            }
-            for (std::int32_t i = 0; i < boxes.n; ++i) {
-                if (weights->data()[i] < 0 || weights->data()[i] > kLargestWeight) {
-                    throw nb::value_error("weights must be from 0 to 2**32");
-                }
-            }
-        }
         return new MixedLinkage(std::move(columns), questions, boxes,
-                                limits ? limits->data() : nullptr,
-                                weights ? weights->data() : nullptr, second);
+                                checked_limits(limits, questions.n),
+                                checked_weights(weights, boxes.n), second);
     }
 
     Ends kept_ends_[2];
     Nodes kept_nodes_[2];
-    std::optional<Limits> limits_;
-    std::optional<Weights> weights_;
+    Limits limits_;
+    Weights weights_;
 };
 
 }  // namespace
 
 void bind_mixed_linkage(nb::module_& m) {
     nb::class_<MixedLinkageRun, Run>(m, "MixedLinkage")
-        .def(nb::init<const Parents&, Ends, Nodes, Ends, Nodes, std::optional<Limits>,
-                      std::optional<Weights>, bool>(),
+        .def(nb::init<const Parents&, Ends, Nodes, Ends, Nodes, Limits,
+                      Weights, bool>(),
              nb::arg("parents"), nb::arg("question_ends").noconvert(),
              nb::arg("question_nodes").noconvert(), nb::arg("ends").noconvert(),
              nb::arg("nodes").noconvert(), nb::arg("limits").noconvert().none() = nb::none(),
