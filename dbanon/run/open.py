@@ -12,6 +12,7 @@ from dbanon.job.reading import USUAL, Reading
 from dbanon.sessions.base import OnSql
 from dbanon.sessions.store import ClientStore
 from dbanon.stores.files import duckdb_file, read_url
+from dbanon.stores.folders import is_of_files
 
 if TYPE_CHECKING:
     from sqlalchemy import URL
@@ -89,8 +90,8 @@ def open_store(
 
     Parameters
     ----------
-    database : ``postgresql://…``, ``sqlite:///file.db``, ``duckdb:///file.duckdb``, a file of rows,
-        ``file:people.csv`` or ``file:people.parquet``, a SQLAlchemy
+    database : ``postgresql://…``, ``sqlite:///file.db``, ``duckdb:///file.duckdb``, files of rows
+        as ``file:people.csv``, ``file:data/*.parquet`` or ``s3://bucket/folder/``, a SQLAlchemy
         ``Engine`` of PostgreSQL or SQLite or a ``Connection`` without an open transaction, which
         stands for its engine, a ``sqlite3.Connection``, or a DuckDB connection.
     on_sql : called with the text of each statement before it runs.
@@ -103,7 +104,7 @@ def open_store(
     MissingDependency : its driver is not installed.
     """
     database = _openable(database)
-    if isinstance(database, str) and database.startswith("file:"):
+    if isinstance(database, str) and is_of_files(database):
         from dbanon.stores.duckdb.file_source import FileStore
 
         return FileStore(database, on_sql, reading=reading, table=table)

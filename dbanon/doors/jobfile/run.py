@@ -33,7 +33,7 @@ from dbanon.run.open import open_store
 from dbanon.run.outlook import Outlook
 from dbanon.sessions.names import parse_relation
 from dbanon.sessions.store import ClientStore, Store
-from dbanon.stores.exports.places import place_for
+from dbanon.stores.exports.places import file_for
 
 if TYPE_CHECKING:
     from dbanon.run.run import PhaseProgress
@@ -187,7 +187,7 @@ def _unchanged(job: FileJob, source: ClientStore, target: ClientStore | None) ->
         return None
     if last is None or job.report is None:
         return last
-    return last if place_for(job.report.replace("{job}", job.name), last).is_file() else None
+    return last if file_for(job.report.replace("{job}", job.name), last).is_file() else None
 
 
 def again(job: FileJob) -> Job | PrivateJob:
