@@ -23,7 +23,7 @@ SCHEMES = {"s3": "s3fs", "gs": "gcsfs", "az": "adlfs", "abfs": "adlfs"}
 _EXTRAS = {"s3fs": "s3", "gcsfs": "gs", "adlfs": "az"}
 # What tells one state of an object from another, as the file systems call it.
 _STATES = ("ETag", "etag", "LastModified", "last_modified", "updated", "generation", "created")
-_DENIED = ("Credential", "Authenti", "Unauthorized", "Forbidden")
+_DENIED = ("Credential", "Profile", "Authenti", "Unauthorized", "Forbidden")
 
 
 def is_object(url: str) -> bool:

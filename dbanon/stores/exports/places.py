@@ -24,7 +24,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
 
-from dbanon.errors import DatabaseFailure, InsufficientRights, InvalidParameter, OutputExists
+from dbanon.errors import (
+    DatabaseFailure,
+    DatabaseUnreachable,
+    DbanonError,
+    InsufficientRights,
+    InvalidParameter,
+    OutputExists,
+)
 from dbanon.stores.objects import ObjectPath, ObjectStat, is_object
 from dbanon.stores.scratch import OLD
 
@@ -352,7 +359,9 @@ def not_written(directory: Place, error: OSError) -> DatabaseFailure:
     )
 
 
-def _refused(message: str, error: OSError) -> InsufficientRights | InvalidParameter:
+def _refused(message: str, error: OSError) -> DbanonError:
+    if error.errno == errno.EIO:
+        return DatabaseUnreachable(message, detail=error.strerror)
     denied = isinstance(error, PermissionError)
     kind = InsufficientRights if denied else InvalidParameter
     return kind(message, detail=error.strerror)
