@@ -22,6 +22,7 @@ from dbanon.job.requirements import (
     KEPT_COLUMNS,
     SERVER,
     require_chained,
+    require_passthrough_options,
     require_spillable,
 )
 from dbanon.measures import Model
@@ -257,6 +258,10 @@ class Job:
         check_entity(self.entity, self.named)
         if self.chain is not None:
             require_chained(self.policy, self.entity)
+            # What else they do not go with depends on the source: ``run.plan`` looks.
+            require_passthrough_options(
+                persons=False, chain=self.kept_columns == CLIENT, spill=False
+            )
         if self.spill is not None:
             require_spillable(self.policy, self.guarantee.persons)
         check_once(self.named)

@@ -296,7 +296,7 @@ class AdbcOrigin:
             with failing():
                 cursor.execute(f"SELECT {quote_list(wanted)} FROM {name}")
                 reader = cursor.fetch_record_batch()
-            how = f"{_ONE} in the caller's transaction"
+            how = f"{_ONE} on the caller's connection"
             batches = chain([_no_rows(reader.schema)], reader)
             yield Flow(columns, _unified(batches, wanted), how, rows, count)
 

@@ -175,7 +175,7 @@ def test_a_connection_of_adbc_is_left_as_it_was(target: str) -> None:
         with connection.cursor() as cursor:
             cursor.execute("UPDATE people SET ill = 'cough' WHERE id = 0")
         report = dbanon.anonymize(connection, **DRAWN, target=target)
-        assert report.arguments["drawn"]["how"].startswith("one statement in the caller's")
+        assert report.arguments["drawn"]["how"].startswith("one statement on the caller's")
         assert released(target, "SELECT ill FROM release.people WHERE id = 0") == [("cough",)]
         # Neither committed nor rolled back.
         connection.rollback()
