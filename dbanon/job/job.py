@@ -19,6 +19,7 @@ from dbanon.job.guarantee import Guarantee
 from dbanon.job.policy import Policy
 from dbanon.job.reading import USUAL, Reading, require_condition
 from dbanon.job.requirements import (
+    CLIENT,
     KEPT_COLUMNS,
     SERVER,
     require_chained,
