@@ -192,6 +192,29 @@ class MixedVmdav(Kernel):
         self, table: MixedTable, squares: npt.NDArray[np.int64], k: int, lambda_: float
     ) -> None: ...
 
+class MixedMd(Kernel):
+    """MD on records without coordinates, as ``MixedMdav``."""
+
+    def __init__(self, table: MixedTable, squares: npt.NDArray[np.int64], k: int) -> None: ...
+
+class MixedDensityFirst(Kernel):
+    """LDF (lowest) or HDF on records without coordinates, as ``MixedMdav``."""
+
+    def __init__(
+        self, table: MixedTable, squares: npt.NDArray[np.int64], k: int, lowest: bool
+    ) -> None: ...
+
+class MixedTfrp(Kernel):
+    """TFRP-1, or TFRP-2 with its second stage, on records without coordinates, as ``MixedMdav``.
+
+    From the corners, of all minima and of all maxima, only numbers tell what is farthest. A sum of
+    squares is rounded down to a whole number.
+    """
+
+    def __init__(
+        self, table: MixedTable, squares: npt.NDArray[np.int64], k: int, second_stage: bool
+    ) -> None: ...
+
 class Merging(Kernel):
     """KACA (threshold below 0) and EBKC (else: a distance, mean over the attributes)."""
 

@@ -8,12 +8,15 @@
 
 #include "bind/arrays.hpp"
 #include "bind/binding.hpp"
+#include "mixed/density.hpp"
+#include "mixed/diameter.hpp"
 #include "mixed/enforce.hpp"
 #include "mixed/greedy.hpp"
 #include "mixed/merging.hpp"
 #include "mixed/refine_loss.hpp"
 #include "mixed/split.hpp"
 #include "mixed/taking.hpp"
+#include "mixed/tfrp.hpp"
 
 namespace dbanon {
 namespace {
@@ -202,11 +205,12 @@ class TakingRun : public Run {
                                            checked_k(*table, k), settings...)) {}
 };
 
-template <class Method>
-void bind_taking(nb::module_& m, const char* name) {
+// settings: what the method takes besides, and how Python names it.
+template <class Method, class... Settings, class... Named>
+void bind_taking(nb::module_& m, const char* name, Named... settings) {
     nb::class_<TakingRun<Method>, Run>(m, name)
-        .def(nb::init<const Mixed&, const Read<std::int64_t>&, std::int64_t>(), nb::arg("table"),
-             nb::arg("squares").noconvert(), nb::arg("k"));
+        .def(nb::init<const Mixed&, const Read<std::int64_t>&, std::int64_t, Settings...>(),
+             nb::arg("table"), nb::arg("squares").noconvert(), nb::arg("k"), settings...);
 }
 
 class MergingRun : public Run {
@@ -273,10 +277,11 @@ void bind_mixed(nb::module_& m) {
     bind_greedy<GaaCp>(m, "GaaCp");
     bind_greedy<KMember>(m, "KMember");
     bind_taking<MixedCbfs>(m, "MixedCbfs");
+    bind_taking<MixedDensity, bool>(m, "MixedDensityFirst", nb::arg("lowest"));
+    bind_taking<MixedDiameter>(m, "MixedMd");
     bind_taking<MixedMdav>(m, "MixedMdav");
-    nb::class_<TakingRun<MixedVmdav>, Run>(m, "MixedVmdav")
-        .def(nb::init<const Mixed&, const Read<std::int64_t>&, std::int64_t, double>(),
-             nb::arg("table"), nb::arg("squares").noconvert(), nb::arg("k"), nb::arg("lambda_"));
+    bind_taking<MixedTfrp, bool>(m, "MixedTfrp", nb::arg("second_stage"));
+    bind_taking<MixedVmdav, double>(m, "MixedVmdav", nb::arg("lambda_"));
     nb::class_<MergingRun, Run>(m, "Merging")
         .def(nb::init<const Mixed&, std::int64_t, std::uint64_t, double>(), nb::arg("table"),
              nb::arg("k"), nb::arg("seed"), nb::arg("threshold"));

@@ -19,7 +19,26 @@ METHODS = {
     "cbfs": (kernels.MixedCbfs, plain.cbfs),
     "vmdav": (partial(kernels.MixedVmdav, lambda_=0.2), partial(plain.vmdav, lambda_=0.2)),
     "vmdav, far": (partial(kernels.MixedVmdav, lambda_=1.1), partial(plain.vmdav, lambda_=1.1)),
+    "md": (kernels.MixedMd, plain.md),
+    "ldf": (
+        partial(kernels.MixedDensityFirst, lowest=True),
+        partial(plain.density_first, lowest=True),
+    ),
+    "hdf": (
+        partial(kernels.MixedDensityFirst, lowest=False),
+        partial(plain.density_first, lowest=False),
+    ),
+    "tfrp1": (
+        partial(kernels.MixedTfrp, second_stage=False),
+        partial(plain.tfrp, second_stage=False),
+    ),
+    "tfrp2": (
+        partial(kernels.MixedTfrp, second_stage=True),
+        partial(plain.tfrp, second_stage=True),
+    ),
 }
+# Their plain versions look at each remaining record in each round.
+SLOW = {"ldf", "hdf", "tfrp2"}
 
 
 @pytest.fixture(params=kernels.simd_levels())
@@ -95,15 +114,22 @@ def run(method, codes, metric, k, budget=kernels.DEFAULT_BUDGET):
     return kernel.labels()
 
 
+def expected(method, codes, metric, k):
+    more = {}
+    if method.startswith("tfrp"):
+        numbers = [tree.tree is None for tree in metric.attributes]
+        more["numbers"] = codes[:, numbers].astype(np.int64)
+    return METHODS[method][1](plain.squared(codes, metric), k, **more)
+
+
 @pytest.mark.parametrize("kinds", KINDS)
 @pytest.mark.parametrize("method", METHODS)
 def test_every_build_gives_the_classes_of_the_plain_version(method, kinds, level):
     rng = np.random.default_rng(len(kinds))
-    codes, metric = drawn(kinds, 500, rng)
-    squares = plain.squared(codes, metric)
+    codes, metric = drawn(kinds, 80 if method in SLOW else 500, rng)
     for k in (2, 7):
         found = run(method, codes, metric, k)
-        np.testing.assert_array_equal(found, METHODS[method][1](squares, k))
+        np.testing.assert_array_equal(found, expected(method, codes, metric, k))
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -118,16 +144,14 @@ def test_small_tables_with_many_ties(method, seed, n, k):
     codes = np.ascontiguousarray(codes[rng.integers(0, rng.integers(1, n + 1), n)])
     k = min(k, n)
     found = run(method, codes, metric, k, budget=int(rng.integers(1, 500)))
-    expected = METHODS[method][1](plain.squared(codes, metric), k)
-    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(found, expected(method, codes, metric, k))
 
 
-@pytest.mark.parametrize("method", ["mdav", "cbfs"])
+@pytest.mark.parametrize("method", ["mdav", "cbfs", "md", "tfrp1"])
 def test_a_table_that_fills_several_trees(method):
     rng = np.random.default_rng(7)
     codes, metric = drawn(("number", "some", "deep", "broad"), 2_500, rng)
-    expected = METHODS[method][1](plain.squared(codes, metric), 5)
-    np.testing.assert_array_equal(run(method, codes, metric, 5), expected)
+    np.testing.assert_array_equal(run(method, codes, metric, 5), expected(method, codes, metric, 5))
 
 
 def test_the_order_of_attributes_changes_nothing():
