@@ -15,7 +15,7 @@ eighty classes (kernels/points/recombine.hpp). For k above 32 regions would hold
 and that is left out.
 
 Classes: k to 2k-1 whatever the method gave, for a class of 2k or more is cut where that pays most,
-and cutting never adds loss. The loss never rises.
+and cutting never adds loss. The loss that is searched by never rises; another measure may.
 Cost: the iterations end after a fixed number of elementary steps, the same on every machine: about
 0.2 s for ``fast`` and about 20 s for ``thorough``, more for many records and less for very few
 (_Effort).
