@@ -195,8 +195,8 @@ def combinations(
     return counted, sum(int(apart) for *_, apart in found)
 
 
-def fewest(state: CellState, places: Sequence[str]) -> int:
-    """The persons who share the rarest combination on display; 0 where nobody is.
+def fewest(state: CellState, places: Sequence[str]) -> int | None:
+    """The persons who share the rarest combination on display; None where nobody is.
 
     Asked once ``stage_histories`` has staged the persons.
 
@@ -206,11 +206,11 @@ def fewest(state: CellState, places: Sequence[str]) -> int:
     """
     shared = ", ".join(f"v.{place}" for place in places)
     [(least,)] = state.session.rows(
-        f"SELECT coalesce(min(c.persons), 0) FROM (SELECT sum(h.size) AS persons FROM"
+        f"SELECT min(c.persons) FROM (SELECT sum(h.size) AS persons FROM"
         f" {quote(HISTORIES)} AS h LEFT JOIN {state.values} AS v ON v.cell = h.cell"
         f" WHERE h.left_at IS NULL GROUP BY {shared}) AS c"
     )
-    return int(least)
+    return None if least is None else int(least)
 
 
 def failing(state: CellState, kept: Sequence[Attribute], models: Sequence[Model]) -> int:

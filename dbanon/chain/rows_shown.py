@@ -97,26 +97,29 @@ class ShownSource:
 
     Parameters
     ----------
-    state, part : the chain, and the table.
+    part : the number of the table.
+    places : of its columns, by name, in the state.
     """
 
     state: CellState
-    part: Part
+    part: int
+    places: Mapping[str, str]
 
     def groups(self, draft: Draft, name: str) -> ValueGroups:
         """The rows on display by their value of a column, NULL left out, with the persons of each.
 
         Which quasi-identifiers a column determines is not looked at.
         """
-        [(attribute, place)] = [
-            (attribute, place)
-            for attribute, place in zip(self.part.kept, self.part.places, strict=True)
-            if attribute.name == name
-        ]
+        place = self.places[name]
+        attribute = draft.relation.attribute(name)
+        rows = f"{self.state.rows} AS s"
+        if place.startswith("v"):
+            rows = f"(SELECT r.cell, r.{WHOSE}, r.{PART}, v.{place} FROM {self.state.rows} AS r"
+            rows += f" JOIN {self.state.values} AS v ON v.cell = r.cell) AS s"
         value = self.state.session.compared(replace(attribute, name=place))
         persons = (
-            f"SELECT {value} AS value, s.cell, s.{WHOSE}, count(*) AS n FROM {self.state.rows} AS s"
-            f" WHERE s.{PART} = {self.part.number} AND s.{quote(place)} IS NOT NULL"
+            f"SELECT {value} AS value, s.cell, s.{WHOSE}, count(*) AS n FROM {rows}"
+            f" WHERE s.{PART} = {self.part} AND s.{quote(place)} IS NOT NULL"
             f" GROUP BY {value}, s.cell, s.{WHOSE}"
         )
         found = self.state.session.rows(

@@ -163,7 +163,8 @@ def advance(begun: Begun, clock: Clock) -> Advanced:
             seen = replace(microdata, withheld=presence.newcomers - microdata.n_records)
             # What an exchange inside a cell changes is told to nobody, not even by a refusal.
             draft = planned.draft(seen, release)
-            of_rows = ShownSource(state, begun.parts[0]) if state.several else source
+            place_of = {name: place for name, place, _ in columns}
+            of_rows = ShownSource(state, 0, place_of) if state.several else source
             tells = telling_columns(draft, of_rows, {}, only_unique=True)
     planned = replace(planned, policy=replace(policy, k=state.k))
     return Advanced(state, planned, begun.guarantee, microdata, came.found, release, columns,

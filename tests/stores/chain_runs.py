@@ -15,6 +15,8 @@ from tests.reference.chains import Person, Row
 from tests.stores.databases import Database, inserts
 
 NAME = "people"
+# More rows than any person of a world has.
+MANY = 99
 # What a report has of its run, and of nothing else.
 OF_THE_RUN = {"release_id", "seconds", "started_at", "created_at", "digest", "source", "relation"}
 
@@ -34,10 +36,11 @@ class ChainRun:
     def create(self, **more: Any) -> None:
         """The table, with nobody in it, and the chain."""
         types = self.database.types
+        whose = types["bigint"]
         self.database.load(
             NAME,
             {
-                "person": f"{types['bigint']} PRIMARY KEY",
+                "person": whose if self.world.rules.several else f"{whose} PRIMARY KEY",
                 "stratum": types["text"],
                 "q0": types["double"],
                 "q1": types["double"],
@@ -58,6 +61,7 @@ class ChainRun:
             max_wait=rules.max_wait,
             departures=rules.departures,
             withdraw_above=rules.withdraw_above,
+            max_rows_per_person=(rules.max_rows or MANY) if rules.several else None,
             key_out=str(self.key),
             **more,
         )
@@ -65,12 +69,28 @@ class ChainRun:
     def fill(self, source: dict[Person, Row]) -> None:
         """Put into the table what the source says now."""
         rows = [
-            (person, f"stratum {row.stratum}", *row.qi, row.kept)
+            (person, f"stratum {row.stratum}", *row.qi, kept)
             for person, row in sorted(source.items())
+            for kept in self._rows_of(row)
         ]
         self.database.execute(f"DELETE FROM {NAME}")
         if rows:
             self.database.execute(*inserts(NAME, rows))
+
+    def _rows_of(self, row: Row) -> list[Any]:
+        """What a person's rows keep; the last one stands first, so that no order is that of age."""
+        return (
+            [value for _, value in reversed(row.kept)] if self.world.rules.several else [row.kept]
+        )
+
+    def turn(self, row: Any, again: int) -> bytes:
+        """When a row's turn is, of many of a person: as the product has it."""
+        [(identity,)] = self.database.rows(
+            f"SELECT CAST(identity AS VARCHAR(36)) FROM {self._table('chain')}"
+        )
+        part, value = row
+        said = f"{part}{len(str(value))}:{value}#{again}"
+        return tag_of(bytes.fromhex(self.key.read_text()), identity, said)
 
     def release(self, **more: Any) -> dbanon.Report:
         """The next release."""
@@ -95,8 +115,9 @@ class ChainRun:
     def rows(self) -> Counter[Any]:
         """The release as it can be read, as a multiset."""
         relation = self.database.relation("release.people")
+        several = self.world.rules.several
         return Counter(
-            ((stratum, *map(_rounded, values)), kept)
+            ((stratum, *map(_rounded, values)), (0, kept) if several else kept)
             for stratum, *values, kept in self.database.rows(
                 f"SELECT stratum, q0, q1, kept FROM {relation}"
             )
