@@ -24,7 +24,13 @@ from dbanon.chain.state import ChainKept
 from dbanon.chain.step import Advanced, Begun, advance, begin
 from dbanon.data.counts import Histories
 from dbanon.data.microdata import Microdata
-from dbanon.errors import ChainChanged, DbanonError, InvalidParameter
+from dbanon.errors import (
+    ChainChanged,
+    DbanonError,
+    InvalidParameter,
+    ReleaseNotNoted,
+    warn_caller,
+)
 from dbanon.job.chain import MEASURE
 from dbanon.job.job import Job
 from dbanon.release.recode import Release, combinations
@@ -143,7 +149,7 @@ def run_chained(
             with database.session(write=True) as session:
                 made = _go_on(job, session, key, clock)
                 report = publish_tables(made, session, session, clock, told_of_chain)
-            _note(job, made)
+            _warn_unnoted(job, _note(job, made))
             return report.made(seconds=dict(report.seconds) | {"total": clock.elapsed})
         to = cast(ClientStore, target) if elsewhere else database
         return _in_two(job, database, to, key, clock)
@@ -161,7 +167,7 @@ def _in_two(job: Job, source: ClientStore, target: ClientStore, key: bytes, cloc
             if exporter is not None:
                 exporter.require_places(looked or session)
             made = _go_on(job, session, key, clock, looked)
-        _note(job, made)
+        noted = _note(job, made)
         with ExitStack() as stack:
             writes = stack.enter_context(target.session(write=True, create=not same))
             reads = writes if same else stack.enter_context(source.session(write=False))
@@ -174,13 +180,27 @@ def _in_two(job: Job, source: ClientStore, target: ClientStore, key: bytes, cloc
             with suppress(DbanonError), source.session(write=True) as session:
                 state = made.state
                 chain_state.confirmed(session, state.chain, state.sequence)
+    _warn_unnoted(job, noted)
     return report.made(seconds=dict(report.seconds) | {"total": clock.elapsed})
 
 
-def _note(job: Job, made: Advanced) -> None:
+def _note(job: Job, made: Advanced) -> bool:
     """Note beside the key that the state is committed: from then on the release is published."""
     assert job.chain is not None
-    note_published(job.chain.key, made.state.chain.identity, made.state.sequence)
+    return note_published(job.chain.key, made.state.chain.identity, made.state.sequence)
+
+
+def _warn_unnoted(job: Job, noted: bool) -> None:
+    """Warn where the note failed, once the release is published: it is not undone by a warning."""
+    assert job.chain is not None
+    if not noted:
+        warn_caller(
+            ReleaseNotNoted(
+                f"The last release of chain {job.chain.name} could not be noted beside its key: a"
+                " database that is restored from a backup would not be noticed by it. Let this"
+                " role write the directory of the key."
+            )
+        )
 
 
 def _require_exports(job: Job, chain: ChainKept) -> None:
