@@ -51,6 +51,28 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         )
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Of tests that are marked `in_turn` leave each case on one database, the first on all."""
+    seen: dict[str, list[list[str]]] = {}
+    left_out = []
+    for item in items:
+        if item.get_closest_marker("in_turn") is None:
+            continue
+        found = item.callspec  # type: ignore[attr-defined]
+        case = found.id.split("-")
+        case.remove(found.params["database"])
+        cases = seen.setdefault(item.nodeid.partition("[")[0], [])
+        if case not in cases:
+            cases.append(case)
+        place = cases.index(case)
+        if place and NAMES[place % len(NAMES)] != found.params["database"]:
+            left_out.append(item)
+    if left_out:
+        items[:] = [item for item in items if item not in left_out]
+        config.hook.pytest_deselected(items=left_out)
+
+
 @pytest.fixture(scope="session")
 def _shared_url(pg_server: Server) -> Iterator[str]:
     with pg_server.database() as url:
