@@ -144,7 +144,7 @@ def create(
             " (`new_chain_from`, with the place of its key).",
             hint="Say where the key is to be written, or name both the chain and its key.",
         )
-    if store.url.startswith("file:"):
+    if not store.lasting:
         raise InvalidParameter(
             "A chain keeps its state in the database that it reads, and a file has none.",
             hint="Load the rows into a database.",

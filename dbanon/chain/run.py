@@ -135,7 +135,7 @@ def run_chained(
     """
     assert job.chain is not None
     require_place(job, source, target)
-    if source.url.startswith("file:"):
+    if not source.lasting:
         raise InvalidParameter(
             "A chain keeps its state in the database that it reads, and a file has none.",
             hint="Load the rows into a database, and release from there.",

@@ -157,7 +157,12 @@ def test_ages_are_released_near_their_counts():
     frame = pd.DataFrame({"age": rng.integers(17, 91, 20_000)})
     frame.loc[rng.random(len(frame)) < 0.3, "age"] = 40
     released = dbanon.synthesize(
-        frame, method="dp_ranks", epsilon=1.0, bounds={"age": (17, 90)}, budget=dbanon.Budget(1.0)
+        frame,
+        method="dp_ranks",
+        types="integer",
+        epsilon=1.0,
+        bounds={"age": (17, 90)},
+        budget=dbanon.Budget(1.0),
     )
     made = pd.Series(released.columns["age"]).value_counts(normalize=True)
     assert "Margins of 1 columns: counts of their whole numbers." in released.told
