@@ -27,7 +27,7 @@ from tests.reference.data import data_directory, load_casc
 
 K = 5
 MONTHS = 12
-CHURNS = (Churn(0.01, 0.005), Churn(0.05, 0.03))
+CHURNS = (Churn(0.01, 0.0), Churn(0.01, 0.005), Churn(0.05, 0.0), Churn(0.05, 0.03))
 # The loss of released rows, beside what the source says now of their persons.
 Loss = Callable[[pd.DataFrame, pd.DataFrame, pd.DataFrame], float]
 
@@ -228,16 +228,20 @@ def _courses(data: Data, churn: Churn, count: int, seed: int, path: Path) -> dic
             if month == 1:
                 connection.execute("CREATE TABLE people AS FROM month WHERE false")
             connection.execute("DELETE FROM people; INSERT INTO people FROM month")
-        if month == 1:
-            dbanon.create_chain(
-                url, "people", table="people", entity="person", changes="show", min_newcomers=0,
-                key_out=path.with_suffix(".key"),
-            )  # fmt: skip
         for way, schema in ways.items():
             more: dict[str, Any] = {}
-            if way == "chain":
-                more = {"entity": "person"}
-                more["chain"] = dbanon.Chain("people", key=f"file:{path.with_suffix('.key')}")
+            if way in RULES:
+                key = path.with_suffix(f".{schema}")
+                if month == 1:
+                    with duckdb.connect(str(path)) as connection:
+                        # A table of its own: over one there is one chain.
+                        connection.execute(f"CREATE VIEW of_{schema} AS FROM people")
+                    dbanon.create_chain(
+                        url, schema, table=f"of_{schema}", entity="person", changes="show",
+                        key_out=key, **RULES[way],
+                    )  # fmt: skip
+                more = {"entity": "person", "table": f"of_{schema}"}
+                more["chain"] = dbanon.Chain(schema, key=f"file:{key}")
             dbanon.anonymize(
                 url, table="people", output=f"{schema}.r{month}", k=K, keep=["who", data.kept],
                 quasi_identifiers=data.quasi_identifiers, **data.given, **more,

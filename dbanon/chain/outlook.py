@@ -15,7 +15,7 @@ from dbanon.chain import state as chain_state
 from dbanon.chain.key import read_key
 from dbanon.chain.manage import ChainShown, shown_of
 from dbanon.chain.membership import CellState
-from dbanon.chain.newcomers import lets_in
+from dbanon.chain.newcomers import is_due
 from dbanon.chain.returns import whole_cells
 from dbanon.chain.state import ChainKept
 from dbanon.job.chain import MEASURE
@@ -33,7 +33,8 @@ class Coming:
     came : persons who are in the source for the first time.
     left : persons on display who are not in the source.
     returned : persons whose leaving was published, and who are back: they stay out.
-    due : whether newcomers are admitted with this release, where they are as many as a class.
+    waited : for how many releases the one who waits longest has waited; 0 where nobody has.
+    due : whether newcomers can be admitted with this release.
     cells : classes by what would become of them, by who is there. Values may hold more of them
         back. Empty before the first release, and where the chain measures.
     """
@@ -42,12 +43,14 @@ class Coming:
     came: int
     left: int
     returned: int
+    waited: int
     due: bool
     cells: Mapping[str, int] = field(default_factory=dict)
 
     def pairs(self) -> list[tuple[str, str]]:
         """As pairs of label and text, for people."""
-        wait = "" if self.due else "; newcomers are not due, or too few, and wait"
+        wait = f"; newcomers wait for up to {self.waited} releases" if self.waited else ""
+        wait += "" if self.due else "; newcomers are not due, and wait"
         found = [
             (f"release {self.sequence} would have",
              f"{self.came} persons who came, {self.left} shown who left,"
@@ -107,6 +110,7 @@ def _coming(job: Job, planned: Plan, session: Session, chain: ChainKept, secret:
         presence.newcomers,
         presence.absent,
         presence.returned,
-        measures or lets_in(state, presence.newcomers),
+        0 if measures else state.longest_wait(state.sequence),
+        measures or is_due(state),
         {} if measures else state.verdicts(whole_cells(state), batches=not planned.policy.models),
     )

@@ -24,7 +24,7 @@ from dbanon.chain.state import ChainKept
 from dbanon.chain.step import Advanced, Begun, advance, begin
 from dbanon.data.counts import Counts, Histories, Questions, Recount
 from dbanon.data.microdata import Microdata
-from dbanon.errors import ChainChanged, DbanonError, InvalidParameter, SourceChanged
+from dbanon.errors import ChainChanged, DbanonError, InvalidParameter, SourceChanged, counted
 from dbanon.job.chain import MEASURE
 from dbanon.job.job import Job
 from dbanon.job.verdict import Expected
@@ -338,6 +338,7 @@ def told_of_chain(made: Advanced, outside: dict[str, str], report: Report) -> Re
         "sequence": histories.sequence,
         **{name: getattr(state.chain.rules, name) for name in ("mode", "changes")},
         "waiting": histories.waiting,
+        "longest_wait": histories.told.get("longest", 0),
         "returned": histories.returned,
         "refused": histories.refused,
     }
@@ -369,6 +370,9 @@ def told_of_chain(made: Advanced, outside: dict[str, str], report: Report) -> Re
     for name, word in words:
         if chain[name]:
             line += f"; {chain[name]} {word}"
+            longest = histories.told.get("longest", 0)
+            if name == "waiting" and longest:
+                line += f", one for {counted(longest, 'release')}"
     if outside:
         chain["outside"] = len(outside)
         line += f"; {told_outside(outside, state.chain.source)}"

@@ -140,8 +140,11 @@ def advance(begun: Begun, clock: Clock) -> Advanced:
             release = _of_nobody(session, state, came.measures)
         # As many as change how large the state is: planners are told then.
         many = 10 * microdata.n_records >= presence.members
-        changed, columns, release = _advanced(job, state, planned, whole, microdata, release, many)
-        changed["let_in"] = int(came.let_in)
+        changed, columns, release = _advanced(
+            job, state, planned, whole, microdata, release, many, came.typical
+        )
+        waiting = presence.newcomers - len(microdata.keys) - len(came.refused)
+        changed["longest"] = state.keep_waiting(waiting)
         tick(1.0)
     with clock.phase("verify") as tick:
         tick(0.0)
@@ -210,6 +213,7 @@ def _advanced(
     microdata: Microdata,
     release: Release,
     many: bool,
+    typical: float | None,
 ) -> tuple[dict[str, int], tuple[tuple[str, str, str], ...], Release]:
     """Write the next state; what changed, and the columns of the release."""
     session, chain, relation = state.session, state.chain, planned.relation
@@ -222,7 +226,7 @@ def _advanced(
     if chain.definition is None:
         draft = replace(planned, relation=whole).draft(microdata, release)
         target.columns(draft, typed, False)
-        told = definition.made(job, planned, release)
+        told = definition.made(job, planned, release, typical)
         columns = told["columns"]
         defined = session.ledger_name("chain_definition")
         row = (chain.chain_id, state.k, definition.as_text(told))

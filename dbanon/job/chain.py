@@ -139,13 +139,17 @@ class Rules:
     min_newcomers: Annotated[
         int | None,
         Option(
-            "Fewer newcomers wait, all, until max_wait; 5 k where nothing is said; 0: nobody does.",
+            "Fewer newcomers wait, all, until max_wait; 5 k where nothing is said.",
             minimum=0,
         ),
     ] = None
     max_wait: Annotated[
         int,
-        Option("How many releases newcomers wait for min_newcomers.", minimum=0),
+        Option(
+            "How many releases newcomers wait for a class as good as those of the first release,"
+            " and for min_newcomers; 0: every release admits.",
+            minimum=0,
+        ),
     ] = 6
     departures: Annotated[
         str,
@@ -186,7 +190,7 @@ class Rules:
     @classmethod
     def of_plain(cls, given: Mapping[str, Any]) -> Rules:
         """The rules as they were told by ``to_plain``; those of version 0.2.0 let all in."""
-        return make(cls, {"min_newcomers": 0} | dict(given))
+        return make(cls, {"min_newcomers": 0, "max_wait": 0} | dict(given))
 
     def to_plain(self) -> dict[str, Any]:
         """The rules as plain values."""

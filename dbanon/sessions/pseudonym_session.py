@@ -25,6 +25,8 @@ PRESENT = "dbanon_present"
 MISSING = "dbanon_missing"
 # The persons in the source who are not members yet.
 NEWCOMERS = "dbanon_newcomers"
+# Those of them who are not admitted, and since when each waits.
+WAITING = "dbanon_waiting"
 # The next state of every cell.
 VERDICT = "dbanon_verdict"
 # The rows that the release writes anew.
@@ -47,8 +49,8 @@ SHOWN = "dbanon_shown"
 HISTORIES = "dbanon_histories"
 # The members of the chain that this one follows, with their cells there.
 BEFORE = "dbanon_before"
-STAGING = (SECRET, TAGGED, PRESENT, MISSING, NEWCOMERS, VERDICT, CURRENT, DIFFERING, RETURNED,
-           UNFIT, TRACES, SHUFFLE, ABSENT, SHOWN, HISTORIES, BEFORE)  # fmt: skip
+STAGING = (SECRET, TAGGED, PRESENT, MISSING, NEWCOMERS, WAITING, VERDICT, CURRENT, DIFFERING,
+           RETURNED, UNFIT, TRACES, SHUFFLE, ABSENT, SHOWN, HISTORIES, BEFORE)  # fmt: skip
 
 INNER, OUTER = "inner_block", "outer_block"
 
