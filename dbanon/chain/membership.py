@@ -23,7 +23,7 @@ from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
 from dbanon.sessions.base import Relation
 from dbanon.sessions.names import RelationName, quote
-from dbanon.sessions.pseudonym_session import NEWCOMERS, PRESENT, TRACES, VERDICT, WAITING
+from dbanon.sessions.pseudonym_session import NEWCOMERS, PRESENT, TRACES, VERDICT
 from dbanon.sessions.session import Session
 
 # What becomes of those that were ever on display.
@@ -206,42 +206,6 @@ class CellState:
         )
         found = np.array(rows, np.int64).reshape(len(rows), len(relation.located.types) + 1)
         return find_records(microdata.keys, found[:, :-1]), found[:, -1]
-
-    def keep_waiting(self, waiting: int) -> int:
-        """Keep since when newcomers wait who were not admitted; for how long the first of them has.
-
-        Nothing is kept of who is admitted, is kept out, or has left the source meanwhile.
-
-        Parameters
-        ----------
-        waiting : how many there are.
-        """
-        session, table, sequence = self.session, self.name("chain_waiting"), int(self.sequence)
-        if not self.chain.rules.max_wait:
-            return 0
-        if waiting:
-            self.make(
-                WAITING,
-                f"SELECT p.tag, coalesce(w.since_release, {sequence}) AS since_release"
-                f" FROM {self.arrivals} AS p LEFT JOIN {self.name('chain_member')} AS m"
-                f" ON m.{self.of_chain} AND m.tag = p.tag LEFT JOIN {table} AS w"
-                f" ON w.{self.of_chain} AND w.tag = p.tag WHERE m.tag IS NULL",
-            )
-        session.run(f"DELETE FROM {table} WHERE {self.of_chain}")
-        if not waiting:
-            return 0
-        session.run(
-            f"INSERT INTO {table} (chain_id, tag, since_release)"
-            f" SELECT {int(self.chain.chain_id)}, tag, since_release FROM {quote(WAITING)}"
-        )
-        return self.longest_wait(sequence)
-
-    def longest_wait(self, at: int) -> int:
-        """For how many releases, at one of them, the newcomer who waits longest has waited."""
-        [(since,)] = self.session.rows(
-            f"SELECT min(since_release) FROM {self.name('chain_waiting')} WHERE {self.of_chain}"
-        )
-        return 0 if since is None else at - int(since)
 
     # -- cells ------------------------------------------------------------------------------------
 

@@ -154,7 +154,7 @@ def newcomers(
 
 
 def classes_of(found: Found, records: NDArray[np.int64]) -> Found:
-    """The classes that some of the records are in, int64 (m,): all records of each class, or none."""
+    """The classes of some of the records, int64 (m,), which are all or none of each class."""
     partition = partition_of(found)
     if len(records) == len(partition.labels):
         return found

@@ -18,6 +18,7 @@ from dbanon.chain.membership import CellState
 from dbanon.chain.newcomers import is_due
 from dbanon.chain.returns import whole_cells
 from dbanon.chain.state import ChainKept
+from dbanon.chain.waiting import longest_wait
 from dbanon.job.chain import MEASURE
 from dbanon.job.job import Job
 from dbanon.run.plan import Plan
@@ -110,7 +111,7 @@ def _coming(job: Job, planned: Plan, session: Session, chain: ChainKept, secret:
         presence.newcomers,
         presence.absent,
         presence.returned,
-        0 if measures else state.longest_wait(state.sequence),
+        0 if measures else longest_wait(state),
         measures or is_due(state),
         {} if measures else state.verdicts(whole_cells(state), batches=not planned.policy.models),
     )

@@ -17,6 +17,7 @@ from dbanon.chain.membership import CellState, Presence
 from dbanon.chain.newcomers import newcomers
 from dbanon.chain.returns import settle, whole_cells
 from dbanon.chain.state import ChainKept
+from dbanon.chain.waiting import keep_waiting
 from dbanon.data.counts import Histories
 from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
@@ -144,7 +145,7 @@ def advance(begun: Begun, clock: Clock) -> Advanced:
             job, state, planned, whole, microdata, release, many, came.typical
         )
         waiting = presence.newcomers - len(microdata.keys) - len(came.refused)
-        changed["longest"] = state.keep_waiting(waiting)
+        changed["longest"] = keep_waiting(state, waiting)
         tick(1.0)
     with clock.phase("verify") as tick:
         tick(0.0)
