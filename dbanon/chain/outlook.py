@@ -16,7 +16,9 @@ from dbanon.chain.key import read_key
 from dbanon.chain.manage import ChainShown, shown_of
 from dbanon.chain.membership import CellState
 from dbanon.chain.newcomers import is_due
+from dbanon.chain.presence import require_turnover
 from dbanon.chain.returns import whole_cells
+from dbanon.chain.several import parts_of, require_several, staged
 from dbanon.chain.state import ChainKept
 from dbanon.chain.waiting import longest_wait
 from dbanon.job.chain import MEASURE
@@ -91,6 +93,7 @@ def planned_chain(job: Job, planned: Plan, session: Session) -> PlannedChain:
     chain = chain_state.find(session, job.chain.name)
     chain_state.require_asked(session, chain, job.chain, secret)
     definition.require_source(chain, job, session, planned.relation)
+    require_several(chain, job)
     if chain.definition is not None and chain.rules.mode != MEASURE:
         definition.require_same(chain, definition.definition_of(job, planned))
     history = chain_state.history(session, chain)
@@ -102,9 +105,10 @@ def planned_chain(job: Job, planned: Plan, session: Session) -> PlannedChain:
 def _coming(job: Job, planned: Plan, session: Session, chain: ChainKept, secret: bytes) -> Coming:
     assert job.chain is not None
     state = CellState(session, chain, chain.sequence + 1, int(job.policy.k))
-    presence = state.stage_persons(planned.relation, chain_state.blocks(secret, chain.identity), ())
+    blocks = chain_state.blocks(secret, chain.identity)
+    presence = staged(state, parts_of(job, planned.relation), blocks, rows=False)
     if not job.chain.accept_turnover:
-        state.require_turnover(presence, chain_state.absent_before(session, chain))
+        require_turnover(state, presence, chain_state.absent_before(session, chain))
     measures = chain.rules.mode == MEASURE
     return Coming(
         state.sequence,

@@ -299,9 +299,13 @@ def _publish(
     def check(written: SqlWritten, counts: Counts) -> Counted:
         nulls = counts.rows.null_rows if job.policy.nulls == "category" else 0
         expected = Expected(histories.persons, nulls, planned.sensitive)
+        rows_in, suppressed = made.presence.rows, max(made.presence.rows - histories.persons, 0)
+        if histories.rows is not None:
+            # How many rows there are in the source, an exchange may change while somebody is out.
+            rows_in, suppressed = histories.rows + histories.beyond, histories.beyond
         return Counted(
-            rows_in=made.presence.rows,
-            suppressed=max(made.presence.rows - histories.persons, 0),
+            rows_in=rows_in,
+            suppressed=suppressed,
             rows=counts.rows,
             verdict=made.guarantee.check(counts, expected),
             telling=made.tells,
@@ -363,8 +367,9 @@ def told_of_chain(made: Advanced, outside: dict[str, str], report: Report) -> Re
         )
     if not made.guarantee.only_measured and histories.sequence > 1:
         chain |= {"joined": histories.told["joined"], "left": histories.told["absent"]}
+        whose = "rows are of persons who left" if histories.rows is None else "persons shown left"
         line += (
-            f"; {chain['left']} of {histories.persons} rows are of persons who left; the loss"
+            f"; {chain['left']} of {histories.persons} {whose}; the loss"
             f" is that of the {chain['joined']} persons who joined, not of all rows"
         )
     for name, word in words:
@@ -373,6 +378,14 @@ def told_of_chain(made: Advanced, outside: dict[str, str], report: Report) -> Re
             longest = histories.told.get("longest", 0)
             if name == "waiting" and longest:
                 line += f", one for {counted(longest, 'release')}"
+    if histories.rows is not None:
+        chain |= {"persons": histories.persons, "outlying": histories.told["outlying"]}
+        if chain["outlying"]:
+            most = state.chain.rules.max_rows_per_person
+            line += (
+                f"; {chain['outlying']} persons have more than {most} rows, of which"
+                f" {histories.beyond} are withheld"
+            )
     if outside:
         chain["outside"] = len(outside)
         line += f"; {told_outside(outside, state.chain.source)}"

@@ -5,6 +5,7 @@ All of it in one transaction on the database that the chain reads; nothing leave
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -13,9 +14,13 @@ import numpy as np
 from dbanon.chain import cell_rows, definition, recount
 from dbanon.chain import state as chain_state
 from dbanon.chain.cell_rows import keep_out
-from dbanon.chain.membership import CellState, Presence
+from dbanon.chain.membership import CellState
 from dbanon.chain.newcomers import newcomers
+from dbanon.chain.persons import stage_newcomers
+from dbanon.chain.presence import Presence, require_turnover
 from dbanon.chain.returns import settle, whole_cells
+from dbanon.chain.rows_shown import ShownSource, rows_shown
+from dbanon.chain.several import Part, parts_of, require_several, staged
 from dbanon.chain.state import ChainKept
 from dbanon.chain.waiting import keep_waiting
 from dbanon.data.counts import Histories
@@ -69,6 +74,7 @@ class Begun:
     ----------
     planned : with all rows of the source.
     guarantee : what the release is to hold.
+    parts : the tables that its persons have rows in, as they are in ``planned``.
     """
 
     state: CellState
@@ -76,6 +82,7 @@ class Begun:
     planned: Plan
     guarantee: OfChain
     presence: Presence
+    parts: tuple[Part, ...]
 
 
 def begin(job: Job, session: Session, key: bytes, clock: Clock, looked: Session | None) -> Begun:
@@ -103,20 +110,15 @@ def begin(job: Job, session: Session, key: bytes, clock: Clock, looked: Session 
         if chain.definition is not None and not measures:
             definition.require_same(chain, definition.definition_of(job, planned))
         state = CellState(session, chain, chain.sequence + 1, int(job.policy.k))
-        # Where none is ever shown anew, or rows are written as of any release, none is staged.
-        still = measures or chain.rules.changes == FREEZE
-        kept = () if still else (*job.sensitive, *job.keep)
-        presence = state.stage_persons(
-            planned.relation,
-            chain_state.blocks(key, chain.identity),
-            [planned.relation.attribute(name) for name in kept],
-        )
+        require_several(chain, job)
+        parts = parts_of(job, planned.relation)
+        presence = staged(state, parts, chain_state.blocks(key, chain.identity), rows=True)
         if not asked.accept_turnover:
-            state.require_turnover(presence, chain_state.absent_before(session, chain))
+            require_turnover(state, presence, chain_state.absent_before(session, chain))
     guarantee = replace(
         cast(OfChain, planned.guarantee), only_measured=measures, max_exposed=asked.max_exposed
     )
-    return Begun(state, source, planned, guarantee, presence)
+    return Begun(state, source, planned, guarantee, presence, tuple(parts))
 
 
 def advance(begun: Begun, clock: Clock) -> Advanced:
@@ -128,7 +130,7 @@ def advance(begun: Begun, clock: Clock) -> Advanced:
     """
     state, planned, source, presence = begun.state, begun.planned, begun.source, begun.presence
     job, session, whole = planned.job, state.session, planned.relation
-    planned = replace(planned, relation=_newcomers(source, job, planned, state))
+    planned = replace(planned, relation=_newcomers(source, job, planned, begun))
     came = newcomers(job, planned, source, state, clock)
     microdata, policy = came.microdata, came.policy
     with clock.phase("write") as tick:
@@ -142,7 +144,7 @@ def advance(begun: Begun, clock: Clock) -> Advanced:
         # As many as change how large the state is: planners are told then.
         many = 10 * microdata.n_records >= presence.members
         changed, columns, release = _advanced(
-            job, state, planned, whole, microdata, release, many, came.typical
+            job, begun.parts, state, planned, whole, microdata, release, many, came.typical
         )
         waiting = presence.newcomers - len(microdata.keys) - len(came.refused)
         changed["longest"] = keep_waiting(state, waiting)
@@ -150,8 +152,11 @@ def advance(begun: Begun, clock: Clock) -> Advanced:
     with clock.phase("verify") as tick:
         tick(0.0)
         histories = _histories(state, presence, changed, len(microdata.keys), len(came.refused))
-        failing = recount.failing(state, _kept(whole, job), policy.models)
-        histories = replace(histories, failing=failing)
+        kept = [attribute for part in begun.parts for attribute in part.kept]
+        histories = replace(histories, failing=recount.failing(state, kept, policy.models))
+        if state.several:
+            places = [place for _, place, _ in columns if place.startswith("v")]
+            histories = _of_several(state, histories, places)
         begun.guarantee.require_histories(histories)
         tells: tuple[TellingColumn, ...] = ()
         if admitted and state.sequence == 1:
@@ -160,7 +165,9 @@ def advance(begun: Begun, clock: Clock) -> Advanced:
             seen = replace(microdata, withheld=presence.newcomers - microdata.n_records)
             # What an exchange inside a cell changes is told to nobody, not even by a refusal.
             draft = planned.draft(seen, release)
-            tells = telling_columns(draft, source, {}, only_unique=True)
+            place_of = {name: place for name, place, _ in columns}
+            of_rows = ShownSource(state, 0, place_of) if state.several else source
+            tells = telling_columns(draft, of_rows, {}, only_unique=True)
     planned = replace(planned, policy=replace(policy, k=state.k))
     return Advanced(state, planned, begun.guarantee, microdata, came.found, release, columns,
                     histories, tells, presence)  # fmt: skip
@@ -179,8 +186,13 @@ def _with_target(job: Job, planned: Plan, to: SqlTarget, chain: ChainKept) -> Pl
     return replace(planned, output=to.plan(job, planned.release_id))
 
 
-def _newcomers(source: SqlSource, job: Job, planned: Plan, state: CellState) -> Relation:
+def _newcomers(source: SqlSource, job: Job, planned: Plan, begun: Begun) -> Relation:
     """The rows of those who are not in the chain yet: others are never clustered again."""
+    state = begun.state
+    if state.several:
+        if state.sequence > 1:
+            state.stage_newcomers()
+        return stage_newcomers(state, begun.parts, (*job.quasi_identifiers, *job.by))
     if state.sequence == 1:
         return planned.relation
     names = [*job.named, state.chain.entity]
@@ -208,6 +220,7 @@ def _of_nobody(session: Session, state: CellState, measures: Measures | None) ->
 
 def _advanced(
     job: Job,
+    parts: Sequence[Part],
     state: CellState,
     planned: Plan,
     whole: Relation,
@@ -218,7 +231,7 @@ def _advanced(
 ) -> tuple[dict[str, int], tuple[tuple[str, str, str], ...], Release]:
     """Write the next state; what changed, and the columns of the release."""
     session, chain, relation = state.session, state.chain, planned.relation
-    kept = _kept(whole, job)
+    kept = [attribute for part in parts for attribute in part.kept]
     by = [whole.attribute(name) for name in job.by]
     target = SqlTarget(session)
     typed = tuple(target.typed(column, False) for column in release.columns)
@@ -249,14 +262,9 @@ def _advanced(
         came = relation
         first = state.admit(relation, microdata, release.partition, typed, by, many)
     recount.remember(state, len(kept))
-    cell_rows.rewrite(state, kept, came, first, many)
+    cell_rows.rewrite(state, parts, came, first, many)
     changed["rewritten"] = recount.rewritten(state, len(kept))
     return changed, tuple((name, place, of) for name, place, of in columns), release
-
-
-def _kept(whole: Relation, job: Job) -> list[Attribute]:
-    """The columns of a cell's rows."""
-    return [whole.attribute(name) for name in (*job.sensitive, *job.keep)]
 
 
 def _histories(
@@ -280,5 +288,18 @@ def _histories(
         misplaced=recount.misplaced(state),
         rewritten=changed["rewritten"],
         refused=refused,
+        told=told,
+    )
+
+
+def _of_several(state: CellState, histories: Histories, places: Sequence[str]) -> Histories:
+    """What was counted, with the rows of persons who have several."""
+    shown = rows_shown(state)
+    told = {**histories.told, "rows": shown.rows.get(0, 0), "outlying": shown.outlying}
+    return replace(
+        histories,
+        rows=shown.rows.get(0, 0),
+        beyond=shown.beyond.get(0, 0),
+        fewest=recount.fewest(state, places),
         told=told,
     )

@@ -166,6 +166,14 @@ class Rules:
             maximum=1,
         ),
     ] = None
+    max_rows_per_person: Annotated[
+        int | None,
+        Option(
+            "Persons have several rows, and no more than so many of each are shown; one row each"
+            " where nothing is said, and more are refused.",
+            minimum=1,
+        ),
+    ] = None
     mode: Annotated[
         str,
         Option(
@@ -186,6 +194,11 @@ class Rules:
         check(self)
         if self.new_chain_from is not None:
             require_chain_name(self.new_chain_from)
+        if self.mode == MEASURE and self.max_rows_per_person is not None:
+            raise InvalidParameter(
+                "A chain that measures takes one row a person.",
+                hint="Leave out max_rows_per_person, or the mode.",
+            )
 
     @classmethod
     def of_plain(cls, given: Mapping[str, Any]) -> Rules:
@@ -323,7 +336,8 @@ class OfChain(Guarantee):
                 " wait, fewer than a class needs.",
                 hint="Run it again when more persons are there.",
             )
-        self._require_rows(counts.rows, replace(expected, rows=found.persons))
+        rows = found.persons if found.rows is None else found.rows
+        self._require_rows(counts.rows, replace(expected, rows=rows))
         self.require_histories(found)
         return self.verdict(counts, self._levels(counts, expected))
 
@@ -343,7 +357,7 @@ class OfChain(Guarantee):
                 raise RecountFailed(f"{wrong} {what}; nothing was published.", hint=REPORT_IT)
         if self.only_measured:
             self.require_few(found.exposed, found.known)
-        elif found.smallest < self.k:
+        elif min(found.smallest, self.k if found.fewest is None else found.fewest) < self.k:
             raise TraceTooSmall(
                 f"A history over the releases of chain {self.chain} would be shared by"
                 f" {counted(found.smallest, 'person')}, fewer than k = {self.k}; nothing was"
@@ -374,12 +388,13 @@ class OfChain(Guarantee):
         )
 
     def verdict(self, counts: Counts, levels: tuple[CountedModel, ...]) -> Verdict:
-        """The verdict on rows that were counted: each is a person's."""
+        """The verdict on rows that were counted: each is a person's, or persons were counted."""
         found = counts.histories
         assert found is not None
+        least = counts.rows.smallest if found.fewest is None else found.fewest
         return Verdict(
-            counts.rows.smallest,
-            counts.rows.smallest,
+            least,
+            least,
             levels,
             persons=found.persons,
             noted={"entity": self.entity, "persons": found.persons},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections import Counter
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from tests.reference.chains import Person, Row
 from tests.stores.databases import Database, inserts
 
 NAME = "people"
+# More rows than any person of a world has.
+MANY = 99
 # What a report has of its run, and of nothing else.
 OF_THE_RUN = {"release_id", "seconds", "started_at", "created_at", "digest", "source", "relation"}
 
@@ -34,10 +37,11 @@ class ChainRun:
     def create(self, **more: Any) -> None:
         """The table, with nobody in it, and the chain."""
         types = self.database.types
+        whose = types["bigint"]
         self.database.load(
             NAME,
             {
-                "person": f"{types['bigint']} PRIMARY KEY",
+                "person": whose if self.world.rules.several else f"{whose} PRIMARY KEY",
                 "stratum": types["text"],
                 "q0": types["double"],
                 "q1": types["double"],
@@ -58,6 +62,7 @@ class ChainRun:
             max_wait=rules.max_wait,
             departures=rules.departures,
             withdraw_above=rules.withdraw_above,
+            max_rows_per_person=(rules.max_rows or MANY) if rules.several else None,
             key_out=str(self.key),
             **more,
         )
@@ -65,12 +70,28 @@ class ChainRun:
     def fill(self, source: dict[Person, Row]) -> None:
         """Put into the table what the source says now."""
         rows = [
-            (person, f"stratum {row.stratum}", *row.qi, row.kept)
+            (person, f"stratum {row.stratum}", *row.qi, kept)
             for person, row in sorted(source.items())
+            for kept in self._rows_of(row)
         ]
         self.database.execute(f"DELETE FROM {NAME}")
         if rows:
             self.database.execute(*inserts(NAME, rows))
+
+    def _rows_of(self, row: Row) -> list[Any]:
+        """What a person's rows keep; the last one stands first, so that no order is that of age."""
+        return (
+            [value for _, value in reversed(row.kept)] if self.world.rules.several else [row.kept]
+        )
+
+    def turn(self, row: Any, again: int) -> bytes:
+        """When a row's turn is, of many of a person: as the product has it."""
+        [(identity,)] = self.database.rows(
+            f"SELECT CAST(identity AS VARCHAR(36)) FROM {self._table('chain')}"
+        )
+        part, value = row
+        said = f"{part}{len(str(value))}:{value}#{again}"
+        return tag_of(bytes.fromhex(self.key.read_text()), identity, said)
 
     def release(self, **more: Any) -> dbanon.Report:
         """The next release."""
@@ -95,8 +116,9 @@ class ChainRun:
     def rows(self) -> Counter[Any]:
         """The release as it can be read, as a multiset."""
         relation = self.database.relation("release.people")
+        several = self.world.rules.several
         return Counter(
-            ((stratum, *map(_rounded, values)), kept)
+            ((stratum, *map(_rounded, values)), (0, kept) if several else kept)
             for stratum, *values, kept in self.database.rows(
                 f"SELECT stratum, q0, q1, kept FROM {relation}"
             )
@@ -119,15 +141,22 @@ class ChainRun:
 
     def members(self) -> dict[Person, tuple[int, int | None]]:
         """Cell and leaving of each person, found by the tag that RFC 2104 gives with the key."""
-        [(identity,)] = self.database.rows(
-            f"SELECT CAST(identity AS VARCHAR(36)) FROM {self._table('chain')}"
-        )
-        persons = range(len(self.world.rows[0]))
-        tagged = {tag_of(bytes.fromhex(self.key.read_text()), identity, str(p)): p for p in persons}
+        tagged = {tag: person for person, tag in self._tags().items()}
         found = self.database.rows(
             f"SELECT tag, cell, left_at_release FROM {self._table('chain_member')}"
         )
         return {tagged[bytes(tag)]: (cell, left) for tag, cell, left in found}
+
+    def by_tag(self, persons: Collection[Person]) -> list[Person]:
+        """Persons in the order of their tags."""
+        return sorted(persons, key=self._tags().__getitem__)
+
+    def _tags(self) -> dict[Person, bytes]:
+        [(identity,)] = self.database.rows(
+            f"SELECT CAST(identity AS VARCHAR(36)) FROM {self._table('chain')}"
+        )
+        key = bytes.fromhex(self.key.read_text())
+        return {p: tag_of(key, identity, str(p)) for p in range(len(self.world.rows[0]))}
 
     def _table(self, name: str) -> str:
         return self.database.ledger(name)

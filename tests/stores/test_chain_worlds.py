@@ -7,6 +7,7 @@ becomes of a cell. ``CHAINS=full`` tries more worlds.
 from __future__ import annotations
 
 import copy
+import functools
 import os
 import random
 import shutil
@@ -30,6 +31,7 @@ from tests.reference.chain_worlds import (
     World,
     exchangeable,
     random_world,
+    with_rows,
 )
 from tests.reference.chains import Chain, Person, Row, Rules, by_order
 from tests.stores.chain_runs import NAME, ChainRun, combined, told
@@ -68,8 +70,9 @@ def followed(
     pools : where newcomers wait for good classes: what ``watched_pools`` gave.
     """
     world = run.world
-    chain = Chain(world.rules, combine=combined)
+    chain = Chain(world.rules, combine=combined, turn=functools.cache(run.turn))
     known: set[int] = set()
+    known_members: Mapping[Person, Any] = {}
     releases: list[Counter[Any] | None] = []
     reports = []
     for source, erased in zip(world.sources(), world.erased, strict=True):
@@ -79,6 +82,7 @@ def followed(
                 chain.withdraw(person)
         run.fill(source)
         after = copy.deepcopy(chain)
+        numbered = run.by_tag(set(source) - set(known_members)) if world.rules.several else None
         try:
             reports.append(told(run.release()))
         except (TooFewRecords, ModelInfeasible) as error:
@@ -92,7 +96,7 @@ def followed(
                 assert not shown
             releases.append(None)
             continue
-        members = run.members()
+        members = known_members = run.members()
         classes: dict[int, set[Person]] = {}
         for person, (cell, _) in members.items():
             if cell not in known:
@@ -104,9 +108,13 @@ def followed(
             records: Sequence[Any],
             size: int,
             pool: Sequence[set[Person]] = pools[-1] if pools else list(classes.values()),
+            numbered: Sequence[Person] | None = numbered if pools else None,
         ) -> list[list[Person]]:
             """The classes that the product found of newcomers, before it let some of them in."""
             persons = {person for person, _ in records}
+            if numbered is not None:
+                # Persons with several rows are numbered by their tags.
+                pool = [{numbered[number - 1] for number in members} for members in pool]
             found = [members for members in pool if members & persons]
             assert set().union(*found) == persons
             assert all(len(members) >= size for members in found)
@@ -230,6 +238,20 @@ def test_the_product_is_the_reference_and_no_exchange_is_visible(
     require_no_visible_exchange(kind, world_of(seed), tmp_path, monkeypatch)
 
 
+def world_of_rows(seed: int) -> World:
+    """A world of persons with several rows in one table."""
+    world = world_of(seed)
+    limited = replace(world.rules, several=True, max_rows=(None, 1, 2)[seed % 3])
+    return with_rows(replace(world, rules=limited), tables=1)
+
+
+@pytest.mark.parametrize(("kind", "seed"), WORLDS)
+def test_persons_with_several_rows_are_those_of_the_reference(
+    kind: Any, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    require_no_visible_exchange(kind, world_of_rows(seed), tmp_path, monkeypatch)
+
+
 @pytest.mark.parametrize(("kind", "seed"), WORLDS)
 def test_with_models_no_exchange_is_visible_inside_the_classes_before(
     kind: Any, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -279,9 +301,11 @@ def test_where_classes_are_withheld_no_exchange_is_visible(
     assert withholding(again, monkeypatch)[0] == released
 
 
-def test_the_product_is_the_reference_in_every_database(make_database: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("world", [world_of(100), world_of_rows(101)], ids=["one", "several"])
+def test_the_product_is_the_reference_in_every_database(
+    world: World, make_database: Any, tmp_path: Path
+) -> None:
     database: Database = make_database("postgresql")
-    world = world_of(100)
     # Rows have other keys here than persons, so that pools are not watched.
     run = ChainRun(database, replace(world, rules=replace(world.rules, max_wait=0)), tmp_path)
     run.create()

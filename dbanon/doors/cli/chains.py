@@ -85,7 +85,7 @@ _KEY = click.option("--chain-key", "key", required=True, metavar="file:PATH|env:
 @_NAME
 @click.option("--table", required=True, help="What its releases read, as in app.people.")
 @click.option("--entity", required=True, metavar="COLUMN",
-              help="The column that says whose a row is: one row a person.")  # fmt: skip
+              help="The column that says whose a row is.")  # fmt: skip
 @_with_rules
 @click.option(
     "--key-out",
