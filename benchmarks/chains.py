@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import tempfile
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -77,19 +77,29 @@ def run(quick: bool = False) -> str:
     attack: list[list[object]] = []
     price: list[list[object]] = []
     for data in (casc("census"), casc("eia"), adult(quick)):
-        for churn in CHURNS:
-            for way, course in measured(data, churn, 4 if quick else MONTHS).items():
-                name = f"{data.name}, {churn.leave:.0%} / {churn.change:.1%}"
-                seen = course.seen
-                attack.append(
-                    [name, way, *map(percent, seen.below.values()), percent(seen.alone),
-                     percent(seen.differences), *map(percent, seen.read_off.values())]
-                )  # fmt: skip
-                price.append(
-                    [name, way, f"{course.losses[0]:.4f}", f"{course.losses[-1]:.4f}",
-                     "" if course.held is None else percent(course.held),
-                     percent(course.left), percent(course.missing)]
-                )  # fmt: skip
+        for told, lost in rows_of(data, 4 if quick else MONTHS):
+            attack.append(told)
+            price.append(lost)
+    return page(attack, price, quick)
+
+
+def rows_of(data: Data, count: int) -> Iterator[tuple[list[object], list[object]]]:
+    """The rows of both tables, of each churn and way."""
+    for churn in CHURNS:
+        for way, course in measured(data, churn, count).items():
+            name = f"{data.name}, {churn.leave:.0%} / {churn.change:.1%}"
+            seen = course.seen
+            yield (
+                [name, way, *map(percent, seen.below.values()), percent(seen.alone),
+                 percent(seen.differences), *map(percent, seen.read_off.values())],
+                [name, way, f"{course.losses[0]:.4f}", f"{course.losses[-1]:.4f}",
+                 "" if course.held is None else percent(course.held),
+                 percent(course.left), percent(course.missing)],
+            )  # fmt: skip
+
+
+def page(attack: list[list[object]], price: list[list[object]], quick: bool) -> str:
+    """Both tables, with what they are of."""
     last, rows = (4, 2_000) if quick else (MONTHS, 100_000)
     return "\n".join(
         [

@@ -13,7 +13,7 @@ from dbanon.chain.membership import CellState
 from dbanon.chain.quality import GOOD, class_losses
 from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
-from dbanon.data.partition import Found, Levels, Partition
+from dbanon.data.partition import Found, Partition
 from dbanon.errors import TooFewRecords
 from dbanon.hierarchy.leaves import only
 from dbanon.job.chain import Rules
@@ -158,13 +158,12 @@ def classes_of(found: Found, records: NDArray[np.int64]) -> Found:
     partition = partition_of(found)
     if len(records) == len(partition.labels):
         return found
-    if isinstance(partition, Levels):
-        own: Partition = partition.of(records)
-    else:
-        _, labels = np.unique(partition.labels[records], return_inverse=True)
-        own = Partition(labels.reshape(-1), partition.told)
-    levels = None if found.levels is None else found.levels.of(records)
-    return replace(found, classes=own, levels=levels)
+    if found.levels is not None:
+        # Where classes follow from levels, they are these as yet.
+        levels = found.levels.of(records)
+        return replace(found, classes=levels, levels=levels)
+    _, labels = np.unique(partition.labels[records], return_inverse=True)
+    return replace(found, classes=Partition(labels.reshape(-1), partition.told))
 
 
 def _protected(

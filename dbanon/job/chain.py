@@ -138,18 +138,11 @@ class Rules:
     ] = 1
     min_newcomers: Annotated[
         int | None,
-        Option(
-            "Fewer newcomers wait, all, until max_wait; 5 k where nothing is said.",
-            minimum=0,
-        ),
+        Option("Fewer newcomers wait, until max_wait; 5 k where nothing is said.", minimum=0),
     ] = None
     max_wait: Annotated[
         int,
-        Option(
-            "How many releases newcomers wait for a class as good as those of the first release,"
-            " and for min_newcomers; 0: every release admits.",
-            minimum=0,
-        ),
+        Option("How many releases newcomers wait for a good class; 0: for none.", minimum=0),
     ] = 6
     departures: Annotated[
         str,

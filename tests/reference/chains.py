@@ -293,7 +293,7 @@ class Chain:
         if len(source) < rules.min_newcomers:
             return False
         lost = self._lost([source[person] for person in members])
-        return lost <= 2 * self.typical * (1 + 1e-9) + 1e-12
+        return lost <= 4 * self.typical * (1 + 1e-9) + 1e-12
 
     def _lost(self, rows: Sequence[Row]) -> float:
         """The mean squared deviation of a value from the class's mean, in units of its column."""
