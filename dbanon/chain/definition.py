@@ -182,16 +182,23 @@ def require_source(chain: ChainKept, job: Job, session: Session, relation: Relat
     )
 
 
-def made(job: Job, planned: Plan, release: Release, typical: float | None) -> dict[str, Any]:
+def made(
+    job: Job,
+    planned: Plan,
+    release: Release,
+    of_tables: Mapping[str, Any],
+    typical: float | None,
+) -> dict[str, Any]:
     """What is kept of the first release: how it was made, its measures, trees and columns.
 
     Parameters
     ----------
+    of_tables : what holds of the chain's further tables.
     typical : the median of what its classes lose a cell, by which later classes are admitted.
     """
     assert release.measures is not None
     return {
-        "job": definition_of(job, planned),
+        "job": {**definition_of(job, planned), **of_tables},
         "measures": to_plain(release.measures),
         "trees": {
             name: {"labels": list(tree.labels), "parents": tree.parents.tolist()}

@@ -39,11 +39,11 @@ def require_alone(
                 detail=f'It follows "{chain.entity}" of {chain.source}.',
                 hint="dbanon chain close ends it.",
             )
-    source = str(relation.name)
+    source, sources = str(relation.name), {str(relation.name), *rules.tables}
     known = [
         chain.name
         for chain in chain_state.list_chains(session)
-        if chain.source == source
+        if sources & {chain.source, *chain.rules.tables}
         and chain.name not in (name, *followed)
         and (chain.sequence or chain.closed_at is None)
     ]

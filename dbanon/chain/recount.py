@@ -312,6 +312,10 @@ class ChainTarget(SqlTarget):
             session.stage_classes(nobody, [])
             kept = {a.name: f"r.{statements.kept_column(i)}" for i, a in enumerate(attributes)}
             session.insert(output.written, kept, None)
+            if self.part:
+                # The first table's are staged in their place.
+                for staged in (statements.ROWS, statements.CLASSES):
+                    session.run(f"DROP TABLE {quote(staged)}")
         progress(0.9)
         session.analyze(output.written)
         return written

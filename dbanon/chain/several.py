@@ -52,12 +52,14 @@ class Part:
     relation : what is read of it.
     kept : the columns that its rows are released with as they are.
     first : the place of the first of these among those of all tables.
+    output : where it is released to; empty of the first, which goes where the job says.
     """
 
     number: int
     relation: Relation
     kept: tuple[Attribute, ...]
     first: int = 0
+    output: str = ""
 
     @property
     def places(self) -> list[str]:
@@ -78,11 +80,6 @@ def require_several(chain: ChainKept, job: Job) -> None:
             " counts the values of a class, one a person.",
             hint="Bring the rows of each person into one in a view, or leave out the model.",
         )
-
-
-def parts_of(job: Job, relation: Relation) -> list[Part]:
-    """The tables that a job's chain has rows of."""
-    return [Part(0, relation, tuple(map(relation.attribute, (*job.sensitive, *job.keep))))]
 
 
 def staged(

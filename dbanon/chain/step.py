@@ -5,8 +5,8 @@ All of it in one transaction on the database that the chain reads; nothing leave
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 import numpy as np
@@ -19,9 +19,10 @@ from dbanon.chain.newcomers import newcomers
 from dbanon.chain.persons import stage_newcomers
 from dbanon.chain.presence import Presence, require_turnover
 from dbanon.chain.returns import settle, whole_cells
-from dbanon.chain.rows_shown import ShownSource, rows_shown
-from dbanon.chain.several import Part, parts_of, require_several, staged
+from dbanon.chain.rows_shown import RowsShown, ShownSource, rows_shown
+from dbanon.chain.several import Part, require_several, staged
 from dbanon.chain.state import ChainKept
+from dbanon.chain.tables import columns_of, parts_of, planned_of, told_of
 from dbanon.chain.waiting import keep_waiting
 from dbanon.data.counts import Histories
 from dbanon.data.measures import Measures
@@ -29,8 +30,9 @@ from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Found, Partition
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidParameter
-from dbanon.job.chain import FREEZE, MEASURE, OfChain
+from dbanon.job.chain import FREEZE, MEASURE
 from dbanon.job.job import Job
+from dbanon.job.of_chain import OfChain
 from dbanon.recoding import ReleasedColumn
 from dbanon.release.attribute_disclosure import TellingColumn
 from dbanon.release.recode import Release
@@ -52,6 +54,9 @@ class Advanced:
         recoded by.
     release : the classes of those who were admitted; its columns are those of all.
     columns : of the release: name, place in the state, and what it stands for.
+    parts : the tables that its persons have rows in.
+    shown : the rows of each; None where a person has one row.
+    more_tells : as ``tells``, of the further tables, by their numbers.
     """
 
     state: CellState
@@ -64,6 +69,9 @@ class Advanced:
     histories: Histories
     tells: tuple[TellingColumn, ...]
     presence: Presence
+    parts: tuple[Part, ...] = ()
+    shown: RowsShown | None = None
+    more_tells: Mapping[int, tuple[TellingColumn, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,16 +115,20 @@ def begin(job: Job, session: Session, key: bytes, clock: Clock, looked: Session 
         if looked is not None:
             planned = _with_target(job, planned, SqlTarget(looked), chain)
         measures = chain.rules.mode == MEASURE
-        if chain.definition is not None and not measures:
-            definition.require_same(chain, definition.definition_of(job, planned))
-        state = CellState(session, chain, chain.sequence + 1, int(job.policy.k))
         require_several(chain, job)
-        parts = parts_of(job, planned.relation)
+        parts = parts_of(session, job, planned.relation, chain.rules)
+        if chain.definition is not None and not measures:
+            told = definition.definition_of(job, planned) | told_of(parts)
+            definition.require_same(chain, told)
+        state = CellState(session, chain, chain.sequence + 1, int(job.policy.k))
         presence = staged(state, parts, chain_state.blocks(key, chain.identity), rows=True)
         if not asked.accept_turnover:
             require_turnover(state, presence, chain_state.absent_before(session, chain))
     guarantee = replace(
-        cast(OfChain, planned.guarantee), only_measured=measures, max_exposed=asked.max_exposed
+        cast(OfChain, planned.guarantee),
+        only_measured=measures,
+        max_exposed=asked.max_exposed,
+        tables=len(parts),
     )
     return Begun(state, source, planned, guarantee, presence, tuple(parts))
 
@@ -154,23 +166,25 @@ def advance(begun: Begun, clock: Clock) -> Advanced:
         histories = _histories(state, presence, changed, len(microdata.keys), len(came.refused))
         kept = [attribute for part in begun.parts for attribute in part.kept]
         histories = replace(histories, failing=recount.failing(state, kept, policy.models))
+        shown = None
         if state.several:
-            places = [place for _, place, _ in columns if place.startswith("v")]
-            histories = _of_several(state, histories, places)
+            shown = rows_shown(state)
+            histories = _of_several(state, histories, shown, columns)
         begun.guarantee.require_histories(histories)
-        tells: tuple[TellingColumn, ...] = ()
+        tells: dict[int, tuple[TellingColumn, ...]] = {}
         if admitted and state.sequence == 1:
             # Of the few who come later a column tells what it tells of nobody else.
             # Rows of those who wait are in the relation, and not looked at.
             seen = replace(microdata, withheld=presence.newcomers - microdata.n_records)
-            # What an exchange inside a cell changes is told to nobody, not even by a refusal.
-            draft = planned.draft(seen, release)
-            place_of = {name: place for name, place, _ in columns}
-            of_rows = ShownSource(state, 0, place_of) if state.several else source
-            tells = telling_columns(draft, of_rows, {}, only_unique=True)
+            for part in begun.parts:
+                # What an exchange inside a cell changes is told to nobody, not even by a refusal.
+                draft = planned_of(planned, part).draft(seen, release)
+                place_of = {name: place for name, place, _ in columns_of(part, columns)}
+                of_rows = ShownSource(state, part.number, place_of) if state.several else source
+                tells[part.number] = telling_columns(draft, of_rows, {}, only_unique=True)
     planned = replace(planned, policy=replace(policy, k=state.k))
     return Advanced(state, planned, begun.guarantee, microdata, came.found, release, columns,
-                    histories, tells, presence)  # fmt: skip
+                    histories, tells.pop(0, ()), presence, begun.parts, shown, tells)  # fmt: skip
 
 
 def _with_target(job: Job, planned: Plan, to: SqlTarget, chain: ChainKept) -> Plan:
@@ -240,7 +254,7 @@ def _advanced(
     if chain.definition is None:
         draft = replace(planned, relation=whole).draft(microdata, release)
         target.columns(draft, typed, False)
-        told = definition.made(job, planned, release, typical)
+        told = definition.made(job, planned, release, told_of(parts), typical)
         columns = told["columns"]
         defined = session.ledger_name("chain_definition")
         row = (chain.chain_id, state.k, definition.as_text(told))
@@ -253,7 +267,8 @@ def _advanced(
     else:
         columns = chain.definition["columns"]
     models = planned.policy.models
-    staged = 0 if chain.rules.changes == FREEZE else len(kept)
+    told_by = 1 if state.several else len(kept)
+    staged = 0 if chain.rules.changes == FREEZE else told_by
     state.decide(whole_cells(state), batches=not models, kept=staged)
     changed = cell_rows.compare(state, kept, models)
     settle(state)
@@ -292,14 +307,18 @@ def _histories(
     )
 
 
-def _of_several(state: CellState, histories: Histories, places: Sequence[str]) -> Histories:
+def _of_several(
+    state: CellState,
+    histories: Histories,
+    shown: RowsShown,
+    columns: Sequence[tuple[str, str, str]],
+) -> Histories:
     """What was counted, with the rows of persons who have several."""
-    shown = rows_shown(state)
-    told = {**histories.told, "rows": shown.rows.get(0, 0), "outlying": shown.outlying}
+    rows = shown.rows.get(0, 0)
     return replace(
         histories,
-        rows=shown.rows.get(0, 0),
+        rows=rows,
         beyond=shown.beyond.get(0, 0),
-        fewest=recount.fewest(state, places),
-        told=told,
+        fewest=recount.fewest(state, [place for _, place, _ in columns if place.startswith("v")]),
+        told={**histories.told, "rows": rows, "outlying": shown.outlying},
     )

@@ -175,6 +175,8 @@ class Histories:
     rows, beyond, fewest : where persons have several rows: those of the release; those that were
         withheld of persons who have many; the persons who share the rarest combination. None where
         each has one.
+    apart : where they have rows in several tables: combinations in any of them that fewer than k
+        persons share.
     told : what else was counted of classes and persons, by name.
     """
 
@@ -193,6 +195,7 @@ class Histories:
     rows: int | None = None
     beyond: int = 0
     fewest: int | None = None
+    apart: int = 0
     told: Mapping[str, int] = field(default_factory=dict)
 
 

@@ -244,6 +244,7 @@ def create_chain(
     departures: str = "hold",
     withdraw_above: float | None = None,
     max_rows_per_person: int | None = None,
+    tables: Sequence[str] = (),
     mode: str = "continue",
     new_chain_from: str | None = None,
     key: str | None = None,
@@ -266,7 +267,8 @@ def create_chain(
     departures : ``hold`` or ``withdraw``: what becomes of a class that some have left.
     withdraw_above : withdraw a held class once a larger share of its persons have left.
     max_rows_per_person : persons have several rows; no more than so many of each are released, and
-        more are withheld. None: one row each, and more are refused.
+        more are withheld, of each table. None: one row each, and more are refused.
+    tables : further tables that the same persons have rows in, which the chain releases, too.
     mode : ``continue`` keeps every history shared by k persons, ``measure`` only counts.
     new_chain_from : a closed chain over the same persons, which a second one is refused over
         otherwise; ``key`` is where its key is, ``file:PATH`` or ``env:NAME``, which both have then.
@@ -287,6 +289,7 @@ def create_chain(
         departures=departures,
         withdraw_above=withdraw_above,
         max_rows_per_person=max_rows_per_person,
+        tables=tuple(tables),
         mode=mode,
         new_chain_from=new_chain_from,
     )

@@ -98,6 +98,8 @@ def run(
 
     def complete(report: Report) -> Report:
         report = report.after(target.earlier(report.source))
+        if source.drawn:
+            report = report.found(drawn=dict(source.drawn))
         for text in report.lost_told():
             warn_caller(ColumnLost(f"Column {text}."))
         return report

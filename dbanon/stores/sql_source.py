@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -52,6 +52,11 @@ class SqlSource:
 
     session: Session
     disk: Disk | None = None
+
+    @property
+    def drawn(self) -> Mapping[str, Any]:
+        """How the rows were drawn, where they come from elsewhere."""
+        return self.session.drawn
 
     def describe(self, job: Asked) -> Relation:
         """The relation of a job; raises as ``ports.Source``."""
