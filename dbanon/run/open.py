@@ -14,7 +14,7 @@ from dbanon.sessions.store import ClientStore
 from dbanon.stores.files import duckdb_file, read_url
 
 if TYPE_CHECKING:
-    from sqlalchemy import URL
+    from sqlalchemy import URL, Engine
 
 _FRAME = "Give it to dbanon.anonymize_frame."
 _ENGINE = "Give its URL, or a SQLAlchemy engine: sqlalchemy.create_engine(…)."
@@ -89,9 +89,9 @@ def open_store(
 
     Parameters
     ----------
-    database : ``postgresql://…``, ``sqlite:///file.db``, ``duckdb:///file.duckdb``, a file of rows,
-        ``file:people.csv`` or ``file:people.parquet``, a SQLAlchemy
-        ``Engine`` of PostgreSQL or SQLite or a ``Connection`` without an open transaction, which
+    database : ``postgresql://…``, ``mysql+pymysql://…``, ``sqlite:///file.db``,
+        ``duckdb:///file.duckdb``, a file of rows, ``file:people.csv`` or ``file:people.parquet``, a
+        SQLAlchemy ``Engine`` of PostgreSQL, MariaDB or SQLite or a ``Connection`` without an open transaction, which
         stands for its engine, a ``sqlite3.Connection``, or a DuckDB connection.
     on_sql : called with the text of each statement before it runs.
     reading : how a CSV file is written.
@@ -142,11 +142,29 @@ def open_store(
                 " an engine may be given.",
             )
         return SqliteStore(database if isinstance(database, Engine) else url, on_sql)
+    if backend in ("mysql", "mariadb"):
+        return _mariadb_store(database if isinstance(database, Engine) else url, on_sql)
     if backend == "duckdb":
         return _duckdb_store(url.database, url.query, on_sql)
     raise InvalidParameter(
-        f"There is no store for {backend}.", hint="Use PostgreSQL, DuckDB or SQLite."
+        f"There is no store for {backend}.", hint="Use PostgreSQL, MariaDB, DuckDB or SQLite."
     )
+
+
+def _mariadb_store(database: Engine | URL, on_sql: OnSql | None) -> ClientStore:
+    url = database if not hasattr(database, "url") else database.url
+    if "+" in url.drivername and url.get_driver_name() != "pymysql":
+        raise InvalidParameter(
+            f"MariaDB is reached by PyMySQL, and not by {url.get_driver_name()}.",
+            hint="Write mysql+pymysql://user@host/database.",
+        )
+    try:
+        from dbanon.stores.mariadb.store import MariadbStore
+    except ModuleNotFoundError as error:
+        if error.name != "pymysql":
+            raise
+        raise MissingDependency.of_mariadb() from None
+    return MariadbStore(database, on_sql)
 
 
 def _duckdb_store(path: str | None, query: Mapping[str, Any], on_sql: OnSql | None) -> ClientStore:

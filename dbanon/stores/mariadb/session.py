@@ -1,0 +1,626 @@
+"""One transaction on MariaDB, through PyMySQL.
+
+What a run reads is copied first, by one statement, which sees one snapshot: ``CREATE TABLE …
+SELECT`` and ``INSERT … SELECT`` read what is current, and lock it, whatever snapshot the
+transaction has. DDL commits what stands before it, so that a release is made visible in the way
+of ``publication``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from pymysql.cursors import SSCursor
+
+from dbanon.data.chunks import Chunk
+from dbanon.data.counts import Recount
+from dbanon.data.frozen import dataclass
+from dbanon.data.schema import Attribute, Kind, Schema
+from dbanon.errors import (
+    BudgetsNotHere,
+    ChainsNotHere,
+    EngineUnsuitable,
+    InsufficientRights,
+    InvalidName,
+    LedgerNotTrusted,
+    MixedTypes,
+    OutputExists,
+    TableNotFound,
+    ViewsNotHere,
+    nearest_names,
+)
+from dbanon.ledger.tables import LEDGER_SCHEMA, ledger_ddl
+from dbanon.recoding import ReleasedColumn
+from dbanon.sessions import statements
+from dbanon.sessions.base import (
+    MARK,
+    Existing,
+    Locator,
+    OnSql,
+    Output,
+    Relation,
+    choose_key,
+    key_required,
+    labelled_rows,
+)
+from dbanon.sessions.interface import Dialect
+from dbanon.sessions.names import RelationName, quote, quote_list
+from dbanon.sessions.session import Session
+from dbanon.stores.mariadb import dialect as types
+from dbanon.stores.mariadb import publication
+from dbanon.stores.mariadb.errors import translated
+
+if TYPE_CHECKING:
+    from pymysql.connections import Connection
+
+_COPY = "dbanon_source"
+_ROW = "dbanon_row"
+# No name of a column: a condition of the job's may stand where there is none of this name.
+_ROW_EXPRESSION = f"s.{_ROW} + 0"
+_SUFFIX = f" ENGINE=Aria TRANSACTIONAL=0 {types.TEXT}"
+# Bytes of a text by which it is sorted, as the store sets it.
+_SORTED = 65_535
+# Rows and characters of one INSERT.
+_ROWS, _CHARACTERS = 20_000, 2_000_000
+BEGIN = "START TRANSACTION WITH CONSISTENT SNAPSHOT"
+_LEVEL = "SET SESSION TRANSACTION ISOLATION LEVEL {}"
+
+
+@dataclass(frozen=True)
+class _ByBytes(RelationName):
+    """Columns of a relation as FROM has them, whose texts are told apart by their bytes.
+
+    Parameters
+    ----------
+    columns : SQL of each, with its name.
+    """
+
+    columns: tuple[str, ...]
+
+    @property
+    def quoted(self) -> str:
+        """A query in parentheses, with an alias."""
+        return f"(SELECT {', '.join(self.columns)} FROM {super().quoted} AS s) AS b"
+
+
+class MariadbSession(Session):
+    """One transaction on MariaDB."""
+
+    dialect: ClassVar[Dialect] = types
+    atomic = "swap"
+    ledger_types: ClassVar[Mapping[str, str]] = {
+        "uuid": "VARCHAR(36)", "timestamp": "VARCHAR(40)", "text": "LONGTEXT", "json": "LONGTEXT",
+        "integer": "INT", "bigint": "BIGINT", "double": "DOUBLE", "bytes": "LONGBLOB",
+        "amount": "DECIMAL(30,18)", "text key": "VARCHAR(190)", "bytes key": "VARBINARY(64)",
+    }  # fmt: skip
+    digest_way = types.DIGEST_WAY
+    name_limit = 64
+    staging_suffix = _SUFFIX
+
+    def __init__(
+        self, connection: Connection[Any], on_sql: OnSql | None = None, *, copies: bool = True
+    ) -> None:
+        super().__init__(on_sql)
+        self.connection, self._copies, self._n_copies = connection, copies, 0
+        self._keys: dict[RelationName, tuple[str, ...]] = {}
+        # What is made visible at the end, where a release is written.
+        self.pending: publication.Pending | None = None
+
+    # -- statements -------------------------------------------------------------------------------
+
+    def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
+        if sql.startswith('DROP TABLE "') and '"."' not in sql:
+            # Without a schema it is staging; the plain form would commit.
+            sql = sql.replace("DROP TABLE", "DROP TEMPORARY TABLE", 1)
+        self.rows(sql, parameters)
+
+    def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        self.note(sql)
+        with translated(), closing(self.connection.cursor()) as cursor:
+            cursor.execute(types.spelled(sql, bound=bool(parameters)), tuple(parameters) or None)
+            return list(cursor.fetchall())
+
+    def _pieces(self, sql: str, chunk_rows: int) -> Iterator[list[tuple[Any, ...]]]:
+        self.note(sql)
+        with translated(), closing(self.connection.cursor(SSCursor)) as cursor:
+            cursor.execute(types.spelled(sql, bound=False))
+            while rows := cursor.fetchmany(chunk_rows):
+                yield list(rows)
+
+    # -- source -----------------------------------------------------------------------------------
+
+    def _catalog(self, name: RelationName) -> list[tuple[Any, ...]]:
+        """Type, engine and comment of what has a name, byte by byte."""
+        return self.rows(
+            "SELECT table_type, engine, table_comment FROM information_schema.tables"
+            " WHERE table_schema = ? AND table_name = ?"
+            " AND BINARY table_schema = ? AND BINARY table_name = ?",
+            (name.schema, name.name) * 2,
+        )
+
+    def find_source(self, name: RelationName) -> Relation:
+        resolved = self.resolve_output(name)
+        found = self._catalog(resolved)
+        if not found:
+            known = self.rows(
+                "SELECT table_name FROM information_schema.tables WHERE table_schema = ?",
+                (resolved.schema,),
+            )
+            raise TableNotFound(
+                f"There is no table {resolved}, or this account may not see it.",
+                hint=nearest_names(resolved.name, [one for (one,) in known]),
+            )
+        columns = self.rows(
+            "SELECT column_name, column_type, is_nullable, coalesce(numeric_precision, 0),"
+            " coalesce(numeric_scale, 0), coalesce(datetime_precision, 0)"
+            " FROM information_schema.columns WHERE table_schema = ? AND table_name = ?"
+            " AND BINARY table_name = ? ORDER BY ordinal_position",
+            (resolved.schema, resolved.name, resolved.name),
+        )
+        attributes = tuple(
+            types.attribute(column, declared, nullable == "YES", int(p), int(s), int(d))
+            for column, declared, nullable, p, s, d in columns
+        )
+        kind = "view" if "VIEW" in found[0][0] else "table"
+        return Relation(resolved, Schema(attributes), kind)
+
+    def locate(self, source: Relation, key: Sequence[str]) -> Relation:
+        [(kind, engine, _)] = self._catalog(source.name)
+        if kind == "BASE TABLE" and engine != "InnoDB":
+            raise EngineUnsuitable(
+                f"{source.name} is a table of the engine {engine}, whose rows change while they"
+                " are read.",
+                hint=f"ALTER TABLE {source.name.quoted.replace(chr(34), '`')} ENGINE=InnoDB, or"
+                " anonymize a copy.",
+            )
+        primary = self._primary_key(source.name)
+        attributes = choose_key(source, key or primary)
+        stated = tuple(key) if key and tuple(key) != primary else ()
+        if not attributes and source.kind != "table":
+            raise key_required(source)
+        names = tuple(attribute.name for attribute in attributes)
+        # What tells the rows apart is numbered where they are copied.
+        self._keys[source.name] = names
+        return replace(source, locator=Locator((_ROW_EXPRESSION,), ("BIGINT",), unchecked=stated))
+
+    def _indexes(self, name: RelationName) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for index, column in self.rows(
+            "SELECT index_name, column_name FROM information_schema.statistics WHERE non_unique = 0"
+            " AND table_schema = ? AND table_name = ? AND BINARY table_name = ?"
+            " ORDER BY index_name, seq_in_index",
+            (name.schema, name.name, name.name),
+        ):
+            found.setdefault(index, []).append(column)
+        return found
+
+    def _primary_key(self, name: RelationName) -> tuple[str, ...]:
+        return tuple(self._indexes(name).get("PRIMARY", ()))
+
+    def lone_keys(self, source: Relation) -> frozenset[str]:
+        found = self._indexes(source.name).values()
+        return frozenset(columns[0] for columns in found if len(columns) == 1)
+
+    def pin(self, source: Relation, columns: Sequence[str]) -> Relation:
+        """A copy of these columns by one statement, with the rows numbered in the key's order.
+
+        Raises
+        ------
+        MixedTypes : a column holds zero dates, or values that are not of its enum.
+        DuplicateKeys : the key is not unique.
+        """
+        if not self._copies or source.copy is not None:
+            return source
+        keys = self._keys.get(source.name, ())
+        wanted = tuple(dict.fromkeys([*columns, *source.located.unchecked, *source.required]))
+        attributes = [source.attribute(name) for name in wanted]
+        ordered = [source.attribute(name) for name in keys]
+        whole = (
+            len(ordered) == 1
+            and ordered[0].kind is Kind.INTEGER
+            and ordered[0].bits <= 64
+            and not source.located.unchecked
+        )
+        self._n_copies += 1
+        copy = RelationName(None, f"{_COPY}_{self._n_copies}")
+        body, numbered, order = f"{_ROW} BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY", "", ""
+        if whole:
+            body, numbered = f"PRIMARY KEY ({_ROW})", f"{quote(ordered[0].name)} AS {_ROW}, "
+        elif ordered:
+            by = ", ".join(self._sorted(one, quote(one.name)) for one in ordered)
+            order = f" ORDER BY {by}"
+        condition = source.filtered and source.filtered.condition
+        where = f" WHERE (\n{condition}\n)" if condition else ""
+        rows = ", ".join(
+            f"{types.kept(a, quote(a.name))} AS {quote(a.name)}" for a in attributes
+        )
+        # In a transaction the statement would lock all rows that it reads, and ignore the snapshot.
+        self.run("COMMIT")
+        self.run(_LEVEL.format("READ COMMITTED"))
+        self.run(
+            f"CREATE TEMPORARY TABLE {copy.quoted} ({body}){_SUFFIX} AS SELECT {numbered}{rows or '1 AS one'}"
+            f" FROM {source.name.quoted}{where}{order}"
+        )
+        self.run(_LEVEL.format("REPEATABLE READ"))
+        self.run(BEGIN)
+        pinned = replace(
+            source,
+            copy=copy,
+            filtered=None,
+            locator=replace(source.located, expressions=(f"s.{_ROW}",)),
+        )
+        self._require_values(pinned, attributes)
+        return pinned
+
+    def _require_values(self, source: Relation, attributes: Sequence[Attribute]) -> None:
+        """Check that dates are dates, and values of an enum are of it."""
+        wrong = {}
+        for a in attributes:
+            column = f"s.{quote(a.name)}"
+            if a.sql_type.startswith("enum") and "" not in a.order:
+                wrong[a.name] = f"{column} = ''"
+            elif a.kind in (Kind.DATE, Kind.TIMESTAMP):
+                wrong[a.name] = f"month({column}) = 0 OR dayofmonth({column}) = 0"
+        if not wrong:
+            return
+        counts = ", ".join(f"coalesce(sum({one}), 0)" for one in wrong.values())
+        [found] = self.rows(f"SELECT {counts} FROM {source.relation.quoted} AS s")
+        for name, count in zip(wrong, found, strict=True):
+            if count:
+                attribute = source.attribute(name)
+                what = "dates of month 0 or day 0"
+                if attribute.kind is Kind.CATEGORY:
+                    what = "values that are not of its enum"
+                raise MixedTypes(
+                    f'Column "{name}" of {source.name} holds {int(count)} {what}.',
+                    hint="Correct these values, or make them NULL in a view: nullif(…).",
+                )
+
+    def _sorted(self, attribute: Attribute, column: str) -> str:
+        return types.text(attribute, column) if attribute.kind is Kind.CATEGORY else column
+
+    def sort_key(self, attribute: Attribute) -> str:
+        return self._sorted(attribute, f"s.{quote(attribute.name)}")
+
+    def text_of(self, attribute: Attribute) -> str:
+        return types.text(attribute, f"s.{quote(attribute.name)}")
+
+    def value_of(self, attribute: Attribute) -> str:
+        return self.text_of(attribute)
+
+    def compared(self, attribute: Attribute) -> str:
+        if attribute.kind in (Kind.CATEGORY, Kind.OTHER):
+            return self.text_of(attribute)
+        return super().compared(attribute)
+
+    def sample(self, relation: RelationName, share: float) -> str:
+        return f"{relation.quoted} AS s WHERE rand() < {share:.9f}"
+
+    def inspect(self, source: Relation, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
+        checks = {}
+        for a in attributes:
+            column = f"s.{quote(a.name)}"
+            if a.kind is Kind.BOOLEAN:
+                told = "is tinyint(1), which is BOOLEAN", "not 0 or 1"
+                checks[a.name] = (f"{column} NOT IN (0, 1)", *told)
+            elif a.sql_type in ("mediumtext", "longtext"):
+                # Where texts are sorted, no more is compared of each.
+                told = f"is {a.sql_type}", f"longer than {_SORTED} bytes"
+                checks[a.name] = (f"octet_length({types.text(a, column)}) > {_SORTED}", *told)
+        if checks:
+            counts = ", ".join(f"coalesce(sum({one}), 0)" for one, *_ in checks.values())
+            [found] = self.rows(f"SELECT {counts} FROM {source.relation.quoted} AS s{source.where}")
+            for (name, (_, is_, not_)), count in zip(checks.items(), found, strict=True):
+                if count:
+                    raise MixedTypes(
+                        f'Column "{name}" of {source.name} {is_}, but {int(count)} of its values'
+                        f" are {not_}.",
+                        hint="Give it another type, or cast it in a view.",
+                    )
+        return tuple(attributes)
+
+    def read_chunks(
+        self, source: Relation, attributes: Sequence[Attribute], chunk_rows: int
+    ) -> Iterator[Chunk]:
+        parts = [*source.located.expressions]
+        parts += [types.number(i, a) for i, a in enumerate(attributes)]
+        joins = self.value_joins(attributes)
+        query = f"SELECT {', '.join(parts)} FROM {source.from_clause}{joins}{source.where}"
+        for rows in self._pieces(query, chunk_rows):
+            yield types.chunk(rows, attributes)
+
+    def read_rows(
+        self, source: Relation, columns: Sequence[str], chunk_rows: int
+    ) -> Iterator[tuple[NDArray[np.int64], list[tuple[Any, ...]]]]:
+        # What was written has no key, and is read in its own order.
+        keys = source.located.expressions if source.copy is not None else ("0",)
+        parts = [*keys, *(f"s.{quote(name)}" for name in columns)]
+        query = f"SELECT {', '.join(parts)} FROM {source.from_clause}{source.where}"
+        for rows in self._pieces(query, chunk_rows):
+            found = np.array([row[0] for row in rows], np.int64).reshape(-1, 1)
+            yield found, [row[1:] for row in rows]
+
+    def texts(self, given: Sequence[str]) -> tuple[str, Any]:
+        table = f"JSON_TABLE(?, '$[*]' COLUMNS(value LONGTEXT {types.TEXT} PATH '$')) AS t"
+        return f"SELECT value FROM {table}", json.dumps(given, ensure_ascii=False)
+
+    def figures(self, query: str, chunk_rows: int) -> Iterator[NDArray[np.float64]]:
+        return (np.array(rows, np.float64) for rows in self._pieces(query, chunk_rows))
+
+    def recount(self, relation: RelationName, quasi_identifiers: Sequence[str]) -> Recount:
+        """Count the classes by the bytes of texts, whatever collation the columns have."""
+        source = self.find_source(relation)
+        columns = tuple(
+            f"{types.kept(a, quote(a.name))} AS {quote(a.name)}"
+            for a in map(source.attribute, quasi_identifiers)
+        )
+        return super().recount(_ByBytes(relation.schema, relation.name, columns), quasi_identifiers)
+
+    # -- staging ----------------------------------------------------------------------------------
+
+    def _load(
+        self, table: str, columns: Sequence[tuple[str, str]], rows: Iterable[tuple[Any, ...]]
+    ) -> None:
+        self.run(statements.create_staging(table, columns, _SUFFIX))
+        marks = ", ".join("%s" for _ in columns)
+        # The driver joins rows to statements of this length where VALUES stands so.
+        insert = f"INSERT INTO {quote(table)} VALUES ({marks})"
+        self.note(insert)
+        with translated(), closing(self.connection.cursor()) as cursor:
+            cursor.max_stmt_length = _CHARACTERS
+            cursor.executemany(insert, rows)
+
+    def load_labels(
+        self,
+        keys: NDArray[np.int64],
+        classes: NDArray[np.int32],
+        positions: NDArray[np.int32],
+        types: Sequence[str],
+    ) -> None:
+        columns = [("key0", "BIGINT PRIMARY KEY"), ("class", "INT"), ("position", "INT")]
+        self.run(statements.create_staging(statements.LABELS, columns, _SUFFIX))
+        insert = f"INSERT INTO {quote(statements.LABELS)} VALUES "
+        order = np.argsort(keys[:, 0])
+        for start in range(0, len(order), _ROWS):
+            part = order[start : start + _ROWS]
+            lists = (values[part].tolist() for values in (keys[:, 0], classes, positions))
+            self.run(insert + ",".join(map("(%d,%d,%d)".__mod__, zip(*lists, strict=True))))
+
+    def load_classes(self, columns: Sequence[ReleasedColumn], n_classes: int) -> None:
+        named = [("class", "INT PRIMARY KEY")]
+        lists: list[Sequence[Any]] = [range(n_classes)]
+        for position, column in enumerate(columns):
+            kind, values = types.staged_values(column)
+            named.append((statements.value_column(position), kind))
+            lists.append(values)
+        self._load(statements.CLASSES, named, zip(*lists, strict=True))
+
+    def load_rows(self, attributes: Sequence[Attribute], pieces: Iterable[tuple[Any, ...]]) -> None:
+        columns = [("class", "INT"), ("position", "INT")]
+        for place, one in enumerate(attributes):
+            columns.append((statements.kept_column(place), self.declared(self.type_of(one))))
+        rows = (tuple(map(types.storable, row)) for row in labelled_rows(pieces))
+        self._load(statements.ROWS, columns, rows)
+
+    # -- output -----------------------------------------------------------------------------------
+
+    def resolve_output(self, name: RelationName) -> RelationName:
+        if name.schema is not None:
+            return name
+        [(schema,)] = self.rows("SELECT database()")
+        if schema is None:
+            raise InvalidName(
+                f"{name} has no schema, and the URL names no database.",
+                hint="Write schema.table, or a URL that ends with the name of a database.",
+            )
+        return RelationName(schema, name.name)
+
+    def same_name(self, one: RelationName, other: RelationName) -> bool:
+        [(folded,)] = self.rows("SELECT @@lower_case_table_names")
+        return str(one).lower() == str(other).lower() if folded else one == other
+
+    def find_existing(self, name: RelationName) -> Existing | None:
+        found = self._catalog(name)
+        if not found:
+            return None
+        kind, _, comment = found[0]
+        return Existing("view", None) if "VIEW" in kind else Existing("table", comment or None)
+
+    def written_as(self, name: RelationName, kind: str, release_id: str) -> RelationName:
+        """The staging table's name, in a schema that readers have no rights on."""
+        if kind == "view":
+            raise ViewsNotHere(hint='Release a table: `output_kind="table"`.')
+        return RelationName(LEDGER_SCHEMA, f"r_{release_id.replace('-', '')}")
+
+    def create_released(
+        self, output: Output, columns: Sequence[tuple[str, str]], release_id: str
+    ) -> None:
+        self.ensure_ledger()
+        self.pending = publication.plan(self, output)
+        body = ", ".join(f"{quote(name)} {self.declared(kind)}" for name, kind in columns)
+        self.run(
+            f"CREATE TABLE {output.written.quoted} ({body}) ENGINE=InnoDB {types.TEXT}"
+            f" COMMENT='{MARK}{release_id}'"
+        )
+
+    def publish(self, output: Output, columns: Sequence[str]) -> None:
+        """Note what is to be shown; ``publication`` shows it when all else is done."""
+        assert self.pending is not None
+        if output.replaces is None and self.find_existing(output.name) is not None:
+            raise OutputExists(f"The output {output.name} exists already.")
+        self.require_trusted_ledger()
+
+    def have_release_recorded(
+        self, row: Mapping[str, Any], columns: Sequence[Mapping[str, Any]], run: Mapping[str, Any]
+    ) -> str | None:
+        """Keep the entry until the release is seen: it is written then, or never."""
+        assert self.pending is not None
+        self.pending.entry = {"row": dict(row), "columns": [*map(dict, columns)], "run": dict(run)}
+        return str(row["created_at"])
+
+    def declared(self, sql_type: str) -> str:
+        return types.declared(sql_type)
+
+    def make_schema(self, name: RelationName) -> None:
+        if not self._has_schema(str(name.schema)):
+            self.run(f"CREATE DATABASE IF NOT EXISTS {quote(str(name.schema))}")
+
+    def _has_schema(self, name: str) -> bool:
+        return bool(
+            self.rows(
+                "SELECT 1 FROM information_schema.schemata WHERE schema_name = ?"
+                " AND BINARY schema_name = ?",
+                (name, name),
+            )
+        )
+
+    def analyze(self, relation: RelationName) -> None:
+        """InnoDB keeps statistics by itself."""
+
+    def digest_rows(self, relation: RelationName, salt: int) -> tuple[int, int]:
+        columns = self.find_source(relation).schema.attributes
+        return self._digest(relation, columns, salt, "")
+
+    def digest_columns(
+        self, relation: Relation, names: Sequence[str], salt: int
+    ) -> tuple[int, int]:
+        columns = [relation.attribute(name) for name in names]
+        return self._digest(relation.relation, columns, salt, "")
+
+    def _digest(
+        self, relation: RelationName, columns: Sequence[Attribute], salt: int, where: str
+    ) -> tuple[int, int]:
+        [(rows, total)] = self.rows(types.digest_statement(relation, columns, salt, where))
+        return int(rows), int(total)
+
+    def digest_probe(self) -> str:
+        found = str(self.rows(types.DIGEST_PROBE)[0][0])
+        return hashlib.sha256(found.encode()).hexdigest()[:16]
+
+    # -- rights and ledger ------------------------------------------------------------------------
+
+    def require_rights(self, source: Relation, columns: Sequence[str]) -> None:
+        try:
+            self.rows(
+                f"SELECT {quote_list(columns) or '1'} FROM {source.name.quoted} LIMIT 0"
+            )
+        except InsufficientRights as error:
+            raise InsufficientRights(
+                f"This account may not read all columns of {source.name} that are needed.",
+                detail=error.detail,
+                hint="; ".join(self.missing_to_read(source.name, columns)) + ".",
+            ) from None
+
+    def missing_to_read(self, name: RelationName, columns: Sequence[str]) -> list[str]:
+        try:
+            self.rows(f"SELECT {quote_list(columns) or '1'} FROM {name.quoted} LIMIT 0")
+        except InsufficientRights:
+            listed = ", ".join(f"`{one.replace('`', '``')}`" for one in columns)
+            return [f"GRANT SELECT ({listed}) ON {_plain(name)} TO {self.current_user()}"]
+        return []
+
+    def require_schema(self, name: RelationName) -> None:
+        missing = self.missing_to_write(name)
+        if missing:
+            raise InsufficientRights(
+                f"This account may not release into {name.schema}.", hint="; ".join(missing) + "."
+            )
+
+    def missing_to_write(self, output: RelationName) -> list[str]:
+        found = []
+        schemas = {str(output.schema): _OF_OUTPUT, LEDGER_SCHEMA: _OF_LEDGER}
+        for schema, wanted in schemas.items():
+            held = self._held(schema)
+            lacked = [right for right in wanted if right not in held]
+            if lacked:
+                found.append(
+                    f"GRANT {', '.join(lacked)} ON `{schema.replace('`', '``')}`.* TO"
+                    f" {self.current_user()}"
+                )
+        return found
+
+    def _held(self, schema: str) -> frozenset[str]:
+        """The rights of this account, and of its roles, on all tables of a schema."""
+        return frozenset(
+            right
+            for (right,) in self.rows(
+                "SELECT privilege_type FROM information_schema.user_privileges UNION"
+                " SELECT privilege_type FROM information_schema.schema_privileges"
+                " WHERE ? LIKE table_schema",
+                (schema,),
+            )
+        )
+
+    def require_ledger_rights(self) -> None:
+        """As of the output's schema, which ``require_schema`` looked at with it."""
+
+    def require_trusted_ledger(self) -> None:
+        found = self.rows(
+            "SELECT event_object_table FROM information_schema.triggers"
+            " WHERE event_object_schema = ?",
+            (LEDGER_SCHEMA,),
+        )
+        if found:
+            raise LedgerNotTrusted(
+                f"A trigger hangs on {LEDGER_SCHEMA}.{found[0][0]}.",
+                hint="Drop it: what is counted must not change, and no code may see it before.",
+            )
+
+    def ensure_ledger(self) -> None:
+        existing: dict[str, list[str]] = {}
+        for table, column in self.rows(
+            "SELECT table_name, column_name FROM information_schema.columns"
+            " WHERE table_schema = ?",
+            (LEDGER_SCHEMA,),
+        ):
+            existing.setdefault(table, []).append(column)
+        wanted = ledger_ddl(self.ledger_types, self.ledger_name, existing)
+        if publication.TABLE not in existing:
+            wanted.append(publication.ddl(self.ledger_name(publication.TABLE)))
+        if not wanted:
+            return
+        self.make_schema(self.ledger_name(""))
+        for statement in wanted:
+            made = statement.startswith("CREATE TABLE")
+            self.run(statement + f" ENGINE=InnoDB {types.TEXT}" if made else statement)
+
+    def tie_releases(self) -> None:
+        """Relations have no numbers that an entry could be tied to."""
+
+    def ledger_name(self, table: str) -> RelationName:
+        return RelationName(LEDGER_SCHEMA, table)
+
+    def timestamp(self, text: str) -> Any:
+        return text
+
+    def current_user(self) -> str | None:
+        return str(self.rows("SELECT current_user()")[0][0])
+
+    # -- what needs one transaction ---------------------------------------------------------------
+
+    def require_chains(self) -> None:
+        raise ChainsNotHere()
+
+    def require_budgets(self) -> None:
+        raise BudgetsNotHere()
+
+    def keyed_tag(self, text: str) -> str:
+        raise ChainsNotHere()
+
+    def shuffled(self, alias: str) -> str:
+        raise ChainsNotHere()
+
+
+_OF_OUTPUT = ("CREATE", "INSERT", "ALTER", "DROP", "SELECT")
+_OF_LEDGER = (*_OF_OUTPUT, "UPDATE", "DELETE")
+
+
+def _plain(name: RelationName) -> str:
+    return ".".join(f"`{part.replace('`', '``')}`" for part in (name.schema, name.name) if part)
