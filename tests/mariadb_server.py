@@ -92,7 +92,9 @@ class MariadbServer:
             raise NoServerError(f"no MariaDB server: {made.stderr.decode()[-2000:]}")
 
     def start(self) -> None:
-        with (self.directory / "log").open("ab") as log:
+        log_path = self.directory / "log"
+        before = len(self.log_text()) if log_path.exists() else 0
+        with log_path.open("ab") as log:
             self._process = subprocess.Popen(
                 [*ends_with_us(), *self._command()], stdin=subprocess.DEVNULL, stdout=log,
                 stderr=subprocess.STDOUT, cwd=self.directory, **self._as_account(),
@@ -101,8 +103,8 @@ class MariadbServer:
         while time.monotonic() < until:
             if self._process.poll() is not None:
                 raise NoServerError(f"no MariaDB server: {self.log_text()[-2000:]}")
-            with contextlib.suppress(pymysql.err.OperationalError):
-                self.connect().close()
+            # A connection that is refused leaves its socket open.
+            if "ready for connections" in self.log_text()[before:]:
                 return
             time.sleep(0.02)
         raise NoServerError("no MariaDB server: it is not ready in time")
@@ -138,7 +140,9 @@ class MariadbServer:
         """Run statements as root; the rows of the last one."""
         with contextlib.closing(self.connect(database)) as connection:
             cursor = connection.cursor()
-            cursor.execute("SET SESSION sql_mode = 'ANSI_QUOTES,PIPES_AS_CONCAT,STRICT_ALL_TABLES'")
+            cursor.execute("SET SESSION sql_mode = 'ANSI_QUOTES,PIPES_AS_CONCAT,STRICT_ALL_TABLES,"
+                "NO_BACKSLASH_ESCAPES'"
+            )
             cursor.execute("SET NAMES utf8mb4 COLLATE utf8mb4_nopad_bin")
             for statement in statements:
                 cursor.execute(statement)

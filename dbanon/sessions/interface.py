@@ -44,6 +44,8 @@ class SessionInterface(ABC):
     # How a release gets its place: ``transaction``: with all that the session wrote, at its commit;
     # ``swap``: by a statement of its own at the session's end, which the ledger's entry follows.
     atomic: ClassVar[Literal["transaction", "swap"]] = "transaction"
+    # Seconds for which readers may keep a release from its place, where that is swapped.
+    swap_seconds: float = 60.0
     name_limit: ClassVar[int | None] = None
     ledger_types: ClassVar[Mapping[str, str]]
     staging_suffix: ClassVar[str] = ""

@@ -34,7 +34,6 @@ TABLE = "publication"
 PLANNED, PUBLISHED, REFUSED = "planned", "published", "refused"
 # Who reads waits behind a swap that waits: seconds of each try, and between two.
 TRIES, PAUSE = (0.05, 0.1, 0.2, 0.4, 0.8), 0.25
-SWAP_SECONDS = 60.0
 
 
 @dataclass
@@ -94,12 +93,12 @@ def _lock(session: MariadbSession, name: RelationName) -> None:
         )
 
 
-def show(session: MariadbSession, pending: Pending, seconds: float) -> None:
+def show(session: MariadbSession, pending: Pending) -> None:
     """Show a counted release in the output's place, and write its entry.
 
     Raises
     ------
-    OutputBusy : readers kept the output for so many seconds.
+    OutputBusy : readers kept the output for longer than the session waits.
     SourceChanged, OutputExists : something else has the place.
     """
     output, table = pending.output, session.ledger_name(TABLE)
@@ -108,17 +107,18 @@ def show(session: MariadbSession, pending: Pending, seconds: float) -> None:
         (json.dumps(pending.entry), output.release_id),
     )
     session.run("COMMIT")
+    session.make_database(output.name)
     before = session.find_existing(output.name)
     _require_free(session, output, before)
     moves = [(output.written, output.name)]
     if before is not None:
         moves.insert(0, (output.name, pending.old))
-    _swap(session, output, moves, seconds)
+    _swap(session, output, moves)
     replaced = None if before is None else session.find_existing(pending.old)
     if replaced is not None and replaced.mark != (before and before.mark):
         # Somebody put another table there in the moment before the swap: it goes back.
         back = [(output.name, output.written), (pending.old, output.name)]
-        _swap(session, output, back, seconds)
+        _swap(session, output, back)
         raise SourceChanged(
             f"Another session replaced {output.name} meanwhile; nothing was published.",
             hint="Look at it, then run again.",
@@ -152,14 +152,11 @@ def _require_free(session: MariadbSession, output: Output, before: Any) -> None:
 
 
 def _swap(
-    session: MariadbSession,
-    output: Output,
-    moves: list[tuple[RelationName, RelationName]],
-    seconds: float,
+    session: MariadbSession, output: Output, moves: list[tuple[RelationName, RelationName]]
 ) -> None:
     """RENAME in short tries: while one waits for readers, all that come later wait behind it."""
     rename = "RENAME TABLE " + ", ".join(f"{a.quoted} TO {b.quoted}" for a, b in moves)
-    until, tries = time.monotonic() + seconds, iter((*TRIES,))
+    until, tries = time.monotonic() + session.swap_seconds, iter(TRIES)
     longest = TRIES[0]
     while True:
         longest = next(tries, longest)
@@ -171,7 +168,7 @@ def _swap(
                 return
             if time.monotonic() >= until:
                 raise OutputBusy(
-                    f"Readers kept {output.name} for {seconds:g} s, so the release could not take"
+                    f"Readers kept {output.name} for {session.swap_seconds:g} s, so the release could not take"
                     " its place; nothing was published.",
                     hint="End their transactions (SHOW PROCESSLIST), try again, or wait longer:"
                     " `swap_timeout`.",

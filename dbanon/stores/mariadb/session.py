@@ -33,6 +33,7 @@ from dbanon.errors import (
     MixedTypes,
     OutputExists,
     TableNotFound,
+    UnsupportedType,
     ViewsNotHere,
     nearest_names,
 )
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
     from pymysql.connections import Connection
 
 _COPY = "dbanon_source"
+_SAMPLE = "dbanon_sample"
 _ROW = "dbanon_row"
 # No name of a column: a condition of the job's may stand where there is none of this name.
 _ROW_EXPRESSION = f"s.{_ROW} + 0"
@@ -301,12 +303,24 @@ class MariadbSession(Session):
         return super().compared(attribute)
 
     def sample(self, relation: RelationName, share: float) -> str:
-        return f"{relation.quoted} AS s WHERE rand() < {share:.9f}"
+        # Kept: a query that names it twice would draw twice.
+        self.run(f"DROP TEMPORARY TABLE IF EXISTS {_SAMPLE}")
+        self.run(
+            f"CREATE TEMPORARY TABLE {_SAMPLE} {_SUFFIX} AS SELECT * FROM {relation.quoted}"
+            f" WHERE rand() < {share:.9f}"
+        )
+        return f"{_SAMPLE} AS s"
 
     def inspect(self, source: Relation, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
         checks = {}
         for a in attributes:
             column = f"s.{quote(a.name)}"
+            if a.sql_type.startswith("float"):
+                raise UnsupportedType(
+                    f'Column "{a.name}" of {source.name} is FLOAT, of which values that print alike'
+                    " are several.",
+                    hint="Give it the type DOUBLE or DECIMAL, or cast it in a view.",
+                )
             if a.kind is Kind.BOOLEAN:
                 told = "is tinyint(1), which is BOOLEAN", "not 0 or 1"
                 checks[a.name] = (f"{column} NOT IN (0, 1)", *told)
@@ -469,6 +483,10 @@ class MariadbSession(Session):
         return types.declared(sql_type)
 
     def make_schema(self, name: RelationName) -> None:
+        """It is made when the release takes its place: what is made here stays."""
+
+    def make_database(self, name: RelationName) -> None:
+        """Make the database that a schema is here, where it is missing."""
         if not self._has_schema(str(name.schema)):
             self.run(f"CREATE DATABASE IF NOT EXISTS {quote(str(name.schema))}")
 
@@ -586,7 +604,7 @@ class MariadbSession(Session):
             wanted.append(publication.ddl(self.ledger_name(publication.TABLE)))
         if not wanted:
             return
-        self.make_schema(self.ledger_name(""))
+        self.make_database(self.ledger_name(""))
         for statement in wanted:
             made = statement.startswith("CREATE TABLE")
             self.run(statement + f" ENGINE=InnoDB {types.TEXT}" if made else statement)

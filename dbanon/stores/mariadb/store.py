@@ -73,7 +73,6 @@ class MariadbStore:
             url = database.set(drivername="mysql+pymysql")
             self._engine = create_engine(url, poolclass=NullPool)
         self._on_sql = on_sql
-        self.swap_seconds = publication.SWAP_SECONDS
 
     @property
     def url(self) -> str:
@@ -143,7 +142,7 @@ class MariadbStore:
     def _show(self, session: MariadbSession, pending: publication.Pending) -> None:
         """Show what is pending; where that ends in between, look what became of it."""
         try:
-            publication.show(session, pending, self.swap_seconds)
+            publication.show(session, pending)
         except BaseException as error:
             shown = self._look(session.connection, pending)
             if shown is None:
