@@ -109,6 +109,12 @@ class MariadbServer:
             time.sleep(0.02)
         raise NoServerError("no MariaDB server: it is not ready in time")
 
+    @property
+    def process_id(self) -> int:
+        """Of the server, while it runs."""
+        assert self._process is not None
+        return self._process.pid
+
     def crash(self) -> None:
         """End it as a power failure would, but for what the system has in its cache."""
         self._end(signal.SIGKILL)

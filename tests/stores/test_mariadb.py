@@ -8,11 +8,13 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 
 import dbanon
 from dbanon import errors
 from dbanon.run.open import open_store
+from dbanon.sessions.names import parse_relation
 from dbanon.stores.mariadb import dialect, publication
 from tests.stores.databases import MariadbDatabase
 from tests.stores.people import load_people
@@ -104,7 +106,7 @@ def test_what_needs_one_transaction(mariadb: MariadbDatabase, tmp_path: Any) -> 
         mariadb.anonymize(**GIVEN, output_kind="view")
     with pytest.raises(errors.ChainsNotHere):
         dbanon.create_chain(
-            mariadb.url, "c", table="people", entity="id", changes="none", key_out=tmp_path / "key"
+            mariadb.url, "c", table="people", entity="id", changes="hold", key_out=tmp_path / "key"
         )
     assert not (tmp_path / "key").exists()
     with pytest.raises(errors.BudgetsNotHere):
@@ -321,3 +323,22 @@ def test_killed_between_two_steps(mariadb: MariadbDatabase, cut: str, who: str) 
             os._exit(0)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
     _require_settled(mariadb, old, cut)
+
+
+def test_doubles_are_read_as_they_are(mariadb: MariadbDatabase) -> None:
+    drawn = np.random.default_rng(3)
+    values = (drawn.normal(size=400) * 10.0 ** drawn.integers(-300, 300, 400)).tolist()
+    values += [0.0, 5e-324, 1.7976931348623157e308, 0.1 + 0.2, 2.0**53 + 2]
+    key = 2**62
+    rows = ", ".join(f"({key + i}, {value!r})" for i, value in enumerate(values))
+    mariadb.execute("CREATE TABLE t (id bigint PRIMARY KEY, x double, y double)")
+    mariadb.execute(f"INSERT INTO t (id, x) VALUES {rows}")
+    with open_store(mariadb.url).session(write=False) as session:
+        relation = session.locate(session.find_source(parse_relation("t")), ())
+        relation = session.pin(relation, ["x", "y"])
+        wanted = [relation.attribute("x"), relation.attribute("y")]
+        [chunk] = session.read_chunks(relation, wanted, 1000)
+    assert chunk.keys[:, 0].tolist() == [key + i for i in range(len(values))]
+    assert chunk.numbers[:, 0].tolist() == values
+    assert chunk.valid is not None
+    assert chunk.valid.all(0).tolist() == [True, False]

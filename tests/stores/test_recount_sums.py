@@ -42,7 +42,7 @@ def test_values_that_a_server_leaves_out(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     load_people(database)
-    given = {**GIVEN, "models": [{"model": "distinct_l", "attribute": "site", "l": 2}]}
+    given = {**GIVEN, "models": [{"attribute": "site", "kind": "distinct_l", "level": 2}]}
     counts = statements.recount_values
     monkeypatch.setattr(statements, "recount_values", lambda *given: cut(counts(*given)))
     with pytest.raises(RecountFailed, match='values of "site"'):

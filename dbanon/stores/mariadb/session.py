@@ -343,8 +343,7 @@ class MariadbSession(Session):
     def read_chunks(
         self, source: Relation, attributes: Sequence[Attribute], chunk_rows: int
     ) -> Iterator[Chunk]:
-        parts = [*source.located.expressions]
-        parts += [types.number(i, a) for i, a in enumerate(attributes)]
+        parts = [*source.located.expressions, types.packed(attributes) if attributes else "''"]
         joins = self.value_joins(attributes)
         query = f"SELECT {', '.join(parts)} FROM {source.from_clause}{joins}{source.where}"
         for rows in self._pieces(query, chunk_rows):
