@@ -64,7 +64,10 @@ def _measured(server: MariadbServer, n: int) -> str:
     url, copies, releases, verified = server.url("app"), [], [], []
     for attempt in range(RUNS):
         before = cpu_of(server)
-        took = _timed(server, f"CREATE TABLE app.copy{attempt} AS SELECT a, b, c, d, e, t1, t2 FROM app.people")
+        took = _timed(
+            server,
+            f"CREATE TABLE app.copy{attempt} AS SELECT a, b, c, d, e, t1, t2 FROM app.people",
+        )
         copies.append((took, cpu_of(server) - before))
         output, before = f"release.people{attempt}", cpu_of(server)
         found = json.loads(version.run(JOB, url, output))

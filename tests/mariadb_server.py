@@ -41,7 +41,9 @@ class MariadbServer:
     """A server in a temporary directory, on a unix socket; ``root`` has no password there."""
 
     def __init__(self, settings: Mapping[str, str]) -> None:
-        binary = shutil.which("mariadbd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/libexec")
+        binary = shutil.which(
+            "mariadbd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/libexec"
+        )
         shared = next((found for found in _SHARED if (found / _SYSTEM[0]).exists()), None)
         if binary is None or shared is None:
             raise NoServerError("no MariaDB server: there is no mariadbd (mariadb-server-core)")
@@ -146,7 +148,8 @@ class MariadbServer:
         """Run statements as root; the rows of the last one."""
         with contextlib.closing(self.connect(database)) as connection:
             cursor = connection.cursor()
-            cursor.execute("SET SESSION sql_mode = 'ANSI_QUOTES,PIPES_AS_CONCAT,STRICT_ALL_TABLES,"
+            cursor.execute(
+                "SET SESSION sql_mode = 'ANSI_QUOTES,PIPES_AS_CONCAT,STRICT_ALL_TABLES,"
                 "NO_BACKSLASH_ESCAPES'"
             )
             cursor.execute("SET NAMES utf8mb4 COLLATE utf8mb4_nopad_bin")

@@ -340,7 +340,6 @@ class MissingDependency(UsageError):
             ' ".[postgres]".',
         )
 
-
     @classmethod
     def of_mariadb(cls) -> MissingDependency:
         """The error where a database of MariaDB is named, and its driver is not here."""

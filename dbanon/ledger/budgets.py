@@ -199,7 +199,7 @@ def find(session: Session, name: str) -> KeptBudget:
     ------
     BudgetNotFound : there is none.
     """
-    session.require_budgets()
+    session.require("budgets")
     known = list_budgets(session)
     for budget in known:
         if budget.name == name:

@@ -91,8 +91,8 @@ def open_store(
     ----------
     database : ``postgresql://…``, ``mysql+pymysql://…``, ``sqlite:///file.db``,
         ``duckdb:///file.duckdb``, a file of rows, ``file:people.csv`` or ``file:people.parquet``, a
-        SQLAlchemy ``Engine`` of PostgreSQL, MariaDB or SQLite or a ``Connection`` without an open transaction, which
-        stands for its engine, a ``sqlite3.Connection``, or a DuckDB connection.
+        SQLAlchemy ``Engine`` of PostgreSQL, MariaDB or SQLite or a ``Connection`` without an open
+        transaction, which stands for its engine, a ``sqlite3.Connection``, or a DuckDB connection.
     on_sql : called with the text of each statement before it runs.
     reading : how a CSV file is written.
     table : what the rows of a file are called, as people write it; as the file when None.
@@ -143,7 +143,7 @@ def open_store(
             )
         return SqliteStore(database if isinstance(database, Engine) else url, on_sql)
     if backend in ("mysql", "mariadb"):
-        return _mariadb_store(database if isinstance(database, Engine) else url, on_sql)
+        return _mariadb_store(url, database if isinstance(database, Engine) else url, on_sql)
     if backend == "duckdb":
         return _duckdb_store(url.database, url.query, on_sql)
     raise InvalidParameter(
@@ -151,8 +151,7 @@ def open_store(
     )
 
 
-def _mariadb_store(database: Engine | URL, on_sql: OnSql | None) -> ClientStore:
-    url = database if not hasattr(database, "url") else database.url
+def _mariadb_store(url: URL, database: Engine | URL, on_sql: OnSql | None) -> ClientStore:
     if "+" in url.drivername and url.get_driver_name() != "pymysql":
         raise InvalidParameter(
             f"MariaDB is reached by PyMySQL, and not by {url.get_driver_name()}.",

@@ -13,7 +13,7 @@ from dbanon.data.chunks import Chunk
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Kind
-from dbanon.errors import InvalidName
+from dbanon.errors import DbanonError, InvalidName
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions.base import (
     AsWritten,
@@ -49,6 +49,8 @@ class SessionInterface(ABC):
     name_limit: ClassVar[int | None] = None
     ledger_types: ClassVar[Mapping[str, str]]
     staging_suffix: ClassVar[str] = ""
+    # What this database cannot keep, and the error that says so.
+    never_here: ClassVar[Mapping[str, type[DbanonError]]] = {}
     never_in_views: ClassVar[frozenset[str]] = frozenset()
     digest_way: ClassVar[str]
 
@@ -366,11 +368,15 @@ class SessionInterface(ABC):
         """True when two names are those of one relation here."""
         return one == other
 
-    def require_chains(self) -> None:
-        """Check that this database can keep the state of chains; raises ChainsNotHere."""
+    def require(self, what: str) -> None:
+        """Check that this database can keep ``chains``, or ``budgets``.
 
-    def require_budgets(self) -> None:
-        """Check that this database can keep privacy budgets; raises BudgetsNotHere."""
+        Raises
+        ------
+        ChainsNotHere, BudgetsNotHere : it cannot.
+        """
+        if what in self.never_here:
+            raise self.never_here[what]()
 
     def may_drop(self, existing: Existing) -> bool:
         """True when this role may drop a relation, and nothing depends on it."""

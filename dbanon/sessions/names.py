@@ -103,6 +103,7 @@ def check_length(identifier: str, limit: int | None, what: str) -> None:
             hint="Choose a shorter name.",
         )
 
+
 def released_name(name: RelationName, release_id: str, limit: int | None) -> RelationName:
     """The name of a release's own table: the output's, cut where it must be, with a suffix."""
     suffix = "_r" + release_id.replace("-", "")[:12]

@@ -188,7 +188,9 @@ def test_a_trigger_sees_nothing(mariadb: MariadbDatabase) -> None:
     with pytest.raises(errors.LedgerNotTrusted):
         mariadb.anonymize(**GIVEN, if_exists="replace", on_sql=hang)
     assert (marks(mariadb), staged(mariadb)) == (old, [])
-    mariadb.execute("CREATE TRIGGER release.t BEFORE INSERT ON release.people FOR EACH ROW SET @x = 1")
+    mariadb.execute(
+        "CREATE TRIGGER release.t BEFORE INSERT ON release.people FOR EACH ROW SET @x = 1"
+    )
     with pytest.raises(errors.OutputChanged, match="trigger"):
         mariadb.anonymize(**GIVEN, if_exists="replace")
     assert (marks(mariadb), staged(mariadb)) == (old, [])

@@ -9,7 +9,13 @@ import pytest
 
 import dbanon
 from dbanon.errors import HierarchyBroken
-from tests.stores.databases import ALL_NAMES, Database, DuckdbDatabase, PostgresqlDatabase, SqliteDatabase
+from tests.stores.databases import (
+    ALL_NAMES,
+    Database,
+    DuckdbDatabase,
+    PostgresqlDatabase,
+    SqliteDatabase,
+)
 from tests.stores.refusal import refuse
 
 DATABASES = ALL_NAMES

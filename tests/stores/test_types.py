@@ -11,7 +11,13 @@ from typing import Any
 import pytest
 
 from dbanon.errors import NonFiniteValue
-from tests.stores.databases import ALL_NAMES, Database, DuckdbDatabase, PostgresqlDatabase, SqliteDatabase
+from tests.stores.databases import (
+    ALL_NAMES,
+    Database,
+    DuckdbDatabase,
+    PostgresqlDatabase,
+    SqliteDatabase,
+)
 
 DATABASES = ALL_NAMES
 

@@ -148,6 +148,8 @@ def chunk(rows: Sequence[tuple[Any, ...]], attributes: Sequence[Attribute]) -> C
     """A piece of rows of key and packed numbers."""
     keys, texts = zip(*rows, strict=True)
     shape = len(rows), len(attributes)
+    if not attributes:
+        texts = ()
     numbers = np.fromstring(",".join(texts), np.float64, sep=",").reshape(shape)
     valid: NDArray[np.bool_] | None = ~np.isnan(numbers)
     if valid is not None and valid.all():

@@ -12,7 +12,7 @@ import hashlib
 import json
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dbanon.errors import (
     DatabaseBusy,
@@ -26,11 +26,8 @@ from dbanon.ledger import entries
 from dbanon.release.words import now
 from dbanon.sessions.base import MARK, Output
 from dbanon.sessions.names import RelationName
+from dbanon.stores.mariadb.catalog import TABLE, MariadbCatalog
 
-if TYPE_CHECKING:
-    from dbanon.stores.mariadb.session import MariadbSession
-
-TABLE = "publication"
 PLANNED, PUBLISHED, REFUSED = "planned", "published", "refused"
 # Who reads waits behind a swap that waits: seconds of each try, and between two.
 TRIES, PAUSE = (0.05, 0.1, 0.2, 0.4, 0.8), 0.25
@@ -59,22 +56,12 @@ class Pending:
         return lock_name("output", self.output.name.quoted)
 
 
-def ddl(name: RelationName) -> str:
-    """CREATE of the table of publications."""
-    return (
-        f"CREATE TABLE {name.quoted} (release_id VARCHAR(36) NOT NULL PRIMARY KEY,"
-        " output_schema VARCHAR(64) NOT NULL, output_name VARCHAR(64) NOT NULL,"
-        " state VARCHAR(10) NOT NULL, planned_at VARCHAR(40) NOT NULL, settled_at VARCHAR(40),"
-        " entry LONGTEXT)"
-    )
-
-
 def lock_name(kind: str, name: str) -> str:
     """The name of a lock of the server: these end at 64 characters, and take no notice of case."""
     return f"dbanon {kind} {hashlib.sha256(name.encode()).hexdigest()[:40]}"
 
 
-def plan(session: MariadbSession, output: Output) -> Pending:
+def plan(session: MariadbCatalog, output: Output) -> Pending:
     """Take the output's lock, and say what is planned; raises OutputBusy where another run is."""
     _lock(session, output.name)
     session.insert_rows(
@@ -86,14 +73,14 @@ def plan(session: MariadbSession, output: Output) -> Pending:
     return Pending(output)
 
 
-def _lock(session: MariadbSession, name: RelationName) -> None:
+def _lock(session: MariadbCatalog, name: RelationName) -> None:
     if session.rows("SELECT get_lock(?, 0)", (lock_name("output", name.quoted),)) != [(1,)]:
         raise OutputBusy(
             f"Another run writes {name} now.", hint="Wait until it is done, then try again."
         )
 
 
-def show(session: MariadbSession, pending: Pending) -> None:
+def show(session: MariadbCatalog, pending: Pending) -> None:
     """Show a counted release in the output's place, and write its entry.
 
     Raises
@@ -127,7 +114,7 @@ def show(session: MariadbSession, pending: Pending) -> None:
     session.run(f"DROP TABLE IF EXISTS {pending.old.quoted}")
 
 
-def _require_free(session: MariadbSession, output: Output, before: Any) -> None:
+def _require_free(session: MariadbCatalog, output: Output, before: Any) -> None:
     """Check once more that the place is free, or a release's that was found when it was planned."""
     if before is None:
         return
@@ -152,7 +139,7 @@ def _require_free(session: MariadbSession, output: Output, before: Any) -> None:
 
 
 def _swap(
-    session: MariadbSession, output: Output, moves: list[tuple[RelationName, RelationName]]
+    session: MariadbCatalog, output: Output, moves: list[tuple[RelationName, RelationName]]
 ) -> None:
     """RENAME in short tries: while one waits for readers, all that come later wait behind it."""
     rename = "RENAME TABLE " + ", ".join(f"{a.quoted} TO {b.quoted}" for a, b in moves)
@@ -168,8 +155,8 @@ def _swap(
                 return
             if time.monotonic() >= until:
                 raise OutputBusy(
-                    f"Readers kept {output.name} for {session.swap_seconds:g} s, so the release could not take"
-                    " its place; nothing was published.",
+                    f"Readers kept {output.name} for {session.swap_seconds:g} s, so the release"
+                    " could not take its place; nothing was published.",
                     hint="End their transactions (SHOW PROCESSLIST), try again, or wait longer:"
                     " `swap_timeout`.",
                 ) from None
@@ -178,7 +165,7 @@ def _swap(
             return
 
 
-def settled(session: MariadbSession, release_id: str, entry: dict[str, Any] | None) -> None:
+def settled(session: MariadbCatalog, release_id: str, entry: dict[str, Any] | None) -> None:
     """Write the entry of a release that is shown, and that it is; one transaction of the ledger."""
     assert entry is not None
     run, row = dict(entry["run"]), dict(entry["row"])
@@ -194,14 +181,14 @@ def settled(session: MariadbSession, release_id: str, entry: dict[str, Any] | No
     session.run("COMMIT")
 
 
-def refuse(session: MariadbSession, release_id: str) -> None:
+def refuse(session: MariadbCatalog, release_id: str) -> None:
     """Say that a planned release was not shown, and take its table away."""
     _say(session, release_id, REFUSED)
     session.run("COMMIT")
     session.run(f"DROP TABLE IF EXISTS {_staged(release_id).quoted}")
 
 
-def _say(session: MariadbSession, release_id: str, state: str) -> None:
+def _say(session: MariadbCatalog, release_id: str, state: str) -> None:
     table = session.ledger_name(TABLE)
     session.run(
         f"UPDATE {table.quoted} SET state = ?, settled_at = ?, entry = NULL WHERE release_id = ?",
@@ -209,7 +196,7 @@ def _say(session: MariadbSession, release_id: str, state: str) -> None:
     )
 
 
-def settle(session: MariadbSession) -> None:
+def settle(session: MariadbCatalog) -> None:
     """Settle what runs that ended in between left planned; what runs still go on with stays."""
     table = session.ledger_name(TABLE)
     if session.find_existing(table) is None:
@@ -230,7 +217,7 @@ def settle(session: MariadbSession) -> None:
     _clear(session)
 
 
-def _settle(session: MariadbSession, release_id: str) -> None:
+def _settle(session: MariadbCatalog, release_id: str) -> None:
     table = session.ledger_name(TABLE)
     [(state, entry)] = session.rows(
         f"SELECT state, entry FROM {table.quoted} WHERE release_id = ?", (release_id,)
@@ -245,7 +232,7 @@ def _settle(session: MariadbSession, release_id: str) -> None:
         session.run(f"DROP TABLE IF EXISTS {_old(release_id).quoted}")
 
 
-def _clear(session: MariadbSession) -> None:
+def _clear(session: MariadbCatalog) -> None:
     """Drop tables that a run left which ended just before it had dropped them."""
     table = session.ledger_name(TABLE)
     found = session.rows(
@@ -268,7 +255,7 @@ def _old(release_id: str) -> RelationName:
     return RelationName("dbanon", f"old_{release_id.replace('-', '')}")
 
 
-def is_shown(session: MariadbSession, pending: Pending) -> bool:
+def is_shown(session: MariadbCatalog, pending: Pending) -> bool:
     """Whether a release is the one that its publication says was shown."""
     [(state,)] = session.rows(
         f"SELECT state FROM {session.ledger_name(TABLE).quoted} WHERE release_id = ?",

@@ -13,36 +13,27 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pymysql.cursors import SSCursor
 
 from dbanon.data.chunks import Chunk
 from dbanon.data.counts import Recount
 from dbanon.data.frozen import dataclass
-from dbanon.data.schema import Attribute, Kind, Schema
+from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import (
-    BudgetsNotHere,
-    ChainsNotHere,
     EngineUnsuitable,
-    InsufficientRights,
-    InvalidName,
-    LedgerNotTrusted,
     MixedTypes,
     OutputExists,
-    TableNotFound,
     UnsupportedType,
     ViewsNotHere,
-    nearest_names,
 )
-from dbanon.ledger.tables import LEDGER_SCHEMA, ledger_ddl
+from dbanon.ledger.tables import LEDGER_SCHEMA
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
 from dbanon.sessions.base import (
     MARK,
-    Existing,
     Locator,
     OnSql,
     Output,
@@ -51,11 +42,10 @@ from dbanon.sessions.base import (
     key_required,
     labelled_rows,
 )
-from dbanon.sessions.interface import Dialect
-from dbanon.sessions.names import RelationName, quote, quote_list
-from dbanon.sessions.session import Session
+from dbanon.sessions.names import RelationName, quote
 from dbanon.stores.mariadb import dialect as types
 from dbanon.stores.mariadb import publication
+from dbanon.stores.mariadb.catalog import MariadbCatalog
 from dbanon.stores.mariadb.errors import translated
 
 if TYPE_CHECKING:
@@ -92,16 +82,10 @@ class _ByBytes(RelationName):
         return f"(SELECT {', '.join(self.columns)} FROM {super().quoted} AS s) AS b"
 
 
-class MariadbSession(Session):
+class MariadbSession(MariadbCatalog):
     """One transaction on MariaDB."""
 
-    dialect: ClassVar[Dialect] = types
     atomic = "swap"
-    ledger_types: ClassVar[Mapping[str, str]] = {
-        "uuid": "VARCHAR(36)", "timestamp": "VARCHAR(40)", "text": "LONGTEXT", "json": "LONGTEXT",
-        "integer": "INT", "bigint": "BIGINT", "double": "DOUBLE", "bytes": "LONGBLOB",
-        "amount": "DECIMAL(30,18)", "text key": "VARCHAR(190)", "bytes key": "VARBINARY(64)",
-    }  # fmt: skip
     digest_way = types.DIGEST_WAY
     name_limit = 64
     staging_suffix = _SUFFIX
@@ -109,69 +93,13 @@ class MariadbSession(Session):
     def __init__(
         self, connection: Connection[Any], on_sql: OnSql | None = None, *, copies: bool = True
     ) -> None:
-        super().__init__(on_sql)
-        self.connection, self._copies, self._n_copies = connection, copies, 0
+        super().__init__(connection, on_sql)
+        self._copies, self._n_copies = copies, 0
         self._keys: dict[RelationName, tuple[str, ...]] = {}
         # What is made visible at the end, where a release is written.
         self.pending: publication.Pending | None = None
 
-    # -- statements -------------------------------------------------------------------------------
-
-    def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
-        if sql.startswith('DROP TABLE "') and '"."' not in sql:
-            # Without a schema it is staging; the plain form would commit.
-            sql = sql.replace("DROP TABLE", "DROP TEMPORARY TABLE", 1)
-        self.rows(sql, parameters)
-
-    def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        self.note(sql)
-        with translated(), closing(self.connection.cursor()) as cursor:
-            cursor.execute(types.spelled(sql, bound=bool(parameters)), tuple(parameters) or None)
-            return list(cursor.fetchall())
-
-    def _pieces(self, sql: str, chunk_rows: int) -> Iterator[list[tuple[Any, ...]]]:
-        self.note(sql)
-        with translated(), closing(self.connection.cursor(SSCursor)) as cursor:
-            cursor.execute(types.spelled(sql, bound=False))
-            while rows := cursor.fetchmany(chunk_rows):
-                yield list(rows)
-
     # -- source -----------------------------------------------------------------------------------
-
-    def _catalog(self, name: RelationName) -> list[tuple[Any, ...]]:
-        """Type, engine and comment of what has a name, byte by byte."""
-        return self.rows(
-            "SELECT table_type, engine, table_comment FROM information_schema.tables"
-            " WHERE table_schema = ? AND table_name = ?"
-            " AND BINARY table_schema = ? AND BINARY table_name = ?",
-            (name.schema, name.name) * 2,
-        )
-
-    def find_source(self, name: RelationName) -> Relation:
-        resolved = self.resolve_output(name)
-        found = self._catalog(resolved)
-        if not found:
-            known = self.rows(
-                "SELECT table_name FROM information_schema.tables WHERE table_schema = ?",
-                (resolved.schema,),
-            )
-            raise TableNotFound(
-                f"There is no table {resolved}, or this account may not see it.",
-                hint=nearest_names(resolved.name, [one for (one,) in known]),
-            )
-        columns = self.rows(
-            "SELECT column_name, column_type, is_nullable, coalesce(numeric_precision, 0),"
-            " coalesce(numeric_scale, 0), coalesce(datetime_precision, 0)"
-            " FROM information_schema.columns WHERE table_schema = ? AND table_name = ?"
-            " AND BINARY table_name = ? ORDER BY ordinal_position",
-            (resolved.schema, resolved.name, resolved.name),
-        )
-        attributes = tuple(
-            types.attribute(column, declared, nullable == "YES", int(p), int(s), int(d))
-            for column, declared, nullable, p, s, d in columns
-        )
-        kind = "view" if "VIEW" in found[0][0] else "table"
-        return Relation(resolved, Schema(attributes), kind)
 
     def locate(self, source: Relation, key: Sequence[str]) -> Relation:
         [(kind, engine, _)] = self._catalog(source.name)
@@ -191,24 +119,6 @@ class MariadbSession(Session):
         # What tells the rows apart is numbered where they are copied.
         self._keys[source.name] = names
         return replace(source, locator=Locator((_ROW_EXPRESSION,), ("BIGINT",), unchecked=stated))
-
-    def _indexes(self, name: RelationName) -> dict[str, list[str]]:
-        found: dict[str, list[str]] = {}
-        for index, column in self.rows(
-            "SELECT index_name, column_name FROM information_schema.statistics WHERE non_unique = 0"
-            " AND table_schema = ? AND table_name = ? AND BINARY table_name = ?"
-            " ORDER BY index_name, seq_in_index",
-            (name.schema, name.name, name.name),
-        ):
-            found.setdefault(index, []).append(column)
-        return found
-
-    def _primary_key(self, name: RelationName) -> tuple[str, ...]:
-        return tuple(self._indexes(name).get("PRIMARY", ()))
-
-    def lone_keys(self, source: Relation) -> frozenset[str]:
-        found = self._indexes(source.name).values()
-        return frozenset(columns[0] for columns in found if len(columns) == 1)
 
     def pin(self, source: Relation, columns: Sequence[str]) -> Relation:
         """A copy of these columns by one statement, with the rows numbered in the key's order.
@@ -240,15 +150,13 @@ class MariadbSession(Session):
             order = f" ORDER BY {by}"
         condition = source.filtered and source.filtered.condition
         where = f" WHERE (\n{condition}\n)" if condition else ""
-        rows = ", ".join(
-            f"{types.kept(a, quote(a.name))} AS {quote(a.name)}" for a in attributes
-        )
+        rows = ", ".join(f"{types.kept(a, quote(a.name))} AS {quote(a.name)}" for a in attributes)
         # In a transaction the statement would lock all rows that it reads, and ignore the snapshot.
         self.run("COMMIT")
         self.run(_LEVEL.format("READ COMMITTED"))
         self.run(
-            f"CREATE TEMPORARY TABLE {copy.quoted} ({body}){_SUFFIX} AS SELECT {numbered}{rows or '1 AS one'}"
-            f" FROM {source.name.quoted}{where}{order}"
+            f"CREATE TEMPORARY TABLE {copy.quoted} ({body}){_SUFFIX} AS"
+            f" SELECT {numbered}{rows or '1 AS one'} FROM {source.name.quoted}{where}{order}"
         )
         self.run(_LEVEL.format("REPEATABLE READ"))
         self.run(BEGIN)
@@ -424,28 +332,6 @@ class MariadbSession(Session):
 
     # -- output -----------------------------------------------------------------------------------
 
-    def resolve_output(self, name: RelationName) -> RelationName:
-        if name.schema is not None:
-            return name
-        [(schema,)] = self.rows("SELECT database()")
-        if schema is None:
-            raise InvalidName(
-                f"{name} has no schema, and the URL names no database.",
-                hint="Write schema.table, or a URL that ends with the name of a database.",
-            )
-        return RelationName(schema, name.name)
-
-    def same_name(self, one: RelationName, other: RelationName) -> bool:
-        [(folded,)] = self.rows("SELECT @@lower_case_table_names")
-        return str(one).lower() == str(other).lower() if folded else one == other
-
-    def find_existing(self, name: RelationName) -> Existing | None:
-        found = self._catalog(name)
-        if not found:
-            return None
-        kind, _, comment = found[0]
-        return Existing("view", None) if "VIEW" in kind else Existing("table", comment or None)
-
     def written_as(self, name: RelationName, kind: str, release_id: str) -> RelationName:
         """The staging table's name, in a schema that readers have no rights on."""
         if kind == "view":
@@ -484,20 +370,6 @@ class MariadbSession(Session):
     def make_schema(self, name: RelationName) -> None:
         """It is made when the release takes its place: what is made here stays."""
 
-    def make_database(self, name: RelationName) -> None:
-        """Make the database that a schema is here, where it is missing."""
-        if not self._has_schema(str(name.schema)):
-            self.run(f"CREATE DATABASE IF NOT EXISTS {quote(str(name.schema))}")
-
-    def _has_schema(self, name: str) -> bool:
-        return bool(
-            self.rows(
-                "SELECT 1 FROM information_schema.schemata WHERE schema_name = ?"
-                " AND BINARY schema_name = ?",
-                (name, name),
-            )
-        )
-
     def analyze(self, relation: RelationName) -> None:
         """InnoDB keeps statistics by itself."""
 
@@ -520,124 +392,3 @@ class MariadbSession(Session):
     def digest_probe(self) -> str:
         found = str(self.rows(types.DIGEST_PROBE)[0][0])
         return hashlib.sha256(found.encode()).hexdigest()[:16]
-
-    # -- rights and ledger ------------------------------------------------------------------------
-
-    def require_rights(self, source: Relation, columns: Sequence[str]) -> None:
-        try:
-            self.rows(
-                f"SELECT {quote_list(columns) or '1'} FROM {source.name.quoted} LIMIT 0"
-            )
-        except InsufficientRights as error:
-            raise InsufficientRights(
-                f"This account may not read all columns of {source.name} that are needed.",
-                detail=error.detail,
-                hint="; ".join(self.missing_to_read(source.name, columns)) + ".",
-            ) from None
-
-    def missing_to_read(self, name: RelationName, columns: Sequence[str]) -> list[str]:
-        try:
-            self.rows(f"SELECT {quote_list(columns) or '1'} FROM {name.quoted} LIMIT 0")
-        except InsufficientRights:
-            listed = ", ".join(f"`{one.replace('`', '``')}`" for one in columns)
-            return [f"GRANT SELECT ({listed}) ON {_plain(name)} TO {self.current_user()}"]
-        return []
-
-    def require_schema(self, name: RelationName) -> None:
-        missing = self.missing_to_write(name)
-        if missing:
-            raise InsufficientRights(
-                f"This account may not release into {name.schema}.", hint="; ".join(missing) + "."
-            )
-
-    def missing_to_write(self, output: RelationName) -> list[str]:
-        found = []
-        schemas = {str(output.schema): _OF_OUTPUT, LEDGER_SCHEMA: _OF_LEDGER}
-        for schema, wanted in schemas.items():
-            held = self._held(schema)
-            lacked = [right for right in wanted if right not in held]
-            if lacked:
-                found.append(
-                    f"GRANT {', '.join(lacked)} ON `{schema.replace('`', '``')}`.* TO"
-                    f" {self.current_user()}"
-                )
-        return found
-
-    def _held(self, schema: str) -> frozenset[str]:
-        """The rights of this account, and of its roles, on all tables of a schema."""
-        return frozenset(
-            right
-            for (right,) in self.rows(
-                "SELECT privilege_type FROM information_schema.user_privileges UNION"
-                " SELECT privilege_type FROM information_schema.schema_privileges"
-                " WHERE ? LIKE table_schema",
-                (schema,),
-            )
-        )
-
-    def require_ledger_rights(self) -> None:
-        """As of the output's schema, which ``require_schema`` looked at with it."""
-
-    def require_trusted_ledger(self) -> None:
-        found = self.rows(
-            "SELECT event_object_table FROM information_schema.triggers"
-            " WHERE event_object_schema = ?",
-            (LEDGER_SCHEMA,),
-        )
-        if found:
-            raise LedgerNotTrusted(
-                f"A trigger hangs on {LEDGER_SCHEMA}.{found[0][0]}.",
-                hint="Drop it: what is counted must not change, and no code may see it before.",
-            )
-
-    def ensure_ledger(self) -> None:
-        existing: dict[str, list[str]] = {}
-        for table, column in self.rows(
-            "SELECT table_name, column_name FROM information_schema.columns"
-            " WHERE table_schema = ?",
-            (LEDGER_SCHEMA,),
-        ):
-            existing.setdefault(table, []).append(column)
-        wanted = ledger_ddl(self.ledger_types, self.ledger_name, existing)
-        if publication.TABLE not in existing:
-            wanted.append(publication.ddl(self.ledger_name(publication.TABLE)))
-        if not wanted:
-            return
-        self.make_database(self.ledger_name(""))
-        for statement in wanted:
-            made = statement.startswith("CREATE TABLE")
-            self.run(statement + f" ENGINE=InnoDB {types.TEXT}" if made else statement)
-
-    def tie_releases(self) -> None:
-        """Relations have no numbers that an entry could be tied to."""
-
-    def ledger_name(self, table: str) -> RelationName:
-        return RelationName(LEDGER_SCHEMA, table)
-
-    def timestamp(self, text: str) -> Any:
-        return text
-
-    def current_user(self) -> str | None:
-        return str(self.rows("SELECT current_user()")[0][0])
-
-    # -- what needs one transaction ---------------------------------------------------------------
-
-    def require_chains(self) -> None:
-        raise ChainsNotHere()
-
-    def require_budgets(self) -> None:
-        raise BudgetsNotHere()
-
-    def keyed_tag(self, text: str) -> str:
-        raise ChainsNotHere()
-
-    def shuffled(self, alias: str) -> str:
-        raise ChainsNotHere()
-
-
-_OF_OUTPUT = ("CREATE", "INSERT", "ALTER", "DROP", "SELECT")
-_OF_LEDGER = (*_OF_OUTPUT, "UPDATE", "DELETE")
-
-
-def _plain(name: RelationName) -> str:
-    return ".".join(f"`{part.replace('`', '``')}`" for part in (name.schema, name.name) if part)
