@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from pathlib import Path
-from typing import Any
 
 from benchmarks.beside import versions
 from benchmarks.markdown import NotMeasuredError, table
@@ -17,25 +15,33 @@ from tests.mariadb_server import MariadbServer, throwaway_mariadb
 from tests.postgres_server import NoServerError
 
 JOB = """
-import json, resource, sys
-import dbanon
-report = dbanon.anonymize(
-    sys.argv[1], table="people", quasi_identifiers=list("abcde"), k=5, keep=["t1", "t2"],
-    output=sys.argv[2],
-)
-used = resource.getrusage(resource.RUSAGE_SELF)
-print(json.dumps({"seconds": dict(report.seconds), "memory": used.ru_maxrss / 1024,
-                  "cpu": used.ru_utime + used.ru_stime}))
-"""
-VERIFY = """
 import json, resource, sys, time
 import dbanon
-begun = time.perf_counter()
+url, output, server, ticks = *sys.argv[1:4], float(sys.argv[4])
+def spent():
+    fields = open(f"/proc/{server}/stat").read().rpartition(")")[2].split()
+    return time.process_time(), (int(fields[11]) + int(fields[12])) / ticks
+found, last = {}, ["read", *spent()]
+def told(phase, share):
+    now = spent()
+    client, of_server = found.get(last[0], (0.0, 0.0))
+    found[last[0]] = client + now[0] - last[1], of_server + now[1] - last[2]
+    last[:] = [phase, *now]
+dbanon.anonymize(
+    url, table="people", quasi_identifiers=list("abcde"), k=5, keep=["t1", "t2"], output=output,
+    progress=told,
+)
+told("", 1.0)
+memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+print(json.dumps({"cpu": found, "memory": memory}))
+"""
+VERIFY = """
+import json, resource, sys
+import dbanon
 assert dbanon.verify(sys.argv[1], sys.argv[2]).unchanged
 used = resource.getrusage(resource.RUSAGE_SELF)
-print(json.dumps({"seconds": time.perf_counter() - begun, "cpu": used.ru_utime + used.ru_stime}))
+print(json.dumps({"cpu": used.ru_utime + used.ru_stime}))
 """
-RUNS = 3
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -61,49 +67,32 @@ def _measured(server: MariadbServer, n: int) -> str:
         f"INSERT INTO people SELECT seq, {drawn}, concat('text ', floor(rand() * 1000)),"
         f" md5(seq) FROM seq_1_to_{n}",
     )
-    url, copies, releases, verified = server.url("app"), [], [], []
-    for attempt in range(RUNS):
-        before = cpu_of(server)
-        took = _timed(
-            server,
-            f"CREATE TABLE app.copy{attempt} AS SELECT a, b, c, d, e, t1, t2 FROM app.people",
-        )
-        copies.append((took, cpu_of(server) - before))
-        output, before = f"release.people{attempt}", cpu_of(server)
-        found = json.loads(version.run(JOB, url, output))
-        releases.append((found, cpu_of(server) - before))
-        before = cpu_of(server)
-        again = json.loads(version.run(VERIFY, url, output))
-        verified.append((again["seconds"], again["cpu"], cpu_of(server) - before))
-        server.execute(f"DROP TABLE app.copy{attempt}")
-    floor_s, floor_cpu = (min(one[i] for one in copies) for i in range(2))
-    found, of_server = min(releases, key=lambda one: _work(one[0]["seconds"]))
-    spent = found["seconds"]
-    names = ("read", "write", "verify", "digest")
-    rows: list[list[object]] = [
-        ["CREATE TABLE … AS SELECT", floor_s, floor_cpu, "", 1.0, ""],
-        *([f"a release: {name}", spent[name], "", "", spent[name] / floor_s, ""] for name in names),
-        ["a release: read + write + verify + digest", _work(spent), "", "", _work(spent) / floor_s,
-         ""],
-        ["a release: all, with MDAV", spent["total"], of_server, found["cpu"],
-         spent["total"] / floor_s, float(found["memory"])],
-    ]  # fmt: skip
-    seconds, client, on_server = min(verified)
-    rows.append(["dbanon verify", seconds, on_server, client, seconds / floor_s, ""])
-    header = ["what", "s", "server CPU s", "client CPU s", "x CREATE TABLE", "client MiB"]
+    url, output, before = server.url("app"), "release.people", cpu_of(server)
+    server.execute("CREATE TABLE app.copy AS SELECT a, b, c, d, e, t1, t2 FROM app.people")
+    floor = cpu_of(server) - before
+    told = json.loads(version.run(JOB, url, output, str(server.process_id), str(_TICKS)))
+    before = cpu_of(server)
+    again = json.loads(version.run(VERIFY, url, output))
+    on_server = cpu_of(server) - before
+    rows: list[list[object]] = [["CREATE TABLE … AS SELECT", floor, "", 1.0]]
+    work = [0.0, 0.0]
+    for phase, (client, of_server) in told["cpu"].items():
+        rows.append(_row(f"a release: {phase}", of_server, client, floor))
+        if phase != "cluster":
+            work = [work[0] + of_server, work[1] + client]
+    rows.append(_row("a release: all but cluster", *work, floor))
+    rows.append(_row("dbanon verify, a process of its own", on_server, again["cpu"], floor))
+    header = ["what", "server CPU s", "client CPU s", "x CREATE TABLE"]
     title = f"# MariaDB {_version(server)}: {n} rows, 5 doubles, 2 kept texts, MDAV, k = 5\n\n"
-    return title + table(header, rows) + f"\nThe least of {RUNS} runs each, which took turns.\n"
+    end = (
+        "\nOne run, in CPU seconds of server and client. The digest counts as verify; what is told"
+        f" last, of the swap and the ledger, too. Client: {told['memory']:.0f} MiB.\n"
+    )
+    return title + table(header, rows) + end
 
 
-def _work(seconds: dict[str, Any]) -> float:
-    """Seconds of all that is no clustering."""
-    return float(sum(seconds[name] for name in ("read", "write", "verify", "digest")))
-
-
-def _timed(server: MariadbServer, statement: str) -> float:
-    begun = time.perf_counter()
-    server.execute(statement)
-    return time.perf_counter() - begun
+def _row(what: str, of_server: float, client: float, floor: float) -> list[object]:
+    return [what, of_server, client, (of_server + client) / floor]
 
 
 def cpu_of(server: MariadbServer) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlalchemy import URL, Engine, NullPool, create_engine
 
@@ -23,9 +23,6 @@ from dbanon.stores.mariadb import publication
 from dbanon.stores.mariadb.dialect import COLLATION
 from dbanon.stores.mariadb.errors import translated
 from dbanon.stores.mariadb.session import BEGIN, MariadbSession
-
-if TYPE_CHECKING:
-    from pymysql.connections import Connection
 
 # What a session relies on, whatever the server's defaults are: no value is cut without an error,
 # names are quoted as in SQL, moments are in UTC, texts that are sorted are sorted whole, and no
@@ -48,7 +45,7 @@ class _Wire:
     connect : gives another one, by which this one's statement is ended.
     """
 
-    def __init__(self, connection: Connection[Any], connect: Callable[[], Connection[Any]]) -> None:
+    def __init__(self, connection: Any, connect: Callable[[], Any]) -> None:
         self._connection, self._connect = connection, connect
 
     def fileno(self) -> int:
@@ -80,10 +77,10 @@ class MariadbStore:
         return self._engine.url.render_as_string(hide_password=True)
 
     @contextmanager
-    def _connected(self) -> Iterator[Connection[Any]]:
+    def _connected(self) -> Iterator[Any]:
         """A connection of its own: settings and staging are gone with it."""
 
-        def connect() -> Connection[Any]:
+        def connect() -> Any:
             raw = self._engine.raw_connection()
             found: Any = raw.driver_connection
             # It never goes back to a pool of the caller's.
@@ -161,7 +158,7 @@ class MariadbStore:
                 )
             )
 
-    def _look(self, before: Connection[Any], pending: publication.Pending) -> bool | None:
+    def _look(self, before: Any, pending: publication.Pending) -> bool | None:
         """End a connection, settle what it left, and say whether its release is shown.
 
         None where that cannot be seen.
