@@ -95,6 +95,8 @@ class Job:
         None for in memory.
     exports : files that are made of the release.
     time_limit : seconds that a run may take; None for no limit.
+    swap_timeout : seconds for which a release waits for readers of the one that it replaces, where
+        it takes its place by a statement of its own.
     roles : all columns that have a role, those that are not released among them; None where nobody
         gave each column one.
     on_new_column : ``halt`` or ``drop``: what becomes of a column that ``roles`` does not name.
@@ -229,6 +231,16 @@ class Job:
             sql=False,
         ),
     ] = None
+    swap_timeout: Annotated[
+        float,
+        Option(
+            "Seconds for which a release waits, in short tries, for readers of the one that it"
+            " replaces; on MariaDB.",
+            minimum=0,
+            above=True,
+            sql=False,
+        ),
+    ] = 60.0
     roles: tuple[str, ...] | None = None
     on_new_column: str = "halt"
     name: str | None = None
