@@ -19,9 +19,11 @@ from dbanon.job.guarantee import Guarantee
 from dbanon.job.policy import Policy
 from dbanon.job.reading import USUAL, Reading, require_condition
 from dbanon.job.requirements import (
+    CLIENT,
     KEPT_COLUMNS,
     SERVER,
     require_chained,
+    require_passthrough_options,
     require_spillable,
 )
 from dbanon.measures import Model
@@ -269,6 +271,10 @@ class Job:
         check_entity(self.entity, self.named)
         if self.chain is not None:
             require_chained(self.policy, self.entity)
+            # What else they do not go with depends on the source: ``run.plan`` looks.
+            require_passthrough_options(
+                persons=False, chain=self.kept_columns == CLIENT, spill=False
+            )
         if self.spill is not None:
             require_spillable(self.policy, self.guarantee.persons)
         check_once(self.named)

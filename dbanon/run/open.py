@@ -124,7 +124,7 @@ def open_source(
         except _NoStore as error:
             if not allowed:
                 raise InvalidParameter(error.message, hint=_DRAWN) from None
-            from dbanon.stores.origins import engine_of
+            from dbanon.stores.origins_sql import engine_of
 
             origin = engine_of(_openable(database) if _is_engine(database) else read_url(database))
     if not allowed:
