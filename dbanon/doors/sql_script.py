@@ -85,6 +85,7 @@ def functions_script(paths: Sequence[str] | None, *, alone: bool = False) -> str
     text = text.replace("@FOREIGN_CODE@", foreign_code("checked::oid")).replace(
         "@FOREIGN_HINT@", HINT.replace("'", "''")
     )
+    text = text.replace("@TYPES@", METHOD_TYPES)
     text = text.replace("@STATE@", STATE.format(oid="_state_of.relation"))
     text = text.replace("@RAISE@\n", (sql / "raise.sql").read_text())
     text = text.replace("@DP_TYPES@", DP_TYPES)

@@ -137,3 +137,20 @@ def test_wrong_rules_are_refused(run_sql: Run, rules: str, words: str) -> None:
     with pytest.raises(psycopg.Error, match=words):
         run_sql(f"SELECT * FROM dbanon.declare('app.person', '{rules}')")
     assert run_sql("SELECT count(*) FROM dbanon.rule") == [(0,)]
+
+
+def test_the_general_call_is_that_of_the_method(run_sql: Run) -> None:
+    run_sql(PERSON)
+    run_sql(DECLARE)
+    told = "'app.person', 'release.{}', k => 5, options => '{{\"seed\": 3}}'"
+    run_sql(f"SELECT dbanon.anonymize({told.format('one')}, method => 'mondrian')")
+    run_sql(f"SELECT dbanon.mondrian({told.format('other')})")
+    [(methods, arguments)] = run_sql(
+        "SELECT array_agg(DISTINCT method), count(DISTINCT arguments) FROM dbanon.release"
+    )
+    assert (methods, arguments) == (["mondrian"], 1)
+    run_sql("SELECT dbanon.anonymize('app.person', 'release.third', '{age}', 5)")
+    for wrong, state in (("'mdaw'", "22023"), ("NULL", "22004"), ("'dp_ranks'", "22023")):
+        with pytest.raises(psycopg.Error) as found:
+            run_sql(f"SELECT dbanon.anonymize({told.format('no')}, method => {wrong})")
+        assert found.value.sqlstate == state
