@@ -97,12 +97,13 @@ def list_releases(session: Session) -> list[Listed]:
             existing[name] = session.find_existing(name)
         state = _state(session, name, existing[name], release_id, kind, by, bool(old))
         spent = None if epsilon is None else float(epsilon)
-        entry = (release_id, created_at, str(name), *counts, by, bool(old), state, spent, budget)
         stale = None
         if state == CURRENT and request is not None:
             before = json.loads(request)["source"]
             stale = is_stale(before, session.state_of(parse_relation(source)))
-        releases.append(Listed(*entry, stale, None if stale is None else COUNTERS))
+        how = None if stale is None else COUNTERS
+        known = (by, bool(old), state, spent, budget, stale, how)
+        releases.append(Listed(*(release_id, created_at, str(name), *counts, *known)))
     return releases
 
 

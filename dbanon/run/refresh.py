@@ -65,8 +65,7 @@ def job_again(
         if chain_key is None:
             raise InvalidParameter(
                 f"{name} is a release of chain {found['chain']}, which needs its key.",
-                hint="Say where it is, file:PATH or env:NAME: chain_key in Python, --chain-key on"
-                " the command line.",
+                hint="Say where it is, from a client: file:PATH or env:NAME.",
             )
         with_chain = {"chain": Chain(found["chain"], chain_key)}
     job = job_of_request(found, door=door, output=str(name), **with_chain, **more)

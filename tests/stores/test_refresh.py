@@ -18,7 +18,7 @@ from dbanon.errors import (
     ReleaseNotFound,
     TableNotFound,
 )
-from tests.stores.databases import Database
+from tests.stores.databases import Database, DuckdbDatabase
 from tests.stores.test_rules import RULES, people, released, table
 
 __all__ = ["people"]
@@ -155,3 +155,26 @@ def test_the_command(people: Database) -> None:
     assert (refused.exit_code, "refresh_refused" in refused.output) == (6, True)
     accepted = ["--accept", "version", "--no-progress"]
     assert run(main, ["refresh", people.url, "release.people", *accepted]).exit_code == 0
+
+
+def test_a_release_of_a_chain_needs_its_key(tmp_path: Path) -> None:
+    """On one database: what a chain is, is the same on all."""
+    database = DuckdbDatabase(tmp_path / "chain.duckdb")
+    database.execute(
+        "CREATE SCHEMA app",
+        "CREATE TABLE app.people AS SELECT range AS person, (20 + range % 30)::INTEGER AS age"
+        " FROM range(60)",
+    )
+    key = f"file:{tmp_path / 'key'}"
+    dbanon.create_chain(
+        database.url, "year", table="app.people", entity="person", changes="hold",
+        key_out=tmp_path / "key",
+    )  # fmt: skip
+    database.anonymize(
+        table="app.people", quasi_identifiers=["age"], entity="person",
+        chain={"name": "year", "key": key},
+    )  # fmt: skip
+    with pytest.raises(InvalidParameter, match="needs its key"):
+        dbanon.refresh(database.url, "release.people")
+    again = dbanon.refresh(database.url, "release.people", chain_key=key)
+    assert again.arguments["chain"]["sequence"] == 2
