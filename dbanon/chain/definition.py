@@ -182,11 +182,16 @@ def require_source(chain: ChainKept, job: Job, session: Session, relation: Relat
     )
 
 
-def made(job: Job, planned: Plan, release: Release) -> dict[str, Any]:
-    """What is kept of the first release: how it was made, its measures, trees and columns."""
+def made(job: Job, planned: Plan, release: Release, of_tables: Mapping[str, Any]) -> dict[str, Any]:
+    """What is kept of the first release: how it was made, its measures, trees and columns.
+
+    Parameters
+    ----------
+    of_tables : what holds of the chain's further tables.
+    """
     assert release.measures is not None
     return {
-        "job": definition_of(job, planned),
+        "job": {**definition_of(job, planned), **of_tables},
         "measures": to_plain(release.measures),
         "trees": {
             name: {"labels": list(tree.labels), "parents": tree.parents.tolist()}

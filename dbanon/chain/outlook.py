@@ -6,7 +6,7 @@ source is taken as known.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -16,8 +16,11 @@ from dbanon.chain.key import read_key
 from dbanon.chain.manage import ChainShown, shown_of
 from dbanon.chain.membership import CellState
 from dbanon.chain.newcomers import lets_in
+from dbanon.chain.presence import require_turnover
 from dbanon.chain.returns import whole_cells
+from dbanon.chain.several import Part, require_several, staged
 from dbanon.chain.state import ChainKept
+from dbanon.chain.tables import parts_of, told_of
 from dbanon.job.chain import MEASURE
 from dbanon.job.job import Job
 from dbanon.run.plan import Plan
@@ -87,20 +90,30 @@ def planned_chain(job: Job, planned: Plan, session: Session) -> PlannedChain:
     chain = chain_state.find(session, job.chain.name)
     chain_state.require_asked(session, chain, job.chain, secret)
     definition.require_source(chain, job, session, planned.relation)
+    require_several(chain, job)
+    parts = parts_of(session, job, planned.relation, chain.rules)
     if chain.definition is not None and chain.rules.mode != MEASURE:
-        definition.require_same(chain, definition.definition_of(job, planned))
+        definition.require_same(chain, definition.definition_of(job, planned) | told_of(parts))
     history = chain_state.history(session, chain)
     shown = shown_of(chain, history)
     told: dict[str, Any] = {one.name: getattr(shown, one.name) for one in fields(ChainShown)}
-    return PlannedChain(**told, coming=_coming(job, planned, session, chain, secret))
+    return PlannedChain(**told, coming=_coming(job, planned, session, chain, secret, parts))
 
 
-def _coming(job: Job, planned: Plan, session: Session, chain: ChainKept, secret: bytes) -> Coming:
+def _coming(
+    job: Job,
+    planned: Plan,
+    session: Session,
+    chain: ChainKept,
+    secret: bytes,
+    parts: Sequence[Part],
+) -> Coming:
     assert job.chain is not None
     state = CellState(session, chain, chain.sequence + 1, int(job.policy.k))
-    presence = state.stage_persons(planned.relation, chain_state.blocks(secret, chain.identity), ())
+    blocks = chain_state.blocks(secret, chain.identity)
+    presence = staged(state, parts, blocks, rows=False)
     if not job.chain.accept_turnover:
-        state.require_turnover(presence, chain_state.absent_before(session, chain))
+        require_turnover(state, presence, chain_state.absent_before(session, chain))
     measures = chain.rules.mode == MEASURE
     return Coming(
         state.sequence,

@@ -96,7 +96,8 @@ def anonymize(
 
     Parameters
     ----------
-    database : a URL, a SQLAlchemy engine or a DuckDB connection.
+    database : a URL, a SQLAlchemy engine or a DuckDB connection. With ``kept_columns="client"`` and
+        a target also any other source: docs/warehouse.md.
     table, output : names as in ``app.people`` or ``'"App"."Peo ple"'``; letters keep their case.
     quasi_identifiers : columns that together could re-identify a person.
     k : the smallest number of rows that may share them, 2 or more; every method needs it but
@@ -114,7 +115,8 @@ def anonymize(
         quasi_identifiers, sensitive, keep, by, entity, hierarchies, models, weights, steps and
         orders; see ``dbanon.declare``. Each column must have a rule.
     target : another database to write to, as ``database``; the same one when None.
-    progress : called with a phase (``read``, ``cluster``, ``write``, ``verify``) and a share.
+    progress : called with a phase (``draw``, ``read``, ``cluster``, ``write``, ``verify``) and a
+        share.
     on_sql : called with the text of each SQL statement before it runs.
     door : what the ledger says of where the run was asked for: ``python``, ``cli`` or ``job``.
     run_id : the run in the ledger, a UUID, to find it again by; a fresh one when None.
@@ -208,12 +210,12 @@ def _private(given: Mapping[str, Any]) -> PrivateReport:
 
 def _asked(given: dict[str, Any]) -> tuple[Job, Store, Store | None]:
     """The job of the arguments of a call, the database to read and another to write, if any."""
-    from dbanon.run.open import open_store
+    from dbanon.run.open import open_source, open_store
 
     wanted = {name: value for name, value in given.items() if name not in _OF_THE_CALL}
     job = job_of(wanted | given["options"])
     on_sql, target = given["on_sql"], given["target"]
-    source = open_store(given["database"], on_sql, reading=job.reading, table=job.table)
+    source = open_source(given["database"], on_sql, job, target, given["progress"])
     return job, source, None if target is None else open_store(target, on_sql)
 
 

@@ -242,6 +242,8 @@ def create_chain(
     max_wait: int = 6,
     departures: str = "hold",
     withdraw_above: float | None = None,
+    max_rows_per_person: int | None = None,
+    tables: Sequence[str] = (),
     mode: str = "continue",
     new_chain_from: str | None = None,
     key: str | None = None,
@@ -252,7 +254,8 @@ def create_chain(
     Parameters
     ----------
     database : a URL, a SQLAlchemy engine or a DuckDB connection.
-    table, entity : what it reads, and the column that says whose a row is: one row a person.
+    table, entity : what it reads, and the column that says whose a row is: one row a person where
+        ``max_rows_per_person`` is None.
     changes : ``show``, ``hold`` or ``freeze``: what becomes of values that change. There is no
         default: each tells something else.
     key_out : where the key is written, 32 random bytes in hexadecimal digits, for its owner alone.
@@ -262,6 +265,9 @@ def create_chain(
     min_newcomers : fewer wait, all of them, for ``max_wait`` releases; 5 k when None.
     departures : ``hold`` or ``withdraw``: what becomes of a class that some have left.
     withdraw_above : withdraw a held class once a larger share of its persons have left.
+    max_rows_per_person : persons have several rows; no more than so many of each are released, and
+        more are withheld, of each table. None: one row each, and more are refused.
+    tables : further tables that the same persons have rows in, which the chain releases, too.
     mode : ``continue`` keeps every history shared by k persons, ``measure`` only counts.
     new_chain_from : a closed chain over the same persons, which a second one is refused over
         otherwise; ``key`` is where its key is, ``file:PATH`` or ``env:NAME``, which both have then.
@@ -281,6 +287,8 @@ def create_chain(
         max_wait=max_wait,
         departures=departures,
         withdraw_above=withdraw_above,
+        max_rows_per_person=max_rows_per_person,
+        tables=tuple(tables),
         mode=mode,
         new_chain_from=new_chain_from,
     )

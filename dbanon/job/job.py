@@ -19,11 +19,9 @@ from dbanon.job.guarantee import Guarantee
 from dbanon.job.policy import Policy
 from dbanon.job.reading import USUAL, Reading, require_condition
 from dbanon.job.requirements import (
-    CLIENT,
     KEPT_COLUMNS,
     SERVER,
     require_chained,
-    require_passthrough_options,
     require_spillable,
 )
 from dbanon.job.rules import BY_RULES, require_no_columns
@@ -91,7 +89,8 @@ class Job:
     if_exists : ``error``, or ``replace`` for outputs that dbanon made.
     chunk_rows : rows that are read at a time; never changes the result.
     kept_columns : ``server``, or ``client`` where kept columns leave their database for the memory
-        of the client, and come back with the release.
+        of the client, and come back with the release; of a source that no store knows, all columns
+        that the job names.
     memory_limit : bytes that reading and clustering may use; None for no limit.
     reading : how the file is written that is read, where it is one of CSV.
     where : SQL of whoever owns the job, as behind WHERE; None for all rows.
@@ -191,7 +190,8 @@ class Job:
         Option(
             "client: a release within one PostgreSQL database is faster, but values of columns"
             " copied as they are, sensitive ones too, leave it for this program's memory and come"
-            " back. server: they stay in the database.",
+            " back; of databases that dbanon does not know, all columns that are named do. server:"
+            " they stay in the database.",
             choices=KEPT_COLUMNS,
             release=True,
             sql=False,
@@ -267,12 +267,6 @@ class Job:
             require_chained(self.policy, self.entity)
         if self.spill is not None:
             require_spillable(self.policy, self.guarantee.persons)
-        if self.kept_columns == CLIENT:
-            require_passthrough_options(
-                persons=bool(self.guarantee.persons),
-                chain=self.chain is not None,
-                spill=self.spill is not None,
-            )
         check_once(self.named)
 
     @property

@@ -52,7 +52,10 @@ def request_of(job: Job, source: Mapping[str, Any]) -> dict[str, Any]:
     if job.declared:
         found["declared"] = job.declared
     if job.chain is not None:
-        found["chain"] = job.chain.name
+        # But for its key, and for what is accepted once.
+        left = {"key", "accept_turnover", "rules"}
+        chain = {n: _plain(value) for n, value in vars(job.chain).items() if n not in left}
+        found["chain"] = {name: value for name, value in chain.items() if value not in (None, {})}
     if job.roles is not None and not job.declared:
         found |= {"roles": list(job.roles), "on_new_column": job.on_new_column}
     return found | ({"lacks": lacks} if lacks else {})

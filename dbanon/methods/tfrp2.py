@@ -12,12 +12,12 @@ Cost: O(n^2/k) in the worst case.
 
 from __future__ import annotations
 
-from dbanon.kernels import Tfrp
+from dbanon.kernels import MixedTfrp, Tfrp
 from dbanon.methods.registry import Method, on_points
 
 METHOD = Method(
     name="tfrp2",
-    run=on_points(Tfrp, True),
+    run=on_points(Tfrp, True, places=MixedTfrp),
     summary="TFRP-1, then classes are dissolved where their records fit better elsewhere",
     class_sizes="k or more",
     cost="O(n^2/k) at worst",

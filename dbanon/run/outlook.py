@@ -13,6 +13,7 @@ from dbanon.job.job import Job
 from dbanon.job.requirements import CLIENT
 from dbanon.methods.forecast import in_words
 from dbanon.partitioning.forecast import Foreseen, forecast
+from dbanon.release.words import passthrough_note
 from dbanon.run.changes import Changes, PlannedFile, changes, planning_ports
 from dbanon.run.plan import Plan, plan
 from dbanon.run.run import Clock, PhaseProgress, read_and_cluster, recoded
@@ -138,7 +139,7 @@ class Outlook:
     @property
     def passthrough(self) -> bool:
         """True where columns that are copied leave their database for the client's memory."""
-        return self.arguments.get("kept_columns") == CLIENT
+        return self.arguments.get("kept_columns") == CLIENT and "drawn" not in self.arguments
 
     def to_dict(self) -> dict[str, Any]:
         """The outlook as plain values, for JSON."""
@@ -162,6 +163,7 @@ class Outlook:
             ("strata", names(self.by)),
             ("sensitive", names(self.sensitive)),
             ("kept", names(self.kept)),
+            *(passthrough_note(self.arguments) if "drawn" in self.arguments else []),
             *([("columns copied as they are", LEAVE)] if self.passthrough else []),
             ("not copied", names(self.not_copied)),
             ("method", self.method),
@@ -236,6 +238,8 @@ def outlook(
         found = _cluster(planned, reads, clock) if cluster else None
         changed = changes(job, planned.place, writes.session, target or source, keep_last)
     told = _outlook(planned, rows, withheld, memory, changed, found)
+    if reads.drawn:
+        told = replace(told, arguments={**told.arguments, "drawn": dict(reads.drawn)})
     return replace(told, chain=chain, file_columns=file_columns)
 
 

@@ -17,7 +17,7 @@ from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.guarantee import Guarantee
 from dbanon.job.job import Asked, Job
 from dbanon.job.policy import Policy
-from dbanon.job.requirements import CLIENT, require_kinds
+from dbanon.job.requirements import CLIENT, require_kinds, require_passthrough_options
 from dbanon.job.verdict import Verdict
 from dbanon.measures.recount import trees_of_models
 from dbanon.methods import find_method
@@ -217,7 +217,12 @@ def plan(
         attributes = source.inspect(relation, attributes)
         relation = relation.with_attributes(inspected)
     passthrough = None
-    if target is not None and job.kept_columns == CLIENT:
+    if target is not None and job.kept_columns == CLIENT and not source.drawn:
+        require_passthrough_options(
+            persons=bool(job.guarantee.persons),
+            chain=job.chain is not None,
+            spill=job.spill is not None,
+        )
         passthrough = tuple(relation.attribute(a.name) for a in relation.schema.attributes
                         if a.name in job.kept)  # fmt: skip
         target.require_passthrough(source, relation, passthrough)

@@ -64,10 +64,10 @@ def job_again(
     if "chain" in found:
         if chain_key is None:
             raise InvalidParameter(
-                f"{name} is a release of chain {found['chain']}, which needs its key.",
+                f"{name} is a release of chain {found['chain']['name']}, which needs its key.",
                 hint="Say where it is, from a client: file:PATH or env:NAME.",
             )
-        with_chain = {"chain": Chain(found["chain"], chain_key)}
+        with_chain = {"chain": Chain(key=chain_key, **found["chain"])}
     job = job_of_request(found, door=door, output=str(name), **with_chain, **more)
     relation = session.find_source(parse_relation(job.table))
     job = with_rules(session, job)

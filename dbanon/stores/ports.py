@@ -78,6 +78,10 @@ class Written:
 class Source(Protocol):
     """What is read, as one snapshot has it."""
 
+    @property
+    def drawn(self) -> Mapping[str, Any]:
+        """How many rows came from elsewhere into this process, and how; nothing where none did."""
+
     def describe(self, job: Job) -> Relation:
         """The relation of a job, with the types of all columns that the job names.
 

@@ -54,6 +54,11 @@ class SqlSource:
     session: Session
     disk: Disk | None = None
 
+    @property
+    def drawn(self) -> Mapping[str, Any]:
+        """How the rows were drawn, where they come from elsewhere."""
+        return self.session.drawn
+
     def describe(self, job: Asked) -> Relation:
         """The relation of a job; raises as ``ports.Source``."""
         relation = self.session.find_source(parse_relation(job.table))

@@ -224,3 +224,16 @@ def random_world(chance: random.Random, **rules: Any) -> World:
             now[person] = replace(kept, qi=qi()) if chance.random() < 0.3 else kept
     few = chance.choice(({}, {}, {"min_newcomers": 8, "max_wait": 2}))
     return World(Rules(**(given | few | rules)), tuple(present), tuple(rows), tuple(erased))
+
+
+def with_rows(world: World, tables: int = 2) -> World:
+    """The world with one to three rows, or four, in place of each kept value."""
+
+    def rows_of(value: int) -> tuple[Any, ...]:
+        many = 4 if value % 11 == 10 else 1 + value % 3
+        return tuple(sorted(((value + i) % tables, (7 * value + 3 * i) % 5) for i in range(many)))
+
+    rows = tuple(
+        tuple(replace(row, kept=rows_of(int(row.kept))) for row in now) for now in world.rows
+    )
+    return replace(world, rows=rows)

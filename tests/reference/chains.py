@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 Person = int
@@ -23,7 +23,8 @@ ModelKind = Literal["distinct_l", "entropy_l", "recursive_cl", "alpha_k"]
 # the day of admission; keeping out for good whom a model refused, and who left and came back; no
 # batches where changes are held, or where a model is kept; the rows shown last where a model would
 # be broken by those of now; the rows shown last where somebody was out and is back, and too few of
-# those of now stood there before.
+# those of now stood there before. Where persons have several rows: which of many are shown, without
+# a look at whose they are; one number for all times of how many; one table with the others.
 DEFENCES = frozenset(
     {
         "holds",
@@ -34,6 +35,9 @@ DEFENCES = frozenset(
         "no batches under models",
         "held by models",
         "held after returns",
+        "limit by rows alone",
+        "fixed limit",
+        "tables together",
     }
 )
 
@@ -46,12 +50,13 @@ class Row:
     ----------
     stratum : the values of the `by` columns.
     qi : the quasi-identifiers, None for NULL.
-    kept : what is released as it is, such as the diagnosis.
+    kept : what is released as it is, such as the diagnosis. Where persons have several rows, all
+        that is kept of them: a sorted tuple of rows, each a table's number and a value.
     """
 
     stratum: Value
     qi: tuple[int | None, ...]
-    kept: Value
+    kept: Any
 
 
 @dataclass(frozen=True)
@@ -67,6 +72,8 @@ class Rules:
     min_newcomers, max_wait : fewer newcomers wait, for so many releases at most.
     departures : whether a cell that somebody left is held or withdrawn.
     withdraw_above : a held cell is withdrawn when more than this share of it has left.
+    several : whether a person has several rows.
+    max_rows : no more rows of a table and person are shown; None for all.
     models : privacy models, a kind and a level each, that the kept values of a class must keep to.
     without : the defences that are left out.
     """
@@ -79,6 +86,8 @@ class Rules:
     max_wait: int = 6
     departures: Literal["hold", "withdraw"] = "hold"
     withdraw_above: float | None = None
+    several: bool = False
+    max_rows: int | None = None
     models: tuple[tuple[ModelKind, float], ...] = ()
     without: frozenset[str] = frozenset()
 
@@ -144,6 +153,13 @@ Released: TypeAlias = "Counter[tuple[Combination, Value]]"
 Cluster = Callable[[Sequence[tuple[Person, tuple[int | None, ...]]], int], list[list[Person]]]
 # The released values of a class, from the rows of its persons.
 Combine = Callable[[Sequence[Row]], Combination]
+# When a row's turn is, of many of a person: by the row, and by how often it stood before.
+Turn = Callable[[Any, int], Any]
+
+
+def by_value(row: Any, again: int) -> Any:
+    """A turn that looks random: that of the products is a hash under the chain's key."""
+    return hash((row, again)) % 1009, row, again
 
 
 def by_order(
@@ -172,9 +188,13 @@ class Chain:
     """A chain: each call of ``release`` takes what the source holds, and gives what is released."""
 
     def __init__(
-        self, rules: Rules, cluster: Cluster = by_order, combine: Combine = combination
+        self,
+        rules: Rules,
+        cluster: Cluster = by_order,
+        combine: Combine = combination,
+        turn: Turn = by_value,
     ) -> None:
-        self.rules = rules
+        self.rules, self.turn = rules, turn
         self.cluster, self.combine = cluster, combine
         self.cells: list[Cell] = []
         # Who left, and at which release it was published: they stay out for good.
@@ -189,6 +209,7 @@ class Chain:
         for person in erase:
             self.withdraw(person)
         self.sequence += 1
+        source = self._limited(source)
         known = {person for cell in self.cells for person in cell.members}
         if "left for good" not in self.rules.without:
             known |= set(self.left)
@@ -202,12 +223,51 @@ class Chain:
             self._admit(newcomers)
         else:
             self.waited = self.waited + 1 if newcomers else 0
-        return Counter(
-            (cell.combination, value)
+        shown = [
+            (cell, value)
             for cell in self.cells
             if cell.state in ("live", "held")
             for value in cell.shown
-        )
+        ]
+        if not self.rules.several:
+            return Counter((cell.combination, value) for cell, value in shown)
+        rows = [(cell.combination, row) for cell, kept in shown for row in kept]
+        if "tables together" in self.rules.without:
+            # Those of the first are as they were shown, those of the others as they are now.
+            rows = [(combination, row) for combination, row in rows if row[0] == 0]
+            rows += [
+                (cell.combination, row)
+                for cell in self.cells
+                for person in cell.whose & set(source)
+                for row in source[person].kept
+                if row[0] != 0
+            ]
+        return Counter(rows)
+
+    def _limited(self, source: Source) -> Source:
+        """The source with no more rows of a person and table than are shown."""
+        rules = self.rules
+        if not rules.several or rules.max_rows is None:
+            return source
+        most, limited = rules.max_rows, {}
+        if "fixed limit" in rules.without:
+            numbers = sorted(len(row.kept) for row in source.values())
+            most = numbers[len(numbers) // 2] if numbers else most
+        for person, row in source.items():
+            seen: Counter[Any] = Counter()
+            turns = []
+            for one in row.kept:
+                seen[one] += 1
+                turn = self.turn(one, seen[one])
+                if "limit by rows alone" in rules.without:
+                    turn = hash((person, one)) % 1009
+                turns.append((one[0], turn, one))
+            kept: list[Any] = []
+            for table in {one[0] for one in row.kept}:
+                of_table = sorted(turn for turn in turns if turn[0] == table)
+                kept += [one for _, _, one in of_table[:most]]
+            limited[person] = replace(row, kept=tuple(sorted(kept)))
+        return limited
 
     def _lets_in(self, count: int) -> bool:
         rules = self.rules

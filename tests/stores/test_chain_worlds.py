@@ -7,6 +7,7 @@ becomes of a cell. ``CHAINS=full`` tries more worlds.
 from __future__ import annotations
 
 import copy
+import functools
 import os
 import random
 import shutil
@@ -29,6 +30,7 @@ from tests.reference.chain_worlds import (
     World,
     exchangeable,
     random_world,
+    with_rows,
 )
 from tests.reference.chains import Chain, Person, Row, Rules, by_order
 from tests.stores.chain_runs import NAME, ChainRun, combined, told
@@ -66,7 +68,7 @@ def followed(
     cores : where there are models: what ``watched`` gave.
     """
     world = run.world
-    chain = Chain(world.rules, combine=combined)
+    chain = Chain(world.rules, combine=combined, turn=functools.cache(run.turn))
     known: set[int] = set()
     releases: list[Counter[Any] | None] = []
     reports = []
@@ -198,6 +200,20 @@ def test_the_product_is_the_reference_and_no_exchange_is_visible(
     require_no_visible_exchange(kind, world_of(seed), tmp_path, monkeypatch)
 
 
+def world_of_rows(seed: int) -> World:
+    """A world of persons with several rows, of even numbers in two tables."""
+    world = world_of(seed)
+    limited = replace(world.rules, several=True, max_rows=(None, 1, 2)[seed % 3])
+    return with_rows(replace(world, rules=limited), tables=1 + (seed + 1) % 2)
+
+
+@pytest.mark.parametrize(("kind", "seed"), WORLDS if FULL else WORLDS[:4])
+def test_persons_with_several_rows_are_those_of_the_reference(
+    kind: Any, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    require_no_visible_exchange(kind, world_of_rows(seed), tmp_path, monkeypatch)
+
+
 @pytest.mark.parametrize(("kind", "seed"), WORLDS)
 def test_with_models_no_exchange_is_visible_inside_the_classes_before(
     kind: Any, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -247,9 +263,12 @@ def test_where_classes_are_withheld_no_exchange_is_visible(
     assert withholding(again, monkeypatch)[0] == released
 
 
-def test_the_product_is_the_reference_in_every_database(make_database: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("world", [world_of(100), world_of_rows(102)], ids=["one", "several"])
+def test_the_product_is_the_reference_in_every_database(
+    world: World, make_database: Any, tmp_path: Path
+) -> None:
     database: Database = make_database("postgresql")
-    run = ChainRun(database, world_of(100), tmp_path)
+    run = ChainRun(database, world, tmp_path)
     run.create()
     followed(run)
 

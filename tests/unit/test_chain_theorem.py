@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import combinations_with_replacement, product
 from typing import Any
 
@@ -22,6 +23,7 @@ from tests.reference.chain_worlds import (
     told,
     too_small,
     visible_exchanges,
+    with_rows,
 )
 from tests.reference.chains import DEFENCES, Chain, Row, Rules
 
@@ -204,3 +206,101 @@ def test_all_small_worlds_of_values(changes: Any, size: tuple[int, int, int]) ->
         assert not visible_exchanges(world)
         live += 1
     assert live > 100
+
+
+# -- several rows a person, and several tables -----------------------------------------------------
+
+SEVERAL = {"several": True, "models": ()}
+
+
+def worlds_of_rows(count: int, **rules: Any) -> Iterator[tuple[World, random.Random]]:
+    for world, chance in worlds(count, **(SEVERAL | rules)):
+        most = chance.choice((None, 1, 2))
+        limited = replace(world.rules, max_rows=world.rules.max_rows or most)
+        yield with_rows(replace(world, rules=limited)), chance
+
+
+def test_no_exchange_is_visible_where_persons_have_several_rows() -> None:
+    tables, numbers = set(), set()
+    for world, chance in worlds_of_rows(WORLDS // 6):
+        assert not visible_exchanges(world, chance), world
+        assert not too_small(world), world
+        for release in told(world).releases:
+            tables |= {row[0] for _, row in release}
+        numbers |= {len(row.kept) for now in world.rows for row in now}
+    assert tables == {0, 1}
+    assert numbers == {1, 2, 3, 4}
+
+
+@pytest.mark.parametrize(
+    ("without", "rules"),
+    [
+        ("holds", {}),
+        ("limit by rows alone", {"max_rows": 1}),
+        ("fixed limit", {"max_rows": 1}),
+        ("tables together", {}),
+    ],
+)
+def test_each_defence_is_needed_where_persons_have_several_rows(
+    without: str, rules: dict[str, Any]
+) -> None:
+    found = [
+        bool(visible_exchanges(world, chance))
+        for world, chance in worlds_of_rows(100, without=frozenset({without}), **rules)
+    ]
+    assert sum(found) >= 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", SMALL + LARGER * FULL)
+def test_all_small_worlds_where_persons_have_several_rows(size: tuple[int, int, int]) -> None:
+    """Every way to be in or out; one row or two, in either table or in both, none said twice."""
+
+    def of_rows(world: World) -> World:
+        rows = tuple(
+            tuple(
+                replace(row, kept=tuple(
+                    ((p + i) % 2, (p, now, i)) for i in range(1 + (p + now) % 2)
+                ))
+                for p, row in enumerate(of_release)
+            )
+            for now, of_release in enumerate(world.rows)
+        )  # fmt: skip
+        return replace(world, rows=rows)
+
+    for world in symbolic(*size, several=True):
+        assert not visible_exchanges(of_rows(world))
+    broken = frozenset({"tables together"})
+    assert any(
+        visible_exchanges(of_rows(world)) for world in symbolic(*size, several=True, without=broken)
+    )
+
+
+A, B = (0, 0), (1, 0)
+KEPT = ((A,), (B,), (A, A), (A, B))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("changes", ["show", "hold", *["freeze"] * FULL])
+@pytest.mark.parametrize("without", [frozenset(), frozenset({"tables together"})], ids=["", "not"])
+def test_all_worlds_of_two_persons_with_one_row_or_two(
+    changes: Any, without: frozenset[str]
+) -> None:
+    """In either of two tables or in both; all ways to be in or out of three releases."""
+    one = list(product(product((True, False), repeat=2), product(KEPT, repeat=3)))
+    rules, visible, count = Rules(2, changes, several=True, without=without), 0, 0
+    for persons in combinations_with_replacement(one, 2):
+        world = World(
+            rules,
+            tuple(
+                frozenset(p for p in range(2) if now == 0 or persons[p][0][now - 1])
+                for now in range(3)
+            ),
+            tuple(tuple(Row(0, (0,), persons[p][1][now]) for p in range(2)) for now in range(3)),
+        )
+        visible += bool(visible_exchanges(world))
+        count += 1
+        if visible and without:
+            break
+    assert bool(visible) is bool(without)
+    assert without or count == 32_896

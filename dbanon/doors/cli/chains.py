@@ -12,7 +12,7 @@ import click
 
 from dbanon.data.option import REQUIRED, parameters
 from dbanon.doors.cli.groups import Commands
-from dbanon.doors.cli.options import Decorator, click_option
+from dbanon.doors.cli.options import Decorator, click_option, values
 from dbanon.doors.cli.support import (
     URL_HELP,
     common,
@@ -29,7 +29,8 @@ from dbanon.job.private import NewBudget
 # No command needs them: what a chain needs is asked once one is named.
 _PARTS = tuple(replace(one, default=None if one.default is REQUIRED else one.default)
                for one in parameters(Chain)[1:])  # fmt: skip
-_OF_RULES = parameters(Rules)
+# Tables are named before the rules, all in one way.
+_OF_RULES = tuple(one for one in parameters(Rules) if one.name != "tables")
 # The options of a command have one name each: that of a chain's key is not that of rows' keys.
 _PREFIX = "chain_"
 
@@ -49,11 +50,12 @@ def chain_of(given: Mapping[str, Any]) -> Chain | None:
     ------
     InvalidParameter : they are given without a chain, or the chain without its key.
     """
-    parts = {one.name: given[_PREFIX + one.name] for one in _PARTS}
+    parts = values(_PARTS, {one.name: given[_PREFIX + one.name] for one in _PARTS})
     if given["chain"] is None:
         if any(parts.values()):
             raise InvalidParameter(
-                "--chain-key, --max-exposed and --accept-turnover are of a chain.",
+                "--chain-key, --max-exposed, --accept-turnover, --table-output and --table-keep are"
+                " of a chain.",
                 hint="Name it: --chain NAME.",
             )
         return None
@@ -83,9 +85,15 @@ _KEY = click.option("--chain-key", "key", required=True, metavar="file:PATH|env:
 @chain.command(epilog=URL_HELP)
 @click.argument("url", envvar="DBANON_URL")
 @_NAME
-@click.option("--table", required=True, help="What its releases read, as in app.people.")
+@click.option(
+    "--table",
+    "tables",
+    required=True,
+    multiple=True,
+    help="What its releases read, as in app.people; repeatable: all of one entity.",
+)
 @click.option("--entity", required=True, metavar="COLUMN",
-              help="The column that says whose a row is: one row a person.")  # fmt: skip
+              help="The column that says whose a row is.")  # fmt: skip
 @_with_rules
 @click.option(
     "--key-out",
@@ -107,7 +115,8 @@ def create(url: str, name: str, **given: Any) -> None:
         made = api.create_chain(
             url,
             name,
-            table=given["table"],
+            table=given["tables"][0],
+            tables=given["tables"][1:],
             entity=given["entity"],
             key_out=given["key_out"],
             key=given["key"],

@@ -31,6 +31,8 @@ from dbanon.job.job import Job
 from dbanon.job.private import METHOD, PrivateJob, own_options, private_job, refused, require_other
 from dbanon.job.rules import BY_RULES
 from dbanon.sessions.names import RelationName, parse_relation
+from dbanon.stores.folders import FILE
+from dbanon.stores.objects import is_object
 
 _PRIVATE = frozenset(one.name for one in own_options())
 # What stands in the defaults of a file and is of dp_ranks, too.
@@ -157,6 +159,8 @@ class _Expansion:
         found = self.text(text, key)
         if found is None:
             return found
+        if is_object(found):
+            return found
         return os.path.join(self.document.file.resolve().parent, os.path.expanduser(found))
 
     def notice(self, notice: Notice) -> Notice:
@@ -177,7 +181,7 @@ class _Expansion:
             job,
             engine=None if job.engine is None else self.engine(job.engine),
             notices=tuple(map(self.notice, job.notices)),
-            source=f"file:{self.path(job.source, 'source')}"
+            source=_of_file(self.path(job.source, "source"))
             if job.of_file
             else self.text(job.source, "source"),
             of_file=False,
@@ -187,6 +191,10 @@ class _Expansion:
                 lambda path: self.path(path, "export"), lambda text: self.text(text, "chain")
             ),
         )
+
+
+def _of_file(path: str) -> str:
+    return path if is_object(path) else f"{FILE}{path}"
 
 
 def read_job_file(file: Path | str, *, inline_password: bool = False) -> JobFile:

@@ -45,6 +45,7 @@ from dbanon.job.chain import Chain, Rules, require_chain_name, require_key_form
 from dbanon.job.export import COMPRESSIONS, FORMATS, FORMULAS, Export
 from dbanon.job.job import IF_EXISTS, ON_NEW_COLUMN
 from dbanon.job.rules import BY_RULES
+from dbanon.stores.folders import is_of_files
 
 _NEEDED: Any = {
     "name": (Annotated[str, checked(require_chain_name)], ...),
@@ -72,16 +73,17 @@ VERSIONS = (1,)
 
 def _url(value: str) -> None:
     # What a variable holds is looked at when it is known.
-    if not re.match(r"\$\{|(postgres(ql)?|duckdb|sqlite)(\+\w+)?://|file:", value):
+    # Which schemes there are, depends on what is installed.
+    if not re.match(r"\$\{|\w+(\+\w+)?://|file:", value):
         raise refused(
             "must be a URL with its scheme: postgresql://user@host/name, duckdb:///file.duckdb,"
-            " sqlite:///file.db, file:rows.csv, or ${VAR}"
+            " sqlite:///file.db, file:rows.csv, s3://bucket/rows.parquet, or ${VAR}"
         )
 
 
 def _target(value: str) -> None:
     _url(value)
-    if value.startswith("file:"):
+    if is_of_files(value):
         raise refused("must be a database: releases are not written into files of rows")
 
 

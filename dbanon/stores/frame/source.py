@@ -52,6 +52,11 @@ class FrameSource:
 
     frame: pd.DataFrame
 
+    @property
+    def drawn(self) -> Mapping[str, Any]:
+        """Nothing: the caller has the frame."""
+        return {}
+
     def describe(self, job: Job) -> Relation:
         """The frame as a relation; what no release tells is of kind ``other``.
 
