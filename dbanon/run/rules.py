@@ -15,6 +15,7 @@ from dbanon.errors import (
     nearest_names,
     warn_caller,
 )
+from dbanon.hierarchy.spec import TABLE, HierarchySpec
 from dbanon.job.job import Job
 from dbanon.job.rules import BY_RULES, Rules, checked, in_comments
 from dbanon.ledger import rules as kept
@@ -137,6 +138,7 @@ def with_rules(session: Session, job: Job) -> Job:
     Raises
     ------
     RulesNotFound : there are no rules of the table.
+    InsufficientRights : they name a table of a hierarchy that the table's owner may not read.
     """
     if job.declared != BY_RULES:
         return job
@@ -165,7 +167,13 @@ def with_rules(session: Session, job: Job) -> Job:
     columns = [attribute.name for attribute in relation.schema.attributes]
     # In the order of the table, and so what is made does not depend on when each was declared.
     order = sorted(named, key=lambda name: (columns.index(name) if name in columns else -1, name))
-    return applied(job, Rules({name: named[name] for name in order}))
+    made = applied(job, Rules({name: named[name] for name in order}))
+    for spec in (*made.hierarchies.values(), *(m.distance for m in made.policy.models)):
+        if isinstance(spec, HierarchySpec) and spec.kind == TABLE:
+            # It is read with the rights of whoever releases, who did not name it.
+            tree = session.find_source(parse_relation(spec.value)).name
+            session.require_owner_reads(relation.name, tree)
+    return made
 
 
 def applied(job: Job, rules: Rules) -> Job:

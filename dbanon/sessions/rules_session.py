@@ -22,6 +22,16 @@ class RuledSession(SessionInterface):
         InsufficientRights : it is another role's.
         """
 
+    def require_owner_reads(self, source: RelationName, table: RelationName) -> None:
+        """Check that a table's owner may read another one, whose values its rules would release.
+
+        Nothing to check where there are no roles.
+
+        Raises
+        ------
+        InsufficientRights : that role may not.
+        """
+
     def have_rules_written(self, source: RelationName, change: Mapping[str, Any]) -> bool:
         """Have the ledger's owner change the rules of a table; False where nobody does.
 

@@ -193,3 +193,27 @@ def test_nothing_of_a_table_runs_when_its_rules_are_declared(
         run_sql("SELECT dbanon.mdav('evil.shown', 'release.p', k => 2)")
     assert found.value.sqlstate == "42501"
     assert not sprung(run_sql)
+
+
+def test_a_rule_releases_no_labels_that_the_tables_owner_may_not_read(
+    annas: str, run_sql: Run, connect: Connect, sql_url: str
+) -> None:
+    """Whoever releases by rules reads the hierarchies that they name with rights of his own."""
+    run_sql("CREATE TABLE app.secret (child text, parent text)")
+    run_sql(
+        "INSERT INTO app.secret VALUES ('1', 'what only a few know'), ('2', 'what only a few know')"
+    )
+    mallory = connect(annas)
+    mallory.execute(
+        "CREATE TABLE app.his AS SELECT 1 + g % 2 AS age FROM generate_series(1, 9) AS g"
+    )
+    rule = '{"age": {"role": "quasi_identifier", "hierarchy": {"table": "app.secret"}}}'
+    mallory.execute(f"SELECT * FROM dbanon.declare('app.his', '{rule}')".encode())
+    call = "SELECT k_achieved FROM dbanon.gaa_cp('app.his', 'release.his', k => 5)"
+    assert "may not read" in str(refused(connect(), call))
+    with pytest.raises(InsufficientRights, match="may not read"):
+        dbanon.anonymize(
+            sql_url, table="app.his", declared=True, k=5, method="gaa_cp", output="release.his"
+        )
+    run_sql("GRANT SELECT ON app.secret TO mallory")
+    assert run_sql(call) == [(9,)]

@@ -17,6 +17,14 @@ SELECT c.oid::bigint, pg_get_userbyid(c.relowner)::text, pg_has_role(c.relowner,
 FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
 WHERE n.nspname = ?::name AND c.relname = ?::name"""
 
+_OWNER_READS = """
+SELECT has_table_privilege(c.relowner, t.oid, 'SELECT')
+       AND has_schema_privilege(c.relowner, t.relnamespace, 'USAGE')
+FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+CROSS JOIN pg_class AS t JOIN pg_namespace AS m ON m.oid = t.relnamespace
+WHERE n.nspname = ?::name AND c.relname = ?::name AND m.nspname = ?::name
+  AND t.relname = ?::name"""
+
 _COMMENTS = """
 SELECT a.attname::text, col_description(c.oid, a.attnum)
 FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
@@ -59,6 +67,16 @@ class PostgresqlRules(RuledSession):
             raise InsufficientRights(
                 f"Rules of {source} are declared by its owner.",
                 hint=f'Ask role "{found[0][1]}", or a member of it.',
+            )
+
+    def require_owner_reads(self, source: RelationName, table: RelationName) -> None:
+        names = (source.schema, source.name, table.schema, table.name)
+        found = self.rows(_OWNER_READS, names)
+        if found != [(True,)]:
+            raise InsufficientRights(
+                f"A rule of {source} would release labels of {table}, which the owner of {source}"
+                " may not read.",
+                hint="Grant that role SELECT on it, or name the hierarchy in a list of your own.",
             )
 
     def have_rules_written(self, source: RelationName, change: Mapping[str, Any]) -> bool:
