@@ -51,6 +51,8 @@ RELEASE_COLUMNS = _columns(
     # Of a release that is differentially private, which has no classes: what it spent of which
     # budget, and what one of is protected, ``row`` or ``person``.
     "epsilon amount?, neighbours text?, budget text?",
+    # What was asked for and of which source, as plain values, by which it can be made again.
+    "request json?",
 )
 
 # Columns and primary key of each table.
@@ -132,6 +134,15 @@ TABLES: dict[str, tuple[Columns, tuple[str, ...]]] = {
         ),
         ("chain_id", "sequence"),
     ),
+    # What the columns of tables are, by the table's name: its owner says so. ``relation_oid`` is
+    # PostgreSQL's number of the table that it was said of.
+    "rule": (
+        _columns(
+            "source text, name text, rule json, declared_at timestamp, declared_by text?",
+            "relation_oid bigint?",
+        ),
+        ("source", "name"),
+    ),
     # What may be spent on a source, and what is. Rows are written by the ledger's owner alone, and
     # ``spent`` only grows. A larger total is another row, which closes the one it raises:
     # ``closed`` is 0 of the one that is open, else how many there were before.
@@ -176,7 +187,7 @@ _CAME_WITHOUT = "epsilon"
 DROPPED = {"release": ("class_signature", "entity_hash")}
 
 # The newest revision in migrations/, and the table in which Alembic keeps it.
-HEAD = "0009"
+HEAD = "0010"
 VERSION_TABLE = "alembic_version"
 
 

@@ -293,12 +293,15 @@ def make_ledger_older(database: Database) -> None:
               "chain")  # fmt: skip
     newer = {
         "release": ("relation_oid", "output_oid", "digest", "evaluation", "chain_id",
-                    "chain_sequence", "epsilon", "neighbours", "budget"),
+                    "chain_sequence", "epsilon", "neighbours", "budget", "request"),
         "run": ("job", "source_types", "fingerprint"),
     }  # fmt: skip
     unused = "BYTEA" if database.name == "postgresql" else "BLOB"
     database.execute(
-        *(f"DROP TABLE {database.ledger(table)}" for table in (*chains, "budget", "spending")),
+        *(
+            f"DROP TABLE {database.ledger(table)}"
+            for table in (*chains, "budget", "spending", "rule")
+        ),
         *(
             f"ALTER TABLE {database.ledger(table)} DROP COLUMN {name}"
             for table, names in newer.items()

@@ -29,6 +29,7 @@ from dbanon.errors import (
     NotTold,
     OutcomeUnknown,
     ReleaseNotNoted,
+    RulesOfAnotherTable,
     TablesLeft,
     lacks_memory,
 )
@@ -36,7 +37,7 @@ from dbanon.sessions.ending import ending
 
 UNEXPECTED = 1
 # Warnings about what is done all the same: each a line, and each time.
-_TOLD = (CommitConfirmed, ExportPending, NotTold, ReleaseNotNoted, TablesLeft)
+_TOLD = (CommitConfirmed, ExportPending, NotTold, ReleaseNotNoted, RulesOfAnotherTable, TablesLeft)
 
 
 URL_HELP = (
