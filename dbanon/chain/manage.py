@@ -157,6 +157,7 @@ def create(
             assert key_out is not None
             key = stack.enter_context(new_key(key_out))
         session = stack.enter_context(store.session(write=True))
+        session.require("chains")
         relation = session.find_source(parse_relation(table))
         relation.attribute(entity)
         session.require_rights(relation, [entity])
@@ -251,6 +252,7 @@ def _describe_release(one: Mapping[str, Any]) -> str:
         for name, word in (
             ("absent", "shown who left"),
             ("waiting", "wait"),
+            ("longest", "releases is the longest wait"),
             ("returned", "returned"),
             ("held", "classes held"),
             ("refused", "kept out by models"),
