@@ -51,7 +51,7 @@ class _Wire:
     def fileno(self) -> int:
         """The number of its socket."""
         # The driver has no public name for it.
-        number: int = self._connection._sock.fileno()  # type: ignore[attr-defined]
+        number: int = self._connection._sock.fileno()
         return number
 
     def cancel_safe(self, *, timeout: float) -> None:
