@@ -94,6 +94,13 @@ class TableNotFound(UsageError):
     sqlstate = "42P01"
 
 
+class RulesNotFound(UsageError):
+    """No rules are declared of the table."""
+
+    code = "rules_not_found"
+    sqlstate = "42704"
+
+
 class SchemaNotFound(UsageError):
     """The schema does not exist."""
 

@@ -66,6 +66,11 @@ class SessionInterface(ABC):
         """What the columns of a CSV file were read as; none of what has types of its own."""
         return ()
 
+    @property
+    def drawn(self) -> Mapping[str, Any]:
+        """How many rows were drawn from elsewhere, and how; nothing where they are at home."""
+        return {}
+
     @abstractmethod
     def find_source(self, name: RelationName) -> Relation:
         """The relation of this name, without locator.

@@ -289,15 +289,19 @@ class MariadbDatabase(Database):
 
 def make_ledger_older(database: Database) -> None:
     """Make the ledger as version 0.1.0 had it."""
-    chains = ("chain_release", "chain_member", "chain_cell", "chain_definition", "chain")
+    chains = ("chain_release", "chain_waiting", "chain_member", "chain_cell", "chain_definition",
+              "chain")  # fmt: skip
     newer = {
         "release": ("relation_oid", "output_oid", "digest", "evaluation", "chain_id",
-                    "chain_sequence", "epsilon", "neighbours", "budget"),
+                    "chain_sequence", "epsilon", "neighbours", "budget", "request"),
         "run": ("job", "source_types", "fingerprint"),
     }  # fmt: skip
     unused = "BYTEA" if database.name == "postgresql" else "BLOB"
     database.execute(
-        *(f"DROP TABLE {database.ledger(table)}" for table in (*chains, "budget", "spending")),
+        *(
+            f"DROP TABLE {database.ledger(table)}"
+            for table in (*chains, "budget", "spending", "rule")
+        ),
         *(
             f"ALTER TABLE {database.ledger(table)} DROP COLUMN {name}"
             for table, names in newer.items()

@@ -28,6 +28,8 @@ from dbanon.errors import (
     MemoryLimit,
     NotTold,
     OutcomeUnknown,
+    ReleaseNotNoted,
+    RulesOfAnotherTable,
     TablesLeft,
     lacks_memory,
 )
@@ -35,7 +37,7 @@ from dbanon.sessions.ending import ending
 
 UNEXPECTED = 1
 # Warnings about what is done all the same: each a line, and each time.
-_TOLD = (CommitConfirmed, ExportPending, NotTold, TablesLeft)
+_TOLD = (CommitConfirmed, ExportPending, NotTold, ReleaseNotNoted, RulesOfAnotherTable, TablesLeft)
 
 
 URL_HELP = (

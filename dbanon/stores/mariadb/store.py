@@ -63,6 +63,8 @@ class _Wire:
 class MariadbStore:
     """A MariaDB server: a URL or an engine."""
 
+    lasting = True
+
     def __init__(self, database: Engine | URL, on_sql: OnSql | None = None) -> None:
         if isinstance(database, Engine):
             self._engine = database
