@@ -10,8 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.chunks import Chunk
-from dbanon.data.microdata import Microdata
-from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import DbanonError, InvalidName
 from dbanon.recoding import ReleasedColumn
@@ -20,9 +18,9 @@ from dbanon.sessions.base import (
     Existing,
     Output,
     Relation,
-    passthrough_refused,
 )
 from dbanon.sessions.names import RelationName, quote, released_name
+from dbanon.sessions.passthrough import PassthroughInterface
 
 
 class Dialect(Protocol):
@@ -37,7 +35,7 @@ class Dialect(Protocol):
     def type_of(self, attribute: Attribute) -> str: ...
 
 
-class SessionInterface(ABC):
+class SessionInterface(PassthroughInterface, ABC):
     """One transaction on one database."""
 
     dialect: ClassVar[Dialect]
@@ -83,55 +81,6 @@ class SessionInterface(ABC):
     @abstractmethod
     def locate(self, source: Relation, key: Sequence[str]) -> Relation:
         """The source with the locator of its rows; ``key`` names key columns, or is empty."""
-
-    def require_passthrough(self, source: Relation, columns: Sequence[Attribute]) -> None:
-        """Check that values of these columns can travel with the client and back, unread.
-
-        Raises
-        ------
-        InvalidParameter : on this database, or through this door, none can.
-        UnsupportedType : one cannot for its type.
-        """
-        raise passthrough_refused()
-
-    def read_passthrough(
-        self,
-        source: Relation,
-        attributes: Sequence[Attribute],
-        passthrough: Sequence[Attribute],
-        chunk_rows: int,
-        memory_limit: int | None,
-    ) -> Iterator[Chunk]:
-        """As ``read_chunks``; the client keeps the values of further columns, unread, for later.
-
-        Raises
-        ------
-        MemoryLimit : they need more memory than allowed.
-        """
-        raise passthrough_refused()
-
-    def insert_passthrough(
-        self,
-        table: RelationName,
-        released: Sequence[tuple[str, str, str]],
-        columns: Sequence[ReleasedColumn],
-        passthrough: Sequence[str],
-        microdata: Microdata,
-        partition: Partition,
-    ) -> None:
-        """Fill a table with what ``read_passthrough`` kept, shuffled, beside classes' values.
-
-        Parameters
-        ----------
-        released : name, SQL type and SQL expression, over staged classes, of each column of these.
-        columns : the values of classes.
-        passthrough : the names of the columns that were kept, in their order.
-
-        Raises
-        ------
-        DatabaseFailure : the database does not take a value back.
-        """
-        raise passthrough_refused()
 
     @abstractmethod
     def require_rights(self, source: Relation, columns: Sequence[str]) -> None:
