@@ -22,5 +22,5 @@ METHOD = Method(
     summary="Two fixed reference points, used in turn",
     cost="O(n^2/k) at worst",
     reference="Chang, Li & Huang 2007",
-    forecast=Forecast(mixed=Power(1.2, 1.05, 1.1)),
+    forecast=Forecast(mixed=Power(1.7, 1.25, 1.5)),
 )

@@ -24,7 +24,7 @@ REFINEMENTS: Mapping[str, Mapping[str, Forecast]] = {
         "thorough": Forecast(Power(200.0, 1.0, 0.35), Power(200.0, 1.0, 1.0)),
     },
     "generalized": {
-        "pass": Forecast(mixed=Power(8.0, 0.8, 0.5)),
+        "pass": Forecast(mixed=Power(9.0, 0.82, 0.45)),
         "fast": Forecast(mixed=Power(28.0, 0.76, 0.2)),
         "thorough": Forecast(mixed=Power(4300.0, 0.9, 1.9)),
     },
