@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from dbanon.advice.answer import Advice
     from dbanon.bounds.certificate import Certificate
     from dbanon.chain.manage import ChainShown, Measured
+    from dbanon.chain.together import MeasuredReleases
     from dbanon.data.partition import AttributePartition, Partition, Synthesis
     from dbanon.doors.advise import advise, certificate, lower_bound
     from dbanon.doors.arrays import generalization_loss, information_loss, partition
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
         list_hierarchies,
         load_hierarchy,
         measure_chain,
+        measure_releases,
         releases,
         show,
         show_chain,
@@ -73,6 +75,7 @@ _HOMES = {
     "Listed": "dbanon.ledger.releases",
     "METHODS": "dbanon.methods",
     "Measured": "dbanon.chain.manage",
+    "MeasuredReleases": "dbanon.chain.together",
     "Model": "dbanon.measures",
     "Outlook": "dbanon.run.outlook",
     "Partition": "dbanon.data.partition",
@@ -104,6 +107,7 @@ _HOMES = {
     "load_hierarchy": "dbanon.doors.releases",
     "lower_bound": "dbanon.doors.advise",
     "measure_chain": "dbanon.doors.releases",
+    "measure_releases": "dbanon.doors.releases",
     "partition": "dbanon.doors.arrays",
     "plan": "dbanon.doors.python",
     "releases": "dbanon.doors.releases",
@@ -132,6 +136,7 @@ __all__ = [
     "Hierarchy",
     "Listed",
     "Measured",
+    "MeasuredReleases",
     "Model",
     "Outlook",
     "Partition",
@@ -164,6 +169,7 @@ __all__ = [
     "load_hierarchy",
     "lower_bound",
     "measure_chain",
+    "measure_releases",
     "partition",
     "plan",
     "releases",

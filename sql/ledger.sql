@@ -135,6 +135,13 @@ CREATE TABLE IF NOT EXISTS dbanon.chain_member (
     PRIMARY KEY (chain_id, tag)
 );
 
+CREATE TABLE IF NOT EXISTS dbanon.chain_waiting (
+    chain_id      integer NOT NULL,
+    tag           bytea NOT NULL,
+    since_release integer NOT NULL,
+    PRIMARY KEY (chain_id, tag)
+);
+
 CREATE TABLE IF NOT EXISTS dbanon.chain_release (
     chain_id     integer NOT NULL,
     sequence     integer NOT NULL,

@@ -251,6 +251,7 @@ def _describe_release(one: Mapping[str, Any]) -> str:
         for name, word in (
             ("absent", "shown who left"),
             ("waiting", "wait"),
+            ("longest", "releases is the longest wait"),
             ("returned", "returned"),
             ("held", "classes held"),
             ("refused", "kept out by models"),

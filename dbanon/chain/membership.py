@@ -94,26 +94,37 @@ class CellState:
         """The staging table of newcomers: at the first release everybody is one."""
         return quote(NEWCOMERS if self.sequence > 1 else PRESENT)
 
-    def in_order(self, relation: Relation, microdata: Microdata) -> NDArray[np.int64]:
-        """The records by the tags of their persons, int64 (n,).
+    def in_order(
+        self, relation: Relation, microdata: Microdata
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The records by the tags of their persons, int64 (n,); and how long each has waited.
 
         In the order in which rows lie, a tie of quasi-identifiers, and the last digit of a mean,
-        would tell whose row an UPDATE has moved.
+        would tell whose row an UPDATE has moved. Waited, int64 (n,), is a number of releases.
 
         Parameters
         ----------
         relation : what the records were read of.
         """
+        sequence = int(self.sequence)
+        waited = f"{sequence} - coalesce(w.since_release, {sequence})"
+        joined = (
+            f"{self.arrivals} AS p%s LEFT JOIN {self.name('chain_waiting')} AS w"
+            f" ON w.{self.of_chain} AND w.tag = p.tag"
+        )
         if self.several:
             # Persons are numbered by their tags, and one record each was read.
-            return np.arange(microdata.n_records, dtype=np.int64)
+            rows = self.session.rows(f"SELECT {waited} FROM {joined % ''} ORDER BY p.tag")
+            of_person = np.array(rows, np.int64).reshape(-1)
+            return np.arange(microdata.n_records), of_person[microdata.keys[:, 0] - 1]
         keys = ", ".join(self.session.keys_as_read(relation))
+        person = f" ON p.person = s.{quote(self.chain.entity)}"
         rows = self.session.rows(
-            f"SELECT {keys} FROM {relation.from_clause} JOIN {self.arrivals} AS p"
-            f" ON p.person = s.{quote(self.chain.entity)}{relation.where} ORDER BY p.tag"
+            f"SELECT {keys}, {waited} FROM {relation.from_clause} JOIN {joined % person}"
+            f"{relation.where} ORDER BY p.tag"
         )
-        ordered = np.array(rows, np.int64).reshape(len(rows), len(relation.located.types))
-        return find_records(microdata.keys, ordered)
+        found = np.array(rows, np.int64).reshape(len(rows), len(relation.located.types) + 1)
+        return find_records(microdata.keys, found[:, :-1]), found[:, -1]
 
     # -- cells ------------------------------------------------------------------------------------
 

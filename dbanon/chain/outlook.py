@@ -15,12 +15,13 @@ from dbanon.chain import state as chain_state
 from dbanon.chain.key import read_key
 from dbanon.chain.manage import ChainShown, shown_of
 from dbanon.chain.membership import CellState
-from dbanon.chain.newcomers import lets_in
+from dbanon.chain.newcomers import is_due
 from dbanon.chain.presence import require_turnover
 from dbanon.chain.returns import whole_cells
 from dbanon.chain.several import Part, require_several, staged
 from dbanon.chain.state import ChainKept
 from dbanon.chain.tables import parts_of, source_of, told_of
+from dbanon.chain.waiting import longest_wait
 from dbanon.job.chain import MEASURE
 from dbanon.job.job import Job
 from dbanon.run.plan import Plan
@@ -37,7 +38,8 @@ class Coming:
     came : persons who are in the source for the first time.
     left : persons on display who are not in the source.
     returned : persons whose leaving was published, and who are back: they stay out.
-    due : whether newcomers are admitted with this release, where they are as many as a class.
+    waited : for how many releases the one who waits longest has waited; 0 where nobody has.
+    due : whether newcomers can be admitted with this release.
     cells : classes by what would become of them, by who is there. Values may hold more of them
         back. Empty before the first release, and where the chain measures.
     """
@@ -46,12 +48,14 @@ class Coming:
     came: int
     left: int
     returned: int
+    waited: int
     due: bool
     cells: Mapping[str, int] = field(default_factory=dict)
 
     def pairs(self) -> list[tuple[str, str]]:
         """As pairs of label and text, for people."""
-        wait = "" if self.due else "; newcomers are not due, or too few, and wait"
+        wait = f"; newcomers wait for up to {self.waited} releases" if self.waited else ""
+        wait += "" if self.due else "; newcomers are not due, and wait"
         found = [
             (f"release {self.sequence} would have",
              f"{self.came} persons who came, {self.left} shown who left,"
@@ -132,6 +136,7 @@ def _coming(
         presence.newcomers,
         presence.absent,
         presence.returned,
-        measures or lets_in(state, presence.newcomers),
+        0 if measures else longest_wait(state),
+        measures or is_due(state),
         {} if measures else state.verdicts(whole_cells(state), batches=not planned.policy.models),
     )

@@ -29,6 +29,7 @@ from dbanon.errors import (
     DbanonError,
     InvalidParameter,
     ReleaseNotNoted,
+    counted,
     warn_caller,
 )
 from dbanon.job.chain import MEASURE
@@ -281,6 +282,7 @@ def told_of_chain(
         "sequence": histories.sequence,
         **{name: getattr(state.chain.rules, name) for name in ("mode", "changes")},
         "waiting": histories.waiting,
+        "longest_wait": histories.told.get("longest", 0),
         "returned": histories.returned,
         "refused": histories.refused,
     }
@@ -313,6 +315,9 @@ def told_of_chain(
     for name, word in words:
         if chain[name]:
             line += f"; {chain[name]} {word}"
+            longest = histories.told.get("longest", 0)
+            if name == "waiting" and longest:
+                line += f", one for {counted(longest, 'release')}"
     if histories.rows is not None:
         chain |= {"persons": histories.persons, "outlying": histories.told["outlying"]}
         if chain["outlying"]:

@@ -23,6 +23,7 @@ from dbanon.chain.rows_shown import RowsShown, ShownSource, rows_shown
 from dbanon.chain.several import Part, require_several, staged
 from dbanon.chain.state import ChainKept
 from dbanon.chain.tables import columns_of, parts_of, planned_of, source_of, told_of
+from dbanon.chain.waiting import keep_waiting
 from dbanon.data.counts import Histories
 from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
@@ -155,9 +156,10 @@ def advance(begun: Begun, clock: Clock) -> Advanced:
         # As many as change how large the state is: planners are told then.
         many = 10 * microdata.n_records >= presence.members
         changed, columns, release = _advanced(
-            job, begun.parts, state, planned, whole, microdata, release, many
+            job, begun.parts, state, planned, whole, microdata, release, many, came.typical
         )
-        changed["let_in"] = int(came.let_in)
+        waiting = presence.newcomers - len(microdata.keys) - len(came.refused)
+        changed["longest"] = keep_waiting(state, waiting)
         tick(1.0)
     with clock.phase("verify") as tick:
         tick(0.0)
@@ -240,6 +242,7 @@ def _advanced(
     microdata: Microdata,
     release: Release,
     many: bool,
+    typical: float | None,
 ) -> tuple[dict[str, int], tuple[tuple[str, str, str], ...], Release]:
     """Write the next state; what changed, and the columns of the release."""
     session, chain, relation = state.session, state.chain, planned.relation
@@ -252,7 +255,7 @@ def _advanced(
     if chain.definition is None:
         draft = replace(planned, relation=whole).draft(microdata, release)
         target.columns(draft, typed, False)
-        told = definition.made(job, planned, release, told_of(parts))
+        told = definition.made(job, planned, release, told_of(parts), typical)
         columns = told["columns"]
         defined = session.ledger_name("chain_definition")
         row = (chain.chain_id, state.k, definition.as_text(told))

@@ -25,6 +25,7 @@ from dbanon.stores import hierarchies
 from dbanon.stores.hierarchies import Stored
 
 if TYPE_CHECKING:
+    from dbanon.chain.together import MeasuredReleases
     from dbanon.run.evaluate_release import ReleaseEvaluation
     from dbanon.run.verify import PrivateVerification, Verification
     from dbanon.sessions.base import OnSql
@@ -323,6 +324,42 @@ def measure_chain(database: Any, name: str, *, key: str, on_sql: OnSql | None = 
     ChainNotFound, ChainKeyWrong : there is none, or the key is another's.
     """
     return run.measured(open_store(database, on_sql), name, key)
+
+
+def measure_releases(
+    database: Any,
+    releases: Sequence[str],
+    *,
+    entity: str,
+    k: int | None = None,
+    sensitive: Sequence[str] | None = None,
+    on_sql: OnSql | None = None,
+) -> MeasuredReleases:
+    """Count what releases of one source tell together, whether or not they are a chain.
+
+    After each release but the first more is known: of how many persons fewer than k share the joint
+    history, of how many nobody else does, and of how many one sensitive value is left. Counts are
+    exact: they are for who has the data.
+
+    Parameters
+    ----------
+    releases : two or more of this database, in the order in which they are taken together.
+    entity : a column of each release that says whose a row is. Releases that nobody else reads can
+        be made with one: nothing else tells which rows are the same person's.
+    k : what is counted against; the least of the releases' own when None.
+    sensitive : columns of each release; those released as sensitive when None.
+
+    Raises
+    ------
+    InvalidParameter : there are fewer than two, they are of several sources, or ``entity`` is a
+        quasi-identifier.
+    ReleaseNotFound : the ledger does not know one of them.
+    ColumnNotFound : a release does not have a column.
+    NullInEntity : a row is nobody's.
+    """
+    from dbanon.chain.together import together
+
+    return together(open_store(database, on_sql), releases, entity, k, sensitive)
 
 
 def withdraw(

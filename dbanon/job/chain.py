@@ -144,14 +144,11 @@ class Rules:
     ] = 1
     min_newcomers: Annotated[
         int | None,
-        Option(
-            "Fewer newcomers wait, all, until max_wait; 5 k where nothing is said; 0: nobody does.",
-            minimum=0,
-        ),
+        Option("Fewer newcomers wait, until max_wait; 5 k where nothing is said.", minimum=0),
     ] = None
     max_wait: Annotated[
         int,
-        Option("How many releases newcomers wait for min_newcomers.", minimum=0),
+        Option("How many releases newcomers wait for a good class; 0: for none.", minimum=0),
     ] = 6
     departures: Annotated[
         str,
@@ -216,7 +213,7 @@ class Rules:
     @classmethod
     def of_plain(cls, given: Mapping[str, Any]) -> Rules:
         """The rules as they were told by ``to_plain``; those of version 0.2.0 let all in."""
-        return make(cls, {"min_newcomers": 0} | dict(given))
+        return make(cls, {"min_newcomers": 0, "max_wait": 0} | dict(given))
 
     def to_plain(self) -> dict[str, Any]:
         """The rules as plain values."""

@@ -119,6 +119,11 @@ TABLES: dict[str, tuple[Columns, tuple[str, ...]]] = {
         ),
         ("chain_id", "tag"),
     ),
+    # Newcomers who are in no cell yet, with the release at which they were in the source first.
+    "chain_waiting": (
+        _columns("chain_id integer, tag bytes, since_release integer"),
+        ("chain_id", "tag"),
+    ),
     # One row a release. It counts as published whether or not that was confirmed.
     "chain_release": (
         _columns(
@@ -171,7 +176,7 @@ _CAME_WITHOUT = "epsilon"
 DROPPED = {"release": ("class_signature", "entity_hash")}
 
 # The newest revision in migrations/, and the table in which Alembic keeps it.
-HEAD = "0008"
+HEAD = "0009"
 VERSION_TABLE = "alembic_version"
 
 

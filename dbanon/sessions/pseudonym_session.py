@@ -25,6 +25,8 @@ PRESENT = "dbanon_present"
 MISSING = "dbanon_missing"
 # The persons in the source who are not members yet.
 NEWCOMERS = "dbanon_newcomers"
+# Those of them who are not admitted, and since when each waits.
+WAITING = "dbanon_waiting"
 # The next state of every cell.
 VERDICT = "dbanon_verdict"
 # The rows that the release writes anew.
@@ -58,9 +60,9 @@ DISPLAYED = "dbanon_displayed"
 # and those whose rows the release writes anew, under the numbers that tell them apart there.
 RENEWED = "dbanon_renewed"
 NUMBERED = "dbanon_numbered"
-STAGING = (SECRET, TAGGED, PRESENT, MISSING, NEWCOMERS, VERDICT, CURRENT, DIFFERING, RETURNED,
-           UNFIT, TRACES, SHUFFLE, ABSENT, SHOWN, HISTORIES, BEFORE, ENTRIES, CHOSEN, PERSONS,
-           DISPLAYED, RENEWED, NUMBERED)  # fmt: skip
+STAGING = (SECRET, TAGGED, PRESENT, MISSING, NEWCOMERS, WAITING, VERDICT, CURRENT, DIFFERING,
+           RETURNED, UNFIT, TRACES, SHUFFLE, ABSENT, SHOWN, HISTORIES, BEFORE, ENTRIES, CHOSEN,
+           PERSONS, DISPLAYED, RENEWED, NUMBERED)  # fmt: skip
 
 INNER, OUTER = "inner_block", "outer_block"
 

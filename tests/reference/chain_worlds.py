@@ -222,7 +222,8 @@ def random_world(chance: random.Random, **rules: Any) -> World:
         for person in moved:
             kept = replace(now[person], kept=value())
             now[person] = replace(kept, qi=qi()) if chance.random() < 0.3 else kept
-    few = chance.choice(({}, {}, {"min_newcomers": 8, "max_wait": 2}))
+    waits = ({}, {"max_wait": 1}, {"max_wait": 3}, {"min_newcomers": 8, "max_wait": 2})
+    few: dict[str, Any] = chance.choice(waits)
     return World(Rules(**(given | few | rules)), tuple(present), tuple(rows), tuple(erased))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections import Counter
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -157,15 +158,22 @@ class ChainRun:
 
     def members(self) -> dict[Person, tuple[int, int | None]]:
         """Cell and leaving of each person, found by the tag that RFC 2104 gives with the key."""
-        [(identity,)] = self.database.rows(
-            f"SELECT CAST(identity AS VARCHAR(36)) FROM {self._table('chain')}"
-        )
-        persons = range(len(self.world.rows[0]))
-        tagged = {tag_of(bytes.fromhex(self.key.read_text()), identity, str(p)): p for p in persons}
+        tagged = {tag: person for person, tag in self._tags().items()}
         found = self.database.rows(
             f"SELECT tag, cell, left_at_release FROM {self._table('chain_member')}"
         )
         return {tagged[bytes(tag)]: (cell, left) for tag, cell, left in found}
+
+    def by_tag(self, persons: Collection[Person]) -> list[Person]:
+        """Persons in the order of their tags."""
+        return sorted(persons, key=self._tags().__getitem__)
+
+    def _tags(self) -> dict[Person, bytes]:
+        [(identity,)] = self.database.rows(
+            f"SELECT CAST(identity AS VARCHAR(36)) FROM {self._table('chain')}"
+        )
+        key = bytes.fromhex(self.key.read_text())
+        return {p: tag_of(key, identity, str(p)) for p in range(len(self.world.rows[0]))}
 
     def _table(self, name: str) -> str:
         return self.database.ledger(name)

@@ -242,7 +242,8 @@ class PostgresqlDatabase(Database):
 
 def make_ledger_older(database: Database) -> None:
     """Make the ledger as version 0.1.0 had it."""
-    chains = ("chain_release", "chain_member", "chain_cell", "chain_definition", "chain")
+    chains = ("chain_release", "chain_waiting", "chain_member", "chain_cell", "chain_definition",
+              "chain")  # fmt: skip
     newer = {
         "release": ("relation_oid", "output_oid", "digest", "evaluation", "chain_id",
                     "chain_sequence", "epsilon", "neighbours", "budget"),

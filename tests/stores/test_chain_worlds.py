@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 
 import dbanon
+import dbanon.chain.newcomers as newcomers
 import dbanon.partitioning.partition_for as partition_for
 from dbanon.errors import ModelInfeasible, TellingColumnRefused, TooFewRecords
 from tests.reference.chain_worlds import (
@@ -59,17 +60,19 @@ def world_of(seed: int, models: Models = NO_MODEL) -> World:
 
 
 def followed(
-    run: ChainRun, cores: Sequence[Any] = ()
+    run: ChainRun, cores: Sequence[Any] = (), pools: Sequence[Any] = ()
 ) -> tuple[Chain, list[Counter[Any] | None], list[Any]]:
     """Run the product over a world, the reference beside it; its releases, and its reports.
 
     Parameters
     ----------
     cores : where there are models: what ``watched`` gave.
+    pools : where newcomers wait for good classes: what ``watched_pools`` gave.
     """
     world = run.world
     chain = Chain(world.rules, combine=combined, turn=functools.cache(run.turn))
     known: set[int] = set()
+    known_members: Mapping[Person, Any] = {}
     releases: list[Counter[Any] | None] = []
     reports = []
     for source, erased in zip(world.sources(), world.erased, strict=True):
@@ -79,6 +82,7 @@ def followed(
                 chain.withdraw(person)
         run.fill(source)
         after = copy.deepcopy(chain)
+        numbered = run.by_tag(set(source) - set(known_members)) if world.rules.several else None
         try:
             reports.append(told(run.release()))
         except (TooFewRecords, ModelInfeasible) as error:
@@ -92,7 +96,7 @@ def followed(
                 assert not shown
             releases.append(None)
             continue
-        members = run.members()
+        members = known_members = run.members()
         classes: dict[int, set[Person]] = {}
         for person, (cell, _) in members.items():
             if cell not in known:
@@ -100,14 +104,30 @@ def followed(
         known |= set(classes)
         refused = {cell: state == "refused" for cell, state in run.cells().items()}
 
-        def as_found(
+        def as_pooled(
             records: Sequence[Any],
             size: int,
+            pool: Sequence[set[Person]] = pools[-1] if pools else list(classes.values()),
+            numbered: Sequence[Person] | None = numbered if pools else None,
+        ) -> list[list[Person]]:
+            """The classes that the product found of newcomers, before it let some of them in."""
+            persons = {person for person, _ in records}
+            if numbered is not None:
+                # Persons with several rows are numbered by their tags.
+                pool = [{numbered[number - 1] for number in members} for members in pool]
+            found = [members for members in pool if members & persons]
+            assert set().union(*found) == persons
+            assert all(len(members) >= size for members in found)
+            return [sorted(members) for members in found]
+
+        def as_found(
+            chosen: list[list[Person]],
             classes: dict[int, set[Person]] = classes,
             source: Mapping[Person, Row] = source,
             refused: Mapping[int, bool] = refused,
         ) -> list[list[Person]]:
-            persons = {person for person, _ in records}
+            """The cells that the product made of those who are let in."""
+            persons = set().union(*chosen)
             found = [members for members in classes.values() if members & persons]
             if any(refused[cell] for cell in classes if classes[cell] & persons):
                 # All or nobody of a stratum, as its values say.
@@ -115,10 +135,9 @@ def followed(
                 assert persons <= set().union(*found)
                 return [sorted(persons)]
             assert set().union(*found) == persons
-            assert all(len(members) >= size for members in found)
             return [sorted(members) for members in found]
 
-        chain.cluster = as_found
+        chain.cluster, chain.merge = as_pooled, as_found
         assert run.rows() == chain.release(source)
         for cell in chain.cells:
             if world.rules.models and cell.admitted == chain.sequence and cell.state == "live":
@@ -160,6 +179,25 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> list[list[set[Person]]]:
     return seen
 
 
+def watched_pools(monkeypatch: pytest.MonkeyPatch) -> list[list[set[Person]]]:
+    """The classes of all newcomers before some are let in: a list, one of each release."""
+    seen: list[list[set[Person]]] = []
+    as_it_is = newcomers.clustered
+
+    def clustered(planned: Any, policy: Any, microdata: Any, clock: Any, **known: Any) -> Any:
+        found = as_it_is(planned, policy, microdata, clock, **known)
+        together: dict[int, set[Person]] = {}
+        for (person,), label in zip(
+            microdata.keys.tolist(), found.classes.labels.tolist(), strict=True
+        ):
+            together.setdefault(label, set()).add(person)
+        seen.append(list(together.values()))
+        return found
+
+    monkeypatch.setattr(newcomers, "clustered", clustered)
+    return seen
+
+
 def require_no_visible_exchange(
     kind: Any, world: World, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Chain:
@@ -170,7 +208,7 @@ def require_no_visible_exchange(
     copy = folder / "copy"
     shutil.copy2(run.database.path, copy)
     with monkeypatch.context() as patch:
-        chain, releases, reports = followed(run, watched(patch))
+        chain, releases, reports = followed(run, watched(patch), watched_pools(patch))
     noted = run.noted()
     begun = sum(release is None for release in releases)
     pairs = [
@@ -186,7 +224,7 @@ def require_no_visible_exchange(
         exchanged = replace(exchanged, rows=(*world.rows[:begun], *exchanged.rows[begun:]))
     again = ChainRun(kind(copy), exchanged, folder)
     with monkeypatch.context() as patch:
-        _, same, same_reports = followed(again, watched(patch))
+        _, same, same_reports = followed(again, watched(patch), watched_pools(patch))
     assert same == releases
     assert same_reports == reports
     assert again.noted() == noted
@@ -268,7 +306,8 @@ def test_the_product_is_the_reference_in_every_database(
     world: World, make_database: Any, tmp_path: Path
 ) -> None:
     database: Database = make_database("postgresql")
-    run = ChainRun(database, world, tmp_path)
+    # Rows have other keys here than persons, so that pools are not watched.
+    run = ChainRun(database, replace(world, rules=replace(world.rules, max_wait=0)), tmp_path)
     run.create()
     followed(run)
 

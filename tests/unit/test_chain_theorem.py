@@ -80,6 +80,7 @@ def test_no_exchange_is_visible_and_no_history_is_rare() -> None:
         ("left for good", {}),
         ("refused for good", {"models": MODELS[0], "class_size": None}),
         ("no batches under hold", {"changes": "hold", "models": (), "withdraw_above": None}),
+        ("quality by quasi-identifiers", {"max_wait": 3, "admit_every": 1, "min_newcomers": 0}),
     ],
 )
 def test_each_defence_is_needed(without: str, rules: dict[str, Any]) -> None:
@@ -163,17 +164,49 @@ LARGER = [(4, 2, 4), (5, 2, 3), (6, 3, 3)]
 
 @pytest.mark.slow
 @pytest.mark.parametrize("size", SMALL + LARGER * FULL)
-@pytest.mark.parametrize("class_size", [None, 4])
-def test_all_small_worlds(size: tuple[int, int, int], class_size: int | None) -> None:
+@pytest.mark.parametrize(
+    "rules", [{}, {"class_size": 4}, {"max_wait": 1}, {"max_wait": 2, "min_newcomers": 3}], ids=str
+)
+def test_all_small_worlds(size: tuple[int, int, int], rules: dict[str, Any]) -> None:
     cells = 0
-    for world in symbolic(*size, class_size=class_size):
+    for world in symbolic(*size, **rules):
         assert not visible_exchanges(world)
         cells += len(told(world).cells)
     assert cells > 100
     broken = frozenset({"holds"})
-    assert any(
-        visible_exchanges(world) for world in symbolic(*size, class_size=class_size, without=broken)
-    )
+    assert any(visible_exchanges(world) for world in symbolic(*size, without=broken, **rules))
+
+
+def alone_among_invented(seed: int, **rules: Any) -> bool:
+    """Whether a lone newcomer shares a class with accounts alone that somebody made up.
+
+    In the second month one person joins and k - 1 accounts do; later others join, too.
+    """
+    chance, k = random.Random(seed), 5
+
+    def drawn() -> Row:
+        return Row(0, (chance.randrange(1000), chance.randrange(1000)), chance.randrange(9))
+
+    people = {person: drawn() for person in range(150)}
+    chain = Chain(Rules(k, **rules))
+    chain.release(people)
+    invented = set(range(1000, 1000 + k - 1))
+    people |= {person: drawn() for person in (900, *sorted(invented))}
+    for month in range(8):
+        joined = chance.randint(1, 8) if month else 0
+        people |= {2000 + 10 * month + i: drawn() for i in range(joined)}
+        chain.release(people)
+        found = [cell.members for cell in chain.cells if 900 in cell.members]
+        if found:
+            return found[0] <= {900} | invented
+    raise AssertionError("She waits for longer than the rules say.")
+
+
+def test_few_newcomers_wait_for_others_and_are_not_alone() -> None:
+    guarded = [alone_among_invented(i, min_newcomers=25, max_wait=6) for i in range(100)]
+    assert not any(guarded)
+    unguarded = [alone_among_invented(i) for i in range(100)]
+    assert all(unguarded)
 
 
 def histories(n: int, releases: int) -> Iterator[tuple[Any, ...]]:

@@ -158,16 +158,51 @@ def show_chain(url: str, name: str, form: str, print_sql: bool) -> None:
 
 @chain.command(epilog=URL_HELP)
 @click.argument("url", envvar="DBANON_URL")
-@_NAME
-@_KEY
+@click.argument("names", nargs=-1, required=True, metavar="NAME | RELEASE RELEASE...")
+@click.option("--chain-key", "key", metavar="file:PATH|env:NAME",
+              help="Of a chain: where its key is.")  # fmt: skip
+@click.option("--entity", metavar="COLUMN",
+              help="Of releases: their column that says whose a row is.")  # fmt: skip
+@click.option(
+    "--k",
+    type=click.IntRange(min=2),
+    metavar="N",
+    help="Of releases: what is counted against, in place of the least of their own.",
+)
+@click.option(
+    "--sensitive",
+    multiple=True,
+    metavar="COLUMN",
+    help="Of releases: a column of each, in place of those released as sensitive.",
+)
 @common
-def measure(url: str, name: str, key: str, form: str, print_sql: bool) -> None:
-    """Count how many persons share each joint history over the releases of a chain."""
+def measure(url: str, names: tuple[str, ...], form: str, print_sql: bool, **given: Any) -> None:
+    """Count how many persons share each joint history over releases, of a chain or of none."""
     with errors(form), signals():
         from dbanon.doors import releases as api
         from dbanon.doors.cli.render import pairs_table
 
-        found = api.measure_chain(url, name, key=key, on_sql=sql_printer(print_sql))
+        of_chain, of_releases = given["key"] is not None, given["entity"] is not None
+        if of_chain == of_releases:
+            raise InvalidParameter(
+                "What is measured is a chain, whose key is named, or releases that tell persons"
+                " apart.",
+                hint="Add --chain-key file:PATH or env:NAME, or --entity COLUMN.",
+            )
+        if of_chain and (len(names) > 1 or given["k"] is not None or given["sensitive"]):
+            raise InvalidParameter(
+                "A chain is measured by itself, against its own k.",
+                hint="Name one chain, without --k and --sensitive.",
+            )
+        on_sql = sql_printer(print_sql)
+        found: Any
+        if of_chain:
+            found = api.measure_chain(url, names[0], key=given["key"], on_sql=on_sql)
+        else:
+            found = api.measure_releases(
+                url, names, entity=given["entity"], k=given["k"],
+                sensitive=given["sensitive"] or None, on_sql=on_sql,
+            )  # fmt: skip
         show(form, found.to_dict(), lambda: pairs_table("Histories", found.pairs()))
 
 
