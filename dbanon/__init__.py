@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         verify,
         withdraw,
     )
+    from dbanon.doors.rules import declare, refresh, rules, undeclare
     from dbanon.doors.synthesis import budgets, create_budget, show_budget, synthesize
     from dbanon.errors import DbanonError
     from dbanon.hierarchy.tree import Hierarchy
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from dbanon.run.budgets import BudgetShown
     from dbanon.run.evaluate_release import ReleaseEvaluation
     from dbanon.run.outlook import Outlook
+    from dbanon.run.rules import Declared
     from dbanon.run.verify import PrivateVerification, Verification
     from dbanon.stores.hierarchies import Stored
     from dbanon.synthesis.private import Budget
@@ -70,6 +72,7 @@ _HOMES = {
     "Chain": "dbanon.job.chain",
     "ChainShown": "dbanon.chain.manage",
     "DbanonError": "dbanon.errors",
+    "Declared": "dbanon.run.rules",
     "Evaluation": "dbanon.release.evaluation",
     "Hierarchy": "dbanon.hierarchy.tree",
     "Listed": "dbanon.ledger.releases",
@@ -97,6 +100,7 @@ _HOMES = {
     "close_chain": "dbanon.doors.releases",
     "create_budget": "dbanon.doors.synthesis",
     "create_chain": "dbanon.doors.releases",
+    "declare": "dbanon.doors.rules",
     "drop": "dbanon.doors.releases",
     "drop_hierarchy": "dbanon.doors.releases",
     "evaluate": "dbanon.doors.evaluate",
@@ -110,13 +114,16 @@ _HOMES = {
     "measure_releases": "dbanon.doors.releases",
     "partition": "dbanon.doors.arrays",
     "plan": "dbanon.doors.python",
+    "refresh": "dbanon.doors.rules",
     "releases": "dbanon.doors.releases",
+    "rules": "dbanon.doors.rules",
     "run_job": "dbanon.doors.jobfile.run",
     "show": "dbanon.doors.releases",
     "show_budget": "dbanon.doors.synthesis",
     "show_chain": "dbanon.doors.releases",
     "store_hierarchy": "dbanon.doors.releases",
     "synthesize": "dbanon.doors.synthesis",
+    "undeclare": "dbanon.doors.rules",
     "verify": "dbanon.doors.releases",
     "withdraw": "dbanon.doors.releases",
 }
@@ -132,6 +139,7 @@ __all__ = [
     "Chain",
     "ChainShown",
     "DbanonError",
+    "Declared",
     "Evaluation",
     "Hierarchy",
     "Listed",
@@ -158,6 +166,7 @@ __all__ = [
     "close_chain",
     "create_budget",
     "create_chain",
+    "declare",
     "drop",
     "drop_hierarchy",
     "errors",
@@ -172,13 +181,16 @@ __all__ = [
     "measure_releases",
     "partition",
     "plan",
+    "refresh",
     "releases",
+    "rules",
     "run_job",
     "show",
     "show_budget",
     "show_chain",
     "store_hierarchy",
     "synthesize",
+    "undeclare",
     "verify",
     "withdraw",
 ]

@@ -40,6 +40,7 @@ CREATE TABLE IF NOT EXISTS dbanon.release (
     epsilon                          numeric,
     neighbours                       text,
     budget                           text,
+    request                          jsonb,
     PRIMARY KEY (release_id)
 );
 
@@ -152,6 +153,17 @@ CREATE TABLE IF NOT EXISTS dbanon.chain_release (
     PRIMARY KEY (chain_id, sequence)
 );
 
+-- What the columns of tables are, by the table's name: its owner says so.
+CREATE TABLE IF NOT EXISTS dbanon.rule (
+    source       text NOT NULL,
+    name         text NOT NULL,
+    rule         jsonb NOT NULL,
+    declared_at  timestamp with time zone NOT NULL,
+    declared_by  text,
+    relation_oid bigint,
+    PRIMARY KEY (source, name)
+);
+
 -- What may be spent on a source, and what is: the owner's alone to write.
 CREATE TABLE IF NOT EXISTS dbanon.budget (
     name          text NOT NULL,
@@ -197,7 +209,8 @@ ALTER TABLE dbanon.release
     ADD COLUMN IF NOT EXISTS chain_sequence integer,
     ADD COLUMN IF NOT EXISTS epsilon numeric,
     ADD COLUMN IF NOT EXISTS neighbours text,
-    ADD COLUMN IF NOT EXISTS budget text;
+    ADD COLUMN IF NOT EXISTS budget text,
+    ADD COLUMN IF NOT EXISTS request jsonb;
 
 -- Releases without classes have none of these.
 ALTER TABLE dbanon.release

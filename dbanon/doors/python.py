@@ -12,6 +12,7 @@ from dbanon.job.export import Export
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
 from dbanon.job.private import METHOD, own_options, private_job, refused, require_other
+from dbanon.job.rules import BY_RULES
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -33,7 +34,7 @@ def anonymize(
     database: Any,
     *,
     table: str,
-    quasi_identifiers: Sequence[str],
+    quasi_identifiers: Sequence[str] = (),
     k: int,
     output: str,
     sensitive: Sequence[str] = (),
@@ -42,6 +43,7 @@ def anonymize(
     entity: str | None = None,
     key: Sequence[str] = (),
     hierarchies: Mapping[str, Given] | None = None,
+    declared: bool = False,
     target: Any = None,
     progress: PhaseProgress | None = None,
     on_sql: OnSql | None = None,
@@ -73,7 +75,7 @@ def anonymize(
     database: Any,
     *,
     table: str,
-    quasi_identifiers: Sequence[str],
+    quasi_identifiers: Sequence[str] = (),
     output: str,
     k: int | None = None,
     sensitive: Sequence[str] = (),
@@ -82,6 +84,7 @@ def anonymize(
     entity: str | None = None,
     key: Sequence[str] = (),
     hierarchies: Mapping[str, Given] | None = None,
+    declared: bool = False,
     target: Any = None,
     progress: PhaseProgress | None = None,
     on_sql: OnSql | None = None,
@@ -108,6 +111,9 @@ def anonymize(
     hierarchies : by column, for methods of generalization: a Hierarchy, the path of a file, or what
         ``hierarchy.spec`` takes, such as ``{"table": "ref.tree"}``, ``{"name": "education"}`` or
         ``{"intervals": [5, 10]}``.
+    declared : the columns are what the rules of the table say that they are, in place of
+        quasi_identifiers, sensitive, keep, by, entity, hierarchies, models, weights, steps and
+        orders; see ``dbanon.declare``. Each column must have a rule.
     target : another database to write to, as ``database``; the same one when None.
     progress : called with a phase (``draw``, ``read``, ``cluster``, ``write``, ``verify``) and a
         share.
@@ -146,7 +152,7 @@ def plan(
     database: Any,
     *,
     table: str,
-    quasi_identifiers: Sequence[str],
+    quasi_identifiers: Sequence[str] = (),
     k: int,
     output: str,
     sensitive: Sequence[str] = (),
@@ -155,6 +161,7 @@ def plan(
     entity: str | None = None,
     key: Sequence[str] = (),
     hierarchies: Mapping[str, Given] | None = None,
+    declared: bool = False,
     target: Any = None,
     cluster: bool = False,
     progress: PhaseProgress | None = None,
@@ -192,6 +199,8 @@ def _private(given: Mapping[str, Any]) -> PrivateReport:
 
     wanted = {name: value for name, value in given.items() if name not in _OF_THE_CALL}
     wanted |= given["options"] | {"target": given["target"]}
+    if wanted.pop("declared"):
+        raise refused("declared")
     if wanted["run_id"] is None:
         del wanted["run_id"]
     wanted["hierarchies"] = parse_all(wanted["hierarchies"], files=True)
@@ -224,6 +233,7 @@ def job_of(given: Mapping[str, Any]) -> Job:
         if wanted.get(name, usual) is None:
             # For the usual one, as it always was.
             del wanted[name]
+    wanted["declared"] = BY_RULES if wanted.get("declared") else None
     if isinstance(wanted.get("exports"), (list, tuple)):
         wanted["exports"] = [Export.given(one) for one in wanted["exports"]]
     return make(Job, wanted | {"hierarchies": parse_all(wanted["hierarchies"], files=True)})

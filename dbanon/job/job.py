@@ -19,11 +19,14 @@ from dbanon.job.guarantee import Guarantee
 from dbanon.job.policy import Policy
 from dbanon.job.reading import USUAL, Reading, require_condition
 from dbanon.job.requirements import (
+    CLIENT,
     KEPT_COLUMNS,
     SERVER,
     require_chained,
+    require_passthrough_options,
     require_spillable,
 )
+from dbanon.job.rules import BY_RULES, require_no_columns
 from dbanon.measures import Model
 
 OUTPUT_KINDS = ("table", "view")
@@ -63,6 +66,8 @@ class Asked(Protocol):
     @property
     def on_new_column(self) -> str: ...
     @property
+    def declared(self) -> str | None: ...
+    @property
     def name(self) -> str | None: ...
 
 
@@ -95,9 +100,13 @@ class Job:
         None for in memory.
     exports : files that are made of the release.
     time_limit : seconds that a run may take; None for no limit.
+    swap_timeout : seconds for which a release waits for readers of the one that it replaces, where
+        it takes its place by a statement of its own.
     roles : all columns that have a role, those that are not released among them; None where nobody
         gave each column one.
     on_new_column : ``halt`` or ``drop``: what becomes of a column that ``roles`` does not name.
+    declared : the digest of the rules of the table that say what its columns are; ``BY_RULES``
+        until they are read, None where they are not asked for.
     name : of the job in its file; None where there is none.
     accept_types : columns of the source may have other types than at the job's last release.
     fingerprint_key : that its fingerprint is taken under, empty for none of its own; None where
@@ -229,8 +238,19 @@ class Job:
             sql=False,
         ),
     ] = None
+    swap_timeout: Annotated[
+        float,
+        Option(
+            "Seconds for which a release waits, in short tries, for readers of the one that it"
+            " replaces; on MariaDB.",
+            minimum=0,
+            above=True,
+            sql=False,
+        ),
+    ] = 60.0
     roles: tuple[str, ...] | None = None
     on_new_column: str = "halt"
+    declared: str | None = None
     name: str | None = None
     accept_types: bool = False
     fingerprint_key: bytes | None = field(default=None, repr=False)
@@ -244,6 +264,8 @@ class Job:
             raise InvalidParameter("run_id must be a UUID, in lower case.")
         if self.on_new_column not in ON_NEW_COLUMN:
             raise InvalidParameter(f"on_new_column must be one of {', '.join(ON_NEW_COLUMN)}.")
+        if self.declared == BY_RULES:
+            require_no_columns(self, self.policy)
         if self.where is not None:
             require_condition(self.where)
         check_models(self.policy.models, self.sensitive)
@@ -255,8 +277,12 @@ class Job:
                 )
         require_own_ranges(self.hierarchies, self.policy.local_range)
         check_entity(self.entity, self.named)
-        if self.chain is not None:
+        if self.chain is not None and self.declared != BY_RULES:
             require_chained(self.policy, self.entity)
+            # What else they do not go with depends on the source: ``run.plan`` looks.
+            require_passthrough_options(
+                persons=False, chain=self.kept_columns == CLIENT, spill=False
+            )
         if self.spill is not None:
             require_spillable(self.policy, self.guarantee.persons)
         check_once(self.named)

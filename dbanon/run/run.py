@@ -351,6 +351,8 @@ def report_of(planned: Plan, draft: Draft, found: Found, counted: Counted) -> Re
     more: dict[str, Any] = {"telling": [vars(column) for column in counted.telling]}
     if counted.few_persons:
         more["few_persons"] = [vars(column) for column in counted.few_persons]
+    if job.declared is not None:
+        more["declared"] = job.declared
     if job.where is not None:
         more["where"] = job.where
     if job.reading.asked:

@@ -23,6 +23,7 @@ from dbanon.errors import (
     InsufficientRights,
     InvalidParameter,
     RecountFailed,
+    RuleWithoutColumn,
     TableChanged,
     nearest_names,
 )
@@ -69,6 +70,13 @@ class SqlSource:
             gone = [name for name in job.roles if name not in columns]
             if gone:
                 near = filter(None, (nearest_names(name, columns, limit=1) for name in gone))
+                if job.declared is not None:
+                    raise RuleWithoutColumn(
+                        f"{relation.name} does not have all columns that have a rule; nothing was"
+                        " published.",
+                        detail="Missing: " + ", ".join(f'"{name}"' for name in gone) + ".",
+                        hint=" ".join([*near, "Its owner declares them anew, or undeclares them."]),
+                    )
                 raise TableChanged(
                     f"{relation.name} does not have all columns that have a role in the job file.",
                     detail="Missing: " + ", ".join(f'"{name}"' for name in gone) + ".",
@@ -128,6 +136,11 @@ class SqlSource:
         filtered = _chosen(relation, job, names, both)
         self.session.require_columns_of_views(filtered.columns)
         return replace(relation, filtered=filtered)
+
+    def state(self, relation: Relation) -> Mapping[str, Any]:
+        """The types of its columns, and what the database counts of writes to it."""
+        types = {a.name: a.sql_type for a in relation.schema.attributes}
+        return {"types": types, **self.session.state_of(relation.name)}
 
     def pin(self, relation: Relation, names: Sequence[str]) -> Relation:
         """The relation as the transaction's one snapshot has it."""

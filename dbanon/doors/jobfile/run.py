@@ -30,6 +30,7 @@ from dbanon.run.changes import unchanged_since
 from dbanon.run.gc import collect_garbage
 from dbanon.run.open import open_source, open_store
 from dbanon.run.outlook import Outlook
+from dbanon.run.rules import by_rules
 from dbanon.sessions.names import parse_relation
 from dbanon.sessions.store import ClientStore, Store
 from dbanon.stores.exports.places import file_for
@@ -130,6 +131,7 @@ def run_file_job(
         began()
         while True:
             try:
+                job = _by_rules(job, source)
                 last = _unchanged(job, source, target) if skip_unchanged else None
                 if last is not None:
                     return Skipped(last)
@@ -147,6 +149,11 @@ def run_file_job(
         made = Published(report, unclassified(job, report.not_copied), (), attempt)
         committed(made)
         return replace(made, dropped=_drop_old(job, target or source))
+
+
+def _by_rules(job: FileJob, source: Store) -> FileJob:
+    """The job with the columns that its table's rules name, where it names none."""
+    return replace(job, job=by_rules(job.job, source)) if isinstance(job.job, Job) else job
 
 
 def _run(
@@ -297,6 +304,7 @@ def plan_file_job(
 def missing_rights(job: FileJob, on_sql: OnSql | None = None) -> tuple[str, ...]:
     """The rights that a job's role lacks, as statements for who may give them."""
     source, target = stores_of(job, on_sql)
+    job = _by_rules(job, source)
     with source.session(write=False) as session:
         found = session.missing_to_read(parse_relation(job.job.table), job.job.read)
     with (target or source).session(write=False) as session:

@@ -89,6 +89,10 @@ class FrameSource:
         """The frame: its rows are found by their places."""
         return relation
 
+    def state(self, relation: Relation) -> Mapping[str, Any]:
+        """Nothing: no ledger keeps what it is known by."""
+        return {}
+
     def pin(self, relation: Relation, names: Sequence[str]) -> Relation:
         """The frame: nobody changes it meanwhile."""
         return relation
