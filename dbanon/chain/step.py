@@ -117,6 +117,9 @@ def begin(job: Job, session: Session, key: bytes, clock: Clock, looked: Session 
         measures = chain.rules.mode == MEASURE
         require_several(chain, job)
         parts = parts_of(session, job, planned.relation, chain.rules)
+        for part in parts[1:] if looked is not None else ():
+            assert looked is not None
+            _require_place(planned_of(planned, part), part, SqlTarget(looked))
         if chain.definition is not None and not measures:
             told = definition.definition_of(job, planned) | told_of(parts)
             definition.require_same(chain, told)
@@ -198,6 +201,13 @@ def _with_target(job: Job, planned: Plan, to: SqlTarget, chain: ChainKept) -> Pl
             hint='Use `intervals="text"` or `intervals="bounds"`.',
         )
     return replace(planned, output=to.plan(job, planned.release_id))
+
+
+def _require_place(planned: Plan, part: Part, to: SqlTarget) -> None:
+    """Check that a further table can be released there, while nothing is committed yet."""
+    for attribute in part.kept:
+        to.require_type(attribute)
+    to.plan(planned.job, planned.release_id)
 
 
 def _newcomers(source: SqlSource, job: Job, planned: Plan, begun: Begun) -> Relation:

@@ -42,7 +42,7 @@ class ChainKeyWrong(UsageError):
 
 
 class ChainEntityRows(UsageError):
-    """In a chain every person has one row, and one value that says who it is."""
+    """A person has more rows in a chain, or more values of a quasi-identifier, than one."""
 
     code = "chain_entity_rows"
     sqlstate = "23505"

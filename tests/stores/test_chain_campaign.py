@@ -54,7 +54,7 @@ class Clinic:
         self.fill()
         dbanon.create_chain(
             database.url, "people", table="people", entity="person", changes="show",
-            class_size=2 * K, min_newcomers=0, key_out=str(self.key),
+            class_size=2 * K, min_newcomers=0, max_wait=0, key_out=str(self.key),
         )  # fmt: skip
         self.given: dict[str, Any] = {
             "database": database.url, "table": "people", "output": "release.people",

@@ -337,6 +337,12 @@ def test_tables_are_released_together_elsewhere(
     if database.name != "duckdb":
         pytest.skip("where the tables come from does not matter")
     both, target = Both(database, tmp_path), make_database("sqlite")
+    target.load("released_labs", {"a": "integer"}, [])
+    with pytest.raises(dbanon.errors.OutputNotOurs):
+        both.release(persons(), target=target.url)
+    # Refused before anything was committed.
+    assert dbanon.show_chain(database.url, "stays").sequence == 0
+    target.execute("DROP TABLE released_labs")
     report = both.release(persons(), target=target.url)
     assert report.arguments["chain"]["combinations"] is None
     for name, rows in (("released", 24), ("released_labs", len(LABS))):
