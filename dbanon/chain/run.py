@@ -314,8 +314,8 @@ def told_of_chain(
             chain["stale"] = histories.told["stale"]
             line += f", {chain['stale']} are of classes that are shown as they were"
         line += (
-            f"; the loss is that of the {chain['joined']} persons who joined, as they were then, not"
-            " of all rows"
+            f"; the loss is that of the {chain['joined']} persons who joined, as they were then,"
+            " not of all rows"
         )
     for name, word in words:
         if chain[name]:
