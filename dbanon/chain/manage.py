@@ -157,6 +157,7 @@ def create(
             assert key_out is not None
             key = stack.enter_context(new_key(key_out))
         session = stack.enter_context(store.session(write=True))
+        session.require("chains")
         relation = session.find_source(parse_relation(table))
         relation.attribute(entity)
         session.require_rights(relation, [entity])

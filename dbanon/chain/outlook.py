@@ -20,12 +20,13 @@ from dbanon.chain.presence import require_turnover
 from dbanon.chain.returns import whole_cells
 from dbanon.chain.several import Part, require_several, staged
 from dbanon.chain.state import ChainKept
-from dbanon.chain.tables import parts_of, told_of
+from dbanon.chain.tables import parts_of, source_of, told_of
 from dbanon.chain.waiting import longest_wait
 from dbanon.job.chain import MEASURE
 from dbanon.job.job import Job
 from dbanon.run.plan import Plan
 from dbanon.sessions.session import Session
+from dbanon.stores.sql_source import SqlSource
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,17 @@ class PlannedChain(ChainShown):
     def pairs(self) -> list[tuple[str, str]]:
         """The chain as pairs of label and text, for people."""
         return [*super().pairs(), *(self.coming.pairs() if self.coming is not None else [])]
+
+
+def chain_source(job: Job, session: Session) -> SqlSource:
+    """What the next release of the chain that a job names reads.
+
+    Raises
+    ------
+    ChainNotFound : there is none.
+    """
+    assert job.chain is not None
+    return source_of(session, chain_state.find(session, job.chain.name).rules)
 
 
 def planned_chain(job: Job, planned: Plan, session: Session) -> PlannedChain:

@@ -18,13 +18,16 @@ if TYPE_CHECKING:
 _ORDINAL = "dbanon_ordinal"
 
 
-def stage_newcomers(state: CellState, parts: Sequence[Part], columns: Sequence[str]) -> Relation:
+def stage_newcomers(
+    state: CellState, whole: Relation, parts: Sequence[Part], columns: Sequence[str]
+) -> Relation:
     """Stage who is new, one row a person, with what classes are made by; read in their place.
 
     Persons are numbered by their tags, which are their keys then.
 
     Parameters
     ----------
+    whole : the first table, with all of these columns.
     columns : quasi-identifiers and strata. A column that several tables have is one.
 
     Raises
@@ -39,7 +42,7 @@ def stage_newcomers(state: CellState, parts: Sequence[Part], columns: Sequence[s
         _require_alike(having, name)
         _require_one(state, having, name)
         found[name] = [f"p{part.number}.{quote(name)}" for part in having]
-    joins, whole = "", parts[0].relation
+    joins = ""
     for part in parts:
         own = [name for name in columns if f"p{part.number}.{quote(name)}" in found[name]]
         values = "".join(f", s.{quote(name)}" for name in own)

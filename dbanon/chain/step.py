@@ -22,7 +22,7 @@ from dbanon.chain.returns import settle, whole_cells
 from dbanon.chain.rows_shown import RowsShown, ShownSource, rows_shown
 from dbanon.chain.several import Part, require_several, staged
 from dbanon.chain.state import ChainKept
-from dbanon.chain.tables import columns_of, parts_of, planned_of, told_of
+from dbanon.chain.tables import columns_of, parts_of, planned_of, source_of, told_of
 from dbanon.chain.waiting import keep_waiting
 from dbanon.data.counts import Histories
 from dbanon.data.measures import Measures
@@ -108,7 +108,7 @@ def begin(job: Job, session: Session, key: bytes, clock: Clock, looked: Session 
             # An earlier version's knows nobody who is out.
             session.ensure_ledger()
         chain = chain_state.opened(session, asked, key)
-        source = SqlSource(session)
+        source = source_of(session, chain.rules)
         here = None if looked is not None else SqlTarget(session)
         planned = plan(job, source, here, lambda: tick(0.0))
         definition.require_source(chain, job, session, planned.relation)
@@ -206,7 +206,8 @@ def _newcomers(source: SqlSource, job: Job, planned: Plan, begun: Begun) -> Rela
     if state.several:
         if state.sequence > 1:
             state.stage_newcomers()
-        return stage_newcomers(state, begun.parts, (*job.quasi_identifiers, *job.by))
+        shared = (*job.quasi_identifiers, *job.by)
+        return stage_newcomers(state, planned.relation, begun.parts, shared)
     if state.sequence == 1:
         return planned.relation
     names = [*job.named, state.chain.entity]

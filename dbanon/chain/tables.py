@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import Any
 
 from dbanon.chain.membership import CellState
 from dbanon.chain.several import Part
 from dbanon.chain.state import require_entity
-from dbanon.data.schema import Schema
+from dbanon.data.schema import Attribute, Schema
 from dbanon.errors import InvalidParameter
 from dbanon.job.chain import Rules
+from dbanon.job.job import Asked, Job
 from dbanon.run.plan import Plan
 from dbanon.sessions.base import Relation
 from dbanon.sessions.names import RelationName, parse_relation, quote, quote_list
 from dbanon.sessions.pseudonym_session import HISTORIES
 from dbanon.sessions.session import Session
-
-if TYPE_CHECKING:
-    from dbanon.job.job import Job
+from dbanon.stores.sql_source import SqlSource
 
 
 def tables_of(
@@ -62,6 +61,86 @@ def _require_persons(session: Session, first: Relation, other: Relation, entity:
         )
 
 
+@dataclass(frozen=True)
+class TablesSource(SqlSource):
+    """The first table of a chain, with the quasi-identifiers that only the others have.
+
+    Parameters
+    ----------
+    others : the further tables.
+    """
+
+    others: tuple[Relation, ...] = ()
+
+    def describe(self, job: Asked) -> Relation:
+        """The relation of a job; raises as ``ports.Source``."""
+        relation = self.session.find_source(parse_relation(job.table))
+        own = {attribute.name for attribute in relation.schema.attributes}
+        more: dict[str, Attribute] = {}
+        named = job.quasi_identifiers if isinstance(job, Job) else ()
+        for other in self.others:
+            for attribute in other.schema.attributes:
+                if attribute.name in named and attribute.name not in own:
+                    more.setdefault(attribute.name, attribute)
+        schema = Schema((*relation.schema.attributes, *more.values()))
+        return self._with_roles(job, replace(relation, schema=schema))
+
+    def locate(self, relation: Relation, job: Job, names: Sequence[str]) -> Relation:
+        """The relation with its row key, after all checks; raises as ``ports.Source``."""
+        whose = self._whose(relation)
+        for other in self.others:
+            self.session.require_rights(other, [n for n in names if whose.get(n) == other.name])
+        own = [name for name in names if name not in whose]
+        found = super().locate(own_columns(self.session, relation), job, own)
+        return replace(found, schema=relation.schema)
+
+    def pin(self, relation: Relation, names: Sequence[str]) -> Relation:
+        """The relation as the transaction's one snapshot has it."""
+        own = [name for name in names if name not in self._whose(relation)]
+        return super().pin(relation, own)
+
+    def inspect(self, relation: Relation, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
+        """The attributes with what only their values tell; raises MixedTypes."""
+        whose = self._whose(relation)
+        found: dict[str, Attribute] = {}
+        for one in (relation, *self.others):
+            table = None if one is relation else one.name
+            looked_at = [a for a in attributes if whose.get(a.name) == table]
+            found |= {a.name: a for a in self.session.inspect(one, looked_at)}
+        return tuple(found[attribute.name] for attribute in attributes)
+
+    def count_withheld(self, relation: Relation) -> int:
+        """The number of rows that are withheld for a NULL in a column of the first table."""
+        whose = self._whose(relation)
+        own = tuple(name for name in relation.required if name not in whose)
+        return super().count_withheld(replace(relation, required=own))
+
+    def _whose(self, relation: Relation) -> dict[str, RelationName]:
+        """The tables of the columns that are not the relation's own."""
+        own = {a.name for a in own_columns(self.session, relation).schema.attributes}
+        found: dict[str, RelationName] = {}
+        for other in self.others:
+            for attribute in other.schema.attributes:
+                if attribute.name not in own:
+                    found.setdefault(attribute.name, other.name)
+        return found
+
+
+def own_columns(session: Session, relation: Relation) -> Relation:
+    """A relation with the columns that it has, and no others."""
+    own = {attribute.name for attribute in session.find_source(relation.name).schema.attributes}
+    attributes = tuple(a for a in relation.schema.attributes if a.name in own)
+    return replace(relation, schema=Schema(attributes))
+
+
+def source_of(session: Session, rules: Rules) -> SqlSource:
+    """What the releases of a chain read."""
+    if not rules.tables:
+        return SqlSource(session)
+    others = tuple(session.find_source(parse_relation(table)) for table in rules.tables)
+    return TablesSource(session, others=others)
+
+
 def parts_of(session: Session, job: Job, relation: Relation, rules: Rules) -> list[Part]:
     """The tables that a job's chain has rows of, the job's own first.
 
@@ -73,7 +152,8 @@ def parts_of(session: Session, job: Job, relation: Relation, rules: Rules) -> li
     """
     assert job.chain is not None
     own = tuple(map(relation.attribute, (*job.sensitive, *job.keep)))
-    parts, entity = [Part(0, relation, own)], str(job.entity)
+    first_table = own_columns(session, relation) if rules.tables else relation
+    parts, entity = [Part(0, first_table, own)], str(job.entity)
     outputs = _by_table(session, job.chain.outputs)
     kept = _by_table(session, job.chain.kept)
     for wrong in (set(outputs) ^ set(rules.tables), set(kept) - set(rules.tables)):

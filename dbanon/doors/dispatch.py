@@ -53,6 +53,8 @@ def plan_classes(job: Job, source: Store, target: Store | None, **options: Any) 
 
     if job.chain is None:
         return outlook(job, source, target, **options)
-    from dbanon.chain.outlook import planned_chain
+    from dbanon.chain.outlook import chain_source, planned_chain
 
-    return outlook(job, source, target, of_chain=planned_chain, **options)
+    return outlook(
+        job, source, target, of_chain=planned_chain, source_of_chain=chain_source, **options
+    )

@@ -91,6 +91,9 @@ class Chain:
 
     def __post_init__(self) -> None:
         check(self)
+        for name in ("outputs", "kept"):
+            # Jobs go to other processes, where a frozen mapping cannot.
+            object.__setattr__(self, name, dict(getattr(self, name)))
         require_chain_name(self.name)
         require_key_form(self.key)
 

@@ -19,9 +19,11 @@ from dbanon.job.guarantee import Guarantee
 from dbanon.job.policy import Policy
 from dbanon.job.reading import USUAL, Reading, require_condition
 from dbanon.job.requirements import (
+    CLIENT,
     KEPT_COLUMNS,
     SERVER,
     require_chained,
+    require_passthrough_options,
     require_spillable,
 )
 from dbanon.measures import Model
@@ -95,6 +97,8 @@ class Job:
         None for in memory.
     exports : files that are made of the release.
     time_limit : seconds that a run may take; None for no limit.
+    swap_timeout : seconds for which a release waits for readers of the one that it replaces, where
+        it takes its place by a statement of its own.
     roles : all columns that have a role, those that are not released among them; None where nobody
         gave each column one.
     on_new_column : ``halt`` or ``drop``: what becomes of a column that ``roles`` does not name.
@@ -229,6 +233,16 @@ class Job:
             sql=False,
         ),
     ] = None
+    swap_timeout: Annotated[
+        float,
+        Option(
+            "Seconds for which a release waits, in short tries, for readers of the one that it"
+            " replaces; on MariaDB.",
+            minimum=0,
+            above=True,
+            sql=False,
+        ),
+    ] = 60.0
     roles: tuple[str, ...] | None = None
     on_new_column: str = "halt"
     name: str | None = None
@@ -257,6 +271,10 @@ class Job:
         check_entity(self.entity, self.named)
         if self.chain is not None:
             require_chained(self.policy, self.entity)
+            # What else they do not go with depends on the source: ``run.plan`` looks.
+            require_passthrough_options(
+                persons=False, chain=self.kept_columns == CLIENT, spill=False
+            )
         if self.spill is not None:
             require_spillable(self.policy, self.guarantee.persons)
         check_once(self.named)

@@ -201,6 +201,7 @@ def find(session: Session, name: str) -> KeptBudget:
     ------
     BudgetNotFound : there is none.
     """
+    session.require("budgets")
     known = list_budgets(session)
     for budget in known:
         if budget.name == name:

@@ -324,7 +324,7 @@ def plan_output(
     session.require_schema(name)
     session.require_ledger_rights()
     existing = session.find_existing(name)
-    written = _released_name(name, release_id, session.name_limit)
+    written = session.written_as(name, kind, release_id)
     relation = written if kind == "view" else name
     replaces = existing.kind if existing else None
     output = Output(name, relation, written, kind, release_id, replaces)
@@ -354,12 +354,3 @@ def plan_output(
             hint="Publish as that role, or take the view over: ALTER VIEW … OWNER TO.",
         )
     return output
-
-
-def _released_name(name: RelationName, release_id: str, limit: int | None) -> RelationName:
-    """The name of a release's own table: the output's, cut where it must be, with a suffix."""
-    suffix = "_r" + release_id.replace("-", "")[:12]
-    start = name.name
-    if limit is not None:
-        start = start.encode()[: limit - len(suffix)].decode(errors="ignore")
-    return name.sibling(start + suffix)

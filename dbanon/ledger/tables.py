@@ -2,7 +2,7 @@
 
 The columns are the same on every database; only the names of their types differ. ``ledger_ddl``
 makes them where there are none. An older ledger is brought to this version by the Alembic history
-in ``migrations/`` on PostgreSQL and SQLite, and by ``ledger_ddl`` on DuckDB.
+in ``migrations/`` on PostgreSQL and SQLite, and by ``ledger_ddl`` on DuckDB and MariaDB.
 """
 
 from __future__ import annotations
@@ -212,8 +212,9 @@ def ledger_ddl(
                     for name in _OF_CLASSES
                 ]
             continue
+        keyed = {*key, *", ".join(UNIQUE.get(table, {}).values()).split(", ")}
         lines = [
-            f"{quote(name)} {types[kind]}{'' if nullable else ' NOT NULL'}"
+            f"{quote(name)} {_type_of(types, kind, name in keyed)}{'' if nullable else ' NOT NULL'}"
             for name, kind, nullable in columns
         ]
         lines.append("PRIMARY KEY (" + ", ".join(map(quote, key)) + ")")
@@ -225,6 +226,11 @@ def ledger_ddl(
         ]
         statements.append(f"CREATE TABLE {relation.quoted} (\n  " + ",\n  ".join(lines) + "\n)")
     return statements
+
+
+def _type_of(types: Mapping[str, str], kind: str, keyed: bool) -> str:
+    """The type of a column; a dialect may have another one for keys, which need a length there."""
+    return types.get(f"{kind} key", types[kind]) if keyed else types[kind]
 
 
 def ledger_is_current(session: SessionInterface) -> bool:

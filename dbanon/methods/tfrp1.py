@@ -13,6 +13,7 @@ Cost: O(n^2/k) in the worst case.
 from __future__ import annotations
 
 from dbanon.kernels import MixedTfrp, Tfrp
+from dbanon.methods.forecast import Forecast, Power
 from dbanon.methods.registry import Method, on_points
 
 METHOD = Method(
@@ -21,4 +22,5 @@ METHOD = Method(
     summary="Two fixed reference points, used in turn",
     cost="O(n^2/k) at worst",
     reference="Chang, Li & Huang 2007",
+    forecast=Forecast(mixed=Power(1.2, 1.05, 1.1)),
 )

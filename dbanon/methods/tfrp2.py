@@ -13,6 +13,7 @@ Cost: O(n^2/k) in the worst case.
 from __future__ import annotations
 
 from dbanon.kernels import MixedTfrp, Tfrp
+from dbanon.methods.forecast import Forecast, Power
 from dbanon.methods.registry import Method, on_points
 
 METHOD = Method(
@@ -23,4 +24,5 @@ METHOD = Method(
     cost="O(n^2/k) at worst",
     reference="Chang, Li & Huang 2007",
     max_size=None,
+    forecast=Forecast(mixed=Power(370.0, 2.0, 1.3)),
 )

@@ -45,8 +45,8 @@ from dbanon.spaces.places import Places
 ROUNDS = {"pass": 4, "fast": 42, "thorough": 1200}
 # They end before that, where one for each k records saves less than this part of the loss.
 _WORTH = {"pass": 3000, "fast": 3000, "thorough": 0}
-# Of up to so many records rounds take little time, and end in less loss without swaps before them,
-# the more so where classes are joined afterwards, for models or persons.
+# Of up to so many records that are no block rounds take little time, and end in less loss without
+# swaps before them, the more so where classes are joined afterwards, for models or persons.
 _ROUNDS_ALONE = 5_000
 
 
@@ -101,7 +101,7 @@ def refine_generalized(
         models,
         *costs,
         worth=worth,
-        swaps=space.n_records > _ROUNDS_ALONE,
+        swaps=space.n_records > _ROUNDS_ALONE or share < 1,
     )
     return drive(kernel, tick)
 

@@ -17,7 +17,7 @@ from dbanon.stores.files import duckdb_file, read_url
 from dbanon.stores.folders import is_of_files
 
 if TYPE_CHECKING:
-    from sqlalchemy import URL
+    from sqlalchemy import URL, Engine
 
 _FRAME = "Give it to dbanon.anonymize_frame."
 # What is said where rows would have to leave their database.
@@ -124,7 +124,7 @@ def open_source(
         except _NoStore as error:
             if not allowed:
                 raise InvalidParameter(error.message, hint=_DRAWN) from None
-            from dbanon.stores.origins import engine_of
+            from dbanon.stores.origins_sql import engine_of
 
             origin = engine_of(_openable(database) if _is_engine(database) else read_url(database))
     if not allowed:
@@ -165,10 +165,11 @@ def open_store(
 
     Parameters
     ----------
-    database : ``postgresql://…``, ``sqlite:///file.db``, ``duckdb:///file.duckdb``, files of rows
-        as ``file:people.csv``, ``file:data/*.parquet`` or ``s3://bucket/folder/``, a SQLAlchemy
-        ``Engine`` of PostgreSQL or SQLite or a ``Connection`` without an open transaction, which
-        stands for its engine, a ``sqlite3.Connection``, or a DuckDB connection.
+    database : ``postgresql://…``, ``mysql+pymysql://…``, ``sqlite:///file.db``,
+        ``duckdb:///file.duckdb``, files of rows as ``file:people.csv``, ``file:data/*.parquet`` or
+        ``s3://bucket/folder/``, a SQLAlchemy ``Engine`` of PostgreSQL, MariaDB or SQLite or a
+        ``Connection`` without an open transaction, which stands for its engine, a
+        ``sqlite3.Connection``, or a DuckDB connection.
     on_sql : called with the text of each statement before it runs.
     reading : how a CSV file is written.
     table : what the rows of a file are called, as people write it; as the file when None.
@@ -218,13 +219,30 @@ def open_store(
                 " an engine may be given.",
             )
         return SqliteStore(database if isinstance(database, Engine) else url, on_sql)
+    if backend in ("mysql", "mariadb"):
+        return _mariadb_store(url, database if isinstance(database, Engine) else url, on_sql)
     if backend == "duckdb":
         return _duckdb_store(url.database, url.query, on_sql)
     raise _NoStore(
         f"There is no store for {backend}.",
-        hint="Use PostgreSQL, DuckDB or SQLite; anonymize draws rows from others, too:"
+        hint="Use PostgreSQL, MariaDB, DuckDB or SQLite; anonymize draws rows from others, too:"
         " docs/warehouse.md.",
     )
+
+
+def _mariadb_store(url: URL, database: Engine | URL, on_sql: OnSql | None) -> ClientStore:
+    if "+" in url.drivername and url.get_driver_name() != "pymysql":
+        raise InvalidParameter(
+            f"MariaDB is reached by PyMySQL, and not by {url.get_driver_name()}.",
+            hint="Write mysql+pymysql://user@host/database.",
+        )
+    try:
+        from dbanon.stores.mariadb.store import MariadbStore
+    except ModuleNotFoundError as error:
+        if error.name != "pymysql":
+            raise
+        raise MissingDependency.of_mariadb() from None
+    return MariadbStore(database, on_sql)
 
 
 def _duckdb_store(path: str | None, query: Mapping[str, Any], on_sql: OnSql | None) -> ClientStore:

@@ -23,6 +23,7 @@ from dbanon.sessions.session import Session
 from dbanon.sessions.store import Store
 from dbanon.stores.ports import Source
 from dbanon.stores.source_counts import require_feasible
+from dbanon.stores.sql_source import SqlSource
 
 LEAVE = "leave the database for this program's memory, and come back"
 
@@ -193,6 +194,7 @@ def outlook(
     keep_last: int | None = None,
     progress: PhaseProgress | None = None,
     of_chain: Callable[[Job, Plan, Session], Section] | None = None,
+    source_of_chain: Callable[[Job, Session], SqlSource] | None = None,
 ) -> Outlook:
     """Plan a job: everything that can be refused before a row is read, and what would be done.
 
@@ -203,7 +205,8 @@ def outlook(
     target : the database that would be written to; the source's own when None.
     keep_last : replaced releases of its view that would stay; None for all.
     cluster : read the quasi-identifiers, too, and find the classes. Temporary tables are needed.
-    of_chain : plans the next release of the job's chain, where it has one.
+    of_chain, source_of_chain : plans the next release of the job's chain, where it has one; what
+        that reads.
 
     Raises
     ------
@@ -217,6 +220,8 @@ def outlook(
     clock = Clock(progress)
     staging = cluster or job.chain is not None
     with planning_ports(source, target, staging) as (reads, writes):
+        if source_of_chain is not None:
+            reads = source_of_chain(job, reads.session)
         with clock.phase("read") as tick:
             try:
                 planned = plan(job, reads, writes, lambda: tick(0.0))

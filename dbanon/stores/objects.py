@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from pathlib import PurePosixPath
 from typing import Any, BinaryIO
 
@@ -176,8 +177,7 @@ class ObjectPath:
 def _system(scheme: str) -> Any:
     package = SCHEMES[scheme]
     try:
-        import fsspec
-
+        fsspec = import_module("fsspec")
         # A list that was kept would hide what others wrote meanwhile.
         return fsspec.filesystem(scheme, use_listings_cache=False, skip_instance_cache=True)
     except ImportError:

@@ -60,7 +60,10 @@ class SqlSource:
 
     def describe(self, job: Asked) -> Relation:
         """The relation of a job; raises as ``ports.Source``."""
-        relation = self.session.find_source(parse_relation(job.table))
+        return self._with_roles(job, self.session.find_source(parse_relation(job.table)))
+
+    def _with_roles(self, job: Asked, relation: Relation) -> Relation:
+        """The relation, after a check that it has all columns that the job names."""
         if job.roles is not None:
             columns = [attribute.name for attribute in relation.schema.attributes]
             gone = [name for name in job.roles if name not in columns]

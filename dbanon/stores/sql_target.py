@@ -321,6 +321,7 @@ class SqlTarget:
     def publish(self, written: SqlWritten, report: Report, counts: Counts, elapsed: float) -> str:
         """Put the table in its place, and note it in the ledger; raises as ``ports.Target``."""
         draft = written.draft
+        self.session.swap_seconds = draft.job.swap_timeout
         made = [(column.attribute.name, column.source) for column in draft.release.columns]
         read = draft.relation.schema.attributes
         run = run_of(draft.job, elapsed, read=read, fingerprint=draft.fingerprint)

@@ -22,6 +22,7 @@ from tests.postgres.tools import (
     libpq_environment,
     literal_sql,
 )
+from tests.postgres.warm import close_warm
 
 STARTUP_SECONDS = 60
 SUPERUSER = "postgres"
@@ -185,6 +186,7 @@ class Server(ABC):
                 self._log_statement("none")
 
     def _log_statement(self, value: str) -> None:
+        close_warm()
         self.execute(sql.SQL("ALTER SYSTEM SET log_statement = {}").format(value))
         self.execute("SELECT pg_reload_conf()")
         # The signal is handled some time later; new sessions show when.

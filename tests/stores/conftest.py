@@ -7,12 +7,15 @@ from pathlib import Path
 import pytest
 
 from dbanon.run import fingerprint
+from tests.mariadb_server import MariadbServer
+from tests.postgres.warm import close_warm, warm
 from tests.postgres_server import Server
 from tests.stores import kept_duckdb
 from tests.stores.databases import (
     NAMES,
     Database,
     DuckdbDatabase,
+    MariadbDatabase,
     PostgresqlDatabase,
     SqliteDatabase,
 )
@@ -37,32 +40,72 @@ def interrupts() -> Iterator[None]:
         yield
 
 
+_MARKS = {"postgresql": pytest.mark.postgresql, "mariadb": pytest.mark.mariadb}
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "database" in metafunc.fixturenames:
         # The mark stands on the parameter: the server's fixture is asked for by name only.
         metafunc.parametrize(
             "database",
             [
-                pytest.param(name, marks=pytest.mark.postgresql if name == "postgresql" else ())
-                for name in NAMES
+                pytest.param(name, marks=_MARKS.get(name, ()))
+                for name in getattr(metafunc.module, "DATABASES", NAMES)
             ],
             indirect=True,
         )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Of tests that are marked `in_turn` leave each case on one database, the first on all."""
+    seen: dict[str, list[list[str]]] = {}
+    left_out = []
+    for item in items:
+        if item.get_closest_marker("in_turn") is None:
+            continue
+        found = item.callspec  # type: ignore[attr-defined]
+        case = found.id.split("-")
+        case.remove(found.params["database"])
+        cases = seen.setdefault(item.nodeid.partition("[")[0], [])
+        if case not in cases:
+            cases.append(case)
+        place = cases.index(case)
+        if place and NAMES[place % len(NAMES)] != found.params["database"]:
+            left_out.append(item)
+    if left_out:
+        items[:] = [item for item in items if item not in left_out]
+        config.hook.pytest_deselected(items=left_out)
 
 
 @pytest.fixture(scope="session")
 def _shared_url(pg_server: Server) -> Iterator[str]:
     with pg_server.database() as url:
         yield url
+        close_warm()
 
 
 @pytest.fixture
-def postgresql(_shared_url: str) -> PostgresqlDatabase:
+def postgresql(request: pytest.FixtureRequest, _shared_url: str) -> Iterator[PostgresqlDatabase]:
     """An empty PostgreSQL database: one for all, emptied, as making one takes most of a second.
 
-    Tests that make roles take `pg_url`, which `pg_role` belongs to.
+    Tests that make roles take `pg_url`, which `pg_role` belongs to. dbanon's connections share
+    backends, but in tests that are marked `own_backends`.
     """
     database = PostgresqlDatabase(_shared_url)
+    database.clear()
+    if request.node.get_closest_marker("own_backends") is not None:
+        close_warm()
+        yield database
+        return
+    with warm(_shared_url):
+        yield database
+
+
+@pytest.fixture
+def mariadb(mariadb_server: MariadbServer) -> MariadbDatabase:
+    """An empty MariaDB database, the only one of its server."""
+    database = MariadbDatabase(mariadb_server)
     database.clear()
     return database
 
@@ -79,6 +122,9 @@ def make_database(
             return DuckdbDatabase(tmp_path / "test.duckdb")
         if name == "sqlite":
             return SqliteDatabase(tmp_path / "test.db")
+        if name == "mariadb":
+            on_mariadb: MariadbDatabase = request.getfixturevalue("mariadb")
+            return on_mariadb
         found: PostgresqlDatabase = request.getfixturevalue("postgresql")
         return found
 

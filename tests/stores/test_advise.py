@@ -16,7 +16,7 @@ from click.testing import CliRunner
 import dbanon
 from dbanon.doors.cli.main import main
 from dbanon.errors import Cancelled
-from tests.stores.databases import Database
+from tests.stores.databases import Database, SqliteDatabase
 from tests.stores.people import load_people
 
 RNG = np.random.default_rng(7)
@@ -159,6 +159,7 @@ CALLS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("name", CALLS)
 def test_no_value_is_told(database: Database, name: str) -> None:
     load(database)
@@ -213,7 +214,8 @@ def test_what_cannot_be_advised(database: Database) -> None:
     assert found.start["key"] == ["id"]
 
 
-def test_a_method_that_takes_no_such_columns_is_left_out(database: Database) -> None:
+def test_a_method_that_takes_no_such_columns_is_left_out(sqlite_file: SqliteDatabase) -> None:
+    database = sqlite_file
     load(database)
     found = dbanon.advise(
         database.url, "people", methods=["mdav", "gaa_cp", "individual_ranking"], k=[3, 4]
@@ -226,7 +228,8 @@ def test_a_method_that_takes_no_such_columns_is_left_out(database: Database) -> 
     assert any("mdav was left out (unsupported_type)" in note for note in found.sweep.notes())
 
 
-def test_the_time_limit_ends_the_sweep_after_one_release(database: Database) -> None:
+def test_the_time_limit_ends_the_sweep_after_one_release(sqlite_file: SqliteDatabase) -> None:
+    database = sqlite_file
     load(database)
     found = dbanon.advise(database.url, "people", time_limit=1e-9)
     assert len(found.sweep.points) == 1
@@ -339,8 +342,9 @@ def test_a_frame_has_no_table_and_a_database_has_one(database: Database) -> None
 
 
 def test_what_the_progress_raises_ends_the_sweep_though_it_is_an_error_of_ours(
-    database: Database,
+    sqlite_file: SqliteDatabase,
 ) -> None:
+    database = sqlite_file
     load_people(database)
     shares: list[float] = []
 

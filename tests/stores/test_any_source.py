@@ -37,7 +37,7 @@ from dbanon.errors import (
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
 from dbanon.run.open import open_source
-from dbanon.stores import origins
+from dbanon.stores import origins, origins_sql
 from tests.stores import warehouse
 
 GIVEN: dict[str, Any] = {"table": "people", "quasi_identifiers": ["age", "income"], "k": 5,
@@ -106,7 +106,7 @@ def test_without_leave_or_place_nothing_is_drawn(
     tmp_path: Path, target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = warehouse.made(tmp_path / "w.db")
-    monkeypatch.setattr(origins.SqlOrigin, "flow", None)
+    monkeypatch.setattr(origins_sql.SqlOrigin, "flow", None)
     for source in (url, iter([FRAME])):
         with pytest.raises(InvalidParameter, match="There is no store") as raised:
             dbanon.anonymize(source, **GIVEN, target=target)
@@ -175,7 +175,7 @@ def test_a_connection_of_adbc_is_left_as_it_was(target: str) -> None:
         with connection.cursor() as cursor:
             cursor.execute("UPDATE people SET ill = 'cough' WHERE id = 0")
         report = dbanon.anonymize(connection, **DRAWN, target=target)
-        assert report.arguments["drawn"]["how"].startswith("one statement in the caller's")
+        assert report.arguments["drawn"]["how"].startswith("one statement on the caller's")
         assert released(target, "SELECT ill FROM release.people WHERE id = 0") == [("cough",)]
         # Neither committed nor rolled back.
         connection.rollback()
@@ -199,7 +199,7 @@ def test_a_connection_of_duckdb_in_memory_needs_no_leave(target: str) -> None:
 
 
 def liar(monkeypatch: pytest.MonkeyPatch, before: int, given: int, after: int) -> None:
-    real = origins.SqlOrigin.flow
+    real = origins_sql.SqlOrigin.flow
 
     @contextmanager
     def flow(self: Any, *asked: Any) -> Iterator[origins.Flow]:
@@ -211,7 +211,7 @@ def liar(monkeypatch: pytest.MonkeyPatch, before: int, given: int, after: int) -
 
             yield origins.Flow(found.columns, batches(), found.how, before, lambda: after)
 
-    monkeypatch.setattr(origins.SqlOrigin, "flow", flow)
+    monkeypatch.setattr(origins_sql.SqlOrigin, "flow", flow)
 
 
 @pytest.mark.parametrize("counts", [(60, 59, 60), (61, 60, 60), (60, 60, 61), (60, 0, 60)])

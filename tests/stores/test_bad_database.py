@@ -27,6 +27,8 @@ from tests.stores.databases import (
 from tests.stores.people import load_people
 from tests.stores.refusal import anonymize, refuse
 
+pytestmark = pytest.mark.own_backends
+
 
 def as_role(database: PostgresqlDatabase, url: str, said: str, /, **given: Any) -> None:
     before = database.state()

@@ -47,6 +47,7 @@ def test_awkward_names_of_columns(database: Database, with_key: bool) -> None:
         assert smallest == [(report.k_achieved,)]
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("option", ["table", "output", "where", "quasi_identifiers", "exports"])
 def test_halves_of_characters_are_refused_before_anything_is_read(
     database: Database, option: str

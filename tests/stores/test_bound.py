@@ -61,6 +61,7 @@ def test_people_read_it(database: Database) -> None:
     assert "pairs" in told.stdout
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     ("change", "more", "error"),
     [

@@ -341,3 +341,26 @@ def test_tables_are_released_together_elsewhere(
     assert report.arguments["chain"]["combinations"] is None
     for name, rows in (("released", 24), ("released_labs", len(LABS))):
         assert target.rows(f"SELECT count(*) FROM {target.relation(name)}") == [(rows,)]
+
+
+def test_a_quasi_identifier_of_one_table_is_the_persons(database: Database, tmp_path: Path) -> None:
+    """Of who smokes the laboratory alone knows; patients whom it does not know have NULL."""
+    both = Both(database, tmp_path, max_rows_per_person=9)
+    known = [*GIVEN["quasi_identifiers"], "smoker"]
+    more = {"quasi_identifiers": known, "nulls": "category"}
+    planned = dbanon.plan(database.url, **(GIVEN | {"chain": both.chain()} | more))
+    assert planned.chain.coming.came == 12
+    report = both.release(persons(), **more)
+    assert report.arguments["chain"]["combinations"] == 4
+    for name in ("released", "released_labs"):
+        relation = database.relation(name)
+        found = Counter(database.rows(f"SELECT age, smoker IS NULL FROM {relation}"))
+        # Three of twelve are not known to the laboratory: 0, 4 and 8 are a class of their own.
+        assert sorted(bool(missing) for _, missing in found) == (
+            [False] * 3 + [True] * (name == "released")
+        )
+    two = [(i, (i + j) % 2, "X") for i in range(12) for j in range(2)]
+    load(database, persons(20))
+    load_labs(database, [(i + 12, smoker, test) for i, smoker, test in two if i < 6])
+    with pytest.raises(ChainEntityRows, match=r'"smoker" has more than one value .* of 6 persons'):
+        both.release(persons(20), **more)

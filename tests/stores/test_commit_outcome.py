@@ -19,6 +19,8 @@ from tests.stores.databases import Database, DuckdbDatabase, PostgresqlDatabase
 from tests.stores.people import load_people
 from tests.stores.tcp_proxy import SESSION, Cut, TcpProxy
 
+pytestmark = pytest.mark.own_backends
+
 How = Literal["before", "after", "hold"]
 GIVEN: dict[str, Any] = {"quasi_identifiers": ["age", "height"], "keep": ["site"]}
 

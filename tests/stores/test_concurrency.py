@@ -12,6 +12,8 @@ from dbanon.errors import SourceChanged
 from tests.stores.databases import Database, DuckdbDatabase, PostgresqlDatabase
 from tests.stores.people import load_people, rows_of_people
 
+pytestmark = pytest.mark.own_backends
+
 NUMERIC = ["age", "height"]
 
 CHANGES = [

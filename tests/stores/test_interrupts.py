@@ -21,7 +21,7 @@ from tests.stores.databases import NAMES, Database, DuckdbDatabase, SqliteDataba
 from tests.stores.people import load_people
 from tests.stores.signals import handler
 
-pytestmark = pytest.mark.usefixtures("interrupts")
+pytestmark = [pytest.mark.usefixtures("interrupts"), pytest.mark.own_backends]
 
 
 def committed_at(moment: str, number: int = signal.SIGINT) -> None:

@@ -12,6 +12,8 @@ from tests.stores.databases import PostgresqlDatabase
 from tests.stores.job_lines import call, job, told, write
 from tests.stores.people import load_people
 
+pytestmark = pytest.mark.own_backends
+
 
 def test_what_lacks_is_what_has_to_be_granted(
     pg_server: Server,

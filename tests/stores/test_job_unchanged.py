@@ -99,6 +99,7 @@ def test_columns_that_are_not_released_do_not_matter(database: Database, tmp_pat
     assert call("run", file, *SKIP).exit_code == 0
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     "changed",
     [

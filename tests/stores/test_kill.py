@@ -28,6 +28,8 @@ from tests.postgres_server import Server
 from tests.stores.databases import Database, DuckdbDatabase, PostgresqlDatabase
 from tests.stores.people import load_people
 
+pytestmark = pytest.mark.own_backends
+
 MOMENTS = 10
 
 # A fresh interpreter a run would spend its time on imports: runs are forked from one that has them.

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import dbanon
 from dbanon.errors import ModelInfeasible, TooFewRecords
+from tests.postgres.warm import close_warm, warm
 from tests.postgres_server import Server, conninfo
 from tests.stores.databases import NAMES, literal
 from tests.stores.model_evaluator import counted, in_order, moved_by_paths, reached, values_of
@@ -70,13 +71,18 @@ def door(
         yield request.param, doors[request.param]()
         return
     server: Server = request.getfixturevalue("pg_server")
-    with server.database() as url, psycopg.connect(conninfo(url), autocommit=True) as connection:
+    with (
+        server.database() as url,
+        warm(url),
+        psycopg.connect(conninfo(url), autocommit=True) as connection,
+    ):
 
         def execute(sql: str) -> list[tuple[Any, ...]]:
             cursor = connection.execute(sql)  # type: ignore[call-overload]
             return cursor.fetchall() if cursor.description else []
 
         yield request.param, (url, execute)
+        close_warm()
 
 
 # AdviceRequest that are made together: what a column is ordered by is one order.
@@ -157,7 +163,8 @@ def check(data: st.DataObject, kinds: tuple[str, ...], where: tuple[str, Door]) 
         assert found >= model.level - 1e-6 if kind in AT_LEAST else found <= model.level + 1e-6
 
 
-@pytest.mark.parametrize("door", ["duckdb"], indirect=True)
+# Its answer comes five times as fast as the others'; what is counted is one text on all of them.
+@pytest.mark.parametrize("door", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("kinds", TOGETHER, ids="+".join)
 @given(data=st.data())
 @settings(
@@ -174,7 +181,7 @@ def test_on_random_tables(
     [
         pytest.param(name, marks=pytest.mark.postgresql if name == "postgresql" else ())
         for name in NAMES
-        if name != "duckdb"
+        if name != "sqlite"
     ],
     indirect=True,
 )

@@ -30,7 +30,7 @@ from tests.stores.refusal import refuse
 from tests.stores.test_passthrough import texts, types
 from tests.stores.test_written_from_arrays import MADE
 
-pytestmark = pytest.mark.postgresql
+pytestmark = [pytest.mark.postgresql, pytest.mark.own_backends]
 
 SECRET = "Jane Roe 123-45-6789"
 

@@ -151,6 +151,7 @@ def test_verify_counts_in_the_same_way(database: Database) -> None:
         verify(open_store(database.url), name)
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize(
     ("given", "said"),
     [

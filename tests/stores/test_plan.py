@@ -94,6 +94,7 @@ REFUSALS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("name", REFUSALS)
 def test_a_plan_is_refused_as_the_run_is(database: Database, name: str) -> None:
     load_people(database)

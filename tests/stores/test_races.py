@@ -14,6 +14,8 @@ from dbanon.errors import DbanonError
 from tests.stores.databases import Database
 from tests.stores.people import load_people
 
+pytestmark = pytest.mark.own_backends
+
 RUNS = 4
 
 

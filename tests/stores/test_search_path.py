@@ -15,7 +15,7 @@ from dbanon.stores.postgresql import store as postgresql_store
 from tests.postgres.kept import close_kept
 from tests.postgres_server import Server, conninfo
 
-pytestmark = pytest.mark.postgresql
+pytestmark = [pytest.mark.postgresql, pytest.mark.own_backends]
 
 # Functions that drivers and dialects are fond of, with the same arguments as PostgreSQL's own.
 SHADOWED = (

@@ -26,7 +26,7 @@ from tests.stores.databases import PostgresqlDatabase
 from tests.stores.people import COLUMNS, load_people, rows_of_people
 from tests.stores.tcp_proxy import COMMIT, SESSION, Cut, TcpProxy
 
-pytestmark = pytest.mark.postgresql
+pytestmark = [pytest.mark.postgresql, pytest.mark.own_backends]
 
 # From the signal, or the end of the time limit: 5, and what a busy machine takes more.
 SECONDS = 15.0

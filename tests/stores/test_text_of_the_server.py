@@ -15,6 +15,8 @@ from dbanon.errors import UnsupportedType
 from tests.postgres_server import Server, conninfo
 from tests.stores.databases import PostgresqlDatabase
 
+pytestmark = pytest.mark.own_backends
+
 GIVEN: dict[str, Any] = {"quasi_identifiers": ["a", "größe"], "method": "gaa_cp", "k": 3}
 
 

@@ -11,6 +11,8 @@ import dbanon
 from dbanon.errors import HierarchyBroken
 from tests.stores.databases import DuckdbDatabase, PostgresqlDatabase
 
+pytestmark = pytest.mark.own_backends
+
 N = 12
 
 

@@ -40,7 +40,8 @@ _TOLD = (CommitConfirmed, ExportPending, NotTold, ReleaseNotNoted, TablesLeft)
 
 
 URL_HELP = (
-    "URL is postgresql://user@host/name, duckdb:///file.duckdb or sqlite:///file.db. Passwords"
+    "URL is postgresql://user@host/name, mysql+pymysql://user@host/name (MariaDB),"
+    " duckdb:///file.duckdb or sqlite:///file.db. Passwords"
     " come from ~/.pgpass, a service file or PGPASSWORD rather than from the URL."
 )
 # Of commands that read rows.
