@@ -79,6 +79,19 @@ def on_display(state: CellState) -> tuple[int, int]:
     return int(shown), int(absent)
 
 
+def stale(state: CellState) -> int:
+    """The persons on display whose class is shown as it was: it is held.
+
+    Asked once ``stage_histories`` has staged the persons.
+    """
+    [(found,)] = state.session.rows(
+        f"SELECT coalesce(sum(h.size), 0) FROM {quote(HISTORIES)} AS h"
+        f" JOIN {state.name('chain_cell')} AS c ON c.{state.of_chain} AND c.cell = h.cell"
+        " AND c.state = 'held' WHERE h.left_at IS NULL"
+    )
+    return int(found)
+
+
 def misplaced(state: CellState) -> int:
     """Cells that have other rows than persons who are shown, or no values, or are not to be shown.
 

@@ -308,9 +308,14 @@ def told_of_chain(
     if not made.guarantee.only_measured and histories.sequence > 1:
         chain |= {"joined": histories.told["joined"], "left": histories.told["absent"]}
         whose = "rows are of persons who left" if histories.rows is None else "persons shown left"
+        line += f"; {chain['left']} of {histories.persons} {whose}"
+        # What models hold back is told to nobody but the owner of the ledger.
+        if not made.planned.policy.models:
+            chain["stale"] = histories.told["stale"]
+            line += f", {chain['stale']} are of classes that are shown as they were"
         line += (
-            f"; {chain['left']} of {histories.persons} {whose}; the loss"
-            f" is that of the {chain['joined']} persons who joined, not of all rows"
+            f"; the loss is that of the {chain['joined']} persons who joined, as they were then,"
+            " not of all rows"
         )
     for name, word in words:
         if chain[name]:

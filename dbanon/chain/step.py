@@ -301,7 +301,7 @@ def _histories(
     told["refused"] = refused
     recount.stage_histories(state)
     shown, absent = recount.on_display(state)
-    told["absent"] = absent
+    told["absent"], told["stale"] = absent, recount.stale(state)
     sizes = recount.sizes(state, staged=True)
     return Histories(
         sequence=state.sequence,

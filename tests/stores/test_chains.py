@@ -89,6 +89,7 @@ def test_who_left_stays_as_shown_until_all_have_left(database: Database, tmp_pat
     assert released(database) == first
     assert chained.shown().releases[-1]["held"] == 1
     assert report.rows_out == 12 == report.rows_in + 1
+    assert "; 1 of 12 rows are of persons who left, 3 are of classes" in report.earlier_releases
     months.out |= {one: months.now.pop(one) for one in together[1:]}
     load(database, months.now)
     chained.release()
@@ -100,8 +101,9 @@ def test_who_left_stays_as_shown_until_all_have_left(database: Database, tmp_pat
     report = chained.release()
     assert sum(released(database).values()) == 12 - len(together)
     assert report.arguments["chain"]["returned"] == len(together)
-    said = said.format(4, "releases 1 to 4") + "; 0 of 9 rows are of persons who left; the loss"
-    said += " is that of the 0 persons who joined, not of all rows; 3 returned"
+    said = said.format(4, "releases 1 to 4") + "; 0 of 9 rows are of persons who left, 0"
+    said += " are of classes that are shown as they were; the loss is that of the 0 persons who"
+    said += " joined, as they were then, not of all rows; 3 returned"
     assert report.earlier_releases == said
 
 
