@@ -34,13 +34,14 @@ check: setup ## lint, and tests that need no server: about a minute
 	@$(MAKE) --no-print-directory -j 4 --output-sync=target quick $(LINTS)
 
 quick:
-	$(VENV)/bin/pytest -q -n 2 --dist loadfile -m 'not postgresql and not slow' \
+	$(VENV)/bin/pytest -q -n 2 --dist loadfile -m 'not postgresql and not mariadb and not slow' \
 	  --hypothesis-profile=check tests/unit tests/contracts tests/docs tests/doors
 
 # A process of tests that died ends the run: xdist 3.8 may wait for one in its place without end
 # (pytest-xdist #1378).
-test: setup ## all tests; as root on Debian a missing PostgreSQL server, browser or Java is installed
+test: setup ## all tests; as root on Debian a missing PostgreSQL or MariaDB server, browser or Java is installed
 	.ci/prepare.sh postgres
+	.ci/prepare.sh mariadb
 	.ci/prepare.sh browser
 	.ci/prepare.sh java
 	$(VENV)/bin/pytest -n $(WORKERS) --dist loadfile --max-worker-restart 0 $(PYTEST_ARGS)

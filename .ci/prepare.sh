@@ -2,6 +2,7 @@
 # Installs what the Makefile needs from the system, where it may; says what is missing where it may not.
 #   prepare.sh build      Python >= 3.10 with venv and headers, a C++ compiler: required
 #   prepare.sh postgres   a PostgreSQL server with PL/Python, and pgbouncer: without one those tests skip (with CI=true they fail)
+#   prepare.sh mariadb    a MariaDB server's programs, no service: without them those tests skip (with CI=true they fail)
 #   prepare.sh browser    a browser to look at the HTML report: without one those tests skip (with CI=true they fail)
 #   prepare.sh java       a Java 17 or 21 for Spark: without one those tests skip (with CI=true they fail)
 set -eu
@@ -100,6 +101,20 @@ prepare_postgres() {
   echo "No PostgreSQL server with PL/Python; on Debian: postgresql postgresql-plpython3-${major:-NN}" >&2
 }
 
+# The tests look in the same places, tests/mariadb_server.py.
+has_mariadb() { PATH=$PATH:/usr/sbin:/usr/libexec command -v mariadbd >/dev/null; }
+
+# Debian's package of the programs alone: no account, no data, nothing that starts.
+prepare_mariadb() {
+  if has_mariadb; then return 0; fi
+  if may_install; then
+    apt_update
+    apt_install mariadb-server-core || true
+  fi
+  # Not an error here: the tests decide whether they can do without.
+  has_mariadb || echo "No MariaDB server; on Debian: mariadb-server-core" >&2
+}
+
 # Chromium under any of the names that the tests look for, tests/browser.py.
 has_browser() {
   local name
@@ -140,7 +155,8 @@ prepare_java() {
 case "${1:-}" in
   build) prepare_build ;;
   postgres) prepare_postgres && prepare_pooler ;;
+  mariadb) prepare_mariadb ;;
   browser) prepare_browser ;;
   java) prepare_java ;;
-  *) echo "usage: $0 build|postgres|browser|java" >&2; exit 2 ;;
+  *) echo "usage: $0 build|postgres|mariadb|browser|java" >&2; exit 2 ;;
 esac

@@ -1,15 +1,15 @@
 """Chains: what twelve releases of the same persons tell together, with a chain and without.
 
-Adult by generalization and Census by means, at 1 % and 5 % of persons leaving and joining a month.
-Both ways publish from the same tables; what is counted is counted on what was published. The loss
-is that against what the source says now, not what it said on the day of admission.
+Adult by generalization, Census and EIA by means, at 1 % and 5 % of persons leaving and joining a
+month. All ways publish from the same tables; what is counted is counted on what was published. The
+loss is that against what the source says now, not what it said on the day of admission.
 """
 
 from __future__ import annotations
 
 import tempfile
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,13 @@ from tests.reference.data import data_directory, load_casc
 
 K = 5
 MONTHS = 12
-CHURNS = (Churn(0.01, 0.005), Churn(0.05, 0.03))
+CHURNS = (Churn(0.01, 0.0), Churn(0.01, 0.005), Churn(0.05, 0.0), Churn(0.05, 0.03))
+# The ways to publish, and the rules of those that are chains.
+WAYS: Mapping[str, Mapping[str, Any] | None] = {
+    "independent": None,
+    "chain": {},
+    "all let in": {"max_wait": 0},
+}
 # The loss of released rows, beside what the source says now of their persons.
 Loss = Callable[[pd.DataFrame, pd.DataFrame, pd.DataFrame], float]
 
@@ -67,23 +73,33 @@ class Course:
 
 
 def run(quick: bool = False) -> str:
-    """Markdown of the attack and of the price, on Adult and on Census."""
+    """Markdown of the attack and of the price, on Census, EIA and Adult."""
     attack: list[list[object]] = []
     price: list[list[object]] = []
-    for data in (census(), adult(quick)):
-        for churn in CHURNS:
-            for way, course in measured(data, churn, 4 if quick else MONTHS).items():
-                name = f"{data.name}, {churn.leave:.0%} / {churn.change:.1%}"
-                seen = course.seen
-                attack.append(
-                    [name, way, *map(percent, seen.below.values()), percent(seen.alone),
-                     percent(seen.differences), *map(percent, seen.read_off.values())]
-                )  # fmt: skip
-                price.append(
-                    [name, way, f"{course.losses[0]:.4f}", f"{course.losses[-1]:.4f}",
-                     "" if course.held is None else percent(course.held),
-                     percent(course.left), percent(course.missing)]
-                )  # fmt: skip
+    for data in (casc("census"), casc("eia"), adult(quick)):
+        for told, lost in rows_of(data, 4 if quick else MONTHS):
+            attack.append(told)
+            price.append(lost)
+    return page(attack, price, quick)
+
+
+def rows_of(data: Data, count: int) -> Iterator[tuple[list[object], list[object]]]:
+    """The rows of both tables, of each churn and way."""
+    for churn in CHURNS:
+        for way, course in measured(data, churn, count).items():
+            name = f"{data.name}, {churn.leave:.0%} / {churn.change:.1%}"
+            seen = course.seen
+            yield (
+                [name, way, *map(percent, seen.below.values()), percent(seen.alone),
+                 percent(seen.differences), *map(percent, seen.read_off.values())],
+                [name, way, f"{course.losses[0]:.4f}", f"{course.losses[-1]:.4f}",
+                 "" if course.held is None else percent(course.held),
+                 percent(course.left), percent(course.missing)],
+            )  # fmt: skip
+
+
+def page(attack: list[list[object]], price: list[list[object]], quick: bool) -> str:
+    """Both tables, with what they are of."""
     last, rows = (4, 2_000) if quick else (MONTHS, 100_000)
     return "\n".join(
         [
@@ -95,8 +111,9 @@ def run(quick: bool = False) -> str:
                  "in a difference below k", "read off after 1", f"after {last}"],
                 attack,
             ),
-            "Loss: against what the source says at the time (Census: SSE/SST; Adult: mean NCP, 1"
-            " where a label does not hold the value). Held: released rows of cells that are held."
+            "Loss: against what the source says at the time (Census, EIA: SSE/SST; Adult: mean"
+            " NCP, 1 where a label does not hold the value). All let in: a chain with max_wait 0."
+            " Held: released rows of cells that are held."
             " Left: released rows of persons who are no more in the source. Missing: persons of"
             " the source who are not released. All of the last release.\n",
             table(["data", "way", "loss of the first", "of the last", "held", "left", "missing"],
@@ -129,15 +146,16 @@ def after(last: int) -> list[int]:
     return [2, 3, last]
 
 
-def census() -> Data:
-    """Census of CASC, 13 columns of numbers, and a kept column of ten values drawn by lot."""
+def casc(name: str) -> Data:
+    """Census or EIA of CASC, columns of numbers, and a kept column of ten values drawn by lot."""
     folder = data_directory()
     if folder is None:
         raise NotMeasuredError
-    found = load_casc("census", folder)
+    found = load_casc(name, folder)
     pool = pd.DataFrame(found.values, columns=[f"q{i}" for i in range(len(found.names))])
     pool["finding"] = np.random.default_rng(1).integers(0, 10, len(pool))
-    return Data("Census, MDAV", pool, "finding", {"method": "mdav"}, squares)
+    title = {"census": "Census", "eia": "EIA"}[name]
+    return Data(f"{title}, MDAV", pool, "finding", {"method": "mdav"}, squares)
 
 
 def adult(quick: bool) -> Data:
@@ -207,50 +225,52 @@ def _ends(text: str, everyone: pd.Series) -> tuple[float, float, bool]:
 
 
 def measured(data: Data, churn: Churn, count: int, seed: int = 1) -> dict[str, Course]:
-    """The course of independent releases and of a chain over the same months."""
+    """The course of each way over the same months."""
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         # A copy of the person's number is kept on purpose: it is what the attacker knows.
         warnings.simplefilter("ignore", KeptColumnTells)
         warnings.simplefilter("ignore", ColumnLost)
-        path = Path(folder) / "source.duckdb"
-        return _courses(data, churn, count, seed, path)
+        return _courses(data, churn, count, seed, Path(folder))
 
 
-def _courses(data: Data, churn: Churn, count: int, seed: int, path: Path) -> dict[str, Course]:
-    url = f"duckdb:///{path}"
-    ways = {"independent": "fresh", "chain": "chained"}
-    tables = []
-    for month, now in enumerate(months(data.pool, data.kept, churn, count, seed), 1):
+def _courses(data: Data, churn: Churn, count: int, seed: int, folder: Path) -> dict[str, Course]:
+    tables = list(months(data.pool, data.kept, churn, count, seed))
+    for now in tables:
         now.insert(1, "who", now["person"])
-        tables.append(now)
+    return {
+        way: _course(data, tables, rules, folder / f"{number}.duckdb")
+        for number, (way, rules) in enumerate(WAYS.items())
+    }
+
+
+def _course(
+    data: Data, tables: Sequence[pd.DataFrame], rules: Mapping[str, Any] | None, path: Path
+) -> Course:
+    """The months, published in one way."""
+    url, key, more = f"duckdb:///{path}", path.with_suffix(".key"), {}
+    for month, now in enumerate(tables, 1):
         with duckdb.connect(str(path)) as connection:
             connection.register("month", now)
             if month == 1:
                 connection.execute("CREATE TABLE people AS FROM month WHERE false")
             connection.execute("DELETE FROM people; INSERT INTO people FROM month")
-        if month == 1:
+        if rules is not None and month == 1:
             dbanon.create_chain(
-                url, "people", table="people", entity="person", changes="show", min_newcomers=0,
-                key_out=path.with_suffix(".key"),
-            )  # fmt: skip
-        for way, schema in ways.items():
-            more: dict[str, Any] = {}
-            if way == "chain":
-                more = {"entity": "person"}
-                more["chain"] = dbanon.Chain("people", key=f"file:{path.with_suffix('.key')}")
-            dbanon.anonymize(
-                url, table="people", output=f"{schema}.r{month}", k=K, keep=["who", data.kept],
-                quasi_identifiers=data.quasi_identifiers, **data.given, **more,
-            )  # fmt: skip
+                url, "people", table="people", entity="person", changes="show", key_out=key, **rules
+            )
+            more = {"entity": "person", "chain": dbanon.Chain("people", key=f"file:{key}")}
+        dbanon.anonymize(
+            url, table="people", output=f"release.r{month}", k=K, keep=["who", data.kept],
+            quasi_identifiers=data.quasi_identifiers, **data.given, **more,
+        )  # fmt: skip
+    releases = [f"release.r{month}" for month in range(1, len(tables) + 1)]
     attacker = Attacker(str(path), data.quasi_identifiers, data.kept, "who", K)
-    found = {}
-    for way, schema in ways.items():
-        course = Course(attacker.seen([f"{schema}.r{m + 1}" for m in range(count)], after(count)))
-        for month, now in enumerate(tables, 1):
-            _price(course, data, path, f"{schema}.r{month}", now)
-        found[way] = course
-    found["chain"].held = _held(path)
-    return found
+    course = Course(attacker.seen(releases, after(len(tables))))
+    for relation, now in zip(releases, tables, strict=True):
+        _price(course, data, path, relation, now)
+    if rules is not None:
+        course.held = _held(path)
+    return course
 
 
 def _price(course: Course, data: Data, path: Path, relation: str, now: pd.DataFrame) -> None:

@@ -38,7 +38,10 @@ SIZES = (10_000, 100_000, 1_000_000)
 POINTS = {"normal, p = 4": 4, "normal, p = 10": 10}
 # Of the others the two smaller sizes tell enough.
 ALL_SIZES = ("mdav", "mdav+pass", "mdav+fast", "kward", "gaa_cp", "kmember", "gaa_cp+pass")
-MIXED = ("gaa_cp", "kmember", "mdav", "gaa_cp+pass", "gaa_cp+fast")
+MIXED = (
+    *("gaa_cp", "kmember", "gaa_cp+pass", "gaa_cp+fast", "mdav", "mdav+pass", "mdav+fast"),
+    *("cbfs", "vmdav", "md", "ldf", "hdf", "tfrp1", "tfrp2"),
+)
 
 CALL = """
 import json, resource, sys, time

@@ -195,6 +195,7 @@ def _insensitive(given: Table, epsilon: float, rng: np.random.Generator) -> NDAr
 
 _DP_RANKS = (
     "import dbanon; dbanon.synthesize(data, method='dp_ranks', epsilon=1.0, margins='{margins}',"
+    " types='number',"
     " bounds=dict.fromkeys(['column %d' % j for j in range(10)], (0, 1)),"
     " budget=dbanon.Budget(1.0))"
 )

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from dbanon.advice.answer import Advice
     from dbanon.bounds.certificate import Certificate
     from dbanon.chain.manage import ChainShown, Measured
+    from dbanon.chain.together import MeasuredReleases
     from dbanon.data.partition import AttributePartition, Partition, Synthesis
     from dbanon.doors.advise import advise, certificate, lower_bound
     from dbanon.doors.arrays import generalization_loss, information_loss, partition
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
         list_hierarchies,
         load_hierarchy,
         measure_chain,
+        measure_releases,
         releases,
         show,
         show_chain,
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
         verify,
         withdraw,
     )
+    from dbanon.doors.rules import declare, refresh, rules, undeclare
     from dbanon.doors.synthesis import budgets, create_budget, show_budget, synthesize
     from dbanon.errors import DbanonError
     from dbanon.hierarchy.tree import Hierarchy
@@ -54,6 +57,7 @@ if TYPE_CHECKING:
     from dbanon.run.budgets import BudgetShown
     from dbanon.run.evaluate_release import ReleaseEvaluation
     from dbanon.run.outlook import Outlook
+    from dbanon.run.rules import Declared
     from dbanon.run.verify import PrivateVerification, Verification
     from dbanon.stores.hierarchies import Stored
     from dbanon.synthesis.private import Budget
@@ -68,11 +72,13 @@ _HOMES = {
     "Chain": "dbanon.job.chain",
     "ChainShown": "dbanon.chain.manage",
     "DbanonError": "dbanon.errors",
+    "Declared": "dbanon.run.rules",
     "Evaluation": "dbanon.release.evaluation",
     "Hierarchy": "dbanon.hierarchy.tree",
     "Listed": "dbanon.ledger.releases",
     "METHODS": "dbanon.methods",
     "Measured": "dbanon.chain.manage",
+    "MeasuredReleases": "dbanon.chain.together",
     "Model": "dbanon.measures",
     "Outlook": "dbanon.run.outlook",
     "Partition": "dbanon.data.partition",
@@ -94,6 +100,7 @@ _HOMES = {
     "close_chain": "dbanon.doors.releases",
     "create_budget": "dbanon.doors.synthesis",
     "create_chain": "dbanon.doors.releases",
+    "declare": "dbanon.doors.rules",
     "drop": "dbanon.doors.releases",
     "drop_hierarchy": "dbanon.doors.releases",
     "evaluate": "dbanon.doors.evaluate",
@@ -104,15 +111,19 @@ _HOMES = {
     "load_hierarchy": "dbanon.doors.releases",
     "lower_bound": "dbanon.doors.advise",
     "measure_chain": "dbanon.doors.releases",
+    "measure_releases": "dbanon.doors.releases",
     "partition": "dbanon.doors.arrays",
     "plan": "dbanon.doors.python",
+    "refresh": "dbanon.doors.rules",
     "releases": "dbanon.doors.releases",
+    "rules": "dbanon.doors.rules",
     "run_job": "dbanon.doors.jobfile.run",
     "show": "dbanon.doors.releases",
     "show_budget": "dbanon.doors.synthesis",
     "show_chain": "dbanon.doors.releases",
     "store_hierarchy": "dbanon.doors.releases",
     "synthesize": "dbanon.doors.synthesis",
+    "undeclare": "dbanon.doors.rules",
     "verify": "dbanon.doors.releases",
     "withdraw": "dbanon.doors.releases",
 }
@@ -128,10 +139,12 @@ __all__ = [
     "Chain",
     "ChainShown",
     "DbanonError",
+    "Declared",
     "Evaluation",
     "Hierarchy",
     "Listed",
     "Measured",
+    "MeasuredReleases",
     "Model",
     "Outlook",
     "Partition",
@@ -153,6 +166,7 @@ __all__ = [
     "close_chain",
     "create_budget",
     "create_chain",
+    "declare",
     "drop",
     "drop_hierarchy",
     "errors",
@@ -164,15 +178,19 @@ __all__ = [
     "load_hierarchy",
     "lower_bound",
     "measure_chain",
+    "measure_releases",
     "partition",
     "plan",
+    "refresh",
     "releases",
+    "rules",
     "run_job",
     "show",
     "show_budget",
     "show_chain",
     "store_hierarchy",
     "synthesize",
+    "undeclare",
     "verify",
     "withdraw",
 ]

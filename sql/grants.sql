@@ -2,12 +2,14 @@
 DROP FUNCTION IF EXISTS
     dbanon._raise(jsonb), dbanon._raise_changed(regclass, text[]),
     dbanon._not_in_ledger(regclass, text);
--- Nobody but these roles. Functions run with the caller's rights, but for the four that write
+-- Nobody but these roles. Functions run with the caller's rights, but for those that write
 -- the ledger or hold a lock in it, which run with those of the role that owns it.
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA dbanon FROM PUBLIC;
 ALTER FUNCTION dbanon._record_release(jsonb, jsonb, jsonb) OWNER TO dbanon_ledger;
 ALTER FUNCTION dbanon._record_run(jsonb) OWNER TO dbanon_ledger;
 ALTER FUNCTION dbanon._spend(text, numeric, uuid) OWNER TO dbanon_ledger;
+ALTER FUNCTION dbanon._write_rules(jsonb) OWNER TO dbanon_ledger;
+ALTER FUNCTION dbanon._name_of(text, text) OWNER TO dbanon_ledger;
 ALTER FUNCTION dbanon._hold_job(text) OWNER TO dbanon_ledger;
 ALTER FUNCTION dbanon._require_room(text) OWNER TO dbanon_ledger;
 

@@ -40,6 +40,7 @@ CREATE TABLE IF NOT EXISTS dbanon.release (
     epsilon                          numeric,
     neighbours                       text,
     budget                           text,
+    request                          jsonb,
     PRIMARY KEY (release_id)
 );
 
@@ -135,6 +136,13 @@ CREATE TABLE IF NOT EXISTS dbanon.chain_member (
     PRIMARY KEY (chain_id, tag)
 );
 
+CREATE TABLE IF NOT EXISTS dbanon.chain_waiting (
+    chain_id      integer NOT NULL,
+    tag           bytea NOT NULL,
+    since_release integer NOT NULL,
+    PRIMARY KEY (chain_id, tag)
+);
+
 CREATE TABLE IF NOT EXISTS dbanon.chain_release (
     chain_id     integer NOT NULL,
     sequence     integer NOT NULL,
@@ -143,6 +151,17 @@ CREATE TABLE IF NOT EXISTS dbanon.chain_release (
     confirmed_at timestamp with time zone,
     counts       jsonb NOT NULL,
     PRIMARY KEY (chain_id, sequence)
+);
+
+-- What the columns of tables are, by the table's name: its owner says so.
+CREATE TABLE IF NOT EXISTS dbanon.rule (
+    source       text NOT NULL,
+    name         text NOT NULL,
+    rule         jsonb NOT NULL,
+    declared_at  timestamp with time zone NOT NULL,
+    declared_by  text,
+    relation_oid bigint,
+    PRIMARY KEY (source, name)
 );
 
 -- What may be spent on a source, and what is: the owner's alone to write.
@@ -190,7 +209,8 @@ ALTER TABLE dbanon.release
     ADD COLUMN IF NOT EXISTS chain_sequence integer,
     ADD COLUMN IF NOT EXISTS epsilon numeric,
     ADD COLUMN IF NOT EXISTS neighbours text,
-    ADD COLUMN IF NOT EXISTS budget text;
+    ADD COLUMN IF NOT EXISTS budget text,
+    ADD COLUMN IF NOT EXISTS request jsonb;
 
 -- Releases without classes have none of these.
 ALTER TABLE dbanon.release

@@ -1,4 +1,4 @@
--- The ledger belongs to a role that nobody can become; runners and clients write it by three
+-- The ledger belongs to a role that nobody can become; runners and clients write it by four
 -- functions of that role. Whatever an earlier version or its administrator granted beyond is taken back.
 DO $grants$
 DECLARE
@@ -42,8 +42,8 @@ REVOKE ALL ON ALL TABLES IN SCHEMA dbanon FROM PUBLIC;
 
 GRANT USAGE ON SCHEMA dbanon TO dbanon_admin, dbanon_runner, dbanon_reader;
 GRANT SELECT ON dbanon.release, dbanon.release_column, dbanon.run, dbanon.hierarchy,
-    dbanon.hierarchy_node, dbanon.budget, dbanon.spending, dbanon.alembic_version
+    dbanon.hierarchy_node, dbanon.rule, dbanon.budget, dbanon.spending, dbanon.alembic_version
     TO dbanon_admin, dbanon_runner;
 -- Entries may be cleared away, never made up.
-GRANT DELETE ON dbanon.release, dbanon.release_column, dbanon.run TO dbanon_admin;
+GRANT DELETE ON dbanon.release, dbanon.release_column, dbanon.run, dbanon.rule TO dbanon_admin;
 GRANT INSERT, UPDATE, DELETE ON dbanon.hierarchy, dbanon.hierarchy_node TO dbanon_admin;

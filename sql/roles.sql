@@ -1,5 +1,5 @@
 -- Roles belong to the whole server: another database may have made them. dbanon_ledger owns the
--- ledger and the three functions that write it: nobody may be able to become it.
+-- ledger and the functions that write it: nobody may be able to become it.
 DO $roles$
 DECLARE
     role_name text;

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.backend_package import copy_package
+from tests.mariadb_server import MariadbServer, throwaway_mariadb
 from tests.memory import memory
 from tests.postgres_server import Kind, NoServerError, Server, throwaway_server
 from tests.reference.data import Table, data_directory, load_casc
@@ -27,6 +28,7 @@ settings.register_profile("ci", settings.get_profile("dev"), derandomize=True, p
 settings.register_profile("check", settings.get_profile("dev"), max_examples=10)
 settings.load_profile("ci" if IN_CI else "dev")
 
+_NEEDS_MARIADB = {"mariadb_server", "mariadb"}
 _NEEDS_SERVER = {"pg_server", "local_pg_server", "cron_server", "postgresql"}
 
 
@@ -47,6 +49,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         needed.update(value for value in given if isinstance(value, str))
         if needed & _NEEDS_SERVER:
             item.add_marker("postgresql")
+        if needed & _NEEDS_MARIADB:
+            item.add_marker("mariadb")
 
 
 def pytest_collection_finish() -> None:
@@ -105,6 +109,17 @@ def _elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def pg_server() -> Iterator[Server]:
     """A server for the whole session. A test that stops it must start it again."""
     with _server_or_skip() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def mariadb_server() -> Iterator[MariadbServer]:
+    """A MariaDB server for the whole session. A test that stops it must start it again."""
+    with ExitStack() as stack:
+        try:
+            server = stack.enter_context(throwaway_mariadb())
+        except NoServerError as error:
+            without_server(str(error))
         yield server
 
 

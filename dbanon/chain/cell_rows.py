@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 from dbanon.chain.membership import PARTED, CellState
 from dbanon.chain.returns import hold_returned
+from dbanon.chain.rows_shown import rows_anew
+from dbanon.chain.several import OF_ROWS, Part
 from dbanon.data.schema import Attribute
 from dbanon.job.chain import FREEZE, HOLD
 from dbanon.measures import Model
@@ -99,17 +101,24 @@ def _breaking(found: NDArray[np.int64], model: Model) -> set[int]:
     return set(cells[~model.satisfied(counts, np.empty(0))].tolist())
 
 
+def row_columns(state: CellState, kept: int) -> list[str]:
+    """The columns of a row of the state, of which so many are kept ones."""
+    own = OF_ROWS if state.several else ()
+    return ["cell", *own, *map(statements.kept_column, range(kept))]
+
+
 _ENDED = "v.state IN ('gone', 'withdrawn')"
 
 
 def make_tables(state: CellState, values: Sequence[str], kept: Sequence[str]) -> None:
     """Make the tables of the chain's own; ``values`` and ``kept`` are SQL types."""
-    for table, name, types in (
-        (state.values, statements.value_column, values),
-        (state.rows, statements.kept_column, kept),
+    own = [f"{name} integer" for name in row_columns(state, 0)]
+    for table, name, first, types in (
+        (state.values, statements.value_column, ["cell integer"], values),
+        (state.rows, statements.kept_column, own, kept),
     ):
         columns = [f"{name(i)} {state.session.declared(kind)}" for i, kind in enumerate(types)]
-        state.session.run(f"CREATE TABLE {table} ({', '.join(['cell integer', *columns])})")
+        state.session.run(f"CREATE TABLE {table} ({', '.join([*first, *columns])})")
 
 
 def compare(state: CellState, kept: Sequence[Attribute], models: Sequence[Model]) -> dict[str, int]:
@@ -125,14 +134,15 @@ def compare(state: CellState, kept: Sequence[Attribute], models: Sequence[Model]
     """
     if state.chain.rules.changes == FREEZE:
         return {"drifted": 0, "changed": 0, "back": 0, "unfit": 0}
-    told = _differing(state, [statements.kept_column(i) for i in range(len(kept))])
-    told["back"] = hold_returned(state, len(kept), bool(models))
+    told_by = 1 if state.several else len(kept)
+    told = _differing(state, [statements.kept_column(i) for i in range(told_by)])
+    told["back"] = hold_returned(state, told_by, bool(models))
     return told | {"unfit": hold_unfit(state, kept, models)}
 
 
 def rewrite(
     state: CellState,
-    kept: Sequence[Attribute],
+    parts: Sequence[Part],
     newcomers: Relation | None,
     first: int,
     many: bool,
@@ -144,11 +154,12 @@ def rewrite(
 
     Parameters
     ----------
-    kept : as they were staged beside the persons.
+    parts : the tables that they are of, as their rows were staged.
     newcomers, first, many : the rows of those who were admitted, as ``admit`` had them; None where
         nobody was.
     """
     session, changes = state.session, state.chain.rules.changes
+    kept = [attribute for part in parts for attribute in part.kept]
     names = [statements.kept_column(i) for i in range(len(kept))]
     renewed, anew = "", []
     if changes != FREEZE:
@@ -157,19 +168,23 @@ def rewrite(
             differing += f" WHERE d.differ >= {int(state.k)}"
         renewed = f"v.state = 'live' AND v.cell IN ({differing}) OR {PARTED}"
     verdict = f"SELECT v.cell FROM {quote(VERDICT)} AS v WHERE"
-    columns = ", ".join(["cell", *names])
-    if renewed:
+    columns = ", ".join(row_columns(state, len(kept)))
+    if state.several:
+        cells = f"{verdict} {renewed}" if renewed else ""
+        rows_anew(state, parts, cells, None if newcomers is None else first)
+    elif renewed:
         anew.append(
             f"SELECT {columns} FROM {quote(PRESENT)} WHERE left_at IS NULL"
             f" AND cell IN ({verdict} {renewed})"
         )
-    if newcomers is not None:
+    if newcomers is not None and not state.several:
         rows = statements.released_rows(newcomers.from_clause, newcomers.located.expressions)
         values = [f"{session.kept_value(a)} AS {n}" for a, n in zip(kept, names, strict=True)]
         anew.append(f"SELECT {', '.join([f'l.class + {first} AS cell', *values])} FROM {rows}")
     # At once: where a table is made empty and then filled, DuckDB 2.0 finds no rows by their place.
     nothing = f"SELECT {columns} FROM {state.rows} WHERE 1 = 0"
-    state.make(CURRENT, " UNION ALL ".join(anew) or nothing)
+    if not state.several:
+        state.make(CURRENT, " UNION ALL ".join(anew) or nothing)
     replaced = f"{_ENDED} OR {renewed}" if renewed else _ENDED
     session.run(f"DELETE FROM {state.rows} WHERE cell IN ({verdict} {replaced})")
     # Those of a cell beside one another, as all counting is by cell, and in random order: that of
@@ -183,7 +198,7 @@ def rewrite(
 
 
 def _differing(state: CellState, names: Sequence[str]) -> dict[str, int]:
-    """Stage how many rows of each whole live cell are not as they were shown."""
+    """Stage how many rows of each whole live cell, or persons', are not as they were shown."""
     session = state.session
     columns = ", ".join(["cell", *names])
     old = ", ".join(["r.cell", *(f"r.{name}" for name in names)])
@@ -196,7 +211,7 @@ def _differing(state: CellState, names: Sequence[str]) -> dict[str, int]:
         f"SELECT cell, sum(more) AS differ FROM (SELECT {columns}, sum(weight) AS more FROM"
         f" (SELECT {new}, 1 AS weight FROM {quote(PRESENT)} AS n {whole.format('n')}"
         " WHERE n.left_at IS NULL"
-        f" UNION ALL SELECT {old}, -1 FROM {state.rows} AS r {whole.format('r')}) AS u"
+        f" UNION ALL SELECT {old}, -1 FROM {state.displayed} AS r {whole.format('r')}) AS u"
         f" GROUP BY {columns} HAVING sum(weight) > 0) AS d GROUP BY cell",
     )
     few, changed = session.rows(

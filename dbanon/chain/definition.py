@@ -182,11 +182,23 @@ def require_source(chain: ChainKept, job: Job, session: Session, relation: Relat
     )
 
 
-def made(job: Job, planned: Plan, release: Release) -> dict[str, Any]:
-    """What is kept of the first release: how it was made, its measures, trees and columns."""
+def made(
+    job: Job,
+    planned: Plan,
+    release: Release,
+    of_tables: Mapping[str, Any],
+    typical: float | None,
+) -> dict[str, Any]:
+    """What is kept of the first release: how it was made, its measures, trees and columns.
+
+    Parameters
+    ----------
+    of_tables : what holds of the chain's further tables.
+    typical : the median of what its classes lose a cell, by which later classes are admitted.
+    """
     assert release.measures is not None
     return {
-        "job": definition_of(job, planned),
+        "job": {**definition_of(job, planned), **of_tables},
         "measures": to_plain(release.measures),
         "trees": {
             name: {"labels": list(tree.labels), "parents": tree.parents.tolist()}
@@ -194,6 +206,7 @@ def made(job: Job, planned: Plan, release: Release) -> dict[str, Any]:
         },
         "columns": columns_of(job, planned.relation, release),
         "loss_measure": release.measure,
+        "class_loss": typical,
     }
 
 
@@ -234,6 +247,13 @@ def measures(chain: ChainKept) -> Measures:
     """What the first release measured its table by."""
     assert chain.definition is not None
     return of_plain(chain.definition["measures"])
+
+
+def typical(chain: ChainKept) -> float | None:
+    """The median of what the classes of the first release lose a cell; None where none was kept."""
+    assert chain.definition is not None
+    found = chain.definition.get("class_loss")
+    return None if found is None else float(found)
 
 
 def as_text(told: Mapping[str, Any]) -> str:

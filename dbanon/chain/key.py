@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
@@ -31,7 +32,7 @@ def read_key(where: str) -> bytes:
         if not content:
             raise ChainKeyWrong(f"The variable {name} holds no key.", hint=_FORM)
     else:
-        content = _of_file(Path(name).expanduser())
+        content = _of_file(_key_path(where))
     text = content.strip().lower()
     if _HEX.fullmatch(text):
         return bytes.fromhex(text.decode())
@@ -75,34 +76,47 @@ def last_published(where: str, identity: str) -> int:
         ) from None
 
 
-def note_published(where: str, identity: str, sequence: int) -> None:
-    """Note beside the file of a key that a release counts as published, where that can be written.
+def note_published(where: str, identity: str, sequence: int) -> bool:
+    """Note beside the file of a key that a release counts as published; whether that was done.
 
-    A restored database does not know of it, and would make as many another time.
+    A restored database does not know of it, and would make as many another time. A key of the
+    environment has no file, and needs no note.
     """
     path = _beside(where)
     if path is None:
-        return
+        return True
     fresh = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    with suppress(OSError, ValueError):
-        # One that cannot be read may say more of other chains than this could write: it stays.
-        known = _noted(path)
-        known[identity] = max(sequence, known.get(identity, 0))
-        file = os.open(fresh, flags, 0o600)
-        try:
-            os.write(file, json.dumps(known).encode())
-            os.fsync(file)
-        finally:
-            os.close(file)
-        fresh.replace(path)
-    with suppress(OSError):
-        fresh.unlink(missing_ok=True)
+    try:
+        # Chains that share a key note one after the other.
+        with _key_path(where).open("rb") as key:
+            fcntl.flock(key, fcntl.LOCK_EX)
+            # One that cannot be read may say more of other chains than this could write: it stays.
+            known = _noted(path)
+            known[identity] = max(sequence, known.get(identity, 0))
+            file = os.open(fresh, flags, 0o600)
+            try:
+                os.write(file, json.dumps(known).encode())
+                os.fsync(file)
+            finally:
+                os.close(file)
+            fresh.replace(path)
+    except (OSError, ValueError):
+        with suppress(OSError):
+            fresh.unlink(missing_ok=True)
+        return False
+    return True
+
+
+def _key_path(where: str) -> Path:
+    return Path(where.partition(":")[2]).expanduser()
 
 
 def _beside(where: str) -> Path | None:
-    kind, _, name = where.partition(":")
-    return Path(f"{Path(name).expanduser()}.last") if kind == "file" else None
+    if not where.startswith("file:"):
+        return None
+    key = _key_path(where)
+    return key.with_name(f"{key.name}.last")
 
 
 def _noted(path: Path) -> dict[str, int]:

@@ -16,6 +16,7 @@ from dbanon.chain.key import new_key, read_key
 from dbanon.chain.membership import CellState
 from dbanon.chain.outside import releases_outside, same_persons, told_outside
 from dbanon.chain.state import ChainKept
+from dbanon.chain.tables import tables_of
 from dbanon.errors import InvalidParameter
 from dbanon.job.chain import MEASURE, Rules, require_chain_name, require_key_form
 from dbanon.sessions.names import parse_relation
@@ -143,7 +144,7 @@ def create(
             " (`new_chain_from`, with the place of its key).",
             hint="Say where the key is to be written, or name both the chain and its key.",
         )
-    if store.url.startswith("file:"):
+    if not store.lasting:
         raise InvalidParameter(
             "A chain keeps its state in the database that it reads, and a file has none.",
             hint="Load the rows into a database.",
@@ -156,9 +157,11 @@ def create(
             assert key_out is not None
             key = stack.enter_context(new_key(key_out))
         session = stack.enter_context(store.session(write=True))
+        session.require("chains")
         relation = session.find_source(parse_relation(table))
         relation.attribute(entity)
         session.require_rights(relation, [entity])
+        rules = replace(rules, tables=tables_of(session, relation, entity, rules.tables))
         chain_pair.require_alone(session, name, relation, rules, key)
         made = chain_state.create(session, name, relation, entity, rules, key)
         told = same_persons(session, name, relation, entity)
@@ -249,6 +252,7 @@ def _describe_release(one: Mapping[str, Any]) -> str:
         for name, word in (
             ("absent", "shown who left"),
             ("waiting", "wait"),
+            ("longest", "releases is the longest wait"),
             ("returned", "returned"),
             ("held", "classes held"),
             ("refused", "kept out by models"),

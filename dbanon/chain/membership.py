@@ -17,41 +17,18 @@ from dbanon.chain.state import ChainKept
 from dbanon.data.microdata import Microdata, find_records
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute
-from dbanon.errors import ChainEntityRows, ChainTurnover, NullInEntity
 from dbanon.job.chain import SHOW, WITHDRAW
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
 from dbanon.sessions.base import Relation
 from dbanon.sessions.names import RelationName, quote
-from dbanon.sessions.pseudonym_session import NEWCOMERS, PRESENT, TRACES, VERDICT
+from dbanon.sessions.pseudonym_session import DISPLAYED, NEWCOMERS, PRESENT, TRACES, VERDICT
 from dbanon.sessions.session import Session
 
 # What becomes of those that were ever on display.
 STATES = ("live", "held", "gone", "withdrawn")
 # Of VERDICT, as v: cells of which some left, with a release that shows it.
 PARTED = "v.state = 'live' AND v.present < v.members"
-# More members than this share leave in one run, and half as many come: ids are written otherwise.
-_TURNOVER = 0.2
-
-
-@dataclass(frozen=True)
-class Presence:
-    """Who is in the source, by count.
-
-    Parameters
-    ----------
-    rows : all, one a person.
-    newcomers : those without a tag in the chain.
-    returned : those whose leaving was published, and who are back.
-    members : those on display before this release.
-    absent : of these, those who are not in the source.
-    """
-
-    rows: int
-    newcomers: int
-    returned: int
-    members: int
-    absent: int
 
 
 @dataclass(frozen=True)
@@ -84,6 +61,16 @@ class CellState:
         return self.chain.table(self.session, "row").quoted
 
     @property
+    def several(self) -> bool:
+        """Whether persons may have several rows, or none in one of several tables."""
+        return self.chain.rules.max_rows_per_person is not None
+
+    @property
+    def displayed(self) -> str:
+        """What has one row for each person on display: cell, and what is shown of them."""
+        return quote(DISPLAYED) if self.several else self.rows
+
+    @property
     def values(self) -> str:
         """The table with the released values of its cells."""
         return self.chain.table(self.session, "value").quoted
@@ -97,82 +84,6 @@ class CellState:
 
     # -- persons ----------------------------------------------------------------------------------
 
-    def stage_persons(
-        self, relation: Relation, blocks: tuple[bytes, bytes], kept: Sequence[Attribute]
-    ) -> Presence:
-        """Tag everybody in the source, and find their cells.
-
-        Parameters
-        ----------
-        kept : columns that rows are released with as they are, staged beside the persons.
-
-        Raises
-        ------
-        NullInEntity, ChainEntityRows : a row is nobody's, or one of several of a person.
-        """
-        session, entity = self.session, relation.attribute(self.chain.entity)
-        session.stage_key(*blocks)
-        column = f"s.{quote(entity.name)}"
-        tag = session.keyed_tag(session.text_of(entity))
-        names = [statements.kept_column(i) for i in range(len(kept))]
-        given = [f"{column} AS person", f"{tag} AS tag"]
-        given += [f"{session.kept_value(a)} AS {name}" for a, name in zip(kept, names, strict=True)]
-        persons = f"SELECT {', '.join(given)} FROM {relation.relation.quoted} AS s"
-        members = (
-            "SELECT tag, cell, left_at_release AS left_at"
-            f" FROM {self.name('chain_member')} WHERE {self.of_chain}"
-        )
-        persons += session.computed_once
-        with session.tagging():
-            for kind, name, query in session.tagged(persons, names, members):
-                self.make(name, query, kind)
-        present = quote(PRESENT)
-        rows, whose, tags, newcomers, left = session.rows(
-            "SELECT count(*), count(person), count(DISTINCT tag), count(*) - count(cell),"
-            f" count(left_at) FROM {present}"
-        )[0]
-        if whose != rows:
-            raise NullInEntity(
-                f'The entity column "{entity.name}" holds NULL in {rows - whose} of {rows} rows.',
-                hint="A chain has to know whose each row is: leave these rows out in a view.",
-            )
-        if tags != rows:
-            raise ChainEntityRows(
-                f'The {rows} rows of {relation.name} are of {tags} values of "{entity.name}": in a'
-                " chain every person has one row.",
-                hint="Bring the rows of each person into one in a view.",
-            )
-        returned = 0
-        if left:
-            [(returned,)] = session.rows(
-                f"SELECT count(*) FROM {present} AS p JOIN {self.name('chain_cell')} AS c"
-                f" ON c.{self.of_chain} AND c.cell = p.cell"
-                " WHERE p.left_at IS NOT NULL AND c.state NOT IN ('withdrawn', 'refused')"
-            )
-        [(members,)] = session.rows(
-            f"SELECT count(*) FROM {self.name('chain_member')}"
-            f" WHERE {self.of_chain} AND left_at_release IS NULL"
-        )
-        there = int(rows) - int(newcomers) - int(left)
-        return Presence(int(rows), int(newcomers), int(returned), int(members),
-                        int(members) - there)  # fmt: skip
-
-    def require_turnover(self, found: Presence, absent_before: int) -> None:
-        """Check that not many left and as many came, as when ids are written in another form.
-
-        Raises
-        ------
-        ChainTurnover : so it was.
-        """
-        left = max(found.absent - absent_before, 0)
-        if left > _TURNOVER * found.members and 2 * found.newcomers >= left:
-            raise ChainTurnover(
-                f"{left} of {found.members} members of chain {self.chain.name} left since the last"
-                f" release, and {found.newcomers} newcomers came: their ids may be written in"
-                " another form.",
-                hint="If they are others in truth, say of the chain that the turnover is accepted.",
-            )
-
     def stage_newcomers(self) -> str:
         """Stage who is new; the condition of their rows in the source."""
         self.make(NEWCOMERS, f"SELECT person, tag FROM {quote(PRESENT)} WHERE cell IS NULL")
@@ -183,23 +94,37 @@ class CellState:
         """The staging table of newcomers: at the first release everybody is one."""
         return quote(NEWCOMERS if self.sequence > 1 else PRESENT)
 
-    def in_order(self, relation: Relation, microdata: Microdata) -> NDArray[np.int64]:
-        """The records by the tags of their persons, int64 (n,).
+    def in_order(
+        self, relation: Relation, microdata: Microdata
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The records by the tags of their persons, int64 (n,); and how long each has waited.
 
         In the order in which rows lie, a tie of quasi-identifiers, and the last digit of a mean,
-        would tell whose row an UPDATE has moved.
+        would tell whose row an UPDATE has moved. Waited, int64 (n,), is a number of releases.
 
         Parameters
         ----------
         relation : what the records were read of.
         """
-        keys = ", ".join(self.session.keys_as_read(relation))
-        rows = self.session.rows(
-            f"SELECT {keys} FROM {relation.from_clause} JOIN {self.arrivals} AS p"
-            f" ON p.person = s.{quote(self.chain.entity)}{relation.where} ORDER BY p.tag"
+        sequence = int(self.sequence)
+        waited = f"{sequence} - coalesce(w.since_release, {sequence})"
+        joined = (
+            f"{self.arrivals} AS p%s LEFT JOIN {self.name('chain_waiting')} AS w"
+            f" ON w.{self.of_chain} AND w.tag = p.tag"
         )
-        ordered = np.array(rows, np.int64).reshape(len(rows), len(relation.located.types))
-        return find_records(microdata.keys, ordered)
+        if self.several:
+            # Persons are numbered by their tags, and one record each was read.
+            rows = self.session.rows(f"SELECT {waited} FROM {joined % ''} ORDER BY p.tag")
+            of_person = np.array(rows, np.int64).reshape(-1)
+            return np.arange(microdata.n_records), of_person[microdata.keys[:, 0] - 1]
+        keys = ", ".join(self.session.keys_as_read(relation))
+        person = f" ON p.person = s.{quote(self.chain.entity)}"
+        rows = self.session.rows(
+            f"SELECT {keys}, {waited} FROM {relation.from_clause} JOIN {joined % person}"
+            f"{relation.where} ORDER BY p.tag"
+        )
+        found = np.array(rows, np.int64).reshape(len(rows), len(relation.located.types) + 1)
+        return find_records(microdata.keys, found[:, :-1]), found[:, -1]
 
     # -- cells ------------------------------------------------------------------------------------
 
@@ -229,7 +154,9 @@ class CellState:
         total, same = "", "1" if not kept else "0"
         names = [statements.kept_column(i) for i in range(kept)]
         hashed = (
-            self.session.row_hash(self.chain.table(self.session, "row"), names) if kept else None
+            self.session.row_hash(self.chain.table(self.session, "row"), names)
+            if kept and not self.several
+            else None
         )
         if hashed is not None:
             total = f", sum({hashed}) AS total"
@@ -239,7 +166,7 @@ class CellState:
             f"SELECT m.cell, m.members, coalesce(p.present, 0) AS present, {same} AS same,"
             f" CASE {' '.join(cases)} ELSE 'held' END AS state FROM"
             # A cell that is shown has a row for each of its members.
-            f" (SELECT s.cell, count(*) AS members{total} FROM {self.rows} AS s"
+            f" (SELECT s.cell, count(*) AS members{total} FROM {self.displayed} AS s"
             " GROUP BY s.cell) AS m LEFT JOIN"
             f" (SELECT s.cell, count(*) AS present{total} FROM {quote(PRESENT)} AS s"
             " WHERE s.cell IS NOT NULL AND s.left_at IS NULL GROUP BY s.cell) AS p"
@@ -388,8 +315,13 @@ class CellState:
             )
         return int(cells)
 
-    @property
-    def in_random_order(self) -> str:
-        """FROM and ORDER BY of the rows of a release, with the aliases r and v."""
+    def in_random_order(self, part: int = 0) -> str:
+        """FROM, WHERE and ORDER BY of the rows of a release, with the aliases r and v.
+
+        Parameters
+        ----------
+        part : the table that they are of, where persons have rows in several.
+        """
         joined, shuffled = self.session.shuffled_by_cell(self.rows, self.values)
-        return f"FROM {joined} ORDER BY {shuffled}"
+        of = f" WHERE r.part = {int(part)}" if self.several else ""
+        return f"FROM {joined}{of} ORDER BY {shuffled}"

@@ -10,15 +10,17 @@ from numpy.typing import NDArray
 
 from dbanon.chain import definition
 from dbanon.chain.membership import CellState
-from dbanon.chain.state import history
+from dbanon.chain.quality import GOOD, class_losses
 from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Found, Partition
 from dbanon.errors import TooFewRecords
 from dbanon.hierarchy.leaves import only
+from dbanon.job.chain import Rules
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
 from dbanon.measures import Model
+from dbanon.partitioning.partition_for import partition_of, protected
 from dbanon.partitioning.strata import groups
 from dbanon.run.plan import Plan
 from dbanon.run.run import Clock, clustered
@@ -36,7 +38,7 @@ class Newcomers:
     found : their classes.
     measures : of the first release; None when this is it.
     refused : int64 (m, c), the row keys of those whom privacy models keep out, for good.
-    let_in : whether this release admits, where strata and patterns of NULLs have enough.
+    typical : where this is the first release, the median of what its classes lose a cell.
     """
 
     microdata: Microdata
@@ -44,34 +46,51 @@ class Newcomers:
     found: Found
     measures: Measures | None
     refused: NDArray[np.int64]
-    let_in: bool
+    typical: float | None = None
 
 
-def lets_in(state: CellState, count: int) -> bool:
-    """Whether so many newcomers, of all strata, are admitted with a release; by counts alone.
+def is_due(state: CellState) -> bool:
+    """Whether a release admits newcomers at all, however many and whoever they are."""
+    return (state.sequence - 1) % state.chain.rules.admit_every == 0
 
-    Few are alone for those who know all others of them, such as whoever made these up.
+
+def admitted(
+    rules: Rules,
+    k: int,
+    losses: NDArray[np.float64],
+    waited: NDArray[np.int64],
+    pool: int,
+    typical: float | None,
+) -> NDArray[np.bool_]:
+    """Which classes of newcomers are let in, bool (n_classes,); nothing else is looked at.
+
+    Few newcomers are alone for those who know all others of them, such as whoever made these up;
+    and classes of few lose much. So both wait, for as many releases as the rules say.
+
+    Parameters
+    ----------
+    losses : float64 (n_classes,), as ``class_losses`` gives them.
+    waited : int64 (n_classes,), for how many releases the longest-waiting of each has waited.
+    pool : newcomers in all, whatever their stratum.
+    typical : what the classes of the first release lost; None of a chain that does not know.
     """
-    rules = state.chain.rules
-    if state.sequence == 1:
-        return True
-    if (state.sequence - 1) % rules.admit_every:
-        return False
-    waited = 0
-    for one in reversed(history(state.session, state.chain)):
-        if one.get("let_in", 1) or not one.get("waiting"):
-            break
-        waited += 1
-    return count >= rules.fewest(state.k) or waited >= rules.max_wait
+    long = waited >= rules.max_wait
+    if pool < rules.fewest(k):
+        return long
+    if typical is None:
+        return np.ones(len(losses), np.bool_)
+    # A tie is good, whatever the last digits of its floats.
+    return long | (losses <= GOOD * typical * (1 + 1e-9) + 1e-12)
 
 
 def newcomers(
     job: Job, planned: Plan, source: SqlSource, state: CellState, clock: Clock
 ) -> Newcomers:
-    """The newcomers who can be admitted now, in classes; the others wait, or stay out for good.
+    """The newcomers who are admitted now, in classes; the others wait, or stay out for good.
 
-    Who waits, counts alone decide. Whom a model keeps out is never clustered again: else values
-    would decide who shares a class with whom.
+    Who waits, quasi-identifiers decide, and who waits since when: classes are found before anybody
+    looks at a sensitive value. Whom a model keeps out is never clustered again: else values would
+    decide who shares a class with whom.
 
     Raises
     ------
@@ -86,33 +105,101 @@ def newcomers(
     with clock.phase("read") as tick:
         microdata = source.read(planned.relation, planned.wanted, job, tick)
         waiting = microdata.n_read
-        microdata = only(microdata, state.in_order(planned.relation, microdata))
-        let_in = lets_in(state, waiting)
-        microdata = _admissible(microdata, size if let_in else None)
-        if not microdata.n_records and first:
+        order, waited = state.in_order(planned.relation, microdata)
+        microdata = only(microdata, order)
+        records = _admissible(microdata, size if is_due(state) else None)
+        if not len(records) and first:
             raise TooFewRecords(
                 f"Nobody can be admitted to chain {chain.name} yet: {waiting} persons wait.",
                 hint="Its first release needs as many persons as a class has.",
             )
-        refused = microdata.keys[:0]
-        if not first:
-            microdata, refused = _parted(microdata, _keeping(microdata, policy.models))
-        if not microdata.n_records:
-            nobody = Found(Partition(np.empty(0, np.int32)))
-            return Newcomers(microdata, policy, nobody, measures, refused, let_in)
-        microdata, policy, measures = _as_known(planned, state, microdata, policy, measures)
-    found = clustered(planned, policy, microdata, clock, measures=measures)
-    assert isinstance(found.classes, Partition)
-    if not found.classes.n_suppressed:
-        return Newcomers(microdata, policy, found, measures, refused, let_in)
+        pool, waited = _of(microdata, records), waited[records]
+    nobody = Newcomers(
+        only(microdata, records[:0]), policy, Found(Partition(np.empty(0, np.int32))), measures,
+        microdata.keys[:0],
+    )  # fmt: skip
+    if not pool.n_records:
+        return nobody
+    known, policy, seen = _as_known(planned, state, pool, policy, measures)
+    by_points = replace(policy, models=(), withhold_failing=False)
+    found = clustered(planned, by_points, known, clock, measures=seen)
+    assert found.measures is not None
+    losses, typical = np.empty(0), None
+    if first or chain.rules.max_wait:
+        with clock.phase("cluster"):
+            losses = class_losses(known, found.measures, found, policy)
+    if first:
+        typical = float(np.median(losses))
+    elif chain.rules.max_wait:
+        classes = partition_of(found)
+        longest = np.maximum.reduceat(waited[classes.members], classes.starts)
+        let_in = admitted(
+            chain.rules, state.k, losses, longest, waiting, definition.typical(chain)
+        )  # fmt: skip
+        records = np.flatnonzero(let_in[classes.labels])
+        pool, found = _of(pool, records), classes_of(found, records)
+    refused = pool.keys[:0]
+    if not first and pool.n_records:
+        keeping = _keeping(pool, policy.models)
+        found = classes_of(found, keeping)
+        pool, refused = _parted(pool, keeping)
+    if not pool.n_records:
+        return replace(nobody, refused=refused)
+    if pool.n_records < known.n_records:
+        known, policy, seen = _as_known(planned, state, pool, policy, measures)
+    if seen is not None:
+        found = replace(found, measures=seen)
+    made = Newcomers(known, policy, found, seen, refused, typical)
+    return _protected(made, planned, state, pool, clock) if policy.models else made
+
+
+def classes_of(found: Found, records: NDArray[np.int64]) -> Found:
+    """The classes of some of the records, int64 (m,), which are all or none of each class."""
+    partition = partition_of(found)
+    if len(records) == len(partition.labels):
+        return found
+    if found.levels is not None:
+        # Where classes follow from levels, they are these as yet.
+        levels = found.levels.of(records)
+        return replace(found, classes=levels, levels=levels)
+    _, labels = np.unique(partition.labels[records], return_inverse=True)
+    return replace(found, classes=Partition(labels.reshape(-1), partition.told))
+
+
+def _protected(
+    made: Newcomers, planned: Plan, state: CellState, pool: Microdata, clock: Clock
+) -> Newcomers:
+    """Newcomers whose classes keep to the models; whom these withhold is kept out for good.
+
+    Parameters
+    ----------
+    pool : the records of ``made`` as they were read.
+    """
+    first = state.chain.definition is None
+    with clock.phase("cluster") as tick:
+        found = protected(
+            made.microdata,
+            made.found,
+            made.policy,
+            sensitive=planned.sensitive,
+            memory_limit=planned.job.memory_limit,
+            tick=tick,
+        )
+    classes = partition_of(found)
+    if not classes.n_suppressed:
+        return replace(made, found=found)
     # As if those who are withheld had never come.
-    records = np.flatnonzero(found.classes.labels >= 0)
-    microdata, withheld = _parted(microdata, records)
-    microdata, policy, measures = _as_known(planned, state, microdata, policy, measures)
+    records = np.flatnonzero(classes.labels >= 0)
+    microdata, withheld = _parted(pool, records)
+    microdata, policy, measures = _as_known(
+        planned, state, microdata, made.policy, None if first else made.measures
+    )
     levels = None if found.levels is None else found.levels.of(records)
-    found = Found(found.classes.of(records), levels, measures)
-    refused = np.concatenate([refused, withheld])
-    return Newcomers(microdata, policy, found, measures, refused, let_in)
+    found = Found(classes.of(records), levels, measures, found.told)
+    refused = np.concatenate([made.refused, withheld])
+    return replace(
+        made, microdata=microdata, policy=policy, found=found, measures=measures, refused=refused
+    )
 
 
 def _as_known(
@@ -140,12 +227,15 @@ def _together(parts: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
     return np.sort(np.concatenate([np.empty(0, np.int64), *parts]))
 
 
-def _admissible(microdata: Microdata, size: int | None) -> Microdata:
+def _of(microdata: Microdata, records: NDArray[np.int64]) -> Microdata:
+    return microdata if len(records) == microdata.n_records else only(microdata, records)
+
+
+def _admissible(microdata: Microdata, size: int | None) -> NDArray[np.int64]:
     """The records of strata and patterns of NULLs that have as many as a class; None: of none."""
     if size is None or not microdata.n_records:
-        return only(microdata, np.empty(0, np.int64))
-    enough = _together([group for group in _apart(microdata) if len(group) >= size])
-    return microdata if len(enough) == microdata.n_records else only(microdata, enough)
+        return np.empty(0, np.int64)
+    return _together([group for group in _apart(microdata) if len(group) >= size])
 
 
 def _keeping(microdata: Microdata, models: Sequence[Model]) -> NDArray[np.int64]:

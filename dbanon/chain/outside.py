@@ -88,8 +88,8 @@ def same_persons(session: Session, name: str, relation: Relation, entity: str) -
         # Joined: PostgreSQL looks through what IN has, for each row, where it is large.
         [(rows, both)] = session.rows(
             "SELECT count(*), count(o.person)"
-            f" FROM (SELECT {mine} AS person FROM {relation.name.quoted} AS s) AS t LEFT JOIN"
-            f" (SELECT DISTINCT {theirs} AS person FROM {other.name.quoted} AS s) AS o"
+            f" FROM (SELECT DISTINCT {mine} AS person FROM {relation.name.quoted} AS s) AS t"
+            f" LEFT JOIN (SELECT DISTINCT {theirs} AS person FROM {other.name.quoted} AS s) AS o"
             " ON o.person = t.person"
         )
         if both:

@@ -39,11 +39,11 @@ def require_alone(
                 detail=f'It follows "{chain.entity}" of {chain.source}.',
                 hint="dbanon chain close ends it.",
             )
-    source = str(relation.name)
+    source, sources = str(relation.name), {str(relation.name), *rules.tables}
     known = [
         chain.name
         for chain in chain_state.list_chains(session)
-        if chain.source == source
+        if sources & {chain.source, *chain.rules.tables}
         and chain.name not in (name, *followed)
         and (chain.sequence or chain.closed_at is None)
     ]
@@ -73,7 +73,7 @@ def pair_sizes(state: CellState, relation: Relation, key: bytes) -> dict[int, in
 
     Parameters
     ----------
-    relation : everybody in the source.
+    relation : what they are read of; they are staged.
     """
     session, earlier = state.session, _earlier(state)
     session.stage_other_key(*chain_state.blocks(key, earlier.identity))
@@ -85,7 +85,8 @@ def pair_sizes(state: CellState, relation: Relation, key: bytes) -> dict[int, in
             BEFORE,
             f"SELECT t.person, m.tag, m.cell, m.left_at_release AS left_at FROM {member} AS m JOIN"
             f" (SELECT s.{quote(entity.name)} AS person, {tag} AS tag FROM"
-            f" {relation.relation.quoted} AS s{session.computed_once}) AS t ON t.tag = m.tag"
+            f" (SELECT p.person AS {quote(entity.name)} FROM {quote(PRESENT)} AS p) AS s"
+            f"{session.computed_once}) AS t ON t.tag = m.tag"
             f" WHERE m.{of_earlier}",
         )
     # Of everybody who is in the later chain, and of those who are in the earlier one alone.

@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.chain.cell_rows import row_columns
 from dbanon.chain.membership import CellState
+from dbanon.chain.several import PART, WHOSE
 from dbanon.data.counts import Counts, Histories, Questions, Recount
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Schema
@@ -80,6 +82,7 @@ def on_display(state: CellState) -> tuple[int, int]:
 def misplaced(state: CellState) -> int:
     """Cells that have other rows than persons who are shown, or no values, or are not to be shown.
 
+    Where persons have several rows, those whose rows are counted, and persons with too many, too.
     Counted on the rows that were written, once ``stage_histories`` has staged the persons.
     """
     members = (
@@ -88,9 +91,10 @@ def misplaced(state: CellState) -> int:
         f" ON c.{state.of_chain} AND c.cell = h.cell AND c.state IN ('live', 'held')"
         " WHERE h.left_at IS NULL"
     )
+    persons = f"count(DISTINCT {WHOSE})" if state.several else "count(*)"
     rows = (
         "SELECT r.cell, 0, r.size, CASE WHEN v.cell IS NULL THEN 0 ELSE r.size END FROM"
-        f" (SELECT cell, CAST(count(*) AS integer) AS size FROM {state.rows} GROUP BY cell) AS r"
+        f" (SELECT cell, CAST({persons} AS integer) AS size FROM {state.rows} GROUP BY cell) AS r"
         f" LEFT JOIN {state.values} AS v ON v.cell = r.cell"
     )
     [(apart,)] = state.session.rows(
@@ -98,7 +102,14 @@ def misplaced(state: CellState) -> int:
         " GROUP BY cell HAVING sum(persons) <> sum(written) OR sum(valued) <> sum(written))"
         " AS apart"
     )
-    return int(apart)
+    if not state.several:
+        return int(apart)
+    most = int(state.chain.rules.max_rows_per_person or 0)
+    [(above,)] = state.session.rows(
+        f"SELECT count(*) FROM (SELECT cell FROM {state.rows} GROUP BY cell, {WHOSE}, {PART}"
+        f" HAVING count(*) > {most}) AS above"
+    )
+    return int(apart) + int(above)
 
 
 def remember(state: CellState, kept: int) -> None:
@@ -124,7 +135,7 @@ def rewritten(state: CellState, kept: int) -> int:
 
     A cell is held when some of those it shows are not in the source.
     """
-    columns = _columns(kept)
+    columns = _columns(state, kept)
     [(apart,)] = state.session.rows(
         f"SELECT count(*) FROM (SELECT {columns} FROM"
         f" (SELECT {columns}, 1 AS weight FROM {quote(SHOWN)}"
@@ -136,11 +147,11 @@ def rewritten(state: CellState, kept: int) -> int:
 
 def _of_absent(state: CellState, kept: int) -> str:
     absent = f"SELECT a.cell FROM {quote(ABSENT)} AS a"
-    return f"SELECT {_columns(kept)} FROM {state.rows} WHERE cell IN ({absent})"
+    return f"SELECT {_columns(state, kept)} FROM {state.rows} WHERE cell IN ({absent})"
 
 
-def _columns(kept: int) -> str:
-    return ", ".join(["cell", *map(statements.kept_column, range(kept))])
+def _columns(state: CellState, kept: int) -> str:
+    return ", ".join(row_columns(state, kept))
 
 
 def combinations(
@@ -148,6 +159,7 @@ def combinations(
     release: RelationName,
     combination: Sequence[tuple[str, str]],
     staged: bool = False,
+    part: int = 0,
 ) -> tuple[Recount, int]:
     """The rows that share each combination of released values, and how many are uneven.
 
@@ -158,6 +170,7 @@ def combinations(
     release : the relation that was written, in the same database.
     combination : its columns that classes share, with the place of each in the cells' values.
     staged : as of ``sizes``.
+    part : the table that its rows are of, where persons have rows in several.
     """
     values = ", ".join(f"v.{place} AS {place}" for _, place in combination)
     places = ", ".join(place for _, place in combination)
@@ -166,6 +179,11 @@ def combinations(
         f"SELECT {values}, 0 AS written, h.size AS n FROM {_counted(state, staged)} AS h"
         f" JOIN {state.values} AS v ON v.cell = h.cell WHERE h.left_at IS NULL"
     )
+    if state.several:
+        of_cells = (
+            f"SELECT {values}, 0 AS written, 1 AS n FROM {state.rows} AS r"
+            f" JOIN {state.values} AS v ON v.cell = r.cell WHERE r.{PART} = {int(part)}"
+        )
     null = statements.any_null(place for _, place in combination)
     found = state.session.rows(
         "SELECT size, null_in_class, count(*), sum(apart) FROM (SELECT sum(written) AS size,"
@@ -175,6 +193,24 @@ def combinations(
     )
     counted = Recount.of_sizes(row[:3] for row in found if row[0])
     return counted, sum(int(apart) for *_, apart in found)
+
+
+def fewest(state: CellState, places: Sequence[str]) -> int | None:
+    """The persons who share the rarest combination on display; None where nobody is.
+
+    Asked once ``stage_histories`` has staged the persons.
+
+    Parameters
+    ----------
+    places : the columns of the cells' values.
+    """
+    shared = ", ".join(f"v.{place}" for place in places)
+    [(least,)] = state.session.rows(
+        f"SELECT min(c.persons) FROM (SELECT sum(h.size) AS persons FROM"
+        f" {quote(HISTORIES)} AS h LEFT JOIN {state.values} AS v ON v.cell = h.cell"
+        f" WHERE h.left_at IS NULL GROUP BY {shared}) AS c"
+    )
+    return None if least is None else int(least)
 
 
 def failing(state: CellState, kept: Sequence[Attribute], models: Sequence[Model]) -> int:
@@ -236,12 +272,14 @@ class ChainTarget(SqlTarget):
     released_columns : the columns: name, place in the state, and what it stands for.
     histories : as they were counted on the state.
     counted : whether it was in the same transaction.
+    part : the table that its rows are of, where persons have rows in several.
     """
 
     state: CellState
     released_columns: tuple[tuple[str, str, str], ...]
     histories: Histories
     counted: bool
+    part: int = 0
 
     @property
     def _here(self) -> bool:
@@ -266,7 +304,7 @@ class ChainTarget(SqlTarget):
             names = ", ".join(quote(name) for name, _, _ in self.released_columns)
             session.run(
                 f"INSERT INTO {output.written.quoted} ({names}) SELECT {places}"
-                f" {self.state.in_random_order}"
+                f" {self.state.in_random_order(self.part)}"
             )
         else:
             session.load_rows(attributes, self._pieces(attributes))
@@ -274,6 +312,10 @@ class ChainTarget(SqlTarget):
             session.stage_classes(nobody, [])
             kept = {a.name: f"r.{statements.kept_column(i)}" for i, a in enumerate(attributes)}
             session.insert(output.written, kept, None)
+            if self.part:
+                # The first table's are staged in their place.
+                for staged in (statements.ROWS, statements.CLASSES):
+                    session.run(f"DROP TABLE {quote(staged)}")
         progress(0.9)
         session.analyze(output.written)
         return written
@@ -286,7 +328,9 @@ class ChainTarget(SqlTarget):
         if self._here:
             place_of = {name: place for name, place, _ in self.released_columns}
             shared = [(name, place_of[name]) for name in questions.columns]
-            rows, uneven = combinations(self.state, written.relation, shared, self.counted)
+            rows, uneven = combinations(
+                self.state, written.relation, shared, self.counted, self.part
+            )
             histories = replace(histories, uneven=uneven)
         return replace(super().count(written, questions, rows), histories=histories)
 
@@ -310,12 +354,13 @@ class ChainTarget(SqlTarget):
             f"{'v' if place.startswith('v') else 'r'}.{place} AS {quote(name)}"
             for name, place, _ in self.released_columns
         )
-        query = f"SELECT {places} {self.state.in_random_order}"
+        query = f"SELECT {places} {self.state.in_random_order(self.part)}"
         rows = _Query(name.schema, name.name, query)
         relation = Relation(name, Schema(tuple(attributes)), "query", filtered=rows)
         relation = replace(relation, locator=Locator(("1",), ("bigint",)))
         names = [attribute.name for attribute in attributes]
-        [(count,)] = session.rows(f"SELECT count(*) FROM {self.state.rows}")
+        of = f" WHERE {PART} = {self.part}" if self.state.several else ""
+        [(count,)] = session.rows(f"SELECT count(*) FROM {self.state.rows}{of}")
         order, done = random_order(int(count)).astype(np.int32), 0
         for _, piece in session.read_rows(relation, names, _CHUNK_ROWS):
             part = order[done : done + len(piece)]

@@ -45,13 +45,15 @@ def hold_returned(state: CellState, kept: int, models: bool) -> int:
 
     Parameters
     ----------
-    kept : how many columns they have.
+    kept : how many columns they have; 1, a digest, where it is of all rows of a person.
     models : whether a cell may have been held for its values, too.
     """
     session, k = state.session, int(state.k)
     names = [statements.kept_column(i) for i in range(kept)]
     # Where there is a hash, rows that differ in a byte are other rows, as for their readers.
-    hashed = session.row_hash(state.chain.table(session, "row"), names)
+    hashed = None
+    if not state.several:
+        hashed = session.row_hash(state.chain.table(session, "row"), names)
     told = {"told": hashed} if hashed is not None else {n: f"s.{n}" for n in names}
     row = ", ".join(["s.cell", *(f"{sql} AS {name}" for name, sql in told.items())])
     columns = ", ".join(["cell", *told])
@@ -70,7 +72,7 @@ def hold_returned(state: CellState, kept: int, models: bool) -> int:
     )
     rows = (
         f"SELECT {row}, 1 AS now, 0 AS earlier FROM {quote(PRESENT)} AS s WHERE s.left_at IS NULL"
-        f" UNION ALL SELECT {row}, 0, 1 FROM {state.rows} AS s"
+        f" UNION ALL SELECT {row}, 0, 1 FROM {state.displayed} AS s"
     )
     stood = (
         "SELECT e.cell, sum(CASE WHEN e.now < e.earlier THEN e.now ELSE e.earlier END) AS stood"

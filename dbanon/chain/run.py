@@ -8,34 +8,38 @@ published, whether or not it is confirmed.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
 from typing import Any, cast
 
 from dbanon.chain import recount
 from dbanon.chain import state as chain_state
 from dbanon.chain.key import note_published, read_key
 from dbanon.chain.membership import CellState
-from dbanon.chain.outside import releases_outside, told_outside
+from dbanon.chain.outside import told_outside
 from dbanon.chain.pair import pair_sizes
-from dbanon.chain.recount import ChainTarget
+from dbanon.chain.publish import publish_tables
 from dbanon.chain.state import ChainKept
 from dbanon.chain.step import Advanced, Begun, advance, begin
-from dbanon.data.counts import Counts, Histories, Questions, Recount
+from dbanon.data.counts import Histories
 from dbanon.data.microdata import Microdata
-from dbanon.errors import ChainChanged, DbanonError, InvalidParameter, SourceChanged
+from dbanon.errors import (
+    ChainChanged,
+    DbanonError,
+    InvalidParameter,
+    ReleaseNotNoted,
+    counted,
+    warn_caller,
+)
 from dbanon.job.chain import MEASURE
 from dbanon.job.job import Job
-from dbanon.job.verdict import Expected
 from dbanon.release.recode import Release, combinations
-from dbanon.release.report import Counted, Report
+from dbanon.release.report import Report
 from dbanon.run.files import files_of, require_place
 from dbanon.run.run import (
     Clock,
-    ExportFiles,
     PhaseProgress,
-    publish,
     read_and_cluster,
     recoded,
     telling_columns,
@@ -46,8 +50,6 @@ from dbanon.sessions.names import quote
 from dbanon.sessions.pseudonym_session import PRESENT, TRACES
 from dbanon.sessions.session import Session
 from dbanon.sessions.store import ClientStore, Store
-from dbanon.stores.sql_source import SqlSource
-from dbanon.stores.sql_target import SqlTarget, SqlWritten
 
 
 def refine(state: CellState, relation: Relation, microdata: Microdata, release: Release) -> None:
@@ -79,24 +81,6 @@ def refine(state: CellState, relation: Relation, microdata: Microdata, release: 
         f"INSERT INTO {member} (chain_id, tag, cell) SELECT {int(state.chain.chain_id)}, t.tag,"
         f" t.cell FROM {quote(TRACES)} AS t WHERE t.known = 0"
     )
-
-
-@dataclass(frozen=True)
-class FreshTarget(SqlTarget):
-    """What one transaction writes of a chain that measures: as of any release.
-
-    Parameters
-    ----------
-    histories : as they were counted.
-    """
-
-    histories: Histories
-
-    def count(
-        self, written: SqlWritten, questions: Questions, rows: Recount | None = None
-    ) -> Counts:
-        """The answers; rows are counted by their combinations alone: there are no cells."""
-        return replace(super().count(written, questions, rows), histories=self.histories)
 
 
 def advance_measured(begun: Begun, clock: Clock) -> Advanced:
@@ -152,7 +136,7 @@ def run_chained(
     """
     assert job.chain is not None
     require_place(job, source, target)
-    if source.url.startswith("file:"):
+    if not source.lasting:
         raise InvalidParameter(
             "A chain keeps its state in the database that it reads, and a file has none.",
             hint="Load the rows into a database, and release from there.",
@@ -165,8 +149,8 @@ def run_chained(
         if not elsewhere and not job.exports:
             with database.session(write=True) as session:
                 made = _go_on(job, session, key, clock)
-                report = _publish(job, made, session, session, clock)
-            _note(job, made)
+                report = publish_tables(made, session, session, clock, told_of_chain)
+            _warn_unnoted(job, _note(job, made))
             return report.made(seconds=dict(report.seconds) | {"total": clock.elapsed})
         to = cast(ClientStore, target) if elsewhere else database
         return _in_two(job, database, to, key, clock)
@@ -184,11 +168,11 @@ def _in_two(job: Job, source: ClientStore, target: ClientStore, key: bytes, cloc
             if exporter is not None:
                 exporter.require_places(looked or session)
             made = _go_on(job, session, key, clock, looked)
-        _note(job, made)
+        noted = _note(job, made)
         with ExitStack() as stack:
             writes = stack.enter_context(target.session(write=True, create=not same))
             reads = writes if same else stack.enter_context(source.session(write=False))
-            report = _publish(job, made, reads, writes, clock, exporter)
+            report = publish_tables(made, reads, writes, clock, told_of_chain, exporter)
             if exporter is not None:
                 exporter.committing = True
             stack.close()
@@ -197,13 +181,27 @@ def _in_two(job: Job, source: ClientStore, target: ClientStore, key: bytes, cloc
             with suppress(DbanonError), source.session(write=True) as session:
                 state = made.state
                 chain_state.confirmed(session, state.chain, state.sequence)
+    _warn_unnoted(job, noted)
     return report.made(seconds=dict(report.seconds) | {"total": clock.elapsed})
 
 
-def _note(job: Job, made: Advanced) -> None:
+def _note(job: Job, made: Advanced) -> bool:
     """Note beside the key that the state is committed: from then on the release is published."""
     assert job.chain is not None
-    note_published(job.chain.key, made.state.chain.identity, made.state.sequence)
+    return note_published(job.chain.key, made.state.chain.identity, made.state.sequence)
+
+
+def _warn_unnoted(job: Job, noted: bool) -> None:
+    """Warn where the note failed, once the release is published: it is not undone by a warning."""
+    assert job.chain is not None
+    if not noted:
+        warn_caller(
+            ReleaseNotNoted(
+                f"The last release of chain {job.chain.name} could not be noted beside its key: a"
+                " database that is restored from a backup would not be noticed by it. Let this"
+                " role write the directory of the key."
+            )
+        )
 
 
 def _require_exports(job: Job, chain: ChainKept) -> None:
@@ -261,74 +259,20 @@ def _with_earlier(made: Advanced, begun: Begun, key: bytes) -> Advanced:
     return replace(made, histories=histories)
 
 
-def _publish(
-    job: Job,
+def told_of_chain(
     made: Advanced,
-    reads: Session,
-    writes: Session,
-    clock: Clock,
-    export: ExportFiles | None = None,
+    outside: dict[str, str],
+    report: Report,
+    others: Sequence[Mapping[str, Any]] = (),
+    joined: int | None = None,
 ) -> Report:
-    """Write the release that the state says, count it, and publish it.
-
-    Parameters
-    ----------
-    reads : on the chain's database.
-    """
-    state = replace(made.state, session=reads)
-    if reads is not made.state.session and (
-        chain_state.find(reads, state.chain.name).sequence != state.sequence
-    ):
-        raise SourceChanged(
-            f"Another release of chain {state.chain.name} was made meanwhile: this one counts as"
-            " published, and is not.",
-            hint="Run it again.",
-        )
-    histories = made.histories
-    target: ChainTarget | FreshTarget = ChainTarget(
-        writes, state, made.columns, histories, reads is made.state.session
-    )
-    if made.guarantee.only_measured:
-        target = FreshTarget(writes, histories)
-    with clock.phase("write") as tick:
-        tick(0.0)
-        planned = replace(made.planned, output=target.plan(job, made.planned.release_id))
-
-    outside = releases_outside([reads] if reads is writes else [reads, writes], state.chain.source)
-
-    def check(written: SqlWritten, counts: Counts) -> Counted:
-        nulls = counts.rows.null_rows if job.policy.nulls == "category" else 0
-        expected = Expected(histories.persons, nulls, planned.sensitive)
-        return Counted(
-            rows_in=made.presence.rows,
-            suppressed=max(made.presence.rows - histories.persons, 0),
-            rows=counts.rows,
-            verdict=made.guarantee.check(counts, expected),
-            telling=made.tells,
-        )
-
-    report = publish(
-        planned,
-        made.found,
-        planned.draft(made.microdata, made.release),
-        SqlSource(reads),
-        target,
-        clock,
-        check,
-        partial(told_of_chain, made, outside),
-        export,
-    )
-    if reads is writes:
-        chain_state.confirmed(reads, state.chain, state.sequence)
-    return report
-
-
-def told_of_chain(made: Advanced, outside: dict[str, str], report: Report) -> Report:
     """The report with what the chain has to say, and the rows of all its persons.
 
     Parameters
     ----------
     outside : the releases of the same source that are of no chain.
+    others, joined : the releases of further tables, and the combinations that the tables were
+        joined by, where they were.
     """
     state, histories = made.state, made.histories
     k = state.k
@@ -338,6 +282,7 @@ def told_of_chain(made: Advanced, outside: dict[str, str], report: Report) -> Re
         "sequence": histories.sequence,
         **{name: getattr(state.chain.rules, name) for name in ("mode", "changes")},
         "waiting": histories.waiting,
+        "longest_wait": histories.told.get("longest", 0),
         "returned": histories.returned,
         "refused": histories.refused,
     }
@@ -362,13 +307,30 @@ def told_of_chain(made: Advanced, outside: dict[str, str], report: Report) -> Re
         )
     if not made.guarantee.only_measured and histories.sequence > 1:
         chain |= {"joined": histories.told["joined"], "left": histories.told["absent"]}
+        whose = "rows are of persons who left" if histories.rows is None else "persons shown left"
         line += (
-            f"; {chain['left']} of {histories.persons} rows are of persons who left; the loss"
+            f"; {chain['left']} of {histories.persons} {whose}; the loss"
             f" is that of the {chain['joined']} persons who joined, not of all rows"
         )
     for name, word in words:
         if chain[name]:
             line += f"; {chain[name]} {word}"
+            longest = histories.told.get("longest", 0)
+            if name == "waiting" and longest:
+                line += f", one for {counted(longest, 'release')}"
+    if histories.rows is not None:
+        chain |= {"persons": histories.persons, "outlying": histories.told["outlying"]}
+        if chain["outlying"]:
+            most = state.chain.rules.max_rows_per_person
+            line += (
+                f"; {chain['outlying']} persons have more than {most} rows, of which"
+                f" {histories.beyond} are withheld"
+            )
+    if others:
+        chain |= {"tables": list(others), "combinations": joined}
+        line += f"; released with it: {', '.join(str(one['output']) for one in others)}"
+        if joined is not None:
+            line += f"; each of {joined} combinations in any of them is at least {k} persons'"
     if outside:
         chain["outside"] = len(outside)
         line += f"; {told_outside(outside, state.chain.source)}"

@@ -162,6 +162,7 @@ def find(session: Session, name: str) -> ChainKept:
     ChainNotFound : there is none.
     InsufficientRights : this role may not see chains.
     """
+    session.require("chains")
     missing = ChainNotFound(
         f"There is no chain {name} in this database.", hint="dbanon chain list shows them."
     )

@@ -5,7 +5,8 @@ All of it in one transaction on the database that the chain reads; nothing leave
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 import numpy as np
@@ -13,18 +14,25 @@ import numpy as np
 from dbanon.chain import cell_rows, definition, recount
 from dbanon.chain import state as chain_state
 from dbanon.chain.cell_rows import keep_out
-from dbanon.chain.membership import CellState, Presence
+from dbanon.chain.membership import CellState
 from dbanon.chain.newcomers import newcomers
+from dbanon.chain.persons import stage_newcomers
+from dbanon.chain.presence import Presence, require_turnover
 from dbanon.chain.returns import settle, whole_cells
+from dbanon.chain.rows_shown import RowsShown, ShownSource, rows_shown
+from dbanon.chain.several import Part, require_several, staged
 from dbanon.chain.state import ChainKept
+from dbanon.chain.tables import columns_of, parts_of, planned_of, source_of, told_of
+from dbanon.chain.waiting import keep_waiting
 from dbanon.data.counts import Histories
 from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Found, Partition
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidParameter
-from dbanon.job.chain import FREEZE, MEASURE, OfChain
+from dbanon.job.chain import FREEZE, MEASURE
 from dbanon.job.job import Job
+from dbanon.job.of_chain import OfChain
 from dbanon.recoding import ReleasedColumn
 from dbanon.release.attribute_disclosure import TellingColumn
 from dbanon.release.recode import Release
@@ -46,6 +54,9 @@ class Advanced:
         recoded by.
     release : the classes of those who were admitted; its columns are those of all.
     columns : of the release: name, place in the state, and what it stands for.
+    parts : the tables that its persons have rows in.
+    shown : the rows of each; None where a person has one row.
+    more_tells : as ``tells``, of the further tables, by their numbers.
     """
 
     state: CellState
@@ -58,6 +69,9 @@ class Advanced:
     histories: Histories
     tells: tuple[TellingColumn, ...]
     presence: Presence
+    parts: tuple[Part, ...] = ()
+    shown: RowsShown | None = None
+    more_tells: Mapping[int, tuple[TellingColumn, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +82,7 @@ class Begun:
     ----------
     planned : with all rows of the source.
     guarantee : what the release is to hold.
+    parts : the tables that its persons have rows in, as they are in ``planned``.
     """
 
     state: CellState
@@ -75,6 +90,7 @@ class Begun:
     planned: Plan
     guarantee: OfChain
     presence: Presence
+    parts: tuple[Part, ...]
 
 
 def begin(job: Job, session: Session, key: bytes, clock: Clock, looked: Session | None) -> Begun:
@@ -92,30 +108,29 @@ def begin(job: Job, session: Session, key: bytes, clock: Clock, looked: Session 
             # An earlier version's knows nobody who is out.
             session.ensure_ledger()
         chain = chain_state.opened(session, asked, key)
-        source = SqlSource(session)
+        source = source_of(session, chain.rules)
         here = None if looked is not None else SqlTarget(session)
         planned = plan(job, source, here, lambda: tick(0.0))
         definition.require_source(chain, job, session, planned.relation)
         if looked is not None:
             planned = _with_target(job, planned, SqlTarget(looked), chain)
         measures = chain.rules.mode == MEASURE
+        require_several(chain, job)
+        parts = parts_of(session, job, planned.relation, chain.rules)
         if chain.definition is not None and not measures:
-            definition.require_same(chain, definition.definition_of(job, planned))
+            told = definition.definition_of(job, planned) | told_of(parts)
+            definition.require_same(chain, told)
         state = CellState(session, chain, chain.sequence + 1, int(job.policy.k))
-        # Where none is ever shown anew, or rows are written as of any release, none is staged.
-        still = measures or chain.rules.changes == FREEZE
-        kept = () if still else (*job.sensitive, *job.keep)
-        presence = state.stage_persons(
-            planned.relation,
-            chain_state.blocks(key, chain.identity),
-            [planned.relation.attribute(name) for name in kept],
-        )
+        presence = staged(state, parts, chain_state.blocks(key, chain.identity), rows=True)
         if not asked.accept_turnover:
-            state.require_turnover(presence, chain_state.absent_before(session, chain))
+            require_turnover(state, presence, chain_state.absent_before(session, chain))
     guarantee = replace(
-        cast(OfChain, planned.guarantee), only_measured=measures, max_exposed=asked.max_exposed
+        cast(OfChain, planned.guarantee),
+        only_measured=measures,
+        max_exposed=asked.max_exposed,
+        tables=len(parts),
     )
-    return Begun(state, source, planned, guarantee, presence)
+    return Begun(state, source, planned, guarantee, presence, tuple(parts))
 
 
 def advance(begun: Begun, clock: Clock) -> Advanced:
@@ -127,7 +142,7 @@ def advance(begun: Begun, clock: Clock) -> Advanced:
     """
     state, planned, source, presence = begun.state, begun.planned, begun.source, begun.presence
     job, session, whole = planned.job, state.session, planned.relation
-    planned = replace(planned, relation=_newcomers(source, job, planned, state))
+    planned = replace(planned, relation=_newcomers(source, job, planned, begun))
     came = newcomers(job, planned, source, state, clock)
     microdata, policy = came.microdata, came.policy
     with clock.phase("write") as tick:
@@ -140,26 +155,36 @@ def advance(begun: Begun, clock: Clock) -> Advanced:
             release = _of_nobody(session, state, came.measures)
         # As many as change how large the state is: planners are told then.
         many = 10 * microdata.n_records >= presence.members
-        changed, columns, release = _advanced(job, state, planned, whole, microdata, release, many)
-        changed["let_in"] = int(came.let_in)
+        changed, columns, release = _advanced(
+            job, begun.parts, state, planned, whole, microdata, release, many, came.typical
+        )
+        waiting = presence.newcomers - len(microdata.keys) - len(came.refused)
+        changed["longest"] = keep_waiting(state, waiting)
         tick(1.0)
     with clock.phase("verify") as tick:
         tick(0.0)
         histories = _histories(state, presence, changed, len(microdata.keys), len(came.refused))
-        failing = recount.failing(state, _kept(whole, job), policy.models)
-        histories = replace(histories, failing=failing)
+        kept = [attribute for part in begun.parts for attribute in part.kept]
+        histories = replace(histories, failing=recount.failing(state, kept, policy.models))
+        shown = None
+        if state.several:
+            shown = rows_shown(state)
+            histories = _of_several(state, histories, shown, columns)
         begun.guarantee.require_histories(histories)
-        tells: tuple[TellingColumn, ...] = ()
+        tells: dict[int, tuple[TellingColumn, ...]] = {}
         if admitted and state.sequence == 1:
             # Of the few who come later a column tells what it tells of nobody else.
             # Rows of those who wait are in the relation, and not looked at.
             seen = replace(microdata, withheld=presence.newcomers - microdata.n_records)
-            # What an exchange inside a cell changes is told to nobody, not even by a refusal.
-            draft = planned.draft(seen, release)
-            tells = telling_columns(draft, source, {}, only_unique=True)
+            for part in begun.parts:
+                # What an exchange inside a cell changes is told to nobody, not even by a refusal.
+                draft = planned_of(planned, part).draft(seen, release)
+                place_of = {name: place for name, place, _ in columns_of(part, columns)}
+                of_rows = ShownSource(state, part.number, place_of) if state.several else source
+                tells[part.number] = telling_columns(draft, of_rows, {}, only_unique=True)
     planned = replace(planned, policy=replace(policy, k=state.k))
     return Advanced(state, planned, begun.guarantee, microdata, came.found, release, columns,
-                    histories, tells, presence)  # fmt: skip
+                    histories, tells.pop(0, ()), presence, begun.parts, shown, tells)  # fmt: skip
 
 
 def _with_target(job: Job, planned: Plan, to: SqlTarget, chain: ChainKept) -> Plan:
@@ -175,8 +200,14 @@ def _with_target(job: Job, planned: Plan, to: SqlTarget, chain: ChainKept) -> Pl
     return replace(planned, output=to.plan(job, planned.release_id))
 
 
-def _newcomers(source: SqlSource, job: Job, planned: Plan, state: CellState) -> Relation:
+def _newcomers(source: SqlSource, job: Job, planned: Plan, begun: Begun) -> Relation:
     """The rows of those who are not in the chain yet: others are never clustered again."""
+    state = begun.state
+    if state.several:
+        if state.sequence > 1:
+            state.stage_newcomers()
+        shared = (*job.quasi_identifiers, *job.by)
+        return stage_newcomers(state, planned.relation, begun.parts, shared)
     if state.sequence == 1:
         return planned.relation
     names = [*job.named, state.chain.entity]
@@ -204,16 +235,18 @@ def _of_nobody(session: Session, state: CellState, measures: Measures | None) ->
 
 def _advanced(
     job: Job,
+    parts: Sequence[Part],
     state: CellState,
     planned: Plan,
     whole: Relation,
     microdata: Microdata,
     release: Release,
     many: bool,
+    typical: float | None,
 ) -> tuple[dict[str, int], tuple[tuple[str, str, str], ...], Release]:
     """Write the next state; what changed, and the columns of the release."""
     session, chain, relation = state.session, state.chain, planned.relation
-    kept = _kept(whole, job)
+    kept = [attribute for part in parts for attribute in part.kept]
     by = [whole.attribute(name) for name in job.by]
     target = SqlTarget(session)
     typed = tuple(target.typed(column, False) for column in release.columns)
@@ -222,7 +255,7 @@ def _advanced(
     if chain.definition is None:
         draft = replace(planned, relation=whole).draft(microdata, release)
         target.columns(draft, typed, False)
-        told = definition.made(job, planned, release)
+        told = definition.made(job, planned, release, told_of(parts), typical)
         columns = told["columns"]
         defined = session.ledger_name("chain_definition")
         row = (chain.chain_id, state.k, definition.as_text(told))
@@ -235,7 +268,8 @@ def _advanced(
     else:
         columns = chain.definition["columns"]
     models = planned.policy.models
-    staged = 0 if chain.rules.changes == FREEZE else len(kept)
+    told_by = 1 if state.several else len(kept)
+    staged = 0 if chain.rules.changes == FREEZE else told_by
     state.decide(whole_cells(state), batches=not models, kept=staged)
     changed = cell_rows.compare(state, kept, models)
     settle(state)
@@ -244,14 +278,9 @@ def _advanced(
         came = relation
         first = state.admit(relation, microdata, release.partition, typed, by, many)
     recount.remember(state, len(kept))
-    cell_rows.rewrite(state, kept, came, first, many)
+    cell_rows.rewrite(state, parts, came, first, many)
     changed["rewritten"] = recount.rewritten(state, len(kept))
     return changed, tuple((name, place, of) for name, place, of in columns), release
-
-
-def _kept(whole: Relation, job: Job) -> list[Attribute]:
-    """The columns of a cell's rows."""
-    return [whole.attribute(name) for name in (*job.sensitive, *job.keep)]
 
 
 def _histories(
@@ -276,4 +305,21 @@ def _histories(
         rewritten=changed["rewritten"],
         refused=refused,
         told=told,
+    )
+
+
+def _of_several(
+    state: CellState,
+    histories: Histories,
+    shown: RowsShown,
+    columns: Sequence[tuple[str, str, str]],
+) -> Histories:
+    """What was counted, with the rows of persons who have several."""
+    rows = shown.rows.get(0, 0)
+    return replace(
+        histories,
+        rows=rows,
+        beyond=shown.beyond.get(0, 0),
+        fewest=recount.fewest(state, [place for _, place, _ in columns if place.startswith("v")]),
+        told={**histories.told, "rows": rows, "outlying": shown.outlying},
     )

@@ -172,6 +172,11 @@ class Histories:
     uneven : combinations of released values that have other rows than their classes.
     failing : classes on display that do not keep to a privacy model.
     refused : newcomers whom privacy models kept out with this release, for good.
+    rows, beyond, fewest : where persons have several rows: those of the release; those that were
+        withheld of persons who have many; the persons who share the rarest combination. None where
+        each has one.
+    apart : where they have rows in several tables: combinations in any of them that fewer than k
+        persons share.
     told : what else was counted of classes and persons, by name.
     """
 
@@ -187,6 +192,10 @@ class Histories:
     uneven: int = 0
     failing: int = 0
     refused: int = 0
+    rows: int | None = None
+    beyond: int = 0
+    fewest: int | None = None
+    apart: int = 0
     told: Mapping[str, int] = field(default_factory=dict)
 
 

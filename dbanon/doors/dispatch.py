@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from dbanon.job.job import Job
 from dbanon.job.private import PrivateJob
-from dbanon.run.run_with_ledger import run_with_ledger
+from dbanon.run.rules import by_rules
+from dbanon.run.run_with_ledger import Runner, run_between, run_with_ledger
 
 if TYPE_CHECKING:
     from dbanon.release.private_report import PrivateReport
@@ -40,19 +41,29 @@ def run_classes(
     job: Job, source: Store, target: Store | None, progress: PhaseProgress | None
 ) -> Report:
     """Run a job that makes classes, as the next release of its chain where it has one."""
-    if job.chain is None:
-        return run_with_ledger(job, source, target, progress)
-    from dbanon.chain.run import run_chained
+    runner: Runner = run_between
+    if job.chain is not None:
+        from dbanon.chain.run import run_chained
 
-    return run_with_ledger(job, source, target, progress, run_chained)
+        runner = run_chained
+
+    def between(
+        job: Job, source: Store, target: Store | None, progress: PhaseProgress | None
+    ) -> Report:
+        return runner(by_rules(job, source), source, target, progress)
+
+    return run_with_ledger(job, source, target, progress, between)
 
 
 def plan_classes(job: Job, source: Store, target: Store | None, **options: Any) -> Outlook:
     """Plan such a job; ``options`` as ``outlook`` has them."""
     from dbanon.run.outlook import outlook
 
+    job = by_rules(job, source)
     if job.chain is None:
         return outlook(job, source, target, **options)
-    from dbanon.chain.outlook import planned_chain
+    from dbanon.chain.outlook import chain_source, planned_chain
 
-    return outlook(job, source, target, of_chain=planned_chain, **options)
+    return outlook(
+        job, source, target, of_chain=planned_chain, source_of_chain=chain_source, **options
+    )

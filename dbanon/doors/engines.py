@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from dbanon.job.job import Job
+from dbanon.job.rules import BY_RULES
 
 if TYPE_CHECKING:
     from dbanon.release.report import Report
@@ -45,6 +46,11 @@ class Engine:
         from dbanon.spark import open_session
         from dbanon.spark.table import checked, run_on_spark
 
+        if job.declared == BY_RULES:
+            from dbanon.run.open import open_store
+            from dbanon.run.rules import by_rules
+
+            job = by_rules(job, open_store(source))
         # A session takes seconds to open.
         job = checked(job, source, target)
         session = open_session(self.master, self.conf)

@@ -12,6 +12,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from dbanon.data.option import make
@@ -24,15 +25,18 @@ from dbanon.errors import (
     HierarchyBroken,
     InvalidParameter,
     PrivacyWarning,
+    RulesOfAnotherTable,
 )
 from dbanon.errors.base import Way
 from dbanon.hierarchy import builders as hierarchy_builders
 from dbanon.hierarchy.spec import parse, parse_all
+from dbanon.job import rules
 from dbanon.job.job import Job
 from dbanon.run.hierarchies import column_values
 from dbanon.run.plan import plan
+from dbanon.run.rules import with_rules
 from dbanon.run.run import Clock, read_and_cluster, run
-from dbanon.sessions.names import parse_relation
+from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.stores import hierarchies
 from dbanon.stores.postgresql import summary
 from dbanon.stores.postgresql.backend import PlpySession
@@ -134,6 +138,15 @@ def advise(plpy: Any, sql_version: str, given: str) -> str:
     return _guarded(plpy, sql_version, work, writes=False)
 
 
+def check_rules(plpy: Any, sql_version: str, given: str) -> str:
+    """Rules as they are kept, each with its role written out, or the error."""
+
+    def work() -> dict[str, Any]:
+        return dict(rules.checked(_call(given)).by_column)
+
+    return _guarded(plpy, sql_version, work, writes=False)
+
+
 def store_hierarchy(plpy: Any, sql_version: str, given: str) -> str:
     """Store a hierarchy by name; its leaves, height and fingerprint, or the error."""
 
@@ -184,13 +197,47 @@ def suggest_hierarchy(plpy: Any, sql_version: str, given: str) -> str:
     return _guarded(plpy, sql_version, work, writes=False)
 
 
+def refresh(plpy: Any, sql_version: str, given: str) -> str:
+    """Make a release again in the caller's transaction; as ``anonymize``."""
+
+    def work() -> dict[str, Any]:
+        from dbanon.run.refresh import job_again
+
+        call = _call(given)
+        session = PlpySession(plpy)
+        job = job_again(
+            session,
+            str(RelationName(call["schema"], call["name"])),
+            accept=call["accept"],
+            door="sql",
+            memory_limit=half_of_memory(),
+        )
+        options.require_of_sql(job)
+        source = session.find_existing(parse_relation(job.table))
+        # As job_again said.
+        assert source is not None
+        store = PlpyStore(plpy, int(source.oid or 0))
+        return _released(plpy, job, store, _Progress(plpy, False))
+
+    return _guarded(plpy, sql_version, work)
+
+
 def _anonymize(plpy: Any, call: Mapping[str, Any]) -> dict[str, Any]:
-    clock = time.perf_counter()
     wanted = options.parse(call, writes=True)
     store = PlpyStore(plpy, int(call["source"]))
     progress = _Progress(plpy, wanted.pop("progress", False))
-    job = _job(wanted, table=str(store.source_name))
+    return _released(plpy, _job(wanted, table=str(store.source_name)), store, progress)
+
+
+def _released(plpy: Any, job: Job, store: PlpyStore, progress: _Progress) -> dict[str, Any]:
+    clock = time.perf_counter()
+    job = replace(job, table=str(store.source_name))
     with store.session(write=True) as session:
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always", RulesOfAnotherTable)
+            job = with_rules(session, job)
+        for one in told:
+            plpy.notice(f"dbanon: {one.message}")
         planned = summary.plan(session, parse_relation(job.output), job.if_exists)
         target = summary.SummarizedTarget(session, planned)
         with warnings.catch_warnings():

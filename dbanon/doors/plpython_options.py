@@ -20,6 +20,7 @@ from dbanon.errors import (
 )
 from dbanon.job.job import Job
 from dbanon.job.private import PrivateJob, refused
+from dbanon.job.rules import BY_RULES
 from dbanon.measures import Model, model_kinds
 from dbanon.methods import find_method
 from dbanon.stores.postgresql.errors import spi_error
@@ -125,7 +126,14 @@ def parse(call: Mapping[str, Any], *, writes: bool, job: type[Any] = Job) -> dic
     known = keys(method, call, writes=writes, job=job)
     own = {option.name for option in find_method(method).options}
     arguments = [one for one in all_parameters(job) if one.name in call and one.name != "options"]
-    values = {one.name: _value(one, call[one.name]) for one in arguments}
+    by_rules = writes and call["quasi_identifiers"] is None
+    values = {
+        one.name: _value(one, call[one.name])
+        for one in arguments
+        if not (by_rules and one.name == "quasi_identifiers")
+    }
+    if by_rules:
+        values |= {"quasi_identifiers": (), "declared": BY_RULES}
     values["options"] = {}
     for name, value in given.items():
         if name in own:
@@ -152,6 +160,21 @@ def parse(call: Mapping[str, Any], *, writes: bool, job: type[Any] = Job) -> dic
             models = _models(one.name, values.pop(one.name))
             values["models"] = (*values.get("models", ()), *models)
     return values
+
+
+def require_of_sql(job: Job) -> None:
+    """Check that a release of a client's can be made again by a call in SQL.
+
+    Raises
+    ------
+    NotBuilt : it has a condition, files, or a chain, whose key is no argument of SQL.
+    """
+    for name in (CONDITION, CHAIN, "exports"):
+        if getattr(job, name):
+            raise NotBuilt(
+                f"A call in SQL takes no {name}, which the release was made with.",
+                hint="Make it again from a client: dbanon refresh.",
+            )
 
 
 def _given(known: Mapping[str, Parameter], given: Any) -> dict[str, Any]:

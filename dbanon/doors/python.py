@@ -12,6 +12,7 @@ from dbanon.job.export import Export
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
 from dbanon.job.private import METHOD, own_options, private_job, refused, require_other
+from dbanon.job.rules import BY_RULES
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -33,7 +34,7 @@ def anonymize(
     database: Any,
     *,
     table: str,
-    quasi_identifiers: Sequence[str],
+    quasi_identifiers: Sequence[str] = (),
     k: int,
     output: str,
     sensitive: Sequence[str] = (),
@@ -42,6 +43,7 @@ def anonymize(
     entity: str | None = None,
     key: Sequence[str] = (),
     hierarchies: Mapping[str, Given] | None = None,
+    declared: bool = False,
     target: Any = None,
     progress: PhaseProgress | None = None,
     on_sql: OnSql | None = None,
@@ -73,7 +75,7 @@ def anonymize(
     database: Any,
     *,
     table: str,
-    quasi_identifiers: Sequence[str],
+    quasi_identifiers: Sequence[str] = (),
     output: str,
     k: int | None = None,
     sensitive: Sequence[str] = (),
@@ -82,6 +84,7 @@ def anonymize(
     entity: str | None = None,
     key: Sequence[str] = (),
     hierarchies: Mapping[str, Given] | None = None,
+    declared: bool = False,
     target: Any = None,
     progress: PhaseProgress | None = None,
     on_sql: OnSql | None = None,
@@ -93,7 +96,8 @@ def anonymize(
 
     Parameters
     ----------
-    database : a URL, a SQLAlchemy engine or a DuckDB connection.
+    database : a URL, a SQLAlchemy engine or a DuckDB connection. With ``kept_columns="client"`` and
+        a target also any other source: docs/warehouse.md.
     table, output : names as in ``app.people`` or ``'"App"."Peo ple"'``; letters keep their case.
     quasi_identifiers : columns that together could re-identify a person.
     k : the smallest number of rows that may share them, 2 or more; every method needs it but
@@ -107,8 +111,12 @@ def anonymize(
     hierarchies : by column, for methods of generalization: a Hierarchy, the path of a file, or what
         ``hierarchy.spec`` takes, such as ``{"table": "ref.tree"}``, ``{"name": "education"}`` or
         ``{"intervals": [5, 10]}``.
+    declared : the columns are what the rules of the table say that they are, in place of
+        quasi_identifiers, sensitive, keep, by, entity, hierarchies, models, weights, steps and
+        orders; see ``dbanon.declare``. Each column must have a rule.
     target : another database to write to, as ``database``; the same one when None.
-    progress : called with a phase (``read``, ``cluster``, ``write``, ``verify``) and a share.
+    progress : called with a phase (``draw``, ``read``, ``cluster``, ``write``, ``verify``) and a
+        share.
     on_sql : called with the text of each SQL statement before it runs.
     door : what the ledger says of where the run was asked for: ``python``, ``cli`` or ``job``.
     run_id : the run in the ledger, a UUID, to find it again by; a fresh one when None.
@@ -144,7 +152,7 @@ def plan(
     database: Any,
     *,
     table: str,
-    quasi_identifiers: Sequence[str],
+    quasi_identifiers: Sequence[str] = (),
     k: int,
     output: str,
     sensitive: Sequence[str] = (),
@@ -153,6 +161,7 @@ def plan(
     entity: str | None = None,
     key: Sequence[str] = (),
     hierarchies: Mapping[str, Given] | None = None,
+    declared: bool = False,
     target: Any = None,
     cluster: bool = False,
     progress: PhaseProgress | None = None,
@@ -190,6 +199,8 @@ def _private(given: Mapping[str, Any]) -> PrivateReport:
 
     wanted = {name: value for name, value in given.items() if name not in _OF_THE_CALL}
     wanted |= given["options"] | {"target": given["target"]}
+    if wanted.pop("declared"):
+        raise refused("declared")
     if wanted["run_id"] is None:
         del wanted["run_id"]
     wanted["hierarchies"] = parse_all(wanted["hierarchies"], files=True)
@@ -199,12 +210,12 @@ def _private(given: Mapping[str, Any]) -> PrivateReport:
 
 def _asked(given: dict[str, Any]) -> tuple[Job, Store, Store | None]:
     """The job of the arguments of a call, the database to read and another to write, if any."""
-    from dbanon.run.open import open_store
+    from dbanon.run.open import open_source, open_store
 
     wanted = {name: value for name, value in given.items() if name not in _OF_THE_CALL}
     job = job_of(wanted | given["options"])
     on_sql, target = given["on_sql"], given["target"]
-    source = open_store(given["database"], on_sql, reading=job.reading, table=job.table)
+    source = open_source(given["database"], on_sql, job, target, given["progress"])
     return job, source, None if target is None else open_store(target, on_sql)
 
 
@@ -222,6 +233,7 @@ def job_of(given: Mapping[str, Any]) -> Job:
         if wanted.get(name, usual) is None:
             # For the usual one, as it always was.
             del wanted[name]
+    wanted["declared"] = BY_RULES if wanted.get("declared") else None
     if isinstance(wanted.get("exports"), (list, tuple)):
         wanted["exports"] = [Export.given(one) for one in wanted["exports"]]
     return make(Job, wanted | {"hierarchies": parse_all(wanted["hierarchies"], files=True)})

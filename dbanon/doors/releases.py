@@ -25,6 +25,7 @@ from dbanon.stores import hierarchies
 from dbanon.stores.hierarchies import Stored
 
 if TYPE_CHECKING:
+    from dbanon.chain.together import MeasuredReleases
     from dbanon.run.evaluate_release import ReleaseEvaluation
     from dbanon.run.verify import PrivateVerification, Verification
     from dbanon.sessions.base import OnSql
@@ -242,6 +243,8 @@ def create_chain(
     max_wait: int = 6,
     departures: str = "hold",
     withdraw_above: float | None = None,
+    max_rows_per_person: int | None = None,
+    tables: Sequence[str] = (),
     mode: str = "continue",
     new_chain_from: str | None = None,
     key: str | None = None,
@@ -252,7 +255,8 @@ def create_chain(
     Parameters
     ----------
     database : a URL, a SQLAlchemy engine or a DuckDB connection.
-    table, entity : what it reads, and the column that says whose a row is: one row a person.
+    table, entity : what it reads, and the column that says whose a row is: one row a person where
+        ``max_rows_per_person`` is None.
     changes : ``show``, ``hold`` or ``freeze``: what becomes of values that change. There is no
         default: each tells something else.
     key_out : where the key is written, 32 random bytes in hexadecimal digits, for its owner alone.
@@ -262,6 +266,9 @@ def create_chain(
     min_newcomers : fewer wait, all of them, for ``max_wait`` releases; 5 k when None.
     departures : ``hold`` or ``withdraw``: what becomes of a class that some have left.
     withdraw_above : withdraw a held class once a larger share of its persons have left.
+    max_rows_per_person : persons have several rows; no more than so many of each are released, and
+        more are withheld, of each table. None: one row each, and more are refused.
+    tables : further tables that the same persons have rows in, which the chain releases, too.
     mode : ``continue`` keeps every history shared by k persons, ``measure`` only counts.
     new_chain_from : a closed chain over the same persons, which a second one is refused over
         otherwise; ``key`` is where its key is, ``file:PATH`` or ``env:NAME``, which both have then.
@@ -281,6 +288,8 @@ def create_chain(
         max_wait=max_wait,
         departures=departures,
         withdraw_above=withdraw_above,
+        max_rows_per_person=max_rows_per_person,
+        tables=tuple(tables),
         mode=mode,
         new_chain_from=new_chain_from,
     )
@@ -315,6 +324,42 @@ def measure_chain(database: Any, name: str, *, key: str, on_sql: OnSql | None = 
     ChainNotFound, ChainKeyWrong : there is none, or the key is another's.
     """
     return run.measured(open_store(database, on_sql), name, key)
+
+
+def measure_releases(
+    database: Any,
+    releases: Sequence[str],
+    *,
+    entity: str,
+    k: int | None = None,
+    sensitive: Sequence[str] | None = None,
+    on_sql: OnSql | None = None,
+) -> MeasuredReleases:
+    """Count what releases of one source tell together, whether or not they are a chain.
+
+    After each release but the first more is known: of how many persons fewer than k share the joint
+    history, of how many nobody else does, and of how many one sensitive value is left. Counts are
+    exact: they are for who has the data.
+
+    Parameters
+    ----------
+    releases : two or more of this database, in the order in which they are taken together.
+    entity : a column of each release that says whose a row is. Releases that nobody else reads can
+        be made with one: nothing else tells which rows are the same person's.
+    k : what is counted against; the least of the releases' own when None.
+    sensitive : columns of each release; those released as sensitive when None.
+
+    Raises
+    ------
+    InvalidParameter : there are fewer than two, they are of several sources, or ``entity`` is a
+        quasi-identifier.
+    ReleaseNotFound : the ledger does not know one of them.
+    ColumnNotFound : a release does not have a column.
+    NullInEntity : a row is nobody's.
+    """
+    from dbanon.chain.together import together
+
+    return together(open_store(database, on_sql), releases, entity, k, sensitive)
 
 
 def withdraw(

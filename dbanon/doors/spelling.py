@@ -17,6 +17,7 @@ from dbanon.data.option import Parameter, all_parameters
 from dbanon.job.job import Job
 from dbanon.job.private import own_options
 from dbanon.sessions.names import RelationName, literal, parse_relation
+from dbanon.stores.folders import is_of_files
 
 # What a call in SQL has as arguments of the function; all else is a key of ``options``.
 SQL_ARGUMENTS = frozenset(
@@ -133,7 +134,7 @@ def command(url: str, start: Mapping[str, Any], hierarchies: Iterable[str] = ())
             words += ["--" + name.replace("_", "-"), str(value)]
     for given in hierarchies:
         words += ["--hierarchy", given]
-    if url.startswith("file:"):
+    if is_of_files(url):
         # A file is not written into.
         words += ["--target", PLACE]
     return shlex.join(words)

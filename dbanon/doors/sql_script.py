@@ -22,6 +22,7 @@ from dbanon.methods.registry import Method
 from dbanon.sessions.names import literal
 from dbanon.stores.postgresql import digest
 from dbanon.stores.postgresql.foreign import HINT, foreign_code
+from dbanon.stores.postgresql.rules import STATE
 from dbanon.stores.postgresql.settings import FUNCTION_SETTINGS
 from dbanon.version import share_path, version
 
@@ -84,6 +85,8 @@ def functions_script(paths: Sequence[str] | None, *, alone: bool = False) -> str
     text = text.replace("@FOREIGN_CODE@", foreign_code("checked::oid")).replace(
         "@FOREIGN_HINT@", HINT.replace("'", "''")
     )
+    text = text.replace("@TYPES@", METHOD_TYPES)
+    text = text.replace("@STATE@", STATE.format(oid="_state_of.relation"))
     text = text.replace("@RAISE@\n", (sql / "raise.sql").read_text())
     text = text.replace("@DP_TYPES@", DP_TYPES)
     text = text.replace("@SETTINGS@", _settings())

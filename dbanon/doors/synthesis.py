@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,8 +22,8 @@ from dbanon.job.synthesis import AsPublished, wish
 from dbanon.run import budgets as run
 from dbanon.run.budgets import BudgetShown
 from dbanon.run.open import open_store
-from dbanon.synthesis.columns import table_of
 from dbanon.synthesis.dcmdp import SENTENCE, dcmdp, dense, worth
+from dbanon.synthesis.declared import table_of
 from dbanon.synthesis.noise import OpenDpNoise
 from dbanon.synthesis.private import Budget, private_rows
 
@@ -90,6 +91,7 @@ def synthesize(
     *,
     method: str,
     budget: Budget | None = None,
+    types: Mapping[str, str] | str | None = None,
     **options: Any,
 ) -> Synthesis:
     """Make rows that stand for no row of the source.
@@ -102,6 +104,9 @@ def synthesize(
         ``dcmdp``: noise as Liu and Li published it, which guarantees nothing; with
         ``guarantee="as_published"`` only, and with the warning ``NotDifferentiallyPrivate``.
     budget : what ``dp_ranks`` spends its epsilon of, before any noise is drawn.
+    types : of ``dp_ranks``, by column what it is declared as, ``integer``, ``number``,
+        ``boolean``, ``text``, ``date`` or ``timestamp``; one word for all. What a column has in
+        memory follows from its values, and is not asked.
     options : those of the method, as docs/differential-privacy.md lists them.
 
     Raises
@@ -118,13 +123,15 @@ def synthesize(
     if isinstance(wished, AsPublished):
         if budget is not None:
             raise InvalidParameter("Method dcmdp is not private, and spends nothing of a budget.")
+        if types is not None:
+            raise InvalidParameter("Method dcmdp takes numbers alone, and no types.")
         return _as_published(data, wished)
     if not isinstance(budget, Budget):
         raise InvalidParameter(
             "Method dp_ranks spends its epsilon of a budget, and there is none.",
             hint="Make one for all releases of these rows, once: dbanon.Budget(3.0).",
         )
-    return private_rows(table_of(data, wished.entity), wished, budget, OpenDpNoise)
+    return private_rows(table_of(data, wished.entity, types), wished, budget, OpenDpNoise)
 
 
 def _as_published(data: Any, wished: AsPublished) -> Synthesis:

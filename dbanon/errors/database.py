@@ -34,6 +34,12 @@ class DatabaseBusy(DatabaseFailure):
     sqlstate = "55P03"
 
 
+class OutputBusy(DatabaseBusy):
+    """Other sessions keep the output, so that the release cannot take its place."""
+
+    code = "output_busy"
+
+
 class SourceChanged(DatabaseFailure):
     """The source changed while it was read."""
 

@@ -127,6 +127,14 @@ class ReleaseChanged(DbanonError):
     sqlstate = "ZK007"
 
 
+class RefreshRefused(DbanonError):
+    """The release would be another thing than it was, or the ledger does not say all of it."""
+
+    code = "refresh_refused"
+    exit_code = 6
+    sqlstate = "ZK010"
+
+
 class OriginalChanged(DbanonError):
     """The relation is not the one that the release was made of, or not as it was then."""
 
@@ -147,6 +155,22 @@ class TableChanged(DbanonError):
     """A table is not as its job file says, or as it was at the job's last release."""
 
     code = "table_changed"
+    exit_code = 6
+    sqlstate = "ZK005"
+
+
+class ColumnWithoutRule(DbanonError):
+    """A column has no rule, and the release is made by the rules of its table."""
+
+    code = "column_without_rule"
+    exit_code = 6
+    sqlstate = "ZK005"
+
+
+class RuleWithoutColumn(DbanonError):
+    """A rule names a column that its table has not."""
+
+    code = "rule_without_column"
     exit_code = 6
     sqlstate = "ZK005"
 

@@ -94,6 +94,13 @@ class TableNotFound(UsageError):
     sqlstate = "42P01"
 
 
+class RulesNotFound(UsageError):
+    """No rules are declared of the table."""
+
+    code = "rules_not_found"
+    sqlstate = "42704"
+
+
 class SchemaNotFound(UsageError):
     """The schema does not exist."""
 
@@ -339,6 +346,43 @@ class MissingDependency(UsageError):
             hint='Install it with: pip install "dbanon[postgres]"; in a checkout: pip install'
             ' ".[postgres]".',
         )
+
+    @classmethod
+    def of_mariadb(cls) -> MissingDependency:
+        """The error where a database of MariaDB is named, and its driver is not here."""
+        return cls(
+            "MariaDB needs the package PyMySQL.",
+            hint='Install it with: pip install "dbanon[mariadb]"; in a checkout: pip install'
+            ' ".[mariadb]".',
+        )
+
+
+class EngineUnsuitable(UsageError):
+    """The storage engine of a table has no snapshots."""
+
+    code = "engine_unsuitable"
+    sqlstate = "0A000"
+
+
+class ViewsNotHere(UsageError):
+    """This database does not release views: no statement of it swaps a marked one."""
+
+    code = "views_not_here"
+    sqlstate = "0A000"
+
+
+class ChainsNotHere(UsageError):
+    """This database keeps no chains: a release and its state cannot be one transaction in it."""
+
+    code = "chains_not_here"
+    sqlstate = "0A000"
+
+
+class BudgetsNotHere(UsageError):
+    """This database keeps no privacy budgets, so that no synthetic rows are made in it."""
+
+    code = "budgets_not_here"
+    sqlstate = "0A000"
 
 
 class WorkersDiffer(UsageError):

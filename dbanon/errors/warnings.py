@@ -43,6 +43,14 @@ class ExportPending(UserWarning):
     """A file of a published release could not get its place, and waits under another name."""
 
 
+class ReleaseNotNoted(UserWarning):
+    """A chain's last release could not be noted beside its key, where restored backups are noticed."""  # noqa: E501
+
+
+class RulesOfAnotherTable(UserWarning):
+    """Rules were declared of another table that had this name before, or of one that was restored."""  # noqa: E501
+
+
 class TablesLeft(UserWarning):
     """Tables of earlier releases could not be dropped after a release was published."""
 

@@ -1,31 +1,18 @@
 """Chains: releases of the same persons that stay private together; what a job says, and the rules.
 
 A chain is made once, under rules that stay; each of its releases names it, and where its key is.
-Beyond its own rows a release guarantees that histories are shared.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, fields, replace
 from typing import Annotated, Any
 
-from dbanon.data.counts import Counts, Histories
 from dbanon.data.frozen import dataclass
 from dbanon.data.option import Option, check, make, parameters
-from dbanon.errors import (
-    ChainExposed,
-    ChainModelBroken,
-    InvalidParameter,
-    RecountFailed,
-    TooFewRecords,
-    TraceTooSmall,
-    counted,
-)
-from dbanon.job.guarantee import REPORT_IT, Guarantee
-from dbanon.job.verdict import Expected, Verdict
-from dbanon.measures.models import CountedModel
+from dbanon.errors import InvalidParameter
 
 SHOW, HOLD, FREEZE = "show", "hold", "freeze"
 CHANGES = (SHOW, HOLD, FREEZE)
@@ -79,6 +66,22 @@ class Chain:
         bool,
         Option("Accept that many members left and as many newcomers came since the last release."),
     ] = False
+    outputs: Annotated[
+        Mapping[str, str],
+        Option(
+            "Of a chain of several tables: where each of the others is released to.",
+            flag="table_output",
+            form="TABLE=TABLE",
+        ),
+    ] = field(default_factory=dict)
+    kept: Annotated[
+        Mapping[str, Sequence[str]],
+        Option(
+            "Of a chain of several tables: the columns that each of the others is released with.",
+            flag="table_keep",
+            form="TABLE=A,B",
+        ),
+    ] = field(default_factory=dict)
     rules: Mapping[str, Any] = field(default_factory=dict)
 
     def placed(self, path: Callable[[str], str], text: Callable[[str], str]) -> Chain:
@@ -88,6 +91,9 @@ class Chain:
 
     def __post_init__(self) -> None:
         check(self)
+        for name in ("outputs", "kept"):
+            # Jobs go to other processes, where a frozen mapping cannot.
+            object.__setattr__(self, name, dict(getattr(self, name)))
         require_chain_name(self.name)
         require_key_form(self.key)
 
@@ -138,14 +144,11 @@ class Rules:
     ] = 1
     min_newcomers: Annotated[
         int | None,
-        Option(
-            "Fewer newcomers wait, all, until max_wait; 5 k where nothing is said; 0: nobody does.",
-            minimum=0,
-        ),
+        Option("Fewer newcomers wait, until max_wait; 5 k where nothing is said.", minimum=0),
     ] = None
     max_wait: Annotated[
         int,
-        Option("How many releases newcomers wait for min_newcomers.", minimum=0),
+        Option("How many releases newcomers wait for a good class; 0: for none.", minimum=0),
     ] = 6
     departures: Annotated[
         str,
@@ -162,6 +165,20 @@ class Rules:
             maximum=1,
         ),
     ] = None
+    max_rows_per_person: Annotated[
+        int | None,
+        Option(
+            "Persons have several rows, and no more than so many of each are shown; one row each"
+            " where nothing is said, and more are refused.",
+            minimum=1,
+        ),
+    ] = None
+    tables: Annotated[
+        Sequence[str],
+        Option(
+            "Further tables that the persons have rows in: one set of classes holds in all of them."
+        ),
+    ] = ()
     mode: Annotated[
         str,
         Option(
@@ -182,15 +199,27 @@ class Rules:
         check(self)
         if self.new_chain_from is not None:
             require_chain_name(self.new_chain_from)
+        if self.tables and self.max_rows_per_person is None:
+            raise InvalidParameter(
+                "A chain of several tables is one of persons with several rows.",
+                hint="Say how many rows of each table are shown of a person: max_rows_per_person.",
+            )
+        if self.mode == MEASURE and self.max_rows_per_person is not None:
+            raise InvalidParameter(
+                "A chain that measures takes one row a person.",
+                hint="Leave out max_rows_per_person, or the mode.",
+            )
 
     @classmethod
     def of_plain(cls, given: Mapping[str, Any]) -> Rules:
         """The rules as they were told by ``to_plain``; those of version 0.2.0 let all in."""
-        return make(cls, {"min_newcomers": 0} | dict(given))
+        return make(cls, {"min_newcomers": 0, "max_wait": 0} | dict(given))
 
     def to_plain(self) -> dict[str, Any]:
         """The rules as plain values."""
-        return {one.name: getattr(self, one.name) for one in fields(self)}
+        return {one.name: getattr(self, one.name) for one in fields(self)} | {
+            "tables": list(self.tables)
+        }
 
     def expected_by(self, chain: Chain) -> list[str]:
         """The names of those that a job expects otherwise."""
@@ -239,145 +268,4 @@ def require_key_form(key: str) -> None:
         raise InvalidParameter(
             f"key of a chain must be {_KEY_FORM}: where the key is, never the key itself.",
             hint="dbanon chain create writes a key to a file.",
-        )
-
-
-@dataclass(frozen=True)
-class OfChain(Guarantee):
-    """Every combination of released values is shared by k persons, and so is every history.
-
-    Parameters
-    ----------
-    entity : the column that says whose a row is; every person has one.
-    chain : the name of the chain.
-    only_measured : True where classes are found afresh, and histories are counted, not kept.
-    max_exposed : the share of persons whose history fewer than k may share then; None for all.
-    """
-
-    entity: str = ""
-    chain: str = ""
-    only_measured: bool = False
-    max_exposed: float | None = None
-
-    @property
-    def looked_at(self) -> tuple[str, ...]:
-        """The column that persons are told apart by, in the database: it is not read."""
-        return (self.entity,)
-
-    @property
-    def what(self) -> str:
-        """What k counts."""
-        return f'persons (distinct values of "{self.entity}")'
-
-    @property
-    def unit(self) -> str:
-        """What k counts, in one word or few."""
-        return "persons"
-
-    def _of_what(self) -> tuple[str, ...]:
-        of_models: tuple[str, ...] = ()
-        if self.models and not self.only_measured:
-            of_models = (
-                "Classes that were brought together for a privacy model may be told apart again by"
-                f" what the model asked for: each of them has {self.k} persons, who share their"
-                " history. That newcomers stay out for good tells that the model kept them out.",
-            )
-        return (
-            f'k counts persons, by the values of "{self.entity}", which are not released.',
-            "Who knows that a person's kept values changed, or that they did not, knows more than"
-            " the chain takes into account; so does who sees releases outside of it.",
-            *of_models,
-        )
-
-    def sentence(self, columns: Collection[str]) -> str:
-        """What a verified release of these quasi-identifiers guarantees."""
-        alone = super().sentence(columns)
-        if self.only_measured:
-            return f"{alone}; over releases nothing is guaranteed: chain {self.chain} measures"
-        merged = " of one class before classes were merged for models" if self.models else ""
-        return (
-            f"{alone}; every history over the releases of chain {self.chain} is shared by at least"
-            f" {self.k} persons{merged}"
-        )
-
-    def check(self, counts: Counts, expected: Expected) -> Verdict:
-        """The verdict on rows and histories that were counted.
-
-        Raises
-        ------
-        TooFewRecords : nobody would be in the release.
-        TraceTooSmall : a history is shared by too few.
-        ChainModelBroken : a class does not keep to a privacy model.
-        RecountFailed : rows are not those that the state says.
-        ChainExposed : too many persons have a history that too few share.
-        """
-        found = counts.histories
-        assert found is not None
-        if not counts.rows.rows:
-            raise TooFewRecords(
-                f"Nobody would be in this release of chain {self.chain}: {found.waiting} persons"
-                " wait, fewer than a class needs.",
-                hint="Run it again when more persons are there.",
-            )
-        self._require_rows(counts.rows, replace(expected, rows=found.persons))
-        self.require_histories(found)
-        return self.verdict(counts, self._levels(counts, expected))
-
-    def require_histories(self, found: Histories) -> None:
-        """Check what was counted on the state of the chain.
-
-        Raises
-        ------
-        TraceTooSmall, ChainModelBroken, RecountFailed, ChainExposed : as ``check``.
-        """
-        for wrong, what in (
-            (found.misplaced, "classes have other rows than their persons"),
-            (found.rewritten, "held classes have other rows than were shown"),
-            (found.uneven, "combinations have other rows than their classes"),
-        ):
-            if wrong:
-                raise RecountFailed(f"{wrong} {what}; nothing was published.", hint=REPORT_IT)
-        if self.only_measured:
-            self.require_few(found.exposed, found.known)
-        elif found.smallest < self.k:
-            raise TraceTooSmall(
-                f"A history over the releases of chain {self.chain} would be shared by"
-                f" {counted(found.smallest, 'person')}, fewer than k = {self.k}; nothing was"
-                " published.",
-                hint=REPORT_IT,
-            )
-        if found.failing:
-            raise ChainModelBroken(
-                f"{found.failing} classes of chain {self.chain} would not keep to a privacy model;"
-                " nothing was published.",
-                hint=REPORT_IT,
-            )
-
-    def require_few(self, exposed: int, known: int) -> None:
-        """Check that no more persons are exposed than are allowed.
-
-        Raises
-        ------
-        ChainExposed : there are.
-        """
-        if self.max_exposed is None or exposed <= self.max_exposed * known:
-            return
-        raise ChainExposed(
-            f"With this release {exposed} of {known} persons would have a joint"
-            f" history that fewer than {self.k} share, more than the allowed share"
-            f" {self.max_exposed:g}; nothing was published.",
-            hint="Allow more, or keep histories: a chain of mode continue.",
-        )
-
-    def verdict(self, counts: Counts, levels: tuple[CountedModel, ...]) -> Verdict:
-        """The verdict on rows that were counted: each is a person's."""
-        found = counts.histories
-        assert found is not None
-        return Verdict(
-            counts.rows.smallest,
-            counts.rows.smallest,
-            levels,
-            persons=found.persons,
-            noted={"entity": self.entity, "persons": found.persons},
-            counted=f' (persons: distinct values of "{self.entity}", {found.persons} in all)',
         )

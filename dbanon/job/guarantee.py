@@ -26,6 +26,10 @@ PERSONS = "persons"
 GUARANTEES = (ROWS, PER_ATTRIBUTE)
 
 REPORT_IT = "This is an error in dbanon: please report it."
+OF_TABLES = (
+    "k counts persons over all tables of the chain. Who of a class has rows in this table is kept:"
+    " a combination may stand in fewer than k rows here, and whoever knows who has one knows more."
+)
 _ABOUT_NULLS = {
     "category": ", NULL counted as a value",
     "suppress": "; records with a NULL were withheld",
@@ -77,6 +81,11 @@ class Guarantee:
     @property
     def bounds_rows(self) -> bool:
         """True when no combination of released values is shared by fewer than k."""
+        return True
+
+    @property
+    def k_in_rows(self) -> bool:
+        """True where each class that is counted on a release holds k of its rows."""
         return True
 
     def says_not(self, earlier_releases: str, models: bool) -> tuple[str, ...]:
@@ -190,7 +199,7 @@ class Guarantee:
                 hint="The source gives other rows each time it is read: anonymize a table, or name"
                 ' columns that tell every row from every other: `key=["…"]`.',
             )
-        if recount.smallest < self.k:
+        if self.k_in_rows and recount.smallest < self.k:
             raise RecountFailed(
                 "The smallest class counted in the database holds"
                 f" {counted(recount.smallest, 'row')}, fewer than k = {self.k}; nothing was"
@@ -267,6 +276,28 @@ class OfPersons(Guarantee):
             noted={"entity": self.entity, "persons": found.persons},
             of_models={"counted_in": PERSONS},
             counted=f' (persons: distinct values of "{self.entity}", {found.persons} in all)',
+        )
+
+
+@dataclass(frozen=True)
+class InTables(OfPersons):
+    """The same of persons who have rows in any of the tables of a chain: this is one of them."""
+
+    @property
+    def bounds_rows(self) -> bool:
+        """False: of k persons one may have a row in this table."""
+        return False
+
+    @property
+    def k_in_rows(self) -> bool:
+        """False, as ``bounds_rows``."""
+        return False
+
+    def told_of(self, recount: Recount) -> str:
+        """What was counted when a published release was looked at again: rows are all it has."""
+        return (
+            "rows of one table; the chain counted persons over all of its tables, and fewer than k"
+            " rows may share a combination here"
         )
 
 
@@ -378,6 +409,9 @@ def guarantee(name: str, entity: str | None = None, **told: Any) -> Guarantee:
 
 def recorded(k: int, arguments: Mapping[str, Any]) -> Guarantee:
     """The guarantee of a release as the arguments in its ledger tell it."""
+    if arguments.get("tables"):
+        by, persons = tuple(arguments.get("by", ())), (str(arguments["entity"]),)
+        return InTables(k=k, by=by, persons=persons)
     return guarantee(
         arguments.get("guarantee", ROWS),
         arguments.get("entity"),

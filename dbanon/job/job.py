@@ -26,6 +26,7 @@ from dbanon.job.requirements import (
     require_passthrough_options,
     require_spillable,
 )
+from dbanon.job.rules import BY_RULES, require_no_columns
 from dbanon.measures import Model
 
 OUTPUT_KINDS = ("table", "view")
@@ -65,6 +66,8 @@ class Asked(Protocol):
     @property
     def on_new_column(self) -> str: ...
     @property
+    def declared(self) -> str | None: ...
+    @property
     def name(self) -> str | None: ...
 
 
@@ -88,7 +91,8 @@ class Job:
     if_exists : ``error``, or ``replace`` for outputs that dbanon made.
     chunk_rows : rows that are read at a time; never changes the result.
     kept_columns : ``server``, or ``client`` where kept columns leave their database for the memory
-        of the client, and come back with the release.
+        of the client, and come back with the release; of a source that no store knows, all columns
+        that the job names.
     memory_limit : bytes that reading and clustering may use; None for no limit.
     reading : how the file is written that is read, where it is one of CSV.
     where : SQL of whoever owns the job, as behind WHERE; None for all rows.
@@ -96,9 +100,13 @@ class Job:
         None for in memory.
     exports : files that are made of the release.
     time_limit : seconds that a run may take; None for no limit.
+    swap_timeout : seconds for which a release waits for readers of the one that it replaces, where
+        it takes its place by a statement of its own.
     roles : all columns that have a role, those that are not released among them; None where nobody
         gave each column one.
     on_new_column : ``halt`` or ``drop``: what becomes of a column that ``roles`` does not name.
+    declared : the digest of the rules of the table that say what its columns are; ``BY_RULES``
+        until they are read, None where they are not asked for.
     name : of the job in its file; None where there is none.
     accept_types : columns of the source may have other types than at the job's last release.
     fingerprint_key : that its fingerprint is taken under, empty for none of its own; None where
@@ -186,7 +194,8 @@ class Job:
         Option(
             "client: a release within one PostgreSQL database is faster, but values of columns"
             " copied as they are, sensitive ones too, leave it for this program's memory and come"
-            " back. server: they stay in the database.",
+            " back; of databases that dbanon does not know, all columns that are named do. server:"
+            " they stay in the database.",
             choices=KEPT_COLUMNS,
             release=True,
             sql=False,
@@ -229,8 +238,19 @@ class Job:
             sql=False,
         ),
     ] = None
+    swap_timeout: Annotated[
+        float,
+        Option(
+            "Seconds for which a release waits, in short tries, for readers of the one that it"
+            " replaces; on MariaDB.",
+            minimum=0,
+            above=True,
+            sql=False,
+        ),
+    ] = 60.0
     roles: tuple[str, ...] | None = None
     on_new_column: str = "halt"
+    declared: str | None = None
     name: str | None = None
     accept_types: bool = False
     fingerprint_key: bytes | None = field(default=None, repr=False)
@@ -244,6 +264,8 @@ class Job:
             raise InvalidParameter("run_id must be a UUID, in lower case.")
         if self.on_new_column not in ON_NEW_COLUMN:
             raise InvalidParameter(f"on_new_column must be one of {', '.join(ON_NEW_COLUMN)}.")
+        if self.declared == BY_RULES:
+            require_no_columns(self, self.policy)
         if self.where is not None:
             require_condition(self.where)
         check_models(self.policy.models, self.sensitive)
@@ -255,16 +277,14 @@ class Job:
                 )
         require_own_ranges(self.hierarchies, self.policy.local_range)
         check_entity(self.entity, self.named)
-        if self.chain is not None:
+        if self.chain is not None and self.declared != BY_RULES:
             require_chained(self.policy, self.entity)
+            # What else they do not go with depends on the source: ``run.plan`` looks.
+            require_passthrough_options(
+                persons=False, chain=self.kept_columns == CLIENT, spill=False
+            )
         if self.spill is not None:
             require_spillable(self.policy, self.guarantee.persons)
-        if self.kept_columns == CLIENT:
-            require_passthrough_options(
-                persons=bool(self.guarantee.persons),
-                chain=self.chain is not None,
-                spill=self.spill is not None,
-            )
         check_once(self.named)
 
     @property

@@ -62,4 +62,5 @@ class JobOptions(PolicyOptions, ReadingOptions, total=False):
     chain: Chain | None
     where: str | None
     time_limit: float | None
+    swap_timeout: float
     exports: Sequence[Export | str | Mapping[str, Any]]

@@ -135,7 +135,7 @@ class PrivateJob:
     ----------
     wished : the method's own options.
     budget : of the ledger of the database.
-    roles, on_new_column, name, accept_types, door, run_id : as of ``Job``.
+    roles, on_new_column, declared, name, accept_types, door, run_id : as of ``Job``.
 
     Raises
     ------
@@ -154,6 +154,7 @@ class PrivateJob:
     time_limit: Annotated[float | None, parameter(Job, "time_limit").option] = None
     roles: tuple[str, ...] | None = None
     on_new_column: str = "halt"
+    declared: str | None = None
     name: str | None = None
     accept_types: bool = False
     door: str = "python"

@@ -192,6 +192,29 @@ class MixedVmdav(Kernel):
         self, table: MixedTable, squares: npt.NDArray[np.int64], k: int, lambda_: float
     ) -> None: ...
 
+class MixedMd(Kernel):
+    """MD on records without coordinates, as ``MixedMdav``."""
+
+    def __init__(self, table: MixedTable, squares: npt.NDArray[np.int64], k: int) -> None: ...
+
+class MixedDensityFirst(Kernel):
+    """LDF (lowest) or HDF on records without coordinates, as ``MixedMdav``."""
+
+    def __init__(
+        self, table: MixedTable, squares: npt.NDArray[np.int64], k: int, lowest: bool
+    ) -> None: ...
+
+class MixedTfrp(Kernel):
+    """TFRP-1, or TFRP-2 with its second stage, on records without coordinates, as ``MixedMdav``.
+
+    From the corners, of all minima and of all maxima, only numbers tell what is farthest. A sum of
+    squares is rounded down to a whole number.
+    """
+
+    def __init__(
+        self, table: MixedTable, squares: npt.NDArray[np.int64], k: int, second_stage: bool
+    ) -> None: ...
+
 class Merging(Kernel):
     """KACA (threshold below 0) and EBKC (else: a distance, mean over the attributes)."""
 
@@ -279,7 +302,7 @@ class RefineLoss(Kernel):
     elsewhere. firsts: the first code of each piece, ascending. costs: tables (pieces, pieces), what
     a label loses by the pieces of a class's ends; where wider ones lose less, swaps may be missed.
     These three may be left out. worth: rounds end where one for each k records, and 4,096 at least,
-    save less than 1/worth of the loss; 0: they do not.
+    save less than 1/worth of the loss; 0: they do not. swaps: whether swaps come before the rounds.
     """
 
     def __init__(
@@ -295,6 +318,7 @@ class RefineLoss(Kernel):
         costs: npt.NDArray[np.int32] = ...,
         *,
         worth: int = ...,
+        swaps: bool = ...,
     ) -> None: ...
 
 class Refine(Kernel):
@@ -328,6 +352,38 @@ class Pass(Kernel):
 
     def __init__(
         self, points: npt.NDArray[np.float64], k: int, labels: npt.NDArray[np.int32]
+    ) -> None: ...
+
+class MixedPass(Kernel):
+    """``Pass`` on records without coordinates, whose table and squares are those of ``MixedMdav``.
+
+    Classes near each other hold records near each other's, as they have no centres. Distances are
+    whole numbers of 40 bits.
+    """
+
+    def __init__(
+        self,
+        table: MixedTable,
+        squares: npt.NDArray[np.int64],
+        k: int,
+        labels: npt.NDArray[np.int32],
+    ) -> None: ...
+
+class MixedRefine(Kernel):
+    """``Refine`` on records without coordinates, as ``MixedPass``."""
+
+    def __init__(
+        self,
+        table: MixedTable,
+        squares: npt.NDArray[np.int64],
+        k: int,
+        labels: npt.NDArray[np.int32],
+        iterations: int,
+        work: int,
+        seconds: float,
+        heat: float,
+        classes: int,
+        seed: int,
     ) -> None: ...
 
 def recombined(

@@ -98,7 +98,8 @@ def create(session: Session, wanted: NewBudget, source: RelationName) -> KeptBud
 
     Raises
     ------
-    BudgetExists : there is one of this name, or an open one of the source and unit.
+    BudgetExists : there is one of this name, or an open one of the source: releases of rows and of
+        persons tell of the same people, so that a source has one account, whatever its unit.
     BudgetNotFound : the one whose place it takes is none, or closed, or of another source.
     BudgetExhausted : more than its total is spent of that one already.
     InsufficientRights : the ledger is another's.
@@ -108,15 +109,14 @@ def create(session: Session, wanted: NewBudget, source: RelationName) -> KeptBud
     known = list_budgets(session)
     spent, total = Decimal(0), Decimal(repr(wanted.epsilon)).quantize(_PART, ROUND_FLOOR)
     open_now = [b for b in known if not b.closed and b.source == str(source)]
-    same = [b for b in open_now if b.unit == wanted.unit]
     if wanted.name in [b.name for b in known]:
         raise BudgetExists(
             f"There is a budget {wanted.name} already.",
             hint="What was spent stays spent: a larger total is another budget, which raises it.",
         )
     if wanted.raises is not None:
-        old = next((b for b in same if b.name == wanted.raises), None)
-        if old is None or old.entity != wanted.entity:
+        old = next((b for b in open_now if b.name == wanted.raises), None)
+        if old is None or (old.unit, old.entity) != (wanted.unit, wanted.entity):
             raise BudgetNotFound(
                 f"There is no open budget {wanted.raises} of {source} and unit {wanted.unit}.",
                 hint=nearest_names(wanted.raises, [b.name for b in known]),
@@ -128,9 +128,11 @@ def create(session: Session, wanted: NewBudget, source: RelationName) -> KeptBud
                 hint="A total can only be raised.",
             )
         _close(session, old.name, len([b for b in known if b.source == old.source]))
-    elif same:
+    elif open_now:
+        old = open_now[0]
         raise BudgetExists(
-            f"{source} has the open budget {same[0].name} already: all its releases spend of one.",
+            f"{source} has the open budget {old.name} of {old.unit}s already: all its releases"
+            " spend of one.",
             hint="Spend of that one. A larger total is another budget, which raises that one.",
         )
     row = {
@@ -199,6 +201,7 @@ def find(session: Session, name: str) -> KeptBudget:
     ------
     BudgetNotFound : there is none.
     """
+    session.require("budgets")
     known = list_budgets(session)
     for budget in known:
         if budget.name == name:

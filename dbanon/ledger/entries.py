@@ -127,12 +127,18 @@ def record(
     sql_types: Mapping[str, str],
     made: Sequence[tuple[str, str]],
     run: Run,
+    request: Mapping[str, Any] | None = None,
 ) -> str:
     """Write a release and its run into the ledger; the time that it was recorded with.
 
     The entry of the release that had the output's name before is closed.
+
+    Parameters
+    ----------
+    request : what was asked for, by which it can be made again; None where it cannot.
     """
     row = release_row(report, output.name, output.relation, recount.histogram)
+    row["request"] = None if request is None else json.dumps(request, sort_keys=True)
     return record_row(session, row, column_rows(report, sql_types, made), output, run)
 
 

@@ -1,6 +1,6 @@
 """The ledger on PostgreSQL: whom it may belong to, who may write it, and how.
 
-Where dbanon is installed, a role that nobody can become owns the ledger, and three functions of
+Where dbanon is installed, a role that nobody can become owns the ledger, and four functions of
 that role write it; elsewhere it belongs to the role that made the first release. Whatever runs when
 the ledger is read or written runs as the caller, so a ledger of anybody else is not touched.
 """
@@ -30,6 +30,11 @@ SPENDER = """
     SELECT p.oid FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace
     WHERE n.nspname = 'dbanon' AND p.proname = '_spend'
       AND oidvectortypes(p.proargtypes) = 'text, numeric, uuid'"""
+
+RULES_WRITER = """
+    SELECT p.oid FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace
+    WHERE n.nspname = 'dbanon' AND p.proname = '_write_rules'
+      AND oidvectortypes(p.proargtypes) = 'jsonb'"""
 
 # The tables of each chain's own.
 _OF_CHAINS = "^chain_(row|value)_[0-9a-f]{12}$"
@@ -78,7 +83,8 @@ WITH trusted AS (
     FROM pg_catalog.pg_proc AS p
     JOIN pg_catalog.pg_namespace AS n ON n.oid = p.pronamespace
     WHERE n.nspname = 'dbanon'
-      AND p.proname IN ('_record_release', '_record_run', '_spend', '_hold_job', '_require_room')
+      AND p.proname IN ('_record_release', '_record_run', '_spend', '_hold_job', '_require_room',
+                        '_write_rules', '_name_of')
       AND p.proowner NOT IN (SELECT oid FROM trusted)
     UNION ALL
     SELECT name || ', which is no table', owner, 'code' FROM held WHERE relkind <> 'r'

@@ -53,6 +53,19 @@ def rows_of_release(session: Session, table: str, release_id: str) -> list[dict[
     ]
 
 
+def requested(session: Session, release_id: str) -> tuple[Any, ...]:
+    """What a release was asked for and its arguments as JSON, by what version and whom; epsilon."""
+    # As text: inside a backend rows travel as JSON, of which the keys are not kept.
+    [found] = session.rows(
+        f"SELECT CAST({entries.newer(session, 'request')} AS VARCHAR),"
+        " CAST(arguments AS VARCHAR), dbanon_version, published_by,"
+        f" {entries.newer(session, 'epsilon')} FROM {session.ledger_name('release').quoted}"
+        " WHERE CAST(release_id AS VARCHAR(36)) = ?",
+        (release_id,),
+    )
+    return found
+
+
 def require_classes(entry: LedgerEntry) -> None:
     """Check that a release has classes.
 

@@ -8,6 +8,7 @@ down: it is looked at, so that it is true also where somebody else dropped or re
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -28,12 +29,13 @@ from dbanon.sessions.base import MARK, SUMMARY_SUFFIX, Existing, Output
 from dbanon.sessions.names import RelationName, check_length, parse_relation
 from dbanon.sessions.session import Session
 
+COUNTERS = "counters"
 CURRENT, SUPERSEDED, DROPPED, UNTIED = "current", "superseded", "dropped", "untied"
 
 _LISTED = "dbanon releases lists them."
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.I)
-# What an older ledger has and never used, and the database's own numbers.
-_NOT_SHOWN = ("class_signature", "entity_hash", "relation_oid", "output_oid")
+# What an older ledger has and never used, the database's own numbers, and the arguments once more.
+_NOT_SHOWN = ("class_signature", "entity_hash", "relation_oid", "output_oid", "request")
 _OF_RUN = ("run_id", "door", "job", "started_at", "finished_at", "run_by", "application",
            "server_version")  # fmt: skip
 
@@ -51,6 +53,10 @@ class Listed:
         one recorded, as after a dump was restored: ``dbanon upgrade`` ties it again.
     k_requested, k_achieved, information_loss : None of a release that has no classes.
     epsilon, budget : what it spent of which; None of one that has classes.
+    stale : of a current release, whether rows of its source were written since it was read; None
+        where that is not known.
+    stale_by : how it is known: ``counters``, which the server keeps, and which come some seconds
+        late.
     """
 
     release_id: str
@@ -66,30 +72,53 @@ class Listed:
     state: str
     epsilon: float | None = None
     budget: str | None = None
+    stale: bool | None = None
+    stale_by: str | None = None
 
 
 def list_releases(session: Session) -> list[Listed]:
     """The releases of a ledger, newest first."""
     if not entries.trusted(session):
         return []
-    told = ("method", "k_requested", "k_achieved", "rows_out", "information_loss", "published_by")
-    names = ("release_id", "created_at", "output_schema", "output_name", "output_kind", *told)
+    more = ("method", "k_requested", "k_achieved", "rows_out", "information_loss", "published_by")
+    names = ("release_id", "created_at", "output_schema", "output_name", "output_kind", *more)
     found = session.rows(
         f"SELECT {as_text('release', names)}, superseded_at IS NOT NULL,"
-        f" {entries.newer(session, 'epsilon')}, {entries.newer(session, 'budget')}"
+        f" {entries.newer(session, 'epsilon')}, {entries.newer(session, 'budget')}, source,"
+        f" CAST({entries.newer(session, 'request')} AS VARCHAR)"
         f" FROM {session.ledger_name('release').quoted} ORDER BY created_at DESC, release_id"
     )
     existing: dict[RelationName, Existing | None] = {}
     releases = []
-    for release_id, created_at, schema, output, kind, *counts, by, old, epsilon, budget in found:
+    for release_id, created_at, schema, output, kind, *told in found:
+        *counts, by, old, epsilon, budget, source, request = told
         name = RelationName(schema, output)
         if name not in existing:
             existing[name] = session.find_existing(name)
         state = _state(session, name, existing[name], release_id, kind, by, bool(old))
         spent = None if epsilon is None else float(epsilon)
-        entry = (release_id, created_at, str(name), *counts, by, bool(old), state, spent, budget)
-        releases.append(Listed(*entry))
+        stale = None
+        if state == CURRENT and request is not None:
+            before = json.loads(request)["source"]
+            stale = is_stale(before, session.state_of(parse_relation(source)))
+        how = None if stale is None else COUNTERS
+        known = (by, bool(old), state, spent, budget, stale, how)
+        releases.append(Listed(*(release_id, created_at, str(name), *counts, *known)))
     return releases
+
+
+def is_stale(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool | None:
+    """Whether rows of a source were written between two states of it; None: nobody can tell."""
+    if "oid" not in before or "oid" not in after:
+        return None
+    if before["oid"] != after["oid"]:
+        return True
+    if not {"writes"} <= set(before) & set(after) or before.get("since") != after.get("since"):
+        return None
+    if after["writes"] < before["writes"]:
+        # They were set back.
+        return None
+    return bool(after["writes"] > before["writes"] or before.get("file") != after.get("file"))
 
 
 def _state(
@@ -324,7 +353,7 @@ def plan_output(
     session.require_schema(name)
     session.require_ledger_rights()
     existing = session.find_existing(name)
-    written = _released_name(name, release_id, session.name_limit)
+    written = session.written_as(name, kind, release_id)
     relation = written if kind == "view" else name
     replaces = existing.kind if existing else None
     output = Output(name, relation, written, kind, release_id, replaces)
@@ -354,12 +383,3 @@ def plan_output(
             hint="Publish as that role, or take the view over: ALTER VIEW … OWNER TO.",
         )
     return output
-
-
-def _released_name(name: RelationName, release_id: str, limit: int | None) -> RelationName:
-    """The name of a release's own table: the output's, cut where it must be, with a suffix."""
-    suffix = "_r" + release_id.replace("-", "")[:12]
-    start = name.name
-    if limit is not None:
-        start = start.encode()[: limit - len(suffix)].decode(errors="ignore")
-    return name.sibling(start + suffix)

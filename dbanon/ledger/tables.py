@@ -2,7 +2,7 @@
 
 The columns are the same on every database; only the names of their types differ. ``ledger_ddl``
 makes them where there are none. An older ledger is brought to this version by the Alembic history
-in ``migrations/`` on PostgreSQL and SQLite, and by ``ledger_ddl`` on DuckDB.
+in ``migrations/`` on PostgreSQL and SQLite, and by ``ledger_ddl`` on DuckDB and MariaDB.
 """
 
 from __future__ import annotations
@@ -51,6 +51,8 @@ RELEASE_COLUMNS = _columns(
     # Of a release that is differentially private, which has no classes: what it spent of which
     # budget, and what one of is protected, ``row`` or ``person``.
     "epsilon amount?, neighbours text?, budget text?",
+    # What was asked for and of which source, as plain values, by which it can be made again.
+    "request json?",
 )
 
 # Columns and primary key of each table.
@@ -119,6 +121,11 @@ TABLES: dict[str, tuple[Columns, tuple[str, ...]]] = {
         ),
         ("chain_id", "tag"),
     ),
+    # Newcomers who are in no cell yet, with the release at which they were in the source first.
+    "chain_waiting": (
+        _columns("chain_id integer, tag bytes, since_release integer"),
+        ("chain_id", "tag"),
+    ),
     # One row a release. It counts as published whether or not that was confirmed.
     "chain_release": (
         _columns(
@@ -126,6 +133,15 @@ TABLES: dict[str, tuple[Columns, tuple[str, ...]]] = {
             "created_at timestamp, confirmed_at timestamp?, counts json",
         ),
         ("chain_id", "sequence"),
+    ),
+    # What the columns of tables are, by the table's name: its owner says so. ``relation_oid`` is
+    # PostgreSQL's number of the table that it was said of.
+    "rule": (
+        _columns(
+            "source text, name text, rule json, declared_at timestamp, declared_by text?",
+            "relation_oid bigint?",
+        ),
+        ("source", "name"),
     ),
     # What may be spent on a source, and what is. Rows are written by the ledger's owner alone, and
     # ``spent`` only grows. A larger total is another row, which closes the one it raises:
@@ -171,7 +187,7 @@ _CAME_WITHOUT = "epsilon"
 DROPPED = {"release": ("class_signature", "entity_hash")}
 
 # The newest revision in migrations/, and the table in which Alembic keeps it.
-HEAD = "0008"
+HEAD = "0010"
 VERSION_TABLE = "alembic_version"
 
 
@@ -207,8 +223,9 @@ def ledger_ddl(
                     for name in _OF_CLASSES
                 ]
             continue
+        keyed = {*key, *", ".join(UNIQUE.get(table, {}).values()).split(", ")}
         lines = [
-            f"{quote(name)} {types[kind]}{'' if nullable else ' NOT NULL'}"
+            f"{quote(name)} {_type_of(types, kind, name in keyed)}{'' if nullable else ' NOT NULL'}"
             for name, kind, nullable in columns
         ]
         lines.append("PRIMARY KEY (" + ", ".join(map(quote, key)) + ")")
@@ -220,6 +237,11 @@ def ledger_ddl(
         ]
         statements.append(f"CREATE TABLE {relation.quoted} (\n  " + ",\n  ".join(lines) + "\n)")
     return statements
+
+
+def _type_of(types: Mapping[str, str], kind: str, keyed: bool) -> str:
+    """The type of a column; a dialect may have another one for keys, which need a length there."""
+    return types.get(f"{kind} key", types[kind]) if keyed else types[kind]
 
 
 def ledger_is_current(session: SessionInterface) -> bool:

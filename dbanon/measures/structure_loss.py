@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dbanon.measures.correlation_loss import change_of_correlations
+from dbanon.measures.correlation_loss import change_of_correlations, constant_columns
 from dbanon.measures.covariances import Moments
 from dbanon.measures.figure import NO_NUMBERS, NO_VARIATION, Figure, Measure, Task
 
@@ -38,9 +38,10 @@ def of_moments(found: Moments) -> Figure:
     weak = np.abs(found.together_before) < _NEAR_ZERO
     parts = {"A": relative, "pairs near 0": float((found.known & upper & weak).sum())}
     change = change_of_correlations(found)
+    constant = constant_columns(found)
     if change is None:
-        return Figure(relative, parts=parts)
-    return Figure((relative + change) / 2, parts={**parts, "B": change})
+        return Figure(relative, parts=parts, note=constant)
+    return Figure((relative + change) / 2, parts={**parts, "B": change}, note=constant)
 
 
 MEASURE = Measure(

@@ -22,5 +22,5 @@ METHOD = Method(
     summary="Centroid-based fixed size: one class around the farthest record each round",
     cost="O(n^2) at worst, near O(n log n) for few attributes",
     reference="Laszlo & Mukherjee 2005",
-    forecast=Forecast(numbers=Power(0.39, 1.3, 1.41, 0.33)),
+    forecast=Forecast(numbers=Power(0.39, 1.3, 1.41, 0.33), mixed=Power(1.7, 1.1, 1.9, 0.3)),
 )

@@ -14,13 +14,15 @@ Cost: O(n^2) in the worst case; only candidates that lost a member are computed 
 
 from __future__ import annotations
 
-from dbanon.kernels import DensityFirst
+from dbanon.kernels import DensityFirst, MixedDensityFirst
+from dbanon.methods.forecast import Forecast, Power
 from dbanon.methods.registry import Method, on_points
 
 METHOD = Method(
     name="hdf",
-    run=on_points(DensityFirst, False),
+    run=on_points(DensityFirst, False, places=MixedDensityFirst),
     summary="Highest density first: the candidate class of smallest sum of squares each round",
     cost="O(n^2) at worst, near O(n log n) for few attributes",
     reference="Wen, Lin & Wang, Yuan Ze University",
+    forecast=Forecast(mixed=Power(6.2, 1.0, 1.1)),
 )

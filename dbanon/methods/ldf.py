@@ -14,13 +14,15 @@ Cost: O(n^2) in the worst case; only candidates that lost a member are computed 
 
 from __future__ import annotations
 
-from dbanon.kernels import DensityFirst
+from dbanon.kernels import DensityFirst, MixedDensityFirst
+from dbanon.methods.forecast import Forecast, Power
 from dbanon.methods.registry import Method, on_points
 
 METHOD = Method(
     name="ldf",
-    run=on_points(DensityFirst, True),
+    run=on_points(DensityFirst, True, places=MixedDensityFirst),
     summary="Lowest density first: the candidate class of largest sum of squares each round",
     cost="O(n^2) at worst, near O(n log n) for few attributes",
     reference="Wen, Lin & Wang, Yuan Ze University",
+    forecast=Forecast(mixed=Power(5.5, 0.98)),
 )

@@ -12,13 +12,15 @@ Cost: O(n^3/k) in the worst case, without a matrix of distances.
 
 from __future__ import annotations
 
-from dbanon.kernels import Md
+from dbanon.kernels import Md, MixedMd
+from dbanon.methods.forecast import Forecast, Power
 from dbanon.methods.registry import Method, on_points
 
 METHOD = Method(
     name="md",
-    run=on_points(Md),
+    run=on_points(Md, places=MixedMd),
     summary="Diameter-based fixed size: classes around the two most distant records",
     cost="O(n^3/k) at worst, O(n) memory",
     reference="Domingo-Ferrer & Mateo-Sanz 2002",
+    forecast=Forecast(mixed=Power(2.3, 1.08, 1.6)),
 )

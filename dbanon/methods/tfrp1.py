@@ -12,13 +12,15 @@ Cost: O(n^2/k) in the worst case.
 
 from __future__ import annotations
 
-from dbanon.kernels import Tfrp
+from dbanon.kernels import MixedTfrp, Tfrp
+from dbanon.methods.forecast import Forecast, Power
 from dbanon.methods.registry import Method, on_points
 
 METHOD = Method(
     name="tfrp1",
-    run=on_points(Tfrp, False),
+    run=on_points(Tfrp, False, places=MixedTfrp),
     summary="Two fixed reference points, used in turn",
     cost="O(n^2/k) at worst",
     reference="Chang, Li & Huang 2007",
+    forecast=Forecast(mixed=Power(1.2, 1.05, 1.1)),
 )

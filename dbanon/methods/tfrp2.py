@@ -12,15 +12,17 @@ Cost: O(n^2/k) in the worst case.
 
 from __future__ import annotations
 
-from dbanon.kernels import Tfrp
+from dbanon.kernels import MixedTfrp, Tfrp
+from dbanon.methods.forecast import Forecast, Power
 from dbanon.methods.registry import Method, on_points
 
 METHOD = Method(
     name="tfrp2",
-    run=on_points(Tfrp, True),
+    run=on_points(Tfrp, True, places=MixedTfrp),
     summary="TFRP-1, then classes are dissolved where their records fit better elsewhere",
     class_sizes="k or more",
     cost="O(n^2/k) at worst",
     reference="Chang, Li & Huang 2007",
     max_size=None,
+    forecast=Forecast(mixed=Power(370.0, 2.0, 1.3)),
 )

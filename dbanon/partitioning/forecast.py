@@ -11,22 +11,22 @@ from dataclasses import dataclass
 
 from dbanon.job.policy import Policy
 from dbanon.methods import METHODS, find_method
-from dbanon.methods.forecast import Power, in_words, two_digits
+from dbanon.methods.forecast import Forecast, Power, in_words, two_digits
 from dbanon.methods.registry import Method
 from dbanon.partitioning.blocks import Blocks
 
 # Of refinements, as ``Method.refine`` and ``Policy.refine`` name them; those of ``thorough`` by how
 # many more steps and rounds it has than ``fast``.
-REFINEMENTS: Mapping[str, Mapping[str, Power]] = {
+REFINEMENTS: Mapping[str, Mapping[str, Forecast]] = {
     "points": {
-        "pass": Power(0.27, 1.0, 0.89),
-        "fast": Power(2.4, 1.0, 0.35),
-        "thorough": Power(200.0, 1.0, 0.35),
+        "pass": Forecast(Power(0.27, 1.0, 0.89), Power(6.0, 1.15, 1.7)),
+        "fast": Forecast(Power(2.4, 1.0, 0.35), Power(6.5, 1.05, 1.0)),
+        "thorough": Forecast(Power(200.0, 1.0, 0.35), Power(200.0, 1.0, 1.0)),
     },
     "generalized": {
-        "pass": Power(21.0, 0.9, 1.9),
-        "fast": Power(150.0, 0.9, 1.9),
-        "thorough": Power(4300.0, 0.9, 1.9),
+        "pass": Forecast(mixed=Power(8.0, 0.8, 0.5)),
+        "fast": Forecast(mixed=Power(28.0, 0.76, 0.2)),
+        "thorough": Forecast(mixed=Power(4300.0, 0.9, 1.9)),
     },
 }
 # Refinements of few records do at least so much, in seconds, those of a block, too.
@@ -71,7 +71,7 @@ def forecast(policy: Policy, n: int, numbers: int, others: int) -> Foreseen | No
     blocks = Blocks.of(policy)
     parts = 1 if blocks is None else blocks.cut_at(n) or 1
     seconds = parts * power.seconds_of(n / parts, p)
-    refined = _refined(policy, method, n, p, parts)
+    refined = _refined(policy, method, n, numbers, others, parts)
     return None if refined is None else Foreseen(seconds, refined)
 
 
@@ -88,7 +88,9 @@ def quickest(names: Iterable[str], n: int, numbers: int, others: int, limit: flo
     for name in names:
         if seconds(name) <= limit:
             return name
-    return min(METHODS, key=seconds)
+    # Points are released as other things than what they have in common.
+    fitting = [name for name in METHODS if not others or find_method(name).takes_categories]
+    return min(fitting, key=seconds)
 
 
 def _power(method: Method, numbers: int, others: int) -> Power | None:
@@ -98,13 +100,19 @@ def _power(method: Method, numbers: int, others: int) -> Power | None:
     return None if (method.max_attributes or numbers) < numbers else method.forecast.numbers
 
 
-def _refined(policy: Policy, method: Method, n: int, p: int, parts: int) -> float | None:
+def _refined(
+    policy: Policy, method: Method, n: int, numbers: int, others: int, parts: int
+) -> float | None:
     """Seconds of the policy's refinement; 0 where it has none, None where nobody can say."""
     kind, effort = method.refine, policy.refine
     if effort is None or kind is None:
         return 0.0
     if policy.refine_iterations is not None:
         return None
+    known = REFINEMENTS[kind][effort]
+    power = known.mixed if others else known.numbers
+    if power is None:
+        return None
     least = LEAST.get((kind, effort), 0.0)
-    seconds = parts * max(REFINEMENTS[kind][effort].seconds_of(n / parts, p), least)
+    seconds = parts * max(power.seconds_of(n / parts, numbers + others), least)
     return seconds if policy.refine_seconds is None else min(seconds, policy.refine_seconds)

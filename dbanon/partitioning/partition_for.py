@@ -66,21 +66,51 @@ def partition_for(
         # Units of entities are a table of their own.
         measures if microdata.entities is None else given,
     )
-    levels, told = partition.levels_found, partition.told
+    found = Found(partition, partition.levels_found, measures, partition.told)
     if policy.models:
-        places, table = released_places(
-            microdata, partition, policy.models, sensitive or {}, measures, memory_limit
-        )
-        partition = protect(
+        found = protected(
             microdata,
-            partition,
+            found,
             policy,
-            places,
-            lambda done: tick(share + (1 - share) * done),
-            measures,
-            table,
+            sensitive=sensitive or {},
+            memory_limit=memory_limit,
+            tick=lambda done: tick(share + (1 - share) * done),
         )
-    return Found(partition, levels, given if partition.n_suppressed else measures, told)
+    return replace(found, measures=given) if partition_of(found).n_suppressed else found
+
+
+def partition_of(found: Found) -> Partition:
+    """The classes of rows that were found."""
+    assert isinstance(found.classes, Partition)
+    return found.classes
+
+
+def protected(
+    microdata: Microdata,
+    found: Found,
+    policy: Policy,
+    *,
+    sensitive: Mapping[str, Attribute],
+    memory_limit: int | None = None,
+    tick: Tick = lambda share: None,
+) -> Found:
+    """Classes that were found by quasi-identifiers, such that they keep to the policy's models.
+
+    Parameters
+    ----------
+    found : with the measures of the table.
+
+    Raises
+    ------
+    DbanonError : as ``protect``.
+    """
+    partition, measures = partition_of(found), found.measures
+    assert measures is not None
+    places, table = released_places(
+        microdata, partition, policy.models, sensitive, measures, memory_limit
+    )
+    kept = protect(microdata, partition, policy, places, tick, measures, table)
+    return replace(found, classes=kept)
 
 
 def joined_for(

@@ -15,7 +15,7 @@ eighty classes (kernels/points/recombine.hpp). For k above 32 regions would hold
 and that is left out.
 
 Classes: k to 2k-1 whatever the method gave, for a class of 2k or more is cut where that pays most,
-and cutting never adds loss. The loss never rises.
+and cutting never adds loss. The loss that is searched by never rises; another measure may.
 Cost: the iterations end after a fixed number of elementary steps, the same on every machine: about
 0.2 s for ``fast`` and about 20 s for ``thorough``, more for many records and less for very few
 (_Effort).
@@ -32,18 +32,22 @@ from dbanon.data.frozen import dataclass
 from dbanon.data.partition import Partition
 from dbanon.errors import InvalidParameter
 from dbanon.job.policy import Policy
-from dbanon.kernels import Models, Pass, Refine, RefineLoss
+from dbanon.kernels import MixedPass, MixedRefine, Models, Pass, Refine, RefineLoss
 from dbanon.methods.registry import Tick, drive
 from dbanon.partitioning.blocks import Blocks, partition_blocks
 from dbanon.partitioning.merge import Guard
 from dbanon.spaces.mixed import MixedSpace
 from dbanon.spaces.numeric import Space
+from dbanon.spaces.places import Places
 
 # Rounds for each class of k records that the table could hold; under models, which make classes
 # larger, for each class that there is.
 ROUNDS = {"pass": 4, "fast": 42, "thorough": 1200}
 # They end before that, where one for each k records saves less than this part of the loss.
 _WORTH = {"pass": 3000, "fast": 3000, "thorough": 0}
+# Of up to so many records that are no block rounds take little time, and end in less loss without
+# swaps before them, the more so where classes are joined afterwards, for models or persons.
+_ROUNDS_ALONE = 5_000
 
 
 def refine_generalized(
@@ -88,7 +92,18 @@ def refine_generalized(
     table = space.table(None if guard is None else guard.values)
     costs = space.label_costs.arrays()
     labels, seed = partition.labels, seed % 2**64
-    return drive(RefineLoss(table, labels, k, iterations, seed, models, *costs, worth=worth), tick)
+    kernel = RefineLoss(
+        table,
+        labels,
+        k,
+        iterations,
+        seed,
+        models,
+        *costs,
+        worth=worth,
+        swaps=space.n_records > _ROUNDS_ALONE or share < 1,
+    )
+    return drive(kernel, tick)
 
 
 _NO_LIMIT = 2**63 - 1
@@ -130,7 +145,7 @@ def max_points_size(k: int) -> int:
 
 
 def refine_points(
-    space: Space,
+    space: Space | Places,
     partition: Partition,
     k: int,
     effort: str,
@@ -145,7 +160,7 @@ def refine_points(
 
     Parameters
     ----------
-    space : the points that the partition was made from.
+    space : the points that the partition was made from, or what needs no coordinates.
     partition : every record in a class of at least k.
     effort : ``pass``, ``fast`` or ``thorough``.
     seed : the same seed gives the same classes, unless ``seconds`` is given.
@@ -154,10 +169,9 @@ def refine_points(
     share : of the effort's budget.
     """
     if effort == "pass" or iterations == 0:
-        return drive(Pass(space.points, k, partition.labels), tick)
+        return drive(space.kernel(Pass, MixedPass)(k, partition.labels), tick)
     budget = _EFFORTS[effort]
-    kernel = Refine(
-        space.points,
+    kernel = space.kernel(Refine, MixedRefine)(
         k,
         partition.labels,
         _NO_LIMIT if iterations is None else iterations,

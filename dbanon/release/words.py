@@ -94,6 +94,10 @@ def told_by_method(counts: Mapping[str, int]) -> list[tuple[str, str]]:
 
 def passthrough_note(arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
     """That columns which were copied left their database, as a pair of label and text, or none."""
+    drawn = arguments.get("drawn")
+    if drawn:
+        told = f"{drawn['rows']} left their database for this program: {drawn['how']}"
+        return [("original rows", told)]
     if arguments.get("kept_columns") != "client":
         return []
     return [("columns copied as they are", "left the database for the client's memory meanwhile")]

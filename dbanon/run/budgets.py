@@ -101,6 +101,7 @@ def require_of_rows(relation: Relation) -> None:
 def create(store: Store, wanted: NewBudget) -> BudgetShown:
     """Make a budget in the database that its source is in; raises as ``budgets.create``."""
     with store.session(write=True) as session:
+        session.require("budgets")
         relation = session.find_source(parse_relation(wanted.source))
         require_of_rows(relation)
         for name in filter(None, (wanted.entity,)):

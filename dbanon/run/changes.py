@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from dbanon.errors import DbanonError, ReleaseChanged, ReleaseNotFound, TableNotFound
@@ -165,8 +164,8 @@ def _is_as_released(session: Session, job: Job, release_id: str) -> bool:
 
 
 def _is_as_written(file: Mapping[str, Any]) -> bool:
-    path = Path(file["path"])
     try:
+        path = places.place_for(file["path"], "")
         return places.is_file(places.found_at(path)) and places.sha256(path) == file["sha256"]
     except (OSError, DbanonError):
         return False

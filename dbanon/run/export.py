@@ -8,7 +8,6 @@ was not published; what a crash leaves is put in its place, or taken away, by th
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
@@ -55,9 +54,9 @@ class Exporter:
     def __init__(self, job: Job, database: Store) -> None:
         self._job, self._tag = job, places.tag_of(database.url, job.output)
         self._database = database
-        self._pending: list[places.Pending] = []
+        self._pending: list[places.Pending | places.PendingObject] = []
         # What the places had when they were looked at: that may be replaced.
-        self._found: dict[Path, os.stat_result | None] = {}
+        self._found: dict[places.Place, places.Found] = {}
         # From the moment of COMMIT on: then the ledger says what becomes of the files.
         self.committing = False
 
@@ -77,7 +76,7 @@ class Exporter:
         OutputExists : something else has one.
         InsufficientRights, InvalidParameter : a directory cannot be made.
         """
-        taken: set[Path] = set()
+        taken: set[places.Place] = set()
         for export in self._job.exports:
             place = places.place_for(export.path, self._job.run_id)
             if place in taken:
@@ -97,7 +96,7 @@ class Exporter:
     def _exports_of(self, session: Session) -> list[tuple[str, int, dict[str, Any]]]:
         return releases.exports_of(session, self._job.output)
 
-    def _is_free(self, place: Path, digests: Collection[str]) -> bool:
+    def _is_free(self, place: places.Place, digests: Collection[str]) -> bool:
         """True where nothing is, or a file of a release, as it or the ledger's digests say."""
         found = places.found_at(place)
         if found is None:
@@ -134,7 +133,7 @@ class Exporter:
         told = []
         for number, export in enumerate(self._job.exports):
             place = places.place_for(export.path, report.release_id)
-            pending = places.Pending.begin(place, self._tag, report.release_id, number)
+            pending = places.begin(place, self._tag, report.release_id, number)
             self._pending.append(pending)
             attributes, pieces = target.released(written, self._job.chunk_rows)
             shared = written.draft.columns
@@ -151,6 +150,10 @@ class Exporter:
             except OSError as error:
                 raise places.not_written(place.parent, error) from None
             _require_same(pending.path, export, attributes, questions, counts, guarantee.models)
+            try:
+                pending.counted()
+            except OSError as error:
+                raise places.not_written(place.parent, error) from None
             told.append({
                 "path": str(place), "format": export.format, "bytes": size, "sha256": digest,
                 "template": export.path,
@@ -164,7 +167,7 @@ class Exporter:
                 with pending.file:
                     pending.finish(replace=self._may_replace(pending.place))
             except (DbanonError, OSError) as error:
-                _warn_of(pending.path, pending.place, error)
+                _warn_of(pending.shown, pending.place, error)
         self._pending.clear()
         try:
             self._drop_old()
@@ -172,7 +175,7 @@ class Exporter:
             what = f"Files of earlier releases were not looked at ({type(error).__name__})."
             warn_caller(ExportPending(what))
 
-    def _may_replace(self, place: Path) -> bool:
+    def _may_replace(self, place: places.Place) -> bool:
         """True where a place has what it had, or a file that another run put there meanwhile."""
         if not self._replaces or places.found_at(place) is None:
             return False
@@ -205,7 +208,7 @@ class Exporter:
             if ended:
                 self._settle(ended)
 
-    def _settle(self, left: Sequence[tuple[Path, str, int]]) -> None:
+    def _settle(self, left: Sequence[tuple[places.Place, str, int]]) -> None:
         """Give files their places, where they are what the ledger has; else take them away."""
         known: list[tuple[str, int, dict[str, Any]]] = []
         with suppress(DatabaseNotFound), self._database.session(write=False) as session:
@@ -221,17 +224,21 @@ class Exporter:
                 (*noted.get((release_id, number), nothing), path)
                 for path, release_id, number in left
             ),
-            key=lambda found: (found[0], found[2]),
+            key=lambda found: (found[0], str(found[2])),
         ):
-            place = Path(one.get("path", ""))
+            place = places.place_for(one["path"], "") if one else None
             try:
-                if place.parent != path.parent or one["sha256"] != places.sha256(path):
-                    path.unlink(missing_ok=True)
+                if (
+                    place is None
+                    or place.parent != path.parent
+                    or one["sha256"] != places.sha256(path)
+                ):
+                    places.drop_left(path)
                     continue
                 replace = self._replaces and self._is_free(place, _digests(known))
                 places.into_place(path, place, replace=replace)
             except (DbanonError, OSError) as error:
-                _warn_of(path, place, error)
+                _warn_of(path, place or path, error)
 
     def _drop_old(self) -> None:
         """Take away files of earlier releases, but for as many as are kept, as they were made."""
@@ -242,9 +249,9 @@ class Exporter:
                 known = self._exports_of(session)
             # The first is this run's.
             older = [one for _, _, one in known if one["template"] == export.path][1:]
-            there = [one for one in older if places.is_file(places.found_at(Path(one["path"])))]
-            for one in there[export.keep_last :]:
-                path = Path(one["path"])
+            named = [(places.place_for(one["path"], ""), one) for one in older]
+            there = [both for both in named if places.is_file(places.found_at(both[0]))]
+            for path, one in there[export.keep_last :]:
                 if places.sha256(path) == one["sha256"]:
                     path.unlink(missing_ok=True)
 
@@ -253,7 +260,7 @@ def _digests(known: Sequence[tuple[str, int, Mapping[str, Any]]]) -> set[str]:
     return {one["sha256"] for _, _, one in known}
 
 
-def _warn_of(path: Path, place: Path, error: DbanonError | OSError) -> None:
+def _warn_of(path: places.Place, place: places.Place, error: DbanonError | OSError) -> None:
     why = error.strerror if isinstance(error, OSError) else error.code
     warn_caller(
         ExportPending(

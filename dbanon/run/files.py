@@ -22,7 +22,7 @@ def require_place(job: Job, source: Store, target: Store | None) -> None:
     ------
     InvalidParameter : it has none.
     """
-    if target is None and source.url.startswith("file:") and not job.exports:
+    if target is None and not source.lasting and not job.exports:
         raise InvalidParameter(
             "A release of a file needs a place: another database, or an export.",
             hint="Name a target, or a file: `exports`.",

@@ -8,15 +8,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dbanon.errors import InvalidParameter, MissingDependency
+from dbanon.job.job import Job
 from dbanon.job.reading import USUAL, Reading
+from dbanon.job.requirements import CLIENT
 from dbanon.sessions.base import OnSql
 from dbanon.sessions.store import ClientStore
 from dbanon.stores.files import duckdb_file, read_url
+from dbanon.stores.folders import is_of_files
 
 if TYPE_CHECKING:
-    from sqlalchemy import URL
+    from sqlalchemy import URL, Engine
 
 _FRAME = "Give it to dbanon.anonymize_frame."
+# What is said where rows would have to leave their database.
+_DRAWN = (
+    "Its original rows would be drawn into this program's memory, to be released into another"
+    ' database. If they may: `kept_columns="client"`, and name that one as target;'
+    " docs/warehouse.md says what it means."
+)
 _ENGINE = "Give its URL, or a SQLAlchemy engine: sqlalchemy.create_engine(…)."
 
 # By package: what is said of its objects where they are no database.
@@ -78,6 +87,73 @@ def _of_sqlalchemy(database: Any) -> Any:
     return database
 
 
+class _NoStore(InvalidParameter):
+    """A database of SQLAlchemy's that no store is for. Never leaves this module as such."""
+
+
+def open_source(
+    database: Any,
+    on_sql: OnSql | None,
+    job: Job,
+    target: Any,
+    progress: Callable[[str, float], None] | None = None,
+) -> ClientStore:
+    """The store of what a job reads; of what there is none for, its rows as they were drawn.
+
+    Parameters
+    ----------
+    database : as of ``open_store``; with ``kept_columns="client"`` also a URL or an engine of
+        another dialect of SQLAlchemy's, an ADBC connection, an Arrow stream or frames in turn.
+    target : what is written to; None for the source itself.
+    progress : called while rows are drawn.
+
+    Raises
+    ------
+    InvalidParameter : its rows would have to leave it, and nobody said that they may.
+    DbanonError : as ``open_store``.
+    """
+    allowed = job.kept_columns == CLIENT
+    origin = None
+    if (allowed or target is not None) and not isinstance(database, (str, Path)):
+        from dbanon.stores.origins import stream_of
+
+        origin = stream_of(database)
+    if origin is None:
+        try:
+            return open_store(database, on_sql, reading=job.reading, table=job.table)
+        except _NoStore as error:
+            if not allowed:
+                raise InvalidParameter(error.message, hint=_DRAWN) from None
+            from dbanon.stores.origins_sql import engine_of
+
+            origin = engine_of(_openable(database) if _is_engine(database) else read_url(database))
+    if not allowed:
+        raise InvalidParameter("There is no store for this source.", hint=_DRAWN)
+    job.reading.require_none()
+    if job.where is not None:
+        raise InvalidParameter(
+            "A condition (where) is not asked of a source that no store knows.",
+            hint="Make a view of these rows there, or give a stream of them.",
+        )
+    from dbanon.stores.duckdb.drawn_source import DrawnStore
+
+    return DrawnStore(
+        origin,
+        on_sql,
+        table=job.table,
+        wanted=(*job.read, *job.guarantee.looked_at),
+        chunk_rows=job.chunk_rows,
+        memory=job.memory_limit and job.memory_limit // 2,
+        progress=progress,
+    )
+
+
+def _is_engine(database: Any) -> bool:
+    return type(database).__module__.partition(".")[0] == "sqlalchemy" and hasattr(
+        database, "connect"
+    )
+
+
 def open_store(
     database: Any,
     on_sql: OnSql | None = None,
@@ -89,10 +165,11 @@ def open_store(
 
     Parameters
     ----------
-    database : ``postgresql://…``, ``sqlite:///file.db``, ``duckdb:///file.duckdb``, a file of rows,
-        ``file:people.csv`` or ``file:people.parquet``, a SQLAlchemy
-        ``Engine`` of PostgreSQL or SQLite or a ``Connection`` without an open transaction, which
-        stands for its engine, a ``sqlite3.Connection``, or a DuckDB connection.
+    database : ``postgresql://…``, ``mysql+pymysql://…``, ``sqlite:///file.db``,
+        ``duckdb:///file.duckdb``, files of rows as ``file:people.csv``, ``file:data/*.parquet`` or
+        ``s3://bucket/folder/``, a SQLAlchemy ``Engine`` of PostgreSQL, MariaDB or SQLite or a
+        ``Connection`` without an open transaction, which stands for its engine, a
+        ``sqlite3.Connection``, or a DuckDB connection.
     on_sql : called with the text of each statement before it runs.
     reading : how a CSV file is written.
     table : what the rows of a file are called, as people write it; as the file when None.
@@ -103,7 +180,7 @@ def open_store(
     MissingDependency : its driver is not installed.
     """
     database = _openable(database)
-    if isinstance(database, str) and database.startswith("file:"):
+    if isinstance(database, str) and is_of_files(database):
         from dbanon.stores.duckdb.file_source import FileStore
 
         return FileStore(database, on_sql, reading=reading, table=table)
@@ -142,11 +219,30 @@ def open_store(
                 " an engine may be given.",
             )
         return SqliteStore(database if isinstance(database, Engine) else url, on_sql)
+    if backend in ("mysql", "mariadb"):
+        return _mariadb_store(url, database if isinstance(database, Engine) else url, on_sql)
     if backend == "duckdb":
         return _duckdb_store(url.database, url.query, on_sql)
-    raise InvalidParameter(
-        f"There is no store for {backend}.", hint="Use PostgreSQL, DuckDB or SQLite."
+    raise _NoStore(
+        f"There is no store for {backend}.",
+        hint="Use PostgreSQL, MariaDB, DuckDB or SQLite; anonymize draws rows from others, too:"
+        " docs/warehouse.md.",
     )
+
+
+def _mariadb_store(url: URL, database: Engine | URL, on_sql: OnSql | None) -> ClientStore:
+    if "+" in url.drivername and url.get_driver_name() != "pymysql":
+        raise InvalidParameter(
+            f"MariaDB is reached by PyMySQL, and not by {url.get_driver_name()}.",
+            hint="Write mysql+pymysql://user@host/database.",
+        )
+    try:
+        from dbanon.stores.mariadb.store import MariadbStore
+    except ModuleNotFoundError as error:
+        if error.name != "pymysql":
+            raise
+        raise MissingDependency.of_mariadb() from None
+    return MariadbStore(database, on_sql)
 
 
 def _duckdb_store(path: str | None, query: Mapping[str, Any], on_sql: OnSql | None) -> ClientStore:

@@ -13,6 +13,7 @@ from dbanon.job.job import Job
 from dbanon.job.requirements import CLIENT
 from dbanon.methods.forecast import in_words
 from dbanon.partitioning.forecast import Foreseen, forecast
+from dbanon.release.words import passthrough_note
 from dbanon.run.changes import Changes, PlannedFile, changes, planning_ports
 from dbanon.run.plan import Plan, plan
 from dbanon.run.run import Clock, PhaseProgress, read_and_cluster, recoded
@@ -22,6 +23,7 @@ from dbanon.sessions.session import Session
 from dbanon.sessions.store import Store
 from dbanon.stores.ports import Source
 from dbanon.stores.source_counts import require_feasible
+from dbanon.stores.sql_source import SqlSource
 
 LEAVE = "leave the database for this program's memory, and come back"
 
@@ -138,7 +140,7 @@ class Outlook:
     @property
     def passthrough(self) -> bool:
         """True where columns that are copied leave their database for the client's memory."""
-        return self.arguments.get("kept_columns") == CLIENT
+        return self.arguments.get("kept_columns") == CLIENT and "drawn" not in self.arguments
 
     def to_dict(self) -> dict[str, Any]:
         """The outlook as plain values, for JSON."""
@@ -162,6 +164,7 @@ class Outlook:
             ("strata", names(self.by)),
             ("sensitive", names(self.sensitive)),
             ("kept", names(self.kept)),
+            *(passthrough_note(self.arguments) if "drawn" in self.arguments else []),
             *([("columns copied as they are", LEAVE)] if self.passthrough else []),
             ("not copied", names(self.not_copied)),
             ("method", self.method),
@@ -191,6 +194,7 @@ def outlook(
     keep_last: int | None = None,
     progress: PhaseProgress | None = None,
     of_chain: Callable[[Job, Plan, Session], Section] | None = None,
+    source_of_chain: Callable[[Job, Session], SqlSource] | None = None,
 ) -> Outlook:
     """Plan a job: everything that can be refused before a row is read, and what would be done.
 
@@ -201,7 +205,8 @@ def outlook(
     target : the database that would be written to; the source's own when None.
     keep_last : replaced releases of its view that would stay; None for all.
     cluster : read the quasi-identifiers, too, and find the classes. Temporary tables are needed.
-    of_chain : plans the next release of the job's chain, where it has one.
+    of_chain, source_of_chain : plans the next release of the job's chain, where it has one; what
+        that reads.
 
     Raises
     ------
@@ -215,6 +220,8 @@ def outlook(
     clock = Clock(progress)
     staging = cluster or job.chain is not None
     with planning_ports(source, target, staging) as (reads, writes):
+        if source_of_chain is not None:
+            reads = source_of_chain(job, reads.session)
         with clock.phase("read") as tick:
             try:
                 planned = plan(job, reads, writes, lambda: tick(0.0))
@@ -236,6 +243,8 @@ def outlook(
         found = _cluster(planned, reads, clock) if cluster else None
         changed = changes(job, planned.place, writes.session, target or source, keep_last)
     told = _outlook(planned, rows, withheld, memory, changed, found)
+    if reads.drawn:
+        told = replace(told, arguments={**told.arguments, "drawn": dict(reads.drawn)})
     return replace(told, chain=chain, file_columns=file_columns)
 
 

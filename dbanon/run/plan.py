@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import Any
 
 from dbanon.data.counts import Questions
 from dbanon.data.frozen import dataclass
 from dbanon.data.microdata import ColumnRoles, Microdata
 from dbanon.data.schema import Attribute, Kind, with_orders
-from dbanon.errors import ColumnUnclassified, TableChanged
+from dbanon.errors import ColumnUnclassified, ColumnWithoutRule, TableChanged
 from dbanon.hierarchy.edges import Pulse, no_pulse
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.guarantee import Guarantee
 from dbanon.job.job import Asked, Job
 from dbanon.job.policy import Policy
-from dbanon.job.requirements import CLIENT, require_kinds
+from dbanon.job.requirements import CLIENT, require_kinds, require_passthrough_options
 from dbanon.job.verdict import Verdict
 from dbanon.measures.recount import trees_of_models
 from dbanon.methods import find_method
@@ -46,6 +46,7 @@ class Plan:
     output : where it goes; None where nothing is written.
     numbers : columns that look like numbers of persons, where k counts rows; none where nothing is
         written.
+    state : what was known of the source before it was read, where a release is written.
     """
 
     job: Job
@@ -56,6 +57,7 @@ class Plan:
     release_id: str
     output: Output | None
     numbers: tuple[str, ...] = ()
+    state: Mapping[str, Any] = field(default_factory=dict)
 
     def policy_for(self, microdata: Microdata, pulse: Pulse = no_pulse) -> Policy:
         """The policy with the hierarchies of these records."""
@@ -133,7 +135,14 @@ class Plan:
     ) -> Draft:
         """The release of these records, which is written to the planned place."""
         return Draft(
-            self.job, self.place, self.relation, self.wanted, microdata, release, fingerprint
+            self.job,
+            self.place,
+            self.relation,
+            self.wanted,
+            microdata,
+            release,
+            fingerprint,
+            self.state,
         )
 
     @property
@@ -186,6 +195,8 @@ def plan(
     if target is not None and not job.guarantee.persons and job.guarantee.bounds_rows:
         numbers = tuple(source.numbers_of_persons(relation))
         relation = relation.with_columns(numbers)
+    # Before anything is read: what is written later is newer than the release.
+    state = {} if target is None else source.state(relation)
     relation = source.pin(relation, [*names, *numbers])
     given = read_hierarchies(source, relation, job, pulse)
     models = with_null_leaves(given.models)
@@ -206,7 +217,12 @@ def plan(
         attributes = source.inspect(relation, attributes)
         relation = relation.with_attributes(inspected)
     passthrough = None
-    if target is not None and job.kept_columns == CLIENT:
+    if target is not None and job.kept_columns == CLIENT and not source.drawn:
+        require_passthrough_options(
+            persons=bool(job.guarantee.persons),
+            chain=job.chain is not None,
+            spill=job.spill is not None,
+        )
         passthrough = tuple(relation.attribute(a.name) for a in relation.schema.attributes
                         if a.name in job.kept)  # fmt: skip
         target.require_passthrough(source, relation, passthrough)
@@ -220,7 +236,7 @@ def plan(
         passthrough=passthrough,
     )
     policy = replace(job.policy, models=models)
-    return Plan(job, policy, relation, wanted, given, release_id, output, numbers)
+    return Plan(job, policy, relation, wanted, given, release_id, output, numbers, state)
 
 
 def _quasi_identifiers(job: Job, relation: Relation) -> tuple[Attribute, ...]:
@@ -234,11 +250,18 @@ def require_roles(job: Asked, relation: Relation) -> None:
 
     Raises
     ------
-    ColumnUnclassified : one has none.
+    ColumnUnclassified, ColumnWithoutRule : one has none.
     """
     if job.roles is None or job.on_new_column != "halt":
         return
     new = [f'"{a.name}"' for a in relation.schema.attributes if a.name not in job.roles]
+    if new and job.declared is not None:
+        raise ColumnWithoutRule(
+            f"{relation.name} has columns without a rule; nothing was published.",
+            detail=f"Without a rule: {', '.join(new)}.",
+            hint="Its owner declares what they are, as identifier or drop where they are not to be"
+            " released.",
+        )
     if new:
         raise ColumnUnclassified(
             f"{relation.name} has columns without a role; nothing was published.",

@@ -236,7 +236,7 @@ def run_private(
     started = time.perf_counter()
     for name in (job.table, job.output):
         parse_relation(name)
-    if store.url.startswith("file:"):
+    if not store.lasting:
         raise InvalidParameter(
             "A budget is kept in the database that is read, and a file has none.",
             hint="Load the rows into a database, and release from there.",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -29,7 +29,13 @@ from dbanon.job.policy import Policy
 from dbanon.job.requirements import CLIENT
 from dbanon.job.verdict import Expected
 from dbanon.partitioning.partition_for import joined_for, partition_for
-from dbanon.release.attribute_disclosure import FewPersons, Originals, TellingColumn, telling
+from dbanon.release.attribute_disclosure import (
+    FewPersons,
+    Originals,
+    TellingColumn,
+    ValueGroups,
+    telling,
+)
 from dbanon.release.recode import Release, combinations, lost_completely, recode
 from dbanon.release.report import Counted, Evaluated, Lost, MadeBy, Report
 from dbanon.release.words import now
@@ -92,6 +98,8 @@ def run(
 
     def complete(report: Report) -> Report:
         report = report.after(target.earlier(report.source))
+        if source.drawn:
+            report = report.found(drawn=dict(source.drawn))
         for text in report.lost_told():
             warn_caller(ColumnLost(f"Column {text}."))
         return report
@@ -247,8 +255,15 @@ def recoded(
     )
 
 
+class Grouped(Protocol):
+    """What counts the released rows by their value of a column."""
+
+    def groups(self, draft: Draft, name: str) -> ValueGroups:
+        """The rows that have a value in a column, by that value."""
+
+
 def telling_columns(
-    draft: Draft, source: Source, proved: Mapping[str, TellingColumn], only_unique: bool = False
+    draft: Draft, source: Grouped, proved: Mapping[str, TellingColumn], only_unique: bool = False
 ) -> tuple[TellingColumn, ...]:
     """The findings on columns that are released as they are: what the values of each disclose.
 
@@ -336,6 +351,8 @@ def report_of(planned: Plan, draft: Draft, found: Found, counted: Counted) -> Re
     more: dict[str, Any] = {"telling": [vars(column) for column in counted.telling]}
     if counted.few_persons:
         more["few_persons"] = [vars(column) for column in counted.few_persons]
+    if job.declared is not None:
+        more["declared"] = job.declared
     if job.where is not None:
         more["where"] = job.where
     if job.reading.asked:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from dbanon.data.chunks import Chunk
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Kind
-from dbanon.errors import InvalidName
+from dbanon.errors import DbanonError, InvalidName
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions.base import (
     AsWritten,
@@ -22,7 +22,7 @@ from dbanon.sessions.base import (
     Relation,
     passthrough_refused,
 )
-from dbanon.sessions.names import RelationName, quote
+from dbanon.sessions.names import RelationName, quote, released_name
 
 
 class Dialect(Protocol):
@@ -41,9 +41,16 @@ class SessionInterface(ABC):
     """One transaction on one database."""
 
     dialect: ClassVar[Dialect]
+    # How a release gets its place: ``transaction``: with all that the session wrote, at its commit;
+    # ``swap``: by a statement of its own at the session's end, which the ledger's entry follows.
+    atomic: ClassVar[Literal["transaction", "swap"]] = "transaction"
+    # Seconds for which readers may keep a release from its place, where that is swapped.
+    swap_seconds: float = 60.0
     name_limit: ClassVar[int | None] = None
     ledger_types: ClassVar[Mapping[str, str]]
     staging_suffix: ClassVar[str] = ""
+    # What this database cannot keep, and the error that says so.
+    never_here: ClassVar[Mapping[str, type[DbanonError]]] = {}
     never_in_views: ClassVar[frozenset[str]] = frozenset()
     digest_way: ClassVar[str]
 
@@ -58,6 +65,11 @@ class SessionInterface(ABC):
     def as_written(self, relation: Relation) -> tuple[AsWritten, ...]:
         """What the columns of a CSV file were read as; none of what has types of its own."""
         return ()
+
+    @property
+    def drawn(self) -> Mapping[str, Any]:
+        """How many rows were drawn from elsewhere, and how; nothing where they are at home."""
+        return {}
 
     @abstractmethod
     def find_source(self, name: RelationName) -> Relation:
@@ -265,9 +277,21 @@ class SessionInterface(ABC):
     ) -> None:
         """Create the table that is written, with dbanon's mark; columns are names and types."""
 
+    def written_as(self, name: RelationName, kind: str, release_id: str) -> RelationName:
+        """The name that a release's own table is written under.
+
+        Raises
+        ------
+        ViewsNotHere : a view was asked for, and this database releases none.
+        """
+        return released_name(name, release_id, self.name_limit)
+
     @abstractmethod
     def publish(self, output: Output, columns: Sequence[str]) -> None:
-        """Give the written table its place: rename it, or point the view to it."""
+        """Give the written table its place: rename it, or point the view to it.
+
+        Others see it once the session has ended without an error.
+        """
 
     @abstractmethod
     def digest_rows(self, relation: RelationName, salt: int) -> tuple[int, int]:
@@ -348,6 +372,16 @@ class SessionInterface(ABC):
     def same_name(self, one: RelationName, other: RelationName) -> bool:
         """True when two names are those of one relation here."""
         return one == other
+
+    def require(self, what: str) -> None:
+        """Check that this database can keep ``chains``, or ``budgets``.
+
+        Raises
+        ------
+        ChainsNotHere, BudgetsNotHere : it cannot.
+        """
+        if what in self.never_here:
+            raise self.never_here[what]()
 
     def may_drop(self, existing: Existing) -> bool:
         """True when this role may drop a relation, and nothing depends on it."""

@@ -104,6 +104,15 @@ def check_length(identifier: str, limit: int | None, what: str) -> None:
         )
 
 
+def released_name(name: RelationName, release_id: str, limit: int | None) -> RelationName:
+    """The name of a release's own table: the output's, cut where it must be, with a suffix."""
+    suffix = "_r" + release_id.replace("-", "")[:12]
+    start = name.name
+    if limit is not None:
+        start = start.encode()[: limit - len(suffix)].decode(errors="ignore")
+    return name.sibling(start + suffix)
+
+
 def _quoted_part(text: str) -> tuple[str, str]:
     position, part = 1, ""
     while True:

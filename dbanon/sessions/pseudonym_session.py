@@ -25,6 +25,8 @@ PRESENT = "dbanon_present"
 MISSING = "dbanon_missing"
 # The persons in the source who are not members yet.
 NEWCOMERS = "dbanon_newcomers"
+# Those of them who are not admitted, and since when each waits.
+WAITING = "dbanon_waiting"
 # The next state of every cell.
 VERDICT = "dbanon_verdict"
 # The rows that the release writes anew.
@@ -47,8 +49,20 @@ SHOWN = "dbanon_shown"
 HISTORIES = "dbanon_histories"
 # The members of the chain that this one follows, with their cells there.
 BEFORE = "dbanon_before"
-STAGING = (SECRET, TAGGED, PRESENT, MISSING, NEWCOMERS, VERDICT, CURRENT, DIFFERING, RETURNED,
-           UNFIT, TRACES, SHUFFLE, ABSENT, SHOWN, HISTORIES, BEFORE)  # fmt: skip
+# Where a person has several rows: these rows, as the source has them,
+ENTRIES = "dbanon_entries"
+# those that may be shown of persons who have many,
+CHOSEN = "dbanon_chosen"
+# the persons who are not members yet, one row each, with what classes are made by,
+PERSONS = "dbanon_persons"
+# the persons on display, one row each, with a digest of what is shown of them,
+DISPLAYED = "dbanon_displayed"
+# and those whose rows the release writes anew, under the numbers that tell them apart there.
+RENEWED = "dbanon_renewed"
+NUMBERED = "dbanon_numbered"
+STAGING = (SECRET, TAGGED, PRESENT, MISSING, NEWCOMERS, WAITING, VERDICT, CURRENT, DIFFERING,
+           RETURNED, UNFIT, TRACES, SHUFFLE, ABSENT, SHOWN, HISTORIES, BEFORE, ENTRIES, CHOSEN,
+           PERSONS, DISPLAYED, RENEWED, NUMBERED)  # fmt: skip
 
 INNER, OUTER = "inner_block", "outer_block"
 
@@ -112,6 +126,15 @@ class KeyedSession(SessionInterface):
         relation : whose columns of these names say of which types they are.
         """
         return None
+
+    def row_digest(self, relation: RelationName, names: Sequence[str]) -> str:
+        """SQL of a number that rows with the alias s have by these columns, as ``row_hash``.
+
+        The sum over some rows tells them, as a multiset, from others, but for chance.
+        """
+        hashed = self.row_hash(relation, names)
+        assert hashed is not None
+        return hashed
 
     def tells_all_apart(self, source: Relation, attribute: Attribute) -> bool:
         """True where two values of a column of text are equal only if all of their bytes are."""

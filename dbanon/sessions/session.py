@@ -26,11 +26,12 @@ from dbanon.sessions import statements
 from dbanon.sessions.base import OnSql, Relation, random_order
 from dbanon.sessions.names import RelationName, quote
 from dbanon.sessions.pseudonym_session import STAGING, KeyedSession
+from dbanon.sessions.rules_session import RuledSession
 
 Progress = Callable[[float], None]
 
 
-class Session(KeyedSession):
+class Session(KeyedSession, RuledSession):
     """One transaction on one database."""
 
     def __init__(self, on_sql: OnSql | None = None) -> None:
@@ -365,9 +366,8 @@ class Session(KeyedSession):
             ``insert``.
         more : columns that are staged beside them, under the next places.
         """
-        staged = [*columns, *more]
-        names = [statements.value_column(position) for position in range(len(staged))]
-        types = [self.declared(sql_type) for sql_type, _ in staged]
+        names = [statements.value_column(i) for i in range(len(columns) + len(more))]
+        types = [self.declared(sql_type) for sql_type, _ in (*columns, *more)]
         self.run(
             statements.create_staging(
                 statements.ENTITIES,
@@ -375,7 +375,7 @@ class Session(KeyedSession):
                 self.staging_suffix,
             )
         )
-        values = dict(zip(names, (expression for _, expression in staged), strict=True))
+        values = dict(zip(names, (expression for _, expression in (*columns, *more)), strict=True))
         table = RelationName(None, statements.ENTITIES)
         self.insert(table, values | {"person": person}, source, reads, joins)
         found = self.rows(statements.recount_entities(len(columns)))

@@ -16,6 +16,10 @@ class Store(Protocol):
     def url(self) -> str:
         """Where it is, without secrets."""
 
+    @property
+    def lasting(self) -> bool:
+        """False where what is written into it is gone with the run: its rows were drawn."""
+
     def session(self, *, write: bool, create: bool = False) -> AbstractContextManager[Session]:
         """One transaction: committed at the end of the block, rolled back when it raises.
 

@@ -60,7 +60,7 @@ def embedded(
             f" {MOST_COORDINATES} in all, which methods on points may have.",
             detail=f'The most, {most[0]}, are of "{most[1].name}", about one for each value.',
             hint="Bring rare values together in a view, or choose a method that needs no"
-            ' coordinates, as in `method="mdav"` without refinement.',
+            ' coordinates, as `method="mdav"`.',
         )
     return [
         _tree_points(tree, used, telling)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -118,6 +118,10 @@ class DataFrameSource:
                     hint="Cast it to text or to a number in a view.",
                 )
         return relation
+
+    def state(self, relation: Relation) -> Mapping[str, Any]:
+        """Nothing: no ledger keeps what it is known by."""
+        return {}
 
     def pin(self, relation: Relation, names: Sequence[str]) -> Relation:
         """The DataFrame; ``laid_out`` keeps it where its rows could change."""

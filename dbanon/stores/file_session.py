@@ -96,6 +96,7 @@ class FileDatabase(ABC):
     """A database that is a file, or a connection that the caller keeps."""
 
     kind: ClassVar[str]
+    lasting = True
 
     @property
     @abstractmethod

@@ -7,6 +7,7 @@ Neither keeps anything of a run: what one step found is handed to the next as pl
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import field, replace
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -21,6 +22,7 @@ from dbanon.data.schema import Attribute
 from dbanon.hierarchy.edges import Pulse
 from dbanon.hierarchy.spec import HierarchySpec
 from dbanon.hierarchy.tree import Hierarchy
+from dbanon.job import request
 from dbanon.job.job import Job
 from dbanon.release.attribute_disclosure import TellingColumn, ValueGroups
 from dbanon.release.recode import Release
@@ -42,6 +44,7 @@ class Draft:
     microdata : the records that were read.
     release : their classes and released values.
     fingerprint : of what was read, and how; None where none was taken.
+    state : what was known of the source before it was read, by which it is known again.
     """
 
     job: Job
@@ -51,11 +54,18 @@ class Draft:
     microdata: Microdata
     release: Release
     fingerprint: str | None = None
+    state: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The released quasi-identifiers and the strata: what the rows of a class share."""
         return (*(column.attribute.name for column in self.release.columns), *self.job.by)
+
+
+def request_of(draft: Draft) -> dict[str, Any]:
+    """What a release was asked for, its source by the name that it was found under."""
+    job = replace(draft.job, table=str(draft.relation.name))
+    return request.request_of(job, draft.state)
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +77,10 @@ class Written:
 
 class Source(Protocol):
     """What is read, as one snapshot has it."""
+
+    @property
+    def drawn(self) -> Mapping[str, Any]:
+        """How many rows came from elsewhere into this process, and how; nothing where none did."""
 
     def describe(self, job: Job) -> Relation:
         """The relation of a job, with the types of all columns that the job names.
@@ -87,6 +101,9 @@ class Source(Protocol):
         ------
         KeyRequired, InsufficientRights, UnsupportedType : the rows cannot be read, or not be found.
         """
+
+    def state(self, relation: Relation) -> Mapping[str, Any]:
+        """What is known of it before it is read, by which it is known again; plain values."""
 
     def pin(self, relation: Relation, names: Sequence[str]) -> Relation:
         """The relation as one snapshot has it until the run ends, with these columns."""

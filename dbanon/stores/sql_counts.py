@@ -10,6 +10,7 @@ import numpy as np
 from dbanon.data.counts import Cells, Questions, Recount
 from dbanon.data.microdata import Coded
 from dbanon.data.schema import Attribute
+from dbanon.errors import RecountFailed
 from dbanon.sessions import statements
 from dbanon.sessions.base import Relation
 from dbanon.sessions.names import RelationName, quote
@@ -85,8 +86,35 @@ def entropy_of(session: Session, relation: RelationName, name: str) -> float:
 
 
 def count_classes(session: Session, counted: RelationName, questions: Questions) -> Recount:
-    """The classes of a written relation, by GROUP BY."""
-    return questions.recounted(lambda columns: session.recount(counted, columns))
+    """The classes of a written relation, by GROUP BY.
+
+    Raises
+    ------
+    RecountFailed : the sizes of the classes do not add up to the rows.
+    """
+
+    def recounted(columns: Sequence[str]) -> Recount:
+        found = session.recount(counted, columns)
+        _require_all(found.rows, rows, f"classes of {counted}")
+        return found
+
+    rows = rows_of(session, counted)
+    return questions.recounted(recounted)
+
+
+def _require_all(found: int, rows: int, what: str) -> None:
+    """Check that sizes add up to the rows: a setting of a server can cut a GROUP BY, and be silent.
+
+    Raises
+    ------
+    RecountFailed : they do not.
+    """
+    if found != rows:
+        raise RecountFailed(
+            f"The {what} hold {found} rows in all, and there are {rows}: the database left some out"
+            " of its answer.",
+            hint="Look for settings of the server or the account that limit results or groups.",
+        )
 
 
 def cells_of(
@@ -99,13 +127,16 @@ def cells_of(
     relation : what the columns are.
     counted : where they are counted.
     """
-    found = {}
+    found: dict[str, Cells] = {}
+    rows = None
     for name in questions.sensitive:
         attribute = relation.attribute(name)
         text = session.text_of(attribute)
         cells = session.rows(statements.recount_values(counted, questions.columns, text))
         ranked = None if name in questions.leaves else attribute
         found[name] = cells_of_rows(session, counted, ranked, cells)
+        rows = rows_of(session, counted) if rows is None else rows
+        _require_all(int(found[name].sizes.sum()), rows, f'values of "{name}" in {counted}')
     return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -23,6 +23,7 @@ from dbanon.errors import (
     InsufficientRights,
     InvalidParameter,
     RecountFailed,
+    RuleWithoutColumn,
     TableChanged,
     nearest_names,
 )
@@ -53,14 +54,29 @@ class SqlSource:
     session: Session
     disk: Disk | None = None
 
+    @property
+    def drawn(self) -> Mapping[str, Any]:
+        """How the rows were drawn, where they come from elsewhere."""
+        return self.session.drawn
+
     def describe(self, job: Asked) -> Relation:
         """The relation of a job; raises as ``ports.Source``."""
-        relation = self.session.find_source(parse_relation(job.table))
+        return self._with_roles(job, self.session.find_source(parse_relation(job.table)))
+
+    def _with_roles(self, job: Asked, relation: Relation) -> Relation:
+        """The relation, after a check that it has all columns that the job names."""
         if job.roles is not None:
             columns = [attribute.name for attribute in relation.schema.attributes]
             gone = [name for name in job.roles if name not in columns]
             if gone:
                 near = filter(None, (nearest_names(name, columns, limit=1) for name in gone))
+                if job.declared is not None:
+                    raise RuleWithoutColumn(
+                        f"{relation.name} does not have all columns that have a rule; nothing was"
+                        " published.",
+                        detail="Missing: " + ", ".join(f'"{name}"' for name in gone) + ".",
+                        hint=" ".join([*near, "Its owner declares them anew, or undeclares them."]),
+                    )
                 raise TableChanged(
                     f"{relation.name} does not have all columns that have a role in the job file.",
                     detail="Missing: " + ", ".join(f'"{name}"' for name in gone) + ".",
@@ -120,6 +136,11 @@ class SqlSource:
         filtered = _chosen(relation, job, names, both)
         self.session.require_columns_of_views(filtered.columns)
         return replace(relation, filtered=filtered)
+
+    def state(self, relation: Relation) -> Mapping[str, Any]:
+        """The types of its columns, and what the database counts of writes to it."""
+        types = {a.name: a.sql_type for a in relation.schema.attributes}
+        return {"types": types, **self.session.state_of(relation.name)}
 
     def pin(self, relation: Relation, names: Sequence[str]) -> Relation:
         """The relation as the transaction's one snapshot has it."""

@@ -27,7 +27,7 @@ from dbanon.sessions.base import Output, Relation, passthrough_refused, random_o
 from dbanon.sessions.names import RelationName, check_length, parse_relation, quote
 from dbanon.sessions.session import Session
 from dbanon.stores import digest
-from dbanon.stores.ports import Draft, Progress, Source, Written
+from dbanon.stores.ports import Draft, Progress, Source, Written, request_of
 from dbanon.stores.sql_counts import cells_of, cells_of_rows, count_classes
 from dbanon.stores.sql_source import SqlSource
 
@@ -321,12 +321,13 @@ class SqlTarget:
     def publish(self, written: SqlWritten, report: Report, counts: Counts, elapsed: float) -> str:
         """Put the table in its place, and note it in the ledger; raises as ``ports.Target``."""
         draft = written.draft
+        self.session.swap_seconds = draft.job.swap_timeout
         made = [(column.attribute.name, column.source) for column in draft.release.columns]
         read = draft.relation.schema.attributes
         run = run_of(draft.job, elapsed, read=read, fingerprint=draft.fingerprint)
-        return publish_table(
-            self.session, draft.job, draft.output, report, counts.rows, read, made, run
-        )
+        asked = None if written.copied else request_of(draft)
+        told = (report, counts.rows, read, made, run, asked)
+        return publish_table(self.session, draft.job, draft.output, *told)
 
 
 def publish_table(
@@ -338,6 +339,7 @@ def publish_table(
     read: Sequence[Attribute],
     made: Sequence[tuple[str, str]],
     run: entries.Run,
+    request: Mapping[str, Any] | None = None,
 ) -> str:
     """Give the written table its place and note it in the ledger; the time that it was noted with.
 
@@ -345,6 +347,7 @@ def publish_table(
     ----------
     read : the columns of the source.
     made : pairs of a released quasi-identifier and the column that it stands for.
+    request : what was asked for, by which it can be made again; None where it cannot.
 
     Raises
     ------
@@ -364,7 +367,7 @@ def publish_table(
     # The released columns come first, with the types that they have now.
     types |= {a.name: a.sql_type for a in read if a.name not in types}
     stand_for = [*made, *((name, name) for name in job.by)]
-    return entries.record(session, report, output, recount, types, stand_for, run)
+    return entries.record(session, report, output, recount, types, stand_for, run, request)
 
 
 def run_of(

@@ -5,7 +5,7 @@ What the tree leaves open of columns that are not beside each other in it, ``res
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -60,6 +60,15 @@ def score(counts: NDArray[np.int64], expected: NDArray[np.int64], unit: int) -> 
     return int(np.abs(unit * counts - expected).sum())
 
 
+def own_score(counts: NDArray[np.int64]) -> int:
+    """How far two columns are from independent by their own shares, in parts of a row, n of them.
+
+    One row moves it by 6 n: n times two counts by 1, and what is expected by 2 n for each column.
+    """
+    rows, columns = counts.sum(axis=1), counts.sum(axis=0)
+    return int(np.abs(rows.sum() * counts - np.outer(rows, columns)).sum())
+
+
 def noisy_tree(
     codes: NDArray[np.int64],
     odds: Sequence[NDArray[np.float64]],
@@ -84,10 +93,14 @@ def noisy_tree(
     while len(joined) < shares.p:
         pairs = [(a, b) for a in joined for b in range(shares.p) if b not in joined]
         for a, b in pairs:
-            if (a, b) not in scores:
+            if (a, b) in scores:
+                continue
+            if shares.by_own_shares:
+                found = own_score(counts(a, b))
+            else:
                 apart = expected(shares.n, odds[a], odds[b], shares.score_unit)
                 found = score(counts(a, b), apart, shares.score_unit)
-                scores[a, b] = scores[b, a] = found
+            scores[a, b] = scores[b, a] = found
         of_pairs = np.array([scores[pair] for pair in pairs], np.int64)
         edges.append(pairs[noise.choose(of_pairs, shares.choice_scale)])
         joined.append(edges[-1][1])
@@ -96,21 +109,31 @@ def noisy_tree(
         noisy = noise.laplace(counts(a, b).reshape(-1), shares.count_scale)
         near = projected(noisy.astype(np.float64), shares.n)
         tables.append(near.reshape(len(odds[a]), len(odds[b])))
-    fitted = to_common_shares(edges, tables, shares.p)
+    known = {j: odds[j] for j, counted in enumerate(shares.by_counts) if counted}
+    fitted = to_common_shares(edges, tables, shares.p, known)
     return [Edge(a, b, table) for (a, b), table in zip(edges, fitted, strict=True)]
 
 
 def to_common_shares(
-    edges: Sequence[tuple[int, int]], tables: Sequence[NDArray[np.float64]], p: int
+    edges: Sequence[tuple[int, int]],
+    tables: Sequence[NDArray[np.float64]],
+    p: int,
+    known: Mapping[int, NDArray[np.float64]],
 ) -> list[NDArray[np.float64]]:
-    """Tables in which each column has the same shares wherever it occurs: the mean of them."""
+    """Tables in which each column has the same shares wherever it occurs.
+
+    Parameters
+    ----------
+    known : the shares of columns whose margins are counts, which tell more than tables do; of the
+        others they are the mean of their tables.
+    """
     tables = [table / table.sum() for table in tables]
     for _ in range(_ROUNDS):
         seen: list[list[NDArray[np.float64]]] = [[] for _ in range(p)]
         for (a, b), table in zip(edges, tables, strict=True):
             seen[a].append(table.sum(axis=1))
             seen[b].append(table.sum(axis=0))
-        means = [np.mean(of_column, axis=0) for of_column in seen]
+        means = [known.get(j, np.mean(of_column, axis=0)) for j, of_column in enumerate(seen)]
         tables = [_fitted(t, means[a], means[b]) for (a, b), t in zip(edges, tables, strict=True)]
     return tables
 

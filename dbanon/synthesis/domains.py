@@ -48,6 +48,14 @@ class Line:
         """True where values are counted in whole units."""
         return self.dtype.kind != "f"
 
+    @property
+    def many(self) -> int:
+        """How many values it has, equally far apart; 0 where they are none such, or too many."""
+        if not self.whole or self.log or not (self.low.is_integer() and self.high.is_integer()):
+            return 0
+        many = int(self.high) - int(self.low) + 1
+        return many if many <= GRID else 0
+
     def on_line(self, values: NDArray[Any], nulls: NDArray[np.bool_] | None) -> NDArray[np.float64]:
         """The values between the bounds, float64 (n,); ``nulls``, bool (n,), are none."""
         if self.dtype.kind == "M":
@@ -131,6 +139,11 @@ class Leaves:
     def high(self) -> float:
         """The place of the last one."""
         return self.tree.n_leaves - 1.0
+
+    @property
+    def many(self) -> int:
+        """0: the values are on no line."""
+        return 0
 
     @property
     def labels(self) -> tuple[str, ...]:

@@ -131,9 +131,72 @@ def noisy_listed(
     column: NDArray[np.int64], tree: Hierarchy, shares: Shares, noise: Noise
 ) -> Listed:
     """The margin of a column of places of the leaves of ``tree``, int64 (n,)."""
-    noisy = noise.laplace(counts_of_leaves(column, tree.n_leaves), shares.leaf_scale)
-    found = projected(noisy.astype(np.float64), 1.0 * shares.n) / shares.n
+    found = _noisy_shares(column, tree.n_leaves, shares, noise)
     return Listed(found, bins_of(tree, found, shares.bins))
+
+
+def _noisy_shares(
+    column: NDArray[np.int64], many: int, shares: Shares, noise: Noise
+) -> NDArray[np.float64]:
+    noisy = noise.laplace(counts_of_leaves(column, many), shares.leaf_scale)
+    return projected(noisy.astype(np.float64), 1.0 * shares.n) / shares.n
+
+
+@dataclass(frozen=True, eq=False)
+class Steps:
+    """The shares of the values of a column on a line that has a few, equally far apart.
+
+    Parameters
+    ----------
+    listed : their shares; bins are values beside each other.
+    """
+
+    listed: Listed
+
+    @property
+    def odds(self) -> NDArray[np.float64]:
+        """As ``Margin`` says."""
+        return self.listed.odds
+
+    def spots(
+        self, column: NDArray[np.int64], rng: np.random.Generator
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """As ``Margin`` says."""
+        return self.listed.spots(steps_of(column, len(self.listed.bins)), rng)
+
+    def at(self, codes: NDArray[np.int64], inside: NDArray[np.float64]) -> NDArray[np.float64]:
+        """As ``Margin`` says."""
+        return self.listed.at(codes, inside) * GRID / (len(self.listed.bins) - 1)
+
+
+def steps_of(column: NDArray[np.int64], many: int) -> NDArray[np.int64]:
+    """Which of ``many`` values from 0 to ``GRID`` is nearest, int64 (n,)."""
+    return np.rint(column * (many - 1) / GRID).astype(np.int64)
+
+
+def noisy_steps(column: NDArray[np.int64], many: int, shares: Shares, noise: Noise) -> Steps:
+    """The margin of a column of ``many`` values between 0 and ``GRID``, int64 (n,)."""
+    found = _noisy_shares(steps_of(column, many), many, shares, noise)
+    return Steps(Listed(found, beside_each_other(found, min(shares.bins, many))))
+
+
+def beside_each_other(weights: NDArray[np.float64], bins: int) -> NDArray[np.int64]:
+    """The bin of each value, int64 (m,), ascending: of about as much weight each, none empty.
+
+    Parameters
+    ----------
+    weights : float64 (m,), which must be noisy.
+    bins : no more than m.
+    """
+    middle = np.cumsum(weights) - weights / 2
+    found = (middle / weights.sum() * bins).astype(np.int64)
+    place, m = np.arange(len(weights)), len(weights)
+    # As many values as bins are left must be left after each, and each must begin within one more.
+    found = np.clip(found, bins - (m - place), np.minimum(place, bins - 1))
+    nearest: NDArray[np.int64] = found
+    for i in range(1, m):
+        nearest[i] = min(max(found[i], nearest[i - 1]), nearest[i - 1] + 1)
+    return nearest
 
 
 def counts_of_leaves(column: NDArray[np.int64], leaves: int) -> NDArray[np.int64]:

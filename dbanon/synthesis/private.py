@@ -112,12 +112,17 @@ def describe_shares(shares: Shares) -> tuple[str, ...]:
     )
     sums = shares.n // shares.class_size
     margins = []
-    if shares.listed < shares.p:
+    ranked = shares.p - sum(shares.by_counts)
+    if ranked:
         margins.append(f"Margins: {sums} sums of {shares.class_size} order statistics a column.")
-    if shares.listed < shares.p and shares.edges is not None:
+    if ranked and shares.edges is not None:
         margins.append(f"Beside them counts between {2**shares.edges.depth - 1} noisy quantiles.")
-    if shares.listed:
-        margins.append(f"Margins of {shares.listed} columns: counts of their public values.")
+    listed = sum(tree is not None for tree in shares.trees)
+    if listed:
+        margins.append(f"Margins of {listed} columns: counts of their public values.")
+    if listed + ranked < shares.p:
+        many = shares.p - listed - ranked
+        margins.append(f"Margins of {many} columns: counts of their whole numbers.")
     return (*margins, dependence)
 
 
@@ -152,7 +157,12 @@ def private_rows(
     """
     columns = planned_columns(table, wished)
     divided = shares(
-        table.n, len(columns), wished.epsilon, [one.tree for one in columns], wished.margins
+        table.n,
+        len(columns),
+        wished.epsilon,
+        [one.tree for one in columns],
+        wished.margins,
+        [one.many for one in columns],
     )
     source = noise()
     budget.spend(wished.epsilon)

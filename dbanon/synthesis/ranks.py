@@ -6,9 +6,9 @@ Neighbours are two tables of the same n rows that differ in one row. n, bounds, 
 columns are public, and all else depends on the data by noise alone:
 
 1. Shares of epsilon, the sizes of all classes and bins, from public figures (``shares``).
-2. For each column, sums of consecutive order statistics, or counts of its public values, with
-   Laplace noise (``margins``); where it is asked for, noisy quantiles and the rows between them,
-   too (``edges``).
+2. For each column, sums of consecutive order statistics, or counts of its public values or of its
+   few whole numbers, with Laplace noise (``margins``); where it is asked for, noisy quantiles and
+   the rows between them, too (``edges``).
 3. Bins between noisy quantiles, or of public values; pairs of columns by the exponential mechanism,
    a tree of them, and their two-way counts with Laplace noise (``dependence``).
 4. For each pair of columns, how often rows are on one side in both, given the columns above them,
@@ -38,6 +38,7 @@ from dbanon.synthesis.margins import (
     Quantiles,
     isotonic,
     noisy_listed,
+    noisy_steps,
     projected,
     rank_quantiles,
 )
@@ -216,8 +217,8 @@ def dp_ranks(
     if not spent <= shares.epsilon:
         raise AssertionError(f"all draws cost {spent}, more than epsilon {shares.epsilon}")
     margins = [
-        _margin(column, tree, shares, noise)
-        for column, tree in zip(grid, shares.trees, strict=True)
+        _margin(column, tree, many, shares, noise)
+        for column, tree, many in zip(grid, shares.trees, shares.counted, strict=True)
     ]
     edges, correlations = [], np.eye(shares.p)
     if shares.dependent:
@@ -231,10 +232,12 @@ def dp_ranks(
 
 
 def _margin(
-    column: NDArray[np.int64], tree: Hierarchy | None, shares: Shares, noise: Noise
+    column: NDArray[np.int64], tree: Hierarchy | None, many: int, shares: Shares, noise: Noise
 ) -> Margin:
     if tree is not None:
         return noisy_listed(column, tree, shares, noise)
+    if many:
+        return noisy_steps(column, many, shares, noise)
     if shares.edges is not None:
         return edge_quantiles(column, shares, shares.edges, noise)
     return rank_quantiles(column, shares, noise)

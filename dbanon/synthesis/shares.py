@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dbanon.errors import InvalidParameter, NoiseTooLarge, TooFewRecords
 from dbanon.hierarchy.tree import Hierarchy
@@ -26,6 +26,9 @@ _NOISE_OF_CLASS = 50
 # between them share the rest. Measured on MAGIC and Census; any shares keep the promise.
 _OF_RANKS, _OF_EDGES, _OF_BETWEEN = 0.70, 0.15, 0.15
 _NOISE_BESIDE_EDGES = 25
+# Values of a column on a line are counted where each has so many rows for each noise of scale
+# 1 / epsilon: with fewer, sums of ranks lose less.
+_LEAST_ROWS = 4
 _DEEPEST = 8
 # So that what is paid stays below epsilon in floating-point numbers.
 _SLACK = 1 + 1e-12
@@ -60,6 +63,7 @@ class Shares:
     n, p : rows (or persons) and columns.
     epsilon : in all.
     trees : the public values of each column; None where it is on a line.
+    counted : how many values each column on a line has, where each of them is counted; else 0.
     bins : of each column, for two-way counts; 1 where columns are released as if independent.
     class_size : order statistics in one sum of a margin.
     margin_scale, leaf_scale, choice_scale, count_scale, residual_scale : of the noise on such sums,
@@ -80,6 +84,7 @@ class Shares:
     count_scale: float
     residual_scale: float
     edges: Edges | None = None
+    counted: tuple[int, ...] = ()
 
     @property
     def pairs(self) -> int:
@@ -97,27 +102,43 @@ class Shares:
         return self.bins > 1
 
     @property
+    def by_counts(self) -> tuple[bool, ...]:
+        """Of each column whether its margin is counts of all its values."""
+        return tuple(
+            tree is not None or many > 0
+            for tree, many in zip(self.trees, self.counted, strict=True)
+        )
+
+    @property
+    def by_own_shares(self) -> bool:
+        """Whether pairs are scored by their own shares: where margins are of both kinds.
+
+        Nominal bins of a column on a line have not quite the shares that their names say. A score
+        by those would prefer each pair with it to all pairs of listed columns.
+        """
+        return len(set(self.by_counts)) > 1
+
+    @property
     def score_unit(self) -> int:
         """What a row counts in the score of a pair, so that shares of rows are whole numbers."""
-        return self.bins**2
+        return self.n if self.by_own_shares else self.bins**2
 
     @property
     def score_sensitivity(self) -> int:
-        """By how much one row can move the score of a pair: two counts by 1."""
-        return 2 * self.score_unit
+        """By how much one row can move the score of a pair: two counts by 1.
 
-    @property
-    def listed(self) -> int:
-        """How many columns have a list of values."""
-        return sum(tree is not None for tree in self.trees)
+        Its own shares move by as much again for each of the two columns.
+        """
+        return (6 if self.by_own_shares else 2) * self.score_unit
 
     def price(self, noise: Noise) -> float:
         """What all draws cost together."""
         margin = noise.laplace_price(self.margin_scale, GRID)
         if self.edges is not None:
             margin += self.edges.price(noise)
-        spent = (self.p - self.listed) * margin
-        spent += self.listed * noise.laplace_price(self.leaf_scale, 2)
+        counts = sum(self.by_counts)
+        spent = (self.p - counts) * margin
+        spent += counts * noise.laplace_price(self.leaf_scale, 2)
         if self.dependent:
             spent += (self.p - 1) * (
                 noise.choice_price(self.choice_scale, self.score_sensitivity)
@@ -133,6 +154,7 @@ def shares(
     epsilon: float,
     trees: Sequence[Hierarchy | None] | None = None,
     margins: str = RANKS,
+    values: Sequence[int] | None = None,
 ) -> Shares:
     """How epsilon is divided over p columns of n rows; to be called after ``require_columns``.
 
@@ -140,6 +162,8 @@ def shares(
     ----------
     trees : the public values of each column, None where it is on a line; None: all are.
     margins : of columns on a line: ``ranks``, or ``quantiles``.
+    values : how many values each column on a line has; 0, and None for all, where it is no number
+        of a few whole steps.
 
     Raises
     ------
@@ -160,20 +184,27 @@ def shares(
     edges = _edges(n, of_margin) if margins == QUANTILES else None
     of_sums = of_margin * (_OF_RANKS if edges else 1.0)
     class_noise = _NOISE_BESIDE_EDGES if edges else _NOISE_OF_CLASS
-    return Shares(
+    trees = (None,) * p if trees is None else tuple(trees)
+    counted = tuple(
+        many if tree is None and many * _LEAST_ROWS <= of_margin * n else 0
+        for tree, many in zip(trees, values or (0,) * p, strict=True)
+    )
+    whole = Shares(
         n=n,
         p=p,
         epsilon=epsilon,
-        trees=(None,) * p if trees is None else tuple(trees),
+        trees=trees,
         bins=bins,
         class_size=min(max(math.ceil(class_noise / of_sums), 1), n // 4),
         margin_scale=GRID / of_sums * _SLACK,
         leaf_scale=2 / of_margin * _SLACK,
-        choice_scale=2 * (2 * bins**2) / (SELECTION * rest) * _SLACK,
+        choice_scale=0.0,
         count_scale=2 / (COUNTS * rest) * _SLACK,
         residual_scale=max(_flips(p), 1) / (RESIDUALS * epsilon) * _SLACK,
         edges=edges,
+        counted=counted,
     )
+    return replace(whole, choice_scale=2 * whole.score_sensitivity / (SELECTION * rest) * _SLACK)
 
 
 def _flips(p: int) -> int:

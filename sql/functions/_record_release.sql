@@ -142,8 +142,9 @@ BEGIN
                WHERE release ->> key IS NULL) THEN
         RAISE EXCEPTION USING ERRCODE = '23502', MESSAGE = 'The entry is not complete.';
     END IF;
-    IF coalesce(jsonb_typeof(release -> 'evaluation'), 'object') <> 'object' THEN
-        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'evaluation is an object.';
+    IF coalesce(jsonb_typeof(release -> 'evaluation'), 'object') <> 'object'
+       OR coalesce(jsonb_typeof(release -> 'request'), 'object') <> 'object' THEN
+        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'evaluation and request are objects.';
     END IF;
     IF run ?| ARRAY['job', 'source_types', 'fingerprint'] AND (
            run ->> 'door' IS DISTINCT FROM 'job'

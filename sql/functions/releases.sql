@@ -3,6 +3,8 @@
 -- state: current, the relation is there, marked and the one recorded; superseded, another release has
 -- its name; dropped, there is no such relation; untied, there is one with its mark and owner, but not
 -- the one recorded, as after a dump was restored: dbanon upgrade ties it again.
+-- stale: of a current release, whether rows of its source were written since it was read, by the
+-- server's counters (stale_by); NULL where they do not tell.
 DO $drop$
 DECLARE
     acl aclitem[];
@@ -10,7 +12,7 @@ BEGIN
     -- Versions before had other columns. Grants to others are noted and made again below.
     SELECT p.proacl INTO acl FROM pg_catalog.pg_proc AS p
     JOIN pg_catalog.pg_namespace AS n ON n.oid = p.pronamespace
-    WHERE n.nspname = 'dbanon' AND p.proname = 'releases' AND NOT 'epsilon' = ANY (p.proargnames);
+    WHERE n.nspname = 'dbanon' AND p.proname = 'releases' AND NOT 'stale' = ANY (p.proargnames);
     IF FOUND THEN
         DROP FUNCTION dbanon.releases();
     END IF;
@@ -21,7 +23,7 @@ CREATE OR REPLACE FUNCTION dbanon.releases()
 RETURNS TABLE (
     release_id uuid, created_at timestamptz, output text, method text, k_requested integer,
     k_achieved bigint, rows_out bigint, information_loss double precision, published_by text,
-    superseded boolean, state text, epsilon double precision
+    superseded boolean, state text, epsilon double precision, stale boolean, stale_by text
 )
 LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY INVOKER
 SET search_path = pg_catalog, pg_temp
@@ -36,7 +38,8 @@ BEGIN
                     WHEN r.superseded_at IS NOT NULL THEN 'superseded'
                     WHEN c.oid IS NULL THEN 'dropped'
                     ELSE 'untied' END,
-               r.epsilon::double precision
+               r.epsilon::double precision, s.stale,
+               CASE WHEN s.stale IS NOT NULL THEN 'counters' END
         FROM dbanon.release AS r
         LEFT JOIN pg_namespace AS n ON n.nspname = r.output_schema
         LEFT JOIN pg_class AS c ON c.relnamespace = n.oid AND c.relname = r.output_name
@@ -46,6 +49,13 @@ BEGIN
         LEFT JOIN pg_class AS o ON o.oid::bigint = r.output_oid
         LEFT JOIN LATERAL dbanon._release_of(coalesce(o.oid, c.oid)) AS own
             ON own.release_id = r.release_id
+        LEFT JOIN LATERAL (
+            SELECT dbanon._is_stale(r.request -> 'source', dbanon._state_of(c2.oid)) AS stale
+            FROM pg_class AS c2 JOIN pg_namespace AS n2 ON n2.oid = c2.relnamespace
+            WHERE own.release_id IS NOT NULL AND r.request IS NOT NULL
+              AND dbanon._name_of(n2.nspname, c2.relname) = r.source
+              AND c2.relkind IN ('r', 'p', 'm')
+        ) AS s ON true
         ORDER BY r.created_at DESC, r.release_id;
 END
 $function$;
@@ -66,4 +76,5 @@ $grant$;
 REVOKE ALL ON FUNCTION dbanon.releases() FROM PUBLIC;
 COMMENT ON FUNCTION dbanon.releases() IS
 'The releases in the ledger, newest first. state: current, superseded, dropped, or untied, which
-dbanon upgrade mends after a dump was restored.';
+dbanon upgrade mends after a dump was restored. stale: rows of the source were written since, by the
+server''s counters, which come some seconds late; NULL where they do not tell.';

@@ -14,7 +14,7 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = '22004', MESSAGE = 'release must not be NULL.';
     END IF;
     PERFORM dbanon._require_ledger();
-    SELECT to_jsonb(r) - ARRAY['relation_oid', 'output_oid']
+    SELECT to_jsonb(r) - ARRAY['relation_oid', 'output_oid', 'request']
            || jsonb_build_object(
                'state', (SELECT listed.state FROM dbanon.releases() AS listed
                          WHERE listed.release_id = r.release_id),

@@ -2,12 +2,14 @@
 --
 -- source: table, partitioned table or materialized view; a view only with options.key.
 -- output: "schema.table" that is made; <output>_summary is made beside it.
+-- quasi_identifiers: NULL for what the rules of the source say of all its columns; see
+-- dbanon.declare. Then entity, keep, sensitive and hierarchies are theirs, too.
 -- entity: the column that says whose a row is; k then counts its distinct values. Not released.
 -- keep, sensitive: columns that are copied as they are; a column named nowhere is not copied.
 -- nulls: error, suppress or category. max_suppression: largest share of rows withheld.
 -- if_exists: error, or replace for what dbanon made.
 CREATE OR REPLACE FUNCTION dbanon.@METHOD@(
-    source regclass, output text, quasi_identifiers text[], k integer,
+    source regclass, output text, quasi_identifiers text[] DEFAULT NULL, k integer DEFAULT NULL,
     entity text DEFAULT NULL, keep text[] DEFAULT '{}', sensitive text[] DEFAULT '{}',
     hierarchies jsonb DEFAULT '{}', max_suppression double precision DEFAULT 0,
     nulls text DEFAULT 'error', if_exists text DEFAULT 'error', options jsonb DEFAULT '{}'

@@ -222,5 +222,19 @@ def random_world(chance: random.Random, **rules: Any) -> World:
         for person in moved:
             kept = replace(now[person], kept=value())
             now[person] = replace(kept, qi=qi()) if chance.random() < 0.3 else kept
-    few = chance.choice(({}, {}, {"min_newcomers": 8, "max_wait": 2}))
+    waits = ({}, {"max_wait": 1}, {"max_wait": 3}, {"min_newcomers": 8, "max_wait": 2})
+    few: dict[str, Any] = chance.choice(waits)
     return World(Rules(**(given | few | rules)), tuple(present), tuple(rows), tuple(erased))
+
+
+def with_rows(world: World, tables: int = 2) -> World:
+    """The world with one to three rows, or four, in place of each kept value."""
+
+    def rows_of(value: int) -> tuple[Any, ...]:
+        many = 4 if value % 11 == 10 else 1 + value % 3
+        return tuple(sorted(((value + i) % tables, (7 * value + 3 * i) % 5) for i in range(many)))
+
+    rows = tuple(
+        tuple(replace(row, kept=rows_of(int(row.kept))) for row in now) for now in world.rows
+    )
+    return replace(world, rows=rows)

@@ -7,9 +7,10 @@ that passes without one of them does not test it.
 from __future__ import annotations
 
 import math
+import statistics
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 Person = int
@@ -23,7 +24,9 @@ ModelKind = Literal["distinct_l", "entropy_l", "recursive_cl", "alpha_k"]
 # the day of admission; keeping out for good whom a model refused, and who left and came back; no
 # batches where changes are held, or where a model is kept; the rows shown last where a model would
 # be broken by those of now; the rows shown last where somebody was out and is back, and too few of
-# those of now stood there before.
+# those of now stood there before; the quality of newcomers' classes by quasi-identifiers alone.
+# Where persons have several rows: which of many are shown, without a look at whose they are; one
+# number for all times of how many; one table with the others.
 DEFENCES = frozenset(
     {
         "holds",
@@ -34,6 +37,10 @@ DEFENCES = frozenset(
         "no batches under models",
         "held by models",
         "held after returns",
+        "quality by quasi-identifiers",
+        "limit by rows alone",
+        "fixed limit",
+        "tables together",
     }
 )
 
@@ -46,12 +53,13 @@ class Row:
     ----------
     stratum : the values of the `by` columns.
     qi : the quasi-identifiers, None for NULL.
-    kept : what is released as it is, such as the diagnosis.
+    kept : what is released as it is, such as the diagnosis. Where persons have several rows, all
+        that is kept of them: a sorted tuple of rows, each a table's number and a value.
     """
 
     stratum: Value
     qi: tuple[int | None, ...]
-    kept: Value
+    kept: Any
 
 
 @dataclass(frozen=True)
@@ -64,9 +72,12 @@ class Rules:
     changes : whether changed kept values are shown, held below k of them, or frozen.
     class_size : the size newcomers are clustered with; None for k.
     admit_every : newcomers are let in at the first release and at each so many-th after it.
-    min_newcomers, max_wait : fewer newcomers wait, for so many releases at most.
+    max_wait : newcomers wait for a good class, for so many releases at most; 0: none waits.
+    min_newcomers : fewer newcomers wait, as long.
     departures : whether a cell that somebody left is held or withdrawn.
     withdraw_above : a held cell is withdrawn when more than this share of it has left.
+    several : whether a person has several rows.
+    max_rows : no more rows of a table and person are shown; None for all.
     models : privacy models, a kind and a level each, that the kept values of a class must keep to.
     without : the defences that are left out.
     """
@@ -76,9 +87,11 @@ class Rules:
     class_size: int | None = None
     admit_every: int = 1
     min_newcomers: int = 0
-    max_wait: int = 6
+    max_wait: int = 0
     departures: Literal["hold", "withdraw"] = "hold"
     withdraw_above: float | None = None
+    several: bool = False
+    max_rows: int | None = None
     models: tuple[tuple[ModelKind, float], ...] = ()
     without: frozenset[str] = frozenset()
 
@@ -142,8 +155,17 @@ Source = Mapping[Person, Row]
 Released: TypeAlias = "Counter[tuple[Combination, Value]]"
 # Classes of the persons given, each of at least so many; from quasi-identifiers alone.
 Cluster = Callable[[Sequence[tuple[Person, tuple[int | None, ...]]], int], list[list[Person]]]
+# The classes that are let in, once models have merged some of them.
+Merge = Callable[[list[list[Person]]], list[list[Person]]]
 # The released values of a class, from the rows of its persons.
 Combine = Callable[[Sequence[Row]], Combination]
+# When a row's turn is, of many of a person: by the row, and by how often it stood before.
+Turn = Callable[[Any, int], Any]
+
+
+def by_value(row: Any, again: int) -> Any:
+    """A turn that looks random: that of the products is a hash under the chain's key."""
+    return hash((row, again)) % 1009, row, again
 
 
 def by_order(
@@ -168,20 +190,34 @@ def combination(rows: Sequence[Row]) -> Combination:
     return rows[0].stratum, *means
 
 
+def _deviation(column: Sequence[int | None]) -> float:
+    """The sample standard deviation of the values that are known."""
+    known = [value for value in column if value is not None]
+    return statistics.stdev(known) if len(known) > 1 else 0.0
+
+
 class Chain:
     """A chain: each call of ``release`` takes what the source holds, and gives what is released."""
 
     def __init__(
-        self, rules: Rules, cluster: Cluster = by_order, combine: Combine = combination
+        self,
+        rules: Rules,
+        cluster: Cluster = by_order,
+        combine: Combine = combination,
+        turn: Turn = by_value,
     ) -> None:
-        self.rules = rules
+        self.rules, self.turn = rules, turn
         self.cluster, self.combine = cluster, combine
+        self.merge: Merge = lambda classes: classes
         self.cells: list[Cell] = []
         # Who left, and at which release it was published: they stay out for good.
         self.left: dict[Person, int] = {}
         self.sequence = 0
-        self.waiting: set[Person] = set()
-        self.waited = 0
+        # Who waits, and since which release; what the first release's classes lost, by the median,
+        # and the deviations of its columns.
+        self.waiting: dict[Person, int] = {}
+        self.typical: float | None = None
+        self.deviations: list[float] = []
         self.returned: set[Person] = set()
 
     def release(self, source: Source, erase: Sequence[Person] = ()) -> Released:
@@ -189,6 +225,7 @@ class Chain:
         for person in erase:
             self.withdraw(person)
         self.sequence += 1
+        source = self._limited(source)
         known = {person for cell in self.cells for person in cell.members}
         if "left for good" not in self.rules.without:
             known |= set(self.left)
@@ -196,23 +233,79 @@ class Chain:
         for cell in self.cells:
             self._keep_up(cell, source)
         newcomers = {person: row for person, row in source.items() if person not in known}
-        self.waiting = set(newcomers)
-        if self._lets_in(len(newcomers)):
-            self.waited = 0
+        self.waiting = {p: self.waiting.get(p, self.sequence) for p in newcomers}
+        if (self.sequence - 1) % self.rules.admit_every == 0:
             self._admit(newcomers)
-        else:
-            self.waited = self.waited + 1 if newcomers else 0
-        return Counter(
-            (cell.combination, value)
+        shown = [
+            (cell, value)
             for cell in self.cells
             if cell.state in ("live", "held")
             for value in cell.shown
-        )
+        ]
+        if not self.rules.several:
+            return Counter((cell.combination, value) for cell, value in shown)
+        rows = [(cell.combination, row) for cell, kept in shown for row in kept]
+        if "tables together" in self.rules.without:
+            # Those of the first are as they were shown, those of the others as they are now.
+            rows = [(combination, row) for combination, row in rows if row[0] == 0]
+            rows += [
+                (cell.combination, row)
+                for cell in self.cells
+                for person in cell.whose & set(source)
+                for row in source[person].kept
+                if row[0] != 0
+            ]
+        return Counter(rows)
 
-    def _lets_in(self, count: int) -> bool:
+    def _limited(self, source: Source) -> Source:
+        """The source with no more rows of a person and table than are shown."""
         rules = self.rules
-        enough = self.sequence == 1 or count >= rules.min_newcomers or self.waited >= rules.max_wait
-        return (self.sequence - 1) % rules.admit_every == 0 and enough
+        if not rules.several or rules.max_rows is None:
+            return source
+        most, limited = rules.max_rows, {}
+        if "fixed limit" in rules.without:
+            numbers = sorted(len(row.kept) for row in source.values())
+            most = numbers[len(numbers) // 2] if numbers else most
+        for person, row in source.items():
+            seen: Counter[Any] = Counter()
+            turns = []
+            for one in row.kept:
+                seen[one] += 1
+                turn = self.turn(one, seen[one])
+                if "limit by rows alone" in rules.without:
+                    turn = hash((person, one)) % 1009
+                turns.append((one[0], turn, one))
+            kept: list[Any] = []
+            for table in {one[0] for one in row.kept}:
+                of_table = sorted(turn for turn in turns if turn[0] == table)
+                kept += [one for _, _, one in of_table[:most]]
+            limited[person] = replace(row, kept=tuple(sorted(kept)))
+        return limited
+
+    def _is_let_in(self, members: Sequence[Person], source: Source) -> bool:
+        """Whether a class of newcomers is good, of enough of them, or has waited for long."""
+        rules = self.rules
+        if self.typical is None:
+            return True
+        since = min(self.waiting[person] for person in members)
+        if self.sequence - since >= rules.max_wait:
+            return True
+        if len(source) < rules.min_newcomers:
+            return False
+        lost = self._lost([source[person] for person in members])
+        return lost <= 4 * self.typical * (1 + 1e-9) + 1e-12
+
+    def _lost(self, rows: Sequence[Row]) -> float:
+        """The mean squared deviation of a value from the class's mean, in units of its column."""
+        squares: list[float] = []
+        for column, deviation in zip(zip(*(r.qi for r in rows), strict=True), self.deviations,
+                                     strict=True):  # fmt: skip
+            known = [value for value in column if value is not None]
+            mean = sum(known) / max(len(known), 1)
+            squares += [((v - mean) / deviation) ** 2 if deviation else 0.0 for v in known]
+        if "quality by quasi-identifiers" in self.rules.without:
+            squares.append(5.0 * (sum(hash(row.kept) for row in rows) % 2))
+        return sum(squares) / max(len(squares), 1)
 
     def withdraw(self, person: Person) -> None:
         """Take the whole cell of a person out of all later releases."""
@@ -330,13 +423,22 @@ class Chain:
         for person, row in sorted(newcomers.items()):
             pattern = tuple(value is None for value in row.qi)
             groups.setdefault((row.stratum, pattern), []).append(person)
-        for persons in groups.values():
-            if len(persons) < self.rules.size:
-                continue
-            classes = self.cluster(
-                [(person, newcomers[person].qi) for person in persons], self.rules.size
-            )
-            self._let_in([sorted(members) for members in classes], newcomers)
+        enough = [persons for persons in groups.values() if len(persons) >= self.rules.size]
+        first = self.typical is None
+        if first:
+            rows = [newcomers[person] for persons in enough for person in persons]
+            columns = zip(*(row.qi for row in rows), strict=True)
+            self.deviations = [_deviation(column) for column in columns]
+        lost = []
+        for persons in enough:
+            found = self.cluster([(p, newcomers[p].qi) for p in persons], self.rules.size)
+            classes = [sorted(members) for members in found]
+            if first:
+                lost += [self._lost([newcomers[p] for p in members]) for members in classes]
+            chosen = [members for members in classes if self._is_let_in(members, newcomers)]
+            self._let_in(self.merge(chosen), newcomers)
+        if lost:
+            self.typical = statistics.median(lost)
 
     def _let_in(self, classes: list[list[Person]], source: Source) -> None:
         """Make each class a cell; one that breaks the model joins the next, or stays out."""
@@ -359,6 +461,7 @@ class Chain:
             waiting = []
             if keeps or "refused for good" not in self.rules.without:
                 self.cells.append(cell)
-                self.waiting -= set(together)
+                for person in together:
+                    del self.waiting[person]
             if not keeps and "refused for good" not in self.rules.without:
                 self._end(cell, "refused")

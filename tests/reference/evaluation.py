@@ -104,11 +104,11 @@ def structure(case):
                 relative.append(abs(v - v_after) / abs(v))
     for one, other in combinations(case.numbers(), 2):
         found = _covariances(case, one, other)
-        if found:
+        # Of a column that is constant from the first there is nothing to lose.
+        flat = any(len({c["x"][i] for i in case.cells(c)}) < 2 for c in (one, other))
+        if found and not flat and varies(one) and varies(other):
             (_, r), (_, r_after) = found
             together.append(abs(r - r_after))
-        else:
-            together.append(0.0)
     return [statistics.fmean(terms) if terms else None for terms in (relative, together, absolute)]
 
 

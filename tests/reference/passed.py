@@ -4,18 +4,19 @@ There sums of squared distances are exact, so that the order in which they are a
 """
 
 import numpy as np
-from reference.methods import distances, nearest
-from reference.variable import numbered
 
-NEAR, SWEEPS, POOLED = 7, 8, 96
+from tests.reference.methods import distances, nearest
+from tests.reference.variable import numbered
+
+NEAR, HELD, SWEEPS, POOLED = 7, 8, 8, 96
 
 
 class Pool:
     """Classes side by side, of records that are numbered class by class, improved pair by pair."""
 
-    def __init__(self, points, sizes, k):
+    def __init__(self, apart, sizes, k):
         self.k = k
-        self.apart = [distances(points, point).tolist() for point in points]
+        self.apart = apart.tolist()
         self.gain = 1e-11 * max(self.apart[0])
         ends = np.cumsum(sizes).tolist()
         self.parts = [list(range(end - size, end)) for size, end in zip(sizes, ends, strict=True)]
@@ -80,6 +81,29 @@ def passed(points, labels, k):
     centres = np.array([sum(points[i] * (1.0 / len(part)) for i in part) for part in classes])
     every = np.arange(len(classes))
     near = [nearest(centres, every[every != c], centres[c], NEAR).tolist() for c in every]
+    return _passed(np.array([distances(points, point) for point in points]), classes, near, k)
+
+
+def passed_apart(squares, labels, k):
+    """The same of records of which squared distances are known, int64 (n, n), and nothing else.
+
+    Classes near one are those that hold most of the records nearest to its own.
+    """
+    squares = squares.astype(float)
+    classes = [np.flatnonzero(labels == label).tolist() for label in np.unique(labels)]
+    every, near = np.arange(len(squares)), []
+    for at, part in enumerate(classes):
+        held = np.zeros(len(classes), int)
+        for record in part:
+            order = np.lexsort((every, squares[record]))
+            for other in [i for i in order if i != record][:HELD]:
+                held[labels[other]] += 1
+        held[at] = 0
+        near.append([c for c in np.lexsort((np.arange(len(held)), -held)) if held[c]][:NEAR])
+    return _passed(squares, classes, near, k)
+
+
+def _passed(apart, classes, near, k):
     # The number of the pool that changed a class last, and of the last one around it.
     changed, seen, pools = [0] * len(classes), [-1] * len(classes), 0
     for _ in range(SWEEPS if len(classes) > 1 else 0):
@@ -93,7 +117,7 @@ def passed(points, labels, k):
                     break
                 chosen.append(c)
             pooled = [record for c in chosen for record in classes[c]]
-            pool = Pool(points[pooled], [len(classes[c]) for c in chosen], k)
+            pool = Pool(apart[np.ix_(pooled, pooled)], [len(classes[c]) for c in chosen], k)
             pool.descend()
             pools += 1
             for c, part in zip(chosen, pool.parts, strict=True):
@@ -102,7 +126,7 @@ def passed(points, labels, k):
                     changed[c] = pools
                 classes[c] = found
             seen[at] = pools
-    out = np.empty(len(points), np.int64)
+    out = np.empty(len(apart), np.int64)
     for label, part in enumerate(classes):
         out[part] = label
     return numbered(out)

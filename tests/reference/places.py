@@ -87,16 +87,25 @@ def mdav(squares, k):
     return rest.labels
 
 
+def _pairs(squares, members):
+    """The sum of the squared distances of all pairs."""
+    return sum(map(int, squares[np.ix_(members, members)].reshape(-1))) // 2
+
+
+def _nearest_mean(squares, record, classes):
+    """The first class whose mean is nearest to a record, by exact fractions."""
+    away = []
+    for own in classes:
+        sums = sum(map(int, squares[record, own]))
+        away.append(Fraction(len(own) * sums - _pairs(squares, own), len(own) ** 2))
+    return away.index(min(away))
+
+
 def _settle(rest, label):
-    """What is left joins the class with the nearest mean: by exact fractions."""
+    """What is left joins the class with the nearest mean, as the means were before."""
     members = [np.flatnonzero(rest.labels == c) for c in range(label)]
     for record in rest.left:
-        away = []
-        for own in members:
-            sums = sum(map(int, rest.squares[record, own]))
-            within = sum(map(int, rest.squares[np.ix_(own, own)].reshape(-1)))
-            away.append(Fraction(2 * len(own) * sums - within, 2 * len(own) ** 2))
-        rest.labels[record] = away.index(min(away))
+        rest.labels[record] = _nearest_mean(rest.squares, record, members)
     return rest.labels
 
 
@@ -128,3 +137,68 @@ def vmdav(squares, k, lambda_):
             members.append(joins)
         label += 1
     return _settle(rest, label)
+
+
+def md(squares, k):
+    """MD: the class of each record, int32 (n,)."""
+    rest, label = _Rest(squares), 0
+    while len(left := rest.left) >= 2 * k:
+        apart = squares[np.ix_(left, left)]
+        r, s = left[list(divmod(np.argmax(apart), len(left)))]
+        rest.take(r, k, label)
+        rest.take(s, k, label + 1)
+        label += 2
+    if len(rest.left) >= k:
+        rest.labels[rest.labels < 0] = label
+        return rest.labels
+    return _settle(rest, label)
+
+
+def density_first(squares, k, lowest):
+    """LDF or HDF: the class of each record, int32 (n,)."""
+    rest, label = _Rest(squares), 0
+    while len(left := rest.left) >= k:
+        found = []
+        for record in left:
+            order = np.lexsort((left, squares[record, left]))
+            others = [i for i in left[order] if i != record]
+            found.append([record, *others[: k - 1]])
+        within = [_pairs(squares, members) for members in found]
+        rest.put(found[within.index((max if lowest else min)(within))], label)
+        label += 1
+    return _settle(rest, label)
+
+
+def tfrp(squares, k, second_stage, numbers):
+    """TFRP: the class of each record, int32 (n,); numbers: int64 (n, q), those of the codes."""
+    rest, label, taken = _Rest(squares), 0, []
+    corners = (numbers.min(axis=0), numbers.max(axis=0))
+    while len(left := rest.left) >= k:
+        away = np.square(numbers[left] - corners[label % 2]).sum(axis=1)
+        r = left[np.argmax(away)]
+        rest.labels[r] = label
+        taken.append([r, *rest.nearest(r, k - 1)])
+        rest.put(taken[-1][1:], label)
+        label += 1
+    settled = rest.left
+    labels = _settle(rest, label)
+    if not second_stage:
+        return labels
+    for record in settled:
+        taken[labels[record]].append(record)
+    squared = [_pairs(squares, own) // len(own) for own in taken]
+    for at in sorted(range(label), key=lambda c: (-squared[c], c)):
+        others = [c for c, own in enumerate(taken) if own and c != at]
+        if not others:
+            break
+        trial, cost = {c: list(taken[c]) for c in others}, 0
+        for record in taken[at]:
+            own = trial[others[_nearest_mean(squares, record, list(trial.values()))]]
+            before = _pairs(squares, own) // len(own)
+            own.append(record)
+            cost += _pairs(squares, own) // len(own) - before
+        if cost < _pairs(squares, taken[at]) // len(taken[at]):
+            taken = [trial.get(c, []) for c in range(label)]
+    for number, own in enumerate(own for own in taken if own):
+        labels[own] = number
+    return labels

@@ -57,7 +57,8 @@ OF_MODELS = "'app.people', 'release.p', '{{a}}', 5, sensitive => '{{t}}', option
         ("42P01", "0::regclass, 'release.p', '{a}', 5"),
         ("22004", "NULL, 'release.p', '{a}', 5"),
         ("22023", "'app.people', NULL, '{a}', 5"),
-        ("22023", "'app.people', 'release.p', NULL, 5"),
+        # Without a list the rules of the table say it, and there are none.
+        ("42704", "'app.people', 'release.p', NULL, 5"),
         ("22023", "'app.people', 'release.p', '{}', 5"),
         ("22023", "'app.people', 'release.p', '{a,NULL}', 5"),
         ("22023", "'app.people', 'release.p', '{a,a}', 5"),

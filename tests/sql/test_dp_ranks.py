@@ -178,9 +178,15 @@ def test_nobody_but_the_owner_writes_budgets(
         with pytest.raises(psycopg.Error) as failure:
             anna.execute(attack)
         assert state_of(failure) == "42501", attack
-    with pytest.raises(dbanon.DbanonError, match="owner of the ledger"):
-        dbanon.create_budget(sql_role("berta"), "b", source="app.magic", unit="person",
-                             entity="p", epsilon=9)  # fmt: skip
+    run_sql("CREATE TABLE app.other AS SELECT * FROM app.magic")
+    run_sql("GRANT SELECT ON app.other TO PUBLIC")
+    berta = sql_role("berta")
+    for given in (
+        {"source": "app.magic", "raises": "magic"},
+        {"source": "app.other", "unit": "person", "entity": "p"},
+    ):
+        with pytest.raises(dbanon.DbanonError, match="owner of the ledger"):
+            dbanon.create_budget(berta, "b", epsilon=9, **given)
     # A savepoint, and then the transaction itself, take back what nobody has used.
     anna.execute("BEGIN")
     anna.execute("SAVEPOINT before")

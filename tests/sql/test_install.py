@@ -99,7 +99,7 @@ def test_every_function_has_a_comment_and_no_public_right(sql_server: Server, sq
             "SELECT p.proname FROM pg_proc p WHERE p.pronamespace = 'dbanon'::regnamespace AND"
             " (obj_description(p.oid, 'pg_proc') IS NULL OR p.proacl IS NULL"
             "  OR p.prosecdef <> (p.proname IN"
-            "      ('_record_release', '_record_run', '_spend', '_hold_job'))"
+            "      ('_record_release', '_record_run', '_spend', '_hold_job', '_write_rules'))"
             "  OR p.prosecdef AND p.proowner <> 'dbanon_ledger'::regrole"
             "  OR p.provolatile = 'i' OR EXISTS (SELECT 1 FROM aclexplode(p.proacl) a"
             "  WHERE a.grantee = 0)"

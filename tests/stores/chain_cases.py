@@ -104,10 +104,10 @@ class Chained:
 
     @classmethod
     def made(cls, database: Database, directory: Path, **rules: Any) -> Chained:
-        """A new chain, with ``changes: show``, that lets few in, where nothing else is said."""
+        """A new chain, with ``changes: show``, that lets all in, where nothing else is said."""
         key = directory / "chain.key"
         told: dict[str, Any] = {"table": "people", "entity": "id", "changes": "show"}
-        told |= {"min_newcomers": 0}
+        told |= {"min_newcomers": 0, "max_wait": 0}
         dbanon.create_chain(database.url, "patients", key_out=key, **(told | rules))
         return cls(database, key)
 

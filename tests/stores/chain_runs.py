@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections import Counter
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,10 @@ from tests.reference.chains import Person, Row
 from tests.stores.databases import Database, inserts
 
 NAME = "people"
+# Another table of the same persons, and what each is released with.
+MORE, KEPT = "others", ("kept", "noted")
+# More rows than any person of a world has.
+MANY = 99
 # What a report has of its run, and of nothing else.
 OF_THE_RUN = {"release_id", "seconds", "started_at", "created_at", "digest", "source", "relation"}
 
@@ -28,23 +33,28 @@ class ChainRun:
     def __init__(self, database: Database, world: World, folder: Path) -> None:
         self.database, self.world = database, world
         self.key = folder / f"{NAME}.key"
+        parts = {part for now in world.rows for row in now for part, _ in row.kept} \
+            if world.rules.several else {0}  # fmt: skip
+        self.tables = [NAME, MORE] if 1 in parts else [NAME]
         # Of a copy that went on before this one does.
         self.key.with_name(f"{self.key.name}.last").unlink(missing_ok=True)
 
     def create(self, **more: Any) -> None:
         """The table, with nobody in it, and the chain."""
         types = self.database.types
-        self.database.load(
-            NAME,
-            {
-                "person": f"{types['bigint']} PRIMARY KEY",
-                "stratum": types["text"],
-                "q0": types["double"],
-                "q1": types["double"],
-                "kept": types["bigint"],
-            },
-            [],
-        )
+        whose = types["bigint"]
+        for number, table in enumerate(self.tables):
+            self.database.load(
+                table,
+                {
+                    "person": whose if self.world.rules.several else f"{whose} PRIMARY KEY",
+                    "stratum": types["text"],
+                    "q0": types["double"],
+                    "q1": types["double"],
+                    KEPT[number]: types["bigint"],
+                },
+                [],
+            )
         rules = self.world.rules
         dbanon.create_chain(
             self.database.url,
@@ -58,19 +68,39 @@ class ChainRun:
             max_wait=rules.max_wait,
             departures=rules.departures,
             withdraw_above=rules.withdraw_above,
+            max_rows_per_person=(rules.max_rows or MANY) if rules.several else None,
+            tables=self.tables[1:],
             key_out=str(self.key),
             **more,
         )
 
     def fill(self, source: dict[Person, Row]) -> None:
         """Put into the table what the source says now."""
-        rows = [
-            (person, f"stratum {row.stratum}", *row.qi, row.kept)
-            for person, row in sorted(source.items())
-        ]
-        self.database.execute(f"DELETE FROM {NAME}")
-        if rows:
-            self.database.execute(*inserts(NAME, rows))
+        for number, table in enumerate(self.tables):
+            rows = [
+                (person, f"stratum {row.stratum}", *row.qi, kept)
+                for person, row in sorted(source.items())
+                for part, kept in self._rows_of(row)
+                if part == number
+            ]
+            self.database.execute(f"DELETE FROM {table}")
+            if rows:
+                self.database.execute(*inserts(table, rows))
+
+    def _rows_of(self, row: Row) -> tuple[tuple[int, Any], ...]:
+        """What a person's rows keep, each with the number of its table."""
+        kept: tuple[tuple[int, Any], ...] = row.kept if self.world.rules.several else ()
+        return kept or ((0, row.kept),)
+
+    def turn(self, row: Any, again: int) -> bytes:
+        """When a row's turn is, of many of a person: as the product has it."""
+        [(identity,)] = self.database.rows(
+            f"SELECT CAST(identity AS VARCHAR(36)) FROM {self._table('chain')}"
+        )
+        part, value = row
+        told = [f"{len(str(value))}:{value}" if part == i else "-" for i in range(len(self.tables))]
+        said = f"{part}{''.join(told)}#{again}"
+        return tag_of(bytes.fromhex(self.key.read_text()), identity, said)
 
     def release(self, **more: Any) -> dbanon.Report:
         """The next release."""
@@ -84,7 +114,13 @@ class ChainRun:
             "nulls": "category",
             "k": self.world.rules.k,
             "entity": "person",
-            "chain": dbanon.Chain(NAME, key=f"file:{self.key}", accept_turnover=True),
+            "chain": dbanon.Chain(
+                NAME,
+                key=f"file:{self.key}",
+                accept_turnover=True,
+                outputs=dict.fromkeys(self.tables[1:], "release.more"),
+                kept={table: [KEPT[1]] for table in self.tables[1:]},
+            ),
         }
         return dbanon.anonymize(self.database.url, **(given | more))
 
@@ -94,13 +130,15 @@ class ChainRun:
 
     def rows(self) -> Counter[Any]:
         """The release as it can be read, as a multiset."""
-        relation = self.database.relation("release.people")
-        return Counter(
-            ((stratum, *map(_rounded, values)), kept)
-            for stratum, *values, kept in self.database.rows(
-                f"SELECT stratum, q0, q1, kept FROM {relation}"
+        several, found = self.world.rules.several, Counter[Any]()
+        for number, name in enumerate(("release.people", "release.more")[: len(self.tables)]):
+            found += Counter(
+                ((stratum, *map(_rounded, values)), (number, kept) if several else kept)
+                for stratum, *values, kept in self.database.rows(
+                    f"SELECT stratum, q0, q1, {KEPT[number]} FROM {self.database.relation(name)}"
+                )
             )
-        )
+        return found
 
     def noted(self) -> list[Any]:
         """What the ledger says of the releases, and the chain of its own."""
@@ -108,7 +146,8 @@ class ChainRun:
         of_chain = f"SELECT counts FROM {self._table('chain_release')} ORDER BY sequence"
         return [
             self.database.rows(
-                f"SELECT {', '.join(columns)} FROM {self._table('release')} ORDER BY chain_sequence"
+                f"SELECT {', '.join(columns)} FROM {self._table('release')}"
+                " ORDER BY chain_sequence, output_name"
             ),
             self.database.rows(of_chain),
         ]
@@ -119,15 +158,22 @@ class ChainRun:
 
     def members(self) -> dict[Person, tuple[int, int | None]]:
         """Cell and leaving of each person, found by the tag that RFC 2104 gives with the key."""
-        [(identity,)] = self.database.rows(
-            f"SELECT CAST(identity AS VARCHAR(36)) FROM {self._table('chain')}"
-        )
-        persons = range(len(self.world.rows[0]))
-        tagged = {tag_of(bytes.fromhex(self.key.read_text()), identity, str(p)): p for p in persons}
+        tagged = {tag: person for person, tag in self._tags().items()}
         found = self.database.rows(
             f"SELECT tag, cell, left_at_release FROM {self._table('chain_member')}"
         )
         return {tagged[bytes(tag)]: (cell, left) for tag, cell, left in found}
+
+    def by_tag(self, persons: Collection[Person]) -> list[Person]:
+        """Persons in the order of their tags."""
+        return sorted(persons, key=self._tags().__getitem__)
+
+    def _tags(self) -> dict[Person, bytes]:
+        [(identity,)] = self.database.rows(
+            f"SELECT CAST(identity AS VARCHAR(36)) FROM {self._table('chain')}"
+        )
+        key = bytes.fromhex(self.key.read_text())
+        return {p: tag_of(key, identity, str(p)) for p in range(len(self.world.rows[0]))}
 
     def _table(self, name: str) -> str:
         return self.database.ledger(name)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from dbanon.run import fingerprint
+from tests.mariadb_server import MariadbServer
 from tests.postgres.warm import close_warm, warm
 from tests.postgres_server import Server
 from tests.stores import kept_duckdb
@@ -14,6 +15,7 @@ from tests.stores.databases import (
     NAMES,
     Database,
     DuckdbDatabase,
+    MariadbDatabase,
     PostgresqlDatabase,
     SqliteDatabase,
 )
@@ -38,14 +40,17 @@ def interrupts() -> Iterator[None]:
         yield
 
 
+_MARKS = {"postgresql": pytest.mark.postgresql, "mariadb": pytest.mark.mariadb}
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "database" in metafunc.fixturenames:
         # The mark stands on the parameter: the server's fixture is asked for by name only.
         metafunc.parametrize(
             "database",
             [
-                pytest.param(name, marks=pytest.mark.postgresql if name == "postgresql" else ())
-                for name in NAMES
+                pytest.param(name, marks=_MARKS.get(name, ()))
+                for name in getattr(metafunc.module, "DATABASES", NAMES)
             ],
             indirect=True,
         )
@@ -98,6 +103,14 @@ def postgresql(request: pytest.FixtureRequest, _shared_url: str) -> Iterator[Pos
 
 
 @pytest.fixture
+def mariadb(mariadb_server: MariadbServer) -> MariadbDatabase:
+    """An empty MariaDB database, the only one of its server."""
+    database = MariadbDatabase(mariadb_server)
+    database.clear()
+    return database
+
+
+@pytest.fixture
 def make_database(
     request: pytest.FixtureRequest, tmp_path: Path
 ) -> Iterator[Callable[[str], Database]]:
@@ -109,6 +122,9 @@ def make_database(
             return DuckdbDatabase(tmp_path / "test.duckdb")
         if name == "sqlite":
             return SqliteDatabase(tmp_path / "test.db")
+        if name == "mariadb":
+            on_mariadb: MariadbDatabase = request.getfixturevalue("mariadb")
+            return on_mariadb
         found: PostgresqlDatabase = request.getfixturevalue("postgresql")
         return found
 

@@ -5,16 +5,23 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from dbanon.job.chain import Rules
 from tests.stores.chain_cases import Chained, Months, load, person
 from tests.stores.databases import Database
 
 
-def joined(chained: Chained, months: Months, count: int) -> dict[str, Any]:
-    """The next release after so many came, as it was counted."""
-    months._come(count)
+def joined(chained: Chained, months: Months, count: int, *, apart: bool = False) -> dict[str, Any]:
+    """The next release after so many came, as it was counted.
+
+    Parameters
+    ----------
+    apart : whether no k of them are near one another; else all have one age and income.
+    """
+    for _ in range(count):
+        values = person(months.rng)
+        at = (18 + 70 * (months.next % 2), 1000 + 7000 * (months.next // 2 % 2))
+        months.now[months.next] = (*(at if apart else (300, 30000)), *values[2:])
+        months.next += 1
     load(chained.database, months.now)
     chained.release()
     return dict(chained.shown().releases[-1])
@@ -24,7 +31,7 @@ def test_one_newcomer_among_invented_ones_waits(database: Database, tmp_path: Pa
     months = Months(n=30, leave=0, join=0, change=0)
     load(database, months.now)
     # Where nothing is said: 5 k = 15, for six releases at most.
-    chained = Chained.made(database, tmp_path, min_newcomers=None)
+    chained = Chained.made(database, tmp_path, min_newcomers=None, max_wait=6)
     chained.release()
     # k - 1 accounts of an attacker's, and one person.
     assert (joined(chained, months, 3)["joined"], joined(chained, months, 0)["waiting"]) == (0, 3)
@@ -33,17 +40,43 @@ def test_one_newcomer_among_invented_ones_waits(database: Database, tmp_path: Pa
     # They wait anew, and not for ever.
     for _ in range(6):
         assert joined(chained, months, 1)["joined"] == 0
-    assert joined(chained, months, 0)["joined"] == 6
+    # Of who has waited for six releases the class is let in, and here all are of it or of another.
+    last = joined(chained, months, 0)
+    assert (last["joined"] >= 3, last["joined"] + last["waiting"]) == (True, 6)
     assert chained.smallest() >= 3
 
 
-@pytest.mark.parametrize("rules", [{"min_newcomers": 0}, {"max_wait": 0}], ids=str)
+def test_newcomers_wait_until_they_are_a_good_class_or_have_waited_for_long(
+    database: Database, tmp_path: Path
+) -> None:
+    months = Months(n=30, leave=0, join=0, change=0)
+    load(database, months.now)
+    chained = Chained.made(database, tmp_path, max_wait=3)
+    chained.release()
+    # Four of four corners are no class as good as those of thirty, and three of one place are.
+    first = joined(chained, months, 4, apart=True)
+    assert (first["joined"], first["waiting"], first["longest"]) == (0, 4, 0)
+    near = joined(chained, months, 3)
+    assert (near["joined"], near["waiting"], near["longest"]) == (3, 4, 1)
+    assert joined(chained, months, 0)["longest"] == 2
+    # Who has left meanwhile is forgotten.
+    gone = months.now.pop(months.next - 4)
+    stays = joined(chained, months, 0)
+    assert (stays["joined"], stays["waiting"]) == (3, 0)
+    months.now[months.next - 4] = gone
+    back = joined(chained, months, 0)
+    assert (back["joined"], back["waiting"], back["longest"]) == (0, 1, 0)
+    assert chained.smallest() >= 3
+    report = chained.release()
+    assert "1 wait, one for 1 release" in report.earlier_releases
+
+
 def test_they_are_let_in_at_once_where_that_is_asked_for(
-    database: Database, tmp_path: Path, rules: dict[str, int]
+    database: Database, tmp_path: Path
 ) -> None:
     months = Months(n=12, leave=0, join=0)
     load(database, months.now)
-    chained = Chained.made(database, tmp_path, **{"min_newcomers": None} | rules)
+    chained = Chained.made(database, tmp_path, min_newcomers=None, max_wait=0)
     chained.release()
     assert joined(chained, months, 3)["joined"] == 3
 
@@ -65,9 +98,9 @@ def test_who_waits_in_vain_lets_nobody_in_sooner(database: Database, tmp_path: P
         load(database, months.now)
         chained.release(**given)
         counted = chained.shown().releases[-1]
-        seen.append((counted["let_in"], counted["joined"]))
-    # Tried with the second, in vain; the three come with the third, and wait once.
-    assert seen == [(0, 0), (1, 0), (0, 0), (1, 3), (0, 0)]
+        seen.append((counted["joined"], counted["longest"]))
+    # The three come with the third, and wait once.
+    assert seen == [(0, 0), (0, 1), (0, 2), (3, 3), (0, 4)]
 
 
 def test_chains_of_earlier_versions_keep_their_rules() -> None:

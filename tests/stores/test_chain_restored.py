@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 from dbanon.chain.key import last_published, note_published
-from dbanon.errors import ChainBehind, ChainKeyWrong
+from dbanon.errors import ChainBehind, ChainKeyWrong, ReleaseNotNoted
 from tests.stores.chain_cases import Chained, Months, load
 from tests.stores.databases import Database, DuckdbDatabase
 
@@ -75,18 +77,43 @@ def test_releases_of_another_role_count(database: Database, tmp_path: Path) -> N
 
 def test_what_is_noted_beside_a_key(tmp_path: Path) -> None:
     where = f"file:{tmp_path / 'k'}"
+    (tmp_path / "k").touch()
     assert last_published(where, "a") == 0
-    note_published(where, "a", 3)
+    assert note_published(where, "a", 3)
     note_published(where, "b", 1)
     note_published(where, "a", 2)
     assert (last_published(where, "a"), last_published(where, "b")) == (3, 1)
     # A variable has no place beside it, and a directory that is not there none to write.
-    note_published("env:KEY", "a", 3)
+    assert note_published("env:KEY", "a", 3)
     assert last_published("env:KEY", "a") == 0
-    note_published(f"file:{tmp_path / 'no' / 'k'}", "a", 3)
+    assert not note_published(f"file:{tmp_path / 'no' / 'k'}", "a", 3)
     # What cannot be read is neither taken for nothing nor written over.
     (tmp_path / "k.last").write_text("no list")
     with pytest.raises(ChainKeyWrong, match=r"k\.last"):
         last_published(where, "a")
-    note_published(where, "a", 4)
+    assert not note_published(where, "a", 4)
     assert (tmp_path / "k.last").read_text() == "no list"
+
+
+def test_chains_of_one_key_note_one_after_the_other(tmp_path: Path) -> None:
+    where = f"file:{tmp_path / 'k'}"
+    (tmp_path / "k").touch()
+    with ThreadPoolExecutor(8) as threads:
+        assert all(threads.map(lambda n: note_published(where, str(n % 40), n), range(200)))
+    assert [last_published(where, str(n)) for n in range(40)] == list(range(160, 200))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["k", "k.last"]
+
+
+def test_a_note_that_cannot_be_written_warns_once_published(tmp_path: Path) -> None:
+    database = DuckdbDatabase(tmp_path / "source.duckdb")
+    load(database, Months(n=12).now)
+    chained = Chained.made(database, tmp_path)
+    chained.release()
+    (tmp_path / "chain.key.last").unlink()
+    with (
+        mock.patch("os.fsync", side_effect=OSError("read only")),
+        pytest.warns(ReleaseNotNoted, match="chain patients"),
+    ):
+        chained.release()
+    assert chained.shown().sequence == 2
+    assert not list(tmp_path.glob("chain.key.last*"))

@@ -7,6 +7,7 @@ becomes of a cell. ``CHAINS=full`` tries more worlds.
 from __future__ import annotations
 
 import copy
+import functools
 import os
 import random
 import shutil
@@ -20,6 +21,7 @@ from typing import Any
 import pytest
 
 import dbanon
+import dbanon.chain.newcomers as newcomers
 import dbanon.partitioning.partition_for as partition_for
 from dbanon.errors import ModelInfeasible, TellingColumnRefused, TooFewRecords
 from tests.reference.chain_worlds import (
@@ -29,6 +31,7 @@ from tests.reference.chain_worlds import (
     World,
     exchangeable,
     random_world,
+    with_rows,
 )
 from tests.reference.chains import Chain, Person, Row, Rules, by_order
 from tests.stores.chain_runs import NAME, ChainRun, combined, told
@@ -57,17 +60,19 @@ def world_of(seed: int, models: Models = NO_MODEL) -> World:
 
 
 def followed(
-    run: ChainRun, cores: Sequence[Any] = ()
+    run: ChainRun, cores: Sequence[Any] = (), pools: Sequence[Any] = ()
 ) -> tuple[Chain, list[Counter[Any] | None], list[Any]]:
     """Run the product over a world, the reference beside it; its releases, and its reports.
 
     Parameters
     ----------
     cores : where there are models: what ``watched`` gave.
+    pools : where newcomers wait for good classes: what ``watched_pools`` gave.
     """
     world = run.world
-    chain = Chain(world.rules, combine=combined)
+    chain = Chain(world.rules, combine=combined, turn=functools.cache(run.turn))
     known: set[int] = set()
+    known_members: Mapping[Person, Any] = {}
     releases: list[Counter[Any] | None] = []
     reports = []
     for source, erased in zip(world.sources(), world.erased, strict=True):
@@ -77,6 +82,7 @@ def followed(
                 chain.withdraw(person)
         run.fill(source)
         after = copy.deepcopy(chain)
+        numbered = run.by_tag(set(source) - set(known_members)) if world.rules.several else None
         try:
             reports.append(told(run.release()))
         except (TooFewRecords, ModelInfeasible) as error:
@@ -90,7 +96,7 @@ def followed(
                 assert not shown
             releases.append(None)
             continue
-        members = run.members()
+        members = known_members = run.members()
         classes: dict[int, set[Person]] = {}
         for person, (cell, _) in members.items():
             if cell not in known:
@@ -98,14 +104,30 @@ def followed(
         known |= set(classes)
         refused = {cell: state == "refused" for cell, state in run.cells().items()}
 
-        def as_found(
+        def as_pooled(
             records: Sequence[Any],
             size: int,
+            pool: Sequence[set[Person]] = pools[-1] if pools else list(classes.values()),
+            numbered: Sequence[Person] | None = numbered if pools else None,
+        ) -> list[list[Person]]:
+            """The classes that the product found of newcomers, before it let some of them in."""
+            persons = {person for person, _ in records}
+            if numbered is not None:
+                # Persons with several rows are numbered by their tags.
+                pool = [{numbered[number - 1] for number in members} for members in pool]
+            found = [members for members in pool if members & persons]
+            assert set().union(*found) == persons
+            assert all(len(members) >= size for members in found)
+            return [sorted(members) for members in found]
+
+        def as_found(
+            chosen: list[list[Person]],
             classes: dict[int, set[Person]] = classes,
             source: Mapping[Person, Row] = source,
             refused: Mapping[int, bool] = refused,
         ) -> list[list[Person]]:
-            persons = {person for person, _ in records}
+            """The cells that the product made of those who are let in."""
+            persons = set().union(*chosen)
             found = [members for members in classes.values() if members & persons]
             if any(refused[cell] for cell in classes if classes[cell] & persons):
                 # All or nobody of a stratum, as its values say.
@@ -113,10 +135,9 @@ def followed(
                 assert persons <= set().union(*found)
                 return [sorted(persons)]
             assert set().union(*found) == persons
-            assert all(len(members) >= size for members in found)
             return [sorted(members) for members in found]
 
-        chain.cluster = as_found
+        chain.cluster, chain.merge = as_pooled, as_found
         assert run.rows() == chain.release(source)
         for cell in chain.cells:
             if world.rules.models and cell.admitted == chain.sequence and cell.state == "live":
@@ -158,6 +179,25 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> list[list[set[Person]]]:
     return seen
 
 
+def watched_pools(monkeypatch: pytest.MonkeyPatch) -> list[list[set[Person]]]:
+    """The classes of all newcomers before some are let in: a list, one of each release."""
+    seen: list[list[set[Person]]] = []
+    as_it_is = newcomers.clustered
+
+    def clustered(planned: Any, policy: Any, microdata: Any, clock: Any, **known: Any) -> Any:
+        found = as_it_is(planned, policy, microdata, clock, **known)
+        together: dict[int, set[Person]] = {}
+        for (person,), label in zip(
+            microdata.keys.tolist(), found.classes.labels.tolist(), strict=True
+        ):
+            together.setdefault(label, set()).add(person)
+        seen.append(list(together.values()))
+        return found
+
+    monkeypatch.setattr(newcomers, "clustered", clustered)
+    return seen
+
+
 def require_no_visible_exchange(
     kind: Any, world: World, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Chain:
@@ -168,7 +208,7 @@ def require_no_visible_exchange(
     copy = folder / "copy"
     shutil.copy2(run.database.path, copy)
     with monkeypatch.context() as patch:
-        chain, releases, reports = followed(run, watched(patch))
+        chain, releases, reports = followed(run, watched(patch), watched_pools(patch))
     noted = run.noted()
     begun = sum(release is None for release in releases)
     pairs = [
@@ -184,7 +224,7 @@ def require_no_visible_exchange(
         exchanged = replace(exchanged, rows=(*world.rows[:begun], *exchanged.rows[begun:]))
     again = ChainRun(kind(copy), exchanged, folder)
     with monkeypatch.context() as patch:
-        _, same, same_reports = followed(again, watched(patch))
+        _, same, same_reports = followed(again, watched(patch), watched_pools(patch))
     assert same == releases
     assert same_reports == reports
     assert again.noted() == noted
@@ -196,6 +236,20 @@ def test_the_product_is_the_reference_and_no_exchange_is_visible(
     kind: Any, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     require_no_visible_exchange(kind, world_of(seed), tmp_path, monkeypatch)
+
+
+def world_of_rows(seed: int) -> World:
+    """A world of persons with several rows, of even numbers in two tables."""
+    world = world_of(seed)
+    limited = replace(world.rules, several=True, max_rows=(None, 1, 2)[seed % 3])
+    return with_rows(replace(world, rules=limited), tables=1 + (seed + 1) % 2)
+
+
+@pytest.mark.parametrize(("kind", "seed"), WORLDS if FULL else WORLDS[:4])
+def test_persons_with_several_rows_are_those_of_the_reference(
+    kind: Any, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    require_no_visible_exchange(kind, world_of_rows(seed), tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize(("kind", "seed"), WORLDS)
@@ -247,9 +301,13 @@ def test_where_classes_are_withheld_no_exchange_is_visible(
     assert withholding(again, monkeypatch)[0] == released
 
 
-def test_the_product_is_the_reference_in_every_database(make_database: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("world", [world_of(100), world_of_rows(102)], ids=["one", "several"])
+def test_the_product_is_the_reference_in_every_database(
+    world: World, make_database: Any, tmp_path: Path
+) -> None:
     database: Database = make_database("postgresql")
-    run = ChainRun(database, world_of(100), tmp_path)
+    # Rows have other keys here than persons, so that pools are not watched.
+    run = ChainRun(database, replace(world, rules=replace(world.rules, max_wait=0)), tmp_path)
     run.create()
     followed(run)
 

@@ -15,7 +15,9 @@ from dbanon.data.scales import Scale
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import KeptColumnTells
 from dbanon.release.evaluation import intervals
-from tests.stores.databases import Database
+from tests.stores.databases import ALL_NAMES, Database
+
+DATABASES = ALL_NAMES
 
 # More values than twenty, so that no number is told alone.
 N = 120

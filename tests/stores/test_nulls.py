@@ -9,7 +9,9 @@ import pytest
 
 import dbanon
 from dbanon.errors import NullInQuasiIdentifier, SuppressionOverBudget, TooFewRecords
-from tests.stores.databases import Database
+from tests.stores.databases import ALL_NAMES, Database
+
+DATABASES = ALL_NAMES
 
 NAMES = ["x", "y"]
 

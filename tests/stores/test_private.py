@@ -192,6 +192,12 @@ def test_what_public_figures_refuse_spends_nothing(budgeted: Database) -> None:
         dbanon.create_budget(url, "v", source="shown", epsilon=1)
     with pytest.raises(BudgetExists):
         dbanon.create_budget(url, "second", source="magic", epsilon=1)
+    # Rows and persons are the same people: there is one account, and it keeps its unit.
+    of_persons = {"unit": "person", "entity": "p", "epsilon": 99}
+    with pytest.raises(BudgetExists, match="open budget magic of rows"):
+        dbanon.create_budget(url, "second", source="magic", **of_persons)
+    with pytest.raises(BudgetNotFound, match="unit person"):
+        dbanon.create_budget(url, "second", source="magic", raises="magic", **of_persons)
     assert spent(budgeted) == 0.0
 
 

@@ -9,8 +9,16 @@ import pytest
 
 import dbanon
 from dbanon.errors import HierarchyBroken
-from tests.stores.databases import Database, DuckdbDatabase, PostgresqlDatabase, SqliteDatabase
+from tests.stores.databases import (
+    ALL_NAMES,
+    Database,
+    DuckdbDatabase,
+    PostgresqlDatabase,
+    SqliteDatabase,
+)
 from tests.stores.refusal import refuse
+
+DATABASES = ALL_NAMES
 
 TEXTS = ["", " ", "a", "a ", "A", " a", "é", "e\u0301"]
 PATHS = [[text, "blank" if not text.strip() else "letter", "*"] for text in TEXTS]

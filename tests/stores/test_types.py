@@ -11,7 +11,15 @@ from typing import Any
 import pytest
 
 from dbanon.errors import NonFiniteValue
-from tests.stores.databases import Database, DuckdbDatabase, PostgresqlDatabase, SqliteDatabase
+from tests.stores.databases import (
+    ALL_NAMES,
+    Database,
+    DuckdbDatabase,
+    PostgresqlDatabase,
+    SqliteDatabase,
+)
+
+DATABASES = ALL_NAMES
 
 EPOCH = datetime(1970, 1, 1)
 K = 3

@@ -12,8 +12,10 @@ from dbanon.errors import InvalidParameter, NullInQuasiIdentifier, TooFewRecords
 from dbanon.run.open import open_store
 from dbanon.run.verify import verify
 from dbanon.sessions.names import parse_relation
-from tests.stores.databases import Database
+from tests.stores.databases import ALL_NAMES, Database
 from tests.stores.people import COLUMNS, load_people, rows_of_people
+
+DATABASES = ALL_NAMES
 
 AGES = {"quasi_identifiers": ["age"], "keep": ["site"]}
 

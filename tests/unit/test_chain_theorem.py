@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import combinations_with_replacement, product
 from typing import Any
 
@@ -22,6 +23,7 @@ from tests.reference.chain_worlds import (
     told,
     too_small,
     visible_exchanges,
+    with_rows,
 )
 from tests.reference.chains import DEFENCES, Chain, Row, Rules
 
@@ -78,6 +80,7 @@ def test_no_exchange_is_visible_and_no_history_is_rare() -> None:
         ("left for good", {}),
         ("refused for good", {"models": MODELS[0], "class_size": None}),
         ("no batches under hold", {"changes": "hold", "models": (), "withdraw_above": None}),
+        ("quality by quasi-identifiers", {"max_wait": 3, "admit_every": 1, "min_newcomers": 0}),
     ],
 )
 def test_each_defence_is_needed(without: str, rules: dict[str, Any]) -> None:
@@ -161,17 +164,49 @@ LARGER = [(4, 2, 4), (5, 2, 3), (6, 3, 3)]
 
 @pytest.mark.slow
 @pytest.mark.parametrize("size", SMALL + LARGER * FULL)
-@pytest.mark.parametrize("class_size", [None, 4])
-def test_all_small_worlds(size: tuple[int, int, int], class_size: int | None) -> None:
+@pytest.mark.parametrize(
+    "rules", [{}, {"class_size": 4}, {"max_wait": 1}, {"max_wait": 2, "min_newcomers": 3}], ids=str
+)
+def test_all_small_worlds(size: tuple[int, int, int], rules: dict[str, Any]) -> None:
     cells = 0
-    for world in symbolic(*size, class_size=class_size):
+    for world in symbolic(*size, **rules):
         assert not visible_exchanges(world)
         cells += len(told(world).cells)
     assert cells > 100
     broken = frozenset({"holds"})
-    assert any(
-        visible_exchanges(world) for world in symbolic(*size, class_size=class_size, without=broken)
-    )
+    assert any(visible_exchanges(world) for world in symbolic(*size, without=broken, **rules))
+
+
+def alone_among_invented(seed: int, **rules: Any) -> bool:
+    """Whether a lone newcomer shares a class with accounts alone that somebody made up.
+
+    In the second month one person joins and k - 1 accounts do; later others join, too.
+    """
+    chance, k = random.Random(seed), 5
+
+    def drawn() -> Row:
+        return Row(0, (chance.randrange(1000), chance.randrange(1000)), chance.randrange(9))
+
+    people = {person: drawn() for person in range(150)}
+    chain = Chain(Rules(k, **rules))
+    chain.release(people)
+    invented = set(range(1000, 1000 + k - 1))
+    people |= {person: drawn() for person in (900, *sorted(invented))}
+    for month in range(8):
+        joined = chance.randint(1, 8) if month else 0
+        people |= {2000 + 10 * month + i: drawn() for i in range(joined)}
+        chain.release(people)
+        found = [cell.members for cell in chain.cells if 900 in cell.members]
+        if found:
+            return found[0] <= {900} | invented
+    raise AssertionError("She waits for longer than the rules say.")
+
+
+def test_few_newcomers_wait_for_others_and_are_not_alone() -> None:
+    guarded = [alone_among_invented(i, min_newcomers=25, max_wait=6) for i in range(100)]
+    assert not any(guarded)
+    unguarded = [alone_among_invented(i) for i in range(100)]
+    assert all(unguarded)
 
 
 def histories(n: int, releases: int) -> Iterator[tuple[Any, ...]]:
@@ -204,3 +239,101 @@ def test_all_small_worlds_of_values(changes: Any, size: tuple[int, int, int]) ->
         assert not visible_exchanges(world)
         live += 1
     assert live > 100
+
+
+# -- several rows a person, and several tables -----------------------------------------------------
+
+SEVERAL = {"several": True, "models": ()}
+
+
+def worlds_of_rows(count: int, **rules: Any) -> Iterator[tuple[World, random.Random]]:
+    for world, chance in worlds(count, **(SEVERAL | rules)):
+        most = chance.choice((None, 1, 2))
+        limited = replace(world.rules, max_rows=world.rules.max_rows or most)
+        yield with_rows(replace(world, rules=limited)), chance
+
+
+def test_no_exchange_is_visible_where_persons_have_several_rows() -> None:
+    tables, numbers = set(), set()
+    for world, chance in worlds_of_rows(WORLDS // 6):
+        assert not visible_exchanges(world, chance), world
+        assert not too_small(world), world
+        for release in told(world).releases:
+            tables |= {row[0] for _, row in release}
+        numbers |= {len(row.kept) for now in world.rows for row in now}
+    assert tables == {0, 1}
+    assert numbers == {1, 2, 3, 4}
+
+
+@pytest.mark.parametrize(
+    ("without", "rules"),
+    [
+        ("holds", {}),
+        ("limit by rows alone", {"max_rows": 1}),
+        ("fixed limit", {"max_rows": 1}),
+        ("tables together", {}),
+    ],
+)
+def test_each_defence_is_needed_where_persons_have_several_rows(
+    without: str, rules: dict[str, Any]
+) -> None:
+    found = [
+        bool(visible_exchanges(world, chance))
+        for world, chance in worlds_of_rows(100, without=frozenset({without}), **rules)
+    ]
+    assert sum(found) >= 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", SMALL + LARGER * FULL)
+def test_all_small_worlds_where_persons_have_several_rows(size: tuple[int, int, int]) -> None:
+    """Every way to be in or out; one row or two, in either table or in both, none said twice."""
+
+    def of_rows(world: World) -> World:
+        rows = tuple(
+            tuple(
+                replace(row, kept=tuple(
+                    ((p + i) % 2, (p, now, i)) for i in range(1 + (p + now) % 2)
+                ))
+                for p, row in enumerate(of_release)
+            )
+            for now, of_release in enumerate(world.rows)
+        )  # fmt: skip
+        return replace(world, rows=rows)
+
+    for world in symbolic(*size, several=True):
+        assert not visible_exchanges(of_rows(world))
+    broken = frozenset({"tables together"})
+    assert any(
+        visible_exchanges(of_rows(world)) for world in symbolic(*size, several=True, without=broken)
+    )
+
+
+A, B = (0, 0), (1, 0)
+KEPT = ((A,), (B,), (A, A), (A, B))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("changes", ["show", "hold", *["freeze"] * FULL])
+@pytest.mark.parametrize("without", [frozenset(), frozenset({"tables together"})], ids=["", "not"])
+def test_all_worlds_of_two_persons_with_one_row_or_two(
+    changes: Any, without: frozenset[str]
+) -> None:
+    """In either of two tables or in both; all ways to be in or out of three releases."""
+    one = list(product(product((True, False), repeat=2), product(KEPT, repeat=3)))
+    rules, visible, count = Rules(2, changes, several=True, without=without), 0, 0
+    for persons in combinations_with_replacement(one, 2):
+        world = World(
+            rules,
+            tuple(
+                frozenset(p for p in range(2) if now == 0 or persons[p][0][now - 1])
+                for now in range(3)
+            ),
+            tuple(tuple(Row(0, (0,), persons[p][1][now]) for p in range(2)) for now in range(3)),
+        )
+        visible += bool(visible_exchanges(world))
+        count += 1
+        if visible and without:
+            break
+    assert bool(visible) is bool(without)
+    assert without or count == 32_896

@@ -130,6 +130,13 @@ def with_options(known: Sequence[Parameter]) -> Decorator:
     return given
 
 
+_DECLARED = click.option(
+    "--declared",
+    is_flag=True,
+    help="The columns are what the rules of the table say: see dbanon declare. Each must have one.",
+)
+
+
 def asked(given: Mapping[str, Any]) -> dict[str, Any]:
     """What ``with_options`` was given, as Python's door takes it."""
     found = values(OPTIONS, given)
@@ -138,12 +145,14 @@ def asked(given: Mapping[str, Any]) -> dict[str, Any]:
     found["orders"] = with_files(found["orders"], given["order_files"])
     if found["memory_limit"] is None:
         found["memory_limit"] = half_of_memory()
-    return found | {"target": given["target"], "chain": chain_of(given)}
+    declared = given["declared"]
+    return found | {"target": given["target"], "chain": chain_of(given), "declared": declared}
 
 
 @click.command(epilog=ROWS_HELP)
 @click.argument("url", envvar="DBANON_URL")
 @with_options((*_ALL, *PRIVATE))
+@_DECLARED
 @click.option(
     "--report",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -190,6 +199,7 @@ def anonymize(url: str, **given: Any) -> None:
 @click.command(epilog=ROWS_HELP)
 @click.argument("url", envvar="DBANON_URL")
 @with_options(OPTIONS)
+@_DECLARED
 @click.option(
     "--cluster",
     is_flag=True,

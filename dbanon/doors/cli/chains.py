@@ -12,7 +12,7 @@ import click
 
 from dbanon.data.option import REQUIRED, parameters
 from dbanon.doors.cli.groups import Commands
-from dbanon.doors.cli.options import Decorator, click_option
+from dbanon.doors.cli.options import Decorator, click_option, values
 from dbanon.doors.cli.support import (
     URL_HELP,
     common,
@@ -29,7 +29,8 @@ from dbanon.job.private import NewBudget
 # No command needs them: what a chain needs is asked once one is named.
 _PARTS = tuple(replace(one, default=None if one.default is REQUIRED else one.default)
                for one in parameters(Chain)[1:])  # fmt: skip
-_OF_RULES = parameters(Rules)
+# Tables are named before the rules, all in one way.
+_OF_RULES = tuple(one for one in parameters(Rules) if one.name != "tables")
 # The options of a command have one name each: that of a chain's key is not that of rows' keys.
 _PREFIX = "chain_"
 
@@ -49,11 +50,12 @@ def chain_of(given: Mapping[str, Any]) -> Chain | None:
     ------
     InvalidParameter : they are given without a chain, or the chain without its key.
     """
-    parts = {one.name: given[_PREFIX + one.name] for one in _PARTS}
+    parts = values(_PARTS, {one.name: given[_PREFIX + one.name] for one in _PARTS})
     if given["chain"] is None:
         if any(parts.values()):
             raise InvalidParameter(
-                "--chain-key, --max-exposed and --accept-turnover are of a chain.",
+                "--chain-key, --max-exposed, --accept-turnover, --table-output and --table-keep are"
+                " of a chain.",
                 hint="Name it: --chain NAME.",
             )
         return None
@@ -83,9 +85,15 @@ _KEY = click.option("--chain-key", "key", required=True, metavar="file:PATH|env:
 @chain.command(epilog=URL_HELP)
 @click.argument("url", envvar="DBANON_URL")
 @_NAME
-@click.option("--table", required=True, help="What its releases read, as in app.people.")
+@click.option(
+    "--table",
+    "tables",
+    required=True,
+    multiple=True,
+    help="What its releases read, as in app.people; repeatable: all of one entity.",
+)
 @click.option("--entity", required=True, metavar="COLUMN",
-              help="The column that says whose a row is: one row a person.")  # fmt: skip
+              help="The column that says whose a row is.")  # fmt: skip
 @_with_rules
 @click.option(
     "--key-out",
@@ -107,7 +115,8 @@ def create(url: str, name: str, **given: Any) -> None:
         made = api.create_chain(
             url,
             name,
-            table=given["table"],
+            table=given["tables"][0],
+            tables=given["tables"][1:],
             entity=given["entity"],
             key_out=given["key_out"],
             key=given["key"],
@@ -149,16 +158,51 @@ def show_chain(url: str, name: str, form: str, print_sql: bool) -> None:
 
 @chain.command(epilog=URL_HELP)
 @click.argument("url", envvar="DBANON_URL")
-@_NAME
-@_KEY
+@click.argument("names", nargs=-1, required=True, metavar="NAME | RELEASE RELEASE...")
+@click.option("--chain-key", "key", metavar="file:PATH|env:NAME",
+              help="Of a chain: where its key is.")  # fmt: skip
+@click.option("--entity", metavar="COLUMN",
+              help="Of releases: their column that says whose a row is.")  # fmt: skip
+@click.option(
+    "--k",
+    type=click.IntRange(min=2),
+    metavar="N",
+    help="Of releases: what is counted against, in place of the least of their own.",
+)
+@click.option(
+    "--sensitive",
+    multiple=True,
+    metavar="COLUMN",
+    help="Of releases: a column of each, in place of those released as sensitive.",
+)
 @common
-def measure(url: str, name: str, key: str, form: str, print_sql: bool) -> None:
-    """Count how many persons share each joint history over the releases of a chain."""
+def measure(url: str, names: tuple[str, ...], form: str, print_sql: bool, **given: Any) -> None:
+    """Count how many persons share each joint history over releases, of a chain or of none."""
     with errors(form), signals():
         from dbanon.doors import releases as api
         from dbanon.doors.cli.render import pairs_table
 
-        found = api.measure_chain(url, name, key=key, on_sql=sql_printer(print_sql))
+        of_chain, of_releases = given["key"] is not None, given["entity"] is not None
+        if of_chain == of_releases:
+            raise InvalidParameter(
+                "What is measured is a chain, whose key is named, or releases that tell persons"
+                " apart.",
+                hint="Add --chain-key file:PATH or env:NAME, or --entity COLUMN.",
+            )
+        if of_chain and (len(names) > 1 or given["k"] is not None or given["sensitive"]):
+            raise InvalidParameter(
+                "A chain is measured by itself, against its own k.",
+                hint="Name one chain, without --k and --sensitive.",
+            )
+        on_sql = sql_printer(print_sql)
+        found: Any
+        if of_chain:
+            found = api.measure_chain(url, names[0], key=given["key"], on_sql=on_sql)
+        else:
+            found = api.measure_releases(
+                url, names, entity=given["entity"], k=given["k"],
+                sensitive=given["sensitive"] or None, on_sql=on_sql,
+            )  # fmt: skip
         show(form, found.to_dict(), lambda: pairs_table("Histories", found.pairs()))
 
 

@@ -29,6 +29,10 @@ _COMMANDS = {
         "jobs:check",
         "Check a job file, without a database; all that is wrong is said at once.",
     ),
+    "declare": Described(
+        "rules:declare",
+        "Declare what the columns of a table are: rules, kept beside it in its database.",
+    ),
     "demo": Described(
         "demo:demo",
         "Invent a table of persons in a DuckDB file, anonymize it, and verify it.",
@@ -61,6 +65,10 @@ _COMMANDS = {
         "jobs:plan_any",
         "Say what anonymize would do with these options, or refuse it as anonymize would.",
     ),
+    "refresh": Described(
+        "rules:refresh",
+        "Make a release again by its entry in the ledger, of its source as it is now.",
+    ),
     "releases": Described(
         "releases:releases",
         "List the releases in the ledger, newest first, and what became of each.",
@@ -68,6 +76,10 @@ _COMMANDS = {
     "report": Described(
         "releases:report",
         "Write the report of a release: what the ledger has of it, and its classes counted again.",
+    ),
+    "rules": Described(
+        "rules:rules",
+        "List the rules that are declared, and what became of their tables and columns.",
     ),
     "run": Described(
         "run:run",
@@ -81,6 +93,7 @@ _COMMANDS = {
         "releases:show_release",
         "Show all that the ledger has of a release: its entry, columns and run.",
     ),
+    "undeclare": Described("rules:undeclare", "Forget rules of a table, of some columns or all."),
     "uninstall": Described(
         "administration:uninstall", "Remove the SQL functions; the ledger stays."
     ),

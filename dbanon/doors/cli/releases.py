@@ -122,8 +122,8 @@ def report(
         show(form, plain, lambda: pairs_table("Report", plain.items()))
 
 
-_RELEASE = ["output", "state", "created_at", "method", "k_requested", "k_achieved", "rows_out",
-            "information_loss", "epsilon", "published_by", "release_id"]  # fmt: skip
+_RELEASE = ["output", "state", "stale", "created_at", "method", "k_requested", "k_achieved",
+            "rows_out", "information_loss", "epsilon", "published_by", "release_id"]  # fmt: skip
 _ATTEMPT = ["started_at", "finished_at", "state", "error_code", "output", "release_id", "run_by"]
 
 
@@ -148,6 +148,8 @@ def releases(url: str, job: str | None, form: str, print_sql: bool) -> None:
         def cell(value: object) -> object:
             if isinstance(value, float):
                 return f"{value:.4g}"
+            if isinstance(value, bool):
+                return "yes" if value else "no"
             return "" if value is None else value
 
         rows = [[cell(one[key]) for key in header] for one in found]

@@ -17,7 +17,7 @@ from dbanon.doors.cli.log import current, say
 from dbanon.doors.cli.releases import write_report
 from dbanon.doors.cli.support import common, errors, lasting, show, signals, sql_printer
 from dbanon.errors import DbanonError, InvalidParameter, OutcomeUnknown
-from dbanon.stores.exports.places import make_directories, place_for
+from dbanon.stores.exports.places import file_for, make_directories
 
 if TYPE_CHECKING:
     from dbanon.doors.jobfile.file import FileJob, JobFile
@@ -34,7 +34,7 @@ def place_of(path: str, job: str, release_id: str) -> Path:
     ------
     InsufficientRights, InvalidParameter : a directory cannot be made.
     """
-    place = place_for(path.replace("{job}", job), release_id)
+    place = file_for(path.replace("{job}", job), release_id)
     make_directories(place.parent)
     return place
 

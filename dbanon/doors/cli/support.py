@@ -28,6 +28,8 @@ from dbanon.errors import (
     MemoryLimit,
     NotTold,
     OutcomeUnknown,
+    ReleaseNotNoted,
+    RulesOfAnotherTable,
     TablesLeft,
     lacks_memory,
 )
@@ -35,11 +37,12 @@ from dbanon.sessions.ending import ending
 
 UNEXPECTED = 1
 # Warnings about what is done all the same: each a line, and each time.
-_TOLD = (CommitConfirmed, ExportPending, NotTold, TablesLeft)
+_TOLD = (CommitConfirmed, ExportPending, NotTold, ReleaseNotNoted, RulesOfAnotherTable, TablesLeft)
 
 
 URL_HELP = (
-    "URL is postgresql://user@host/name, duckdb:///file.duckdb or sqlite:///file.db. Passwords"
+    "URL is postgresql://user@host/name, mysql+pymysql://user@host/name (MariaDB),"
+    " duckdb:///file.duckdb or sqlite:///file.db. Passwords"
     " come from ~/.pgpass, a service file or PGPASSWORD rather than from the URL."
 )
 # Of commands that read rows.

@@ -29,7 +29,10 @@ from dbanon.errors import DbanonError, InvalidParameter, nearest_names
 from dbanon.job.export import Export
 from dbanon.job.job import Job
 from dbanon.job.private import METHOD, PrivateJob, own_options, private_job, refused, require_other
+from dbanon.job.rules import BY_RULES
 from dbanon.sessions.names import RelationName, parse_relation
+from dbanon.stores.folders import FILE
+from dbanon.stores.objects import is_object
 
 _PRIVATE = frozenset(one.name for one in own_options())
 # What stands in the defaults of a file and is of dp_ranks, too.
@@ -156,6 +159,8 @@ class _Expansion:
         found = self.text(text, key)
         if found is None:
             return found
+        if is_object(found):
+            return found
         return os.path.join(self.document.file.resolve().parent, os.path.expanduser(found))
 
     def notice(self, notice: Notice) -> Notice:
@@ -176,7 +181,7 @@ class _Expansion:
             job,
             engine=None if job.engine is None else self.engine(job.engine),
             notices=tuple(map(self.notice, job.notices)),
-            source=f"file:{self.path(job.source, 'source')}"
+            source=_of_file(self.path(job.source, "source"))
             if job.of_file
             else self.text(job.source, "source"),
             of_file=False,
@@ -186,6 +191,10 @@ class _Expansion:
                 lambda path: self.path(path, "export"), lambda text: self.text(text, "chain")
             ),
         )
+
+
+def _of_file(path: str) -> str:
+    return path if is_object(path) else f"{FILE}{path}"
 
 
 def read_job_file(file: Path | str, *, inline_password: bool = False) -> JobFile:
@@ -276,7 +285,6 @@ def _job(document: Document, spec: JobFileSpec, place: int) -> FileJob | None:
         for name, column in given.columns.items()
         if isinstance(column, QuasiIdentifierColumn)
     }
-    view = given.output.view is not None
     if private:
         # Defaults of the file are of all methods; what the job itself says must be of this one.
         merged = {name: getattr(given, name) for name in _set(given)} | {
@@ -291,7 +299,7 @@ def _job(document: Document, spec: JobFileSpec, place: int) -> FileJob | None:
             **merged,
             "table": given.table,
             "output": _output(spec, given),
-            "output_kind": "view" if view else "table",
+            "output_kind": "table" if given.output.view is None else "view",
             "if_exists": given.output.if_exists,
             "where": given.where,
             "entity": given.entity,
@@ -307,7 +315,8 @@ def _job(document: Document, spec: JobFileSpec, place: int) -> FileJob | None:
             "weights": {n: c.weight for n, c in columns.items() if c.weight is not None},
             "steps": {n: c.step for n, c in columns.items() if c.step is not None},
             "orders": {n: tuple(c.order) for n, c in columns.items() if c.order is not None},
-            "roles": tuple(given.columns),
+            "roles": tuple(given.columns) or None,
+            "declared": None if given.columns else BY_RULES,
             "on_new_column": on_new_column or "halt",
             "name": given.name,
             "door": "job",
@@ -343,6 +352,8 @@ def _made(wanted: dict[str, Any]) -> Job:
 
 def _private(spec: JobFileSpec, given: JobSpec, wanted: dict[str, Any]) -> PrivateJob:
     """A job of dp_ranks."""
+    if wanted.pop("declared") is not None:
+        raise refused("declared")
     if given.retries or given.engine:
         raise refused("retries" if given.retries else "engine")
     if given.report is not None and given.report.endswith(".html"):

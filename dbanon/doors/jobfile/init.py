@@ -30,6 +30,7 @@ from dbanon.partitioning.forecast import forecast, quickest
 from dbanon.run.advise import proposed
 from dbanon.run.open import open_store
 from dbanon.sessions.names import RelationName, parse_relation
+from dbanon.stores.folders import is_of_files
 from dbanon.stores.sql_source import SqlSource
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ def job_file_for(
     head = _HEAD.format(
         table=json.dumps(table)[1:-1],
         url=_quoted(written),
-        place=_PLACE if url.startswith("file:") else "",
+        place=_PLACE if is_of_files(url) else "",
         k=k,
         method=_method(chosen, found.rows, k) if chosen else "",
         name=_quoted(name if is_name(name) else "job"),

@@ -11,7 +11,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, create_model, model_validator
+from pydantic import (
+    AfterValidator,
+    Field,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+    create_model,
+    model_validator,
+)
 from pydantic.json_schema import GenerateJsonSchema
 
 from dbanon.data.option import parameters
@@ -37,6 +44,8 @@ from dbanon.doors.jobfile.outcome import EVENTS, FIELDS, error_codes
 from dbanon.job.chain import Chain, Rules, require_chain_name, require_key_form
 from dbanon.job.export import COMPRESSIONS, FORMATS, FORMULAS, Export
 from dbanon.job.job import IF_EXISTS, ON_NEW_COLUMN
+from dbanon.job.rules import BY_RULES
+from dbanon.stores.folders import is_of_files
 
 _NEEDED: Any = {
     "name": (Annotated[str, checked(require_chain_name)], ...),
@@ -64,16 +73,17 @@ VERSIONS = (1,)
 
 def _url(value: str) -> None:
     # What a variable holds is looked at when it is known.
-    if not re.match(r"\$\{|(postgres(ql)?|duckdb|sqlite)(\+\w+)?://|file:", value):
+    # Which schemes there are, depends on what is installed.
+    if not re.match(r"\$\{|\w+(\+\w+)?://|file:", value):
         raise refused(
             "must be a URL with its scheme: postgresql://user@host/name, duckdb:///file.duckdb,"
-            " sqlite:///file.db, file:rows.csv, or ${VAR}"
+            " sqlite:///file.db, file:rows.csv, s3://bucket/rows.parquet, or ${VAR}"
         )
 
 
 def _target(value: str) -> None:
     _url(value)
-    if value.startswith("file:"):
+    if is_of_files(value):
         raise refused("must be a database: releases are not written into files of rows")
 
 
@@ -199,8 +209,20 @@ def _schedule(value: str) -> None:
         raise refused('must be five fields as cron has them: "0 3 1 * *"')
 
 
+def _by_rules(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
+    """The columns of a job; none where those are what the rules of its table say."""
+    return {} if value == BY_RULES else handler(value)
+
+
+def _or_declared(schema: dict[str, Any]) -> None:
+    named = dict(schema)
+    title = named.pop("title", None)
+    schema.clear()
+    schema.update({"anyOf": [{"const": BY_RULES}, named]} | ({"title": title} if title else {}))
+
+
 class JobSpec(_JobOptions):
-    """A job: a table, a role for each of its columns, and what is made of it."""
+    """A job: a table, a role for each of its columns, or its rules, and what is made of it."""
 
     name: Annotated[str, checked(one_name), Field(json_schema_extra={"pattern": NAME_PATTERN})]
     table: Relation
@@ -208,7 +230,11 @@ class JobSpec(_JobOptions):
     entity: Text | None = None
     chain: ChainSpec | None = None
     key: list[Text] = Field(default_factory=list)
-    columns: Annotated[dict[str, Column], Field(min_length=1)]
+    columns: Annotated[
+        dict[str, Column],
+        Field(min_length=1, json_schema_extra=_or_declared),
+        WrapValidator(_by_rules),
+    ]
     output: Output
     export: list[ExportSpec] = Field(default_factory=list)
     report: Annotated[str, checked(_report)] | None = None
@@ -217,6 +243,10 @@ class JobSpec(_JobOptions):
 
     @model_validator(mode="after")
     def _fits(self) -> JobSpec:
+        if not self.columns:
+            if self.entity:
+                raise refused("entity is what rules say, where columns are declared")
+            return self
         roles = {name: column.role for name, column in self.columns.items()}
         whose = [name for name in (self.entity,) if name is not None]
         for text in misfits(roles, whose, self.key, chained=self.chain is not None):

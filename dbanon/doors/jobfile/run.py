@@ -24,16 +24,16 @@ from dbanon.errors import (
 )
 from dbanon.job.job import Job
 from dbanon.job.private import PrivateJob
-from dbanon.job.reading import USUAL
 from dbanon.release.private_report import PrivateReport
 from dbanon.release.report import Report
 from dbanon.run.changes import unchanged_since
 from dbanon.run.gc import collect_garbage
-from dbanon.run.open import open_store
+from dbanon.run.open import open_source, open_store
 from dbanon.run.outlook import Outlook
+from dbanon.run.rules import by_rules
 from dbanon.sessions.names import parse_relation
 from dbanon.sessions.store import ClientStore, Store
-from dbanon.stores.exports.places import place_for
+from dbanon.stores.exports.places import file_for
 
 if TYPE_CHECKING:
     from dbanon.run.run import PhaseProgress
@@ -77,8 +77,10 @@ class Skipped:
 
 def stores_of(job: FileJob, on_sql: OnSql | None = None) -> tuple[ClientStore, ClientStore | None]:
     """The databases of a job: what is read, and what is written where that is another one."""
-    reading = job.job.reading if isinstance(job.job, Job) else USUAL
-    source = open_store(job.source, on_sql, reading=reading, table=job.job.table)
+    if isinstance(job.job, Job):
+        source = open_source(job.source, on_sql, job.job, job.target)
+    else:
+        source = open_store(job.source, on_sql, table=job.job.table)
     target = None if job.target is None else open_store(job.target, on_sql)
     if target is not None and target.same_database(source):
         target = None
@@ -129,6 +131,7 @@ def run_file_job(
         began()
         while True:
             try:
+                job = _by_rules(job, source)
                 last = _unchanged(job, source, target) if skip_unchanged else None
                 if last is not None:
                     return Skipped(last)
@@ -146,6 +149,11 @@ def run_file_job(
         made = Published(report, unclassified(job, report.not_copied), (), attempt)
         committed(made)
         return replace(made, dropped=_drop_old(job, target or source))
+
+
+def _by_rules(job: FileJob, source: Store) -> FileJob:
+    """The job with the columns that its table's rules name, where it names none."""
+    return replace(job, job=by_rules(job.job, source)) if isinstance(job.job, Job) else job
 
 
 def _run(
@@ -187,7 +195,7 @@ def _unchanged(job: FileJob, source: ClientStore, target: ClientStore | None) ->
         return None
     if last is None or job.report is None:
         return last
-    return last if place_for(job.report.replace("{job}", job.name), last).is_file() else None
+    return last if file_for(job.report.replace("{job}", job.name), last).is_file() else None
 
 
 def again(job: FileJob) -> Job | PrivateJob:
@@ -296,6 +304,7 @@ def plan_file_job(
 def missing_rights(job: FileJob, on_sql: OnSql | None = None) -> tuple[str, ...]:
     """The rights that a job's role lacks, as statements for who may give them."""
     source, target = stores_of(job, on_sql)
+    job = _by_rules(job, source)
     with source.session(write=False) as session:
         found = session.missing_to_read(parse_relation(job.job.table), job.job.read)
     with (target or source).session(write=False) as session:

@@ -59,6 +59,7 @@ inline nb::ndarray<nb::numpy, Value, nb::ndim<1>> copied(const std::vector<Value
 void bind_variable(nb::module_& m);
 // Methods on records with hierarchies.
 void bind_mixed(nb::module_& m);
+void bind_mixed_refine(nb::module_& m);
 // Privacy models.
 void bind_models(nb::module_& m);
 // Where records go that are cut into blocks.

@@ -6,14 +6,16 @@
 #include <limits>
 #include <optional>
 
-#include "bind/arrays.hpp"
-#include "bind/binding.hpp"
+#include "bind/checks.hpp"
+#include "mixed/density.hpp"
+#include "mixed/diameter.hpp"
 #include "mixed/enforce.hpp"
 #include "mixed/greedy.hpp"
 #include "mixed/merging.hpp"
 #include "mixed/refine_loss.hpp"
 #include "mixed/split.hpp"
 #include "mixed/taking.hpp"
+#include "mixed/tfrp.hpp"
 
 namespace dbanon {
 namespace {
@@ -75,12 +77,6 @@ std::unique_ptr<MixedTable> table_of(const Codes& codes, const Read<std::int64_t
     return std::make_unique<MixedTable>(codes.data(), static_cast<std::int32_t>(n), std::move(unit),
                                         std::move(trees), beside ? beside->data() : nullptr,
                                         beside ? beside->shape(1) : 0);
-}
-
-std::int32_t checked_k(const MixedTable& table, std::int64_t k) {
-    if (k < 1) throw nb::value_error("k must be at least 1");
-    if (table.records() < k) throw nb::value_error("fewer than k records");
-    return static_cast<std::int32_t>(k);
 }
 
 const std::int32_t* checked_labels(const MixedTable& table, const Integers& labels) {
@@ -173,25 +169,6 @@ void bind_greedy(nb::module_& m, const char* name) {
         .def(nb::init<const Mixed&, std::int64_t>(), nb::arg("table"), nb::arg("k"));
 }
 
-// Sums of squares of distances stay within 64 bits.
-constexpr double kLargestSquare = 0x1p62;
-
-std::span<const Cost> checked_squares(const MixedTable& table, const Read<std::int64_t>& each) {
-    if (each.shape(0) != static_cast<std::size_t>(table.d())) {
-        throw nb::value_error("one square for each attribute");
-    }
-    double largest = 0;
-    for (std::size_t a = 0; a < each.shape(0); ++a) {
-        const Tree* tree = table.tree(a);
-        if (each.data()[a] < 0) throw nb::value_error("squares must be at least 0");
-        if (tree && !tree->even()) throw nb::value_error("leaves must be at one depth");
-        const double width = static_cast<double>(tree ? tree->deepest() : table.unit(a));
-        largest += (tree ? static_cast<double>(each.data()[a]) : 1.0) * width * width;
-    }
-    if (largest > kLargestSquare) throw nb::value_error("squares must add up to at most 2**62");
-    return {each.data(), each.shape(0)};
-}
-
 template <class Method>
 class TakingRun : public Run {
    public:
@@ -202,11 +179,12 @@ class TakingRun : public Run {
                                            checked_k(*table, k), settings...)) {}
 };
 
-template <class Method>
-void bind_taking(nb::module_& m, const char* name) {
+// settings: what the method takes besides, and how Python names it.
+template <class Method, class... Settings, class... Named>
+void bind_taking(nb::module_& m, const char* name, Named... settings) {
     nb::class_<TakingRun<Method>, Run>(m, name)
-        .def(nb::init<const Mixed&, const Read<std::int64_t>&, std::int64_t>(), nb::arg("table"),
-             nb::arg("squares").noconvert(), nb::arg("k"));
+        .def(nb::init<const Mixed&, const Read<std::int64_t>&, std::int64_t, Settings...>(),
+             nb::arg("table"), nb::arg("squares").noconvert(), nb::arg("k"), settings...);
 }
 
 class MergingRun : public Run {
@@ -219,23 +197,24 @@ class RefineLossRun : public Run {
    public:
     // On own ranges.
     RefineLossRun(const Mixed& table, const Integers& labels, std::int64_t k, std::int64_t rounds,
-                  std::uint64_t seed, const Models& models, std::int64_t worth)
-        : RefineLossRun(table, labels, k, rounds, seed, models, worth, std::vector<LabelCosts>()) {}
+                  std::uint64_t seed, const Models& models, std::int64_t worth, bool swaps)
+        : RefineLossRun(table, labels, k, rounds, seed, models, worth, swaps,
+                        std::vector<LabelCosts>()) {}
     // On the loss of labels.
     RefineLossRun(const Mixed& table, const Integers& labels, std::int64_t k, std::int64_t rounds,
                   std::uint64_t seed, const Models& models, const Integers& pieces,
-                  const Integers& firsts, const Integers& costs, std::int64_t worth)
-        : RefineLossRun(table, labels, k, rounds, seed, models, worth,
+                  const Integers& firsts, const Integers& costs, std::int64_t worth, bool swaps)
+        : RefineLossRun(table, labels, k, rounds, seed, models, worth, swaps,
                         label_costs(*table, pieces, firsts, costs)) {}
 
    private:
     RefineLossRun(const Mixed& table, const Integers& labels, std::int64_t k, std::int64_t rounds,
-                  std::uint64_t seed, const Models& models, std::int64_t worth,
+                  std::uint64_t seed, const Models& models, std::int64_t worth, bool swaps,
                   const std::vector<LabelCosts>& costs)
         : Run({}, std::make_unique<RefineLoss>(table, checked_labels(*table, labels), checked_k(*table, k),
                                                at_least_0(rounds, "rounds"), seed,
                                                checked_beside(*table, models), costs,
-                                               at_least_0(worth, "worth"))) {}
+                                               at_least_0(worth, "worth"), swaps)) {}
 };
 
 class EnforceRun : public Run {
@@ -265,6 +244,31 @@ class SplitRun : public Run {
 
 }  // namespace
 
+std::int32_t checked_k(const MixedTable& table, std::int64_t k) {
+    if (k < 1) throw nb::value_error("k must be at least 1");
+    if (table.records() < k) throw nb::value_error("fewer than k records");
+    return static_cast<std::int32_t>(k);
+}
+
+// Sums of squares of distances stay within 64 bits.
+constexpr double kLargestSquare = 0x1p62;
+
+std::span<const Cost> checked_squares(const MixedTable& table, const Read<std::int64_t>& each) {
+    if (each.shape(0) != static_cast<std::size_t>(table.d())) {
+        throw nb::value_error("one square for each attribute");
+    }
+    double largest = 0;
+    for (std::size_t a = 0; a < each.shape(0); ++a) {
+        const Tree* tree = table.tree(a);
+        if (each.data()[a] < 0) throw nb::value_error("squares must be at least 0");
+        if (tree && !tree->even()) throw nb::value_error("leaves must be at one depth");
+        const double width = static_cast<double>(tree ? tree->deepest() : table.unit(a));
+        largest += (tree ? static_cast<double>(each.data()[a]) : 1.0) * width * width;
+    }
+    if (largest > kLargestSquare) throw nb::value_error("squares must add up to at most 2**62");
+    return {each.data(), each.shape(0)};
+}
+
 void bind_mixed(nb::module_& m) {
     nb::class_<MixedTable>(m, "MixedTable")
         .def(nb::new_(&table_of), nb::arg("codes").noconvert(), nb::arg("units").noconvert(),
@@ -273,25 +277,27 @@ void bind_mixed(nb::module_& m) {
     bind_greedy<GaaCp>(m, "GaaCp");
     bind_greedy<KMember>(m, "KMember");
     bind_taking<MixedCbfs>(m, "MixedCbfs");
+    bind_taking<MixedDensity, bool>(m, "MixedDensityFirst", nb::arg("lowest"));
+    bind_taking<MixedDiameter>(m, "MixedMd");
     bind_taking<MixedMdav>(m, "MixedMdav");
-    nb::class_<TakingRun<MixedVmdav>, Run>(m, "MixedVmdav")
-        .def(nb::init<const Mixed&, const Read<std::int64_t>&, std::int64_t, double>(),
-             nb::arg("table"), nb::arg("squares").noconvert(), nb::arg("k"), nb::arg("lambda_"));
+    bind_taking<MixedTfrp, bool>(m, "MixedTfrp", nb::arg("second_stage"));
+    bind_taking<MixedVmdav, double>(m, "MixedVmdav", nb::arg("lambda_"));
     nb::class_<MergingRun, Run>(m, "Merging")
         .def(nb::init<const Mixed&, std::int64_t, std::uint64_t, double>(), nb::arg("table"),
              nb::arg("k"), nb::arg("seed"), nb::arg("threshold"));
     nb::class_<RefineLossRun, Run>(m, "RefineLoss")
         .def(nb::init<const Mixed&, const Integers&, std::int64_t, std::int64_t, std::uint64_t,
-                      const Models&, std::int64_t>(),
+                      const Models&, std::int64_t, bool>(),
              nb::arg("table"), nb::arg("labels").noconvert(), nb::arg("k"), nb::arg("rounds"),
-             nb::arg("seed"), nb::arg("models"), nb::kw_only(), nb::arg("worth") = 0)
+             nb::arg("seed"), nb::arg("models"), nb::kw_only(), nb::arg("worth") = 0,
+             nb::arg("swaps") = true)
         .def(nb::init<const Mixed&, const Integers&, std::int64_t, std::int64_t, std::uint64_t,
                       const Models&, const Integers&, const Integers&, const Integers&,
-                      std::int64_t>(),
+                      std::int64_t, bool>(),
              nb::arg("table"), nb::arg("labels").noconvert(), nb::arg("k"), nb::arg("rounds"),
              nb::arg("seed"), nb::arg("models"), nb::arg("pieces").noconvert(),
              nb::arg("firsts").noconvert(), nb::arg("costs").noconvert(), nb::kw_only(),
-             nb::arg("worth") = 0);
+             nb::arg("worth") = 0, nb::arg("swaps") = true);
     nb::class_<EnforceRun, Run>(m, "Enforce")
         .def(nb::init<const Mixed&, const Integers&, const Codes&, const Models&, std::int64_t>(),
              nb::arg("table"), nb::arg("labels").noconvert(), nb::arg("values").noconvert(),

@@ -63,6 +63,7 @@ NB_MODULE(_kernels, m) {
     add<Mst, bool>(m, "Mst", nb::arg("diametric"));
     bind_models(m);
     bind_mixed(m);
+    bind_mixed_refine(m);
     bind_variable(m);
     bind_linkage(m);
     bind_mixed_linkage(m);

@@ -4,18 +4,14 @@
 #include <algorithm>
 #include <optional>
 
-#include "bind/binding.hpp"
+#include "bind/checks.hpp"
 #include "points/dbscan.hpp"
 #include "points/genetic.hpp"
 #include "points/pass.hpp"
 #include "points/path.hpp"
 #include "points/recombine.hpp"
-#include "points/refine.hpp"
 
 namespace dbanon {
-namespace {
-
-using GivenLabels = nb::ndarray<const std::int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 const std::int32_t* checked_labels(const GivenLabels& labels, const Table& table, std::int64_t k) {
     if (labels.shape(0) != static_cast<std::size_t>(table.n)) {
@@ -37,21 +33,22 @@ const std::int32_t* checked_labels(const GivenLabels& labels, const Table& table
     return data;
 }
 
-// For a kernel that makes classes of up to 2k - 1 records: of one class, that must not overflow.
-std::int32_t least_size(const Table& table, std::int64_t k) {
-    return static_cast<std::int32_t>(std::min<std::int64_t>(k, table.n / 2 + 1));
+const Effort& checked_effort(const Effort& effort) {
+    if (effort.iterations < 0 || effort.work < 0 || effort.classes < 2 || !(effort.heat >= 0.0) ||
+        !(effort.seconds >= 0.0)) {
+        throw nb::value_error("iterations, work, seconds and heat from 0, classes from 2");
+    }
+    return effort;
 }
+
+namespace {
 
 std::unique_ptr<Kernel> make_refine(const Points& points, std::int64_t k,
                                     const GivenLabels& labels, const Effort& effort) {
     const Table table = checked(points, k);
     k = least_size(table, k);
-    if (effort.iterations < 0 || effort.work < 0 || effort.classes < 2 || !(effort.heat >= 0.0) ||
-        !(effort.seconds >= 0.0)) {
-        throw nb::value_error("iterations, work, seconds and heat from 0, classes from 2");
-    }
     return std::make_unique<Refine>(table, static_cast<std::int32_t>(k),
-                                    checked_labels(labels, table, k), effort);
+                                    checked_labels(labels, table, k), checked_effort(effort));
 }
 
 class RefineRun : public Run {

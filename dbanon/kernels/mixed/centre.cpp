@@ -146,6 +146,31 @@ Centre::Sum Centre::total(const Code* values) const {
     return sum;
 }
 
+Centre::Sum Centre::within(std::span<const std::int32_t> tuples) {
+    const auto m = static_cast<std::int64_t>(tuples.size());
+    Sum sum = 0;
+    for (std::size_t c = 0; c < sums_.size(); ++c) {
+        Sum squares = 0;
+        std::int64_t all = 0;
+        for (const std::int32_t t : tuples) {
+            const std::int64_t x = value(t, c);
+            squares += x * x;
+            all += x;
+        }
+        sum += squares * m - Sum{all} * all;
+    }
+    for (Level& level : levels_) {
+        // Pairs, each counted twice, and as many records: those of one node.
+        std::int64_t together = 0;
+        for (const std::int32_t t : tuples) {
+            together += 2 * std::int64_t{level.left[level.node(value(t, level.column))]++} + 1;
+        }
+        for (const std::int32_t t : tuples) level.left[level.node(value(t, level.column))] = 0;
+        sum += Sum{level.step} * ((m * m - together) / 2);
+    }
+    return sum;
+}
+
 void FarFromCentre::restart() {
     bounds_.clear();
     way_ = 0;

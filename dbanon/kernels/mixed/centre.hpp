@@ -27,6 +27,8 @@ class Centre {
     // Sums of squared distances to the records that remain, but for a number that all have.
     using Sum = __int128;
     Sum total(const Code* values) const;
+    // The sum of the squared distances of all pairs of records.
+    Sum within(std::span<const std::int32_t> tuples);
     // What a distance may be wrong by.
     double slack() const { return slack_; }
 
@@ -38,7 +40,7 @@ class Centre {
         std::int32_t shift;               // of paths: a node is the prefix of those below it
         std::vector<std::int32_t> nodes;  // of other trees: by leaf
         std::vector<std::int32_t> count;  // of records, by node
-        std::vector<std::int32_t> left;   // of records that leave together, by node; else 0
+        std::vector<std::int32_t> left;   // of records asked about together, by node; else 0
         std::int64_t squares;             // of all counts
         double each = 0;                  // what a record's node takes off for each record below it
 

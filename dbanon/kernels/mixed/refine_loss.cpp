@@ -19,11 +19,13 @@ constexpr std::size_t kGuided = 256;     // values whose counts are added up for
 
 RefineLoss::RefineLoss(Mixed mixed, const std::int32_t* labels,
                        std::int32_t k, std::int64_t rounds, std::uint64_t seed, Models models,
-                       const std::vector<LabelCosts>& label_costs, std::int64_t worth)
+                       const std::vector<LabelCosts>& label_costs, std::int64_t worth,
+                       bool swapping)
     : Kernel({nullptr, mixed->records(), mixed->d()}, k),
       mixed_(std::move(mixed)),
       rounds_(rounds),
       worth_(worth),
+      swapping_(swapping),
       chance_(seed),
       withheld_(mixed_->records(), false),
       slot_(mixed_->tuples(), -1),
@@ -94,7 +96,7 @@ Steps RefineLoss::run() {
             if (work_.left <= 0) co_yield nullptr;
         }
     }
-    if (near > 0) {
+    if (near > 0 && swapping_) {
         Swaps swaps(*mixed_, models_, pool_.shapes, pool_.most / 2, held_, k_);
         const std::size_t classes = held_.classes.size();
         std::int64_t before = -1;

@@ -11,22 +11,22 @@ namespace dbanon {
 // Local search after any method, on the loss of labels where these are given: a few neighbouring
 // classes are taken apart and put together anew by randomized agglomeration and moves of single
 // records; kept when the loss does not grow. Where classes keep to privacy models, they still do:
-// small is then also what does not. Before that, swaps (swaps.hpp): what they find is cheap.
+// small is then also what does not. Swaps (swaps.hpp) may come before: what they find is cheap.
 class RefineLoss final : public Kernel {
    public:
     // worth: rounds end where one for each k records saves less than 1/worth of the loss; 0: they do
-    // not.
+    // not. swapping: whether swaps come before the rounds.
     RefineLoss(Mixed mixed, const std::int32_t* labels, std::int32_t k,
                std::int64_t rounds, std::uint64_t seed, Models models,
-               const std::vector<LabelCosts>& label_costs, std::int64_t worth);
+               const std::vector<LabelCosts>& label_costs, std::int64_t worth, bool swapping);
 
    protected:
     Steps run() override;
     double fraction() const override {
         // Where rounds end early swaps count as half.
-        const double swapping = worth_ > 0 ? 0.5 : 0.05;
+        const double swaps = !swapping_ ? 0.0 : worth_ > 0 ? 0.5 : 0.05;
         const double rounds = static_cast<double>(round_) / (static_cast<double>(rounds_) + 1.0);
-        return swapping * swept_ + (1.0 - swapping) * rounds;
+        return swaps * swept_ + (1.0 - swaps) * rounds;
     }
 
    private:
@@ -90,6 +90,7 @@ class RefineLoss final : public Kernel {
     const std::int64_t rounds_;
     std::int64_t round_ = 0;
     const std::int64_t worth_;
+    const bool swapping_;
     double swept_ = 0;                 // the share of all sweeps
     Cost lost_ = 0;                    // by all classes
     Cost lost_before_ = 0;             // when pays() was asked last

@@ -17,16 +17,22 @@ Taking::Taking(Mixed mixed, std::span<const Cost> each, std::int32_t k)
       mixed_(std::move(mixed)),
       rest_(*mixed_, Outside::kSquare, kCountedBits),
       square_(*mixed_, each),
-      centre_(*mixed_, rest_.columns(), square_),
-      far_(rest_.apart(), centre_) {
-    far_.restart();
-}
+      centre_(*mixed_, rest_.columns(), square_) {}
 
 void Taking::take_class(std::int32_t tuple, std::int32_t label) {
     take(tuple, label);
+    take_around(tuple, k_ - 1, label);
+}
+
+void Taking::take_around(std::int32_t tuple, std::int32_t count, std::int32_t label) {
     square_.start(tuple);
-    rest_.around(square_, tuple, k_ - 1, found_, work_);
-    for (const std::int32_t t : found_) take(t, label);
+    rest_.around(square_, tuple, count, found_, work_);
+    for (const std::int32_t record : found_) take(mixed_->tuple_of(record), label);
+}
+
+Central::Central(Mixed mixed, std::span<const Cost> each, std::int32_t k)
+    : Taking(std::move(mixed), each, k), far_(rest_.apart(), centre_) {
+    far_.restart();
 }
 
 Steps MixedMdav::run() {
@@ -47,10 +53,7 @@ Steps MixedMdav::run() {
             take_class(s, label++);
         } else {
             // A record of the first class: the second one is of others.
-            square_.start(s);
-            rest_.around(square_, s, k_, found_, work_);
-            for (const std::int32_t t : found_) take(t, label);
-            ++label;
+            take_around(s, k_, label++);
         }
         move_centre();
         if (work_.spent()) co_yield nullptr;
@@ -58,42 +61,29 @@ Steps MixedMdav::run() {
     if (rest_.count() > 0) assign_rest(label);
 }
 
-// A record's squared distance from the mean of m others is
-//   sum over them d^2 / m - sum over each two of them d^2 / m^2,
-// of which m^2 times is a whole number.
-Steps Settling::settle(std::int32_t classes) {
-    using Sum = __int128;
+Steps Taking::settle(std::int32_t classes) {
     std::vector<std::vector<std::int32_t>> members(classes);
     for (std::int32_t id = 0; id < table_.n; ++id) {
         if (assigned(id)) members[labels_[id]].push_back(mixed_->tuple_of(id));
     }
     std::vector<Sum> within(rest_.count() > 0 ? classes : 0, 0);
     for (std::size_t c = 0; c < within.size(); ++c) {
-        const std::vector<std::int32_t>& own = members[c];
-        for (std::size_t i = 1; i < own.size(); ++i) {
-            square_.start(own[i]);
-            for (std::size_t j = 0; j < i; ++j) within[c] += square_.distance(own[j]);
-            work_.left -= static_cast<std::int64_t>(i);
-            if (work_.spent()) co_yield nullptr;
-        }
+        within[c] = centre_.within(members[c]);
+        work_.left -= static_cast<std::int64_t>(members[c].size());
+        if (work_.spent()) co_yield nullptr;
     }
     for (std::int32_t id = 0; rest_.count() > 0; ++id) {
         if (assigned(id)) continue;
         const std::int32_t tuple = mixed_->tuple_of(id);
         square_.start(tuple);
         std::int32_t best = 0;
-        Sum least = 0, rest = 0, over = 1;
+        Away least{};
         for (std::int32_t c = 0; c < classes; ++c) {
-            const auto m = static_cast<Sum>(members[c].size());
             Sum sum = 0;
             for (const std::int32_t t : members[c]) sum += square_.distance(t);
-            sum = sum * m - within[c];
-            // As a whole number and a fraction: products of both would be too long.
-            const Sum whole = sum / (m * m), part = sum % (m * m);
-            if (c == 0 || whole < least || (whole == least && part * over < rest * (m * m))) {
-                best = c, least = whole, rest = part, over = m * m;
-            }
-            work_.left -= static_cast<std::int64_t>(m);
+            const Away away = Away::of(sum, within[c], members[c].size());
+            if (c == 0 || away < least) best = c, least = away;
+            work_.left -= static_cast<std::int64_t>(members[c].size());
             if (work_.spent()) co_yield nullptr;
         }
         take(tuple, best);
@@ -118,7 +108,7 @@ MixedVmdav::Next MixedVmdav::nearest() {
         if (member.next.record < 0 || assigned(member.next.record)) {
             square_.start(member.tuple);
             rest_.around(square_, member.tuple, 1, found_, work_);
-            member.next = next(found_[0]);
+            member.next = next(mixed_->tuple_of(found_[0]));
         }
         const Next& one = member.next;
         if (best.record < 0 || one.distance < best.distance ||
@@ -132,9 +122,10 @@ MixedVmdav::Next MixedVmdav::nearest() {
 std::int32_t MixedVmdav::beside(std::int32_t tuple) {
     square_.start(tuple);
     rest_.around(square_, tuple, 2, found_, work_);
-    // The record itself is the smallest of its tuple.
-    if (found_[0] != tuple) return found_[0];
-    return found_.size() > 1 ? found_[1] : -1;
+    for (const std::int32_t record : found_) {
+        if (record != rest_.record(tuple)) return mixed_->tuple_of(record);
+    }
+    return -1;
 }
 
 Steps MixedVmdav::run() {

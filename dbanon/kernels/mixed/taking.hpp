@@ -8,16 +8,31 @@
 
 namespace dbanon {
 
+// A record's squared distance from the mean of m others is
+//   sum over them d^2 / m - sum over each two of them d^2 / m^2,
+// kept as a whole number and a fraction: products of both would be too long.
+struct Away {
+    using Sum = Centre::Sum;
+    Sum whole, part, over;
+
+    static Away of(Sum to_all, Sum of_pairs, std::size_t count) {
+        const auto m = static_cast<Sum>(count);
+        const Sum sum = to_all * m - of_pairs;
+        return {sum / (m * m), sum % (m * m), m * m};
+    }
+    bool operator<(const Away& other) const {
+        return whole != other.whole ? whole < other.whole : part * other.over < other.part * over;
+    }
+};
+
 // each: of a tree, the squared distance of leaves that meet one step up.
 class Taking : public Kernel {
    public:
     Taking(Mixed mixed, std::span<const Cost> each, std::int32_t k);
 
    protected:
-    // New trees where they are due: hints and bounds of before are gone.
-    void tidy() {
-        if (rest_.tidy(work_)) far_.restart();
-    }
+    using Sum = Centre::Sum;
+
     std::int32_t take(std::int32_t tuple, std::int32_t label) {
         const std::int32_t record = rest_.take(tuple);
         assign(record, label);
@@ -26,53 +41,61 @@ class Taking : public Kernel {
     }
     // The smallest record of a tuple, and the k - 1 nearest to it.
     void take_class(std::int32_t tuple, std::int32_t label);
-    // The centroid is that of the records that remain.
-    void move_centre() {
-        far_.moved(centre_.leave(taken_));
-        taken_.clear();
-    }
+    // The k nearest records to one that may have been taken.
+    void take_around(std::int32_t tuple, std::int32_t count, std::int32_t label);
+    // Fewer than k records are left over: each joins the class with the nearest mean, as the means
+    // were before.
+    Steps settle(std::int32_t classes);
 
     const Mixed mixed_;
     Unassigned rest_;
     Square square_;
     Centre centre_;
+    std::vector<std::int32_t> taken_;  // tuples
+    std::vector<std::int32_t> found_;  // records
+};
+
+// Those that look for the record farthest from the centroid of records that remain.
+class Central : public Taking {
+   public:
+    Central(Mixed mixed, std::span<const Cost> each, std::int32_t k);
+
+   protected:
+    // New trees where they are due: hints and bounds of before are gone.
+    void tidy() {
+        if (rest_.tidy(work_)) far_.restart();
+    }
+    void move_centre() {
+        far_.moved(centre_.leave(taken_));
+        taken_.clear();
+    }
+
     FarFromCentre far_;
-    std::vector<std::int32_t> taken_, found_;
 };
 
 // MDAV (Domingo-Ferrer & Torra 2005).
-class MixedMdav final : public Taking {
+class MixedMdav final : public Central {
    public:
-    using Taking::Taking;
+    using Central::Central;
 
    protected:
     Steps run() override;
 };
 
-// Those of which fewer than k records are left over: each joins the class with the nearest mean, as
-// the means were before.
-class Settling : public Taking {
-   public:
-    using Taking::Taking;
-
-   protected:
-    Steps settle(std::int32_t classes);
-};
-
 // Centroid-based fixed size (Laszlo & Mukherjee 2005).
-class MixedCbfs final : public Settling {
+class MixedCbfs final : public Central {
    public:
-    using Settling::Settling;
+    using Central::Central;
 
    protected:
     Steps run() override;
 };
 
 // V-MDAV (Solanas & Martinez-Balleste 2006).
-class MixedVmdav final : public Settling {
+class MixedVmdav final : public Central {
    public:
     MixedVmdav(Mixed mixed, std::span<const Cost> each, std::int32_t k, double lambda)
-        : Settling(std::move(mixed), each, k), lambda_(lambda) {}
+        : Central(std::move(mixed), each, k), lambda_(lambda) {}
 
    protected:
     Steps run() override;

@@ -22,7 +22,7 @@ class Unassigned {
     std::int32_t nearest(const Measure& measure, std::int32_t hint, Work& work) {
         return near_.nearest(measure, hint, work);
     }
-    // The tuples of the k nearest records, or of all, by (cost, record); a tuple for each record.
+    // The k nearest records, or all, by (cost, record).
     template <class Measure>
     void around(const Measure& measure, std::int32_t hint, std::int32_t k,
                 std::vector<std::int32_t>& found, Work& work) {

@@ -227,7 +227,7 @@ void WideTree::around(const Measure& measure, std::int32_t hint, std::int32_t k,
     several_.clear();
     Copies copies{{several_, static_cast<std::size_t>(k)}, *this, next};
     collect(measure, hint, copies, work);
-    for (const Best& one : several_) found.push_back(one.tuple);
+    for (const Best& one : several_) found.push_back(one.record);
 }
 
 template void WideTree::around(const Square&, std::int32_t, std::int32_t,

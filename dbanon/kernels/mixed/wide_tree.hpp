@@ -38,8 +38,8 @@ class WideTree {
     // there are no more.
     void nearest(const Reach& reach, std::int32_t tuple, std::int32_t count, std::int32_t* found,
                  Work& work);
-    // The tuples of the k nearest records, by (cost, record); one that has copies may be there
-    // several times. next: by tuple, the position of its smallest record among its copies.
+    // The k nearest records, by (cost, record). next: by tuple, the position of its smallest record
+    // among its copies.
     template <class Measure>
     void around(const Measure& measure, std::int32_t hint, std::int32_t k,
                 const std::vector<std::int32_t>& next, std::vector<std::int32_t>& found, Work& work);

@@ -17,11 +17,13 @@ double distance(const double* a, const double* b, int p) {
 
 }  // namespace
 
-ClassPools::ClassPools(const Table& table, std::int32_t k, const std::int32_t* labels)
+ClassPools::ClassPools(const Table& table, std::int32_t k, const std::int32_t* labels,
+                       std::unique_ptr<Apart> apart)
     : Kernel(table, k),
       room_(2 * k - 1),
       class_of_(labels, labels + table.n),
-      pool_(table.p, k, ops_for(table.p)) {}
+      pool_(apart ? 0 : table.p, k, ops_for(apart ? 1 : table.p)),
+      apart_(std::move(apart)) {}
 
 void ClassPools::add_classes() {
     const std::size_t most = static_cast<std::size_t>(table_.n / k_);
@@ -43,7 +45,7 @@ void ClassPools::add_classes() {
                 add_class(next);
                 continue;
             }
-            Members rest = split(next);
+            Members rest = apart_ ? split_apart(next) : split(next);
             waiting.push_back(std::move(rest));
             waiting.push_back(std::move(next));
         }
@@ -107,6 +109,40 @@ ClassPools::Members ClassPools::split(Members& ids) const {
     return rest;
 }
 
+// The same, where the squares of what lies along that line fall most: between two records, it is half
+// of what the squared distances to both differ by, over what these are apart.
+ClassPools::Members ClassPools::split_apart(Members& ids) const {
+    const std::int32_t size = static_cast<std::int32_t>(ids.size());
+    std::vector<double> to_r(ids.size()), to_s(ids.size());
+    const auto farthest = [&](std::int32_t from) {
+        apart_->from(from, ids.data(), size, to_r.data());
+        return ids[static_cast<std::size_t>(
+            std::max_element(to_r.begin(), to_r.end()) - to_r.begin())];
+    };
+    const std::int32_t r = farthest(ids[0]), s = farthest(r);
+    apart_->from(s, ids.data(), size, to_s.data());
+    std::vector<std::pair<double, std::int32_t>> order;
+    double mean = 0.0;
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+        order.emplace_back(to_r[i] - to_s[i], ids[i]);
+        mean += (to_r[i] - to_s[i]) / size;
+    }
+    std::sort(order.begin(), order.end());
+    double sum = 0.0, most = -1.0;
+    std::int32_t cut = k_;
+    for (std::int32_t left = 1; left <= size - k_; ++left) {
+        sum += order[static_cast<std::size_t>(left - 1)].first - mean;
+        const double gain = sum * sum / left + sum * sum / (size - left);
+        if (left >= k_ && gain > most) most = gain, cut = left;
+    }
+    ids.clear();
+    Members rest;
+    for (std::int32_t i = 0; i < size; ++i) {
+        (i < cut ? ids : rest).push_back(order[static_cast<std::size_t>(i)].second);
+    }
+    return rest;
+}
+
 void ClassPools::fill_pool() {
     pooled_.clear();
     for (const std::int32_t at : chosen_) {
@@ -116,10 +152,16 @@ void ClassPools::fill_pool() {
     for (std::size_t part = 0; part < chosen_.size(); ++part) {
         const std::int32_t at = chosen_[part];
         for (std::int32_t i = 0; i < size(at); ++i) {
-            pool_.add(table_.row(members(at)[i]), static_cast<std::int32_t>(part));
+            if (apart_) {
+                pool_.add(static_cast<std::int32_t>(part));
+            } else {
+                pool_.add(table_.row(members(at)[i]), static_cast<std::int32_t>(part));
+            }
         }
     }
-    pool_.finish();
+    if (!apart_) return pool_.finish();
+    apart_->pairs(pooled_.data(), pool_.records(), pool_.stride(), pool_.written());
+    pool_.finish(apart_->price());
 }
 
 void ClassPools::write_back() {

@@ -2,8 +2,10 @@
 // and put back: what the refinements of points share.
 #pragma once
 
+#include <memory>
 #include <vector>
 
+#include "common/apart.hpp"
 #include "common/kernel.hpp"
 #include "points/refine_pool.hpp"
 
@@ -13,8 +15,10 @@ class ClassPools : public Kernel {
    protected:
     using Members = std::vector<std::int32_t>;
 
-    // `labels` has no gaps, and every class at least k records.
-    ClassPools(const Table& table, std::int32_t k, const std::int32_t* labels);
+    // `labels` has no gaps, and every class at least k records. apart: what records are apart where
+    // the table has none of their coordinates; else null.
+    ClassPools(const Table& table, std::int32_t k, const std::int32_t* labels,
+               std::unique_ptr<Apart> apart);
 
     // The most records in a pool: with more of them pools spread too far. Measured on the three CASC
     // tables, k = 3, 4, 5 and 10.
@@ -41,12 +45,14 @@ class ClassPools : public Kernel {
     std::vector<std::int32_t> chosen_;    // the classes in the pool
     std::vector<std::int32_t> pooled_;    // the records in the pool
     Pool pool_;
+    const std::unique_ptr<Apart> apart_;
 
    private:
     static constexpr std::int32_t kPool = 96;
 
     void add_class(const Members& ids);
     Members split(Members& ids) const;
+    Members split_apart(Members& ids) const;
 };
 
 }  // namespace dbanon

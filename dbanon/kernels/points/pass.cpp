@@ -11,6 +11,8 @@ namespace {
 
 // Of one class. With more of them the search takes longer, and gains less for it.
 constexpr std::int32_t kNear = 7;
+// Of one record, where classes have no centres.
+constexpr std::int32_t kHeld = 8;
 // The last times few pools are left that are not settled, and nearly nothing is gained: what stays
 // undone is bounded, whatever rounding does.
 constexpr int kSweeps = 8;
@@ -21,19 +23,8 @@ Steps Pass::run() {
     add_classes();
     reach_ = std::min(classes() - 1, kNear);
     if (reach_ > 0) {
-        add_centres();
-        const Table centres{centres_.data(), classes(), table_.p};
-        const std::unique_ptr<Records> records =
-            make_records(centres, Search::automatic, classes());
-        while (!records->prepare(work_)) co_yield nullptr;
-        for (std::int32_t at = 0; at < classes(); ++at) {
-            query_.start(centres.row(at), reach_, at);
-            records->begin(query_);
-            while (!records->nearest(query_, work_)) co_yield nullptr;
-            query_.sort();
-            for (std::int32_t i = 0; i < reach_; ++i) near_.push_back(query_.found[i].id);
-            done_ = 0.3 * at / classes();
-        }
+        Steps search = apart_ ? find_holding() : find_near();
+        while (!search.resume()) co_yield nullptr;
         changed_.assign(static_cast<std::size_t>(classes()), 0);
         seen_.assign(static_cast<std::size_t>(classes()), -1);
         std::int32_t before = -1;
@@ -49,6 +40,49 @@ Steps Pass::run() {
         }
     }
     number_classes();
+}
+
+// Those whose centres are nearest.
+Steps Pass::find_near() {
+    add_centres();
+    const Table centres{centres_.data(), classes(), table_.p};
+    const std::unique_ptr<Records> records = make_records(centres, Search::automatic, classes());
+    while (!records->prepare(work_)) co_yield nullptr;
+    for (std::int32_t at = 0; at < classes(); ++at) {
+        query_.start(centres.row(at), reach_, at);
+        records->begin(query_);
+        while (!records->nearest(query_, work_)) co_yield nullptr;
+        query_.sort();
+        for (std::int32_t i = 0; i < reach_; ++i) near_.push_back(query_.found[i].id);
+        done_ = 0.3 * at / classes();
+    }
+}
+
+// Those that hold most of the nearest records, the smaller number first in a tie.
+Steps Pass::find_holding() {
+    const std::int32_t count = std::min(table_.n - 1, kHeld);
+    std::vector<std::int32_t> found(static_cast<std::size_t>(count)), holding;
+    std::vector<std::pair<std::int32_t, std::int32_t>> order;
+    for (std::int32_t at = 0; at < classes(); ++at) {
+        holding.clear();
+        for (std::int32_t i = 0; i < size(at); ++i) {
+            apart_->nearest(members(at)[i], count, found.data(), work_);
+            for (const std::int32_t id : found) holding.push_back(class_of(id));
+            if (work_.spent()) co_yield nullptr;
+        }
+        std::sort(holding.begin(), holding.end());
+        order.clear();
+        for (const std::int32_t other : holding) {
+            if (other == at) continue;
+            if (order.empty() || order.back().second != other) order.emplace_back(0, other);
+            --order.back().first;
+        }
+        std::sort(order.begin(), order.end());
+        for (std::size_t i = 0; i < static_cast<std::size_t>(reach_); ++i) {
+            near_.push_back(i < order.size() ? order[i].second : at);
+        }
+        done_ = 0.3 * at / classes();
+    }
 }
 
 // Shares are added up, as sums of large coordinates could overflow.
@@ -76,6 +110,7 @@ void Pass::descend(std::int32_t at) {
     chosen_.assign(1, at);
     std::int32_t records = size(at);
     for (std::int32_t i = 0; i < reach_; ++i) {
+        if (near(at)[i] == at) break;
         records += size(near(at)[i]);
         if (records > most_pooled()) break;
         chosen_.push_back(near(at)[i]);

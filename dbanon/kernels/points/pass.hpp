@@ -12,9 +12,11 @@ namespace dbanon {
 
 class Pass final : public ClassPools {
    public:
-    // `labels` has no gaps, and every class at least k records.
-    Pass(const Table& table, std::int32_t k, const std::int32_t* labels)
-        : ClassPools(table, k, labels) {}
+    // As of ClassPools. Without coordinates the classes nearest to one are those that hold most of
+    // the records nearest to its own.
+    Pass(const Table& table, std::int32_t k, const std::int32_t* labels,
+         std::unique_ptr<Apart> apart = nullptr)
+        : ClassPools(table, k, labels, std::move(apart)) {}
 
    protected:
     Steps run() override;
@@ -26,12 +28,14 @@ class Pass final : public ClassPools {
     }
     std::int32_t& changed(std::int32_t at) { return changed_[static_cast<std::size_t>(at)]; }
     void add_centres();
+    Steps find_near();
+    Steps find_holding();
     bool settled(std::int32_t at);
     void descend(std::int32_t at);
 
     std::int32_t reach_ = 0;             // classes known near each class
     std::vector<double> centres_;        // [class][attribute], before the search
-    std::vector<std::int32_t> near_;     // [class][reach], the nearest first
+    std::vector<std::int32_t> near_;     // [class][reach], the nearest first; then itself
     std::int32_t pools_ = 0;             // that were searched so far
     std::vector<std::int32_t> changed_;  // [class]: the last pool that changed it
     std::vector<std::int32_t> seen_;     // [class]: the last pool that was its own

@@ -63,8 +63,9 @@ bool Recombine::Ascent::step(double value, double most, const std::vector<std::i
     return true;
 }
 
-Recombine::Recombine(const Table& table, std::int32_t k)
+Recombine::Recombine(const Table& table, std::int32_t k, Apart* apart)
     : table_(table),
+      apart_(apart),
       k_(k),
       room_(2 * k - 1),
       most_(std::max(kIds, kTimes * static_cast<std::size_t>(table.n)) /
@@ -105,23 +106,54 @@ std::int32_t Recombine::find(const std::int32_t* ids, std::int32_t count) {
     }
     slot(hash) = static_cast<std::int32_t>(at);
     size_.push_back(count);
-    double sum = 0.0;
-    for (int j = 0; j < table_.p; ++j) {
-        double mean = 0.0, squares = 0.0;
-        for (std::int32_t i = 0; i < count; ++i) mean += table_.row(sorted[i])[j] / count;
-        for (std::int32_t i = 0; i < count; ++i) {
-            const double gap = table_.row(sorted[i])[j] - mean;
-            squares += gap * gap;
-        }
-        sum += squares;
-    }
-    spent_ += std::int64_t{count} * table_.p;
+    const double sum = squares(sorted, count);
+    spent_ += apart_ ? count * count * apart_->price() : std::int64_t{count} * table_.p;
     loss_.push_back(std::isfinite(sum) ? sum : std::numeric_limits<double>::max());
     if (2 * size_.size() > slots_.size()) {
         slots_.resize(2 * slots_.size());
         index();
     }
     return static_cast<std::int32_t>(at);
+}
+
+// The sum of squares of a class.
+double Recombine::squares(const std::int32_t* ids, std::int32_t count) const {
+    double sum = 0.0;
+    if (apart_) {
+        std::vector<double> row(static_cast<std::size_t>(count) * static_cast<std::size_t>(count));
+        apart_->pairs(ids, count, count, row.data());
+        return std::accumulate(row.begin(), row.end(), 0.0) / 2 / count;
+    }
+    for (int j = 0; j < table_.p; ++j) {
+        double mean = 0.0, squares = 0.0;
+        for (std::int32_t i = 0; i < count; ++i) mean += table_.row(ids[i])[j] / count;
+        for (std::int32_t i = 0; i < count; ++i) {
+            const double gap = table_.row(ids[i])[j] - mean;
+            squares += gap * gap;
+        }
+        sum += squares;
+    }
+    return sum;
+}
+
+// The squared distance of a member from the mean of its class.
+double Recombine::to_mean(std::int32_t at, std::int32_t i) const {
+    const std::int32_t* ids = members(at);
+    const std::int32_t count = size(at);
+    if (apart_) {
+        std::vector<double> row(static_cast<std::size_t>(count));
+        apart_->from(ids[i], ids, count, row.data());
+        const double sum = std::accumulate(row.begin(), row.end(), 0.0);
+        return std::max(sum - loss(at), 0.0) / count;
+    }
+    double squared = 0.0;
+    for (int j = 0; j < table_.p; ++j) {
+        double mean = 0.0;
+        for (std::int32_t l = 0; l < count; ++l) mean += table_.row(ids[l])[j] / count;
+        const double gap = table_.row(ids[i])[j] - mean;
+        squared += gap * gap;
+    }
+    return squared;
 }
 
 void Recombine::begin(const std::vector<std::int32_t>& labels) {
@@ -148,15 +180,8 @@ void Recombine::share(std::int32_t at, std::vector<double>& prices) const {
     const std::int32_t* ids = members(at);
     for (std::int32_t i = 0; i < size(at); ++i) {
         double& price = prices[ids[i]];
-        price = 0.0;
-        for (int j = 0; j < table_.p; ++j) {
-            double mean = 0.0;
-            for (std::int32_t l = 0; l < size(at); ++l) mean += table_.row(ids[l])[j] / size(at);
-            const double gap = table_.row(ids[i])[j] - mean;
-            price += gap * gap;
-        }
         // Also where distances overflow.
-        price = std::min(price, loss(at)) / 2 + loss(at) / size(at) / 2;
+        price = std::min(to_mean(at, i), loss(at)) / 2 + loss(at) / size(at) / 2;
     }
 }
 

@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "common/apart.hpp"
 #include "common/grid.hpp"
 #include "points/records.hpp"
 #include "points/refine_pool.hpp"
@@ -40,7 +41,8 @@ class Recombine {
     // Of larger k a region would hold too few classes.
     static constexpr std::int32_t kLargest = Mask::kRecords / 8;
 
-    Recombine(const Table& table, std::int32_t k);
+    // apart: what records are apart where the table has none of their coordinates; else null.
+    Recombine(const Table& table, std::int32_t k, Apart* apart = nullptr);
 
     // A class that was seen, ids in any order.
     void add(const std::int32_t* ids, std::int32_t size) {
@@ -82,6 +84,8 @@ class Recombine {
     }
     std::int32_t size(std::int32_t at) const { return size_[at]; }
     double loss(std::int32_t at) const { return loss_[at]; }
+    double squares(const std::int32_t* ids, std::int32_t count) const;
+    double to_mean(std::int32_t at, std::int32_t i) const;
     double reduced(std::int32_t at, const std::vector<double>& prices) const;
     void share(std::int32_t at, std::vector<double>& prices) const;
     double total() const;
@@ -97,6 +101,7 @@ class Recombine {
     std::int32_t hardest(Mask left, double cost);
 
     const Table table_;
+    Apart* const apart_;
     const std::int32_t k_, room_;
     std::size_t most_;                  // classes kept
     Grid<std::int32_t> members_;  // [class][room], rising

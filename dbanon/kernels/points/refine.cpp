@@ -25,13 +25,32 @@ constexpr double kSlack = 0.2;     // classes of pools that lose so much more ar
 }  // namespace
 
 Refine::Refine(const Table& table, std::int32_t k, const std::int32_t* labels,
-               const Effort& effort)
-    : ClassPools(table, k, labels),
+               const Effort& effort, std::unique_ptr<Apart> apart)
+    : ClassPools(table, k, labels, std::move(apart)),
       effort_(effort),
       reach_(std::min(table.n - 1, kReach)),
       random_(effort.seed),
-      records_(make_records(table, Search::automatic)),
-      recombine_(table, k) {}
+      records_(apart_ ? nullptr : make_records(table, Search::automatic)),
+      recombine_(table, k, apart_.get()) {}
+
+Steps Refine::find_neighbours() {
+    neighbours_.resize(static_cast<std::size_t>(table_.n) * static_cast<std::size_t>(reach_));
+    while (records_ && !records_->prepare(work_)) co_yield nullptr;
+    for (std::int32_t id = 0; id < table_.n; ++id) {
+        if (apart_) {
+            apart_->nearest(id, reach_, neighbours(id), work_);
+            if (work_.spent()) co_yield nullptr;
+        } else {
+            near_.start(table_.row(id), reach_, id);
+            records_->begin(near_);
+            while (!records_->nearest(near_, work_)) co_yield nullptr;
+            near_.sort();
+            for (std::int32_t i = 0; i < reach_; ++i) neighbours(id)[i] = near_.found[i].id;
+        }
+        done_ = 0.1 * id / table_.n;
+    }
+    records_.reset();
+}
 
 Steps Refine::run() {
     begun_ = std::chrono::steady_clock::now();
@@ -40,18 +59,8 @@ Steps Refine::run() {
         number_classes();
         co_return;
     }
-    neighbours_.resize(static_cast<std::size_t>(table_.n) * static_cast<std::size_t>(reach_));
-    while (!records_->prepare(work_)) co_yield nullptr;
-    for (std::int32_t id = 0; id < table_.n; ++id) {
-        near_.start(table_.row(id), reach_, id);
-        records_->begin(near_);
-        while (!records_->nearest(near_, work_)) co_yield nullptr;
-        near_.sort();
-        for (std::int32_t i = 0; i < reach_; ++i) neighbours(id)[i] = near_.found[i].id;
-        done_ = 0.1 * id / table_.n;
-    }
-    records_.reset();
-
+    Steps search = find_neighbours();
+    while (!search.resume()) co_yield nullptr;
     for (int round = 0; round < kSweeps; ++round) {
         for (std::int32_t at = 0; at < classes(); ++at) {
             sweep(at);

@@ -22,8 +22,9 @@ struct Effort {
 
 class Refine final : public ClassPools {
    public:
-    // `labels` has no gaps, and every class at least k records.
-    Refine(const Table& table, std::int32_t k, const std::int32_t* labels, const Effort& effort);
+    // As of ClassPools.
+    Refine(const Table& table, std::int32_t k, const std::int32_t* labels, const Effort& effort,
+           std::unique_ptr<Apart> apart = nullptr);
 
    protected:
     Steps run() override;
@@ -33,6 +34,7 @@ class Refine final : public ClassPools {
     std::int32_t* neighbours(std::int32_t id) {
         return neighbours_.data() + std::int64_t{id} * reach_;
     }
+    Steps find_neighbours();
     void gather(std::int32_t first, std::int32_t wanted);
     void collect();
     void sweep(std::int32_t at);

@@ -62,14 +62,27 @@ void Pool::start(std::int32_t records) {
 
 void Pool::add(const double* row, std::int32_t part) {
     for (int j = 0; j < p_; ++j) columns_[static_cast<std::size_t>(j * stride_ + added_)] = row[j];
+    add(part);
+}
+
+void Pool::add(std::int32_t part) {
     part_[static_cast<std::size_t>(added_++)] = part;
     c_ = std::max(c_, part + 1);
 }
 
 void Pool::finish() {
     ops_.pairwise(columns_.data(), p_, m_, stride_, distance_.data());
-    gain_ = kGain * *std::max_element(distances(0), distances(0) + m_);
     spent_ += std::int64_t{m_} * (40 + stride_ * std::int64_t{p_} / 16);
+    sum_pairs();
+}
+
+void Pool::finish(std::int64_t price) {
+    spent_ += std::int64_t{m_} * (40 + stride_ * price);
+    sum_pairs();
+}
+
+void Pool::sum_pairs() {
+    gain_ = kGain * *std::max_element(distances(0), distances(0) + m_);
     list_members();
     summed_ = false;
     sum_.resize(static_cast<std::size_t>(c_));

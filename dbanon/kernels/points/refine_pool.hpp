@@ -39,6 +39,12 @@ class Pool {
     void add(const double* row, std::int32_t part);
     // Distances and sums, once all records are in.
     void finish();
+    // Records without coordinates: distances are written by the caller, rows of stride() each, in
+    // which sums are known to be exact; then sums, and what a distance took.
+    void add(std::int32_t part);
+    double* written() { return distance_.data(); }
+    std::int32_t stride() const { return stride_; }
+    void finish(std::int64_t price);
 
     std::int32_t records() const { return m_; }
     std::int32_t parts() const { return c_; }
@@ -73,6 +79,7 @@ class Pool {
     std::int32_t size(std::int32_t part) const {
         return static_cast<std::int32_t>(members_[static_cast<std::size_t>(part)].size());
     }
+    void sum_pairs();
     void list_members();
     void sum_rows();
     void sum_parts();

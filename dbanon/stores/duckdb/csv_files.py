@@ -16,11 +16,11 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import BinaryIO
 
 from dbanon.errors import FileMalformed, InvalidParameter
 from dbanon.job.reading import UTF_8, Reading
+from dbanon.stores.folders import Place
 
 # A table of more is none of records: each column costs time when its types are looked for.
 MAX_COLUMNS = 4096
@@ -54,7 +54,7 @@ class Head:
     skipped: int
 
 
-def head_of(file: BinaryIO, path: Path, reading: Reading) -> Head:
+def head_of(file: BinaryIO, path: Place, reading: Reading) -> Head:
     """The header of an open file, which is at its beginning again then.
 
     Raises
@@ -110,7 +110,7 @@ def _fit(rows: Sequence[Sequence[str]]) -> tuple[bool, int]:
     return wide > 1 and all(len(row) == wide for row in rows), wide
 
 
-def _require_mark(sample: bytes, path: Path, reading: Reading) -> None:
+def _require_mark(sample: bytes, path: Place, reading: Reading) -> None:
     """Check that the mark at a file's beginning, if any, is of the encoding that was said."""
     found = UTF_8 if sample.startswith(codecs.BOM_UTF8) else ""
     found = "utf-16" if sample.startswith(_UTF_16_MARKS) else found
@@ -121,7 +121,7 @@ def _require_mark(sample: bytes, path: Path, reading: Reading) -> None:
         )
 
 
-def _require_names(names: Sequence[str], path: Path, line: int) -> None:
+def _require_names(names: Sequence[str], path: Place, line: int) -> None:
     if len(names) > MAX_COLUMNS:
         raise FileMalformed(
             f"The file {path} has {len(names)} columns, more than {MAX_COLUMNS}.",
@@ -141,7 +141,7 @@ def _require_names(names: Sequence[str], path: Path, line: int) -> None:
 
 
 @contextmanager
-def as_utf8(file: BinaryIO, path: Path, reading: Reading, head: Head) -> Iterator[int]:
+def as_utf8(file: BinaryIO, path: Place, reading: Reading, head: Head) -> Iterator[int]:
     """The number of an open file with the characters in UTF-8, in memory where they are not.
 
     Raises
@@ -167,15 +167,17 @@ def as_utf8(file: BinaryIO, path: Path, reading: Reading, head: Head) -> Iterato
         yield held.fileno()
 
 
-def broken(file: BinaryIO, path: Path, reading: Reading, head: Head) -> FileMalformed:
+def broken(file: BinaryIO, path: Place, reading: Reading, head: Head) -> FileMalformed:
     """What is wrong with a file that cannot be read: the first line that is, and the column."""
     for line, told, hint in _problems(file, reading, head):
         return FileMalformed(f"Line {line} of the file {path}{told}", hint=hint)
     return FileMalformed(f"The file {path} cannot be read as what its name says.", hint=_FORM)
 
 
-def header_again(file: BinaryIO, path: Path, reading: Reading, head: Head) -> FileMalformed:
-    """The error of a file whose header stands among its rows."""
+def header_again(
+    file: BinaryIO, path: Place, reading: Reading, head: Head
+) -> tuple[FileMalformed, bool]:
+    """The error of a file whose header stands among its rows, and whether the line was found."""
     where = "A line"
     # DuckDB may have read what this reader does not.
     with suppress(csv.Error):
@@ -183,11 +185,12 @@ def header_again(file: BinaryIO, path: Path, reading: Reading, head: Head) -> Fi
             if row and (row[0].lstrip("\ufeff"), *row[1:]) == head.cells:
                 where = f"Line {line}"
                 break
-    return FileMalformed(
+    error = FileMalformed(
         f"{where} of the file {path} is its header again: columns 1 to {len(head.names)} hold"
         " their own names.",
         hint="Files were put one behind the other: remove the line.",
     )
+    return error, where != "A line"
 
 
 def _problems(file: BinaryIO, reading: Reading, head: Head) -> Iterator[tuple[int, str, str]]:

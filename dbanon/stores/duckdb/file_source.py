@@ -2,51 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import BinaryIO
 
 import duckdb
 
-from dbanon.errors import DatabaseNotFound, FileMalformed, InsufficientRights, InvalidParameter
+from dbanon.errors import InvalidParameter, SourceChanged
 from dbanon.job.reading import USUAL, Reading
 from dbanon.sessions.base import AsWritten, OnSql, Relation
 from dbanon.sessions.names import RelationName, parse_relation, quote
 from dbanon.sessions.session import Session
-from dbanon.stores.duckdb.csv_files import MAX_COLUMNS, as_utf8, broken, head_of, header_again
-from dbanon.stores.duckdb.csv_types import (
-    Typed,
-    answered,
-    is_header,
-    known_texts,
-    look_question,
-    looked,
-    question,
-    read_arguments,
-)
-from dbanon.stores.duckdb.errors import translated
+from dbanon.stores.duckdb.csv_types import Typed, look_question, looked
+from dbanon.stores.duckdb.file_rows import FileRows
 from dbanon.stores.duckdb.session import DuckdbSession, in_memory
 from dbanon.stores.duckdb.store import DuckdbStore
 from dbanon.stores.file_session import job_lock
-
-FILE = "file:"
-_ENDINGS = {".csv": "csv", ".parquet": "parquet"}
-_RAW = quote("dbanon_raw")
-# Columns whose types are looked for in one statement.
-_ASKED_AT_ONCE = 32
+from dbanon.stores.folders import ending_of, is_pattern, pieces_of, place_of, root_of, url_of
 
 
 class FileStore(DuckdbStore):
-    """The rows of a file as a table; its row number is the row key.
+    """The rows of files as a table; their number in the order of the files is the row key.
 
     What is written into it is gone with the run: it is for exports, or another target.
 
     Parameters
     ----------
+    url : of a file, a folder or a pattern, here (``file:``) or in an object store.
     reading : how a CSV file is written.
     table : what the table is called, as people write it; as the file without ending when None.
     """
+
+    lasting = False
 
     def __init__(
         self,
@@ -56,27 +43,29 @@ class FileStore(DuckdbStore):
         reading: Reading = USUAL,
         table: str | None = None,
     ) -> None:
-        self._file = Path(url.removeprefix(FILE)).expanduser()
-        if self._file.suffix.lower() not in _ENDINGS:
+        self._place = place_of(url)
+        place, kind = self._place, ending_of(self._place)
+        several = is_pattern(place) or url.endswith("/")
+        if isinstance(place, Path) and not kind and not several and not place.is_dir():
             raise InvalidParameter(
                 "A file of rows must be a .csv or .parquet file.",
-                hint="Write file:people.csv or file:/data/people.parquet.",
+                hint="Write file:people.csv or file:/data/people.parquet; a folder or a pattern of"
+                " such files will do, too: file:data/, file:data/*.parquet.",
             )
-        if str(self._file).startswith("//"):
-            raise InvalidParameter("Write file:/data/people.csv, without more slashes.")
         self._connection = in_memory()
         super().__init__(self._connection, on_sql)
         self._reading = reading
         self._types: dict[str, Typed] = {}
-        self._name = parse_relation(table) if table else RelationName(None, self._file.stem)
-        if not self._is_csv:
+        stem = Path(root_of(place).name).stem
+        self._name = parse_relation(table) if table else RelationName(None, stem)
+        if kind == "parquet":
             reading.require_none()
         self._loaded = False
 
     @property
     def url(self) -> str:
         """Where it is."""
-        return f"{FILE}{self._file}"
+        return url_of(self._place)
 
     @contextmanager
     def session(self, *, write: bool, create: bool = False) -> Iterator[Session]:
@@ -98,98 +87,29 @@ class FileStore(DuckdbStore):
             yield session
 
     def job_lock(self, job: str) -> AbstractContextManager[None]:
-        """A lock file beside the file."""
-        return job_lock(self._file, job)
+        """A lock file beside the file or folder; none where an object store has them."""
+        place = root_of(self._place)
+        return job_lock(place, job) if isinstance(place, Path) else nullcontext()
 
     def _load(self) -> None:
         if self._loaded:
             return
         for setting in self._settings:
             self._connection.execute(setting)
-        if not self._file.is_file():
-            raise DatabaseNotFound(f"There is no file {self._file}.")
-        try:
-            opened = self._file.open("rb")
-        except OSError:
-            raise InsufficientRights(f"The file {self._file} may not be read.") from None
-        # By number: what stands in a name might be taken for a pattern.
-        refused = f"The file {self._file} cannot be read as what its name says."
-        with opened, translated(refused):
-            try:
-                if self._is_csv:
-                    self._load_csv(opened)
-                else:
-                    self._load_parquet(opened.fileno())
-            except duckdb.InvalidInputException:
-                # Not a failure of a database, which would be tried again.
-                raise FileMalformed(refused) from None
-        self._loaded = True
-
-    @property
-    def _is_csv(self) -> bool:
-        return _ENDINGS[self._file.suffix.lower()] == "csv"
-
-    def _load_parquet(self, number: int) -> None:
-        source = f"read_parquet('/dev/fd/{number}')"
-        columns = self._connection.execute(
-            f"SELECT coalesce(max(num_children), 0) FROM parquet_schema('/dev/fd/{number}')"
-        ).fetchall()[0][0]
-        if columns > MAX_COLUMNS:
-            raise FileMalformed(
-                f"The file {self._file} has {columns} columns, more than {MAX_COLUMNS}.",
-                hint="Leave out what is not needed.",
+        pieces = pieces_of(self._place)
+        kind = ending_of(pieces[0].path)
+        if kind != "csv":
+            self._reading.require_none()
+        self._types = FileRows(self._connection, self._name, self._reading).load(pieces, kind)
+        if pieces_of(self._place) != pieces:
+            raise SourceChanged(
+                f"Files of {self._place} changed while they were read; nothing was published.",
+                hint="Run it again once whoever writes them is done.",
             )
-        self._make(f"FROM {source}")
-
-    def _make(self, query: str) -> None:
-        """The table, as it is called."""
-        if self._name.schema is not None:
-            self._connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quote(self._name.schema)}")
-        self._connection.execute(f"CREATE TABLE {self._name.quoted} AS {query}")
+        self._loaded = True
 
     def _opened(self, connection: duckdb.DuckDBPyConnection) -> DuckdbSession:
         return _FileSession(connection, self._on_sql, self._types, self._reading)
-
-    def _load_csv(self, file: BinaryIO) -> None:
-        """Texts first, then types that all values of a column have.
-
-        A number with a leading zero is a code, and stays text.
-        """
-        head = head_of(file, self._file, self._reading)
-        with as_utf8(file, self._file, self._reading, head) as number:
-            try:
-                self._connection.execute(
-                    f"CREATE OR REPLACE TEMP TABLE {_RAW} AS"
-                    f" SELECT {known_texts(head, self._reading)}"
-                    f" FROM read_csv('/dev/fd/{number}', {read_arguments(head)})"
-                )
-            except duckdb.InvalidInputException:
-                raise broken(file, self._file, self._reading, head) from None
-        # One column may hold its own name.
-        again = f"SELECT 1 FROM {_RAW} WHERE {is_header(head)} LIMIT 1"
-        if len(head.names) > 1 and self._connection.execute(again).fetchall():
-            raise header_again(file, self._file, self._reading, head)
-        columns = [quote(name) for name in head.names]
-        self._types = dict(zip(head.names, self._types_of(columns), strict=True))
-        cast = ", ".join(
-            f"{typed.value} AS {column}"
-            for column, typed in zip(columns, self._types.values(), strict=True)
-        )
-        self._make(f"SELECT {cast} FROM {_RAW}")
-        self._connection.execute(f"DROP TABLE {_RAW}")
-
-    def _types_of(self, columns: Sequence[str]) -> list[Typed]:
-        found: list[Typed] = []
-        for first in range(0, len(columns), _ASKED_AT_ONCE):
-            part = columns[first : first + _ASKED_AT_ONCE]
-            query = ", ".join(question(column, self._reading) for column in part)
-            [row] = self._connection.execute(f"SELECT {query} FROM {_RAW}").fetchall()
-            wide = len(row) // len(part)
-            found += [
-                answered(column, self._reading, row[place * wide : (place + 1) * wide])
-                for place, column in enumerate(part)
-            ]
-        return found
 
 
 class _FileSession(DuckdbSession):

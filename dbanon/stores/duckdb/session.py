@@ -288,6 +288,14 @@ class DuckdbSession(FileSession):
 
     # -- output -----------------------------------------------------------------------------------
 
+    def comments_on(self, source: RelationName) -> dict[str, str]:
+        found = self.rows(
+            "SELECT column_name, comment FROM duckdb_columns() WHERE comment IS NOT NULL"
+            " AND database_name = current_database() AND schema_name = ? AND table_name = ?",
+            (source.schema, source.name),
+        )
+        return dict(found)
+
     def resolve_output(self, name: RelationName) -> RelationName:
         return self._placed(name.schema or self._current_schema(), name.name)
 

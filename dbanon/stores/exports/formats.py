@@ -98,14 +98,15 @@ def _refuse(export: Export, where: str, found: Any) -> None:
         )
 
 
-def metadata_of(file: Any) -> dict[str, str]:
+def metadata_of(place: Any) -> dict[str, str]:
     """What a Parquet file says of its release; nothing where it is of nobody's here.
 
     Raises
     ------
     ValueError, OSError : it is no Parquet file.
     """
-    found = parquet.read_metadata(file).metadata or {}
+    with place.open("rb") as file:
+        found = parquet.read_metadata(file).metadata or {}
     return {
         key.removeprefix(METADATA).decode(): value.decode()
         for key, value in found.items()

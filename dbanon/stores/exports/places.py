@@ -2,6 +2,9 @@
 
 A file is written under a name that says which release it belongs to, and is locked by its writer.
 What a crash leaves, the next run finds: the ledger says whether the release is there.
+
+A file of an object store is counted on this machine's disk, where it has no name. Then it is
+uploaded, once, under such a name, and copied within the store once the release is committed.
 """
 
 from __future__ import annotations
@@ -13,13 +16,27 @@ import hashlib
 import os
 import re
 import stat
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeAlias
 
-from dbanon.errors import DatabaseFailure, InsufficientRights, InvalidParameter, OutputExists
+from dbanon.errors import (
+    DatabaseFailure,
+    DatabaseUnreachable,
+    DbanonError,
+    InsufficientRights,
+    InvalidParameter,
+    OutputExists,
+)
+from dbanon.stores.objects import ObjectPath, ObjectStat, is_object
+from dbanon.stores.scratch import OLD
+
+Place: TypeAlias = "Path | ObjectPath"
+Found: TypeAlias = "os.stat_result | ObjectStat | None"
 
 _NAME = ".dbanon-{tag}-{release}-{place}.tmp"
 # What disks say that know no links of files.
@@ -32,18 +49,34 @@ def tag_of(database: str, output: str) -> str:
     return hashlib.sha256(f"{database}\0{output}".encode()).hexdigest()[:12]
 
 
-def place_for(path: str, release_id: str) -> Path:
-    """The file that a path means."""
-    return Path(os.path.abspath(os.path.expanduser(path.replace("{release}", release_id))))
+def place_for(path: str, release_id: str) -> Place:
+    """The file or object that a path means; raises InvalidParameter."""
+    path = path.replace("{release}", release_id)
+    return (
+        ObjectPath.of(path) if is_object(path) else Path(os.path.abspath(os.path.expanduser(path)))
+    )
 
 
-def make_directories(directory: Path) -> None:
-    """Make a directory and those above it, for their owner alone.
+def file_for(path: str, release_id: str) -> Path:
+    """The file of this machine that a path means; raises InvalidParameter."""
+    place = place_for(path, release_id)
+    if isinstance(place, ObjectPath):
+        raise InvalidParameter(
+            f"{place} is no file of this machine.",
+            hint="Releases alone are exported to object stores; write a report to a disk.",
+        )
+    return place
+
+
+def make_directories(directory: Place) -> None:
+    """Make a directory and those above it, for their owner alone; object stores have none.
 
     Raises
     ------
     InsufficientRights, InvalidParameter : it cannot be made.
     """
+    if isinstance(directory, ObjectPath):
+        return
     wanted, missing = directory, []
     try:
         while not directory.exists():
@@ -56,7 +89,7 @@ def make_directories(directory: Path) -> None:
         raise _refused(f"The directory {wanted} cannot be made.", error) from None
 
 
-def found_at(place: Path) -> os.stat_result | None:
+def found_at(place: Place) -> Found:
     """What has a place, a link itself and not what it leads to; None where nothing has it.
 
     Raises
@@ -71,12 +104,12 @@ def found_at(place: Path) -> os.stat_result | None:
         raise _refused(f"No file can have the place {place}.", error) from None
 
 
-def is_file(found: os.stat_result | None) -> bool:
+def is_file(found: Found) -> bool:
     """True for a plain file: no link, no pipe, no directory, and something that is there."""
     return found is not None and stat.S_ISREG(found.st_mode)
 
 
-def same_file(one: os.stat_result | None, other: os.stat_result | None) -> bool:
+def same_file(one: Found, other: Found) -> bool:
     """True where a place still has what it had."""
     if one is None or other is None:
         return one is other
@@ -86,7 +119,7 @@ def same_file(one: os.stat_result | None, other: os.stat_result | None) -> bool:
     )
 
 
-def require_free(place: Path) -> None:
+def require_free(place: Place) -> None:
     """Check that nothing has a place; raises OutputExists."""
     if found_at(place) is not None:
         raise OutputExists(
@@ -107,6 +140,11 @@ class Pending:
     file: BinaryIO
     path: Path
     place: Path
+
+    @property
+    def shown(self) -> Place:
+        """Where it can be found until it has its place."""
+        return self.path
 
     @classmethod
     def begin(cls, place: Path, tag: str, release_id: str, number: int) -> Pending:
@@ -138,6 +176,9 @@ class Pending:
         sync_directory(self.path.parent)
         return self.path.stat().st_size, sha256(self.path)
 
+    def counted(self) -> None:
+        """Take note that the file holds what was released: it is where it has to be."""
+
     def finish(self, *, replace: bool) -> None:
         """Give the file its place; raises OSError where that cannot be."""
         into_place(self.path, self.place, replace=replace)
@@ -148,10 +189,81 @@ class Pending:
         self.file.close()
 
 
-def into_place(path: Path, place: Path, *, replace: bool) -> None:
+@dataclass
+class PendingObject:
+    """A file that is written on this machine, to become an object.
+
+    Parameters
+    ----------
+    file : open, without a name.
+    path : leads to it while it is open.
+    staged : the object that it is uploaded as.
+    """
+
+    file: BinaryIO
+    path: Path
+    staged: ObjectPath
+    place: ObjectPath
+    uploaded: bool = False
+
+    @property
+    def shown(self) -> Place:
+        """Where it can be found until it has its place."""
+        return self.staged
+
+    @classmethod
+    def begin(cls, place: ObjectPath, tag: str, release_id: str, number: int) -> PendingObject:
+        """A new file of this machine, without a name; raises DatabaseFailure."""
+        try:
+            file: Any = tempfile.TemporaryFile()  # noqa: SIM115
+        except OSError as error:
+            raise not_written(Path(tempfile.gettempdir()), error) from None
+        staged = place.with_name(_NAME.format(tag=tag, release=release_id, place=number))
+        return cls(file, Path(f"/dev/fd/{file.fileno()}"), staged, place)
+
+    def written(self) -> tuple[int, str]:
+        """Its bytes, and their SHA-256."""
+        self.file.flush()
+        return os.fstat(self.file.fileno()).st_size, sha256(self.path)
+
+    def counted(self) -> None:
+        """Upload the file under a name that nobody reads; raises OSError."""
+        self.uploaded = True
+        self.staged.put(self.file, os.fstat(self.file.fileno()).st_size)
+
+    def finish(self, *, replace: bool) -> None:
+        """Give the object its place; raises OSError where that cannot be."""
+        into_place(self.staged, self.place, replace=replace)
+
+    def undo(self) -> None:
+        """Take away what was uploaded, as far as the store can be reached."""
+        self.file.close()
+        if self.uploaded:
+            with suppress(OSError):
+                self.staged.unlink(missing_ok=True)
+
+
+def begin(place: Place, tag: str, release_id: str, number: int) -> Pending | PendingObject:
+    """A file that is to get a place; raises as ``Pending.begin``."""
+    if isinstance(place, ObjectPath):
+        return PendingObject.begin(place, tag, release_id, number)
+    return Pending.begin(place, tag, release_id, number)
+
+
+def into_place(path: Place, place: Place, *, replace: bool) -> None:
     """Rename a file, for good; raises OSError, as when ``replace`` is False and one is there."""
+    if isinstance(path, ObjectPath) or isinstance(place, ObjectPath):
+        assert isinstance(path, ObjectPath)
+        assert isinstance(place, ObjectPath)
+        # What appears right now is lost: object stores know no copy into a free place.
+        if not replace:
+            require_free(place)
+        path.copy_to(place)
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
+        return
     found = found_at(place)
-    if found is not None and os.path.samestat(found, path.lstat()):
+    if isinstance(found, os.stat_result) and os.path.samestat(found, path.lstat()):
         # A run ended between link and unlink; a rename would leave both names.
         path.unlink()
     elif replace:
@@ -184,22 +296,41 @@ def sync_directory(directory: Path) -> None:
         os.close(opened)
 
 
-def left_behind(path: str, tag: str) -> Iterator[tuple[Path, str, int]]:
+def left_behind(path: str, tag: str) -> Iterator[tuple[Place, str, int]]:
     """Files that are not in their places, with release, and number in it; see ``held``."""
-    directory = str(place_for(path, "{release}").parent)
+    parent = place_for(path, "{release}").parent
+    directory = parent.key if isinstance(parent, ObjectPath) else str(parent)
     pattern = "*".join(glob.escape(part) for part in directory.split("{release}"))
-    for name in glob.glob(os.path.join(pattern, f".dbanon-{tag}-*.tmp")):
-        found = _OURS.fullmatch(os.path.basename(name))
+    pattern = os.path.join(pattern, f".dbanon-{tag}-*.tmp")
+    names: Iterable[Place] = map(Path, glob.glob(pattern))
+    if isinstance(parent, ObjectPath):
+        with suppress(OSError):
+            names = ObjectPath(parent.scheme, pattern).matching()
+    for name in names:
+        found = _OURS.fullmatch(name.name)
         if found:
-            yield Path(name), found[1], int(found[2])
+            yield name, found[1], int(found[2])
+
+
+def drop_left(path: Place) -> None:
+    """Take away what was left behind; raises OSError.
+
+    Of an object nobody knows whether its run has ended: one of the last day stays.
+    """
+    if not isinstance(path, ObjectPath) or path.age(time.time()) > OLD:
+        path.unlink(missing_ok=True)
 
 
 @contextmanager
-def held(path: Path) -> Iterator[bool]:
+def held(path: Place) -> Iterator[bool]:
     """A file for the block, and nobody else's: False where a run holds it, or it is gone.
 
     No link is followed, and no pipe waited for: in a directory of many, anybody may make them.
+    Objects have no locks.
     """
+    if isinstance(path, ObjectPath):
+        yield True
+        return
     with ExitStack() as stack:
         try:
             opened = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -212,7 +343,7 @@ def held(path: Path) -> Iterator[bool]:
         yield is_left
 
 
-def sha256(path: Path) -> str:
+def sha256(path: Place) -> str:
     """The digest of a file's bytes."""
     found: Any = hashlib.sha256()
     with path.open("rb") as file:
@@ -221,14 +352,16 @@ def sha256(path: Path) -> str:
     return str(found.hexdigest())
 
 
-def not_written(directory: Path, error: OSError) -> DatabaseFailure:
+def not_written(directory: Place, error: OSError) -> DatabaseFailure:
     """The error of a file that was begun: a full disk may have room later."""
     return DatabaseFailure(
         f"A file in {directory} cannot be written; nothing was published.", detail=error.strerror
     )
 
 
-def _refused(message: str, error: OSError) -> InsufficientRights | InvalidParameter:
+def _refused(message: str, error: OSError) -> DbanonError:
+    if error.errno == errno.EIO:
+        return DatabaseUnreachable(message, detail=error.strerror)
     denied = isinstance(error, PermissionError)
     kind = InsufficientRights if denied else InvalidParameter
     return kind(message, detail=error.strerror)

@@ -52,6 +52,11 @@ class FrameSource:
 
     frame: pd.DataFrame
 
+    @property
+    def drawn(self) -> Mapping[str, Any]:
+        """Nothing: the caller has the frame."""
+        return {}
+
     def describe(self, job: Job) -> Relation:
         """The frame as a relation; what no release tells is of kind ``other``.
 
@@ -83,6 +88,10 @@ class FrameSource:
     def locate(self, relation: Relation, job: Job, names: Sequence[str]) -> Relation:
         """The frame: its rows are found by their places."""
         return relation
+
+    def state(self, relation: Relation) -> Mapping[str, Any]:
+        """Nothing: no ledger keeps what it is known by."""
+        return {}
 
     def pin(self, relation: Relation, names: Sequence[str]) -> Relation:
         """The frame: nobody changes it meanwhile."""

@@ -124,6 +124,8 @@ class StableSource(SqlSource):
 class PlpyStore:
     """The database that this backend serves, for one source."""
 
+    lasting = True
+
     def __init__(self, plpy: Any, oid: int) -> None:
         self._session = PlpySession(plpy, oid)
 

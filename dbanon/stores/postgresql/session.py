@@ -44,6 +44,7 @@ from dbanon.stores.postgresql.arrays import PostgresqlWriting
 from dbanon.stores.postgresql.digest import PostgresqlKeyed, PostgresqlPrivate
 from dbanon.stores.postgresql.locks import LOCK_SECONDS, run_patiently
 from dbanon.stores.postgresql.pieces import PostgresqlPieces
+from dbanon.stores.postgresql.rules import PostgresqlRules
 from dbanon.stores.postgresql.settings import CALLER_PATH, SETTINGS
 from dbanon.version import share_path
 
@@ -56,7 +57,9 @@ class _Relation(NamedTuple):
     has_children: bool
 
 
-class PostgresqlSession(PostgresqlWriting, PostgresqlKeyed, PostgresqlPrivate, PostgresqlPieces):
+class PostgresqlSession(
+    PostgresqlWriting, PostgresqlKeyed, PostgresqlPrivate, PostgresqlPieces, PostgresqlRules
+):
     """One transaction on PostgreSQL."""
 
     dialect: ClassVar[Dialect] = types

@@ -203,6 +203,8 @@ _BORROWED = "dbanon_borrowed"
 class PostgresqlStore:
     """A PostgreSQL database."""
 
+    lasting = True
+
     def __init__(self, engine: Engine | URL, on_sql: OnSql | None = None) -> None:
         url = engine.url if isinstance(engine, Engine) else engine
         self._own = False

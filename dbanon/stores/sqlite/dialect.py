@@ -6,6 +6,7 @@ import hashlib
 import marshal
 import math
 import re
+import secrets
 import sqlite3
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -21,7 +22,7 @@ from dbanon.errors import UnsupportedType
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
 from dbanon.sessions.base import OnSql, cannot_travel, stays_here
-from dbanon.sessions.names import quote
+from dbanon.sessions.names import RelationName, quote
 from dbanon.stores.file_session import FileSession
 
 _CONSTRAINTS = frozenset(
@@ -343,6 +344,9 @@ def _text(value: bytes) -> tuple[bytes]:
 # The function that tags persons, for as long as a key is staged.
 _TAG = "dbanon_keyed_tag"
 _LOGARITHM = "dbanon_ln"
+_DIGEST = "dbanon_row_digest"
+# Bytes of a row's digest: sums of thousands are still 64-bit integers.
+_DIGEST_BYTES = 6
 
 
 class SqliteKeyed(FileSession):
@@ -379,6 +383,17 @@ class SqliteKeyed(FileSession):
 
     def keyed_tag(self, text: str) -> str:
         return f"{_TAG}({text})"
+
+    def row_digest(self, relation: RelationName, names: Sequence[str]) -> str:
+        salt = secrets.token_bytes(16)
+
+        def digest(*values: float | str | bytes | None) -> int:
+            hashed = hashlib.blake2b(repr(values).encode(), key=salt, digest_size=_DIGEST_BYTES)
+            return int.from_bytes(hashed.digest(), "big")
+
+        # Other rows have other ones as long as the connection lives; no key is in it.
+        self._driver.create_function(_DIGEST, -1, digest, deterministic=True)
+        return f"{_DIGEST}({', '.join(f's.{quote(name)}' for name in names)})"
 
     def shuffled(self, alias: str) -> str:
         return "randomblob(16)"

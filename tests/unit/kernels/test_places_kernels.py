@@ -12,6 +12,7 @@ from dbanon.data.scales import Scale
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.spaces.places import Measured, Metric
 from tests.generalization_data import random_tree
+from tests.reference import passed
 from tests.reference import places as plain
 
 METHODS = {
@@ -19,7 +20,26 @@ METHODS = {
     "cbfs": (kernels.MixedCbfs, plain.cbfs),
     "vmdav": (partial(kernels.MixedVmdav, lambda_=0.2), partial(plain.vmdav, lambda_=0.2)),
     "vmdav, far": (partial(kernels.MixedVmdav, lambda_=1.1), partial(plain.vmdav, lambda_=1.1)),
+    "md": (kernels.MixedMd, plain.md),
+    "ldf": (
+        partial(kernels.MixedDensityFirst, lowest=True),
+        partial(plain.density_first, lowest=True),
+    ),
+    "hdf": (
+        partial(kernels.MixedDensityFirst, lowest=False),
+        partial(plain.density_first, lowest=False),
+    ),
+    "tfrp1": (
+        partial(kernels.MixedTfrp, second_stage=False),
+        partial(plain.tfrp, second_stage=False),
+    ),
+    "tfrp2": (
+        partial(kernels.MixedTfrp, second_stage=True),
+        partial(plain.tfrp, second_stage=True),
+    ),
 }
+# Their plain versions look at each remaining record in each round.
+SLOW = {"ldf", "hdf", "tfrp2"}
 
 
 @pytest.fixture(params=kernels.simd_levels())
@@ -95,15 +115,22 @@ def run(method, codes, metric, k, budget=kernels.DEFAULT_BUDGET):
     return kernel.labels()
 
 
+def expected(method, codes, metric, k):
+    more = {}
+    if method.startswith("tfrp"):
+        numbers = [tree.tree is None for tree in metric.attributes]
+        more["numbers"] = codes[:, numbers].astype(np.int64)
+    return METHODS[method][1](plain.squared(codes, metric), k, **more)
+
+
 @pytest.mark.parametrize("kinds", KINDS)
 @pytest.mark.parametrize("method", METHODS)
 def test_every_build_gives_the_classes_of_the_plain_version(method, kinds, level):
     rng = np.random.default_rng(len(kinds))
-    codes, metric = drawn(kinds, 500, rng)
-    squares = plain.squared(codes, metric)
+    codes, metric = drawn(kinds, 80 if method in SLOW else 500, rng)
     for k in (2, 7):
         found = run(method, codes, metric, k)
-        np.testing.assert_array_equal(found, METHODS[method][1](squares, k))
+        np.testing.assert_array_equal(found, expected(method, codes, metric, k))
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -118,16 +145,14 @@ def test_small_tables_with_many_ties(method, seed, n, k):
     codes = np.ascontiguousarray(codes[rng.integers(0, rng.integers(1, n + 1), n)])
     k = min(k, n)
     found = run(method, codes, metric, k, budget=int(rng.integers(1, 500)))
-    expected = METHODS[method][1](plain.squared(codes, metric), k)
-    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(found, expected(method, codes, metric, k))
 
 
-@pytest.mark.parametrize("method", ["mdav", "cbfs"])
+@pytest.mark.parametrize("method", ["mdav", "cbfs", "md", "tfrp1"])
 def test_a_table_that_fills_several_trees(method):
     rng = np.random.default_rng(7)
     codes, metric = drawn(("number", "some", "deep", "broad"), 2_500, rng)
-    expected = METHODS[method][1](plain.squared(codes, metric), 5)
-    np.testing.assert_array_equal(run(method, codes, metric, 5), expected)
+    np.testing.assert_array_equal(run(method, codes, metric, 5), expected(method, codes, metric, 5))
 
 
 def test_the_order_of_attributes_changes_nothing():
@@ -164,3 +189,78 @@ def test_what_is_wrong_is_refused():
     )
     with pytest.raises(ValueError, match="one depth"):
         kernels.MixedMdav(below, np.array([1]), 2)
+
+
+def in_40_bits(codes, metric):
+    """Squared distances as refinements count them."""
+    largest = sum(
+        int(unit) ** 2 if one.tree is None else int(square) * one.tree.height**2
+        for one, unit, square in zip(metric.attributes, metric.units, metric.squares, strict=True)
+    )
+    return plain.squared(codes, metric) >> max(largest.bit_length() - 40, 0)
+
+
+def lost(squares, labels):
+    """The sums of squares of all classes, as squared distances of pairs tell them."""
+    members = [np.flatnonzero(labels == label) for label in np.unique(labels)]
+    return sum(squares[np.ix_(own, own)].sum() / 2 / len(own) for own in members)
+
+
+def refined(codes, metric, k, labels, budget=kernels.DEFAULT_BUDGET, **effort):
+    table = metric.table(codes)
+    kernel = (
+        kernels.MixedRefine(table, metric.squares, k, labels, **effort)
+        if effort
+        else kernels.MixedPass(table, metric.squares, k, labels)
+    )
+    while not kernel.step(budget):
+        assert 0 <= kernel.progress < 1
+    return kernel.labels()
+
+
+@pytest.mark.parametrize("kinds", KINDS)
+def test_the_pass_gives_the_classes_of_the_plain_version(kinds, level):
+    rng = np.random.default_rng(len(kinds) + 1)
+    codes, metric = drawn(kinds, 120, rng)
+    labels = run("mdav", codes, metric, 3)
+    found = refined(codes, metric, 3, labels)
+    squares = in_40_bits(codes, metric)
+    np.testing.assert_array_equal(found, passed.passed_apart(squares, labels, 3))
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), n=st.integers(1, 70), k=st.integers(1, 6))
+def test_the_pass_on_small_tables_with_many_ties(seed, n, k):
+    rng = np.random.default_rng(seed)
+    codes, metric = drawn(KINDS[rng.integers(len(KINDS))], n, rng)
+    codes = np.ascontiguousarray(codes[rng.integers(0, rng.integers(1, n + 1), n)])
+    k = min(k, n // 2 + 1)
+    labels = run("cbfs", codes, metric, k)
+    found = refined(codes, metric, k, labels, budget=int(rng.integers(1, 500)))
+    squares = in_40_bits(codes, metric)
+    np.testing.assert_array_equal(found, passed.passed_apart(squares, labels, k))
+
+
+@pytest.mark.parametrize("heat", [0.0, 0.09])
+def test_refinement_loses_no_more_and_follows_its_seed(heat, level):
+    rng = np.random.default_rng(11)
+    codes, metric = drawn(("number", "some", "deep", "broad"), 300, rng)
+    squares = in_40_bits(codes, metric)
+    # Classes of 2k and more are cut first.
+    labels = np.repeat(np.arange(10), 30).astype(np.int32)
+    effort = {
+        "iterations": 400,
+        "work": 10**9,
+        "seconds": 0.0,
+        "heat": heat,
+        "classes": 6,
+    }
+    found = refined(codes, metric, 3, labels, seed=5, **effort)
+    sizes = np.bincount(found)
+    assert sizes.min() >= 3
+    assert sizes.max() <= 5
+    again = refined(codes, metric, 3, labels, budget=1_000, seed=5, **effort)
+    np.testing.assert_array_equal(found, again)
+    best = refined(codes, metric, 3, run("mdav", codes, metric, 3))
+    assert lost(squares, found) < 1.01 * lost(squares, best)
+    assert lost(squares, best) < lost(squares, run("mdav", codes, metric, 3))

@@ -124,6 +124,28 @@ def test_notes_lead_to_the_part_that_is_missing():
     assert set(found) == set(MEASURES)
 
 
+def test_constant_columns_do_not_thin_out_a_loss():
+    """Nor does the pair of two columns that vary lose less because 27 others do not."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=50)
+    columns = [
+        {"name": f"a{j}", "kind": "number", "x": (x * j + rng.normal(size=50)).tolist()}
+        for j in range(2)
+    ]
+    columns += [{"name": f"c{j}", "kind": "number", "x": [1.0] * 50} for j in range(27)]
+    columns = [one | {"y": np.repeat(one["x"][::5], 1).tolist()} for one in columns]
+    labels = np.repeat(np.arange(10), 5).tolist()
+    alone, beside = (evaluate(Task(pairs(Case(some, labels)))) for some in (columns[:2], columns))
+    for name in ("correlation_loss", "structure_loss"):
+        assert beside[name].value == pytest.approx(alone[name].value)
+        assert beside[name].value > 0.001
+        assert (alone[name].note, beside[name].note) == (
+            "", "27 columns are constant, and left out"
+        )  # fmt: skip
+    nothing = evaluate(Task(pairs(Case(columns[1:3], labels))))["correlation_loss"]
+    assert (nothing.value, nothing.note) == (None, "there is one column of numbers that varies")
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_columns_that_became_constant_have_no_correlation(seed):
     """Rounding must not pass for a spread."""

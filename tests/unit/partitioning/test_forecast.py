@@ -49,6 +49,14 @@ def test_every_refinement_of_every_kind_is_foreseen() -> None:
         assert set(REFINEMENTS[kind]) == set(EFFORTS)
 
 
+def test_refinement_of_points_is_foreseen_of_mixed_data_too() -> None:
+    of_numbers = forecast(Policy(k=5, refine="pass"), 100_000, 6, 0)
+    mixed = forecast(Policy(k=5, refine="pass", recoding="representative"), 100_000, 2, 4)
+    assert of_numbers is not None
+    assert mixed is not None
+    assert of_numbers.refinement < mixed.refinement
+
+
 def test_nothing_is_said_of_what_was_not_measured() -> None:
     # Of numbers alone, with categories beside them, and with options that change the work.
     assert forecast(Policy(k=5, method="mdav"), 1000, 4, 0) is not None
@@ -85,6 +93,8 @@ def test_a_method_that_takes_longer_is_not_the_first() -> None:
     assert seconds[0] is not None
     assert seconds[1] is not None
     assert seconds[0].seconds < seconds[1].seconds
+    # Of methods that see text as points none is proposed, however quick it is.
+    assert quickest((), 10**8, 2, 4, 600.0) in ("gaa_cp", "kmember")
 
 
 def test_in_words() -> None:

@@ -220,9 +220,9 @@ def test_refusals_spend_nothing(options, error):
     assert "0x" not in str(refused.value)
 
 
-def test_types_that_cannot_be_listed_are_refused():
+def test_text_without_a_list_is_refused():
     for column in (pd.interval_range(0, 300), [1 + 2j] * 300, pd.Categorical(range(300))):
-        with pytest.raises(errors.UnsupportedType):
+        with pytest.raises(errors.BoundsRequired):
             synthesize(pd.DataFrame({"strange": column}))
 
 

@@ -154,8 +154,11 @@ def test_without_enough_noise_nothing_is_drawn():
         ({"data": NUMBERS.tolist()}, errors.InvalidParameter),
         ({"data": NUMBERS.astype(object)}, errors.InvalidParameter),
         ({"data": NUMBERS.astype(object), "bounds": {}}, errors.BoundsRequired),
-        ({"data": NUMBERS.astype(complex), "bounds": {}}, errors.UnsupportedType),
-        ({"data": NUMBERS.astype(np.int8), "bounds": BOUNDS | {"column 1": (0, 500)}},
+        ({"types": None}, errors.InvalidParameter),
+        ({"types": {"column 0": "number", "column 1": "number"}}, errors.InvalidParameter),
+        ({"types": dict.fromkeys((*BOUNDS, "column 3"), "number")}, errors.InvalidParameter),
+        ({"types": "whole"}, errors.InvalidParameter),
+        ({"types": "integer", "bounds": BOUNDS | {"column 1": (0, 2.0**63)}},
          errors.InvalidParameter),
     ],
 )  # fmt: skip
@@ -248,7 +251,7 @@ def test_a_release_says_what_it_is():
     assert np.abs(found.values).max() <= 4
 
 
-def test_no_content_of_a_row_ends_the_run_and_types_are_kept():
+def test_no_content_of_a_row_ends_the_run_and_types_are_as_declared():
     n = 2000
     rng = np.random.default_rng(1)
     frame = pd.DataFrame(
@@ -269,8 +272,8 @@ def test_no_content_of_a_row_ends_the_run_and_types_are_kept():
     nothing = {"born": "1970-01-01", "maybe": 0}
     found = synthesize(frame, bounds=bounds, null_as=nothing, epsilon=5.0)
     assert {name: part.dtype for name, part in found.columns.items()} == {
-        "small": np.int8, "odd": np.float64, "born": np.dtype("datetime64[s]"),
-        "flag": np.bool_, "maybe": np.int64, "single": np.float32,
+        "small": np.int64, "odd": np.float64, "born": np.dtype("datetime64[us]"),
+        "flag": np.bool_, "maybe": np.int64, "single": np.float64,
     }  # fmt: skip
     assert found.columns["small"].min() >= 0
     assert 0.5 <= found.columns["odd"].min() <= found.columns["odd"].max() <= 0.75

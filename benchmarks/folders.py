@@ -1,0 +1,145 @@
+"""A folder of Parquet files released into a Parquet file, here and on S3, beside DuckDB's COPY.
+
+COPY reads the same folder and writes one file, compressed alike; it counts nothing, recodes nothing
+and reads nothing back. Seconds are of the processor, so that neighbours on the machine count less.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import duckdb
+
+from benchmarks.beside import versions
+from benchmarks.markdown import table
+
+JOB = """
+import json, sys, time
+import dbanon
+source, out = sys.argv[1:]
+spent, last = {}, ["start", time.process_time()]
+def told(phase, share):
+    now = time.process_time()
+    spent[last[0]] = spent.get(last[0], 0.0) + now - last[1]
+    last[:] = phase, now
+report = dbanon.anonymize(
+    source, table="people", quasi_identifiers=list("abcde"), k=5, keep=["t1", "t2"],
+    output="released", exports=[out], progress=told, method="mdav", block_size=5000,
+)
+told("end", 1.0)
+print(json.dumps({"all": time.process_time(), **spent, "rows": report.rows_out}))
+"""
+COPY = """
+import json, sys, time
+import duckdb
+source, out = sys.argv[1:]
+duckdb.sql("SET enable_progress_bar = false")
+duckdb.sql(f"COPY (FROM read_parquet('{source}/*.parquet')) TO '{out}' (COMPRESSION zstd)")
+print(json.dumps({"all": time.process_time()}))
+"""
+SERVER = """
+from moto.server import ThreadedMotoServer
+server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+server.start()
+print(*server.get_host_and_port(), flush=True)
+input()
+"""
+RUNS, FILES = 3, 8
+
+
+def run(quick: bool = False) -> str:
+    """Markdown of releases from folder to file, on a disk and on an object store."""
+    n = 100_000 if quick else 1_000_000
+    with tempfile.TemporaryDirectory() as directory, served() as bucket:
+        folder, out = Path(directory) / "in", Path(directory) / "out"
+        make(folder, n)
+        put(folder, bucket)
+        [version] = versions(None)
+        places = {
+            "DuckDB's COPY": (COPY, str(folder), str(out / "copy{}.parquet")),
+            "folder to file": (JOB, f"file:{folder}", str(out / "people{}.parquet")),
+            "S3 to S3": (JOB, f"{bucket}/in/", f"{bucket}/out/people{{}}.parquet"),
+        }
+        out.mkdir()
+        best: dict[str, dict[str, Any]] = {}
+        for attempt in range(RUNS):
+            for name, (program, source, to) in places.items():
+                found = json.loads(version.run(program, source, to.format(attempt)))
+                if name not in best or found["all"] < best[name]["all"]:
+                    best[name] = found
+    floor = best["DuckDB's COPY"]["all"]
+    rows: list[list[object]] = []
+    for name, found in best.items():
+        classes = found.get("cluster", 0.0)
+        rest = found["all"] - classes
+        parts = [found.get(one, 0.0) for one in ("start", "read", "write", "verify", "export")]
+        rows.append([name, found["all"], classes, rest, rest / floor, *parts])
+    header = ["way", "CPU s", "of it classes", "all else", "x COPY", "load and imports", "read",
+              "write", "verify", "export"]  # fmt: skip
+    title = (
+        f"# From a folder of {FILES} Parquet files to one: {n} rows, 5 float8 quasi-identifiers,"
+        " 2 kept text columns, MDAV in blocks, k = 5\n\n"
+    )
+    told = (
+        f"\nThe least of {RUNS} runs each, which took turns; imports are counted in, COPY's, too."
+        " The object store is a server of moto's on the loopback, whose own seconds are not"
+        " counted.\n"
+    )
+    return title + table(header, rows) + told
+
+
+def make(folder: Path, n: int) -> None:
+    """A folder of files with as many rows together."""
+    folder.mkdir()
+    numbers = ", ".join(f"random() * 100 AS {name}" for name in "abcde")
+    with duckdb.connect() as connection:
+        connection.execute("SELECT setseed(0.5)")
+        for number in range(FILES):
+            connection.execute(
+                f"COPY (SELECT {numbers}, 'diagnosis ' || (range % 200) AS t1, 'note of row '"
+                f" || range AS t2 FROM range({n // FILES})) TO '{folder}/{number}.parquet'"
+                " (COMPRESSION zstd)"
+            )
+
+
+def put(folder: Path, bucket: str) -> None:
+    """The folder's files as objects."""
+    from dbanon.stores.objects import ObjectPath
+
+    system = ObjectPath.of(f"{bucket}/in").system
+    system.mkdir(bucket.partition("://")[2])
+    for path in sorted(folder.iterdir()):
+        with path.open("rb") as file:
+            ObjectPath.of(f"{bucket}/in/{path.name}").put(file, path.stat().st_size)
+
+
+@contextmanager
+def served() -> Iterator[str]:
+    """An object store in a process of its own, to which the environment leads; its bucket."""
+    server = subprocess.Popen(
+        [sys.executable, "-c", SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL, text=True,
+    )  # fmt: skip
+    assert server.stdin is not None
+    assert server.stdout is not None
+    try:
+        host, port = server.stdout.readline().split()
+        given = {"AWS_ENDPOINT_URL": f"http://{host}:{port}", "AWS_REGION": "us-east-1",
+                 "AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x"}  # fmt: skip
+        with mock.patch.dict(os.environ, given):
+            yield "s3://bench"
+    finally:
+        server.stdin.close()
+        time.sleep(0.1)
+        server.kill()
+        server.wait()

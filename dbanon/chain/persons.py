@@ -1,0 +1,101 @@
+"""Newcomers of a chain whose persons have several rows: one record each, by what is theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from dbanon.chain.several import Part
+from dbanon.errors import ChainEntityRows, InvalidParameter
+from dbanon.sessions.base import Locator, Relation
+from dbanon.sessions.names import RelationName, quote
+from dbanon.sessions.pseudonym_session import PERSONS
+
+if TYPE_CHECKING:
+    from dbanon.chain.membership import CellState
+
+_ORDINAL = "dbanon_ordinal"
+
+
+def stage_newcomers(
+    state: CellState, whole: Relation, parts: Sequence[Part], columns: Sequence[str]
+) -> Relation:
+    """Stage who is new, one row a person, with what classes are made by; read in their place.
+
+    Persons are numbered by their tags, which are their keys then.
+
+    Parameters
+    ----------
+    whole : the first table, with all of these columns.
+    columns : quasi-identifiers and strata. A column that several tables have is one.
+
+    Raises
+    ------
+    ChainEntityRows : a person has more than one value of a column.
+    InvalidParameter : tables have a column with other types.
+    """
+    entity = quote(state.chain.entity)
+    found: dict[str, list[str]] = {}
+    for name in columns:
+        having = [p for p in parts if name in {a.name for a in p.relation.schema.attributes}]
+        _require_alike(having, name)
+        _require_one(state, having, name)
+        found[name] = [f"p{part.number}.{quote(name)}" for part in having]
+    joins = ""
+    for part in parts:
+        own = [name for name in columns if f"p{part.number}.{quote(name)}" in found[name]]
+        values = "".join(f", s.{quote(name)}" for name in own)
+        numbered = (
+            f"SELECT s.{entity}{values}, row_number() OVER (PARTITION BY s.{entity}"
+            f" ORDER BY s.{entity}) AS {_ORDINAL} FROM {part.relation.relation.quoted} AS s"
+        )
+        joins += (
+            f" LEFT JOIN ({numbered}) AS p{part.number} ON p{part.number}.{entity} = n.person"
+            f" AND p{part.number}.{_ORDINAL} = 1"
+        )
+    values = ""
+    for name, where in found.items():
+        value = where[0] if len(where) == 1 else f"coalesce({', '.join(where)})"
+        values += f", {value} AS {quote(name)}"
+    state.make(
+        PERSONS,
+        f"SELECT row_number() OVER (ORDER BY n.tag) AS {_ORDINAL}, n.person AS {entity}{values}"
+        f" FROM {state.arrivals} AS n{joins}",
+    )
+    locator = Locator((f"s.{_ORDINAL}",), ("bigint",))
+    return replace(whole, copy=RelationName(None, PERSONS), filtered=None, locator=locator)
+
+
+def _require_alike(parts: Sequence[Part], name: str) -> None:
+    types = {part.relation.attribute(name).sql_type for part in parts}
+    if len(types) > 1:
+        raise InvalidParameter(
+            f'The column "{name}" has other types in the tables of a chain:'
+            f" {', '.join(sorted(types))}.",
+            hint="It is one column of persons: give it one type in a view.",
+        )
+
+
+def _require_one(state: CellState, parts: Sequence[Part], name: str) -> None:
+    """Check that no newcomer has two values of a column that classes are made by."""
+    session = state.session
+    values = " UNION ALL ".join(
+        f"SELECT a.person, {session.told_apart(part.relation.attribute(name), name)} AS value"
+        f" FROM {part.relation.relation.quoted} AS s"
+        f" JOIN {state.arrivals} AS a ON a.person = s.{quote(state.chain.entity)}"
+        for part in parts
+    )
+    [(persons,)] = session.rows(
+        f"SELECT count(*) FROM (SELECT v.person FROM ({values}) AS v GROUP BY v.person"
+        " HAVING count(DISTINCT v.value) > 1"
+        " OR (count(v.value) <> 0 AND count(v.value) <> count(*))) AS differing"
+    )
+    if persons:
+        many = str(persons) if persons >= state.k else f"fewer than {state.k}"
+        raise ChainEntityRows(
+            f'The column "{name}" has more than one value in the rows of {many} persons: in a chain'
+            " quasi-identifiers are a person's, and have one.",
+            hint="Give each person one value in a view, or release the column as it is: what"
+            " differs by row is kept.",
+        )

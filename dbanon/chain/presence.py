@@ -1,0 +1,158 @@
+"""Who is in the source of a chain: everybody is tagged, and found among its members or not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dbanon.data.schema import Attribute
+from dbanon.errors import ChainEntityRows, ChainTurnover, NullInEntity
+from dbanon.sessions import statements
+from dbanon.sessions.base import Relation
+from dbanon.sessions.names import quote
+from dbanon.sessions.pseudonym_session import PRESENT
+
+if TYPE_CHECKING:
+    from dbanon.chain.membership import CellState
+
+# More members than this share leave in one run, and half as many come: ids are written otherwise.
+_TURNOVER = 0.2
+
+
+@dataclass(frozen=True)
+class Presence:
+    """Who is in the source, by count.
+
+    Parameters
+    ----------
+    rows : all persons, one row each.
+    newcomers : those without a tag in the chain.
+    returned : those whose leaving was published, and who are back.
+    members : those on display before this release.
+    absent : of these, those who are not in the source.
+    """
+
+    rows: int
+    newcomers: int
+    returned: int
+    members: int
+    absent: int
+
+
+def stage_persons(
+    state: CellState, relation: Relation, blocks: tuple[bytes, bytes], kept: Sequence[Attribute]
+) -> Presence:
+    """Tag everybody in the source, and find their cells.
+
+    Parameters
+    ----------
+    kept : columns that rows are released with as they are, staged beside the persons.
+
+    Raises
+    ------
+    NullInEntity, ChainEntityRows : a row is nobody's, or one of several of a person.
+    """
+    session, entity = state.session, relation.attribute(state.chain.entity)
+    session.stage_key(*blocks)
+    column = f"s.{quote(entity.name)}"
+    tag = session.keyed_tag(session.text_of(entity))
+    names = [statements.kept_column(i) for i in range(len(kept))]
+    given = [f"{column} AS person", f"{tag} AS tag"]
+    given += [f"{session.kept_value(a)} AS {name}" for a, name in zip(kept, names, strict=True)]
+    stage_tagged(state, f"SELECT {', '.join(given)} FROM {relation.relation.quoted} AS s", names)
+    return presence(state, relation)
+
+
+def stage_tagged(state: CellState, persons: str, names: Sequence[str]) -> None:
+    """Stage persons with their cells, and the members who are not among them.
+
+    Parameters
+    ----------
+    persons : SQL of them, once a key is staged: ``person``, ``tag`` and columns of these names.
+    """
+    session = state.session
+    members = (
+        "SELECT tag, cell, left_at_release AS left_at"
+        f" FROM {state.name('chain_member')} WHERE {state.of_chain}"
+    )
+    with session.tagging():
+        for kind, name, query in session.tagged(persons + session.computed_once, names, members):
+            state.make(name, query, kind)
+
+
+def presence(state: CellState, relation: Relation) -> Presence:
+    """Who is in the source, once they are staged.
+
+    Raises
+    ------
+    NullInEntity : a row is nobody's.
+    ChainEntityRows : a row is one of several of a person, or two persons have one text.
+    """
+    session, present, entity = state.session, quote(PRESENT), state.chain.entity
+    rows, whose, tags, newcomers, left = session.rows(
+        "SELECT count(*), count(person), count(DISTINCT tag), count(*) - count(cell),"
+        f" count(left_at) FROM {present}"
+    )[0]
+    if whose != rows:
+        raise null_in_entity(entity, rows - whose, rows)
+    if tags != rows:
+        raise ChainEntityRows(
+            f'The {rows} rows of {relation.name} are of {tags} values of "{entity}": in this chain'
+            " every person has one row.",
+            detail=_rows_a_person(state),
+            hint="Make a chain of several rows a person (max_rows_per_person), or bring the rows of"
+            " each person into one in a view.",
+        )
+    returned = 0
+    if left:
+        [(returned,)] = session.rows(
+            f"SELECT count(*) FROM {present} AS p JOIN {state.name('chain_cell')} AS c"
+            f" ON c.{state.of_chain} AND c.cell = p.cell"
+            " WHERE p.left_at IS NOT NULL AND c.state NOT IN ('withdrawn', 'refused')"
+        )
+    [(members,)] = session.rows(
+        f"SELECT count(*) FROM {state.name('chain_member')}"
+        f" WHERE {state.of_chain} AND left_at_release IS NULL"
+    )
+    there = int(rows) - int(newcomers) - int(left)
+    return Presence(int(rows), int(newcomers), int(returned), int(members), int(members) - there)
+
+
+def null_in_entity(entity: str, missing: int, rows: int) -> NullInEntity:
+    """The error of rows of a chain of which nobody knows whose they are."""
+    return NullInEntity(
+        f'The entity column "{entity}" holds NULL in {missing} of {rows} rows.',
+        hint="A chain has to know whose each row is: leave these rows out in a view.",
+    )
+
+
+def _rows_a_person(state: CellState) -> str:
+    """How many rows nearly all persons have, in words."""
+    found = state.session.rows(
+        f"SELECT p.n, count(*) FROM (SELECT count(*) AS n FROM {quote(PRESENT)} GROUP BY tag) AS p"
+        " GROUP BY p.n ORDER BY p.n"
+    )
+    persons, known, most = sum(int(many) for _, many in found), 0, 0
+    for n, many in found:
+        known, most = known + int(many), int(n)
+        if 100 * known >= 99 * persons:
+            break
+    return f"99 of 100 persons have at most {most}."
+
+
+def require_turnover(state: CellState, found: Presence, absent_before: int) -> None:
+    """Check that not many left and as many came, as when ids are written in another form.
+
+    Raises
+    ------
+    ChainTurnover : so it was.
+    """
+    left = max(found.absent - absent_before, 0)
+    if left > _TURNOVER * found.members and 2 * found.newcomers >= left:
+        raise ChainTurnover(
+            f"{left} of {found.members} members of chain {state.chain.name} left since the last"
+            f" release, and {found.newcomers} newcomers came: their ids may be written in"
+            " another form.",
+            hint="If they are others in truth, say of the chain that the turnover is accepted.",
+        )

@@ -1,0 +1,45 @@
+"""Newcomers of a chain who are not admitted yet: since when each waits, under tags."""
+
+from __future__ import annotations
+
+from dbanon.chain.membership import CellState
+from dbanon.sessions.names import quote
+from dbanon.sessions.pseudonym_session import WAITING
+
+
+def keep_waiting(state: CellState, waiting: int) -> int:
+    """Keep since when newcomers wait who were not admitted; for how long the first of them has.
+
+    Nothing is kept of who is admitted, is kept out, or has left the source meanwhile.
+
+    Parameters
+    ----------
+    waiting : how many there are.
+    """
+    session, table, sequence = state.session, state.name("chain_waiting"), int(state.sequence)
+    if not state.chain.rules.max_wait:
+        return 0
+    if waiting:
+        state.make(
+            WAITING,
+            f"SELECT p.tag, coalesce(w.since_release, {sequence}) AS since_release"
+            f" FROM {state.arrivals} AS p LEFT JOIN {state.name('chain_member')} AS m"
+            f" ON m.{state.of_chain} AND m.tag = p.tag LEFT JOIN {table} AS w"
+            f" ON w.{state.of_chain} AND w.tag = p.tag WHERE m.tag IS NULL",
+        )
+    session.run(f"DELETE FROM {table} WHERE {state.of_chain}")
+    if not waiting:
+        return 0
+    session.run(
+        f"INSERT INTO {table} (chain_id, tag, since_release)"
+        f" SELECT {int(state.chain.chain_id)}, tag, since_release FROM {quote(WAITING)}"
+    )
+    return longest_wait(state)
+
+
+def longest_wait(state: CellState) -> int:
+    """For how many releases, at this one, the newcomer who waits longest has waited."""
+    [(since,)] = state.session.rows(
+        f"SELECT min(since_release) FROM {state.name('chain_waiting')} WHERE {state.of_chain}"
+    )
+    return 0 if since is None else state.sequence - int(since)

@@ -1,0 +1,177 @@
+"""The commands on rules: ``declare``, ``undeclare`` and ``rules``; and ``refresh``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dbanon.doors.cli.cautions import warn_of, watched
+from dbanon.doors.cli.groups import OnDatabase
+from dbanon.doors.cli.log import current
+from dbanon.doors.cli.support import (
+    URL_HELP,
+    Names,
+    common,
+    errors,
+    lasting,
+    show,
+    signals,
+    sql_printer,
+)
+from dbanon.doors.spelling import half_of_memory
+from dbanon.errors import InvalidParameter
+
+if TYPE_CHECKING:
+    from dbanon.run.rules import Declared
+
+_TABLE = click.option("--table", required=True, help="Whose columns they are, as in app.people.")
+
+
+@click.command(cls=OnDatabase, epilog=URL_HELP)
+@click.argument("url", envvar="DBANON_URL")
+@click.argument(
+    "file", required=False, type=click.Path(dir_okay=False, exists=True, path_type=Path)
+)
+@_TABLE
+@click.option(
+    "--from-comments",
+    is_flag=True,
+    help='Also read comments on columns that have a line "dbanon: quasi_identifier", or "dbanon:"'
+    " and a rule as JSON. They are never run; what FILE says goes before.",
+)
+@common
+def declare(
+    url: str, file: Path | None, table: str, from_comments: bool, form: str, print_sql: bool
+) -> None:
+    """Declare what the columns of a table are: rules, kept beside it in its database.
+
+    FILE is a JSON object: by column a role (quasi_identifier, sensitive, by, keep, entity,
+    identifier, drop), or an object with it. Columns that are not named keep their rules.
+    """
+    with errors(form), signals(), lasting() as committed:
+        from dbanon.doors import rules as api
+
+        if file is None and not from_comments:
+            raise click.UsageError("Missing argument 'FILE', or option '--from-comments'.")
+        given = {} if file is None else _read(file)
+        found = api.declare(
+            url, table, given, from_comments=from_comments, on_sql=sql_printer(print_sql)
+        )
+        committed()
+        _show(form, f"Rules of {table}", found)
+
+
+@click.command(cls=OnDatabase, epilog=URL_HELP)
+@click.argument("url", envvar="DBANON_URL")
+@_TABLE
+@click.option("--column", "columns", multiple=True, metavar="NAME",
+              help="A column whose rule goes; repeatable. Without it all of them go.")  # fmt: skip
+@common
+def undeclare(url: str, table: str, columns: tuple[str, ...], form: str, print_sql: bool) -> None:
+    """Forget rules of a table, of some columns or all."""
+    with errors(form), signals(), lasting() as committed:
+        from dbanon.doors import rules as api
+
+        found = api.undeclare(url, table, columns or None, on_sql=sql_printer(print_sql))
+        committed()
+        _show(form, f"Rules of {table}", found)
+
+
+@click.command(cls=OnDatabase, epilog=URL_HELP)
+@click.argument("url", envvar="DBANON_URL")
+@click.option("--table", help="Of this table alone, with its columns that have none.")
+@common
+def rules(url: str, table: str | None, form: str, print_sql: bool) -> None:
+    """List the rules that are declared, and what became of their tables and columns."""
+    with errors(form), signals():
+        from dbanon.doors import rules as api
+
+        found = api.rules(url, table, on_sql=sql_printer(print_sql))
+        _show(form, "Rules" if table is None else f"Rules of {table}", found)
+
+
+@click.command(cls=OnDatabase, epilog=URL_HELP)
+@click.argument("url", envvar="DBANON_URL")
+@click.argument("release")
+@click.option(
+    "--accept",
+    type=Names(),
+    default=(),
+    help="What may be another one than at the release: version, rules, source, hierarchies.",
+)
+@click.option("--chain-key", "chain_key", metavar="file:PATH|env:NAME",
+              help="Where the key of its chain is, of a release of a chain.")  # fmt: skip
+@click.option("--no-progress", is_flag=True, help="No progress on stderr.")
+@common
+def refresh(
+    url: str,
+    release: str,
+    accept: tuple[str, ...],
+    chain_key: str | None,
+    no_progress: bool,
+    form: str,
+    print_sql: bool,
+) -> None:
+    """Make a release again by its entry in the ledger, of its source as it is now.
+
+    RELEASE is the name of its output. It is refused where version, rules, source or hierarchies
+    make it another thing than it was.
+    """
+    with errors(form), signals(), lasting() as committed:
+        from dbanon.doors import rules as api
+        from dbanon.doors.cli.render import report_table
+
+        log = current()
+        with watched(not no_progress) as progress:
+            report = api.refresh(
+                url,
+                release,
+                accept=accept,
+                chain_key=chain_key,
+                memory_limit=half_of_memory(),
+                progress=progress,
+                on_sql=sql_printer(print_sql),
+                door="cli",
+                run_id=log.run_id,
+            )
+            log.release_id = report.release_id
+            committed()
+        warn_of(report)
+        show(form, report.to_dict(), lambda: report_table(report))
+
+
+def _read(file: Path) -> dict[str, Any]:
+    """The rules in a file. Of what is wrong in it nothing is told: it may hold values."""
+    try:
+        given = json.loads(file.read_text(encoding="utf-8-sig"))
+    except (OSError, ValueError, RecursionError):
+        raise InvalidParameter(
+            "The file of rules cannot be read.",
+            hint='Write a JSON object, in UTF-8, as in {"age": "quasi_identifier"}.',
+        ) from None
+    if not isinstance(given, dict):
+        raise InvalidParameter("The file of rules must hold a JSON object: a rule by column.")
+    return given
+
+
+def _show(form: str, title: str, found: Sequence[Declared]) -> None:
+    from dbanon.doors.cli.render import rows_table
+
+    def rows() -> list[list[str]]:
+        return [[one.source, one.column, one.role or "", _more(one), one.state] for one in found]
+
+    header = ["table", "column", "role", "more", "state"]
+    show(form, [asdict(one) for one in found], lambda: rows_table(title, header, rows()))
+
+
+def _more(one: Declared) -> str:
+    """What a rule says beside its role; of an order no more than its length."""
+    told = {key: value for key, value in (one.rule or {}).items() if key != "role"}
+    if "order" in told:
+        told["order"] = f"{len(told['order'])} values"
+    return json.dumps(told, ensure_ascii=False)[1:-1] if told else ""

@@ -1,0 +1,119 @@
+"""Python's door to rules of tables, and to releases that are made again by their entries."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from dbanon.doors.dispatch import run_classes
+from dbanon.run import rules as run_rules
+from dbanon.run.open import open_store
+from dbanon.run.refresh import job_again
+from dbanon.run.rules import Declared
+
+if TYPE_CHECKING:
+    from dbanon.release.report import Report
+    from dbanon.run.run import PhaseProgress
+    from dbanon.sessions.base import OnSql
+
+
+def declare(
+    database: Any,
+    table: str,
+    rules: Mapping[str, Any] | None = None,
+    *,
+    from_comments: bool = False,
+    on_sql: OnSql | None = None,
+) -> list[Declared]:
+    """Declare what the columns of a table are, in its database; all that it has then.
+
+    Rules go by the table's name. Columns that are not named keep theirs.
+
+    Parameters
+    ----------
+    database : a URL, a SQLAlchemy engine or a DuckDB connection.
+    rules : by column a role, or an object with a role and what belongs to it, as in
+        ``{"age": {"role": "quasi_identifier", "hierarchy": "age_10"}, "name": "identifier"}``.
+        They go before those of comments.
+    from_comments : also read the rules that comments on columns state, in a line
+        ``dbanon: quasi_identifier``; a comment is never run.
+
+    Raises
+    ------
+    InvalidParameter, HierarchyBroken, ColumnNotFound : a rule is not as it must be.
+    InsufficientRights : the table is another role's.
+    """
+    store = open_store(database, on_sql)
+    return run_rules.declare(store, table, rules, from_comments=from_comments)
+
+
+def undeclare(
+    database: Any, table: str, columns: Sequence[str] | None = None, *, on_sql: OnSql | None = None
+) -> list[Declared]:
+    """Forget rules of a table, of these columns or all; what it has then.
+
+    Raises
+    ------
+    RulesNotFound : there are none, or none of such a column.
+    InsufficientRights : the table is another role's.
+    """
+    return run_rules.undeclare(open_store(database, on_sql), table, columns)
+
+
+def rules(
+    database: Any, table: str | None = None, *, on_sql: OnSql | None = None
+) -> list[Declared]:
+    """The rules of a table, with its columns that have none, or of all tables of a database.
+
+    Raises
+    ------
+    TableNotFound : there is no such table.
+    """
+    return run_rules.rules(open_store(database, on_sql), table)
+
+
+def refresh(
+    database: Any,
+    release: str,
+    *,
+    accept: Collection[str] = (),
+    chain_key: str | None = None,
+    memory_limit: int | None = None,
+    progress: PhaseProgress | None = None,
+    on_sql: OnSql | None = None,
+    door: str = "python",
+    run_id: str | None = None,
+) -> Report:
+    """Make a release again by its entry in the ledger: of its source as it is now, in its place.
+
+    Method, columns, strata, conditions, chain and exports are as they were.
+
+    Parameters
+    ----------
+    release : the name of its output.
+    accept : what may be another one than at the release: ``version`` of dbanon, ``rules`` of the
+        table, ``source`` (another table, other types), ``hierarchies``.
+    chain_key : where the key of its chain is, of a release of a chain: ``file:PATH`` or
+        ``env:NAME``.
+    memory_limit, progress, on_sql, door, run_id : as of ``anonymize``.
+
+    Raises
+    ------
+    ReleaseNotFound : the ledger has no such release.
+    InsufficientRights : another role published it, or a right was lost since.
+    RefreshRefused : it would be another thing than it was; which, is told.
+    DbanonError : as ``anonymize``; the release is as it was then.
+    """
+    store = open_store(database, on_sql)
+    more = {} if run_id is None else {"run_id": run_id}
+    with store.session(write=False) as session:
+        job = job_again(
+            session,
+            release,
+            accept=accept,
+            chain_key=chain_key,
+            door=door,
+            memory_limit=memory_limit,
+            **more,
+        )
+    return run_classes(job, store, None, progress)

@@ -1,0 +1,260 @@
+"""Rules: what the columns of a table are, declared once and kept beside the table.
+
+A rule is an object with a role, or the role alone. Values only: nothing of a rule is run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from dbanon.data.frozen import dataclass
+from dbanon.errors import HierarchyBroken, InvalidParameter, nearest_names
+from dbanon.hierarchy.spec import parse
+from dbanon.measures import Model, model_kinds
+
+ENTITY = "entity"
+# Of a job whose columns are those of its table's rules, which are still to be read.
+BY_RULES = "declared"
+# Of each role, the keys that a rule may have beside it.
+ROLES: Mapping[str, tuple[str, ...]] = {
+    "quasi_identifier": ("hierarchy", "step", "weight", "order"),
+    "sensitive": ("model", "models"),
+    "by": (),
+    "keep": ("reason",),
+    ENTITY: (),
+    "identifier": (),
+    "drop": ("reason",),
+}
+# Names of models that calls have, too.
+_SHORT = {"l_diversity": "distinct_l"}
+_COMMENT = re.compile(r"^[ \t]*dbanon:[ \t]*(\S.*?)[ \t]*$", re.M)
+# What a job says of its columns, and has from rules where they are used.
+OF_COLUMNS = ("quasi_identifiers", "sensitive", "keep", "by", "entity", "hierarchies", "models",
+              "weights", "steps", "orders")  # fmt: skip
+# Bytes of a rule, as JSON.
+LARGEST = 65_536
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _is_texts(value: Any) -> bool:
+    fits = isinstance(value, list) and bool(value) and all(isinstance(v, str) for v in value)
+    return fits and len(set(value)) == len(value) and "" not in value
+
+
+_VALUES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+    "hierarchy": (
+        lambda value: isinstance(value, (str, dict)) and bool(value),
+        "the name of a stored hierarchy, or an object as hierarchies take it",
+    ),
+    "step": (lambda value: _is_number(value) and value > 0, "a number above 0"),
+    "weight": (lambda value: _is_number(value) and value >= 0, "a number, 0 or more"),
+    "order": (_is_texts, "a list of different texts, from the lowest to the highest"),
+    "model": (
+        lambda value: isinstance(value, dict) and bool(value),
+        'an object of levels by kind, as in {"distinct_l": 2}',
+    ),
+    "models": (
+        lambda value: isinstance(value, list) and all(isinstance(one, dict) for one in value),
+        'a list of objects, as in [{"kind": "distinct_l", "level": 2}]',
+    ),
+    "reason": (lambda value: isinstance(value, str) and bool(value.strip()), "a text"),
+}
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The rules of a table.
+
+    Parameters
+    ----------
+    by_column : the rule of each column, with its role, as plain values.
+    """
+
+    by_column: Mapping[str, Mapping[str, Any]]
+
+    @property
+    def digest(self) -> str:
+        """What tells these rules from others, whatever the order of the columns is."""
+        told = json.dumps(self.by_column, sort_keys=True, ensure_ascii=False)
+        return hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest()
+
+    def of_role(self, role: str) -> tuple[str, ...]:
+        """The columns of a role."""
+        return tuple(name for name, rule in self.by_column.items() if rule["role"] == role)
+
+    def options(self) -> dict[str, Any]:
+        """What a job has of these rules, by the names of its options.
+
+        Raises
+        ------
+        InvalidParameter, HierarchyBroken : a hierarchy or a model is not as it must be.
+        """
+        entity = self.of_role(ENTITY)
+        return {
+            "quasi_identifiers": self.of_role("quasi_identifier"),
+            "sensitive": self.of_role("sensitive"),
+            "keep": self.of_role("keep"),
+            "by": self.of_role("by"),
+            "entity": entity[0] if entity else None,
+            "hierarchies": {
+                name: _hierarchy(name, rule["hierarchy"])
+                for name, rule in self.by_column.items()
+                if "hierarchy" in rule
+            },
+            "models": tuple(
+                model for name, rule in self.by_column.items() for model in _models(name, rule)
+            ),
+            "weights": self._each("weight"),
+            "steps": self._each("step"),
+            "orders": {name: tuple(order) for name, order in self._each("order").items()},
+            "roles": tuple(self.by_column),
+            "declared": self.digest,
+        }
+
+    def _each(self, key: str) -> dict[str, Any]:
+        return {name: rule[key] for name, rule in self.by_column.items() if key in rule}
+
+
+def checked(given: Any) -> Rules:
+    """The rules that were given, each with its role written out.
+
+    Raises
+    ------
+    InvalidParameter : a rule is not as it must be; the message names its column.
+    HierarchyBroken : a tree that was written out is none.
+    """
+    if not isinstance(given, Mapping) or not given:
+        raise InvalidParameter(
+            "Rules must be an object: a rule by column.",
+            hint='As in {"age": "quasi_identifier", "name": "identifier"}.',
+        )
+    rules = Rules({str(name): _rule(str(name), rule) for name, rule in given.items()})
+    require_one_entity(rules)
+    rules.options()
+    return rules
+
+
+def require_one_entity(rules: Rules) -> None:
+    """Check that one column at most says whose a row is; raises InvalidParameter."""
+    if len(rules.of_role(ENTITY)) > 1:
+        raise InvalidParameter(
+            "More than one column has the role entity.",
+            hint="One says whose a row is; others that name persons are identifiers.",
+        )
+
+
+def require_no_columns(*given: Any) -> None:
+    """Check that a job, or its policy, names no columns, where its table's rules say them.
+
+    Raises
+    ------
+    InvalidParameter : it does.
+    """
+    for name in OF_COLUMNS:
+        if any(getattr(one, name, None) for one in given):
+            raise InvalidParameter(
+                f"{name} was given beside rules, which say what each column is.",
+                hint="Leave it out, or name `quasi_identifiers` and all else of the columns.",
+            )
+
+
+def in_comments(comments: Mapping[str, str]) -> dict[str, Any]:
+    """The rules that comments on columns state, in a line that begins with ``dbanon:``.
+
+    A comment is read, and never run: what follows is a role, or a rule as JSON.
+
+    Raises
+    ------
+    InvalidParameter : it is neither. Nothing of the comment is told.
+    """
+    found: dict[str, Any] = {}
+    for name, text in comments.items():
+        lines = _COMMENT.findall(text or "")
+        if not lines:
+            continue
+        try:
+            found[name] = json.loads(lines[0]) if lines[0].startswith("{") else lines[0]
+        except (ValueError, RecursionError):
+            found[name] = None
+        if len(lines) > 1 or found[name] is None:
+            raise InvalidParameter(
+                f'The comment on column "{name}" states no rule.',
+                hint="Write one line, dbanon: quasi_identifier, or dbanon: and a rule as JSON.",
+            )
+    return found
+
+
+def _rule(name: str, given: Any) -> dict[str, Any]:
+    """A rule with its role written out."""
+    if not name or "\0" in name:
+        raise InvalidParameter("The name of a column is empty or holds a NUL character.")
+    rule = {"role": given} if isinstance(given, str) else given
+    role = rule.get("role") if isinstance(rule, Mapping) else None
+    if not isinstance(role, str) or role not in ROLES:
+        near = nearest_names(role, ROLES) if isinstance(role, str) and len(role) < 64 else None
+        raise InvalidParameter(
+            f'The rule of column "{name}" has no role that is known.',
+            hint=" ".join(filter(None, (near, f"Roles: {', '.join(ROLES)}."))),
+        )
+    for key, value in rule.items():
+        if key == "role":
+            continue
+        if key not in ROLES[role]:
+            known = ", ".join(("role", *ROLES[role]))
+            raise InvalidParameter(
+                f'The rule of column "{name}", of role {role}, has a key that is none of its own.',
+                hint=f"It takes: {known}.",
+            )
+        fits, expected = _VALUES[key]
+        if not fits(value):
+            raise InvalidParameter(f'{key} in the rule of column "{name}" must be {expected}.')
+    if role == "keep" and "reason" not in rule:
+        raise InvalidParameter(
+            f'Column "{name}" is kept without a reason.',
+            hint='A rule that copies a column says why: {"role": "keep", "reason": "…"}.',
+        )
+    try:
+        plain = json.dumps(rule, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        raise InvalidParameter(f'The rule of column "{name}" is no JSON.') from None
+    if len(plain.encode("utf-8", "surrogatepass")) > LARGEST:
+        raise InvalidParameter(
+            f'The rule of column "{name}" is longer than {LARGEST} bytes.',
+            hint="Store its hierarchy by name, or keep it in a table.",
+        )
+    made: dict[str, Any] = json.loads(plain)
+    return made
+
+
+def _hierarchy(name: str, given: Any) -> Any:
+    """A hierarchy; a text is the name of a stored one, and never the path of a file."""
+    try:
+        return parse({"name": given} if isinstance(given, str) else given, files=False)
+    except (InvalidParameter, HierarchyBroken) as error:
+        error.message = f'The rule of column "{name}": {error.message}'
+        raise
+
+
+def _models(name: str, rule: Mapping[str, Any]) -> list[Model]:
+    """The privacy models of a sensitive column."""
+    listed = list(rule.get("models", ()))
+    for kind, level in rule.get("model", {}).items():
+        if kind not in _SHORT and kind not in model_kinds():
+            raise InvalidParameter(
+                f'The rule of column "{name}" has a privacy model that there is not.',
+                hint=f"Kinds: {', '.join((*_SHORT, *model_kinds()))}.",
+            )
+        more = level if isinstance(level, Mapping) else {"level": level}
+        listed.append({**more, "kind": _SHORT.get(kind, kind)})
+    try:
+        return [Model.of_plain({**one, "attribute": name}, files=False) for one in listed]
+    except (InvalidParameter, HierarchyBroken) as error:
+        error.message = f'The rule of column "{name}": {error.message}'
+        raise

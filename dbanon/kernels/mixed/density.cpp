@@ -1,0 +1,115 @@
+#include "mixed/density.hpp"
+
+#include <algorithm>
+
+namespace dbanon {
+
+MixedDensity::MixedDensity(Mixed mixed, std::span<const Cost> each, std::int32_t k, bool lowest)
+    : Taking(std::move(mixed), each, k),
+      lowest_(lowest),
+      room_(k - 1 + std::clamp(k - 1, 4, 16)),
+      lists_(mixed_->tuples(), room_),
+      length_(mixed_->tuples(), 0),
+      version_(mixed_->tuples(), 0),
+      holders_(mixed_->records()),
+      marked_(mixed_->tuples(), false) {}
+
+bool MixedDensity::after(const Entry& a, const Entry& b) const {
+    if (a.within != b.within) return lowest_ ? a.within < b.within : a.within > b.within;
+    return a.record > b.record;
+}
+
+// The records nearest to the smallest one of a tuple, without it.
+void MixedDensity::look_up(std::int32_t tuple) {
+    square_.start(tuple);
+    rest_.around(square_, tuple, room_ + 1, found_, work_);
+    const std::int32_t own = rest_.record(tuple);
+    std::int32_t length = 0;
+    for (const std::int32_t record : found_) {
+        if (record != own && length < room_) list(tuple)[length++] = record;
+    }
+    length_[tuple] = length;
+}
+
+// Drops neighbours that are gone, and the one that has become the smallest of the tuple; returns how
+// many of the candidate remain.
+std::int32_t MixedDensity::shorten(std::int32_t tuple) {
+    std::int32_t* from = list(tuple);
+    const std::int32_t own = rest_.record(tuple), length = length_[tuple];
+    std::int32_t left = 0, known = 0;
+    for (std::int32_t i = 0; i < length; ++i) {
+        if (assigned(from[i]) || from[i] == own) continue;
+        known += i < k_ - 1;
+        from[left++] = from[i];
+    }
+    length_[tuple] = left;
+    return known;
+}
+
+// The first `known` neighbours have been the candidate's before: removals do not change their order.
+void MixedDensity::rate(std::int32_t tuple, std::int32_t known) {
+    members_.assign(1, tuple);
+    for (std::int32_t i = 0; i + 1 < k_; ++i) {
+        const std::int32_t record = list(tuple)[i];
+        members_.push_back(mixed_->tuple_of(record));
+        if (i >= known) holders_[record].push_back(tuple);
+    }
+    heap_.push_back({centre_.within(members_), rest_.record(tuple), tuple, ++version_[tuple]});
+    std::push_heap(heap_.begin(), heap_.end(),
+                   [&](const Entry& a, const Entry& b) { return after(a, b); });
+    work_.left -= k_;
+}
+
+MixedDensity::Entry MixedDensity::next() {
+    const auto order = [&](const Entry& a, const Entry& b) { return after(a, b); };
+    for (;;) {
+        const Entry top = heap_.front();
+        std::pop_heap(heap_.begin(), heap_.end(), order);
+        heap_.pop_back();
+        if (!assigned(top.record) && top.version == version_[top.tuple]) return top;
+    }
+}
+
+// Whose candidates change with a record that has been taken: its holders', and its tuple's, whose
+// smallest record it was.
+void MixedDensity::collect(std::int32_t gone) {
+    const auto hit = [&](std::int32_t tuple) {
+        if (rest_.record(tuple) == WideTree::kNone || marked_[tuple]) return;
+        marked_[tuple] = true;
+        hit_.push_back(tuple);
+    };
+    hit(mixed_->tuple_of(gone));
+    for (const std::int32_t tuple : holders_[gone]) hit(tuple);
+    holders_[gone] = {};
+}
+
+Steps MixedDensity::run() {
+    for (std::int32_t t = 0; t < mixed_->tuples(); ++t) {
+        look_up(t);
+        rate(t, 0);
+        if (work_.spent()) co_yield nullptr;
+    }
+    std::int32_t label = 0;
+    std::vector<std::int32_t> members;
+    for (; rest_.count() >= k_; ++label) {
+        rest_.tidy(work_);
+        const Entry top = next();
+        members.assign(list(top.tuple), list(top.tuple) + k_ - 1);
+        members.push_back(top.record);
+        for (const std::int32_t record : members) take(mixed_->tuple_of(record), label);
+        if (rest_.count() < k_) continue;
+        hit_.clear();
+        for (const std::int32_t record : members) collect(record);
+        for (const std::int32_t tuple : hit_) {
+            marked_[tuple] = false;
+            const std::int32_t known = shorten(tuple);
+            if (length_[tuple] < k_ - 1) look_up(tuple);
+            rate(tuple, known);
+            if (work_.spent()) co_yield nullptr;
+        }
+    }
+    Steps last = settle(label);
+    while (!last.resume()) co_yield nullptr;
+}
+
+}  // namespace dbanon

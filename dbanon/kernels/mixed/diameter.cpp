@@ -1,0 +1,67 @@
+#include "mixed/diameter.hpp"
+
+#include <algorithm>
+
+namespace dbanon {
+
+void MixedDiameter::look_for_partner(Entry& entry) {
+    square_.start(entry.tuple);
+    const std::int32_t far = rest_.farthest(square_, work_);
+    entry.bound = square_.distance(far);
+    entry.partner = rest_.record(far);
+}
+
+void MixedDiameter::push(const Entry& entry) {
+    heap_.push_back(entry);
+    std::push_heap(heap_.begin(), heap_.end());
+}
+
+Steps MixedDiameter::run() {
+    for (std::int32_t t = 0; t < mixed_->tuples(); ++t) {
+        Entry entry{0, rest_.record(t), t, -1};
+        look_for_partner(entry);
+        push(entry);
+        if (work_.spent()) co_yield nullptr;
+    }
+    std::int32_t label = 0;
+    while (rest_.count() >= 2 * std::int64_t{k_}) {
+        rest_.tidy(work_);
+        Entry best{-1, WideTree::kNone, -1, -1};
+        seen_.clear();
+        while (!heap_.empty() && best < heap_.front()) {
+            if (work_.spent()) co_yield nullptr;
+            --work_.left;
+            Entry top = heap_.front();
+            std::pop_heap(heap_.begin(), heap_.end());
+            heap_.pop_back();
+            const std::int32_t record = rest_.record(top.tuple);
+            if (record == WideTree::kNone) continue;
+            if (record != top.record) {
+                // A copy takes its place, behind smaller records that are as far from theirs.
+                top.record = record;
+                push(top);
+                continue;
+            }
+            if (assigned(top.partner)) look_for_partner(top);
+            seen_.push_back(top);
+            if (best < top) best = top;
+        }
+        for (const Entry& entry : seen_) push(entry);
+        take_class(best.tuple, label++);
+        const std::int32_t partner = mixed_->tuple_of(best.partner);
+        if (assigned(best.partner)) {
+            take_around(partner, k_, label++);
+        } else {
+            take_class(partner, label++);
+        }
+        if (work_.spent()) co_yield nullptr;
+    }
+    if (rest_.count() >= k_) {
+        assign_rest(label);
+        co_return;
+    }
+    Steps last = settle(label);
+    while (!last.resume()) co_yield nullptr;
+}
+
+}  // namespace dbanon

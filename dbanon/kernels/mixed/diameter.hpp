@@ -1,0 +1,32 @@
+// MD, also called DBFS, of records without coordinates: as points/diameter.hpp, on squared distances
+// in whole numbers.
+#pragma once
+
+#include "mixed/taking.hpp"
+
+namespace dbanon {
+
+class MixedDiameter final : public Taking {
+   public:
+    using Taking::Taking;
+
+   protected:
+    Steps run() override;
+
+   private:
+    // The smallest record of a tuple, and how far others are away at most: what the farthest was
+    // when it was looked for, as records only leave.
+    struct Entry {
+        Cost bound;
+        std::int32_t record, tuple, partner;  // partner: a record
+        bool operator<(const Entry& other) const {
+            return bound < other.bound || (bound == other.bound && record > other.record);
+        }
+    };
+    void look_for_partner(Entry& entry);
+    void push(const Entry& entry);
+
+    std::vector<Entry> heap_, seen_;
+};
+
+}  // namespace dbanon

@@ -1,0 +1,49 @@
+// What refinements of points ask of records without coordinates (common/apart.hpp).
+#pragma once
+
+#include "common/apart.hpp"
+#include "mixed/square.hpp"
+#include "mixed/wide_tree.hpp"
+
+namespace dbanon {
+
+class MixedApart final : public Apart {
+   public:
+    // each: of a tree, the squared distance of leaves that meet one step up.
+    MixedApart(Mixed mixed, std::span<const Cost> each);
+
+    void pairs(const std::int32_t* ids, std::int32_t count, std::int32_t stride,
+               double* out) override;
+    void from(std::int32_t id, const std::int32_t* ids, std::int32_t count, double* out) override;
+    std::int64_t price() const override {
+        return static_cast<std::int64_t>(columns_.numbers() + levels_.size());
+    }
+    void nearest(std::int32_t id, std::int32_t count, std::int32_t* found, Work& work) override;
+
+   private:
+    // What leaves are apart that part at one depth of a tree, and not above; a node is the prefix of
+    // the paths below it.
+    struct Level {
+        std::size_t column;
+        Cost step;
+        std::int32_t shift;
+    };
+
+    void add_levels(std::size_t column);
+    void load(const std::int32_t* ids, std::int32_t count);
+    void row(std::int32_t tuple, std::int32_t count, double* out);
+
+    const Mixed mixed_;
+    const Columns columns_;
+    Square square_;
+    std::vector<Level> levels_;
+    int shift_ = 0;  // of distances, so that sums of them are exact
+    WideTree near_;
+    std::vector<std::int32_t> first_;  // by tuple: the position of its first copy
+    // Of the records at hand: values column by column, and what they are apart from one.
+    std::vector<std::int32_t> tuples_, found_;
+    Grid<Code> values_;
+    std::vector<Cost> apart_;
+};
+
+}  // namespace dbanon

@@ -1,0 +1,151 @@
+#include "mixed/tfrp.hpp"
+
+#include <algorithm>
+
+namespace dbanon {
+
+void MixedTfrp::order_records() {
+    const auto d = static_cast<std::size_t>(mixed_->d());
+    std::vector<std::array<Code, 2>> corners(d);
+    for (std::size_t a = 0; a < d; ++a) {
+        corners[a].fill(mixed_->row(0)[a]);
+        for (std::int32_t t = 0; t < mixed_->tuples(); ++t) {
+            corners[a][0] = std::min(corners[a][0], mixed_->row(t)[a]);
+            corners[a][1] = std::max(corners[a][1], mixed_->row(t)[a]);
+        }
+    }
+    std::vector<std::pair<Cost, std::int32_t>> keys(table_.n);
+    for (std::size_t corner = 0; corner < 2; ++corner) {
+        for (std::int32_t id = 0; id < table_.n; ++id) {
+            const Code* row = mixed_->row(mixed_->tuple_of(id));
+            Cost squared = 0;
+            for (std::size_t a = 0; a < d; ++a) {
+                if (mixed_->tree(a)) continue;
+                const Cost gap = Cost{row[a]} - corners[a][corner];
+                squared += gap * gap;
+            }
+            keys[id] = {-squared, id};
+        }
+        std::sort(keys.begin(), keys.end());
+        for (const auto& key : keys) order_[corner].push_back(key.second);
+    }
+}
+
+std::int32_t MixedTfrp::farthest(std::int32_t label) {
+    const std::vector<std::int32_t>& order = order_[label % 2];
+    std::size_t& next = next_[label % 2];
+    while (assigned(order[next])) ++next;
+    return order[next];
+}
+
+Steps MixedTfrp::run() {
+    order_records();
+    std::int32_t label = 0;
+    for (; rest_.count() >= k_; ++label) {
+        rest_.tidy(work_);
+        const std::int32_t record = farthest(label);
+        take_class(mixed_->tuple_of(record), label);
+        if (second_stage_) {
+            classes_.push_back({{record}, {}, 0});
+            std::vector<std::int32_t>& own = classes_.back().records;
+            own.insert(own.end(), found_.begin(), found_.end());
+        }
+        if (work_.spent()) co_yield nullptr;
+    }
+    std::vector<std::int32_t> leftover;
+    for (std::int32_t id = 0; second_stage_ && rest_.count() > 0 && id < table_.n; ++id) {
+        if (!assigned(id)) leftover.push_back(id);
+    }
+    Steps last = settle(label);
+    while (!last.resume()) co_yield nullptr;
+    if (!second_stage_ || label < 2) co_return;
+    for (const std::int32_t id : leftover) classes_[labels_[id]].records.push_back(id);
+    Steps stage = dissolve();
+    while (!stage.resume()) co_yield nullptr;
+    renumber();
+}
+
+Steps MixedTfrp::dissolve() {
+    std::vector<std::pair<Sum, std::int32_t>> order;
+    for (Class& one : classes_) {
+        for (const std::int32_t id : one.records) one.tuples.push_back(mixed_->tuple_of(id));
+        one.pairs = centre_.within(one.tuples);
+        order.emplace_back(-one.squares(), static_cast<std::int32_t>(order.size()));
+        work_.left -= k_;
+        if (work_.spent()) co_yield nullptr;
+    }
+    std::sort(order.begin(), order.end());
+    std::size_t left = classes_.size();
+    for (const auto& [negated, label] : order) {
+        if (left < 2) break;
+        Class& own = classes_[label];
+        const Sum present = own.squares();
+        Sum cost = 0;
+        joined_.clear();
+        for (const std::int32_t record : own.records) {
+            Steps search = find_class(mixed_->tuple_of(record), label);
+            while (!search.resume()) co_yield nullptr;
+            cost += join(record, nearest_);
+            if (cost >= present) break;
+        }
+        if (cost < present) {
+            own.records.clear();
+            own.tuples.clear();
+            --left;
+        } else {
+            undo();
+        }
+    }
+}
+
+// The class whose mean is nearest, but its own; of equal ones the first.
+Steps MixedTfrp::find_class(std::int32_t tuple, std::int32_t own) {
+    square_.start(tuple);
+    nearest_ = -1;
+    Away least{};
+    for (std::size_t c = 0; c < classes_.size(); ++c) {
+        const Class& one = classes_[c];
+        if (one.records.empty() || static_cast<std::int32_t>(c) == own) continue;
+        Sum sum = 0;
+        for (const std::int32_t t : one.tuples) sum += square_.distance(t);
+        const Away away = Away::of(sum, one.pairs, one.tuples.size());
+        if (nearest_ < 0 || away < least) {
+            nearest_ = static_cast<std::int32_t>(c);
+            to_nearest_ = sum;
+            least = away;
+        }
+        work_.left -= static_cast<std::int64_t>(one.tuples.size());
+        if (work_.spent()) co_yield nullptr;
+    }
+}
+
+// Returns by how much the sum of squares of the class grows.
+MixedTfrp::Sum MixedTfrp::join(std::int32_t record, std::int32_t label) {
+    Class& one = classes_[label];
+    const Sum before = one.squares();
+    joined_.push_back({label, one.pairs});
+    one.records.push_back(record);
+    one.tuples.push_back(mixed_->tuple_of(record));
+    one.pairs += to_nearest_;
+    return one.squares() - before;
+}
+
+void MixedTfrp::undo() {
+    for (; !joined_.empty(); joined_.pop_back()) {
+        Class& one = classes_[joined_.back().label];
+        one.records.pop_back();
+        one.tuples.pop_back();
+        one.pairs = joined_.back().before;
+    }
+}
+
+// The classes left keep their order.
+void MixedTfrp::renumber() {
+    std::int32_t next = 0;
+    for (const Class& one : classes_) {
+        for (const std::int32_t id : one.records) labels_[id] = next;
+        next += !one.records.empty();
+    }
+}
+
+}  // namespace dbanon

@@ -1,0 +1,50 @@
+// TFRP (Chang, Li, Huang 2007) of records without coordinates: as points/tfrp.hpp, on squared
+// distances in whole numbers. The corners of all minima and of all maxima are as far from any leaf of
+// a tree as from any other: only numbers tell what is farthest from them. A class's sum of squares is
+// rounded down to a whole number.
+#pragma once
+
+#include <array>
+
+#include "mixed/taking.hpp"
+
+namespace dbanon {
+
+class MixedTfrp final : public Taking {
+   public:
+    MixedTfrp(Mixed mixed, std::span<const Cost> each, std::int32_t k, bool second_stage)
+        : Taking(std::move(mixed), each, k), second_stage_(second_stage) {}
+
+   protected:
+    Steps run() override;
+
+   private:
+    struct Class {
+        std::vector<std::int32_t> records;  // in the order in which they were taken
+        std::vector<std::int32_t> tuples;   // of these
+        Sum pairs;                          // their squared distances
+        Sum squares() const { return pairs / static_cast<Sum>(records.size()); }
+    };
+    struct Joined {
+        std::int32_t label;
+        Sum before;  // pairs of the class
+    };
+
+    void order_records();
+    std::int32_t farthest(std::int32_t label);
+    Steps dissolve();
+    Steps find_class(std::int32_t tuple, std::int32_t own);
+    Sum join(std::int32_t record, std::int32_t label);
+    void undo();
+    void renumber();
+
+    const bool second_stage_;
+    std::array<std::vector<std::int32_t>, 2> order_;  // by corner: all records, the farthest first
+    std::array<std::size_t, 2> next_{0, 0};
+    std::vector<Class> classes_;
+    std::vector<Joined> joined_;
+    std::int32_t nearest_ = -1;
+    Sum to_nearest_ = 0;  // squared distances to the records of the nearest class
+};
+
+}  // namespace dbanon

@@ -1,0 +1,160 @@
+"""A release again, by its entry in the ledger: of its source as it is now, under its name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from dbanon.errors import (
+    InsufficientRights,
+    InvalidParameter,
+    RefreshRefused,
+    ReleaseNotFound,
+)
+from dbanon.hierarchy.spec import NAME, TABLE, HierarchySpec
+from dbanon.job.chain import Chain
+from dbanon.job.job import Job
+from dbanon.job.request import job_of_request
+from dbanon.ledger import entries
+from dbanon.ledger.recorded import requested
+from dbanon.run.rules import with_rules
+from dbanon.sessions.base import Relation
+from dbanon.sessions.names import RelationName, parse_relation
+from dbanon.sessions.session import Session
+from dbanon.stores import hierarchies
+from dbanon.version import version
+
+# What may be another one than at the release, where it is accepted by its word.
+VERSION, RULES, SOURCE, HIERARCHIES = "version", "rules", "source", "hierarchies"
+ACCEPTED = (VERSION, RULES, SOURCE, HIERARCHIES)
+
+
+def job_again(
+    session: Session,
+    release: str,
+    *,
+    accept: Collection[str] = (),
+    chain_key: str | None = None,
+    door: str = "python",
+    **more: Any,
+) -> Job:
+    """The job that makes a release again, under its name and in its place.
+
+    Parameters
+    ----------
+    release : the name of its output.
+    accept : what may be another one than then; words of ``ACCEPTED``.
+    chain_key : where the key of its chain is, of a release of a chain.
+    more : options of the run, which change nothing of what is made.
+
+    Raises
+    ------
+    ReleaseNotFound : the ledger has no such release.
+    InsufficientRights : another role published it.
+    RefreshRefused : the ledger cannot say it all, or it would be another thing; each is told.
+    InvalidParameter : ``accept`` has another word, or the key of the chain is missing.
+    """
+    for word in accept:
+        if word not in ACCEPTED:
+            raise InvalidParameter(f"accept takes {', '.join(ACCEPTED)}.")
+    name = session.resolve_output(parse_relation(release))
+    found, then, hashes = _entry(session, name)
+    with_chain: dict[str, Any] = {}
+    if "chain" in found:
+        if chain_key is None:
+            raise InvalidParameter(
+                f"{name} is a release of chain {found['chain']['name']}, which needs its key.",
+                hint="Say where it is, from a client: file:PATH or env:NAME.",
+            )
+        with_chain = {"chain": Chain(key=chain_key, **found["chain"])}
+    job = job_of_request(found, door=door, output=str(name), **with_chain, **more)
+    relation = session.find_source(parse_relation(job.table))
+    job = with_rules(session, job)
+    others: dict[str, list[str]] = {}
+    for word, what in _differences(session, job, relation, found, then, hashes):
+        if word not in accept:
+            others.setdefault(word, []).append(what)
+    if others:
+        raise RefreshRefused(
+            f"{name} would be another thing than it was: nothing was published.",
+            detail="; ".join(what for found in others.values() for what in found) + ".",
+            hint=f"Accept what is as it should be: {', '.join(others)}; or release it anew.",
+        )
+    return job
+
+
+def _entry(
+    session: Session, name: RelationName
+) -> tuple[dict[str, Any], str, Mapping[str, Mapping[str, Any]]]:
+    """What was asked for, the version that made it, and its hierarchies as they were recorded."""
+    if not entries.trusted(session):
+        raise ReleaseNotFound(f"The ledger of this database has no release {name}.")
+    existing = session.find_existing(name)
+    release_id = entries.entry_of(session, name, existing)
+    if release_id is None or existing is None:
+        raise ReleaseNotFound(
+            f"The ledger of this database has no release {name}.",
+            hint="dbanon releases lists what it has, and what became of it.",
+        )
+    request, arguments, then, publisher, epsilon = requested(session, release_id)
+    user = session.current_user()
+    if publisher != user:
+        # Its conditions and files are what that role asked for, with its own rights.
+        raise InsufficientRights(
+            f"{name} was published by role {publisher}, and this is {user}.",
+            hint="Whoever published a release makes it again; or release the source anew.",
+        )
+    if epsilon is not None:
+        raise RefreshRefused(
+            f"{name} is differentially private: made again, it would spend epsilon again.",
+            hint="Decide so, and say it: run dp_ranks anew.",
+        )
+    if request is None:
+        raise RefreshRefused(
+            f"The ledger does not say all that {name} was asked for.",
+            detail="It was made by an earlier version, on a cluster, or of another database or a"
+            " file.",
+            hint="Release it once more; from then on it can be made again.",
+        )
+    found: dict[str, Any] = json.loads(request)
+    if found.get("lacks"):
+        raise RefreshRefused(
+            f"The ledger does not say all that {name} was asked for.",
+            detail=f"It keeps no values of columns: {', '.join(found['lacks'])}.",
+            hint="Declare them as rules of the table, or store hierarchies by name, and release it"
+            " once more.",
+        )
+    return found, str(then), json.loads(arguments).get("hierarchies", {})
+
+
+def _differences(
+    session: Session,
+    job: Job,
+    relation: Relation,
+    found: Mapping[str, Any],
+    then: str,
+    hashes: Mapping[str, Mapping[str, Any]],
+) -> Iterator[tuple[str, str]]:
+    """What is another one than at the release: the word by which it is accepted, and what it is."""
+    if then != version():
+        yield VERSION, f"version {then} made it, and this is {version()}"
+    if found.get("declared") != job.declared:
+        yield RULES, f"the rules of {relation.name} are others now"
+    source = found["source"]
+    existing = session.find_existing(relation.name)
+    if existing is not None and source.get("oid") not in (None, existing.oid):
+        yield SOURCE, f"{relation.name} is another table of this name now"
+    types = {a.name: a.sql_type for a in relation.schema.attributes}
+    for name in dict.fromkeys((*job.read, *(job.roles or ()))):
+        if name not in types:
+            yield SOURCE, f'column "{name}" of {relation.name} is gone'
+        elif name in source["types"] and types[name] != source["types"][name]:
+            told = f'column "{name}" was {source["types"][name]}, and is {types[name]}'
+            yield SOURCE, told
+    for column, spec in job.hierarchies.items():
+        recorded = hashes.get(column, {}).get("sha256")
+        if recorded is None or not isinstance(spec, HierarchySpec):
+            continue
+        if spec.kind in (TABLE, NAME) and hierarchies.resolve(session, spec).sha256 != recorded:
+            yield HIERARCHIES, f'the hierarchy of "{column}" is another one now'

@@ -1,0 +1,226 @@
+"""Rules of tables: declared, listed, and taken by jobs that name no columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from dbanon.data.frozen import dataclass
+from dbanon.errors import (
+    ColumnNotFound,
+    InvalidParameter,
+    RulesNotFound,
+    RulesOfAnotherTable,
+    nearest_names,
+    warn_caller,
+)
+from dbanon.hierarchy.spec import TABLE, HierarchySpec
+from dbanon.job.job import Job
+from dbanon.job.rules import BY_RULES, Rules, checked, in_comments
+from dbanon.ledger import rules as kept
+from dbanon.ledger.rules import Kept
+from dbanon.sessions.base import Relation
+from dbanon.sessions.names import parse_relation
+from dbanon.sessions.session import Session
+from dbanon.sessions.store import Store
+
+
+@dataclass(frozen=True)
+class Declared:
+    """A rule of a column, or a column without one.
+
+    Parameters
+    ----------
+    state : ``current``; ``another table``, which was made under this name since, or restored;
+        ``no column``; ``no table``; ``no rule``, of a column of a table that was named.
+    declared_by : the role, where there are roles.
+    """
+
+    source: str
+    column: str
+    role: str | None
+    rule: Mapping[str, Any] | None
+    state: str
+    declared_at: str | None
+    declared_by: str | None
+
+
+def declare(
+    store: Store, table: str, given: Mapping[str, Any] | None = None, *, from_comments: bool = False
+) -> list[Declared]:
+    """Declare rules of a table in its database; all that it has then.
+
+    Parameters
+    ----------
+    given : rules by column; they go before those of comments.
+    from_comments : also read the rules that comments on its columns state.
+
+    Raises
+    ------
+    InvalidParameter, HierarchyBroken : a rule is not as it must be.
+    ColumnNotFound : the table has no such column.
+    InsufficientRights : the table is another role's.
+    """
+    with store.session(write=True) as session:
+        relation = session.find_source(parse_relation(table))
+        wanted = dict(in_comments(session.comments_on(relation.name))) if from_comments else {}
+        wanted |= given or {}
+        if not wanted and from_comments:
+            raise InvalidParameter(
+                f"No comment on a column of {relation.name} states a rule.",
+                hint="Write a line in it: dbanon: quasi_identifier",
+            )
+        rules = checked(wanted)
+        columns = [attribute.name for attribute in relation.schema.attributes]
+        for name in rules.by_column:
+            if name not in columns:
+                raise ColumnNotFound(
+                    f'{relation.name} has no column "{name}", which a rule names.',
+                    hint=nearest_names(name, columns),
+                )
+        kept.declare(session, relation.name, rules)
+        return _states(session, relation)
+
+
+def undeclare(store: Store, table: str, columns: Sequence[str] | None = None) -> list[Declared]:
+    """Forget rules of a table: of these columns, or all of them; what it has then.
+
+    Raises
+    ------
+    RulesNotFound : there are none, or none of such a column.
+    InsufficientRights : the table is another role's.
+    """
+    with store.session(write=True) as session:
+        name = session.find_source(parse_relation(table)).name
+        known = [one.name for one in kept.rules_kept(session, name)]
+        for column in columns or ():
+            if column not in known:
+                raise RulesNotFound(
+                    f'{name} has no rule of column "{column}".', hint=nearest_names(column, known)
+                )
+        if not known:
+            raise RulesNotFound(f"No rules are declared of {name}.")
+        kept.undeclare(session, name, columns)
+        return _states(session, session.find_source(name))
+
+
+def rules(store: Store, table: str | None = None) -> list[Declared]:
+    """The rules of a table, with its columns that have none, or of all tables of a database.
+
+    Raises
+    ------
+    TableNotFound : there is no such table.
+    """
+    with store.session(write=False) as session:
+        if table is not None:
+            return _states(session, session.find_source(parse_relation(table)))
+        found = []
+        for one in kept.rules_kept(session):
+            found.append(_declared(one, _state(session, one)))
+        return found
+
+
+def by_rules(job: Job, store: Store) -> Job:
+    """The job with what the rules of its table say of its columns, where it is to have them."""
+    if job.declared != BY_RULES:
+        return job
+    with store.session(write=False) as session:
+        return with_rules(session, job)
+
+
+def with_rules(session: Session, job: Job) -> Job:
+    """The same in a session.
+
+    That each column has a rule, and each rule a column, the run looks at in its own transaction.
+    Warns with ``RulesOfAnotherTable``.
+
+    Raises
+    ------
+    RulesNotFound : there are no rules of the table.
+    InsufficientRights : they name a table of a hierarchy that the table's owner may not read.
+    """
+    if job.declared != BY_RULES:
+        return job
+    relation = session.find_source(parse_relation(job.table))
+    found = kept.rules_kept(session, relation.name)
+    existing = session.find_existing(relation.name)
+    oid = None if existing is None else existing.oid
+    if not found:
+        earlier = kept.earlier_name(session, oid)
+        raise RulesNotFound(
+            f"No rules are declared of {relation.name}, and no quasi-identifiers are named.",
+            hint=f"Rules go by a table's name, and this one's were declared of {earlier}: declare"
+            " them again."
+            if earlier is not None
+            else "Declare what its columns are, or name `quasi_identifiers`.",
+        )
+    others = [one.name for one in found if one.relation_oid not in (None, oid)]
+    if others:
+        warn_caller(
+            RulesOfAnotherTable(
+                f"Rules of {relation.name} were declared of another table of this name: it was"
+                " dropped and made again, or restored. Declare them again if they still hold."
+            )
+        )
+    named = {one.name: one.rule for one in found}
+    columns = [attribute.name for attribute in relation.schema.attributes]
+    # In the order of the table, and so what is made does not depend on when each was declared.
+    order = sorted(named, key=lambda name: (columns.index(name) if name in columns else -1, name))
+    made = applied(job, Rules({name: named[name] for name in order}))
+    for spec in (*made.hierarchies.values(), *(m.distance for m in made.policy.models)):
+        if isinstance(spec, HierarchySpec) and spec.kind == TABLE:
+            # It is read with the rights of whoever releases, who did not name it.
+            tree = session.find_source(parse_relation(spec.value)).name
+            session.require_owner_reads(relation.name, tree)
+    return made
+
+
+def applied(job: Job, rules: Rules) -> Job:
+    """The job with what rules say of its columns.
+
+    Raises
+    ------
+    InvalidParameter : no column is a quasi-identifier, or what they say does not fit the job.
+    """
+    given = rules.options()
+    if not given["quasi_identifiers"]:
+        raise InvalidParameter(
+            f"The rules of {job.table} name no quasi-identifier.",
+            hint="Declare which columns together could re-identify a person.",
+        )
+    of_policy = {name: given.pop(name) for name in ("models", "weights", "steps", "orders")}
+    return replace(job, **given, policy=replace(job.policy, **of_policy))
+
+
+def _states(session: Session, relation: Relation) -> list[Declared]:
+    """The rules of a table and the columns without one, in the order of its columns."""
+    found = {one.name: one for one in kept.rules_kept(session, relation.name)}
+    existing = session.find_existing(relation.name)
+    oid = None if existing is None else existing.oid
+    states = []
+    for attribute in relation.schema.attributes:
+        one = found.pop(attribute.name, None)
+        if one is None:
+            told = (str(relation.name), attribute.name, None, None, kept.NO_RULE, None, None)
+            states.append(Declared(*told))
+            continue
+        same = one.relation_oid in (None, oid)
+        states.append(_declared(one, kept.CURRENT if same else kept.ANOTHER_TABLE))
+    return states + [_declared(one, kept.NO_COLUMN) for one in found.values()]
+
+
+def _state(session: Session, one: Kept) -> str:
+    """What became of the table and the column of a rule."""
+    name = parse_relation(one.source)
+    existing = session.find_existing(name)
+    if existing is None:
+        return kept.NO_TABLE
+    if one.name not in dict(session.columns_of(name)):
+        return kept.NO_COLUMN
+    return kept.CURRENT if one.relation_oid in (None, existing.oid) else kept.ANOTHER_TABLE
+
+
+def _declared(one: Kept, state: str) -> Declared:
+    role = one.rule.get("role")
+    return Declared(one.source, one.name, role, one.rule, state, one.declared_at, one.declared_by)

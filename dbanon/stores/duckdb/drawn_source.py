@@ -1,0 +1,187 @@
+"""Rows of a source that no store knows, drawn once into a DuckDB in memory to be read there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from dbanon.errors import Cancelled, SourceChanged
+from dbanon.job.reading import USUAL
+from dbanon.sessions.base import OnSql
+from dbanon.sessions.ending import ending
+from dbanon.sessions.names import RelationName, parse_relation, quote
+from dbanon.sessions.session import Session
+from dbanon.stores.duckdb.errors import translated
+from dbanon.stores.duckdb.file_rows import types_of
+from dbanon.stores.duckdb.session import DuckdbSession, in_memory
+from dbanon.stores.duckdb.store import DuckdbStore
+from dbanon.stores.origins import Flow, Origin
+
+_RAW = quote("dbanon_raw")
+_BATCH = "dbanon_batch"
+
+# Called with a phase and the share of it that is done.
+Told = Callable[[str, float], None]
+
+
+class DrawnStore(DuckdbStore):
+    """The rows of a source as a table; the order in which they came is the row key.
+
+    What is written into it is gone with the run: it is for exports, or another target.
+
+    Parameters
+    ----------
+    table : the relation that is read, as people write it.
+    wanted : the columns that are drawn; of the others there are the names alone.
+    chunk_rows : rows that are asked for at a time.
+    memory : bytes that they may take; None for no limit.
+    """
+
+    lasting = False
+
+    def __init__(
+        self,
+        origin: Origin,
+        on_sql: OnSql | None = None,
+        *,
+        table: str,
+        wanted: Sequence[str],
+        chunk_rows: int,
+        memory: int | None = None,
+        progress: Told | None = None,
+    ) -> None:
+        self._connection = in_memory()
+        super().__init__(self._connection, on_sql)
+        self._origin, self._table = origin, table
+        self._wanted = tuple(dict.fromkeys(wanted))
+        self._chunk_rows, self._memory, self._progress = chunk_rows, memory, progress
+        self._drawn: dict[str, Any] = {}
+
+    @property
+    def url(self) -> str:
+        """Where they come from."""
+        return self._origin.url
+
+    @contextmanager
+    def session(self, *, write: bool, create: bool = False) -> Iterator[Session]:
+        """One transaction on the drawn rows.
+
+        Raises
+        ------
+        SourceChanged : others were drawn than were counted.
+        DbanonError : they could not be drawn.
+        """
+        self._draw()
+        with super().session(write=write, create=create) as session:
+            yield session
+
+    @contextmanager
+    def planning(self, *, staging: bool, create: bool = False) -> Iterator[Session]:
+        """The same: nothing that lasts can be changed."""
+        self._draw()
+        with super().planning(staging=staging, create=create) as session:
+            yield session
+
+    def job_lock(self, job: str) -> AbstractContextManager[None]:
+        """None: the target has one."""
+        return nullcontext()
+
+    def _opened(self, connection: duckdb.DuckDBPyConnection) -> DuckdbSession:
+        return _DrawnSession(connection, self._on_sql, self._drawn)
+
+    def _draw(self) -> None:
+        if self._drawn:
+            return
+        if self._memory is not None:
+            self._connection.execute(f"SET memory_limit = '{self._memory}B'")
+        for setting in self._settings:
+            self._connection.execute(setting)
+        with self._origin.flow(self._table, self._wanted, self._chunk_rows) as flow:
+            rows = self._fill(flow)
+            after = flow.count()
+        if flow.rows is not None and not flow.rows == rows == after:
+            raise SourceChanged(
+                f"The source counted {flow.rows} rows before, gave {rows}, and counted {after}"
+                " afterwards; nothing was published.",
+                hint="Run it again while nobody writes there, or give a copy or a stream of one"
+                " state.",
+            )
+        how = flow.how
+        how += "" if flow.rows is None else ", rows counted before and after"
+        self._make(flow)
+        self._drawn = {"rows": rows, "how": how}
+
+    def _fill(self, flow: Flow) -> int:
+        """Take all rows, as they come."""
+        rows, made = 0, False
+        self._tell(0, flow)
+        for batch in flow.batches:
+            with translated("The rows that were drawn could not be kept."):
+                self._add(pa.Table.from_batches([batch]), not made)
+            made = True
+            rows += batch.num_rows
+            self._tell(rows, flow)
+        return rows
+
+    def _add(self, batch: pa.Table, first: bool) -> None:
+        begin = f"CREATE OR REPLACE TEMP TABLE {_RAW} AS" if first else f"INSERT INTO {_RAW}"
+        self._connection.register(_BATCH, batch)
+        try:
+            self._connection.execute(f"{begin} SELECT * FROM {_BATCH}")
+        finally:
+            with suppress(duckdb.Error):
+                self._connection.unregister(_BATCH)
+
+    def _tell(self, rows: int, flow: Flow) -> None:
+        if ending().told:
+            # Its own statements end by themselves; those of the source nobody else ends.
+            raise Cancelled
+        if self._progress is not None:
+            self._progress("draw", min(1.0, rows / flow.rows) if flow.rows else 0.0)
+
+    def _make(self, flow: Flow) -> None:
+        """The table, with the names of what was not drawn, too: all of a relation has a role."""
+        with translated("The rows that were drawn could not be kept."):
+            narrow = [name for name in self._wanted if name in flow.narrow]
+            typed = types_of(self._connection, _RAW, [quote(name) for name in narrow], USUAL)
+            casts = {n: (t.sql_type, t.value) for n, t in zip(narrow, typed, strict=True)}
+            found = self._connection.execute(f"DESCRIBE {_RAW}").fetchall()
+            kinds = {name: kind for name, kind, *_ in found}
+            columns = [
+                f"{quote(name)} {casts[name][0] if name in casts else kinds[name]}"
+                if name in kinds
+                else f"{quote(name)} VARCHAR GENERATED ALWAYS AS (CAST(NULL AS VARCHAR)) VIRTUAL"
+                for name in flow.columns
+            ]
+            values = [casts[name][1] if name in casts else quote(name) for name in kinds]
+            name = self._place()
+            names = ", ".join(map(quote, kinds))
+            self._connection.execute(f"CREATE OR REPLACE TABLE {name} ({', '.join(columns)})")
+            self._connection.execute(
+                f"INSERT INTO {name} ({names}) SELECT {', '.join(values)} FROM {_RAW}"
+            )
+            self._connection.execute(f"DROP TABLE {_RAW}")
+
+    def _place(self) -> str:
+        name = parse_relation(self._table)
+        if name.schema is not None:
+            self._connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quote(name.schema)}")
+        return RelationName(None, name.name).quoted if name.schema is None else name.quoted
+
+
+class _DrawnSession(DuckdbSession):
+    """A session that knows how its rows were drawn."""
+
+    def __init__(
+        self, connection: duckdb.DuckDBPyConnection, on_sql: OnSql | None, drawn: Mapping[str, Any]
+    ) -> None:
+        super().__init__(connection, on_sql)
+        self._how = drawn
+
+    @property
+    def drawn(self) -> Mapping[str, Any]:
+        return self._how

@@ -1,0 +1,238 @@
+"""Files of rows, one or many, as one table of DuckDB: read by number, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+import duckdb
+
+from dbanon.errors import FileMalformed
+from dbanon.job.reading import USUAL, Reading
+from dbanon.sessions.names import RelationName, quote
+from dbanon.stores.duckdb.csv_files import (
+    MAX_COLUMNS,
+    Head,
+    as_utf8,
+    broken,
+    head_of,
+    header_again,
+)
+from dbanon.stores.duckdb.csv_types import (
+    Typed,
+    answered,
+    is_header,
+    known_texts,
+    question,
+    read_arguments,
+)
+from dbanon.stores.duckdb.dialect import literal
+from dbanon.stores.duckdb.errors import translated
+from dbanon.stores.folders import Piece, Place
+
+_RAW = quote("dbanon_raw")
+_PARTS = quote("dbanon_parts")
+# Columns whose types are looked for in one statement.
+_ASKED_AT_ONCE = 32
+
+
+def types_of(
+    connection: duckdb.DuckDBPyConnection, table: str, columns: Sequence[str], reading: Reading
+) -> list[Typed]:
+    """What columns of texts are read as, by all of their values; names are quoted."""
+    found: list[Typed] = []
+    for first in range(0, len(columns), _ASKED_AT_ONCE):
+        part = columns[first : first + _ASKED_AT_ONCE]
+        query = ", ".join(question(column, reading) for column in part)
+        [row] = connection.execute(f"SELECT {query} FROM {table}").fetchall()
+        wide = len(row) // len(part)
+        found += [
+            answered(column, reading, row[place * wide : (place + 1) * wide])
+            for place, column in enumerate(part)
+        ]
+    return found
+
+
+class FileRows:
+    """The table of some files.
+
+    Parameters
+    ----------
+    name : what it is called.
+    reading : how CSV files are written.
+    """
+
+    def __init__(
+        self, connection: duckdb.DuckDBPyConnection, name: RelationName, reading: Reading
+    ) -> None:
+        self._connection, self._name, self._reading = connection, name, reading
+
+    def load(self, pieces: Sequence[Piece], kind: str) -> dict[str, Typed]:
+        """Load all rows; what columns were read as whose files say no types.
+
+        Raises
+        ------
+        FileMalformed : one cannot be read, or has other columns than the first.
+        """
+        if self._name.schema is not None:
+            self._connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quote(self._name.schema)}")
+        return self._load_csv(pieces) if kind == "csv" else self._load_parquet(pieces)
+
+    # -- Parquet ----------------------------------------------------------------------------------
+
+    def _load_parquet(self, pieces: Sequence[Piece]) -> dict[str, Typed]:
+        parted = self._parts_of(pieces)
+        columns: dict[str, str] = {}
+        for piece in pieces:
+            with piece.opened() as file, _read(piece.path):
+                # By number: what stands in a name might be taken for a pattern.
+                rows = f"read_parquet('/dev/fd/{file.fileno()}', hive_partitioning = false)"
+                self._require_few(piece.path, file.fileno())
+                asked = f"SELECT * FROM (DESCRIBE SELECT * FROM {rows})"
+                told = self._connection.execute(asked).fetchall()
+                found = {name: kind for name, kind, *_ in told}
+                _require_same(piece, found, pieces[0], columns or found)
+                first, columns = not columns, columns or found
+                names = ", ".join(f"f.{quote(name)}" for name in columns)
+                query = f"SELECT {names} FROM {rows} AS f"
+                if piece.parts:
+                    texts = ", ".join(_as_column(*part) for part in piece.parts)
+                    values = ", ".join(f"{t.value} AS {quote(n)}" for n, t in parted.items())
+                    query = (
+                        f"SELECT {names}, p.* FROM {rows} AS f,"
+                        f" (SELECT {values} FROM (SELECT {texts})) AS p"
+                    )
+                self._add(self._name.quoted, query, first)
+        return {}
+
+    def _require_few(self, path: Place, number: int) -> None:
+        [(columns,)] = self._connection.execute(
+            f"SELECT coalesce(max(num_children), 0) FROM parquet_schema('/dev/fd/{number}')"
+        ).fetchall()
+        if columns > MAX_COLUMNS:
+            raise FileMalformed(
+                f"The file {path} has {columns} columns, more than {MAX_COLUMNS}.",
+                hint="Leave out what is not needed.",
+            )
+
+    def _parts_of(self, pieces: Sequence[Piece]) -> Mapping[str, Typed]:
+        """What the columns of folders are read as, by all of them."""
+        names = [name for name, _ in pieces[0].parts]
+        if not names:
+            return {}
+        columns = ", ".join(f"{quote(name)} VARCHAR" for name in names)
+        self._connection.execute(f"CREATE OR REPLACE TEMP TABLE {_PARTS} ({columns})")
+        marks = ", ".join("?" for _ in names)
+        texts = {tuple(dict(piece.parts)[name] for name in names) for piece in pieces}
+        self._connection.executemany(
+            f"INSERT INTO {_PARTS} VALUES ({marks})", [list(row) for row in texts]
+        )
+        found = types_of(self._connection, _PARTS, [quote(name) for name in names], USUAL)
+        self._connection.execute(f"DROP TABLE {_PARTS}")
+        return dict(zip(names, found, strict=True))
+
+    def _add(self, table: str, query: str, first: bool, temporary: str = "") -> None:
+        begin = f"CREATE {temporary}TABLE {table} AS" if first else f"INSERT INTO {table} BY NAME"
+        self._connection.execute(f"{begin} {query}")
+
+    # -- CSV --------------------------------------------------------------------------------------
+
+    def _load_csv(self, pieces: Sequence[Piece]) -> dict[str, Typed]:
+        """Texts first, then types that all values of a column have.
+
+        A number with a leading zero is a code, and stays text.
+        """
+        heads: list[Head] = []
+        for piece in pieces:
+            with piece.opened() as file, _read(piece.path):
+                head = head_of(file, piece.path, self._reading)
+                heads.append(head)
+                _require_same(
+                    piece, dict.fromkeys(head.names, ""), pieces[0],
+                    dict.fromkeys(heads[0].names, ""),
+                )  # fmt: skip
+                more = "".join(f", {_as_column(*part)}" for part in piece.parts)
+                with as_utf8(file, piece.path, self._reading, head) as number:
+                    query = (
+                        f"SELECT {known_texts(head, self._reading)}{more}"
+                        f" FROM read_csv('/dev/fd/{number}', {read_arguments(head)})"
+                    )
+                    try:
+                        self._add(_RAW, query, len(heads) == 1, "OR REPLACE TEMP ")
+                    except duckdb.InvalidInputException:
+                        raise broken(file, piece.path, self._reading, head) from None
+        self._require_one_header(pieces, heads)
+        names = [*heads[0].names, *(name for name, _ in pieces[0].parts)]
+        columns = [quote(name) for name in names]
+        with _read(pieces[0].path):
+            found = types_of(self._connection, _RAW, columns, self._reading)
+            cast = ", ".join(
+                f"{typed.value} AS {column}" for column, typed in zip(columns, found, strict=True)
+            )
+            self._add(self._name.quoted, f"SELECT {cast} FROM {_RAW}", True)
+        self._connection.execute(f"DROP TABLE {_RAW}")
+        return dict(zip(names, found, strict=True))
+
+    def _require_one_header(self, pieces: Sequence[Piece], heads: Sequence[Head]) -> None:
+        # One column may hold its own name.
+        again = f"SELECT 1 FROM {_RAW} WHERE {is_header(heads[0])} LIMIT 1"
+        if len(heads[0].names) == 1 or not self._connection.execute(again).fetchall():
+            return
+        last = len(pieces) - 1
+        for place, (piece, head) in enumerate(zip(pieces, heads, strict=True)):
+            with piece.opened() as file:
+                error, found = header_again(file, piece.path, self._reading, head)
+            if found or place == last:
+                raise error
+
+
+def _as_column(name: str, text: str | None) -> str:
+    """What a folder says, as a column of text."""
+    return f"CAST({'NULL' if text is None else literal(text)} AS VARCHAR) AS {quote(name)}"
+
+
+@contextmanager
+def _read(path: Place) -> Iterator[None]:
+    """Raise DuckDB's errors as those of a file."""
+    refused = f"The file {path} cannot be read as what its name says."
+    with translated(refused):
+        try:
+            yield
+        except duckdb.InvalidInputException:
+            # Not a failure of a database, which would be tried again.
+            raise FileMalformed(refused) from None
+
+
+def _require_same(
+    piece: Piece, found: Mapping[str, str], first: Piece, wanted: Mapping[str, str]
+) -> None:
+    """Check that a file has the columns of the first one, and none that its folders have, too.
+
+    Raises
+    ------
+    FileMalformed : it does not; the first column that differs is named.
+    """
+    lower = {name.lower() for name in found}
+    for name, _ in piece.parts:
+        if name.lower() in lower:
+            raise FileMalformed(
+                f'Column "{name}" stands in the file {piece.path} and in the names of its folders.',
+                hint="Rename one of them, or read the folders one by one.",
+            )
+    hint = "All files of a table have the same columns: write them anew, or read a pattern."
+    for name in (*wanted, *found):
+        if name not in found:
+            raise FileMalformed(
+                f'The file {piece.path} has no column "{name}", which {first.path} has.', hint=hint
+            )
+        if name not in wanted:
+            raise FileMalformed(
+                f'The file {piece.path} has a column "{name}", which {first.path} has not.',
+                hint=hint,
+            )
+        if found[name] != wanted[name]:
+            raise FileMalformed(
+                f'Column "{name}" is {found[name]} in the file {piece.path}, and {wanted[name]} in'
+                f" {first.path}.",
+                hint=hint,
+            )

@@ -1,0 +1,277 @@
+"""What a session on MariaDB asks the server: relations, rights, and the ledger's tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pymysql.cursors import SSCursor
+
+from dbanon.data.schema import Schema
+from dbanon.errors import (
+    BudgetsNotHere,
+    ChainsNotHere,
+    DbanonError,
+    InsufficientRights,
+    InvalidName,
+    LedgerNotTrusted,
+    TableNotFound,
+    nearest_names,
+)
+from dbanon.ledger.tables import LEDGER_SCHEMA, ledger_ddl
+from dbanon.sessions.base import Existing, OnSql, Relation
+from dbanon.sessions.interface import Dialect
+from dbanon.sessions.names import RelationName, quote, quote_list
+from dbanon.sessions.session import Session
+from dbanon.stores.mariadb import dialect as types
+from dbanon.stores.mariadb.errors import translated
+
+if TYPE_CHECKING:
+    from pymysql.connections import Connection
+
+# Of the ledger: what was planned, and what became of it.
+TABLE = "publication"
+_OF_OUTPUT = ("CREATE", "INSERT", "ALTER", "DROP", "SELECT")
+_OF_LEDGER = (*_OF_OUTPUT, "UPDATE", "DELETE")
+
+
+def ddl(name: RelationName) -> str:
+    """CREATE of the table of publications."""
+    return (
+        f"CREATE TABLE {name.quoted} (release_id VARCHAR(36) NOT NULL PRIMARY KEY,"
+        " output_schema VARCHAR(64) NOT NULL, output_name VARCHAR(64) NOT NULL,"
+        " state VARCHAR(10) NOT NULL, planned_at VARCHAR(40) NOT NULL, settled_at VARCHAR(40),"
+        " entry LONGTEXT)"
+    )
+
+
+class MariadbCatalog(Session):
+    """The part of a session that asks and changes what the server knows of relations."""
+
+    dialect: ClassVar[Dialect] = types
+    ledger_types: ClassVar[Mapping[str, str]] = {
+        "uuid": "VARCHAR(36)", "timestamp": "VARCHAR(40)", "text": "LONGTEXT", "json": "LONGTEXT",
+        "integer": "INT", "bigint": "BIGINT", "double": "DOUBLE", "bytes": "LONGBLOB",
+        "amount": "DECIMAL(30,18)", "text key": "VARCHAR(190)", "bytes key": "VARBINARY(64)",
+    }  # fmt: skip
+
+    never_here: ClassVar[Mapping[str, type[DbanonError]]] = {
+        "chains": ChainsNotHere, "budgets": BudgetsNotHere,
+    }  # fmt: skip
+
+    def __init__(self, connection: Connection[Any], on_sql: OnSql | None = None) -> None:
+        super().__init__(on_sql)
+        self.connection = connection
+
+    def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
+        if sql.startswith('DROP TABLE "') and '"."' not in sql:
+            # Without a schema it is staging; the plain form would commit.
+            sql = sql.replace("DROP TABLE", "DROP TEMPORARY TABLE", 1)
+        self.rows(sql, parameters)
+
+    def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        self.note(sql)
+        with translated(), closing(self.connection.cursor()) as cursor:
+            cursor.execute(types.spelled(sql, bound=bool(parameters)), tuple(parameters) or None)
+            return list(cursor.fetchall())
+
+    def _pieces(self, sql: str, chunk_rows: int) -> Iterator[list[tuple[Any, ...]]]:
+        self.note(sql)
+        with translated(), closing(self.connection.cursor(SSCursor)) as cursor:
+            cursor.execute(types.spelled(sql, bound=False))
+            while rows := cursor.fetchmany(chunk_rows):
+                yield list(rows)
+
+    def _catalog(self, name: RelationName) -> list[tuple[Any, ...]]:
+        """Type, engine and comment of what has a name, byte by byte."""
+        return self.rows(
+            "SELECT table_type, engine, table_comment FROM information_schema.tables"
+            " WHERE table_schema = ? AND table_name = ?"
+            " AND BINARY table_schema = ? AND BINARY table_name = ?",
+            (name.schema, name.name) * 2,
+        )
+
+    def find_source(self, name: RelationName) -> Relation:
+        resolved = self.resolve_output(name)
+        found = self._catalog(resolved)
+        if not found:
+            known = self.rows(
+                "SELECT table_name FROM information_schema.tables WHERE table_schema = ?",
+                (resolved.schema,),
+            )
+            raise TableNotFound(
+                f"There is no table {resolved}, or this account may not see it.",
+                hint=nearest_names(resolved.name, [one for (one,) in known]),
+            )
+        columns = self.rows(
+            "SELECT column_name, column_type, is_nullable, coalesce(numeric_precision, 0),"
+            " coalesce(numeric_scale, 0), coalesce(datetime_precision, 0)"
+            " FROM information_schema.columns WHERE table_schema = ? AND table_name = ?"
+            " AND BINARY table_name = ? ORDER BY ordinal_position",
+            (resolved.schema, resolved.name, resolved.name),
+        )
+        attributes = tuple(
+            types.attribute(column, declared, nullable == "YES", int(p), int(s), int(d))
+            for column, declared, nullable, p, s, d in columns
+        )
+        kind = "view" if "VIEW" in found[0][0] else "table"
+        return Relation(resolved, Schema(attributes), kind)
+
+    def _indexes(self, name: RelationName) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for index, column in self.rows(
+            "SELECT index_name, column_name FROM information_schema.statistics WHERE non_unique = 0"
+            " AND table_schema = ? AND table_name = ? AND BINARY table_name = ?"
+            " ORDER BY index_name, seq_in_index",
+            (name.schema, name.name, name.name),
+        ):
+            found.setdefault(index, []).append(column)
+        return found
+
+    def _primary_key(self, name: RelationName) -> tuple[str, ...]:
+        return tuple(self._indexes(name).get("PRIMARY", ()))
+
+    def lone_keys(self, source: Relation) -> frozenset[str]:
+        found = self._indexes(source.name).values()
+        return frozenset(columns[0] for columns in found if len(columns) == 1)
+
+    def resolve_output(self, name: RelationName) -> RelationName:
+        if name.schema is not None:
+            return name
+        [(schema,)] = self.rows("SELECT database()")
+        if schema is None:
+            raise InvalidName(
+                f"{name} has no schema, and the URL names no database.",
+                hint="Write schema.table, or a URL that ends with the name of a database.",
+            )
+        return RelationName(schema, name.name)
+
+    def same_name(self, one: RelationName, other: RelationName) -> bool:
+        [(folded,)] = self.rows("SELECT @@lower_case_table_names")
+        return str(one).lower() == str(other).lower() if folded else one == other
+
+    def find_existing(self, name: RelationName) -> Existing | None:
+        found = self._catalog(name)
+        if not found:
+            return None
+        kind, _, comment = found[0]
+        return Existing("view", None) if "VIEW" in kind else Existing("table", comment or None)
+
+    def make_database(self, name: RelationName) -> None:
+        """Make the database that a schema is here, where it is missing."""
+        if not self._has_schema(str(name.schema)):
+            self.run(f"CREATE DATABASE IF NOT EXISTS {quote(str(name.schema))}")
+
+    def _has_schema(self, name: str) -> bool:
+        return bool(
+            self.rows(
+                "SELECT 1 FROM information_schema.schemata WHERE schema_name = ?"
+                " AND BINARY schema_name = ?",
+                (name, name),
+            )
+        )
+
+    def require_rights(self, source: Relation, columns: Sequence[str]) -> None:
+        try:
+            self.rows(f"SELECT {quote_list(columns) or '1'} FROM {source.name.quoted} LIMIT 0")
+        except InsufficientRights as error:
+            raise InsufficientRights(
+                f"This account may not read all columns of {source.name} that are needed.",
+                detail=error.detail,
+                hint="; ".join(self.missing_to_read(source.name, columns)) + ".",
+            ) from None
+
+    def missing_to_read(self, name: RelationName, columns: Sequence[str]) -> list[str]:
+        try:
+            self.rows(f"SELECT {quote_list(columns) or '1'} FROM {name.quoted} LIMIT 0")
+        except InsufficientRights:
+            listed = ", ".join(f"`{one.replace('`', '``')}`" for one in columns)
+            return [f"GRANT SELECT ({listed}) ON {_plain(name)} TO {self.current_user()}"]
+        return []
+
+    def require_schema(self, name: RelationName) -> None:
+        missing = self.missing_to_write(name)
+        if missing:
+            raise InsufficientRights(
+                f"This account may not release into {name.schema}.", hint="; ".join(missing) + "."
+            )
+
+    def missing_to_write(self, output: RelationName) -> list[str]:
+        found = []
+        schemas = {str(output.schema): _OF_OUTPUT, LEDGER_SCHEMA: _OF_LEDGER}
+        for schema, wanted in schemas.items():
+            held = self._held(schema)
+            lacked = [right for right in wanted if right not in held]
+            if lacked:
+                found.append(
+                    f"GRANT {', '.join(lacked)} ON `{schema.replace('`', '``')}`.* TO"
+                    f" {self.current_user()}"
+                )
+        return found
+
+    def _held(self, schema: str) -> frozenset[str]:
+        """The rights of this account, and of its roles, on all tables of a schema."""
+        return frozenset(
+            right
+            for (right,) in self.rows(
+                "SELECT privilege_type FROM information_schema.user_privileges UNION"
+                " SELECT privilege_type FROM information_schema.schema_privileges"
+                " WHERE ? LIKE table_schema",
+                (schema,),
+            )
+        )
+
+    def require_ledger_rights(self) -> None:
+        """As of the output's schema, which ``require_schema`` looked at with it."""
+
+    def require_trusted_ledger(self) -> None:
+        found = self.rows(
+            "SELECT event_object_table FROM information_schema.triggers"
+            " WHERE event_object_schema = ?",
+            (LEDGER_SCHEMA,),
+        )
+        if found:
+            raise LedgerNotTrusted(
+                f"A trigger hangs on {LEDGER_SCHEMA}.{found[0][0]}.",
+                hint="Drop it: what is counted must not change, and no code may see it before.",
+            )
+
+    def ensure_ledger(self) -> None:
+        existing: dict[str, list[str]] = {}
+        for table, column in self.rows(
+            "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = ?",
+            (LEDGER_SCHEMA,),
+        ):
+            existing.setdefault(table, []).append(column)
+        wanted = ledger_ddl(self.ledger_types, self.ledger_name, existing)
+        if TABLE not in existing:
+            wanted.append(ddl(self.ledger_name(TABLE)))
+        if not wanted:
+            return
+        self.make_database(self.ledger_name(""))
+        for statement in wanted:
+            made = statement.startswith("CREATE TABLE")
+            self.run(statement + f" ENGINE=InnoDB {types.TEXT}" if made else statement)
+
+    def tie_releases(self) -> None:
+        """Relations have no numbers that an entry could be tied to."""
+
+    def ledger_name(self, table: str) -> RelationName:
+        return RelationName(LEDGER_SCHEMA, table)
+
+    def timestamp(self, text: str) -> Any:
+        return text
+
+    def current_user(self) -> str | None:
+        return str(self.rows("SELECT current_user()")[0][0])
+
+    def keyed_tag(self, text: str) -> str:
+        raise ChainsNotHere()
+
+    def shuffled(self, alias: str) -> str:
+        raise ChainsNotHere()
+
+
+def _plain(name: RelationName) -> str:
+    return ".".join(f"`{part.replace('`', '``')}`" for part in (name.schema, name.name) if part)

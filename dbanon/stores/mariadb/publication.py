@@ -1,0 +1,264 @@
+"""How a release is shown on MariaDB: planned, staged, counted, swapped in, noted.
+
+DDL commits by itself here, so that no transaction holds a release and its entry together. A table
+of the ledger says what was planned; ``RENAME TABLE``, one atomic statement, shows the staged table
+and takes the old one away; only then the entry is written. Whatever ends a run in between, the
+next one that writes looks what is there, and has the ledger tell the truth.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from dbanon.errors import (
+    DatabaseBusy,
+    OutputBusy,
+    OutputChanged,
+    OutputExists,
+    OutputNotOurs,
+    SourceChanged,
+)
+from dbanon.ledger import entries
+from dbanon.release.words import now
+from dbanon.sessions.base import MARK, Output
+from dbanon.sessions.names import RelationName
+from dbanon.stores.mariadb.catalog import TABLE, MariadbCatalog
+
+PLANNED, PUBLISHED, REFUSED = "planned", "published", "refused"
+# Who reads waits behind a swap that waits: seconds of each try, and between two.
+TRIES, PAUSE = (0.05, 0.1, 0.2, 0.4, 0.8), 0.25
+
+
+@dataclass
+class Pending:
+    """A release that is written and not shown yet.
+
+    Parameters
+    ----------
+    entry : of the ledger: the release's row, its columns and its run; None before it was counted.
+    """
+
+    output: Output
+    entry: dict[str, Any] | None = field(default=None, repr=False)
+
+    @property
+    def old(self) -> RelationName:
+        """Where the table goes whose place the release takes."""
+        return _old(self.output.release_id)
+
+    @property
+    def lock(self) -> str:
+        """The name of the lock of its output."""
+        return lock_name("output", self.output.name.quoted)
+
+
+def lock_name(kind: str, name: str) -> str:
+    """The name of a lock of the server: these end at 64 characters, and take no notice of case."""
+    return f"dbanon {kind} {hashlib.sha256(name.encode()).hexdigest()[:40]}"
+
+
+def plan(session: MariadbCatalog, output: Output) -> Pending:
+    """Take the output's lock, and say what is planned; raises OutputBusy where another run is."""
+    _lock(session, output.name)
+    session.insert_rows(
+        session.ledger_name(TABLE),
+        ["release_id", "output_schema", "output_name", "state", "planned_at"],
+        [(output.release_id, output.name.schema, output.name.name, PLANNED, now())],
+    )
+    session.run("COMMIT")
+    return Pending(output)
+
+
+def _lock(session: MariadbCatalog, name: RelationName) -> None:
+    if session.rows("SELECT get_lock(?, 0)", (lock_name("output", name.quoted),)) != [(1,)]:
+        raise OutputBusy(
+            f"Another run writes {name} now.", hint="Wait until it is done, then try again."
+        )
+
+
+def show(session: MariadbCatalog, pending: Pending) -> None:
+    """Show a counted release in the output's place, and write its entry.
+
+    Raises
+    ------
+    OutputBusy : readers kept the output for longer than the session waits.
+    SourceChanged, OutputExists : something else has the place.
+    """
+    output, table = pending.output, session.ledger_name(TABLE)
+    session.run(
+        f"UPDATE {table.quoted} SET entry = ? WHERE release_id = ?",
+        (json.dumps(pending.entry), output.release_id),
+    )
+    session.run("COMMIT")
+    session.make_database(output.name)
+    before = session.find_existing(output.name)
+    _require_free(session, output, before)
+    moves = [(output.written, output.name)]
+    if before is not None:
+        moves.insert(0, (output.name, pending.old))
+    _swap(session, output, moves)
+    replaced = None if before is None else session.find_existing(pending.old)
+    if replaced is not None and replaced.mark != (before and before.mark):
+        # Somebody put another table there in the moment before the swap: it goes back.
+        back = [(output.name, output.written), (pending.old, output.name)]
+        _swap(session, output, back)
+        raise SourceChanged(
+            f"Another session replaced {output.name} meanwhile; nothing was published.",
+            hint="Look at it, then run again.",
+        )
+    settled(session, output.release_id, pending.entry)
+    session.run(f"DROP TABLE IF EXISTS {pending.old.quoted}")
+
+
+def _require_free(session: MariadbCatalog, output: Output, before: Any) -> None:
+    """Check once more that the place is free, or a release's that was found when it was planned."""
+    if before is None:
+        return
+    if output.replaces is None:
+        raise OutputExists(f"Another session made {output.name} meanwhile; nothing was published.")
+    if entries.entry_of(session, output.name, before) is None:
+        raise OutputNotOurs(
+            f"Another session replaced {output.name} meanwhile; nothing was published."
+        )
+    for what, query in (
+        ("a trigger", "SELECT 1 FROM information_schema.triggers WHERE event_object_schema = ?"
+         " AND BINARY event_object_table = ? LIMIT 1"),
+        ("a foreign key that refers to it",
+         "SELECT 1 FROM information_schema.key_column_usage WHERE referenced_table_schema = ?"
+         " AND BINARY referenced_table_name = ? LIMIT 1"),
+    ):  # fmt: skip
+        if session.rows(query, (output.name.schema, output.name.name)):
+            raise OutputChanged(
+                f"The output {output.name} has {what}, so it cannot be replaced.",
+                hint="Drop it first.",
+            )
+
+
+def _swap(
+    session: MariadbCatalog, output: Output, moves: list[tuple[RelationName, RelationName]]
+) -> None:
+    """RENAME in short tries: while one waits for readers, all that come later wait behind it."""
+    rename = "RENAME TABLE " + ", ".join(f"{a.quoted} TO {b.quoted}" for a, b in moves)
+    until, tries = time.monotonic() + session.swap_seconds, iter(TRIES)
+    longest = TRIES[0]
+    while True:
+        longest = next(tries, longest)
+        try:
+            session.run(f"SET STATEMENT max_statement_time = {longest} FOR {rename}")
+        except DatabaseBusy:
+            # It may have been done in the moment that its time was over.
+            if session.find_existing(moves[-1][0]) is None:
+                return
+            if time.monotonic() >= until:
+                raise OutputBusy(
+                    f"Readers kept {output.name} for {session.swap_seconds:g} s, so the release"
+                    " could not take its place; nothing was published.",
+                    hint="End their transactions (SHOW PROCESSLIST), try again, or wait longer:"
+                    " `swap_timeout`.",
+                ) from None
+            time.sleep(PAUSE)
+        else:
+            return
+
+
+def settled(session: MariadbCatalog, release_id: str, entry: dict[str, Any] | None) -> None:
+    """Write the entry of a release that is shown, and that it is; one transaction of the ledger."""
+    assert entry is not None
+    run, row = dict(entry["run"]), dict(entry["row"])
+    of = entries.Run(
+        run["door"], row["method"], row["source"],
+        RelationName(row["output_schema"], row["output_name"]), run["elapsed"], run["run_id"],
+        job=run.get("job"), source_types=run.get("source_types"),
+        fingerprint=run.get("fingerprint"),
+    )  # fmt: skip
+    session.run("START TRANSACTION")
+    entries.insert_release(session, row, entry["columns"], of)
+    _say(session, release_id, PUBLISHED)
+    session.run("COMMIT")
+
+
+def refuse(session: MariadbCatalog, release_id: str) -> None:
+    """Say that a planned release was not shown, and take its table away."""
+    _say(session, release_id, REFUSED)
+    session.run("COMMIT")
+    session.run(f"DROP TABLE IF EXISTS {_staged(release_id).quoted}")
+
+
+def _say(session: MariadbCatalog, release_id: str, state: str) -> None:
+    table = session.ledger_name(TABLE)
+    session.run(
+        f"UPDATE {table.quoted} SET state = ?, settled_at = ?, entry = NULL WHERE release_id = ?",
+        (state, now(), release_id),
+    )
+
+
+def settle(session: MariadbCatalog) -> None:
+    """Settle what runs that ended in between left planned; what runs still go on with stays."""
+    table = session.ledger_name(TABLE)
+    if session.find_existing(table) is None:
+        return
+    for release_id, schema, name in session.rows(
+        f"SELECT release_id, output_schema, output_name FROM {table.quoted} WHERE state = ?",
+        (PLANNED,),
+    ):
+        output = RelationName(schema, name)
+        try:
+            _lock(session, output)
+        except OutputBusy:
+            continue
+        try:
+            _settle(session, release_id)
+        finally:
+            session.rows("SELECT release_lock(?)", (lock_name("output", output.quoted),))
+    _clear(session)
+
+
+def _settle(session: MariadbCatalog, release_id: str) -> None:
+    table = session.ledger_name(TABLE)
+    [(state, entry)] = session.rows(
+        f"SELECT state, entry FROM {table.quoted} WHERE release_id = ?", (release_id,)
+    )
+    if state != PLANNED:
+        return
+    # Only the swap takes away the table of a release that was counted and not refused.
+    if entry is None or session.find_existing(_staged(release_id)) is not None:
+        refuse(session, release_id)
+    else:
+        settled(session, release_id, json.loads(entry))
+        session.run(f"DROP TABLE IF EXISTS {_old(release_id).quoted}")
+
+
+def _clear(session: MariadbCatalog) -> None:
+    """Drop tables that a run left which ended just before it had dropped them."""
+    table = session.ledger_name(TABLE)
+    found = session.rows(
+        "SELECT t.table_name FROM information_schema.tables AS t"
+        f" JOIN {table.quoted} AS p ON p.state <> '{PLANNED}' AND t.table_name IN"
+        " (concat('r_', replace(p.release_id, '-', '')),"
+        " concat('old_', replace(p.release_id, '-', ''))) WHERE t.table_schema = ?"
+        f" AND t.table_comment LIKE '{MARK}%'",
+        (table.schema,),
+    )
+    for (name,) in found:
+        session.run(f"DROP TABLE IF EXISTS {table.sibling(name).quoted}")
+
+
+def _staged(release_id: str) -> RelationName:
+    return RelationName("dbanon", f"r_{release_id.replace('-', '')}")
+
+
+def _old(release_id: str) -> RelationName:
+    return RelationName("dbanon", f"old_{release_id.replace('-', '')}")
+
+
+def is_shown(session: MariadbCatalog, pending: Pending) -> bool:
+    """Whether a release is the one that its publication says was shown."""
+    [(state,)] = session.rows(
+        f"SELECT state FROM {session.ledger_name(TABLE).quoted} WHERE release_id = ?",
+        (pending.output.release_id,),
+    )
+    return bool(state == PUBLISHED)

@@ -1,0 +1,394 @@
+"""One transaction on MariaDB, through PyMySQL.
+
+What a run reads is copied first, by one statement, which sees one snapshot: ``CREATE TABLE …
+SELECT`` and ``INSERT … SELECT`` read what is current, and lock it, whatever snapshot the
+transaction has. DDL commits what stands before it, so that a release is made visible in the way
+of ``publication``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon.data.chunks import Chunk
+from dbanon.data.counts import Recount
+from dbanon.data.frozen import dataclass
+from dbanon.data.schema import Attribute, Kind
+from dbanon.errors import (
+    EngineUnsuitable,
+    MixedTypes,
+    OutputExists,
+    UnsupportedType,
+    ViewsNotHere,
+)
+from dbanon.ledger.tables import LEDGER_SCHEMA
+from dbanon.recoding import ReleasedColumn
+from dbanon.sessions import statements
+from dbanon.sessions.base import (
+    MARK,
+    Locator,
+    OnSql,
+    Output,
+    Relation,
+    choose_key,
+    key_required,
+    labelled_rows,
+)
+from dbanon.sessions.names import RelationName, quote
+from dbanon.stores.mariadb import dialect as types
+from dbanon.stores.mariadb import publication
+from dbanon.stores.mariadb.catalog import MariadbCatalog
+from dbanon.stores.mariadb.errors import translated
+
+if TYPE_CHECKING:
+    from pymysql.connections import Connection
+
+_COPY = "dbanon_source"
+_SAMPLE = "dbanon_sample"
+_ROW = "dbanon_row"
+# No name of a column: a condition of the job's may stand where there is none of this name.
+_ROW_EXPRESSION = f"s.{_ROW} + 0"
+_SUFFIX = f" ENGINE=Aria TRANSACTIONAL=0 {types.TEXT}"
+# Bytes of a text by which it is sorted, as the store sets it.
+_SORTED = 65_535
+# Rows and characters of one INSERT.
+_ROWS, _CHARACTERS = 20_000, 2_000_000
+BEGIN = "START TRANSACTION WITH CONSISTENT SNAPSHOT"
+_LEVEL = "SET SESSION TRANSACTION ISOLATION LEVEL {}"
+
+
+@dataclass(frozen=True)
+class _ByBytes(RelationName):
+    """Columns of a relation as FROM has them, whose texts are told apart by their bytes.
+
+    Parameters
+    ----------
+    columns : SQL of each, with its name.
+    """
+
+    columns: tuple[str, ...]
+
+    @property
+    def quoted(self) -> str:
+        """A query in parentheses, with an alias."""
+        return f"(SELECT {', '.join(self.columns)} FROM {super().quoted} AS s) AS b"
+
+
+class MariadbSession(MariadbCatalog):
+    """One transaction on MariaDB."""
+
+    atomic = "swap"
+    digest_way = types.DIGEST_WAY
+    name_limit = 64
+    staging_suffix = _SUFFIX
+
+    def __init__(
+        self, connection: Connection[Any], on_sql: OnSql | None = None, *, copies: bool = True
+    ) -> None:
+        super().__init__(connection, on_sql)
+        self._copies, self._n_copies = copies, 0
+        self._keys: dict[RelationName, tuple[str, ...]] = {}
+        # What is made visible at the end, where a release is written.
+        self.pending: publication.Pending | None = None
+
+    # -- source -----------------------------------------------------------------------------------
+
+    def locate(self, source: Relation, key: Sequence[str]) -> Relation:
+        [(kind, engine, _)] = self._catalog(source.name)
+        if kind == "BASE TABLE" and engine != "InnoDB":
+            raise EngineUnsuitable(
+                f"{source.name} is a table of the engine {engine}, whose rows change while they"
+                " are read.",
+                hint=f"ALTER TABLE {source.name.quoted.replace(chr(34), '`')} ENGINE=InnoDB, or"
+                " anonymize a copy.",
+            )
+        primary = self._primary_key(source.name)
+        attributes = choose_key(source, key or primary)
+        stated = tuple(key) if key and tuple(key) != primary else ()
+        if not attributes and source.kind != "table":
+            raise key_required(source)
+        names = tuple(attribute.name for attribute in attributes)
+        # What tells the rows apart is numbered where they are copied.
+        self._keys[source.name] = names
+        return replace(source, locator=Locator((_ROW_EXPRESSION,), ("BIGINT",), unchecked=stated))
+
+    def pin(self, source: Relation, columns: Sequence[str]) -> Relation:
+        """A copy of these columns by one statement, with the rows numbered in the key's order.
+
+        Raises
+        ------
+        MixedTypes : a column holds zero dates, or values that are not of its enum.
+        DuplicateKeys : the key is not unique.
+        """
+        if not self._copies or source.copy is not None:
+            return source
+        keys = self._keys.get(source.name, ())
+        wanted = tuple(dict.fromkeys([*columns, *source.located.unchecked, *source.required]))
+        attributes = [source.attribute(name) for name in wanted]
+        ordered = [source.attribute(name) for name in keys]
+        whole = (
+            len(ordered) == 1
+            and ordered[0].kind is Kind.INTEGER
+            and ordered[0].bits <= 64
+            and not source.located.unchecked
+        )
+        self._n_copies += 1
+        copy = RelationName(None, f"{_COPY}_{self._n_copies}")
+        body, numbered, order = f"{_ROW} BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY", "", ""
+        if whole:
+            body, numbered = f"PRIMARY KEY ({_ROW})", f"{quote(ordered[0].name)} AS {_ROW}, "
+        elif ordered:
+            by = ", ".join(self._sorted(one, quote(one.name)) for one in ordered)
+            order = f" ORDER BY {by}"
+        condition = source.filtered and source.filtered.condition
+        where = f" WHERE (\n{condition}\n)" if condition else ""
+        rows = ", ".join(f"{types.kept(a, quote(a.name))} AS {quote(a.name)}" for a in attributes)
+        # In a transaction the statement would lock all rows that it reads, and ignore the snapshot.
+        self.run("COMMIT")
+        self.run(_LEVEL.format("READ COMMITTED"))
+        self.run(
+            f"CREATE TEMPORARY TABLE {copy.quoted} ({body}){_SUFFIX} AS"
+            f" SELECT {numbered}{rows or '1 AS one'} FROM {source.name.quoted}{where}{order}"
+        )
+        self.run(_LEVEL.format("REPEATABLE READ"))
+        self.run(BEGIN)
+        pinned = replace(
+            source,
+            copy=copy,
+            filtered=None,
+            locator=replace(source.located, expressions=(f"s.{_ROW}",)),
+        )
+        self._require_values(pinned, attributes)
+        return pinned
+
+    def _require_values(self, source: Relation, attributes: Sequence[Attribute]) -> None:
+        """Check that dates are dates, and values of an enum are of it."""
+        wrong = {}
+        for a in attributes:
+            column = f"s.{quote(a.name)}"
+            if a.sql_type.startswith("enum") and "" not in a.order:
+                wrong[a.name] = f"{column} = ''"
+            elif a.kind in (Kind.DATE, Kind.TIMESTAMP):
+                wrong[a.name] = f"month({column}) = 0 OR dayofmonth({column}) = 0"
+        if not wrong:
+            return
+        counts = ", ".join(f"coalesce(sum({one}), 0)" for one in wrong.values())
+        [found] = self.rows(f"SELECT {counts} FROM {source.relation.quoted} AS s")
+        for name, count in zip(wrong, found, strict=True):
+            if count:
+                attribute = source.attribute(name)
+                what = "dates of month 0 or day 0"
+                if attribute.kind is Kind.CATEGORY:
+                    what = "values that are not of its enum"
+                raise MixedTypes(
+                    f'Column "{name}" of {source.name} holds {int(count)} {what}.',
+                    hint="Correct these values, or make them NULL in a view: nullif(…).",
+                )
+
+    def _sorted(self, attribute: Attribute, column: str) -> str:
+        return types.text(attribute, column) if attribute.kind is Kind.CATEGORY else column
+
+    def sort_key(self, attribute: Attribute) -> str:
+        return self._sorted(attribute, f"s.{quote(attribute.name)}")
+
+    def text_of(self, attribute: Attribute) -> str:
+        return types.text(attribute, f"s.{quote(attribute.name)}")
+
+    def value_of(self, attribute: Attribute) -> str:
+        return self.text_of(attribute)
+
+    def compared(self, attribute: Attribute) -> str:
+        if attribute.kind in (Kind.CATEGORY, Kind.OTHER):
+            return self.text_of(attribute)
+        return super().compared(attribute)
+
+    def sample(self, relation: RelationName, share: float) -> str:
+        # Kept: a query that names it twice would draw twice.
+        self.run(f"DROP TEMPORARY TABLE IF EXISTS {_SAMPLE}")
+        self.run(
+            f"CREATE TEMPORARY TABLE {_SAMPLE} {_SUFFIX} AS SELECT * FROM {relation.quoted}"
+            f" WHERE rand() < {share:.9f}"
+        )
+        return f"{_SAMPLE} AS s"
+
+    def inspect(self, source: Relation, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
+        checks = {}
+        for a in attributes:
+            column = f"s.{quote(a.name)}"
+            if a.sql_type.startswith("float"):
+                raise UnsupportedType(
+                    f'Column "{a.name}" of {source.name} is FLOAT, of which values that print alike'
+                    " are several.",
+                    hint="Give it the type DOUBLE or DECIMAL, or cast it in a view.",
+                )
+            if a.kind is Kind.BOOLEAN:
+                told = "is tinyint(1), which is BOOLEAN", "not 0 or 1"
+                checks[a.name] = (f"{column} NOT IN (0, 1)", *told)
+            elif a.sql_type in ("mediumtext", "longtext"):
+                # Where texts are sorted, no more is compared of each.
+                told = f"is {a.sql_type}", f"longer than {_SORTED} bytes"
+                checks[a.name] = (f"octet_length({types.text(a, column)}) > {_SORTED}", *told)
+        if checks:
+            counts = ", ".join(f"coalesce(sum({one}), 0)" for one, *_ in checks.values())
+            [found] = self.rows(f"SELECT {counts} FROM {source.relation.quoted} AS s{source.where}")
+            for (name, (_, is_, not_)), count in zip(checks.items(), found, strict=True):
+                if count:
+                    raise MixedTypes(
+                        f'Column "{name}" of {source.name} {is_}, but {int(count)} of its values'
+                        f" are {not_}.",
+                        hint="Give it another type, or cast it in a view.",
+                    )
+        return tuple(attributes)
+
+    def read_chunks(
+        self, source: Relation, attributes: Sequence[Attribute], chunk_rows: int
+    ) -> Iterator[Chunk]:
+        parts = [*source.located.expressions, types.packed(attributes) if attributes else "''"]
+        joins = self.value_joins(attributes)
+        query = f"SELECT {', '.join(parts)} FROM {source.from_clause}{joins}{source.where}"
+        for rows in self._pieces(query, chunk_rows):
+            yield types.chunk(rows, attributes)
+
+    def read_rows(
+        self, source: Relation, columns: Sequence[str], chunk_rows: int
+    ) -> Iterator[tuple[NDArray[np.int64], list[tuple[Any, ...]]]]:
+        # What was written has no key, and is read in its own order.
+        keys = source.located.expressions if source.copy is not None else ("0",)
+        parts = [*keys, *(f"s.{quote(name)}" for name in columns)]
+        query = f"SELECT {', '.join(parts)} FROM {source.from_clause}{source.where}"
+        for rows in self._pieces(query, chunk_rows):
+            found = np.array([row[0] for row in rows], np.int64).reshape(-1, 1)
+            yield found, [row[1:] for row in rows]
+
+    def texts(self, given: Sequence[str]) -> tuple[str, Any]:
+        table = f"JSON_TABLE(?, '$[*]' COLUMNS(value LONGTEXT {types.TEXT} PATH '$')) AS t"
+        return f"SELECT value FROM {table}", json.dumps(given, ensure_ascii=False)
+
+    def figures(self, query: str, chunk_rows: int) -> Iterator[NDArray[np.float64]]:
+        return (np.array(rows, np.float64) for rows in self._pieces(query, chunk_rows))
+
+    def recount(self, relation: RelationName, quasi_identifiers: Sequence[str]) -> Recount:
+        """Count the classes by the bytes of texts, whatever collation the columns have."""
+        source = self.find_source(relation)
+        columns = tuple(
+            f"{types.kept(a, quote(a.name))} AS {quote(a.name)}"
+            for a in map(source.attribute, quasi_identifiers)
+        )
+        return super().recount(_ByBytes(relation.schema, relation.name, columns), quasi_identifiers)
+
+    # -- staging ----------------------------------------------------------------------------------
+
+    def _load(
+        self, table: str, columns: Sequence[tuple[str, str]], rows: Iterable[tuple[Any, ...]]
+    ) -> None:
+        self.run(statements.create_staging(table, columns, _SUFFIX))
+        marks = ", ".join("%s" for _ in columns)
+        # The driver joins rows to statements of this length where VALUES stands so.
+        insert = f"INSERT INTO {quote(table)} VALUES ({marks})"
+        self.note(insert)
+        with translated(), closing(self.connection.cursor()) as cursor:
+            cursor.max_stmt_length = _CHARACTERS
+            cursor.executemany(insert, rows)
+
+    def load_labels(
+        self,
+        keys: NDArray[np.int64],
+        classes: NDArray[np.int32],
+        positions: NDArray[np.int32],
+        types: Sequence[str],
+    ) -> None:
+        columns = [("key0", "BIGINT PRIMARY KEY"), ("class", "INT"), ("position", "INT")]
+        self.run(statements.create_staging(statements.LABELS, columns, _SUFFIX))
+        insert = f"INSERT INTO {quote(statements.LABELS)} VALUES "
+        order = np.argsort(keys[:, 0])
+        for start in range(0, len(order), _ROWS):
+            part = order[start : start + _ROWS]
+            lists = (values[part].tolist() for values in (keys[:, 0], classes, positions))
+            self.run(insert + ",".join(map("(%d,%d,%d)".__mod__, zip(*lists, strict=True))))
+
+    def load_classes(self, columns: Sequence[ReleasedColumn], n_classes: int) -> None:
+        named = [("class", "INT PRIMARY KEY")]
+        lists: list[Sequence[Any]] = [range(n_classes)]
+        for position, column in enumerate(columns):
+            kind, values = types.staged_values(column)
+            named.append((statements.value_column(position), kind))
+            lists.append(values)
+        self._load(statements.CLASSES, named, zip(*lists, strict=True))
+
+    def load_rows(self, attributes: Sequence[Attribute], pieces: Iterable[tuple[Any, ...]]) -> None:
+        columns = [("class", "INT"), ("position", "INT")]
+        for place, one in enumerate(attributes):
+            columns.append((statements.kept_column(place), self.declared(self.type_of(one))))
+        rows = (tuple(map(types.storable, row)) for row in labelled_rows(pieces))
+        self._load(statements.ROWS, columns, rows)
+
+    # -- output -----------------------------------------------------------------------------------
+
+    def written_as(self, name: RelationName, kind: str, release_id: str) -> RelationName:
+        """The staging table's name, in a schema that readers have no rights on."""
+        if kind == "view":
+            raise ViewsNotHere(hint='Release a table: `output_kind="table"`.')
+        return RelationName(LEDGER_SCHEMA, f"r_{release_id.replace('-', '')}")
+
+    def create_released(
+        self, output: Output, columns: Sequence[tuple[str, str]], release_id: str
+    ) -> None:
+        self.ensure_ledger()
+        self.pending = publication.plan(self, output)
+        body = ", ".join(f"{quote(name)} {self.declared(kind)}" for name, kind in columns)
+        self.run(
+            f"CREATE TABLE {output.written.quoted} ({body}) ENGINE=InnoDB {types.TEXT}"
+            f" COMMENT='{MARK}{release_id}'"
+        )
+
+    def publish(self, output: Output, columns: Sequence[str]) -> None:
+        """Note what is to be shown; ``publication`` shows it when all else is done."""
+        assert self.pending is not None
+        if output.replaces is None and self.find_existing(output.name) is not None:
+            raise OutputExists(f"The output {output.name} exists already.")
+        self.require_trusted_ledger()
+
+    def have_release_recorded(
+        self, row: Mapping[str, Any], columns: Sequence[Mapping[str, Any]], run: Mapping[str, Any]
+    ) -> str | None:
+        """Keep the entry until the release is seen: it is written then, or never."""
+        assert self.pending is not None
+        self.pending.entry = {"row": dict(row), "columns": [*map(dict, columns)], "run": dict(run)}
+        return str(row["created_at"])
+
+    def declared(self, sql_type: str) -> str:
+        return types.declared(sql_type)
+
+    def make_schema(self, name: RelationName) -> None:
+        """It is made when the release takes its place: what is made here stays."""
+
+    def analyze(self, relation: RelationName) -> None:
+        """InnoDB keeps statistics by itself."""
+
+    def digest_rows(self, relation: RelationName, salt: int) -> tuple[int, int]:
+        columns = self.find_source(relation).schema.attributes
+        return self._digest(relation, columns, salt, "")
+
+    def digest_columns(
+        self, relation: Relation, names: Sequence[str], salt: int
+    ) -> tuple[int, int]:
+        columns = [relation.attribute(name) for name in names]
+        return self._digest(relation.relation, columns, salt, "")
+
+    def _digest(
+        self, relation: RelationName, columns: Sequence[Attribute], salt: int, where: str
+    ) -> tuple[int, int]:
+        [(rows, total)] = self.rows(types.digest_statement(relation, columns, salt, where))
+        return int(rows), int(total)
+
+    def digest_probe(self) -> str:
+        found = str(self.rows(types.DIGEST_PROBE)[0][0])
+        return hashlib.sha256(found.encode()).hexdigest()[:16]

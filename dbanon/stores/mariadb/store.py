@@ -1,0 +1,216 @@
+"""MariaDB behind a URL or an engine: how a session on it begins and ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import URL, Engine, NullPool, create_engine
+
+from dbanon.errors import (
+    CommitConfirmed,
+    DbanonError,
+    InvalidParameter,
+    OutcomeUnknown,
+    warn_caller,
+)
+from dbanon.sessions.base import Holder, OnSql, job_running
+from dbanon.sessions.ending import ending
+from dbanon.stores.interrupts import held_once_committed
+from dbanon.stores.mariadb import publication
+from dbanon.stores.mariadb.dialect import COLLATION
+from dbanon.stores.mariadb.errors import translated
+from dbanon.stores.mariadb.session import BEGIN, MariadbSession
+
+# What a session relies on, whatever the server's defaults are: no value is cut without an error,
+# names are quoted as in SQL, moments are in UTC, texts that are sorted are sorted whole, and no
+# result ends early.
+_SETTINGS = (
+    "SET SESSION sql_mode = 'ANSI_QUOTES,PIPES_AS_CONCAT,STRICT_ALL_TABLES,STRICT_TRANS_TABLES,"
+    "ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION'",
+    "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
+    "SET SESSION time_zone = '+00:00', sql_select_limit = DEFAULT, max_sort_length = 65536,"
+    " sort_buffer_size = 67108864, max_statement_time = 0, lock_wait_timeout = 60,"
+    " innodb_lock_wait_timeout = 60, net_write_timeout = 3600, autocommit = 1",
+)  # fmt: skip
+
+
+class _Wire:
+    """A connection as ``ending`` knows it.
+
+    Parameters
+    ----------
+    connect : gives another one, by which this one's statement is ended.
+    """
+
+    def __init__(self, connection: Any, connect: Callable[[], Any]) -> None:
+        self._connection, self._connect = connection, connect
+
+    def fileno(self) -> int:
+        """The number of its socket."""
+        # The driver has no public name for it.
+        number: int = self._connection._sock.fileno()
+        return number
+
+    def cancel_safe(self, *, timeout: float) -> None:
+        """Ask the server to end the statement that runs."""
+        with closing(self._connect()) as other, other.cursor() as cursor:
+            cursor.execute(f"KILL QUERY {int(self._connection.thread_id())}")
+
+
+class MariadbStore:
+    """A MariaDB server: a URL or an engine."""
+
+    lasting = True
+
+    def __init__(self, database: Engine | URL, on_sql: OnSql | None = None) -> None:
+        if isinstance(database, Engine):
+            self._engine = database
+        else:
+            url = database.set(drivername="mysql+pymysql")
+            self._engine = create_engine(url, poolclass=NullPool)
+        self._on_sql = on_sql
+
+    @property
+    def url(self) -> str:
+        """Where it is, without the password."""
+        return self._engine.url.render_as_string(hide_password=True)
+
+    @contextmanager
+    def _connected(self) -> Iterator[Any]:
+        """A connection of its own: settings and staging are gone with it."""
+
+        def connect() -> Any:
+            raw = self._engine.raw_connection()
+            found: Any = raw.driver_connection
+            # It never goes back to a pool of the caller's.
+            raw.detach()
+            return found
+
+        with translated("The server cannot be reached."):
+            connection = ending().connected(connect, lambda late: late.close())
+        wire = _Wire(connection, connect)
+        ending().note(wire)
+        try:
+            with translated(), connection.cursor() as cursor:
+                cursor.execute("SELECT version(), database()")
+                [(told, database)] = cursor.fetchall()
+                if "mariadb" not in told.lower():
+                    raise InvalidParameter(
+                        "The server is no MariaDB.",
+                        hint="MySQL lacks what texts are told apart with here, and was not tried.",
+                    )
+                if database is None:
+                    raise InvalidParameter(
+                        "The URL names no database.",
+                        hint="Write mysql+pymysql://user@host/database.",
+                    )
+                connection.set_character_set("utf8mb4", COLLATION)
+                for setting in _SETTINGS:
+                    cursor.execute(setting)
+            yield connection
+        finally:
+            ending().forget(wire)
+            with suppress(Exception):
+                connection.close()
+
+    @contextmanager
+    def session(self, *, write: bool, create: bool = False) -> Iterator[MariadbSession]:
+        """One transaction; what it releases is shown at its end, see ``publication``."""
+        with held_once_committed() as hold, self._connected() as connection:
+            session = MariadbSession(connection, self._on_sql)
+            if write:
+                publication.settle(session)
+            session.run(BEGIN)
+            try:
+                yield session
+                if session.pending is None:
+                    if write:
+                        hold()
+                    session.run("COMMIT")
+            except BaseException:
+                if session.pending is not None:
+                    self._look(connection, session.pending)
+                raise
+            if session.pending is not None:
+                self._show(session, session.pending)
+                hold()
+
+    def _show(self, session: MariadbSession, pending: publication.Pending) -> None:
+        """Show what is pending; where that ends in between, look what became of it."""
+        try:
+            publication.show(session, pending)
+        except BaseException as error:
+            shown = self._look(session.connection, pending)
+            if shown is None:
+                raise OutcomeUnknown(
+                    "The connection was lost while the release was being shown: whether it is, the"
+                    " next run that writes here finds out, and notes.",
+                    detail=getattr(error, "detail", None),
+                    hint=f"Look at the comment of {pending.output.name}: it names its release.",
+                ) from None
+            if not shown:
+                raise
+            warn_caller(
+                CommitConfirmed(
+                    "The run was interrupted when the release was being shown: it was shown, and"
+                    " all is as it should be."
+                )
+            )
+
+    def _look(self, before: Any, pending: publication.Pending) -> bool | None:
+        """End a connection, settle what it left, and say whether its release is shown.
+
+        None where that cannot be seen.
+        """
+        number = before.thread_id()
+        with suppress(Exception):
+            before.close()
+        try:
+            with self._connected() as connection:
+                session = MariadbSession(connection, self._on_sql)
+                # The server may not have noticed that the connection is gone.
+                with suppress(DbanonError):
+                    session.run(f"KILL CONNECTION {int(number)}")
+                session.rows("SELECT get_lock(?, 5)", (pending.lock,))
+                session.rows("SELECT release_lock(?)", (pending.lock,))
+                publication.settle(session)
+                return publication.is_shown(session, pending)
+        except DbanonError:
+            return None
+
+    @contextmanager
+    def planning(self, *, staging: bool, create: bool = False) -> Iterator[MariadbSession]:
+        """A transaction that changes nothing; what is read is copied where staging is needed."""
+        with self._connected() as connection:
+            session = MariadbSession(connection, self._on_sql, copies=staging)
+            session.run(BEGIN)
+            yield session
+            session.run("COMMIT")
+
+    @contextmanager
+    def job_lock(self, job: str) -> Iterator[None]:
+        """A lock of the server, which lets go of it when the connection ends."""
+        name = publication.lock_name("job", job)
+        with self._connected() as connection:
+            session = MariadbSession(connection, self._on_sql)
+            if session.rows("SELECT get_lock(?, 0)", (name,)) != [(1,)]:
+                [(holder,)] = session.rows("SELECT is_used_lock(?)", (name,))
+                raise job_running(job, Holder(None if holder is None else int(holder)))
+            yield
+
+    def spill(self, directory: Path | None, memory: int | None) -> None:
+        """Memory and temporary tables are the server's."""
+
+    def same_database(self, other: object) -> bool:
+        """True when both are one server, seen with one account."""
+        if not isinstance(other, MariadbStore):
+            return False
+        mine, theirs = self._engine.url, other._engine.url
+        return self._engine is other._engine or (
+            (mine.host, mine.port or 3306, mine.username, mine.query)
+            == (theirs.host, theirs.port or 3306, theirs.username, theirs.query)
+            and mine.database == theirs.database
+        )

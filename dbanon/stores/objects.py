@@ -1,0 +1,210 @@
+"""Objects of S3, Google Cloud Storage and Azure, by fsspec's file systems, with a path's manners.
+
+What a store answers with may hold names of accounts and signed addresses: of its errors the class
+alone is told. Credentials come from the environment and the files of each cloud, never from a URL.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from pathlib import PurePosixPath
+from typing import Any, BinaryIO
+
+from dbanon.errors import InvalidParameter, MissingDependency
+
+# By scheme: the package that knows it, which is also the extra's name but for the "fs".
+SCHEMES = {"s3": "s3fs", "gs": "gcsfs", "az": "adlfs", "abfs": "adlfs"}
+_EXTRAS = {"s3fs": "s3", "gcsfs": "gs", "adlfs": "az"}
+# What tells one state of an object from another, as the file systems call it.
+_STATES = ("ETag", "etag", "LastModified", "last_modified", "updated", "generation", "created")
+_DENIED = ("Credential", "Profile", "Authenti", "Unauthorized", "Forbidden")
+
+
+def is_object(url: str) -> bool:
+    """True for the URL of an object, or of some."""
+    scheme, found, _ = url.partition("://")
+    return bool(found) and scheme in SCHEMES
+
+
+@dataclass(frozen=True)
+class ObjectStat:
+    """What is known of an object, by the names that a file's state has."""
+
+    st_size: int
+    st_ino: str
+    st_mode: int = stat.S_IFREG
+    st_dev: int = 0
+    st_mtime_ns: int = 0
+
+
+@dataclass(frozen=True)
+class ObjectPath:
+    """The place of an object.
+
+    Parameters
+    ----------
+    key : bucket or container, and name in it.
+    """
+
+    scheme: str
+    key: str
+
+    @classmethod
+    def of(cls, url: str) -> ObjectPath:
+        """The place that a URL names; raises InvalidParameter."""
+        scheme, _, key = url.partition("://")
+        bucket, _, name = key.partition("/")
+        if ":" in bucket or (bucket.count("@") and scheme != "abfs"):
+            raise InvalidParameter(
+                "The URL of an object store holds more than a bucket and a name.",
+                hint="Credentials and addresses come from the environment, as each cloud has it:"
+                " AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, ….",
+            )
+        if not bucket or not name.strip("/"):
+            raise InvalidParameter(
+                "The URL of an object store must name a bucket and a name in it.",
+                hint=f"Write {scheme}://bucket/people.parquet, or {scheme}://bucket/folder/.",
+            )
+        return cls(scheme, key.rstrip("/"))
+
+    def __str__(self) -> str:
+        return f"{self.scheme}://{self.key}"
+
+    @property
+    def name(self) -> str:
+        """The last part."""
+        return self.key.rpartition("/")[2]
+
+    @property
+    def suffix(self) -> str:
+        """The ending, with its point."""
+        return PurePosixPath(self.key).suffix
+
+    @property
+    def parent(self) -> ObjectPath:
+        """What stands before the last part."""
+        return ObjectPath(self.scheme, self.key.rpartition("/")[0])
+
+    def with_name(self, name: str) -> ObjectPath:
+        """The place beside it."""
+        return ObjectPath(self.scheme, f"{self.parent.key}/{name}")
+
+    def lstat(self) -> ObjectStat:
+        """What is known of it; raises OSError, FileNotFoundError where there is none."""
+        with reached():
+            found = self.system.info(self.key)
+        if found["type"] != "file":
+            raise FileNotFoundError(errno.ENOENT, "there is no such object")
+        state = "|".join(str(found.get(name, "")) for name in _STATES)
+        return ObjectStat(int(found["size"]), state)
+
+    def age(self, now: float) -> float:
+        """Seconds since it was written, as its store has the time; raises OSError."""
+        with reached():
+            return now - float(self.system.modified(self.key).timestamp())
+
+    def open(self, mode: str = "rb") -> BinaryIO:
+        """Its bytes, to be read; raises OSError."""
+        assert mode == "rb"
+        with reached():
+            opened: BinaryIO = self.system.open(self.key, mode)
+        return opened
+
+    def fetched(self) -> BinaryIO:
+        """Its bytes in memory, as a file with a number; raises OSError."""
+        held = os.fdopen(os.memfd_create("dbanon"), "w+b")
+        try:
+            with reached():
+                self.system.get_file(self.key, f"/dev/fd/{held.fileno()}")
+        except BaseException:
+            held.close()
+            raise
+        return held
+
+    def put(self, file: BinaryIO, size: int) -> None:
+        """Write a file's bytes there, at once for whoever looks; raises OSError."""
+        with reached():
+            self.system.put_file(f"/dev/fd/{file.fileno()}", self.key)
+        if self.lstat().st_size != size:
+            raise OSError(errno.EIO, "the object store holds another number of bytes")
+
+    def copy_to(self, place: ObjectPath) -> None:
+        """Copy it within its store, at once for whoever looks; raises OSError."""
+        with reached():
+            self.system.cp_file(self.key, place.key)
+        if place.lstat().st_size != self.lstat().st_size:
+            raise OSError(errno.EIO, "the object store holds another number of bytes")
+
+    def unlink(self, missing_ok: bool = False) -> None:
+        """Take it away; raises OSError."""
+        try:
+            with reached():
+                self.system.rm_file(self.key)
+        except FileNotFoundError:
+            if not missing_ok:
+                raise
+
+    def below(self) -> list[ObjectPath]:
+        """All objects below it, as below a folder; raises OSError."""
+        with reached():
+            found = self.system.find(self.key)
+        return [ObjectPath(self.scheme, name.lstrip("/")) for name in sorted(found)]
+
+    def matching(self) -> list[ObjectPath]:
+        """The objects that it stands for as a pattern; raises OSError."""
+        with reached():
+            found = self.system.glob(self.key, detail=True)
+        return [
+            ObjectPath(self.scheme, name.lstrip("/"))
+            for name, info in sorted(found.items())
+            if info["type"] == "file"
+        ]
+
+    @property
+    def system(self) -> Any:
+        """The file system of its scheme; raises MissingDependency."""
+        return _system(self.scheme)
+
+
+@cache
+def _system(scheme: str) -> Any:
+    package = SCHEMES[scheme]
+    try:
+        fsspec = import_module("fsspec")
+        # A list that was kept would hide what others wrote meanwhile.
+        return fsspec.filesystem(scheme, use_listings_cache=False, skip_instance_cache=True)
+    except ImportError:
+        raise MissingDependency(
+            f"{scheme}:// needs the package {package}, which is not installed.",
+            hint=f"pip install 'dbanon[{_EXTRAS.get(package, package)}]'",
+        ) from None
+
+
+@contextmanager
+def reached() -> Iterator[None]:
+    """Raise what a store's client raises as OSError, with the class of it alone.
+
+    Raises
+    ------
+    FileNotFoundError, PermissionError, OSError : as a disk would.
+    """
+    try:
+        yield
+    except MissingDependency:
+        raise
+    except FileNotFoundError:
+        raise FileNotFoundError(errno.ENOENT, "there is no such object") from None
+    except Exception as error:
+        kind = type(error).__name__
+        if isinstance(error, PermissionError) or any(word in kind for word in _DENIED):
+            raise PermissionError(
+                errno.EACCES, f"the object store does not let this account in ({kind})"
+            ) from None
+        raise OSError(errno.EIO, f"the object store does not do it ({kind})") from None

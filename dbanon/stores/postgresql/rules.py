@@ -1,0 +1,96 @@
+"""Rules on PostgreSQL: whose a table is, and who writes its rules."""
+
+from __future__ import annotations
+
+import json
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dbanon.errors import InsufficientRights
+from dbanon.ledger import postgresql as ledger
+from dbanon.sessions.names import RelationName
+from dbanon.sessions.rules_session import RuledSession
+
+_OWNER = """
+SELECT c.oid::bigint, pg_get_userbyid(c.relowner)::text, pg_has_role(c.relowner, 'USAGE')
+FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+WHERE n.nspname = ?::name AND c.relname = ?::name"""
+
+_OWNER_READS = """
+SELECT has_table_privilege(c.relowner, t.oid, 'SELECT')
+       AND has_schema_privilege(c.relowner, t.relnamespace, 'USAGE')
+FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+CROSS JOIN pg_class AS t JOIN pg_namespace AS m ON m.oid = t.relnamespace
+WHERE n.nspname = ?::name AND c.relname = ?::name AND m.nspname = ?::name
+  AND t.relname = ?::name"""
+
+_COMMENTS = """
+SELECT a.attname::text, col_description(c.oid, a.attnum)
+FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+WHERE n.nspname = ?::name AND c.relname = ?::name AND col_description(c.oid, a.attnum) IS NOT NULL
+ORDER BY a.attnum"""
+
+# What the server counts of a relation and all below it. Views, and tables of other servers, have no
+# counters. Nothing is read of it; counts come some seconds late, and are lost when it crashes.
+STATE = """
+WITH RECURSIVE parts(oid) AS (
+    SELECT ({oid})
+    UNION SELECT i.inhrelid FROM pg_inherits AS i JOIN parts AS p ON p.oid = i.inhparent
+)
+SELECT jsonb_strip_nulls(jsonb_build_object(
+    'oid', ({oid})::bigint,
+    'writes', CASE WHEN bool_and(c.relkind IN ('r', 'p', 'm')) THEN
+        sum(pg_stat_get_tuples_inserted(c.oid) + pg_stat_get_tuples_updated(c.oid)
+            + pg_stat_get_tuples_deleted(c.oid)) END,
+    'file', md5(string_agg(pg_relation_filenode(c.oid)::text, ',' ORDER BY c.oid)),
+    'since', (SELECT pg_stat_get_db_stat_reset_time(d.oid)::text FROM pg_database AS d
+              WHERE d.datname = current_database())))
+FROM parts AS p JOIN pg_class AS c ON c.oid = p.oid"""
+_STATE_OF = STATE.format(
+    oid="SELECT s.oid FROM pg_class AS s JOIN pg_namespace AS n ON n.oid = s.relnamespace"
+    " WHERE n.nspname = ?::name AND s.relname = ?::name"
+)
+
+
+class PostgresqlRules(RuledSession):
+    """The part of a session that rules of tables ask for."""
+
+    @abstractmethod
+    def call(self, function: str, parts: Sequence[str]) -> str:
+        """Call a function of ours with JSON that no log shall have; the text of its result."""
+
+    def require_owner(self, source: RelationName) -> None:
+        found = self.rows(_OWNER, (source.schema, source.name))
+        if found and not found[0][2]:
+            raise InsufficientRights(
+                f"Rules of {source} are declared by its owner.",
+                hint=f'Ask role "{found[0][1]}", or a member of it.',
+            )
+
+    def require_owner_reads(self, source: RelationName, table: RelationName) -> None:
+        names = (source.schema, source.name, table.schema, table.name)
+        found = self.rows(_OWNER_READS, names)
+        if found != [(True,)]:
+            raise InsufficientRights(
+                f"A rule of {source} would release labels of {table}, which the owner of {source}"
+                " may not read.",
+                hint="Grant that role SELECT on it, or name the hierarchy in a list of your own.",
+            )
+
+    def have_rules_written(self, source: RelationName, change: Mapping[str, Any]) -> bool:
+        found = self.rows(_OWNER, (source.schema, source.name))
+        if not found or not self.rows(ledger.RULES_WRITER):
+            return False
+        self.call("dbanon._declare", [json.dumps({"source": found[0][0], **change})])
+        return True
+
+    def state_of(self, source: RelationName) -> dict[str, Any]:
+        name = (source.schema, source.name)
+        found = self.rows(f"SELECT state::text FROM ({_STATE_OF}) AS s(state)", (*name, *name))
+        state: dict[str, Any] = json.loads(found[0][0]) if found[0][0] else {}
+        return state
+
+    def comments_on(self, source: RelationName) -> dict[str, str]:
+        return dict(self.rows(_COMMENTS, (source.schema, source.name)))

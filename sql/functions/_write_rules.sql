@@ -1,0 +1,108 @@
+-- dbanon._write_rules(given): writes and removes rules of a table: {"source": its oid, "set":
+-- {column: rule}, "remove": [columns], or null for all}. How many there are then.
+--
+-- It runs with the rights of the ledger's owner, and does not see who calls it: neither the role that
+-- logged in nor one that calls through a function of somebody else may be the one to ask. But only the
+-- owner of a relation, or a member of that role, can comment on its columns. So it asks for the mark of
+-- these very rules on the first column, written by the transaction that calls and gone afterwards.
+CREATE OR REPLACE FUNCTION dbanon._write_rules(given jsonb)
+RETURNS integer
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+-- A plan for any arguments: one made for these would show them to whoever has plans logged.
+SET plan_cache_mode = force_generic_plan
+AS $function$
+DECLARE
+    own constant bigint := pg_current_xact_id()::text::bigint;
+    roles constant jsonb := '{"quasi_identifier": ["role", "hierarchy", "step", "weight", "order"],
+        "sensitive": ["role", "model", "models"], "by": ["role"], "keep": ["role", "reason"],
+        "entity": ["role"], "identifier": ["role"], "drop": ["role", "reason"]}';
+    marked record;
+    named text;
+    wrong text;
+    kept integer;
+BEGIN
+    IF jsonb_typeof(given) IS DISTINCT FROM 'object'
+       OR jsonb_typeof(given -> 'source') IS DISTINCT FROM 'number'
+       OR coalesce(jsonb_typeof(given -> 'set'), 'object') <> 'object'
+       OR coalesce(jsonb_typeof(given -> 'remove'), 'null') NOT IN ('null', 'array')
+       OR EXISTS (SELECT FROM jsonb_object_keys(given) AS key
+                  WHERE key NOT IN ('source', 'set', 'remove')) THEN
+        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'Rules are an object: a rule by column.';
+    END IF;
+    IF pg_column_size(given) > 4194304 THEN
+        RAISE EXCEPTION USING ERRCODE = '54000', MESSAGE = 'The rules are too large.';
+    END IF;
+    SELECT c.oid, n.nspname, c.relname,
+           (d.xmin::text::bigint - own % 4294967296 + 4294967296) % 4294967296 AS later
+    INTO marked
+    FROM pg_class AS c
+    JOIN pg_namespace AS n ON n.oid = c.relnamespace
+    JOIN pg_description AS d ON d.objoid = c.oid AND d.classoid = 'pg_class'::regclass
+        AND d.objsubid = (SELECT min(a.attnum) FROM pg_attribute AS a
+                          WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped)
+    WHERE c.oid::bigint = (given ->> 'source')::numeric AND c.relpersistence <> 't'
+      AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
+      AND d.description = 'dbanon rules ' || encode(sha256(convert_to(given::text, 'UTF8')), 'hex');
+    -- As in _record_release: a row that is seen while what wrote it is in progress is our own.
+    IF NOT FOUND OR marked.later >= 2147483648
+       OR pg_xact_status((own + marked.later)::text::xid8) IS DISTINCT FROM 'in progress' THEN
+        RAISE EXCEPTION USING ERRCODE = '42501',
+            MESSAGE = 'The table does not bear the mark of these rules, written by its owner in this'
+                      ' transaction.',
+            HINT = 'Rules are declared by dbanon.declare alone.';
+    END IF;
+    SELECT r.key INTO wrong FROM jsonb_each(given -> 'set') AS r
+    WHERE jsonb_typeof(r.value) <> 'object'
+       OR coalesce(jsonb_typeof(r.value -> 'role') <> 'string', true)
+       OR NOT roles ? (r.value ->> 'role')
+       OR EXISTS (SELECT FROM jsonb_object_keys(r.value) AS key
+                  WHERE NOT (roles -> (r.value ->> 'role')) ? key)
+       OR r.value ->> 'role' = 'keep' AND coalesce(btrim(r.value ->> 'reason'), '') = ''
+       OR octet_length(r.value::text) > 65536
+       -- Whoever reads rules on a terminal reads what a table's owner wrote; JSON escapes the others.
+       OR r.value::text ~ '[\u007f-\u009f]'
+    LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION USING ERRCODE = '22023',
+            MESSAGE = format('The rule of column %I has no role that is known, or more than belongs to'
+                             ' it.', left(wrong, 63)),
+            HINT = 'Roles: quasi_identifier, sensitive, by, keep (with a reason), entity, identifier,'
+                   ' drop. See dbanon.help(''declare'').';
+    END IF;
+    SELECT r INTO wrong FROM jsonb_object_keys(given -> 'set') AS r
+    WHERE r NOT IN (SELECT a.attname FROM pg_attribute AS a WHERE a.attrelid = marked.oid
+                    AND a.attnum > 0 AND NOT a.attisdropped) LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION USING ERRCODE = '42703',
+            MESSAGE = format('%I.%I has no column %I, which a rule names.', marked.nspname,
+                             marked.relname, left(wrong, 63));
+    END IF;
+    named := dbanon._name_of(marked.nspname, marked.relname);
+    IF given ? 'remove' THEN
+        DELETE FROM dbanon.rule AS k WHERE k.source = named
+            AND (jsonb_typeof(given -> 'remove') = 'null' OR given -> 'remove' ? k.name);
+    END IF;
+    INSERT INTO dbanon.rule AS k (source, name, rule, declared_at, declared_by, relation_oid)
+    SELECT named, r.key, r.value, clock_timestamp(), session_user, marked.oid::bigint
+    FROM jsonb_each(given -> 'set') AS r
+    ON CONFLICT (source, name) DO UPDATE SET rule = excluded.rule,
+        declared_at = excluded.declared_at, declared_by = excluded.declared_by,
+        relation_oid = excluded.relation_oid;
+    IF (SELECT count(*) FROM dbanon.rule AS k
+        WHERE k.source = named AND k.rule ->> 'role' = 'entity') > 1 THEN
+        RAISE EXCEPTION USING ERRCODE = '22023',
+            MESSAGE = 'More than one column has the role entity.',
+            HINT = 'One says whose a row is; others that name persons are identifiers.';
+    END IF;
+    IF (SELECT count(*) FROM dbanon.rule AS k WHERE k.declared_by = session_user) > 100000 THEN
+        RAISE EXCEPTION USING ERRCODE = '53400',
+            MESSAGE = 'This role has declared rules of 100,000 columns, which is all that one may.';
+    END IF;
+    SELECT count(*) INTO kept FROM dbanon.rule AS k WHERE k.source = named;
+    RETURN kept;
+END
+$function$;
+REVOKE ALL ON FUNCTION dbanon._write_rules(jsonb) FROM PUBLIC;
+COMMENT ON FUNCTION dbanon._write_rules(jsonb) IS
+'Internal: writes rules of a table, for its owner, who marked a column of it in this transaction.';

@@ -1,0 +1,52 @@
+"""The how-to of docs/stays.md, run: ``python -m tests.docs.stays`` writes what it prints.
+
+Before a block stands what it is: a file, what is run in one shell, or what that prints.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "stays.md"
+BLOCK = re.compile(r"(<!-- (file: [\w.]+|run|prints) -->\n```\w+\n)(.*?)(```)", re.S)
+
+
+def printed(folder: Path, **environment: str) -> list[str]:
+    """What each command of the page prints, run in a folder."""
+    own = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    given = {**os.environ, "PATH": own, "COLUMNS": "100", **environment}
+    found = []
+    for _, kind, text, _ in BLOCK.findall(PAGE.read_text(encoding="utf-8")):
+        if kind.startswith("file"):
+            (folder / kind.split()[1]).write_text(text, encoding="utf-8")
+        elif kind == "run":
+            done = subprocess.run(
+                ["bash", "-euo", "pipefail", "-c", text],
+                cwd=folder, env=given, capture_output=True, text=True, check=False,
+            )  # fmt: skip
+            assert done.returncode == 0, done.stdout + done.stderr
+            found.append(done.stdout)
+    return found
+
+
+def filled(outputs: list[str]) -> str:
+    """The page with what was printed."""
+    left = iter(outputs)
+
+    def fill(found: re.Match[str]) -> str:
+        opening, kind, body, closing = found.groups()
+        if kind == "prints":
+            body = "".join(f"{line.rstrip()}\n" for line in next(left).strip("\n").splitlines())
+        return opening + body + closing
+
+    return BLOCK.sub(fill, PAGE.read_text(encoding="utf-8"))
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as _folder:
+        PAGE.write_text(filled(printed(Path(_folder))), encoding="utf-8")

@@ -1,0 +1,37 @@
+"""The how-to of docs/stays.md holds for fewer patients, a killed run among its months."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.docs.stays import BLOCK, PAGE, printed
+
+
+def test_every_command_has_what_it_prints() -> None:
+    kinds = [kind for _, kind, *_ in BLOCK.findall(PAGE.read_text(encoding="utf-8"))]
+    assert kinds == ["file: month.py", "file: load.py", "run", "prints", "file: job.yaml",
+                     "run", "prints", "run", "prints"]  # fmt: skip
+    shown = [text for _, kind, text, _ in BLOCK.findall(PAGE.read_text(encoding="utf-8"))
+             if kind == "prints"]  # fmt: skip
+    require(shown[1:])
+
+
+@pytest.mark.slow
+def test_the_page_holds_for_fewer_patients(tmp_path: Path) -> None:
+    found = printed(tmp_path, PATIENTS="300", MONTHS="5", KILL_AFTER="0.8")
+    require(found[1:])
+
+
+def require(found: list[str]) -> None:
+    """That nobody is in fewer than five, in what the months and the counts print."""
+    report, told = found
+    rows_in, rows_out, suppressed = map(int, re.findall(r"(\d+) / (\d+) / (\d+)", report)[0])
+    assert rows_in - rows_out == suppressed > 0
+    assert "5 / 5 (persons" in report
+    [rarest] = re.findall(r"persons who share the rarest +(\d+)", told)
+    assert int(rarest) >= 5
+    assert re.search(r"fewer than 5 share +0 \(0.0%\)", told)
+    assert told.rstrip().endswith("has not: 0")

@@ -1,0 +1,179 @@
+"""A throw-away MariaDB server for tests and benchmarks.
+
+    with throwaway_mariadb() as server:
+        url = server.url("app")
+
+Its data are made by installed binaries, in memory where there is room, and it listens on a unix
+socket alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pymysql
+
+from tests.memory import memory
+from tests.postgres.tools import NoServerError, ends_with_us
+
+_STARTUP_SECONDS = 60
+_SHARED = (Path("/usr/share/mysql"), Path("/usr/share/mariadb"))
+_SYSTEM = ("mysql_system_tables.sql", "mysql_system_tables_data.sql")
+# Few pages and files: a server a worker of tests.
+_SMALL = {
+    "innodb-log-file-size": "16M", "innodb-buffer-pool-size": "64M", "key-buffer-size": "1M",
+    "aria-pagecache-buffer-size": "16M", "performance-schema": "OFF", "max-connections": "60",
+    "innodb-flush-log-at-trx-commit": "2",
+}  # fmt: skip
+
+
+class MariadbServer:
+    """A server in a temporary directory, on a unix socket; ``root`` has no password there."""
+
+    def __init__(self, settings: Mapping[str, str]) -> None:
+        binary = shutil.which(
+            "mariadbd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/libexec"
+        )
+        shared = next((found for found in _SHARED if (found / _SYSTEM[0]).exists()), None)
+        if binary is None or shared is None:
+            raise NoServerError("no MariaDB server: there is no mariadbd (mariadb-server-core)")
+        self._binary, self._shared, self._settings = binary, shared, {**_SMALL, **settings}
+        self._process: subprocess.Popen[bytes] | None = None
+        self.directory = Path(tempfile.mkdtemp(prefix="dbanon-maria-", dir=memory() or "/tmp"))
+        self.socket = self.directory / "s"
+        try:
+            self._make()
+            self.start()
+        except BaseException:
+            self.remove()
+            raise
+
+    def _command(self, *more: str) -> list[str]:
+        given = {
+            "datadir": str(self.directory / "data"),
+            "lc-messages-dir": str(self._shared),
+            "tmpdir": str(self.directory),
+            "socket": str(self.socket),
+            "pid-file": str(self.directory / "pid"),
+            **self._settings,
+        }
+        options = [f"--{name}={value}" for name, value in given.items()]
+        return [self._binary, "--no-defaults", "--skip-networking", *options, *more]
+
+    def _as_account(self) -> dict[str, Any]:
+        """Arguments of subprocess functions: the server refuses to run as root."""
+        if os.geteuid() != 0:
+            return {}
+        account = pwd.getpwnam("nobody")
+        return {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
+
+    def _make(self) -> None:
+        (self.directory / "data").mkdir()
+        if os.geteuid() == 0:
+            account = pwd.getpwnam("nobody")
+            for path in (self.directory, self.directory / "data"):
+                os.chown(path, account.pw_uid, account.pw_gid)
+        given = ["create database mysql;", "use mysql;", "set @auth_root_socket=NULL;"]
+        given += ["set @skip_auth_anonymous=1;"]
+        given += [(self._shared / name).read_text() for name in _SYSTEM]
+        made = subprocess.run(
+            self._command("--bootstrap"), input="\n".join(given).encode(), capture_output=True,
+            check=False, cwd=self.directory, **self._as_account(),
+        )  # fmt: skip
+        if made.returncode != 0:
+            raise NoServerError(f"no MariaDB server: {made.stderr.decode()[-2000:]}")
+
+    def start(self) -> None:
+        log_path = self.directory / "log"
+        before = len(self.log_text()) if log_path.exists() else 0
+        with log_path.open("ab") as log:
+            self._process = subprocess.Popen(
+                [*ends_with_us(), *self._command()], stdin=subprocess.DEVNULL, stdout=log,
+                stderr=subprocess.STDOUT, cwd=self.directory, **self._as_account(),
+            )  # fmt: skip
+        until = time.monotonic() + _STARTUP_SECONDS
+        while time.monotonic() < until:
+            if self._process.poll() is not None:
+                raise NoServerError(f"no MariaDB server: {self.log_text()[-2000:]}")
+            # A connection that is refused leaves its socket open.
+            if "ready for connections" in self.log_text()[before:]:
+                return
+            time.sleep(0.02)
+        raise NoServerError("no MariaDB server: it is not ready in time")
+
+    @property
+    def process_id(self) -> int:
+        """Of the server, while it runs."""
+        assert self._process is not None
+        return self._process.pid
+
+    def crash(self) -> None:
+        """End it as a power failure would, but for what the system has in its cache."""
+        self._end(signal.SIGKILL)
+
+    def _end(self, how: signal.Signals) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.send_signal(how)
+            try:
+                process.wait(timeout=_STARTUP_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def remove(self) -> None:
+        self._end(signal.SIGKILL)
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def log_text(self) -> str:
+        return (self.directory / "log").read_text(errors="replace")
+
+    def connect(self, database: str | None = None, user: str = "root") -> Any:
+        return pymysql.connect(
+            unix_socket=str(self.socket), user=user, database=database, charset="utf8mb4",
+            autocommit=True,
+        )  # fmt: skip
+
+    def execute(self, *statements: str, database: str | None = None) -> list[tuple[Any, ...]]:
+        """Run statements as root; the rows of the last one."""
+        with contextlib.closing(self.connect(database)) as connection:
+            cursor = connection.cursor()
+            cursor.execute(
+                "SET SESSION sql_mode = 'ANSI_QUOTES,PIPES_AS_CONCAT,STRICT_ALL_TABLES,"
+                "NO_BACKSLASH_ESCAPES'"
+            )
+            cursor.execute("SET NAMES utf8mb4 COLLATE utf8mb4_nopad_bin")
+            for statement in statements:
+                cursor.execute(statement)
+            return list(cursor.fetchall())
+
+    def schemas(self) -> Sequence[str]:
+        """The databases that are not the system's."""
+        own = ("mysql", "information_schema", "performance_schema", "sys")
+        return [name for (name,) in self.execute("SHOW DATABASES") if name not in own]
+
+    def url(self, database: str, user: str = "root") -> str:
+        return f"mysql+pymysql://{user}@localhost/{database}?unix_socket={self.socket}"
+
+
+@contextlib.contextmanager
+def throwaway_mariadb(settings: Mapping[str, str] | None = None) -> Iterator[MariadbServer]:
+    """A new server, removed at the end of the block.
+
+    Raises NoServerError with the reason when none can be had.
+    """
+    server = MariadbServer(settings or {})
+    try:
+        yield server
+    finally:
+        server.remove()

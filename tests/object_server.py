@@ -1,0 +1,32 @@
+"""An object store that speaks S3, on the loopback, in this process."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from unittest import mock
+
+from dbanon.stores import objects
+
+BUCKET = "clinic"
+KEYS = {"AWS_ACCESS_KEY_ID": "AKIDNOTTOLD", "AWS_SECRET_ACCESS_KEY": "secret-not-told"}
+
+
+@contextmanager
+def served() -> Iterator[str]:
+    """A store with one bucket, to which the environment leads; gives the bucket's URL."""
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    try:
+        host, port = server.get_host_and_port()
+        given = {"AWS_ENDPOINT_URL": f"http://{host}:{port}", "AWS_REGION": "us-east-1"}
+        with mock.patch.dict(os.environ, {**KEYS, **given}):
+            objects._system.cache_clear()
+            objects.ObjectPath.of(f"s3://{BUCKET}/x").system.mkdir(BUCKET)
+            yield f"s3://{BUCKET}"
+    finally:
+        objects._system.cache_clear()
+        server.stop()

@@ -1,0 +1,219 @@
+"""Attacks by rules: on another's table, through another's function, by comments with a trap."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+from sqlalchemy import make_url
+
+import dbanon
+from dbanon.errors import InsufficientRights
+from tests.sql.mallory import sprung
+from tests.sql.test_rules import DECLARE, PERSON, RULES
+
+Run = Callable[..., list[tuple[Any, ...]]]
+Connect = Callable[..., psycopg.Connection[Any]]
+Role = Callable[..., str]
+
+pytestmark = pytest.mark.one_database
+
+SUPER = "SELECT rolsuper FROM pg_roles WHERE rolname = 'mallory'"
+
+
+@pytest.fixture
+def annas(run_sql: Run, sql_role: Role) -> str:
+    """Anna, a runner, owns app.person; mallory, another, may read it: his URL."""
+    run_sql(PERSON)
+    sql_role("anna")
+    run_sql("ALTER ROLE anna PASSWORD 'annas'")
+    run_sql("ALTER TABLE app.person OWNER TO anna")
+    mallory = sql_role("mallory")
+    run_sql("GRANT SELECT ON app.person TO mallory")
+    run_sql("GRANT CREATE ON SCHEMA app TO mallory")
+    return mallory
+
+
+def refused(connection: psycopg.Connection[Any], statement: str) -> psycopg.Error:
+    with pytest.raises(psycopg.Error) as found:
+        connection.execute(statement.encode())
+    assert found.value.sqlstate == "42501"
+    return found.value
+
+
+def test_only_the_owner_declares(annas: str, run_sql: Run, connect: Connect) -> None:
+    mallory = connect(annas)
+    assert "anna" in str(refused(mallory, DECLARE).diag.message_hint)
+    refused(mallory, "SELECT dbanon.undeclare('app.person')")
+    oid = run_sql("SELECT 'app.person'::regclass::oid::bigint")[0][0]
+    told = f'{{"source": {oid}, "set": {{"age": {{"role": "drop"}}}}}}'
+    for function in ("_declare", "_write_rules"):
+        refused(mallory, f"SELECT dbanon.{function}('{told}')")
+    for statement in (
+        "INSERT INTO dbanon.rule VALUES ('app.person', 'age', '{}', now(), 'anna', 1)",
+        "UPDATE dbanon.rule SET rule = '{}'", "DELETE FROM dbanon.rule",
+        "TRUNCATE dbanon.rule",
+    ):  # fmt: skip
+        refused(mallory, statement)
+    with pytest.raises(InsufficientRights):
+        dbanon.declare(annas, "app.person", {"age": "drop"})
+    assert run_sql("SELECT count(*) FROM dbanon.rule") == [(0,)]
+    # The owner may, and who is a member of that role.
+    run_sql("GRANT anna TO mallory")
+    mallory.execute(DECLARE.encode())
+    assert run_sql("SELECT DISTINCT declared_by FROM dbanon.rule") == [("mallory",)]
+
+
+def test_a_function_of_somebody_else_declares_nothing_for_its_caller(
+    annas: str, run_sql: Run, connect: Connect
+) -> None:
+    """Whoever logged in is anna, or a superuser; who asks is mallory."""
+    mallory = connect(annas)
+    mallory.execute(
+        "CREATE FUNCTION app.helpful() RETURNS integer LANGUAGE plpgsql SECURITY DEFINER AS $$"
+        f" BEGIN PERFORM dbanon.declare('app.person', '{RULES}'); RETURN 1; END $$".encode()
+    )
+    oid = run_sql("SELECT 'app.person'::regclass::oid::bigint")[0][0]
+    mallory.execute(
+        "CREATE FUNCTION app.direct() RETURNS integer LANGUAGE sql SECURITY DEFINER AS $$"
+        f' SELECT dbanon._write_rules(\'{{"source": {oid}, "set": {{}}}}\') $$'.encode()
+    )
+    superuser = connect()
+    for caller in (connect(anna(annas)), superuser):
+        for function in ("helpful", "direct"):
+            refused(caller, f"SELECT app.{function}()")
+    superuser.execute("SET ROLE mallory")
+    refused(superuser, DECLARE)
+    assert run_sql("SELECT count(*) FROM dbanon.rule") == [(0,)]
+
+
+def anna(mallory: str) -> str:
+    """Anna's URL."""
+    return make_url(mallory).set(username="anna", password="annas").render_as_string(False)
+
+
+def test_a_mark_of_an_earlier_transaction_is_none(
+    annas: str, run_sql: Run, connect: Connect
+) -> None:
+    """A comment that anna wrote some time ago is not her asking now."""
+    oid = run_sql("SELECT 'app.person'::regclass::oid::bigint")[0][0]
+    [(told,)] = run_sql(
+        f"""SELECT '{{"source": {oid}, "set": {{"age": {{"role": "drop"}}}}}}'::jsonb::text"""
+    )
+    mark = "dbanon rules " + hashlib.sha256(told.encode()).hexdigest()
+    connect(anna(annas)).execute(f"COMMENT ON COLUMN app.person.person_id IS '{mark}'".encode())
+    refused(connect(annas), f"SELECT dbanon._write_rules('{told}')")
+    # Nor is one on a table of his own good for hers.
+    mallory = connect(annas, autocommit=False)
+    mallory.execute("CREATE TABLE app.own (age integer)")
+    mallory.execute(f"COMMENT ON COLUMN app.own.age IS '{mark}'".encode())
+    refused(mallory, f"SELECT dbanon._write_rules('{told}')")
+
+
+TRAPS = (
+    "dbanon: quasi_identifier'); ALTER ROLE mallory SUPERUSER; --",
+    'dbanon: {"role": "drop", "reason": "x"}; ALTER ROLE mallory SUPERUSER',
+    "dbanon: evil.spring()",
+    "dbanon: identifier\ndbanon: drop",
+    'dbanon: {"role": {"role": "drop"}}',
+)
+
+
+@pytest.mark.parametrize("trap", TRAPS)
+def test_a_comment_with_a_trap_is_read_and_not_run(
+    annas: str, run_sql: Run, connect: Connect, sql_url: str, trap: str
+) -> None:
+    mallory = connect(annas)
+    mallory.execute("CREATE TABLE app.his (age integer)")
+    mallory.execute(f"COMMENT ON COLUMN app.his.age IS {_quoted(trap)}".encode())
+    with pytest.raises(psycopg.Error) as found:
+        run_sql("SELECT * FROM dbanon.declare('app.his', from_comments => true)")
+    assert found.value.sqlstate == "22023"
+    assert "SUPERUSER" not in str(found.value)
+    assert "spring" not in str(found.value)
+    with pytest.raises(dbanon.DbanonError) as told:
+        dbanon.declare(sql_url, "app.his", from_comments=True)
+    assert told.value.exit_code == 2
+    assert "SUPERUSER" not in str(told.value)
+    assert run_sql(SUPER) == [(False,)]
+    assert run_sql("SELECT count(*) FROM dbanon.rule") == [(0,)]
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+@pytest.mark.parametrize("name", ["%s", "%1$s", "%L", "%%", "a'b", 'a"b', "$1", "x\\"])
+def test_names_and_comments_of_columns_are_no_format(
+    annas: str, run_sql: Run, connect: Connect, name: str
+) -> None:
+    """The comment of the first column is put back; by its name it would have been run."""
+    said = '" IS NULL; ALTER ROLE mallory SUPERUSER; COMMENT ON COLUMN app.his."a'
+    column = '"' + name.replace('"', '""') + '"'
+    mallory = connect(annas)
+    mallory.execute(f"CREATE TABLE app.his ({column} integer, age integer)".encode())
+    mallory.execute(f"COMMENT ON COLUMN app.his.{column} IS {_quoted(said)}".encode())
+    run_sql("""SELECT * FROM dbanon.declare('app.his', '{"age": "quasi_identifier"}')""")
+    assert run_sql(SUPER) == [(False,)]
+    assert run_sql("SELECT col_description('app.his'::regclass, 1)") == [(said,)]
+
+
+def test_nothing_of_a_table_runs_when_its_rules_are_declared(
+    run_sql: Run, mallory: psycopg.Connection[Any]
+) -> None:
+    """Types, defaults, indexes, triggers and views of another role are not asked."""
+    mallory.execute("GRANT USAGE, CREATE ON SCHEMA evil TO PUBLIC")
+    mallory.execute(
+        "CREATE FUNCTION evil.caught() RETURNS trigger LANGUAGE plpgsql AS"
+        " $$ BEGIN PERFORM evil.spring(); RETURN NEW; END $$"
+    )
+    mallory.execute("CREATE DOMAIN evil.d AS integer DEFAULT evil.one(1) CHECK (evil.spring())")
+    mallory.execute("CREATE TABLE evil.his (age evil.d DEFAULT evil.one(1), b boolean)")
+    mallory.execute("INSERT INTO evil.his VALUES (1, true)")
+    mallory.execute("CREATE INDEX ON evil.his (evil.one(coalesce(1, age)))")
+    mallory.execute(
+        "CREATE TRIGGER t BEFORE INSERT OR UPDATE OR DELETE ON evil.his FOR EACH STATEMENT"
+        " EXECUTE FUNCTION evil.caught()"
+    )
+    mallory.execute("CREATE VIEW evil.shown AS SELECT age FROM evil.his WHERE evil.spring()")
+    mallory.execute("COMMENT ON COLUMN evil.his.age IS 'dbanon: quasi_identifier'")
+    sprung(run_sql)
+    for table in ("evil.his", "evil.shown"):
+        run_sql(f"SELECT * FROM dbanon.declare('{table}', '{{\"age\": \"quasi_identifier\"}}')")
+        run_sql(f"SELECT * FROM dbanon.rules('{table}')")
+    run_sql("SELECT * FROM dbanon.declare('evil.his', from_comments => true)")
+    run_sql("SELECT * FROM dbanon.rules()")
+    run_sql("SELECT dbanon.undeclare('evil.his')")
+    assert not sprung(run_sql)
+    # A call by rules refuses what a call with a list refuses.
+    with pytest.raises(psycopg.Error) as found:
+        run_sql("SELECT dbanon.mdav('evil.shown', 'release.p', k => 2)")
+    assert found.value.sqlstate == "42501"
+    assert not sprung(run_sql)
+
+
+def test_a_rule_releases_no_labels_that_the_tables_owner_may_not_read(
+    annas: str, run_sql: Run, connect: Connect, sql_url: str
+) -> None:
+    """Whoever releases by rules reads the hierarchies that they name with rights of his own."""
+    run_sql("CREATE TABLE app.secret (child text, parent text)")
+    run_sql(
+        "INSERT INTO app.secret VALUES ('1', 'what only a few know'), ('2', 'what only a few know')"
+    )
+    mallory = connect(annas)
+    mallory.execute(
+        "CREATE TABLE app.his AS SELECT 1 + g % 2 AS age FROM generate_series(1, 9) AS g"
+    )
+    rule = '{"age": {"role": "quasi_identifier", "hierarchy": {"table": "app.secret"}}}'
+    mallory.execute(f"SELECT * FROM dbanon.declare('app.his', '{rule}')".encode())
+    call = "SELECT k_achieved FROM dbanon.gaa_cp('app.his', 'release.his', k => 5)"
+    assert "may not read" in str(refused(connect(), call))
+    with pytest.raises(InsufficientRights, match="may not read"):
+        dbanon.anonymize(
+            sql_url, table="app.his", declared=True, k=5, method="gaa_cp", output="release.his"
+        )
+    run_sql("GRANT SELECT ON app.secret TO mallory")
+    assert run_sql(call) == [(9,)]

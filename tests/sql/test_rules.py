@@ -1,0 +1,156 @@
+"""Rules beside the schema, through SQL: declared once, used by calls without a list."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+
+Run = Callable[..., list[tuple[Any, ...]]]
+Connect = Callable[..., psycopg.Connection[Any]]
+
+pytestmark = pytest.mark.one_database
+
+PERSON = (
+    "CREATE TABLE app.person AS SELECT g AS person_id, 'n' || g AS name, 20 + g % 40 AS age,"
+    " (ARRAY['flu', 'cold', 'none'])[1 + g % 3] AS diagnosis FROM generate_series(1, 120) AS g"
+)
+RULES = (
+    '{"age": "quasi_identifier", "person_id": "entity", "name": "identifier",'
+    ' "diagnosis": {"role": "sensitive", "model": {"distinct_l": 2}}}'
+)
+DECLARE = f"SELECT column_name, role FROM dbanon.declare('app.person', '{RULES}')"
+
+
+def test_declared_once_and_released_without_a_list(run_sql: Run) -> None:
+    run_sql(PERSON)
+    assert run_sql(DECLARE) == [
+        ("person_id", "entity"), ("name", "identifier"), ("age", "quasi_identifier"),
+        ("diagnosis", "sensitive"),
+    ]  # fmt: skip
+    [(rows, smallest)] = run_sql(
+        "SELECT rows_out, k_achieved FROM dbanon.mdav('app.person', 'release.person', k => 5)"
+    )
+    assert (rows, smallest >= 5) == (120, True)
+    named = run_sql("SELECT attname FROM pg_attribute WHERE attrelid = 'release.person'::regclass"
+                    " AND attnum > 0 ORDER BY attnum")  # fmt: skip
+    assert named == [("age",), ("diagnosis",)]
+    [(digest, model, entity)] = run_sql(
+        "SELECT arguments ->> 'declared', arguments #>> '{models,0,kind}', arguments ->> 'entity'"
+        " FROM dbanon.release"
+    )
+    assert (len(digest), model, entity) == (64, "distinct_l", "person_id")
+
+
+def test_a_column_without_a_rule_halts_and_a_rule_without_a_column_too(run_sql: Run) -> None:
+    run_sql(PERSON)
+    run_sql(DECLARE)
+    run_sql("ALTER TABLE app.person ADD COLUMN note text")
+    call = "SELECT * FROM dbanon.mdav('app.person', 'release.person', k => 5)"
+    with pytest.raises(psycopg.Error, match="columns without a rule") as refused:
+        run_sql(call)
+    assert refused.value.sqlstate == "ZK005"
+    assert refused.value.diag.message_detail == 'Without a rule: "note".'
+    run_sql("""SELECT * FROM dbanon.declare('app.person', '{"note": "drop"}')""")
+    run_sql("ALTER TABLE app.person DROP COLUMN note")
+    assert run_sql("SELECT state FROM dbanon.rules('app.person') WHERE column_name = 'note'") == [
+        ("no column",)
+    ]
+    with pytest.raises(psycopg.Error, match="does not have all columns that have a rule") as gone:
+        run_sql(call)
+    assert gone.value.sqlstate == "ZK005"
+    assert run_sql("SELECT dbanon.undeclare('app.person', '{note}')") == [(4,)]
+    run_sql(call)
+
+
+def test_without_rules_a_list_is_needed(run_sql: Run) -> None:
+    run_sql(PERSON)
+    with pytest.raises(psycopg.Error, match="No rules are declared") as refused:
+        run_sql("SELECT * FROM dbanon.mdav('app.person', 'release.person', k => 5)")
+    assert refused.value.sqlstate == "42704"
+    run_sql(DECLARE)
+    with pytest.raises(psycopg.Error, match="keep was given beside rules"):
+        run_sql("SELECT * FROM dbanon.mdav('app.person', 'release.p', k => 5, keep => '{name}')")
+    with pytest.raises(psycopg.Error, match="k must be") as missing:
+        run_sql("SELECT * FROM dbanon.mdav('app.person', 'release.p')")
+    assert missing.value.sqlstate == "22023"
+
+
+def test_rules_go_by_name(run_sql: Run, connect: Connect) -> None:
+    """A table that was renamed has none; one that was made anew has them, and that is said."""
+    run_sql(PERSON)
+    run_sql(DECLARE)
+    run_sql("ALTER TABLE app.person RENAME TO people")
+    with pytest.raises(psycopg.Error, match="No rules are declared") as renamed:
+        run_sql("SELECT * FROM dbanon.mdav('app.people', 'release.p', k => 5)")
+    assert "app.person" in str(renamed.value.diag.message_hint)
+    assert run_sql("SELECT DISTINCT state FROM dbanon.rules()") == [("no table",)]
+    run_sql(PERSON)
+    assert run_sql("SELECT DISTINCT state FROM dbanon.rules('app.person')") == [("another table",)]
+    session, heard = connect(), []
+    session.add_notice_handler(lambda found: heard.append(found.message_primary))
+    session.execute("SELECT dbanon.mdav('app.person', 'release.p', k => 5)")
+    assert any("another table of this name" in str(one) for one in heard)
+    run_sql(DECLARE)
+    assert run_sql("SELECT DISTINCT state FROM dbanon.rules('app.person')") == [("current",)]
+
+
+def test_comments_are_read_where_wanted(run_sql: Run) -> None:
+    run_sql(PERSON)
+    run_sql("COMMENT ON COLUMN app.person.age IS 'In years.\n dbanon: quasi_identifier '")
+    run_sql(
+        "COMMENT ON COLUMN app.person.diagnosis IS"
+        ' \'dbanon: {"role": "sensitive", "model": {"distinct_l": 2}}\''
+    )
+    run_sql("COMMENT ON COLUMN app.person.person_id IS 'as dbanon: sees it'")
+    found = run_sql(
+        "SELECT column_name, rule::text FROM dbanon.declare('app.person', from_comments => true)"
+    )
+    assert found == [
+        ("age", '{"role": "quasi_identifier"}'),
+        ("diagnosis", '{"role": "sensitive", "model": {"distinct_l": 2}}'),
+    ]
+    said = "SELECT col_description('app.person'::regclass, 1)"
+    assert run_sql(said) == [("as dbanon: sees it",)]
+    run_sql("SELECT dbanon.undeclare('app.person')")
+    assert run_sql("SELECT * FROM dbanon.rules()") == []
+
+
+@pytest.mark.parametrize(
+    ("rules", "words"),
+    [
+        ('{"age": "quasi"}', "no role that is known"),
+        ('{"age": {"role": "keep"}}', "kept without a reason"),
+        ('{"age": {"role": "drop", "key": 1}}', "a key that is none of its own"),
+        ('{"age": {"role": "quasi_identifier", "hierarchy": {"file": "x"}}}', "one key that says"),
+        ('{"age": {"role": "sensitive", "model": {"l": 2}}}', "a privacy model that there is not"),
+        ('{"age": "entity", "name": "entity"}', "More than one column has the role entity"),
+        ('{"agee": "drop"}', 'no column agee'),
+        ("[1]", "must be an object"),
+        ("{}", "no rule to declare"),
+    ],
+)  # fmt: skip
+def test_wrong_rules_are_refused(run_sql: Run, rules: str, words: str) -> None:
+    run_sql(PERSON)
+    with pytest.raises(psycopg.Error, match=words):
+        run_sql(f"SELECT * FROM dbanon.declare('app.person', '{rules}')")
+    assert run_sql("SELECT count(*) FROM dbanon.rule") == [(0,)]
+
+
+def test_the_general_call_is_that_of_the_method(run_sql: Run) -> None:
+    run_sql(PERSON)
+    run_sql(DECLARE)
+    told = "'app.person', 'release.{}', k => 5, options => '{{\"seed\": 3}}'"
+    run_sql(f"SELECT dbanon.anonymize({told.format('one')}, method => 'mondrian')")
+    run_sql(f"SELECT dbanon.mondrian({told.format('other')})")
+    [(methods, arguments)] = run_sql(
+        "SELECT array_agg(DISTINCT method), count(DISTINCT arguments) FROM dbanon.release"
+    )
+    assert (methods, arguments) == (["mondrian"], 1)
+    run_sql("SELECT dbanon.anonymize('app.person', 'release.third', '{age}', 5)")
+    for wrong, state in (("'mdaw'", "22023"), ("NULL", "22004"), ("'dp_ranks'", "22023")):
+        with pytest.raises(psycopg.Error) as found:
+            run_sql(f"SELECT dbanon.anonymize({told.format('no')}, method => {wrong})")
+        assert found.value.sqlstate == state

@@ -1,0 +1,56 @@
+"""The README's session from CREATE EXTENSION to a refreshed release; rules survive a dump."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import dbanon
+from dbanon.doors import extension as extension_module
+from dbanon.doors import install
+from dbanon.errors import RulesOfAnotherTable
+from tests.postgres_server import Server, find_server_binaries, libpq_environment
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_the_session_of_the_readme_and_its_dump(
+    sql_server: Server, backend_path: Path, fresh: Callable[[], str], extension_files: Path
+) -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    [session] = re.findall(r"```sql\n(CREATE EXTENSION dbanon CASCADE;.*?)```", text, re.S)
+    assert len(session.splitlines()) <= 11
+    extension_module.write_extension(extension_files, [str(backend_path)])
+    url, restored = fresh(), fresh()
+    found = []
+    for statement in filter(str.strip, session.split(";\n")):
+        found.append(sql_server.execute(statement, url=url))
+    declared, released, _, refreshed, verified = found[3:]
+    assert ("age", "quasi_identifier") in declared
+    assert (released[0][0], released[0][1] >= 5) == (1000, True)
+    assert (refreshed[0][0], refreshed[0][1] >= 5) == (1001, True)
+    assert verified == [(refreshed[0][1], True)]
+    rules = "SELECT source, name, rule, declared_at, declared_by FROM dbanon.rule ORDER BY name"
+    before = sql_server.execute(rules, url=url)
+    assert len(before) == 4
+    dump = subprocess.run(
+        [str(find_server_binaries() / "pg_dump")],
+        env={**os.environ, **libpq_environment(url)}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    sql_server.psql(dump.stdout, url=restored)
+    assert sql_server.execute(rules, url=restored) == before
+    install.upgrade(restored, python_paths=[str(backend_path)])
+    assert sql_server.execute("SELECT DISTINCT state FROM dbanon.rules()", url=restored) == [
+        ("another table",)
+    ]
+    # Its oid is another one, too: that is to be accepted once.
+    with pytest.warns(RulesOfAnotherTable):
+        again = dbanon.refresh(restored, "release.person", accept=["source"])
+    assert again.rows_in == 1001
+    dbanon.declare(restored, "person", {name: rule for _, name, rule, *_ in before})
+    assert dbanon.refresh(restored, "release.person").rows_in == 1001

@@ -1,0 +1,366 @@
+"""Persons with several rows in a chain: hospital stays, whose cells are k persons."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dbanon
+from dbanon.errors import (
+    ChainEntityRows,
+    ChainModel,
+    InvalidParameter,
+    NullInEntity,
+    TellingColumnRefused,
+)
+from tests.stores.databases import Database, inserts
+
+# By person: age, postcode, and a ward and costs for each stay.
+Persons = dict[int, tuple[int, int, list[tuple[str, int]]]]
+GIVEN: dict[str, Any] = {
+    "table": "stays",
+    "entity": "patient",
+    "quasi_identifiers": ["age", "postcode"],
+    "keep": ["ward", "cost"],
+    "k": 3,
+    "output": "released",
+    "if_exists": "replace",
+}
+
+
+def persons(n: int = 12, first: int = 0) -> Persons:
+    wards = "ABC"
+    return {
+        i: (20 + 3 * i, 1000 + i, [(wards[(i + j) % 3], 10 * j) for j in range(1 + i % 3)])
+        for i in range(first, first + n)
+    }
+
+
+def load(database: Database, known: Mapping[int, Any]) -> None:
+    if not any(name == "stays" for _, name in database.relations()):
+        whole = database.types["integer"]
+        columns = {"patient": whole, "age": whole, "postcode": whole,
+                   "ward": database.types["text"], "cost": whole}  # fmt: skip
+        database.load("stays", columns, [])
+    rows = [(i, age, code, *stay) for i, (age, code, stays) in known.items() for stay in stays]
+    database.execute("DELETE FROM stays")
+    database.execute(*inserts("stays", rows))
+
+
+class Stays:
+    def __init__(self, database: Database, folder: Path, **rules: Any) -> None:
+        self.database, self.key = database, folder / "stays.key"
+        told = {"changes": "hold", "min_newcomers": 0, "max_rows_per_person": 5} | rules
+        dbanon.create_chain(
+            database.url, "stays", table="stays", entity="patient", key_out=self.key, **told
+        )
+
+    def release(self, known: Mapping[int, Any], **more: Any) -> dbanon.Report:
+        load(self.database, known)
+        chain = dbanon.Chain("stays", key=f"file:{self.key}", accept_turnover=True)
+        return dbanon.anonymize(self.database.url, **(GIVEN | {"chain": chain} | more))
+
+    def rows(self) -> Counter[tuple[Any, ...]]:
+        relation = self.database.relation("released")
+        return Counter(self.database.rows(f"SELECT age, postcode, ward, cost FROM {relation}"))
+
+
+def changed(known: Persons, person: int, stays: list[tuple[str, int]]) -> Persons:
+    age, code, _ = known[person]
+    return known | {person: (age, code, stays)}
+
+
+def test_all_rows_of_a_person_stand_under_one_class(database: Database, tmp_path: Path) -> None:
+    load(database, persons())
+    chained = Stays(database, tmp_path)
+    report = chained.release(persons())
+    known = persons()
+    assert report.rows_out == report.rows_in == sum(len(stays) for *_, stays in known.values())
+    assert report.arguments["chain"]["persons"] == 12
+    assert report.arguments["chain"]["outlying"] == 0
+    # Of each class of three there are the rows of all three, and k counts persons.
+    sizes = Counter[Any]()
+    for (age, code, *_), n in chained.rows().items():
+        sizes[age, code] += n
+    assert sorted(sizes.values()) == [6, 6, 6, 6]
+    assert report.k_achieved == 3
+    [kept] = {tuple(row) for row in database.rows(
+        f"SELECT count(*), count(DISTINCT tag) FROM {database.ledger('chain_member')}"
+    )}  # fmt: skip
+    assert kept == (12, 12)
+
+
+def test_a_person_whose_rows_change_is_one_change(database: Database, tmp_path: Path) -> None:
+    """However many of her rows do: who knows of her change must not see it alone."""
+    known = persons()
+    load(database, known)
+    chained = Stays(database, tmp_path)
+    chained.release(known)
+    before = chained.rows()
+    known = changed(known, 2, [("C", 99), ("A", 99), ("B", 99), ("B", 98)])
+    report = chained.release(known)
+    assert chained.rows() == before
+    assert report.rows_out == sum(before.values())
+    # Her two neighbours' as well, and it is shown.
+    for neighbour in (0, 1):
+        known = changed(known, neighbour, [("C", 97)])
+    chained.release(known)
+    shown = chained.rows() - before
+    assert sorted(cost for *_, cost in shown.elements()) == [97, 97, 98, 99, 99, 99]
+
+
+def test_rows_that_persons_take_from_one_another_are_a_change(
+    database: Database, tmp_path: Path
+) -> None:
+    """A cell has the same rows then, and other persons' multisets of them: three differ."""
+    known = persons()
+    load(database, known)
+    chained = Stays(database, tmp_path, changes="show")
+    chained.release(known)
+    before = chained.rows()
+    stays = [known[i][2] for i in (0, 1, 2)]
+    assert [len(one) for one in stays] == [1, 2, 3]
+    known = changed(changed(known, 0, stays[0] + stays[2][1:2]), 2, stays[2][:1] + stays[2][2:])
+    chained.release(known)
+    assert chained.rows() == before
+    [(told,)] = database.rows(
+        f"SELECT counts FROM {database.ledger('chain_release')} WHERE sequence = 2"
+    )
+    assert '"changed": 2' in (told if isinstance(told, str) else str(told).replace("'", '"'))
+
+
+def test_of_many_rows_some_are_shown_and_the_same_ones(database: Database, tmp_path: Path) -> None:
+    known = changed(persons(), 4, [("A", cost) for cost in range(40)])
+    load(database, known)
+    chained = Stays(database, tmp_path, changes="show")
+    first = chained.release(known)
+    assert (first.rows_out, first.suppressed) == (22 + 5, 35)
+    assert "1 persons have more than 5 rows, of which 35 are withheld" in first.earlier_releases
+    before = chained.rows()
+    # In another order, they are the same; and so they are if they are another person's.
+    chained.release(changed(known, 4, list(reversed(known[4][2]))))
+    assert chained.rows() == before
+    swapped = changed(changed(known, 4, known[3][2]), 3, known[4][2])
+    chained.release(swapped)
+    assert chained.rows() == before
+
+
+def test_a_quasi_identifier_is_a_persons(database: Database, tmp_path: Path) -> None:
+    load(database, persons())
+    chained = Stays(database, tmp_path)
+    database.execute("UPDATE stays SET age = age + 1 WHERE cost = 10")
+    chain = dbanon.Chain("stays", key=f"file:{chained.key}")
+    with pytest.raises(ChainEntityRows, match=r'"age" has more than one value .* of 8 persons'):
+        dbanon.anonymize(database.url, **GIVEN, chain=chain)
+    load(database, persons())
+    database.execute("UPDATE stays SET postcode = NULL WHERE cost = 20 AND patient = 5")
+    with pytest.raises(ChainEntityRows, match="of fewer than 3 persons"):
+        dbanon.anonymize(database.url, **GIVEN, chain=chain, nulls="category")
+    load(database, persons())
+    database.execute("UPDATE stays SET patient = NULL WHERE cost = 20 AND patient = 5")
+    with pytest.raises(NullInEntity, match="in 1 of 24 rows"):
+        dbanon.anonymize(database.url, **GIVEN, chain=chain)
+    # Of a member they may: those of the day of admission stand.
+    chained.release(persons())
+    before = chained.rows()
+    moved = persons()
+    load(database, moved)
+    database.execute("UPDATE stays SET age = age + 1 WHERE cost = 10")
+    dbanon.anonymize(database.url, **GIVEN, chain=chain)
+    assert chained.rows() == before
+
+
+def test_a_chain_of_one_row_says_what_it_would_take(database: Database, tmp_path: Path) -> None:
+    load(database, persons())
+    with pytest.raises(InvalidParameter, match="one row a person"):
+        Stays(database, tmp_path, mode="measure")
+    chained = Stays(database, tmp_path, max_rows_per_person=None)
+    with pytest.raises(ChainEntityRows) as refused:
+        chained.release(persons())
+    assert "at most 3" in str(refused.value)
+    assert "max_rows_per_person" in str(refused.value)
+
+
+def test_models_are_refused(database: Database, tmp_path: Path) -> None:
+    load(database, persons())
+    chained = Stays(database, tmp_path)
+    model = dbanon.Model("distinct_l", "ward", 2)
+    with pytest.raises(ChainModel, match="several rows a person"):
+        chained.release(persons(), keep=["cost"], sensitive=["ward"], models=[model])
+
+
+def test_a_column_that_tells_rows_apart_is_found(database: Database, tmp_path: Path) -> None:
+    """Where a person's rows all have one value that nobody else has, it is hers."""
+    known = {i: (age, code, [(f"w{i}", 1)] * len(stays))
+             for i, (age, code, stays) in persons().items()}  # fmt: skip
+    load(database, known)
+    chained = Stays(database, tmp_path)
+    with pytest.raises(TellingColumnRefused, match="ward"):
+        chained.release(known, strict=True)
+    with pytest.warns(dbanon.errors.PrivacyWarning, match='"ward" is nearly unique'):
+        chained.release(known)
+
+
+def test_persons_come_leave_and_are_planned(database: Database, tmp_path: Path) -> None:
+    known = persons(30)
+    load(database, known)
+    chained = Stays(database, tmp_path)
+    chained.release(known)
+    known = {i: one for i, one in known.items() if i != 7} | persons(4, first=50)
+    load(database, known)
+    chain = dbanon.Chain("stays", key=f"file:{chained.key}")
+    planned = dbanon.plan(database.url, **GIVEN, chain=chain)
+    assert (planned.chain.coming.came, planned.chain.coming.left) == (4, 1)
+    assert planned.chain.coming.cells == {"live": 9, "held": 1}
+    report = chained.release(known)
+    assert report.arguments["chain"]["persons"] == 34
+    assert dbanon.withdraw(database.url, "stays", ["50"], key=f"file:{chained.key}") == 1
+    assert chained.release(known).arguments["chain"]["persons"] == 30
+
+
+# -- several tables --------------------------------------------------------------------------------
+
+
+def load_labs(database: Database, labs: list[tuple[Any, ...]]) -> None:
+    if not any(name == "labs" for _, name in database.relations()):
+        whole = database.types["integer"]
+        columns = {"patient": whole, "smoker": whole, "test": database.types["text"]}
+        database.load("labs", columns, [])
+    database.execute("DELETE FROM labs")
+    database.execute(*inserts("labs", labs))
+
+
+LABS = [(i, i % 2, test) for i in range(12) for test in "XY"[: 1 + i % 2] if i % 4]
+
+
+class Both(Stays):
+    """Stays and what the laboratory found, of the same patients."""
+
+    def __init__(self, database: Database, folder: Path, **rules: Any) -> None:
+        load(database, persons())
+        load_labs(database, LABS)
+        super().__init__(database, folder, tables=["labs"], **rules)
+
+    def chain(self, **more: Any) -> dbanon.Chain:
+        told = {"outputs": {"labs": "released_labs"}, "kept": {"labs": ["test"]}} | more
+        return dbanon.Chain("stays", key=f"file:{self.key}", accept_turnover=True, **told)
+
+    def release(self, known: Mapping[int, Any], **more: Any) -> dbanon.Report:
+        load(self.database, known)
+        return dbanon.anonymize(self.database.url, **(GIVEN | {"chain": self.chain()} | more))
+
+    def labs(self) -> Counter[tuple[Any, ...]]:
+        relation = self.database.relation("released_labs")
+        return Counter(self.database.rows(f"SELECT age, postcode, test FROM {relation}"))
+
+
+def test_tables_have_the_same_classes(database: Database, tmp_path: Path) -> None:
+    both = Both(database, tmp_path)
+    report = both.release(persons())
+    of_stays = {(age, code) for age, code, *_ in both.rows()}
+    assert {(age, code) for age, code, _ in both.labs()} <= of_stays
+    assert sum(both.labs().values()) == len(LABS)
+    told = report.arguments["chain"]
+    assert told["combinations"] == len(of_stays) == 4
+    assert [table["rows"] for table in told["tables"]] == [len(LABS)]
+    # One release of the chain: one number, and both stand in the ledger.
+    noted = database.rows(
+        f"SELECT output_name, chain_sequence, rows_out FROM {database.ledger('release')}"
+    )
+    assert {name: (number, rows) for name, number, rows in noted} == {
+        "released": (1, 24), "released_labs": (1, len(LABS))
+    }  # fmt: skip
+    # Of three persons of a class there may be one who was in the laboratory.
+    verified = dbanon.verify(database.url, "released_labs")
+    assert verified.unchanged
+    assert "persons over all of its tables" in verified.counted
+    assert "in any of the 2 tables" in str(report.guarantee)
+
+
+def test_a_change_in_one_table_holds_the_other(database: Database, tmp_path: Path) -> None:
+    both = Both(database, tmp_path)
+    both.release(persons())
+    stays, labs = both.rows(), both.labs()
+    load_labs(database, [*LABS, (1, 1, "Z")])
+    both.release(changed(persons(), 1, [("C", 99)]))
+    assert (both.rows(), both.labs()) == (stays, labs)
+    # She is one person: two more make three.
+    load_labs(database, [*LABS, (1, 1, "Z"), (2, 0, "Z")])
+    both.release(changed(persons(), 0, [("C", 99)]))
+    assert sum((both.labs() - labs).values()) == 2
+    assert sum((both.rows() - stays).values()) == 1
+
+
+def test_who_is_in_any_of_the_tables_is_there(database: Database, tmp_path: Path) -> None:
+    both = Both(database, tmp_path)
+    both.release(persons())
+    before = both.rows()
+    without = {i: one for i, one in persons().items() if i != 1}
+    # Three differ in their rows and are there: the patient is known to the laboratory.
+    load_labs(database, [(i, i % 2, "Z") for i in range(12) if i % 4])
+    report = both.release(without)
+    assert report.arguments["chain"]["left"] == 0
+    load_labs(database, [row for row in LABS if row[0] != 1])
+    report = both.release(without)
+    assert report.arguments["chain"]["left"] == 1
+    assert sum((before - both.rows()).values()) in (0, 2)
+
+
+def test_tables_are_named_as_the_chain_has_them(database: Database, tmp_path: Path) -> None:
+    both = Both(database, tmp_path)
+    for wrong, match in (
+        ({"outputs": {}, "kept": {}}, "released to a place of its own"),
+        ({"outputs": {"labs": "released"}}, "to one place"),
+        ({"kept": {"labs": ["patient"]}}, "whose they are: patient"),
+    ):
+        with pytest.raises(InvalidParameter, match=match):
+            both.release(persons(), chain=both.chain(**wrong))
+    with pytest.raises(InvalidParameter, match="where chooses rows"):
+        both.release(persons(), where="age > 3")
+    both.release(persons())
+    with pytest.raises(dbanon.errors.ChainChanged, match="tables"):
+        both.release(persons(), chain=both.chain(kept={"labs": []}))
+    assert dbanon.show_chain(database.url, "stays").sequence == 1
+    with pytest.raises(dbanon.errors.ChainSamePersons):
+        dbanon.create_chain(database.url, "labs", table="labs", entity="patient", changes="show",
+                            key_out=tmp_path / "labs.key")  # fmt: skip
+
+
+def test_tables_are_released_together_elsewhere(
+    database: Database, tmp_path: Path, make_database: Any
+) -> None:
+    """In one transaction of the other database, once the state is committed."""
+    if database.name != "duckdb":
+        pytest.skip("where the tables come from does not matter")
+    both, target = Both(database, tmp_path), make_database("sqlite")
+    report = both.release(persons(), target=target.url)
+    assert report.arguments["chain"]["combinations"] is None
+    for name, rows in (("released", 24), ("released_labs", len(LABS))):
+        assert target.rows(f"SELECT count(*) FROM {target.relation(name)}") == [(rows,)]
+
+
+def test_a_quasi_identifier_of_one_table_is_the_persons(database: Database, tmp_path: Path) -> None:
+    """Of who smokes the laboratory alone knows; patients whom it does not know have NULL."""
+    both = Both(database, tmp_path, max_rows_per_person=9)
+    known = [*GIVEN["quasi_identifiers"], "smoker"]
+    more = {"quasi_identifiers": known, "nulls": "category"}
+    planned = dbanon.plan(database.url, **(GIVEN | {"chain": both.chain()} | more))
+    assert planned.chain.coming.came == 12
+    report = both.release(persons(), **more)
+    assert report.arguments["chain"]["combinations"] == 4
+    for name in ("released", "released_labs"):
+        relation = database.relation(name)
+        found = Counter(database.rows(f"SELECT age, smoker IS NULL FROM {relation}"))
+        # Three of twelve are not known to the laboratory: 0, 4 and 8 are a class of their own.
+        assert sorted(bool(missing) for _, missing in found) == (
+            [False] * 3 + [True] * (name == "released")
+        )
+    two = [(i, (i + j) % 2, "X") for i in range(12) for j in range(2)]
+    load(database, persons(20))
+    load_labs(database, [(i + 12, smoker, test) for i, smoker, test in two if i < 6])
+    with pytest.raises(ChainEntityRows, match=r'"smoker" has more than one value .* of 6 persons'):
+        both.release(persons(20), **more)

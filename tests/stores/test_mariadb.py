@@ -1,0 +1,346 @@
+"""What MariaDB does in its own way: texts, types, names, rights, and the way to a release."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dbanon
+from dbanon import errors
+from dbanon.run.open import open_store
+from dbanon.sessions.names import parse_relation
+from dbanon.stores.mariadb import dialect, publication
+from tests.stores.databases import MariadbDatabase
+from tests.stores.people import load_people
+
+NINE = ["a", "A", "a ", "ä", "ss", "ß", "é", "e\u0301", "a\u200b"]
+GIVEN: dict[str, Any] = {"quasi_identifiers": ["age", "height"], "method": "mdav"}
+# The statement before which each cut falls: nine, from the plan to the last table that goes.
+CUTS = (
+    'INSERT INTO "dbanon"."publication"',
+    'CREATE TABLE "dbanon"."r_',
+    'INSERT INTO "dbanon"."r_',
+    "SELECT size, null_in_class",
+    'UPDATE "dbanon"."publication" SET entry',
+    "SET STATEMENT max_statement_time",
+    "START TRANSACTION",
+    'UPDATE "dbanon"."publication" SET state',
+    'DROP TABLE IF EXISTS "dbanon"."old_',
+)  # fmt: skip
+
+
+def marks(database: MariadbDatabase) -> str:
+    [(comment,)] = database.rows(
+        "SELECT table_comment FROM information_schema.tables"
+        " WHERE table_schema = 'release' AND table_name = 'people'"
+    )
+    return str(comment).removeprefix("dbanon release ")
+
+
+def staged(database: MariadbDatabase) -> list[str]:
+    return [
+        name for schema, name in database.relations()
+        if schema == "dbanon" and name.startswith(("r_", "old_"))
+    ]  # fmt: skip
+
+
+def states(database: MariadbDatabase) -> list[str]:
+    found = database.rows("SELECT state FROM dbanon.publication ORDER BY planned_at")
+    return [state for (state,) in found]
+
+
+@pytest.mark.parametrize("collation", ["utf8mb4_general_ci", "utf8mb4_bin", "utf8mb4_unicode_ci"])
+def test_nine_texts_are_nine_groups(mariadb: MariadbDatabase, collation: str) -> None:
+    mariadb.execute(
+        f"CREATE TABLE people (id int PRIMARY KEY, name varchar(20) COLLATE {collation}, age int)"
+    )
+    rows = [(i, NINE[i % 9], 30 + i % 5) for i in range(90)]
+    values = ", ".join(f"({i}, '{name}', {age})" for i, name, age in rows)
+    mariadb.execute(f"INSERT INTO people VALUES {values}")
+    report = mariadb.anonymize(quasi_identifiers=["age"], by=["name"], k=5)
+    assert report.rows_out == 90
+    found = mariadb.rows("SELECT name, count(*) FROM release.people GROUP BY name")
+    assert dict(found) == dict.fromkeys(NINE, 10)
+    # Of the source, too, whose own GROUP BY finds fewer.
+    with pytest.raises(errors.RecountFailed):
+        dbanon.verify(mariadb.url, "people", quasi_identifiers=["name"], k=11)
+    assert dbanon.verify(mariadb.url, "people", quasi_identifiers=["name"], k=10).classes == 9
+
+
+def test_values_that_no_release_may_have(mariadb: MariadbDatabase) -> None:
+    mariadb.execute(
+        "CREATE TABLE people (id int PRIMARY KEY, age int, height float, born date, ok tinyint(1),"
+        " kind enum('x', 'y'))",
+        "SET sql_mode = ''",
+        "INSERT INTO people VALUES (1, 30, 1.5, '0000-00-00', 1, 'x'), (2, 31, 1.6, '2001-02-03',"
+        " 1, 'x'), (3, 31, 1.6, '2001-02-03', 7, 'z'), (4, 31, 1.6, '2001-02-03', 1, 'y')",
+    )
+    given: dict[str, Any] = {"k": 2, "method": "kmember"}
+    for name, error in (
+        ("height", errors.UnsupportedType), ("born", errors.MixedTypes),
+        ("kind", errors.MixedTypes), ("ok", errors.MixedTypes),
+    ):  # fmt: skip
+        with pytest.raises(error, match=f'"{name}"'):
+            mariadb.anonymize(quasi_identifiers=["age", name], **given)
+    with pytest.raises(errors.MixedTypes, match='"born"'):
+        mariadb.anonymize(quasi_identifiers=["age"], keep=["born"], **given)
+    assert "dbanon" not in mariadb.server.schemas()
+
+
+def test_an_engine_without_snapshots(mariadb: MariadbDatabase) -> None:
+    load_people(mariadb)
+    mariadb.execute("ALTER TABLE people ENGINE=MyISAM")
+    with pytest.raises(errors.EngineUnsuitable, match="MyISAM"):
+        mariadb.anonymize(**GIVEN)
+
+
+def test_what_needs_one_transaction(mariadb: MariadbDatabase, tmp_path: Any) -> None:
+    load_people(mariadb)
+    with pytest.raises(errors.ViewsNotHere):
+        mariadb.anonymize(**GIVEN, output_kind="view")
+    with pytest.raises(errors.ChainsNotHere):
+        dbanon.create_chain(
+            mariadb.url, "c", table="people", entity="id", changes="hold", key_out=tmp_path / "key"
+        )
+    assert not (tmp_path / "key").exists()
+    with pytest.raises(errors.BudgetsNotHere):
+        dbanon.create_budget(mariadb.url, "b", source="people", epsilon=1.0)
+
+
+def test_a_label_longer_than_its_column(
+    mariadb: MariadbDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load_people(mariadb)
+    before = mariadb.state()
+    monkeypatch.setattr(dialect, "declared", lambda kind: "varchar(6) NULL")
+    with pytest.raises(errors.UnsupportedType, match="longer than the column"):
+        mariadb.anonymize(**GIVEN | {"method": "kmember"})
+    assert mariadb.state() == before
+    assert states(mariadb) == ["refused"]
+
+
+def test_the_rows_of_one_moment(mariadb: MariadbDatabase) -> None:
+    """What others change while it runs is not in it, whether it is read or kept."""
+    load_people(mariadb)
+
+    def change(sql: str) -> None:
+        if sql.startswith('CREATE TABLE "dbanon"."r_'):
+            mariadb.execute("UPDATE people SET site = 'changed', age = 1")
+
+    mariadb.anonymize(**GIVEN, keep=["site"], on_sql=change)
+    assert mariadb.rows("SELECT count(*) FROM people WHERE site = 'changed'") == [(40,)]
+    assert mariadb.rows("SELECT count(*) FROM release.people WHERE site = 'changed'") == [(0,)]
+
+
+def test_a_table_that_changes_before_it_is_read(mariadb: MariadbDatabase) -> None:
+    load_people(mariadb)
+    with open_store(mariadb.url).session(write=False) as session:
+        mariadb.execute("ALTER TABLE people ENGINE=InnoDB")
+        with pytest.raises(errors.SourceChanged):
+            session.rows('SELECT * FROM "app"."people"')
+
+
+def test_hostile_names(mariadb: MariadbDatabase) -> None:
+    long, hostile = "x" * 64, 'a`b"c%s?'
+    quoted = hostile.replace('"', '""')
+    mariadb.execute(
+        f'CREATE TABLE "{quoted}" (id int PRIMARY KEY, "{quoted}" int, "{long}" varchar(9))',
+        f'INSERT INTO "{quoted}" VALUES ' + ", ".join(f"({i}, {i % 7}, 'v')" for i in range(20)),
+    )
+    named = '"' + quoted + '"'
+    report = mariadb.anonymize(
+        table=named, output=f"release.{long}", quasi_identifiers=[hostile], keep=[long]
+    )
+    assert report.rows_out == 20
+    assert dbanon.verify(mariadb.url, f"release.{long}").unchanged
+    with pytest.raises(errors.ColumnNotFound):
+        mariadb.anonymize(table=named, quasi_identifiers=[hostile.upper()])
+    with pytest.raises(errors.NameTooLong):
+        mariadb.anonymize(table=named, output=f"release.{long}y", quasi_identifiers=[hostile])
+
+
+def test_names_that_differ_in_capitals(mariadb: MariadbDatabase, sqlite_file: Any) -> None:
+    load_people(mariadb)
+    mariadb.execute("CREATE DATABASE `Release`")
+    mariadb.anonymize(**GIVEN)
+    mariadb.anonymize(**GIVEN, output="Release.People")
+    assert {("release", "people"), ("Release", "People")} <= mariadb.relations()
+
+
+def test_a_trigger_sees_nothing(mariadb: MariadbDatabase) -> None:
+    load_people(mariadb)
+    mariadb.anonymize(**GIVEN)
+    old = marks(mariadb)
+
+    def hang(sql: str) -> None:
+        if sql.startswith('INSERT INTO "dbanon"."r_'):
+            [name] = [one for one in staged(mariadb) if one.startswith("r_")]
+            mariadb.execute(
+                f"CREATE TRIGGER dbanon.t BEFORE INSERT ON dbanon.{name} FOR EACH ROW SET @x = 1"
+            )
+
+    with pytest.raises(errors.LedgerNotTrusted):
+        mariadb.anonymize(**GIVEN, if_exists="replace", on_sql=hang)
+    assert (marks(mariadb), staged(mariadb)) == (old, [])
+    mariadb.execute(
+        "CREATE TRIGGER release.t BEFORE INSERT ON release.people FOR EACH ROW SET @x = 1"
+    )
+    with pytest.raises(errors.OutputChanged, match="trigger"):
+        mariadb.anonymize(**GIVEN, if_exists="replace")
+    assert (marks(mariadb), staged(mariadb)) == (old, [])
+
+
+def test_two_runs_of_one_output(mariadb: MariadbDatabase) -> None:
+    load_people(mariadb)
+    refused: list[Exception] = []
+
+    def other(sql: str) -> None:
+        if sql.startswith('CREATE TABLE "dbanon"."r_') and not refused:
+            refused.append(ValueError())
+            with pytest.raises(errors.OutputBusy) as caught:
+                mariadb.anonymize(**GIVEN)
+            refused.append(caught.value)
+
+    report = mariadb.anonymize(**GIVEN, on_sql=other)
+    assert getattr(refused[1], "exit_code", None) == 4
+    assert marks(mariadb) == report.release_id
+
+
+def test_an_idle_reader(mariadb: MariadbDatabase) -> None:
+    """It keeps its rows; others wait behind a try of at most .8 s; then the old release stays."""
+    load_people(mariadb)
+    old = mariadb.anonymize(**GIVEN)
+    tries: list[str] = []
+    with contextlib.closing(mariadb.server.connect("app")) as reader:
+        cursor = reader.cursor()
+        cursor.execute("START TRANSACTION")
+        cursor.execute("SELECT count(*) FROM release.people")
+        with pytest.raises(errors.OutputBusy, match="for 2 s"):
+            mariadb.anonymize(
+                **GIVEN, if_exists="replace", swap_timeout=2,
+                on_sql=lambda sql: tries.append(sql) if "RENAME" in sql else None,
+            )  # fmt: skip
+        cursor.execute("COMMIT")
+    waits = [float(sql.split(" = ")[1].split()[0]) for sql in tries]
+    assert len(waits) >= 3
+    assert max(waits) <= 0.8
+    assert publication.PAUSE > 0
+    assert (marks(mariadb), staged(mariadb)) == (old.release_id, [])
+    assert states(mariadb) == ["published", "refused"]
+    assert mariadb.anonymize(**GIVEN, if_exists="replace").release_id == marks(mariadb)
+
+
+def test_readers_see_whole_releases(mariadb: MariadbDatabase) -> None:
+    load_people(mariadb)
+    mariadb.execute("CREATE TABLE few AS SELECT * FROM people WHERE id <= 20")
+    mariadb.execute("ALTER TABLE few ADD PRIMARY KEY (id)")
+    mariadb.anonymize(**GIVEN)
+    seen: list[Any] = []
+    stop = threading.Event()
+
+    def read() -> None:
+        with contextlib.closing(mariadb.server.connect("app")) as reader:
+            cursor = reader.cursor()
+            while not stop.is_set():
+                cursor.execute("SELECT count(*) FROM release.people")
+                seen.append(cursor.fetchall()[0][0])
+
+    readers = [threading.Thread(target=read) for _ in range(2)]
+    for one in readers:
+        one.start()
+    try:
+        for n in range(6):
+            table = "people" if n % 2 else "few"
+            mariadb.anonymize(**GIVEN, table=table, if_exists="replace")
+    finally:
+        stop.set()
+        for one in readers:
+            one.join()
+    assert set(seen) == {20, 40}
+
+
+@contextlib.contextmanager
+def before(cut: str, then: Callable[[], None]) -> Iterator[Callable[[str], None]]:
+    done: list[bool] = []
+
+    def at(sql: str) -> None:
+        # A transaction of the ledger begins so; that of reading has a snapshot.
+        if sql.startswith(cut) and "SNAPSHOT" not in sql and not done:
+            done.append(True)
+            then()
+
+    yield at
+    assert done or then is _die
+
+
+def _die() -> None:
+    os._exit(9)
+
+
+def _require_settled(database: MariadbDatabase, old: str, cut: str) -> None:
+    """The old release or the new one, whole; the ledger says which; nothing else is left."""
+    with open_store(database.url).session(write=True):
+        pass
+    assert staged(database) == []
+    assert states(database)[0] == "published"
+    last = states(database)[-1]
+    assert last in ("published", "refused")
+    new = marks(database) != old
+    assert new is (CUTS.index(cut) > CUTS.index("SET STATEMENT max_statement_time"))
+    assert new is (last == "published" and len(states(database)) == 2)
+    assert dbanon.verify(database.url, "release.people").rows == (40 if new else 20)
+    current = database.rows("SELECT release_id FROM dbanon.release WHERE superseded_at IS NULL")
+    assert current == [(marks(database),)]
+    # A later run goes on from there.
+    assert database.anonymize(**GIVEN, if_exists="replace").rows_out == 40
+
+
+# PyMySQL leaves a unix socket open that refuses it.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("cut", CUTS)
+@pytest.mark.parametrize("who", ["server", "client"])
+def test_killed_between_two_steps(mariadb: MariadbDatabase, cut: str, who: str) -> None:
+    load_people(mariadb)
+    mariadb.execute("CREATE TABLE few AS SELECT * FROM people WHERE id <= 20")
+    mariadb.execute("ALTER TABLE few ADD PRIMARY KEY (id)")
+    old = mariadb.anonymize(**GIVEN, table="few").release_id
+    if who == "server":
+        with (
+            before(cut, mariadb.server.crash) as at,
+            pytest.raises((errors.ConnectionLost, errors.OutcomeUnknown)),
+        ):
+            mariadb.anonymize(**GIVEN, if_exists="replace", on_sql=at)
+        mariadb.server.start()
+    else:
+        child = os.fork()
+        if child == 0:
+            with before(cut, _die) as at, contextlib.suppress(BaseException):
+                mariadb.anonymize(**GIVEN, if_exists="replace", on_sql=at)
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+    _require_settled(mariadb, old, cut)
+
+
+def test_doubles_are_read_as_they_are(mariadb: MariadbDatabase) -> None:
+    drawn = np.random.default_rng(3)
+    values = (drawn.normal(size=400) * 10.0 ** drawn.integers(-300, 300, 400)).tolist()
+    values += [0.0, 5e-324, 1.7976931348623157e308, 0.1 + 0.2, 2.0**53 + 2]
+    key = 2**62
+    rows = ", ".join(f"({key + i}, {value!r})" for i, value in enumerate(values))
+    mariadb.execute("CREATE TABLE t (id bigint PRIMARY KEY, x double, y double)")
+    mariadb.execute(f"INSERT INTO t (id, x) VALUES {rows}")
+    with open_store(mariadb.url).session(write=False) as session:
+        relation = session.locate(session.find_source(parse_relation("t")), ())
+        relation = session.pin(relation, ["x", "y"])
+        wanted = [relation.attribute("x"), relation.attribute("y")]
+        [chunk] = session.read_chunks(relation, wanted, 1000)
+    assert chunk.keys[:, 0].tolist() == [key + i for i in range(len(values))]
+    assert chunk.numbers[:, 0].tolist() == values
+    assert chunk.valid is not None
+    assert chunk.valid.all(0).tolist() == [True, False]

@@ -1,0 +1,227 @@
+"""Object stores: read, exported to, and nothing there that was not counted and committed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from pyarrow import parquet
+
+import dbanon
+from dbanon.errors import (
+    DatabaseFailure,
+    DbanonError,
+    ExportPending,
+    InvalidParameter,
+    MissingDependency,
+    OutputExists,
+    RecountFailed,
+)
+from dbanon.job.export import Export
+from dbanon.run import export as exporting
+from dbanon.stores import objects
+from dbanon.stores.exports import places
+from dbanon.stores.objects import ObjectPath
+from tests.object_server import BUCKET, KEYS, served
+from tests.stores.test_folders import ROWS, put
+
+pytestmark = pytest.mark.usefixtures("no_temporary_file")
+
+AGES: dict[str, Any] = {"table": "people", "quasi_identifiers": ["age"], "k": 5, "keep": ["site"]}
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[str]:
+    with served() as url:
+        yield url
+
+
+@pytest.fixture
+def bucket(store: str) -> Iterator[str]:
+    """A folder in the store that is empty before and after."""
+    yield f"{store}/in"
+    for path in ObjectPath.of(f"{store}/in").below():
+        path.unlink()
+
+
+def names() -> list[str]:
+    return [
+        path.key.removeprefix(f"{BUCKET}/in/") for path in ObjectPath("s3", f"{BUCKET}/in").below()
+    ]
+
+
+def put_rows(path: Path, key: str, rows: int = 100) -> None:
+    put(path, ROWS.format(rows))
+    with path.open("rb") as file:
+        ObjectPath("s3", f"{BUCKET}/in/{key}").put(file, path.stat().st_size)
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_objects_are_read_as_files_are(bucket: str, tmp_path: Path, kind: str) -> None:
+    for year in (2024, 2025):
+        put_rows(tmp_path / f"a.{kind}", f"year={year}/a.{kind}")
+    given = {**AGES, "quasi_identifiers": ["age", "year"], "exports": [tmp_path / "o.parquet"]}
+    for url in (f"{bucket}/", f"{bucket}/*/*.{kind}"):
+        report = dbanon.anonymize(url, **given, output="o", if_exists="replace")
+        assert report.rows_out == 200
+    given["quasi_identifiers"] = ["age"]
+    url = f"{bucket}/year=2024/a.{kind}"
+    assert dbanon.anonymize(url, **given, output="o", if_exists="replace").rows_out == 100
+    assert dbanon.plan(url, **AGES, output="o").rows == 100
+
+
+def released(database: Path, **given: Any) -> dbanon.Report:
+    if not database.exists():
+        with duckdb.connect(str(database)) as connection:
+            connection.execute(f"CREATE TABLE people AS {ROWS.format(100)}")
+    return dbanon.anonymize(
+        f"duckdb:///{database}", **{**AGES, "output": "release.people", **given}
+    )
+
+
+def test_an_export_has_its_place_once_the_release_is_committed(bucket: str, tmp_path: Path) -> None:
+    there: list[list[str]] = []
+    released(tmp_path / "d.duckdb", exports=[f"{bucket}/people.parquet", f"{bucket}/p.csv"],
+            progress=lambda phase, share: there.append(names()))  # fmt: skip
+    # Before: nothing, then names that nobody reads.
+    assert [] in there
+    assert not [name for seen in there for name in seen if not name.startswith(".dbanon-")]
+    assert names() == ["p.csv", "people.parquet"]
+    with ObjectPath.of(f"{bucket}/people.parquet").open() as file:
+        assert parquet.read_table(file).num_rows == 100
+    found = dbanon.show(f"duckdb:///{tmp_path / 'd.duckdb'}", "release.people")
+    told = found["arguments"]["exports"]
+    assert told[0]["path"] == f"{bucket}/people.parquet"
+    assert told[0]["sha256"] == places.sha256(ObjectPath.of(f"{bucket}/people.parquet"))
+    # Again: only what dbanon made is replaced, and only if that was asked for.
+    with pytest.raises(OutputExists, match="exists already"):
+        released(tmp_path / "d.duckdb", exports=[f"{bucket}/p.csv"], output="o2")
+    released(tmp_path / "d.duckdb", exports=[f"{bucket}/p.csv"], if_exists="replace")
+    put_rows(tmp_path / "foreign.csv", "p.csv")
+    with pytest.raises(OutputExists, match="none that dbanon made"):
+        released(tmp_path / "d.duckdb", exports=[f"{bucket}/p.csv"], if_exists="replace")
+    assert names() == ["p.csv", "people.parquet"]
+
+
+def test_as_many_as_are_kept(bucket: str, tmp_path: Path) -> None:
+    export = Export(f"{bucket}/{{release}}.parquet", keep_last=1)
+    made = [
+        released(tmp_path / "d.duckdb", exports=[export], if_exists="replace").release_id
+        for _ in range(3)
+    ]
+    assert names() == sorted(f"{one}.parquet" for one in made[1:])
+
+
+def test_nothing_of_a_refused_release_is_uploaded(
+    bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*given: Any, **more: Any) -> None:
+        assert names() == []
+        raise RecountFailed("no")
+
+    monkeypatch.setattr(exporting, "_require_same", refuse)
+    with pytest.raises(RecountFailed):
+        released(tmp_path / "d.duckdb", exports=[f"{bucket}/people.parquet"])
+    assert names() == []
+
+
+def test_a_store_that_fails_midway(
+    bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(name: str) -> None:
+        def fail(self: Any, *given: Any) -> None:
+            with objects.reached():
+                raise ValueError("signed-address-and-key")
+
+        monkeypatch.setattr(ObjectPath, name, fail)
+
+    given: dict[str, Any] = {"exports": [f"{bucket}/{{release}}.parquet"]}
+    with monkeypatch.context() as patch:
+        failing("put")
+        with pytest.raises(DatabaseFailure, match=r"the object store does not do it \(ValueError\)"
+                           ) as raised:  # fmt: skip
+            released(tmp_path / "d.duckdb", **given)
+        assert "signed" not in str(raised.value)
+        patch.undo()
+    monkeypatch.undo()
+    assert names() == []
+    with duckdb.connect(str(tmp_path / "d.duckdb")) as connection:
+        made = connection.execute("SELECT table_name FROM duckdb_tables()").fetchall()
+    assert made == [("people",)]
+    # After COMMIT: it is told where the file is, and the next run gives it its place.
+    failing("copy_to")
+    with pytest.warns(ExportPending, match=r"it is s3://clinic/in/\.dbanon-"):
+        first = released(tmp_path / "d.duckdb", **given)
+    monkeypatch.undo()
+    assert [name.startswith(".dbanon-") for name in names()] == [True]
+    second = released(tmp_path / "d.duckdb", **given, if_exists="replace")
+    assert names() == sorted(f"{one.release_id}.parquet" for one in (first, second))
+
+
+def test_what_nobody_knows_of_goes_after_a_day(
+    bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tag = places.tag_of(f"duckdb:///{tmp_path / 'd.duckdb'}", "release.people")
+    left = f".dbanon-{tag}-{'0' * 8}-0000-0000-0000-{'0' * 12}-0.tmp"
+    put_rows(tmp_path / "a.parquet", left)
+    export = {"exports": [f"{bucket}/p.parquet"], "if_exists": "replace"}
+    released(tmp_path / "d.duckdb", **export)
+    assert names() == [left, "p.parquet"]
+    monkeypatch.setattr(ObjectPath, "age", lambda self, now: 90_000.0)
+    released(tmp_path / "d.duckdb", **export)
+    assert names() == ["p.parquet"]
+
+
+def test_credentials_are_never_told(
+    bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_rows(tmp_path / "a.csv", "a.csv")
+    for name in KEYS:
+        monkeypatch.delenv(name)
+    # Neither a file of the account's nor the cloud's own service of credentials is asked.
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    objects._system.cache_clear()
+    try:
+        for act in (
+            lambda: dbanon.plan(f"{bucket}/a.csv", **AGES, output="o"),
+            lambda: released(tmp_path / "d.duckdb", exports=[f"{bucket}/p.parquet"]),
+        ):
+            with pytest.raises(DbanonError) as raised:
+                act()
+            assert raised.value.code == "insufficient_rights"
+            assert "Credentials" in str(raised.value.detail)
+            assert not [secret for secret in KEYS.values() if secret in str(raised.value)]
+    finally:
+        objects._system.cache_clear()
+
+
+def test_urls_that_say_too_much_or_too_little(bucket: str) -> None:
+    for url in ("s3://AKID:secret@clinic/a.csv", "s3://", "s3://clinic", "s3:///a.csv"):
+        with pytest.raises(InvalidParameter) as raised:
+            dbanon.plan(url, **AGES, output="o")
+        assert "secret" not in str(raised.value)
+    for url, code in ((f"{bucket}/none.csv", "database_not_found"),
+                      ("s3://no-such-bucket/a.csv", "database_not_found")):  # fmt: skip
+        with pytest.raises(DbanonError) as raised:
+            dbanon.plan(url, **AGES, output="o")
+        assert raised.value.code == code
+    with pytest.raises(MissingDependency, match="gcsfs"):
+        dbanon.plan("gs://clinic/a.csv", **AGES, output="o")
+
+
+def test_other_stores_by_the_same_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In place of gs:// and az://, which need their clouds: fsspec's file system in memory."""
+    monkeypatch.setitem(objects.SCHEMES, "memory", "fsspec")
+    put(tmp_path / "a.parquet", ROWS.format(100))
+    with (tmp_path / "a.parquet").open("rb") as file:
+        ObjectPath("memory", "clinic/in/year=1/a.parquet").put(file, file.seek(0, 2))
+    given = {**AGES, "exports": ["memory://clinic/out/p.parquet"]}
+    for _ in range(2):
+        report = dbanon.anonymize("memory://clinic/in/", **given, output="o", if_exists="replace")
+        assert report.rows_out == 100
+    assert [path.name for path in ObjectPath("memory", "clinic/out").below()] == ["p.parquet"]

@@ -1,0 +1,146 @@
+"""Rules beside a table on every database: declared, used, forgotten."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import dbanon
+from dbanon.doors.cli.main import main
+from dbanon.errors import (
+    ColumnNotFound,
+    ColumnWithoutRule,
+    InvalidParameter,
+    RulesNotFound,
+    RuleWithoutColumn,
+)
+from dbanon.job.rules import Rules, checked
+from tests.stores.databases import Database
+
+RULES: dict[str, Any] = {
+    "age": {"role": "quasi_identifier", "weight": 2},
+    "ill": {"role": "sensitive", "model": {"distinct_l": 2}},
+    "person": "entity",
+    "name": "identifier",
+}
+
+
+@pytest.fixture
+def people(database: Database) -> Database:
+    columns = {"person": "integer", "name": "text", "age": "integer", "ill": "text"}
+    typed = {name: database.types[kind] for name, kind in columns.items()}
+    rows = [(i, f"n{i}", 20 + i % 30, ("flu", "cold")[i % 2]) for i in range(60)]
+    database.load("app.people" if database.name != "sqlite" else "people", typed, rows)
+    return database
+
+
+def table(database: Database) -> str:
+    return "people" if database.name == "sqlite" else "app.people"
+
+
+def released(database: Database, **more: Any) -> dbanon.Report:
+    given = {"table": table(database), "output": "release.people", "k": 5, "declared": True}
+    return dbanon.anonymize(database.url, **(given | more))
+
+
+def test_a_release_by_rules_is_the_one_with_the_list(people: Database) -> None:
+    found = dbanon.declare(people.url, table(people), RULES)
+    assert [(one.column, one.role, one.state) for one in found] == [
+        ("person", "entity", "current"), ("name", "identifier", "current"),
+        ("age", "quasi_identifier", "current"), ("ill", "sensitive", "current"),
+    ]  # fmt: skip
+    assert people.ledger_rows("rule")[0][1] == "age"
+    by_rules = released(people)
+    models = [{"attribute": "ill", "kind": "distinct_l", "level": 2}]
+    listed = released(
+        people, declared=False, output="release.listed", quasi_identifiers=["age"],
+        weights={"age": 2}, sensitive=["ill"], entity="person", models=models,
+    )  # fmt: skip
+    told = dict(by_rules.arguments)
+    assert told.pop("declared") == checked(RULES).digest
+    assert told == listed.arguments
+    assert by_rules.column_losses == listed.column_losses
+
+
+def test_each_column_has_a_rule_and_each_rule_a_column(people: Database) -> None:
+    url, name = people.url, table(people)
+    with pytest.raises(RulesNotFound):
+        released(people)
+    with pytest.raises(ColumnNotFound):
+        dbanon.declare(url, name, {"aeg": "drop"})
+    dbanon.declare(url, name, RULES)
+    people.execute(f"ALTER TABLE {people.relation(name)} ADD COLUMN note {people.types['text']}")
+    with pytest.raises(ColumnWithoutRule) as without:
+        released(people)
+    assert (without.value.exit_code, without.value.sqlstate) == (6, "ZK005")
+    assert [one.column for one in dbanon.rules(url, name) if one.state == "no rule"] == ["note"]
+    dbanon.declare(url, name, {"note": {"role": "keep", "reason": "asked for by the registry"}})
+    assert released(people).kept == ("note",)
+    people.execute(f"ALTER TABLE {people.relation(name)} DROP COLUMN note")
+    with pytest.raises(RuleWithoutColumn):
+        released(people, if_exists="replace")
+    assert [one.column for one in dbanon.rules(url) if one.state == "no column"] == ["note"]
+    dbanon.undeclare(url, name, ["note"])
+    released(people, if_exists="replace")
+    with pytest.raises(InvalidParameter, match="keep was given beside rules"):
+        released(people, keep=["name"])
+    assert [one.state for one in dbanon.undeclare(url, name)] == ["no rule"] * 4
+    with pytest.raises(RulesNotFound):
+        dbanon.undeclare(url, name)
+
+
+def test_the_commands(people: Database, tmp_path: Path) -> None:
+    file = tmp_path / "rules.json"
+    file.write_text(json.dumps(RULES))
+    job = tmp_path / "job.yaml"
+    job.write_text(
+        f"version: 1\nsource: {{url: '{people.url}'}}\njobs:\n"
+        f"  - {{name: people, table: {table(people)}, k: 5, columns: declared,"
+        " output: {table: release.of_job}}\n"
+    )
+    run = CliRunner().invoke
+    allowed = ["--allow-inline-password"] if people.name == "postgresql" else []
+    halted = run(main, ["run", str(job), *allowed])
+    assert (halted.exit_code, "rules_not_found" in halted.output) == (2, True)
+    told = ["--table", table(people)]
+    done = run(main, ["declare", people.url, str(file), *told, "--format", "json"])
+    assert (done.exit_code, len(json.loads(done.stdout))) == (0, 4), done.output
+    asked = [*told, "--k", "5", "--declared"]
+    planned = run(main, ["plan", people.url, *asked, "--output", "release.p", "--format", "json"])
+    assert planned.exit_code == 0, planned.output
+    made = run(main, ["anonymize", people.url, *asked, "--output", "release.p", "--format", "json"])
+    assert json.loads(made.stdout)["arguments"]["declared"] == checked(RULES).digest
+    of_job = run(main, ["run", str(job), *allowed])
+    assert of_job.exit_code == 0, of_job.output
+    listed = run(main, ["rules", people.url, "--format", "json"])
+    assert {one["state"] for one in json.loads(listed.stdout)} == {"current"}
+    gone = run(main, ["undeclare", people.url, *told, "--column", "age", "--format", "json"])
+    assert [one["state"] for one in json.loads(gone.stdout)].count("no rule") == 1
+
+
+def test_comments_on_columns(people: Database) -> None:
+    if people.name == "sqlite":
+        with pytest.raises(InvalidParameter, match="No comment on a column"):
+            dbanon.declare(people.url, "people", from_comments=True)
+        return
+    people.execute("COMMENT ON COLUMN app.people.age IS 'years\n  dbanon: quasi_identifier'")
+    people.execute("""COMMENT ON COLUMN app.people.ill IS 'dbanon: {"role": "sensitive"}'""")
+    found = dbanon.declare(people.url, "app.people", {"ill": "drop"}, from_comments=True)
+    assert {one.column: one.role for one in found if one.rule} == {
+        "age": "quasi_identifier",
+        "ill": "drop",
+    }
+
+
+def test_the_order_of_declaring_changes_nothing(people: Database) -> None:
+    for name in sorted(RULES, reverse=True):
+        dbanon.declare(people.url, table(people), {name: RULES[name]})
+    report = released(people)
+    assert report.arguments["declared"] == checked(RULES).digest
+    assert Rules(dict(reversed(checked(RULES).by_column.items()))).digest == checked(RULES).digest
+    with pytest.raises(InvalidParameter, match="More than one column has the role entity"):
+        dbanon.declare(people.url, table(people), {"name": "entity"})

@@ -1,0 +1,115 @@
+"""dp_ranks of arrays and frames: what a column is declared as is all that its type tells."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dbanon
+from dbanon.errors import InvalidParameter
+from dbanon.synthesis.declared import TYPES, table_of
+from tests.reference.private_calls import JOBS
+
+N = 400
+DECLARED = {"age": "integer", "income": "number", "ill": "boolean", "job": "text", "born": "date"}
+
+
+def frame() -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    return pd.DataFrame(
+        {
+            "age": rng.integers(0, 99, N),
+            "income": rng.uniform(0, 9, N),
+            "ill": rng.random(N) < 0.5,
+            "job": rng.choice(JOBS, N),
+            "born": pd.Series(rng.integers(0, 9000, N)).astype("datetime64[s]"),
+        }
+    )
+
+
+class Angry:
+    """A value that answers no question."""
+
+    def __float__(self) -> float:
+        raise RuntimeError("secret")
+
+    tzinfo = property(lambda self: 1 / 0)
+
+
+@pytest.mark.parametrize("name", list(DECLARED))
+@pytest.mark.parametrize(
+    "value", [None, float("nan"), "x", "2020-01-01T00:00+09:00", 3, 3.5, True, b"x", [], Angry()]
+)
+def test_one_value_changes_nothing_that_is_public(name, value, recwarn):
+    """The type in memory changes with it; what is read of all others does not, nor of what type."""
+    one, other = frame(), frame().astype({name: object})
+    other.at[7, name] = value
+    before, after = (table_of(data, None, DECLARED) for data in (one, other))
+    place = before.names.index(name)
+    for part in ("n", "names", "dtypes", "nullable"):
+        assert getattr(before, part) == getattr(after, part)
+    rest = np.arange(N) != 7
+    (values, nulls), (changed, missing) = before.read(place), after.read(place)
+    assert values.dtype == changed.dtype
+    assert (values[rest] == changed[rest]).all()
+    assert not nulls.any()
+    assert not missing[rest].any()
+    assert not recwarn.list
+
+
+def test_what_is_none_of_its_type_is_null():
+    some = [1, 2.0, 2.5, "3", Decimal(4), True, None, pd.NA, np.int8(5), float("inf"), 2.0**60]
+    column = pd.DataFrame({"x": pd.Series(some, dtype=object)})
+    nulls = {
+        kind: table_of(column, None, kind).read(0)[1].astype(int).tolist()
+        for kind in ("integer", "number", "boolean", "text")
+    }
+    assert nulls == {
+        "integer": [0, 0, 1, 1, 0, 1, 1, 1, 0, 0, 1],
+        "number": [0, 0, 0, 1, 0, 1, 1, 1, 0, 0, 0],
+        "boolean": [0, 1, 1, 1, 1, 0, 1, 1, 1, 1, 1],
+        "text": [1, 1, 1, 0, 1, 1, 1, 1, 1, 1, 1],
+    }
+    assert table_of(column, None, "integer").read(0)[0][[0, 1, 4, 8]].tolist() == [1, 2, 4, 5]
+    tokyo = dt.timezone(dt.timedelta(hours=9))
+    moments = [dt.date(2020, 1, 2), "2020-01-02", dt.datetime(2020, 1, 2, 3, tzinfo=tokyo), 5, "x"]
+    at = pd.DataFrame({"x": pd.Series(moments, dtype=object)})
+    days, missing = table_of(at, None, "date").read(0)
+    assert days[:3].astype(str).tolist() == ["2020-01-02", "2020-01-02", "2020-01-01"]
+    assert missing.tolist() == [False, False, False, True, True]
+
+
+def test_a_release_has_the_declared_types():
+    given = frame()
+    given["age"] = given["age"].astype(object)
+    given.at[3, "age"] = "x"
+    given.at[4, "ill"] = False
+    found = dbanon.synthesize(
+        given,
+        method="dp_ranks",
+        types=DECLARED,
+        epsilon=20.0,
+        budget=dbanon.Budget(20.0),
+        bounds={"age": (0, 99), "income": (0, 9), "born": ("1970-01-01", "1995-01-01")},
+        orders={"job": JOBS},
+        null_as={"job": "other", "born": "1970-01-01"},
+    ).columns
+    assert {name: part.dtype for name, part in found.items()} == {
+        name: TYPES[kind][0] for name, kind in DECLARED.items()
+    }
+
+
+def test_types_that_are_not_said_are_refused():
+    for types in (None, {"age": "integer"}, {**DECLARED, "age": "int"}, {**DECLARED, "x": "text"}):
+        with pytest.raises(InvalidParameter) as refused:
+            table_of(frame(), None, types)
+        assert "types" in f"{refused.value} {refused.value.hint}"
+    with pytest.raises(InvalidParameter, match="dcmdp"):
+        dbanon.synthesize(
+            np.ones((9, 2)), method="dcmdp", k=2, epsilon=1.0, types="number",
+            guarantee="as_published",
+        )  # fmt: skip

@@ -1,0 +1,170 @@
+"""dp_ranks: columns of a few whole numbers, and pairs of columns of which one is on a line."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dbanon
+from dbanon.hierarchy.tree import flat
+from dbanon.synthesis.dependence import own_score, to_common_shares, two_way
+from dbanon.synthesis.domains import Line
+from dbanon.synthesis.margins import beside_each_other, noisy_steps, steps_of
+from dbanon.synthesis.ranks import dp_ranks
+from dbanon.synthesis.shares import GRID, shares
+from tests.reference.synthesis import Recording, Seeded
+
+COLOURS = flat([f"colour {i}" for i in range(6)])
+
+
+def test_one_row_moves_a_score_by_own_shares_by_six_rows_at_most():
+    """All tables of four rows over three times two bins, and all changes of a row; 6 n is kept."""
+    n, worst = 4, 0
+    cells = list(product(range(3), range(2)))
+    for rows in product(cells, repeat=n):
+        one = np.array(rows).T
+        before = own_score(two_way(one[0], one[1], (3, 2)))
+        for cell in cells:
+            other = one.copy()
+            other[:, 0] = cell
+            worst = max(worst, abs(own_score(two_way(other[0], other[1], (3, 2))) - before))
+    assert 2 * n < worst <= 6 * n
+
+
+@given(st.integers(0, 2**32), st.integers(1, 200), st.integers(1, 9), st.integers(1, 9))
+@settings(max_examples=200, deadline=None)
+def test_scores_by_own_shares_of_neighbours(seed, n, a, b):
+    rng = np.random.default_rng(seed)
+    one = np.array([rng.integers(0, a, n), rng.integers(0, b, n)])
+    other = one.copy()
+    other[:, rng.integers(n)] = rng.integers(0, a), rng.integers(0, b)
+    of = [two_way(*table, (a, b)) for table in (one, other)]
+    assert abs(own_score(of[0]) - own_score(of[1])) <= 6 * n
+    plain = sum(
+        abs(n * int(of[0][i, j]) - int(of[0][i].sum()) * int(of[0][:, j].sum()))
+        for i, j in product(range(a), range(b))
+    )
+    assert own_score(of[0]) == plain
+
+
+@given(st.integers(0, 2**32), st.integers(1, 60), st.data())
+@settings(max_examples=200, deadline=None)
+def test_bins_beside_each_other(seed, m, data):
+    bins = data.draw(st.integers(1, m))
+    weights = np.random.default_rng(seed).dirichlet(np.full(m, 0.2))
+    found = beside_each_other(weights, bins)
+    assert found[0] == 0
+    assert found[-1] == bins - 1
+    assert set(np.diff(found).tolist()) <= {0, 1}
+
+
+def test_bins_have_about_as_much_weight_each():
+    assert (
+        beside_each_other(np.full(12, 1 / 12), 4).tolist() == [0] * 3 + [1] * 3 + [2] * 3 + [3] * 3
+    )
+    assert beside_each_other(np.array([0.5, 0.1, 0.1, 0.1, 0.1, 0.1]), 2).tolist() == [
+        0,
+        1,
+        1,
+        1,
+        1,
+        1,
+    ]
+    # None is empty, wherever the weight is.
+    assert beside_each_other(np.array([0.0, 0.0, 0.0, 1.0]), 4).tolist() == [0, 1, 2, 3]
+    assert beside_each_other(np.array([1.0, 0.0, 0.0, 0.0]), 4).tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(("low", "high"), [(17, 90), (-3, 0), (0, 1), (10**6, 10**6 + 999)])
+def test_whole_numbers_go_to_the_grid_and_back(low, high):
+    line = Line("age", np.dtype(np.int64), float(low), float(high))
+    values = np.arange(low, high + 1)
+    assert line.many == len(values)
+    grid = line.to_grid(line.on_line(values, None))
+    assert steps_of(grid, line.many).tolist() == list(range(line.many))
+    divided = shares(len(values) * 10_000, 1, 10.0, values=[line.many])
+    margin = noisy_steps(np.repeat(grid, 10_000), line.many, divided, Recording())
+    codes, inside = margin.spots(grid, np.random.default_rng(0))
+    assert line.of_grid(margin.at(codes, inside)).tolist() == values.tolist()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "low", "high", "log"),
+    [(np.float64, 0, 9, False), (np.int64, 0, 9, True), (np.int64, 0.5, 9.5, False),
+     (np.int64, 0, 2.0**40, False)],
+)  # fmt: skip
+def test_other_lines_have_no_values_to_count(dtype, low, high, log):
+    assert Line("x", np.dtype(dtype), float(low), float(high), log=log).many == 0
+
+
+def test_values_are_counted_where_there_are_rows_enough():
+    assert shares(10_000, 2, 1.0, values=[500, 501]).counted == (500, 0)
+    assert shares(10_000, 2, 1.0).counted == (0, 0)
+    # A list is a list.
+    assert shares(10_000, 2, 1.0, (COLOURS, None), values=[0, 9]).counted == (0, 9)
+
+
+@pytest.mark.parametrize("epsilon", [0.3, 1.0, 7.3])
+@pytest.mark.parametrize("trees", [(None, COLOURS, None), (None, None, None)])
+def test_the_price_is_epsilon_and_draws_do_not_depend_on_data(trees, epsilon):
+    n, rng = 4000, np.random.default_rng(0)
+    divided = shares(n, 3, epsilon, trees, values=[20, 0, 0])
+    assert divided.counted == (20, 0, 0)
+    assert divided.by_own_shares
+    assert epsilon * (1 - 1e-9) <= divided.price(Recording()) <= epsilon
+    seen = []
+    for ages in (rng.integers(0, GRID + 1, n), np.zeros(n, np.int64), np.full(n, GRID)):
+        noise = Recording()
+        second = ages % 6 if trees[1] is not None else ages
+        dp_ranks(np.array([ages, second, ages]), divided, noise, rng)
+        tables = divided.count_scale
+        seen.append([(kind, scale != tables and m, scale) for kind, m, scale in noise.drawn])
+        assert noise.spent(divided) <= epsilon
+    assert seen[0] == seen[1] == seen[2]
+
+
+def test_tables_are_fitted_to_margins_that_are_counts():
+    rng = np.random.default_rng(0)
+    tables = [rng.random((3, 4)), rng.random((3, 5))]
+    known = {0: np.array([0.2, 0.3, 0.5]), 2: np.array([0.1, 0.2, 0.3, 0.3, 0.1])}
+    first, second = to_common_shares([(0, 1), (0, 2)], tables, 3, known)
+    for table in (first, second):
+        np.testing.assert_allclose(table.sum(axis=1), known[0], atol=1e-6)
+    np.testing.assert_allclose(second.sum(axis=0), known[2], atol=1e-6)
+
+
+def test_a_column_on_a_line_is_not_preferred_for_its_bins():
+    """Two listed columns that are one are a pair of the tree, beside a number that is neither."""
+    n, rng = 20_000, np.random.default_rng(0)
+    colour = rng.integers(0, 6, n)
+    number = np.rint(GRID * rng.beta(0.3, 3.0, n)).astype(np.int64)
+    noise, drawn = Seeded(1), []
+    divided = shares(n, 3, 1.0, (None, COLOURS, COLOURS))
+    assert divided.by_own_shares
+    for _ in range(3):
+        found = dp_ranks(np.array([number, colour, colour]), divided, noise, rng)
+        drawn.append(float((found[1] == found[2]).mean()))
+    assert min(drawn) > 0.9
+
+
+def test_ages_are_released_near_their_counts():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"age": rng.integers(17, 91, 20_000)})
+    frame.loc[rng.random(len(frame)) < 0.3, "age"] = 40
+    released = dbanon.synthesize(
+        frame,
+        method="dp_ranks",
+        types="integer",
+        epsilon=1.0,
+        bounds={"age": (17, 90)},
+        budget=dbanon.Budget(1.0),
+    )
+    made = pd.Series(released.columns["age"]).value_counts(normalize=True)
+    assert "Margins of 1 columns: counts of their whole numbers." in released.told
+    assert abs(made[40] - (frame["age"] == 40).mean()) < 0.01
+    assert set(made.index) <= set(range(17, 91))
