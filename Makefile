@@ -17,6 +17,9 @@ unexport PYTHONDONTWRITEBYTECODE
 CORE := $(shell find dbanon/kernels -name "*.[ch]pp" -o -name CMakeLists.txt -o -name sources.py)
 
 .DEFAULT_GOAL := help
+# The parts of `make lint`, each on its own: they take turns with the tests of `make check`.
+LINTS := ruff-check ruff-format mypy lint-imports
+.PHONY: quick $(LINTS)
 .PHONY: help setup demo check test schedules faults chains sanitize bench picture lint clean FORCE
 
 help: ## this list
@@ -27,7 +30,10 @@ setup: $(VENV)/.package $(VENV)/.dev ## .venv with an editable install and all d
 demo: $(VENV)/.package ## the demonstration; needs no database server
 	$(VENV)/bin/dbanon demo
 
-check: lint ## lint, and tests that need no server: about a minute
+check: setup ## lint, and tests that need no server: about a minute
+	@$(MAKE) --no-print-directory -j 4 --output-sync=target quick $(LINTS)
+
+quick:
 	$(VENV)/bin/pytest -q -n 2 --dist loadfile -m 'not postgresql and not mariadb and not slow' \
 	  --hypothesis-profile=check tests/unit tests/contracts tests/docs tests/doors
 
@@ -77,10 +83,16 @@ picture: setup ## docs/report.png again, from a release of its own
 	$(VENV)/bin/python -m tests.docs.report_picture
 
 lint: setup ## ruff, mypy, import-linter
+	@$(MAKE) --no-print-directory -j 4 --output-sync=target $(LINTS)
+
+ruff-check:
 	$(VENV)/bin/ruff check .
+
+ruff-format:
 	$(VENV)/bin/ruff format --check .
-	$(VENV)/bin/mypy
-	$(VENV)/bin/lint-imports
+
+mypy lint-imports:
+	$(VENV)/bin/$@
 
 clean: ## remove everything that was built
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

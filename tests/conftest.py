@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import tempfile
@@ -50,6 +51,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker("postgresql")
         if needed & _NEEDS_MARIADB:
             item.add_marker("mariadb")
+
+
+def pytest_collection_finish() -> None:
+    # What was imported and collected stays to the end: to look at it again and again for garbage
+    # takes a twentieth of the time of small tests.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 100)
 
 
 @pytest.hookimpl(optionalhook=True)
