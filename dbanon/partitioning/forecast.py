@@ -19,8 +19,8 @@ from dbanon.partitioning.blocks import Blocks
 # many more steps and rounds it has than ``fast``.
 REFINEMENTS: Mapping[str, Mapping[str, Forecast]] = {
     "points": {
-        "pass": Forecast(Power(0.27, 1.0, 0.89), Power(6.0, 1.15, 1.7)),
-        "fast": Forecast(Power(2.4, 1.0, 0.35), Power(6.5, 1.05, 1.0)),
+        "pass": Forecast(Power(0.27, 1.0, 0.89), Power(9.0, 1.4, 1.7)),
+        "fast": Forecast(Power(2.4, 1.0, 0.35), Power(9.0, 1.2, 1.3)),
         "thorough": Forecast(Power(200.0, 1.0, 0.35), Power(200.0, 1.0, 1.0)),
     },
     "generalized": {
