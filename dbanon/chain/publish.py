@@ -11,6 +11,7 @@ from dbanon.chain import state as chain_state
 from dbanon.chain.membership import CellState
 from dbanon.chain.outside import releases_outside
 from dbanon.chain.recount import ChainTarget
+from dbanon.chain.report import told_of_chain
 from dbanon.chain.several import Part
 from dbanon.chain.step import Advanced
 from dbanon.chain.tables import columns_of, planned_of, recount_joined
@@ -48,7 +49,6 @@ def publish_tables(
     reads: Session,
     writes: Session,
     clock: Clock,
-    told_of_chain: Callable[..., Report],
     export: ExportFiles | None = None,
 ) -> Report:
     """Write the releases of all tables that the state says, count them, and publish them.
@@ -58,7 +58,6 @@ def publish_tables(
     Parameters
     ----------
     reads : on the chain's database.
-    told_of_chain : gives the report with what the chain has to say of it.
     """
     state = replace(made.state, session=reads)
     if reads is not made.state.session and (

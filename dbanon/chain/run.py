@@ -8,16 +8,14 @@ published, whether or not it is confirmed.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
-from typing import Any, cast
+from typing import cast
 
 from dbanon.chain import recount
 from dbanon.chain import state as chain_state
 from dbanon.chain.key import note_published, read_key
 from dbanon.chain.membership import CellState
-from dbanon.chain.outside import told_outside
 from dbanon.chain.pair import pair_sizes
 from dbanon.chain.publish import publish_tables
 from dbanon.chain.state import ChainKept
@@ -29,7 +27,6 @@ from dbanon.errors import (
     DbanonError,
     InvalidParameter,
     ReleaseNotNoted,
-    counted,
     warn_caller,
 )
 from dbanon.job.chain import MEASURE
@@ -149,7 +146,7 @@ def run_chained(
         if not elsewhere and not job.exports:
             with database.session(write=True) as session:
                 made = _go_on(job, session, key, clock)
-                report = publish_tables(made, session, session, clock, told_of_chain)
+                report = publish_tables(made, session, session, clock)
             _warn_unnoted(job, _note(job, made))
             return report.made(seconds=dict(report.seconds) | {"total": clock.elapsed})
         to = cast(ClientStore, target) if elsewhere else database
@@ -172,7 +169,7 @@ def _in_two(job: Job, source: ClientStore, target: ClientStore, key: bytes, cloc
         with ExitStack() as stack:
             writes = stack.enter_context(target.session(write=True, create=not same))
             reads = writes if same else stack.enter_context(source.session(write=False))
-            report = publish_tables(made, reads, writes, clock, told_of_chain, exporter)
+            report = publish_tables(made, reads, writes, clock, exporter)
             if exporter is not None:
                 exporter.committing = True
             stack.close()
@@ -257,87 +254,3 @@ def _with_earlier(made: Advanced, begun: Begun, key: bytes) -> Advanced:
     made.guarantee.require_few(pair["pair_exposed"], pair["pair_known"])
     histories = replace(made.histories, told={**made.histories.told, **pair})
     return replace(made, histories=histories)
-
-
-def told_of_chain(
-    made: Advanced,
-    outside: dict[str, str],
-    report: Report,
-    others: Sequence[Mapping[str, Any]] = (),
-    joined: int | None = None,
-) -> Report:
-    """The report with what the chain has to say, and the rows of all its persons.
-
-    Parameters
-    ----------
-    outside : the releases of the same source that are of no chain.
-    others, joined : the releases of further tables, and the combinations that the tables were
-        joined by, where they were.
-    """
-    state, histories = made.state, made.histories
-    k = state.k
-    chain: dict[str, Any] = {
-        "name": state.chain.name,
-        "chain_id": state.chain.identity,
-        "sequence": histories.sequence,
-        **{name: getattr(state.chain.rules, name) for name in ("mode", "changes")},
-        "waiting": histories.waiting,
-        "longest_wait": histories.told.get("longest", 0),
-        "returned": histories.returned,
-        "refused": histories.refused,
-    }
-    line = f"chain {state.chain.name}, release {histories.sequence}"
-    over = "it" if histories.sequence == 1 else f"releases 1 to {histories.sequence}"
-    if made.guarantee.only_measured:
-        chain |= {"exposed": histories.exposed, "known": histories.known}
-        line += (
-            f", measured: of {histories.known} persons {histories.exposed} have a joint history"
-            f" over {over} that fewer than {k} share, {histories.told['more']} more than before"
-        )
-    else:
-        line += f": every history over {over} is shared by at least {k} persons"
-    words = (("waiting", "wait"), ("returned", "returned"), ("refused", "kept out by models"))
-    if "pair_known" in histories.told:
-        pair = {name: histories.told[name] for name in ("pair_exposed", "pair_known")}
-        chain |= {"new_chain_from": state.chain.rules.new_chain_from, **pair}
-        line += (
-            f"; with the releases of chain {state.chain.rules.new_chain_from}, of"
-            f" {pair['pair_known']} persons {pair['pair_exposed']} have a joint history that fewer"
-            f" than {k} share"
-        )
-    if not made.guarantee.only_measured and histories.sequence > 1:
-        chain |= {"joined": histories.told["joined"], "left": histories.told["absent"]}
-        whose = "rows are of persons who left" if histories.rows is None else "persons shown left"
-        line += f"; {chain['left']} of {histories.persons} {whose}"
-        # What models hold back is told to nobody but the owner of the ledger.
-        if not made.planned.policy.models:
-            chain["stale"] = histories.told["stale"]
-            line += f", {chain['stale']} are of classes that are shown as they were"
-        line += (
-            f"; the loss is that of the {chain['joined']} persons who joined, as they were then,"
-            " not of all rows"
-        )
-    for name, word in words:
-        if chain[name]:
-            line += f"; {chain[name]} {word}"
-            longest = histories.told.get("longest", 0)
-            if name == "waiting" and longest:
-                line += f", one for {counted(longest, 'release')}"
-    if histories.rows is not None:
-        chain |= {"persons": histories.persons, "outlying": histories.told["outlying"]}
-        if chain["outlying"]:
-            most = state.chain.rules.max_rows_per_person
-            line += (
-                f"; {chain['outlying']} persons have more than {most} rows, of which"
-                f" {histories.beyond} are withheld"
-            )
-    if others:
-        chain |= {"tables": list(others), "combinations": joined}
-        line += f"; released with it: {', '.join(str(one['output']) for one in others)}"
-        if joined is not None:
-            line += f"; each of {joined} combinations in any of them is at least {k} persons'"
-    if outside:
-        chain["outside"] = len(outside)
-        line += f"; {told_outside(outside, state.chain.source)}"
-    report = report.requested(guarantee=made.guarantee.sentence(made.release.names))
-    return report.found(chain=chain).made(earlier_releases=line)

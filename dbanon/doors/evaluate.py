@@ -17,7 +17,7 @@ from dbanon.errors import InvalidParameter, RowsNotAligned, TooFewRecords, Unsup
 from dbanon.hierarchy.leaves import ANY
 from dbanon.hierarchy.spec import Given, HierarchySpec, built, parse_all
 from dbanon.hierarchy.tree import Hierarchy, flat
-from dbanon.job.guarantee import recorded
+from dbanon.job.guarantee_names import recorded
 from dbanon.job.policy import Policy
 from dbanon.measures.figure import Parameters
 from dbanon.measures.pairs import Pairs, joined

@@ -6,14 +6,13 @@ its verdict on the answers; no other file asks which one it is.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import replace
-from typing import Any
 
-from dbanon.data.counts import Counts, Questions, Recount, rarest_row
+from dbanon.data.counts import Counts, Questions, Recount
 from dbanon.data.frozen import dataclass
 from dbanon.errors import InvalidParameter, RecountFailed, SourceChanged, counted
-from dbanon.job.verdict import Caution, Expected, Verdict
+from dbanon.job.verdict import Expected, Verdict
 from dbanon.measures import Model
 from dbanon.measures.models import CountedModel
 from dbanon.measures.recount import levels_reached
@@ -30,7 +29,7 @@ OF_TABLES = (
     "k counts persons over all tables of the chain. Who of a class has rows in this table is kept:"
     " a combination may stand in fewer than k rows here, and whoever knows who has one knows more."
 )
-_ABOUT_NULLS = {
+ABOUT_NULLS = {
     "category": ", NULL counted as a value",
     "suppress": "; records with a NULL were withheld",
 }
@@ -157,7 +156,7 @@ class Guarantee:
         return (
             f"{self.method}: every combination of released values of"
             f" ({', '.join([*columns, *self.by])}) is shared by at least {self.k} {self.what} of"
-            f" the release{_ABOUT_NULLS.get(self.nulls, '')}"
+            f" the release{ABOUT_NULLS.get(self.nulls, '')}"
             + "".join(
                 f"; {model.describe()} in each class{self.models_count}" for model in self.models
             )
@@ -299,122 +298,3 @@ class InTables(OfPersons):
             "rows of one table; the chain counted persons over all of its tables, and fewer than k"
             " rows may share a combination here"
         )
-
-
-@dataclass(frozen=True)
-class PerAttribute(Guarantee):
-    """Every released value of each attribute by itself is shared by k rows; its rows are not."""
-
-    @property
-    def unit(self) -> str:
-        """What k counts, in one word or few."""
-        return "rows, in each column by itself"
-
-    @property
-    def bounds_rows(self) -> bool:
-        """False: a combination may be one row's alone."""
-        return False
-
-    def _of_what(self) -> tuple[str, ...]:
-        return ("Rows are not k-anonymous: nothing holds of several columns together.",)
-
-    def check_policy(self, method: Method, recoding: Recoding) -> None:
-        """Check that attributes are grouped by themselves, without what needs classes of rows.
-
-        Raises
-        ------
-        InvalidParameter : they are not.
-        """
-        if method.gives.of_rows:
-            raise InvalidParameter(
-                f"Method {method.name} groups rows, so that they are k-anonymous.",
-                hint="Leave out `guarantee`.",
-            )
-        if self.models:
-            raise InvalidParameter(
-                "Privacy models are of classes of rows, which guarantee=per_attribute has not.",
-                hint="Leave out `models`, or choose a method that groups rows.",
-            )
-        if recoding.takes_categories:
-            raise InvalidParameter(
-                f"Recoding {recoding.name} releases classes of rows, which guarantee=per_attribute"
-                " has not.",
-                hint='Use `recoding="mean"`, `recoding="median"` or `recoding="medoid"`.',
-            )
-
-    def require(self, method: Method) -> None:
-        """Check that rows are counted; raises InvalidParameter."""
-        if self.persons:
-            raise InvalidParameter(
-                "With guarantee=per_attribute rows are counted, not persons.",
-                hint="Leave out `entity`.",
-            )
-
-    def questions(
-        self,
-        columns: Collection[str],
-        sensitive: tuple[str, ...] = (),
-        leaves: frozenset[str] = frozenset(),
-    ) -> Questions:
-        """What has to be counted: each quasi-identifier in its stratum, and their combinations."""
-        alone = [name for name in columns if name not in self.by]
-        return Questions((*alone, *self.by), tuple((name, *self.by) for name in alone))
-
-    def sentence(self, columns: Collection[str]) -> str:
-        """What a verified release of these quasi-identifiers guarantees, and what it does not."""
-        within = f" with equal ({', '.join(self.by)})" if self.by else ""
-        return (
-            f"{self.method}: every released value of each of ({', '.join(columns)}) by itself is"
-            f" shared by at least {self.k} rows of the release{within}; ROWS ARE NOT k-ANONYMOUS:"
-            f" a combination of values may be one row's alone{_ABOUT_NULLS.get(self.nulls, '')}"
-        )
-
-    def told_of(self, recount: Recount) -> str:
-        """What was counted when a published release was looked at again."""
-        [caution] = self.verdict(Counts(recount), ()).cautions
-        return f"rows of each attribute by itself; {caution.title}: {caution.why}"
-
-    def verdict(self, counts: Counts, levels: tuple[CountedModel, ...]) -> Verdict:
-        """The verdict on rows that were counted, with the levels of the models."""
-        k_rows = counts.rows.k_rows
-        assert k_rows is not None
-        return Verdict(
-            counts.rows.smallest,
-            k_rows,
-            levels,
-            k_rows=k_rows,
-            noted={"k_rows": k_rows},
-            classes="classes of each attribute",
-            counted=" (of each attribute by itself)",
-            cautions=(
-                Caution("rows are NOT k-anonymous", "ROWS ARE NOT k-ANONYMOUS", rarest_row(k_rows)),
-            ),
-        )
-
-
-def guarantee(name: str, entity: str | None = None, **told: Any) -> Guarantee:
-    """The guarantee of this name.
-
-    Parameters
-    ----------
-    name : one of ``GUARANTEES``.
-    entity : the column whose values k counts; None for rows.
-    told : the other fields of ``Guarantee``.
-    """
-    persons = () if entity is None else (entity,)
-    if name == PER_ATTRIBUTE:
-        return PerAttribute(persons=persons, **told)
-    return OfPersons(persons=persons, **told) if persons else Guarantee(persons=(), **told)
-
-
-def recorded(k: int, arguments: Mapping[str, Any]) -> Guarantee:
-    """The guarantee of a release as the arguments in its ledger tell it."""
-    if arguments.get("tables"):
-        by, persons = tuple(arguments.get("by", ())), (str(arguments["entity"]),)
-        return InTables(k=k, by=by, persons=persons)
-    return guarantee(
-        arguments.get("guarantee", ROWS),
-        arguments.get("entity"),
-        k=k,
-        by=tuple(arguments.get("by", ())),
-    )

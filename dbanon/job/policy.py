@@ -12,7 +12,8 @@ from dbanon.data.option import Option, check, parameter, parameters
 from dbanon.data.scales import MAHALANOBIS, STANDARDIZATIONS
 from dbanon.errors import InvalidParameter
 from dbanon.hierarchy.tree import Hierarchy
-from dbanon.job.guarantee import GUARANTEES, Guarantee, guarantee
+from dbanon.job.guarantee import GUARANTEES, Guarantee
+from dbanon.job.guarantee_names import guarantee
 from dbanon.job.of_chain import OfChain
 from dbanon.job.synthesis import WISHES
 from dbanon.measures import Model

@@ -13,7 +13,7 @@ from dbanon.data.counts import Recount
 from dbanon.data.frozen import dataclass
 from dbanon.data.schema import Role
 from dbanon.errors import InsufficientRights, ReleaseNotFound, TableNotFound
-from dbanon.job.guarantee import recorded
+from dbanon.job.guarantee_names import recorded
 from dbanon.ledger.tables import RELEASE_COLUMNS, LedgerEntry
 from dbanon.release.report import Report
 from dbanon.release.words import time_text

@@ -15,7 +15,8 @@ from dbanon.errors import (
     TableNotFound,
 )
 from dbanon.job.export import PARQUET
-from dbanon.job.guarantee import GUARANTEES, ROWS, recorded
+from dbanon.job.guarantee import GUARANTEES, ROWS
+from dbanon.job.guarantee_names import recorded
 from dbanon.measures import Model
 from dbanon.run.comparison import recount_models
 from dbanon.run.verify import Verification, require_smallest

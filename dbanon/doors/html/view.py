@@ -9,7 +9,8 @@ from typing import Any
 
 from dbanon.doors.html import figures, svg
 from dbanon.doors.html.figures import Row, figure
-from dbanon.job.guarantee import Guarantee, recorded
+from dbanon.job.guarantee import Guarantee
+from dbanon.job.guarantee_names import recorded
 from dbanon.release.distribution import MOST_BINS, Distribution, require_shown
 from dbanon.release.report import Report
 from dbanon.release.words import now, printable, told_by_method

@@ -107,8 +107,7 @@ class MariadbSession(MariadbCatalog):
             raise EngineUnsuitable(
                 f"{source.name} is a table of the engine {engine}, whose rows change while they"
                 " are read.",
-                hint=f"ALTER TABLE {source.name.quoted.replace(chr(34), '`')} ENGINE=InnoDB, or"
-                " anonymize a copy.",
+                hint="Convert it to the engine InnoDB, or anonymize a copy.",
             )
         primary = self._primary_key(source.name)
         attributes = choose_key(source, key or primary)

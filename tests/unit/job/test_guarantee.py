@@ -11,7 +11,8 @@ from dbanon.data.counts import Cells, Counts, EntityCount, Questions, Recount
 from dbanon.data.microdata import Coded
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidParameter, RecountFailed, SourceChanged
-from dbanon.job.guarantee import Guarantee, OfPersons, PerAttribute, recorded
+from dbanon.job.guarantee import Guarantee, OfPersons
+from dbanon.job.guarantee_names import PerAttribute, recorded
 from dbanon.job.policy import Policy
 from dbanon.job.verdict import Expected
 from dbanon.measures import Model
