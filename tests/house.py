@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "dbanon"
 
 # The one file that knows what is guaranteed.
-GUARANTEE = PACKAGE / "job" / "guarantee.py"
+GUARANTEE = {PACKAGE / "job" / f"{name}.py" for name in ("guarantee", "guarantee_names")}
 # The rooms that work on blocks, in this process and on a cluster.
 BLOCKS = {PACKAGE / "partitioning", PACKAGE / "spark"}
 # What a method gives, and what only some guarantees have; an array of persons is no wish.
@@ -79,7 +79,7 @@ def house() -> House:
             [f for f in files if not _is_door(f) and not BLOCKS & set(f.parents)]
         ),
         foreign=_foreign(),
-        asked=sorted(found for file in files if file != GUARANTEE for found in _asked(file)),
+        asked=sorted(found for file in files if file not in GUARANTEE for found in _asked(file)),
     )
 
 

@@ -6,6 +6,7 @@ Before a block stands what it is:
 ``<!-- printed -->``            what the one before it prints
 ``<!-- psql: FIRST | LAST -->`` of examples/psql_session.out from the line that begins with FIRST to
                                 the one before that which begins with LAST
+``<!-- server -->``             SQL that tests/sql/test_rules_session.py runs, in a database
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "README.md"
 SESSION = ROOT / "examples" / "psql_session.out"
 BLOCK = re.compile(
-    r"(<!-- (runnable|printed|psql)(?:: (.+?) \| (.+?))? -->\n```(\w+)\n)(.*?)(```)", re.S
+    r"(<!-- (runnable|printed|psql|server)(?:: (.+?) \| (.+?))? -->\n```(\w+)\n)(.*?)(```)", re.S
 )
 PROGRAMS = {"python": (sys.executable, "-W", "error"), "bash": ("bash", "-euo", "pipefail")}
 
