@@ -39,6 +39,9 @@ def keep_waiting(state: CellState, waiting: int) -> int:
 
 def longest_wait(state: CellState) -> int:
     """For how many releases, at this one, the newcomer who waits longest has waited."""
+    # A plan brings no ledger of an earlier version up to date; nobody waits by that one.
+    if state.session.find_existing(state.session.ledger_name("chain_waiting")) is None:
+        return 0
     [(since,)] = state.session.rows(
         f"SELECT min(since_release) FROM {state.name('chain_waiting')} WHERE {state.of_chain}"
     )

@@ -14,6 +14,7 @@ from dbanon.errors import OriginalChanged
 from dbanon.ledger import entries, recorded
 from dbanon.ledger.recorded import Recorded, require_classes
 from dbanon.measures.catalogue import LOSSES, RISKS
+from dbanon.measures.figure import NOT_FOR_LABELS
 from dbanon.measures.unpaired import unpaired_figures
 from dbanon.release.report import Report
 from dbanon.sessions.base import Relation
@@ -120,6 +121,13 @@ def evaluated(
     )
 
 
+def _noted(where: str, value: float | None, note: str) -> str:
+    """Where a figure is from, and what one has to know about it; why there is none."""
+    if note and (value is None or note.startswith(NOT_FOR_LABELS)):
+        return note
+    return f"{where}; {note}" if note else where
+
+
 def _recorded(evaluation: Mapping[str, Any] | None) -> Iterator[FoundFigure]:
     if evaluation is None:
         yield FoundFigure("linkage_risk", None, None, _OF_PAIRS)
@@ -128,7 +136,9 @@ def _recorded(evaluation: Mapping[str, Any] | None) -> Iterator[FoundFigure]:
     found = {**evaluation["losses"], **evaluation["risks"]}
     for name in (*LOSSES, *RISKS):
         if name in found:
-            yield FoundFigure(name, None, found[name], notes.get(name, RECORDED))
+            yield FoundFigure(
+                name, None, found[name], _noted(RECORDED, found[name], notes.get(name, ""))
+            )
     for column, own in evaluation["columns"].items():
         for name, value in own.items():
             yield FoundFigure(name, column, value, RECORDED)
@@ -193,7 +203,7 @@ def _compared(
         sides = [side_of(session, one.relation, numbers) for one in (source, released)]
         note = f"{ALONE}; of {', '.join(numbers)}"
         for measure, figure in unpaired_figures(sides[0], sides[1], numbers).items():
-            yield FoundFigure(measure, None, figure.value, figure.note or note)
+            yield FoundFigure(measure, None, figure.value, _noted(note, figure.value, figure.note))
             for name, value in figure.columns.items():
                 yield FoundFigure(measure, name, value, ALONE)
     else:

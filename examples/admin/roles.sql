@@ -30,4 +30,5 @@ GRANT SELECT ON dbanon.release, dbanon.release_column, dbanon.run, dbanon.budget
     dbanon.alembic_version TO dbanon_auditor;
 GRANT EXECUTE ON FUNCTION dbanon.releases(), dbanon.show(text), dbanon.usage(),
     dbanon._require_room(text), dbanon._require_ledger(), dbanon._release_of(oid),
+    dbanon._is_stale(jsonb, jsonb), dbanon._state_of(oid), dbanon._name_of(text, text),
     dbanon._unknown_release(regclass, text) TO dbanon_auditor;

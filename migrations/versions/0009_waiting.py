@@ -27,6 +27,8 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("chain_id", "tag"),
         schema=schema,
     )
+    if on_postgresql:
+        op.execute("REVOKE ALL ON dbanon.chain_waiting FROM PUBLIC")
 
 
 def downgrade() -> None:

@@ -41,7 +41,7 @@ def test_nobody_but_the_owner_sees_a_chain(
 ) -> None:
     database, chained = owned
     names = tables(database)
-    assert len(names) == 7
+    assert len(names) == 8
     for role, options in (("runner", "IN ROLE dbanon_runner"), ("admin", "IN ROLE dbanon_admin"),
                           ("reader", "IN ROLE dbanon_reader")):  # fmt: skip
         url = pg_role(role, options)

@@ -116,7 +116,7 @@ def test_a_file_that_may_not_be_written(database: Database) -> None:
 
 @pytest.mark.parametrize(
     "url",
-    ["", "no url", "postgresql://h:port/x", "mysql://h/x", "oracle://h/x", "duckdb://",
+    ["", "no url", "postgresql://h:port/x", "mysql+asyncmy://h/x", "oracle://h/x", "duckdb://",
      "duckdb:///:memory:", "://", "postgresql", "sqlit:///x.db", None, 7],
 )  # fmt: skip
 def test_urls_that_are_none(url: Any) -> None:

@@ -24,6 +24,9 @@ from dbanon.errors import ChainBehind, DbanonError
 from tests.stores.databases import Database, DuckdbDatabase
 from tests.stores.test_kill import count_moments, kill_at, settle
 
+# What a killed client leaves on the server is looked for.
+pytestmark = pytest.mark.own_backends
+
 K = 3
 PERSONS = 40
 FULL = os.environ.get("CHAINS") == "full"

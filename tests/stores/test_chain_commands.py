@@ -139,7 +139,7 @@ def test_what_models_hold_back_and_the_next_chain_say(
     months = world()
     load(clerk.database, months.now)
     with clerk.logged_by(server):
-        assert clerk.create("--min-newcomers", "0").exit_code == 0
+        assert clerk.create("--max-wait", "0").exit_code == 0
         assert clerk.release(*held).exit_code == 0
     months.pass_on()
     # With one value for all, cells would break the model, and so would the newcomers.

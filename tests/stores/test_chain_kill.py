@@ -15,6 +15,9 @@ from tests.stores.chain_cases import GIVEN, Chained, Months, load, released
 from tests.stores.databases import Database, SqliteDatabase
 from tests.stores.test_kill import MOMENTS, count_moments, kill_at, settle
 
+# What a killed client leaves on the server is looked for.
+pytestmark = pytest.mark.own_backends
+
 
 def state(database: Database) -> tuple[Any, ...]:
     """The chain's state, and what its last release was."""

@@ -135,6 +135,9 @@ def test_a_ledger_of_the_version_before_is_brought_up_to_date(
     database.execute(
         f"ALTER TABLE {database.ledger('chain_cell')} DROP COLUMN loose",
         f"ALTER TABLE {database.ledger('chain_member')} DROP COLUMN missed",
+        f"ALTER TABLE {database.ledger()} DROP COLUMN request",
+        f"DROP TABLE {database.ledger('chain_waiting')}",
+        f"DROP TABLE {database.ledger('rule')}",
     )
     if database.name != "duckdb":
         version = database.ledger("alembic_version")

@@ -72,7 +72,9 @@ def test_in_the_order_of_rows_one_that_moves_changes_classes(
 ) -> None:
     """What the test above would find if records came as they lie."""
     monkeypatch.setattr(
-        CellState, "in_order", lambda s, r, microdata: np.arange(len(microdata.keys))
+        CellState,
+        "in_order",
+        lambda s, r, microdata: (np.arange(len(microdata.keys)), np.zeros(len(microdata.keys))),
     )
     load(database, PERSONS)
     chained = Chained.made(database, tmp_path)
