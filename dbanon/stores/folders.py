@@ -11,11 +11,11 @@ import glob
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, TypeAlias
 from urllib.parse import unquote
 
+from dbanon.data.frozen import dataclass
 from dbanon.errors import (
     DatabaseNotFound,
     DatabaseUnreachable,

@@ -11,12 +11,12 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import PurePosixPath
 from typing import Any, BinaryIO
 
+from dbanon.data.frozen import dataclass
 from dbanon.errors import InvalidParameter, MissingDependency
 
 # By scheme: the package that knows it, which is also the extra's name but for the "fs".

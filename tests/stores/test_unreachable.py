@@ -155,7 +155,12 @@ WITH_URL = {
 
 
 # Asked for by what else is given, not by the parser.
-ALSO = {(("anonymize",), "k"), (("chain", "create"), "key_out")}
+ALSO = {
+    (("anonymize",), "k"),
+    (("chain", "create"), "key_out"),
+    (("chain", "measure"), "entity"),
+    (("declare",), "from_comments"),
+}
 
 
 def line_of(names: tuple[str, ...], command: click.Command) -> list[str]:
@@ -163,6 +168,8 @@ def line_of(names: tuple[str, ...], command: click.Command) -> list[str]:
     line = list(names)
     for param in command.params:
         if isinstance(param, click.Argument) and param.name != "url":
+            if names == ("declare",):
+                continue  # The file is read first; comments are in the database.
             line += ["name:people" if param.name == "file" else "release.people"]
         elif param.name == "single_q" and names != ("verify",):
             line += ["-q", "age"]
