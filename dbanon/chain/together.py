@@ -122,7 +122,7 @@ def together(
     if len(releases) < 2 or len(set(releases)) < len(releases):
         raise InvalidParameter(
             "Two or more releases are measured together, each named once.",
-            hint="Of a chain, name two of its releases that stand under names of their own.",
+            hint="A chain is named alone, beside its key.",
         )
     if k is not None and k < 2:
         raise InvalidParameter("k must be 2 or more.")

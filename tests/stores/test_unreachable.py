@@ -158,7 +158,7 @@ WITH_URL = {
 ALSO = {
     (("anonymize",), "k"),
     (("chain", "create"), "key_out"),
-    (("chain", "measure"), "entity"),
+    (("chain", "measure"), "key"),
     (("declare",), "from_comments"),
 }
 
