@@ -97,6 +97,8 @@ def filled(text: str, outputs: list[str]) -> str:
         opening, kind, start, end, _, body, closing = found.groups()
         if kind == "runnable":
             last = next(left)
+        elif kind == "server":
+            pass
         elif kind == "psql":
             body = session(start, end)
         else:

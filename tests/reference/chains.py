@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import statistics
+import zlib
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -292,7 +293,11 @@ class Chain:
             return True
         if len(source) < rules.min_newcomers:
             return False
-        lost = self._lost([source[person] for person in members])
+        rows = [source[person] for person in members]
+        if "quality by quasi-identifiers" in rules.without:
+            # Of bytes: Python's own hash of texts is another one in each process.
+            return sum(zlib.crc32(repr(row.kept).encode()) for row in rows) % 2 == 0
+        lost = self._lost(rows)
         return lost <= 4 * self.typical * (1 + 1e-9) + 1e-12
 
     def _lost(self, rows: Sequence[Row]) -> float:
@@ -303,8 +308,6 @@ class Chain:
             known = [value for value in column if value is not None]
             mean = sum(known) / max(len(known), 1)
             squares += [((v - mean) / deviation) ** 2 if deviation else 0.0 for v in known]
-        if "quality by quasi-identifiers" in self.rules.without:
-            squares.append(5.0 * (sum(hash(row.kept) for row in rows) % 2))
         return sum(squares) / max(len(squares), 1)
 
     def withdraw(self, person: Person) -> None:
