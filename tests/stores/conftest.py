@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import gc
 import signal
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -103,11 +105,15 @@ def postgresql(request: pytest.FixtureRequest, _shared_url: str) -> Iterator[Pos
 
 
 @pytest.fixture
-def mariadb(mariadb_server: MariadbServer) -> MariadbDatabase:
+def mariadb(mariadb_server: MariadbServer) -> Iterator[MariadbDatabase]:
     """An empty MariaDB database, the only one of its server."""
     database = MariadbDatabase(mariadb_server)
     database.clear()
-    return database
+    yield database
+    # PyMySQL closes no socket of a connection that is refused, as by a server that was killed.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
 
 
 @pytest.fixture
