@@ -138,9 +138,8 @@ def record(
     request : what was asked for, by which it can be made again; None where it cannot.
     """
     row = release_row(report, output.name, output.relation, recount.histogram)
-    row["request"] = (
-        None if request is None else json.dumps(request, sort_keys=True, ensure_ascii=False)
-    )
+    asked = json.dumps(request, sort_keys=True, ensure_ascii=False)
+    row["request"] = None if request is None else asked
     return record_row(session, row, column_rows(report, sql_types, made), output, run)
 
 
