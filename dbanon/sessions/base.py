@@ -22,6 +22,7 @@ from dbanon.errors import (
     UnsupportedType,
     nearest_names,
 )
+from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
 from dbanon.sessions.names import RelationName, quote
 
@@ -320,6 +321,24 @@ def cannot_travel() -> UnsupportedType:
         " infinite date.",
         hint="Exclude these rows in a view, or cast the column to text there.",
     )
+
+
+# Days from 1970-01-01 to the first of the years 0 and 1, and of 10000.
+_FIRST_DAYS, _DAY_AFTER = {0: -719_528, 1: -719_162}, 2_932_897
+
+
+def require_years(column: ReleasedColumn, first: int, database: str) -> None:
+    """Check that dates are of a database's years, ``first`` to 9999; raises UnsupportedType."""
+    values = column.values if column.missing is None else column.values[~column.missing]
+    unit = 1 if column.attribute.kind is Kind.DATE else 86_400_000_000
+    if len(values) and not (
+        _FIRST_DAYS[first] * unit <= int(values.min()) and int(values.max()) < _DAY_AFTER * unit
+    ):
+        raise UnsupportedType(
+            f'Column "{column.attribute.name}" is released with dates that are not of the years'
+            f" {first} to 9999, which {database} does not have.",
+            hint="Write to another database, or withhold such dates in a view.",
+        )
 
 
 def labelled_rows(pieces: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:

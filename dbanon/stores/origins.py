@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -24,9 +24,6 @@ from dbanon.errors import (
     nearest_names,
 )
 from dbanon.sessions.names import parse_relation, quote_list
-
-if TYPE_CHECKING:
-    pass
 
 ONE = "one statement"
 

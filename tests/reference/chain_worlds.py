@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise, zip_longest
 from typing import Any, TypeAlias
 
-from tests.reference.chains import Chain, ModelKind, Person, Row, Rules, Value
+from tests.reference.chain_rules import ModelKind, Person, Row, Rules, Value
+from tests.reference.chains import Chain
 
 Models: TypeAlias = tuple[tuple[ModelKind, float], ...]
 

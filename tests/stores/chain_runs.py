@@ -11,8 +11,8 @@ from typing import Any
 
 import dbanon
 from dbanon.ledger.tables import RELEASE_COLUMNS
+from tests.reference.chain_rules import Person, Row
 from tests.reference.chain_worlds import World
-from tests.reference.chains import Person, Row
 from tests.stores.databases import Database, inserts
 
 NAME = "people"

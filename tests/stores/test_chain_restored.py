@@ -117,3 +117,13 @@ def test_a_note_that_cannot_be_written_warns_once_published(tmp_path: Path) -> N
         chained.release()
     assert chained.shown().sequence == 2
     assert not list(tmp_path.glob("chain.key.last*"))
+
+
+def test_a_restored_state_is_behind(database: Database, tmp_path: Path) -> None:
+    load(database, Months(n=12).now)
+    chained = Chained.made(database, tmp_path)
+    chained.release()
+    chained.release()
+    database.execute(f"UPDATE {database.ledger('chain')} SET sequence = 1")
+    with pytest.raises(ChainBehind, match="Release 2"):
+        chained.release()

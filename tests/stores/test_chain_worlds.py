@@ -24,6 +24,7 @@ import dbanon
 import dbanon.chain.newcomers as newcomers
 import dbanon.partitioning.partition_for as partition_for
 from dbanon.errors import ModelInfeasible, TellingColumnRefused, TooFewRecords
+from tests.reference.chain_rules import Person, Row, Rules, by_order
 from tests.reference.chain_worlds import (
     MODELS,
     NO_MODEL,
@@ -33,7 +34,7 @@ from tests.reference.chain_worlds import (
     random_world,
     with_rows,
 )
-from tests.reference.chains import Chain, Person, Row, Rules, by_order
+from tests.reference.chains import Chain
 from tests.stores.chain_runs import NAME, ChainRun, combined, told
 from tests.stores.databases import Database, DuckdbDatabase, SqliteDatabase
 

@@ -276,16 +276,6 @@ def test_what_is_not_as_at_first_is_refused(database: Database, tmp_path: Path) 
     assert chained.release().arguments["chain"]["sequence"] == 2
 
 
-def test_a_restored_state_is_behind(database: Database, tmp_path: Path) -> None:
-    load(database, Months(n=12).now)
-    chained = Chained.made(database, tmp_path)
-    chained.release()
-    chained.release()
-    database.execute(f"UPDATE {database.ledger('chain')} SET sequence = 1")
-    with pytest.raises(ChainBehind, match="Release 2"):
-        chained.release()
-
-
 def test_few_wait(database: Database, tmp_path: Path) -> None:
     months = Months(n=9, leave=0, join=2, change=0)
     load(database, {1: months.now[1], 2: months.now[2]})

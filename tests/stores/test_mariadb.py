@@ -6,6 +6,7 @@ import contextlib
 import os
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -163,6 +164,27 @@ def test_hostile_names(mariadb: MariadbDatabase) -> None:
         mariadb.anonymize(table=named, quasi_identifiers=[hostile.upper()])
     with pytest.raises(errors.NameTooLong):
         mariadb.anonymize(table=named, output=f"release.{long}y", quasi_identifiers=[hostile])
+
+
+def test_a_view_that_would_run_functions_of_others_as_the_caller(mariadb: MariadbDatabase) -> None:
+    """Mallory's function does as root what root may, where her view runs with root's rights."""
+    load_people(mariadb)
+    mariadb.execute("CREATE TABLE taken (who varchar(99))")
+    mariadb.execute(
+        "CREATE DEFINER=mallory@localhost FUNCTION evil(x int) RETURNS int SQL SECURITY INVOKER"
+        " MODIFIES SQL DATA BEGIN INSERT INTO app.taken VALUES (current_user()); RETURN x; END"
+    )
+    view = "CREATE OR REPLACE DEFINER=mallory@localhost SQL SECURITY {} VIEW shown AS SELECT id, {}"
+    mariadb.execute(f"{view.format('INVOKER', 'evil(age) AS age')} FROM app.people")
+    given = GIVEN | {"table": "shown", "key": ["id"], "quasi_identifiers": ["age"]}
+    for call in (mariadb.anonymize, partial(dbanon.plan, mariadb.url, output="o", k=3)):
+        with pytest.raises(errors.ForeignCode, match="mallory"):
+            call(**given)
+    assert mariadb.rows("SELECT count(*) FROM app.taken") == [(0,)]
+    # One of the account's own is its own business.
+    own = view.replace("DEFINER=mallory@localhost ", "").format("INVOKER", "age")
+    mariadb.execute(f"{own} FROM app.people")
+    assert mariadb.anonymize(**given).rows_out == mariadb.rows("SELECT count(*) FROM people")[0][0]
 
 
 def test_names_that_differ_in_capitals(mariadb: MariadbDatabase, sqlite_file: Any) -> None:

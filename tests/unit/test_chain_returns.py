@@ -17,7 +17,8 @@ from typing import Any
 
 import pytest
 
-from tests.reference.chains import Chain, Person, Row, Rules
+from tests.reference.chain_rules import Person, Row, Rules
+from tests.reference.chains import Chain
 
 FULL = os.environ.get("CHAINS") == "full"
 Labels = tuple[int, ...]

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.reference.chain_rules import DEFENCES, Row, Rules
 from tests.reference.chain_worlds import (
     MODELS,
     World,
@@ -25,7 +26,7 @@ from tests.reference.chain_worlds import (
     visible_exchanges,
     with_rows,
 )
-from tests.reference.chains import DEFENCES, Chain, Row, Rules
+from tests.reference.chains import Chain
 
 FULL = os.environ.get("CHAINS") == "full"
 WORLDS = 40_000 if FULL else 1_200

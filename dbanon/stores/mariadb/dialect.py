@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 
 from dbanon.data.chunks import Chunk, chunk_from_columns
 from dbanon.data.schema import Attribute, Kind
-from dbanon.errors import UnsupportedType
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
-from dbanon.sessions.base import cannot_travel, stays_here
+from dbanon.sessions.base import cannot_travel, require_years, stays_here
 from dbanon.sessions.names import RelationName, quote
 
 # Texts are told apart by their bytes alone, and no space is added to the shorter one.
@@ -23,8 +22,6 @@ COLLATION = "utf8mb4_nopad_bin"
 TEXT = f"CHARACTER SET utf8mb4 COLLATE {COLLATION}"
 _TEXTS = ("char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum")
 _INTEGERS = {"tinyint": 16, "smallint": 16, "mediumint": 32, "int": 32, "bigint": 64}
-# Days from 1970-01-01 to 0001-01-01 and 10000-01-01.
-_FIRST_DAY, _DAY_AFTER = -719_162, 2_932_897
 _WIDEST = 65
 
 # What shared SQL calls otherwise.
@@ -164,7 +161,7 @@ def staged_values(column: ReleasedColumn) -> tuple[str, Sequence[Any]]:
     kind, values = column.attribute.kind, column.values
     stored: Sequence[Any]
     if kind in (Kind.DATE, Kind.TIMESTAMP):
-        _require_years(column)
+        require_years(column, 1, "MariaDB")
         unit = "D" if kind is Kind.DATE else "us"
         moments = np.datetime_as_string(values.astype(f"datetime64[{unit}]"))
         sql_type = "DATE" if kind is Kind.DATE else "DATETIME(6)"
@@ -200,20 +197,6 @@ def storable(value: Any) -> Any:
 
 
 _INF = float("inf")
-
-
-def _require_years(column: ReleasedColumn) -> None:
-    """Check that MariaDB has these dates: of the years 1 to 9999."""
-    values = column.values if column.missing is None else column.values[~column.missing]
-    unit = 1 if column.attribute.kind is Kind.DATE else 86_400_000_000
-    if len(values) and not (
-        _FIRST_DAY * unit <= int(values.min()) and int(values.max()) < _DAY_AFTER * unit
-    ):
-        raise UnsupportedType(
-            f'Column "{column.attribute.name}" is released with dates that are not of the years 1'
-            " to 9999, which MariaDB does not have.",
-            hint="Write to another database, or withhold such dates in a view.",
-        )
 
 
 def released_expression(position: int, column: ReleasedColumn) -> str:

@@ -83,7 +83,8 @@ class PostgresqlRules(RuledSession):
         found = self.rows(_OWNER, (source.schema, source.name))
         if not found or not self.rows(ledger.RULES_WRITER):
             return False
-        self.call("dbanon._declare", [json.dumps({"source": found[0][0], **change})])
+        given = json.dumps({"source": found[0][0], **change}, ensure_ascii=False)
+        self.call("dbanon._declare", [given])
         return True
 
     def state_of(self, source: RelationName) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import UnsupportedType
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
-from dbanon.sessions.base import OnSql, cannot_travel, stays_here
+from dbanon.sessions.base import OnSql, cannot_travel, require_years, stays_here
 from dbanon.sessions.names import RelationName, quote
 from dbanon.stores.file_session import FileSession
 
@@ -41,8 +41,6 @@ _CONSTRAINTS = frozenset(
     ]
 )
 _SMALLEST = -(2**63)
-# Days from 1970-01-01 to 0000-01-01 and 10000-01-01.
-_FIRST_DAY, _DAY_AFTER = -719_528, 2_932_897
 # What the values of a kind may be, in the words of typeof().
 STORED_AS = {
     Kind.INTEGER: ("integer",),
@@ -196,7 +194,7 @@ def stored_values(column: ReleasedColumn) -> Sequence[Any]:
     attribute, values = column.attribute, column.values
     stored: list[Any]
     if attribute.kind in (Kind.DATE, Kind.TIMESTAMP):
-        _require_years(column)
+        require_years(column, 0, "SQLite")
     if attribute.kind is Kind.DATE:
         stored = np.datetime_as_string(values.astype("datetime64[D]")).tolist()
     elif attribute.kind is Kind.TIMESTAMP:
@@ -252,20 +250,6 @@ def _integer(value: int) -> int | float:
             " view.",
         )
     return float(value)
-
-
-def _require_years(column: ReleasedColumn) -> None:
-    """Check that SQLite has texts for these dates or instants: of the years 0 to 9999."""
-    values = column.values if column.missing is None else column.values[~column.missing]
-    unit = 1 if column.attribute.kind is Kind.DATE else 86_400_000_000
-    if len(values) and not (
-        _FIRST_DAY * unit <= int(values.min()) and int(values.max()) < _DAY_AFTER * unit
-    ):
-        raise UnsupportedType(
-            f'Column "{column.attribute.name}" is released with dates that are not of the years 0'
-            " to 9999, which SQLite does not have.",
-            hint="Write to another database, or withhold such dates in a view.",
-        )
 
 
 def released_expression(position: int, column: ReleasedColumn) -> str:

@@ -1,0 +1,190 @@
+"""What the plain chain of ``chains`` is made of: rows, rules, cells, and how classes are found.
+
+What is left out by ``without`` are its defences: a test that passes without one of them does not
+test it.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+Person = int
+Value = Hashable
+# What a reader sees of a class: stratum and released values; None where nothing was known.
+Combination = tuple[Any, ...]
+State = Literal["live", "held", "gone", "withdrawn", "refused"]
+ModelKind = Literal["distinct_l", "entropy_l", "recursive_cl", "alpha_k"]
+
+# Without them persons can be told apart: `hold` of cells that somebody left; the released values of
+# the day of admission; keeping out for good whom a model refused, and who left and came back; no
+# batches where changes are held, or where a model is kept; the rows shown last where a model would
+# be broken by those of now; the rows shown last where somebody was out and is back, and too few of
+# those of now stood there before; the quality of newcomers' classes by quasi-identifiers alone.
+# Where persons have several rows: which of many are shown, without a look at whose they are; one
+# number for all times of how many; one table with the others.
+DEFENCES = frozenset(
+    {
+        "holds",
+        "frozen values",
+        "refused for good",
+        "left for good",
+        "no batches under hold",
+        "no batches under models",
+        "held by models",
+        "held after returns",
+        "quality by quasi-identifiers",
+        "limit by rows alone",
+        "fixed limit",
+        "tables together",
+    }
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """What the source says of a person at one release.
+
+    Parameters
+    ----------
+    stratum : the values of the `by` columns.
+    qi : the quasi-identifiers, None for NULL.
+    kept : what is released as it is, such as the diagnosis. Where persons have several rows, all
+        that is kept of them: a sorted tuple of rows, each a table's number and a value.
+    """
+
+    stratum: Value
+    qi: tuple[int | None, ...]
+    kept: Any
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What a chain was created with.
+
+    Parameters
+    ----------
+    k : the smallest cell.
+    changes : whether changed kept values are shown, held below k of them, or frozen.
+    class_size : the size newcomers are clustered with; None for k.
+    admit_every : newcomers are let in at the first release and at each so many-th after it.
+    max_wait : newcomers wait for a good class, for so many releases at most; 0: none waits.
+    min_newcomers : fewer newcomers wait, as long.
+    departures : whether a cell that somebody left is held or withdrawn.
+    withdraw_above : a held cell is withdrawn when more than this share of it has left.
+    several : whether a person has several rows.
+    max_rows : no more rows of a table and person are shown; None for all.
+    models : privacy models, a kind and a level each, that the kept values of a class must keep to.
+    without : the defences that are left out.
+    """
+
+    k: int
+    changes: Literal["show", "hold", "freeze"] = "show"
+    class_size: int | None = None
+    admit_every: int = 1
+    min_newcomers: int = 0
+    max_wait: int = 0
+    departures: Literal["hold", "withdraw"] = "hold"
+    withdraw_above: float | None = None
+    several: bool = False
+    max_rows: int | None = None
+    models: tuple[tuple[ModelKind, float], ...] = ()
+    without: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        assert self.without <= DEFENCES
+
+    @property
+    def size(self) -> int:
+        """How many newcomers make a class."""
+        return self.class_size or self.k
+
+    def kept_by(self, values: Sequence[Value]) -> bool:
+        """Whether a class with these values keeps to the models."""
+        counts = sorted(Counter(values).values(), reverse=True)
+        return all(_MODELS[kind](counts, level) for kind, level in self.models)
+
+
+def _entropy(counts: list[int]) -> float:
+    shares = [count / sum(counts) for count in counts]
+    return math.exp(-sum(share * math.log(share) for share in shares))
+
+
+# Of a class by how often its values occur, the most frequent first.
+_MODELS: dict[str, Callable[[list[int], float], bool]] = {
+    "distinct_l": lambda counts, l: len(counts) >= l,  # noqa: E741
+    "entropy_l": lambda counts, l: _entropy(counts) > l - 1e-6,  # noqa: E741
+    # Of l = 2.
+    "recursive_cl": lambda counts, c: len(counts) > 1 and counts[0] < c * sum(counts[1:]),
+    "alpha_k": lambda counts, alpha: counts[0] < alpha * sum(counts) + 1e-6,
+}
+
+
+@dataclass
+class Cell:
+    """Persons who were admitted as one class and have not left.
+
+    Parameters
+    ----------
+    combination : what they are released with.
+    members : who they are; not those who left in a batch.
+    cores : the classes as they were before a model had them merged.
+    admitted : at which release, from 1 on.
+    state : what became of it.
+    shown, whose : the kept values as last released, and the persons whose rows they are.
+    missed : who was out since the cell was last shown with everybody in, at two releases running.
+    loose : how many rows at most changed while somebody was out; None before any were shown.
+    """
+
+    combination: Combination
+    members: set[Person]
+    cores: list[frozenset[Person]]
+    admitted: int
+    state: State
+    shown: list[Value]
+    whose: set[Person]
+    missed: set[Person] = field(default_factory=set)
+    loose: int | None = None
+
+
+Source = Mapping[Person, Row]
+Released: TypeAlias = "Counter[tuple[Combination, Value]]"
+# Classes of the persons given, each of at least so many; from quasi-identifiers alone.
+Cluster = Callable[[Sequence[tuple[Person, tuple[int | None, ...]]], int], list[list[Person]]]
+# The classes that are let in, once models have merged some of them.
+Merge = Callable[[list[list[Person]]], list[list[Person]]]
+# The released values of a class, from the rows of its persons.
+Combine = Callable[[Sequence[Row]], Combination]
+# When a row's turn is, of many of a person: by the row, and by how often it stood before.
+Turn = Callable[[Any, int], Any]
+
+
+def by_value(row: Any, again: int) -> Any:
+    """A turn that looks random: that of the product is a hash under the chain's key."""
+    return zlib.crc32(repr((row, again)).encode()), row, again
+
+
+def by_order(
+    records: Sequence[tuple[Person, tuple[int | None, ...]]], size: int
+) -> list[list[Person]]:
+    """Classes of ``size`` along the order of the quasi-identifiers; the last one takes the rest."""
+    known = sorted(
+        (tuple(value for value in qi if value is not None), person) for person, qi in records
+    )
+    order = [person for _, person in known]
+    starts = range(0, max(len(order) // size, 1) * size, size)
+    return [order[start : start + size if start != starts[-1] else len(order)] for start in starts]
+
+
+def combination(rows: Sequence[Row]) -> Combination:
+    """The released values: the stratum and the mean of each quasi-identifier, in whole numbers."""
+    columns = zip(*(row.qi for row in rows), strict=True)
+    means = [
+        round(sum(known) / len(known)) if (known := [v for v in column if v is not None]) else None
+        for column in columns
+    ]
+    return rows[0].stratum, *means
