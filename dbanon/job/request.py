@@ -1,7 +1,7 @@
 """What a release was asked for, as plain values in the ledger, by which it can be made again.
 
-Lists of values do not stand in it: of a job that was given some it says what is lacking. A condition
-stands in it as it was written, as it does in the entry's arguments.
+Lists of values do not stand in it: of a job that was given some it says what is lacking. A
+condition stands in it as it was written, as it does in the entry's arguments.
 """
 
 from __future__ import annotations
