@@ -35,6 +35,7 @@ LINKED = 2_500
 SPENT = 4.0
 
 Tick = Callable[[float], None]
+Tried = Callable[[Point], None]
 
 
 class _TimeUp(Exception):
@@ -42,7 +43,12 @@ class _TimeUp(Exception):
 
 
 def sweep(
-    wishes: AdviceRequest, planned: Plan, microdata: Microdata, small: int, told: Tick
+    wishes: AdviceRequest,
+    planned: Plan,
+    microdata: Microdata,
+    small: int,
+    told: Tick,
+    tried: Tried = lambda point: None,
 ) -> Sweep:
     """Try releases with every method and k that is wished for, the cheapest first.
 
@@ -54,6 +60,7 @@ def sweep(
     ----------
     small : the first count of withheld rows that is told as it is.
     told : called with the share done; what it raises ends the sweep.
+    tried : called with each release once it was tried; the frontier is not known then.
 
     Raises
     ------
@@ -99,6 +106,7 @@ def sweep(
             tick(0.0)
             if point := trial.run(name, k, tick):
                 points[name, k] = point
+                tried(point)
         except _TimeUp:
             untried = 1 + len(todo.left)
             break

@@ -105,6 +105,10 @@ _COMMANDS = {
         "jobs:verify_any",
         "Recount a release in the database, and compare it with the ledger.",
     ),
+    "workbench": Described(
+        "workbench:workbench",
+        "Open a page of this machine that leads from a table to a job file and its release.",
+    ),
 }
 
 
