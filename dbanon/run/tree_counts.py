@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.schema import Attribute, Kind, Role
-from dbanon.errors import InvalidParameter
+from dbanon.errors import InvalidParameter, counted
 from dbanon.hierarchy.leaves import leaf_text
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.release.distribution import Bar, bound_of, of_labels
@@ -176,5 +176,6 @@ def _shown(
     bars = {bar.label: bar for bar in told.bars}
     chosen = [(node, bars[tree.labels[node]]) for node in many if tree.labels[node] in bars]
     if nodes and not chosen:
-        return [], f"labels of fewer than {bound_of(k)} each: {len(nodes)}"
+        what = counted(len(nodes), "label")
+        return [], f"{what} of fewer than {bound_of(k)} rows each"
     return chosen, told.others

@@ -234,7 +234,7 @@ def _file(name: str, endings: tuple[str, ...], what: str) -> str:
 def job_first(bench: Workbench) -> JobChoice:
     """What the form of the job file begins with."""
     table = parse_relation(bench.start.table).name
-    stem = re.sub(r"[^A-Za-z0-9_-]+", "-", table).strip("-_")[:40] or "job"
+    stem = re.sub(r"[^A-Za-z0-9_]+", "-", table).strip("-_")[:40] or "job"
     export = "csv" if is_of_files(bench.start.url) else ""
     output = str(RelationName(None, table))
     return JobChoice(f"{stem}.yaml", stem, output, export=export, place=f"{stem}-releases.duckdb")

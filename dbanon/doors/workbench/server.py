@@ -95,6 +95,8 @@ class Server(ThreadingHTTPServer):
     """A server of the loopback that gives each request to ``answer``."""
 
     daemon_threads = True
+    # Those that wait to be accepted: what is hung up on is so at once.
+    request_queue_size = 2 * MOST_CONNECTIONS
 
     def __init__(self, port: int = 0) -> None:
         super().__init__((HOST, port), _Handler)
@@ -146,6 +148,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """What http.server itself refuses, without a word of the request."""
+        # Of a version that is none it would send a body alone.
+        self.request_version = "HTTP/1.0"
         self._send(Answer(int(code), "The request was not understood."))
 
     def do_GET(self) -> None:

@@ -143,7 +143,7 @@ def trees(bench: Workbench) -> Row:
 
 def _tree(grown: Grown) -> Row:
     counts = grown.counts
-    most = 1
+    most, what = 1, "persons" if grown.counts.persons else "rows"
 
     def told(node: TreeNode) -> Row:
         return {
@@ -151,7 +151,7 @@ def _tree(grown: Grown) -> Row:
             "rows": f"{node.bar.rows:,}" if node.bar.rows else "",
             "bar": svg.share_bar(node.bar.rows / most) if node.bar.rows else "",
             "below": [told(one) for one in node.below],
-            "others": node.others,
+            "others": node.others.replace("rows", what),
         }
 
     if counts.root is not None:
@@ -161,7 +161,7 @@ def _tree(grown: Grown) -> Row:
         "leaves": f"{counts.leaves:,}",
         "height": counts.height,
         "bound": counts.bound,
-        "counted": "persons" if counts.persons else "rows",
+        "counted": what,
         "root": None if counts.root is None else told(counts.root),
     }
 
@@ -213,6 +213,7 @@ def sweep(bench: Workbench) -> Row:
     told["swept"] = {
         "whole": advice is not None,
         "map": map_of(map_told(swept, bench.chosen), Pictures()) if points else None,
+        "chosen": bench.chosen is not None,
         "points": [
             {
                 "id": f"{point.curve}/{point.k}",
@@ -253,9 +254,10 @@ def compare(bench: Workbench, first: str, second: str) -> Row:
         for one in bench.listed or ()
     ]
     known = [name for name, _ in offered]
-    if first not in known or second not in known:
-        chosen = [f"t/{p.curve}/{p.k}" for p in points if _same(p, bench.chosen)]
-        first = next(iter([*chosen, *known]), "")
+    chosen = [f"t/{p.curve}/{p.k}" for p in points if _same(p, bench.chosen)]
+    if first not in known:
+        first = next((name for name in (*chosen, *known) if name != second), "")
+    if second not in known:
         second = next((name for name in known if name != first), "")
     pictures = Pictures()
     sides = [
@@ -373,7 +375,8 @@ def run(bench: Workbench) -> Row:
 
 
 def _line(directory: Path, file: str) -> str:
-    return f"cd {shlex.quote(str(directory))} && dbanon run {shlex.quote(file)}"
+    # A % ends a line of cron.
+    return f"cd {shlex.quote(str(directory))} && dbanon run {shlex.quote(file)}".replace("%", r"\%")
 
 
 MAKERS: Mapping[str, Any] = {"columns": columns, "trees": trees, "sweep": sweep, "job": job,
