@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import time
 from pathlib import Path
@@ -44,34 +45,24 @@ def begun(bench: Process, name: str) -> None:
     else:
         assert bench.post("sweep", SWEEP) == 303
     end = time.monotonic() + 60
-    part = "cluster" if name == "run" else "sweep"
-    while f": {part}" not in bench.page(name):
-        assert time.monotonic() < end, bench.page(name)
-        time.sleep(0.05)
+    parts = "cluster|write|verify|evaluate" if name == "run" else "sweep"
+    while not re.search(f": ({parts})<", bench.page(name)):
+        assert time.monotonic() < end
+        time.sleep(0.02)
 
 
 def nothing_half_written(place: Path, name: str) -> None:
     """No release, no staging, and no file but those of the table and the job."""
     with duckdb.connect(str(place / "people.duckdb"), read_only=True) as connection:
-        found = connection.execute(
+        tables = connection.execute(
             "SELECT table_name FROM information_schema.tables WHERE table_schema <> 'dbanon'"
         ).fetchall()
-    assert found == [("people",)]
+    assert tables == [("people",)]
     expected = {"people.duckdb", *(["people.yaml"] if name == "run" else [])}
-    assert {path.name for path in place.iterdir()} - {"out"} == expected
+    # The lock of a job that was killed is taken by its next run.
+    found = {path.name for path in place.iterdir() if path.suffix != ".lock"}
+    assert found - {"out"} == expected
     assert not [path for path in place.rglob("out/**/*") if path.is_file()]
-
-
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 0), (signal.SIGTERM, 143)])
-def test_it_ends_when_it_is_told_to(place: Path, number: int, code: int) -> None:
-    with process(place, "duckdb:///people.duckdb", "--table", "people") as bench:
-        bench.settled("columns")
-        bench.started.send_signal(number)
-        ended, said = bench.ended()
-    assert ended == code
-    assert "Traceback" not in said
-    assert bench.address.partition("key=")[2] not in said
-    nothing_half_written(place, "columns")
 
 
 @pytest.mark.parametrize(
@@ -108,7 +99,9 @@ def test_cancelled_and_used_again(place: Path) -> None:
 
 
 def test_what_cannot_be_begun(place: Path) -> None:
-    with process(place, "duckdb:///none.duckdb", "--table", "people") as bench:
+    """A database that does not answer, whose password is told nowhere, and a port that is taken."""
+    url = "postgresql://nobody:zyxomma@127.0.0.1:9/none"
+    with process(place, url, "--table", "people") as bench:
         page = bench.settled("columns")
         assert 'role="alert"' in page
         assert 'action="columns"' not in page
@@ -118,15 +111,8 @@ def test_what_cannot_be_begun(place: Path) -> None:
             ended, said = other.ended()
         assert ended == 2
         assert f"Port {port} of 127.0.0.1 cannot be listened on." in said
-
-
-def test_a_password_is_told_nowhere(place: Path) -> None:
-    url = "postgresql://nobody:zyxomma@127.0.0.1:9/none"
-    with process(place, url, "--table", "people") as bench:
-        page = bench.settled("columns")
-        assert 'role="alert"' in page
-        assert "zyxomma" not in page
         bench.started.send_signal(signal.SIGINT)
         ended, said = bench.ended()
     assert ended == 0
-    assert "zyxomma" not in said
+    assert "zyxomma" not in page + said
+    assert bench.address.partition("key=")[2] not in said
