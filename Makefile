@@ -78,9 +78,10 @@ sanitize: setup ## kernel tests under AddressSanitizer and UBSan, in a build of 
 bench: setup $(VENV)/.bench ## seconds, memory and loss side by side
 	$(VENV)/bin/python -I -m benchmarks
 
-picture: setup ## docs/report.png again, from a release of its own
+picture: setup ## docs/report.png and docs/workbench.png again, from releases of their own
 	.ci/prepare.sh browser
 	$(VENV)/bin/python -m tests.docs.report_picture
+	$(VENV)/bin/python -m tests.docs.workbench_picture
 
 lint: setup ## ruff, mypy, import-linter
 	@$(MAKE) --no-print-directory -j 4 --output-sync=target $(LINTS)
