@@ -69,11 +69,7 @@ def sweep(
     """
     attributes, total = microdata.attributes, microdata.n_records
     trees = planned.trees(microdata, lambda: told(0.0))
-    if total > wishes.sample:
-        sample = only(microdata, _drawn(microdata, wishes))
-        # As many withheld beside these as beside all.
-        withheld = microdata.withheld * sample.n_records // total
-        microdata = replace(sample, withheld=withheld)
+    microdata = _sampled(microdata, wishes)
     ks = [k for k in wishes.k if k <= microdata.n_records]
     if not ks:
         raise TooFewRecords(
@@ -86,7 +82,7 @@ def sweep(
     points: dict[tuple[str, int], Point] = {}
     left_out: dict[str, DbanonError] = {}
     todo = _Todo(wishes, names, ks)
-    end = time.monotonic() + wishes.time_limit
+    end, untried = time.monotonic() + wishes.time_limit, 0
     ended: list[BaseException] = []
 
     def tick(share: float) -> None:
@@ -99,13 +95,11 @@ def sweep(
         if points and time.monotonic() > end:
             raise _TimeUp
 
-    untried = 0
     while (release := todo.next(list(points.values()))) is not None:
-        name, k = release
         try:
             tick(0.0)
-            if point := trial.run(name, k, tick):
-                points[name, k] = point
+            if point := trial.run(*release, tick):
+                points[release] = point
                 tried(point)
         except _TimeUp:
             untried = 1 + len(todo.left)
@@ -113,8 +107,8 @@ def sweep(
         except DbanonError as error:
             if ended:
                 raise
-            left_out[name] = error
-            todo.leave_out(name)
+            left_out[release[0]] = error
+            todo.leave_out(release[0])
     if not points:
         raise next(iter(left_out.values()), TooFewRecords("All rows would be withheld."))
     ordered = [points[at] for at in ((n, k) for n in names for k in ks) if at in points]
@@ -128,6 +122,16 @@ def sweep(
         0 if untried else len(todo.left),
         tuple(LeftOut(name, e.code, e.message) for name, e in left_out.items()),
     )
+
+
+def _sampled(microdata: Microdata, wishes: AdviceRequest) -> Microdata:
+    """The records that releases are tried on."""
+    total = microdata.n_records
+    if total <= wishes.sample:
+        return microdata
+    sample = only(microdata, _drawn(microdata, wishes))
+    # As many withheld beside these as beside all.
+    return replace(sample, withheld=microdata.withheld * sample.n_records // total)
 
 
 def _drawn(microdata: Microdata, wishes: AdviceRequest) -> NDArray[np.int64]:

@@ -82,11 +82,11 @@ def tree_counts(
             f'Column "{column}" holds timestamps.', hint="Give it as a date in a view."
         )
     session.require_rights(relation, [column, *([entity] if entity else [])])
-    whose = None if entity is None else relation.attribute(entity)
+    whose = relation.attribute(entity) if entity else None
     rows = _below(tree, *_counted(session, relation, looked_at, tree, whose))
     bound = bound_of(k)
     root = _node(tree, rows, k, Bar(tree.labels[0], 0)) if rows[0] >= bound else None
-    return TreeCounts(column, tree.n_leaves, tree.height, bound, entity is not None, root)
+    return TreeCounts(column, tree.n_leaves, tree.height, bound, bool(entity), root)
 
 
 def _counted(

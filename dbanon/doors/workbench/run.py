@@ -36,7 +36,7 @@ def run_workbench(start: Start, *, port: int, ready: Callable[[str], None]) -> b
     except OSError:
         raise InvalidParameter(
             f"Port {port} of {HOST} cannot be listened on.",
-            hint="Another program has it. Leave --port out, or name another one.",
+            hint="Another program has it. Leave the port out, or name another one.",
         ) from None
     access = Access(server.port)
     routes = Routes(bench, access)
