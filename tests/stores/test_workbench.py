@@ -20,7 +20,9 @@ from tests.doors.workbench.people import (
     swept,
     trees,
 )
-from tests.stores.databases import Database
+from tests.stores.databases import ALL_NAMES, Database
+
+DATABASES = ALL_NAMES
 
 
 @pytest.fixture
@@ -37,7 +39,7 @@ def client(loaded: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         yield found
 
 
-def all_steps(client: Client) -> Workbench:
+def all_steps(client: Client, kind: str) -> Workbench:
     """From columns to a release and its report, and every page once more."""
     bench = client.routes.bench
     assert "others may know it" in said(client.page("columns"))
@@ -52,7 +54,9 @@ def all_steps(client: Client) -> Workbench:
     page = said(swept(client))
     assert "Releases that were tried" in page
     client.sent("choose", {"point": "gaa_cp/4", "next": "compare"})
-    page = client.done("job", client.form(client.page("job"), "job") | {"report": "yes"})
+    page = client.done(
+        "job", client.form(client.page("job"), "job") | {"report": "yes", "kind": kind}
+    )
     assert client.routes.bench.tasks.current.error is None
     page = said(client.done("plan", {}))
     assert "row-wise k-anonymity" in page
@@ -60,7 +64,6 @@ def all_steps(client: Client) -> Workbench:
     assert bench.made is not None
     assert f"Released: {bench.made.output}" in page
     both = f"compare?a=t%2Fgaa_cp%2F4&b=r%2F{bench.made.output}"
-    client.get(both)
     page = said(client.page(both))
     assert "k counted" in page
     assert "Each bin holds no row or many" in page
@@ -74,7 +77,8 @@ def all_steps(client: Client) -> Workbench:
 
 def test_all_steps_and_nothing_of_few_rows(client: Client, loaded: Database) -> None:
     """A search of every answer, those on the way included."""
-    bench = all_steps(client)
+    # MariaDB releases no views.
+    bench = all_steps(client, "table" if loaded.name == "mariadb" else "view")
     assert bench.made is not None
     told = [RANDOM.sub("", f"{one.headers} {one.body}") for one in client.answers]
     assert len(told) > 20

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 # What advice proposes, as job files have it; all else is not released until somebody says so.
 _ROLES = (IDENTIFIER, QUASI_IDENTIFIER, SENSITIVE)
 _DROP = "drop"
+VIEW, TABLE = "view", "table"
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,8 @@ class Decided:
     hierarchies : of quasi-identifiers, as job files have them.
     options : of the release: ``method``, ``refine``, ``recoding``, ``nulls``, ``max_suppression``.
         Without a method, that and what becomes of NULLs are proposed.
-    name, output : of the job, and of its view; both as the table when None.
+    name, output : of the job, and of what it makes; both as the table when None.
+    kind : ``view`` or ``table``, of what it makes.
     target : URL of the database that is written to; the source, or the proposal, when None.
     more : further keys of the job, such as ``report`` and ``export``.
     """
@@ -90,6 +92,7 @@ class Decided:
     options: Mapping[str, Any] = field(default_factory=dict)
     name: str | None = None
     output: str | None = None
+    kind: str = VIEW
     target: str | None = None
     more: Mapping[str, Any] = field(default_factory=dict)
 
@@ -154,9 +157,9 @@ _PLACE = """\
 """
 _TAIL = """\
     output:
-      view: {output}
-      keep_last: 2
+      {kind}: {output}
 """
+_KEPT = "      keep_last: 2\n"
 
 
 def job_file_for(
@@ -209,7 +212,9 @@ def job_file_for(
     ]
     output = _quoted(str(RelationName(None, decided.output or named)))
     more = "".join(f"    {name}: {_in_yaml(value)}\n" for name, value in decided.more.items())
-    return head + "".join(lines) + _TAIL.format(output=output) + more
+    # A table has no earlier releases beside it.
+    tail = _TAIL.format(kind=decided.kind, output=output) + (_KEPT if decided.kind == VIEW else "")
+    return head + "".join(lines) + tail + more
 
 
 def _url(url: str, variable: str) -> str:

@@ -209,6 +209,7 @@ def save(bench: Workbench, choice: JobChoice, task: Task, *, replace_file: bool)
         options=_options(bench),
         name=choice.name,
         output=parse_relation(choice.output).name,
+        kind=choice.kind,
         target=f"duckdb:///{choice.place}" if start.needs_place else start.target,
         more=_more(choice),
     )

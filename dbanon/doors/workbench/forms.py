@@ -15,6 +15,7 @@ from dbanon.advice.request import OF_CATEGORIES, OF_NUMBERS
 from dbanon.advice.roles import IDENTIFIER, QUASI_IDENTIFIER, SENSITIVE
 from dbanon.data.schema import Kind
 from dbanon.doors.jobfile.field_types import is_name
+from dbanon.doors.jobfile.init import TABLE, VIEW
 from dbanon.doors.workbench.state import (
     KEEP,
     ROLES,
@@ -201,6 +202,7 @@ def job_of(bench: Workbench, fields: Fields) -> JobChoice:
         file=_file(one(fields, "file"), (".yaml", ".yml"), "job file"),
         name=one(fields, "name"),
         output=one(fields, "output"),
+        kind=one(fields, "kind", VIEW),
         place=_file(one(fields, "place", "released.duckdb"), (".duckdb",), "database file"),
         export=one(fields, "export"),
         report=one(fields, "report") == "yes",
@@ -214,6 +216,8 @@ def job_of(bench: Workbench, fields: Fields) -> JobChoice:
         raise InvalidParameter(
             "The release's name is one without a schema.", hint="It goes into the schema release."
         )
+    if found.kind not in (VIEW, TABLE):
+        raise InvalidParameter("A release is made as a view or as a table.")
     if found.export not in EXPORTS:
         raise InvalidParameter("A release is exported as CSV, as Parquet, or not at all.")
     if found.schedule and not _SCHEDULE.fullmatch(found.schedule):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from dbanon.advice.request import KS, SECONDS
 from dbanon.advice.roles import IDENTIFIER, QUASI_IDENTIFIER, SENSITIVE
+from dbanon.doors.jobfile.init import VIEW
 from dbanon.doors.workbench.tasks import Tasks
 from dbanon.job.reading import USUAL, Reading
 from dbanon.stores.folders import is_of_files
@@ -161,7 +162,8 @@ class JobChoice:
     Parameters
     ----------
     file : its name.
-    name, output : of the job, and of its view.
+    name, output : of the job, and of what it makes.
+    kind : ``view``, whose earlier releases stay, or ``table``.
     place : name of the DuckDB file that releases of a file of rows go into.
     export : ``csv``, ``parquet`` or nothing.
     report : whether each release has its report beside it, as a page.
@@ -171,6 +173,7 @@ class JobChoice:
     file: str
     name: str
     output: str
+    kind: str = VIEW
     place: str = "released.duckdb"
     export: str = ""
     report: bool = True

@@ -120,6 +120,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("job", {"file": "a.yaml", "name": "a b", "output": "x"}, "letters, digits"),
     ("job", {"file": "a.yaml", "name": "a", "output": "x.y"}, "without a schema"),
     ("job", {"file": "a.yaml", "name": "a", "output": "x", "export": "exe"}, "exported"),
+    ("job", {"file": "a.yaml", "name": "a", "output": "x", "kind": "file"}, "view or as a table"),
     ("job", {"file": "a.yaml", "name": "a", "output": "x", "schedule": "* * * * ;"}, "cron"),
 ]
 
@@ -161,7 +162,7 @@ def test_hostile_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         client.done("plan", {})
         assert "Released" in said(client.done("run", {}))
         output = client.routes.bench.made.output
-        client.get(f"compare?b=r%2F{output}")
+        client.page(f"compare?b=r%2F{output}")
         for step in (*STEPS, "report"):
             client.page(step)
         shown = said(client.page("trees"))
