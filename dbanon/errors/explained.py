@@ -83,6 +83,6 @@ def explain(word: str) -> tuple[Explained, ...]:
     if alike:
         return alike
     raise InvalidParameter(
-        f"There is no error {word!r}.",
+        f'There is no error "{word}".',
         hint=nearest_names(wanted, known) or "dbanon explain lists all codes.",
     )

@@ -145,10 +145,9 @@ def build() -> int:
     for folder in (source, html):
         shutil.rmtree(folder, ignore_errors=True)
     Site(source).assemble()
-    code = sphinx(
-        ["-b", "html", "-W", "--keep-going", "-q", "-j", "auto", "-d", str(BUILD / "doctrees"), "-c",
-         str(DOCS / "site"), str(source), str(html)]
-    )  # fmt: skip
+    options = ["-b", "html", "-W", "--keep-going", "-q", "-j", "auto"]
+    places = ["-d", str(BUILD / "doctrees"), "-c", str(DOCS / "site")]
+    code = sphinx([*options, *places, str(source), str(html)])
     if code:
         return code
     (html / "index.html").write_text(FIRST, encoding="utf-8")

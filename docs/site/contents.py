@@ -23,10 +23,7 @@ class Section(NamedTuple):
 def contents() -> list[Section]:
     """The sections of ``docs/index.md`` whose lists begin with links to pages."""
     text = (DOCS / "index.md").read_text(encoding="utf-8")
-    found = [
-        Section(title, tuple(_ENTRY.findall(body)))
-        for title, body in _SECTION.findall(text)
-    ]
+    found = [Section(title, tuple(_ENTRY.findall(body))) for title, body in _SECTION.findall(text)]
     return [section for section in found if section.pages]
 
 

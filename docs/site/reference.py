@@ -152,9 +152,8 @@ def _keys(schema: Mapping[str, Any]) -> str:
     rows = ["| key | value | needed | meaning |", "| --- | --- | --- | --- |"]
     for name, one in schema.get("properties", {}).items():
         told = one.get("description", "")
-        rows.append(
-            f"| `{name}` | {_value(one)} | {'yes' if name in needed else ''} | {prose(cell(told))} |"
-        )
+        must = "yes" if name in needed else ""
+        rows.append(f"| `{name}` | {_value(one)} | {must} | {prose(cell(told))} |")
     return "\n".join(rows)
 
 
@@ -211,15 +210,15 @@ def errors() -> dict[str, str]:
     """A page for each code, and the list of them."""
     found = explained()
     rows = [
-        f"| [`{one.code}`]({one.code}.md) | {one.exit_code} | {one.sqlstate} | {cell(one.summary)} |"
-        for one in found.values()
+        f"| [`{code}`]({code}.md) | {one.exit_code} | {one.sqlstate} | {cell(one.summary)} |"
+        for code, one in found.items()
     ]
     index = "\n".join(
         [
             "# Errors, code by code",
             "",
-            "Each page is what `dbanon explain CODE` prints. [Errors](../../docs/errors.md) says what"
-            " all errors have.",
+            "Each page is what `dbanon explain CODE` prints."
+            " [Errors](../../docs/errors.md) says what all errors have.",
             "",
             "| code | exit | SQLSTATE | meaning |",
             "| --- | --- | --- | --- |",

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Command(NamedTuple):
-    """A command of ``dbanon``, as it is typed behind the name, and the exit code that it ends with."""
+    """A command of ``dbanon``, as it is typed behind the name, and its exit code."""
 
     words: tuple[str, ...]
     ends: int = 0
@@ -57,15 +57,17 @@ def steps(url: str, folder: str) -> Sequence[Step]:
     return (
         Step(
             "The raw table",
-            "Names and numbers identify people directly. Without them the table is not anonymous yet:"
+            "Names and numbers identify people directly. Without them the table is not"
+            " anonymous yet:"
             " someone who knows a birth date, a height and an income finds the row.",
             (
                 Query("SELECT full_name, birth_date, height_cm, income, diagnosis\nFROM app.person"
                       " ORDER BY person_id LIMIT 5"),
                 Query(_COMBINATIONS),
             ),
-            "Nearly every row is alone in its combination of the three columns. Such columns are"
-            " called quasi-identifiers.",
+            "Every row is alone in its combination of the three columns. Columns that together"
+            " could"
+            " identify a person are called quasi-identifiers.",
         ),
         Step(
             "A plan",
@@ -79,8 +81,10 @@ def steps(url: str, folder: str) -> Sequence[Step]:
             "Now for real: rows are grouped into classes of at least k = 5 that are alike, and each"
             " class gets one value per quasi-identifier. The diagnosis is copied as it is.",
             (Command(release),),
-            "Look at \"k requested / counted\": dbanon counted the rows that it wrote, in the database,"
-            " before anyone could see them. \"information loss\" is what the grouping costs: 0 is none,"
+            "Look at \"k requested / counted\": dbanon counted the rows that it wrote, in the"
+            " database,"
+            " before anyone could see them. \"information loss\" is what the grouping costs: 0"
+            " is none,"
             " 1 is everything.",
         ),
         Step(
@@ -90,7 +94,9 @@ def steps(url: str, folder: str) -> Sequence[Step]:
                 Query("SELECT * FROM release.person ORDER BY birth_date, income LIMIT 10"),
                 Query(_RECOUNT),
             ),
-            "The second query is the whole proof of k-anonymity. Anyone who has the release can run it.",
+            "The second query counts exactly what k-anonymity claims. Anyone who has the"
+            " release can run"
+            " it.",
         ),
         Step(
             "Verification",
@@ -123,13 +129,15 @@ def steps(url: str, folder: str) -> Sequence[Step]:
         ),
         Step(
             "What k does not protect",
-            "If all five rows of a class have the same diagnosis, k hides nobody's diagnosis. A privacy"
+            "If all five rows of a class have the same diagnosis, k hides nobody's diagnosis."
+            " A privacy"
             " model asks for variety: here at least 3 diagnoses in each class. Text columns become"
             " groups of values.",
             (
                 Command((*groups, "--model", "diagnosis=distinct_l:3")),
                 Query("SELECT birth_date, sex, region, count(*) AS rows,\n       count(DISTINCT"
-                      " diagnosis) AS diagnoses\nFROM release.groups GROUP BY ALL ORDER BY ALL LIMIT 5"),
+                      " diagnosis) AS diagnoses\nFROM release.groups GROUP BY ALL ORDER BY ALL"
+                      " LIMIT 5"),
             ),
             "The column \"diagnoses\" is never below 3.",
         ),
@@ -137,14 +145,17 @@ def steps(url: str, folder: str) -> Sequence[Step]:
             "A refusal",
             "What cannot be kept is refused, and nothing is published.",
             (
-                Command((*groups, "--model", "diagnosis=distinct_l:500", "--if-exists", "replace"), 3),
+                Command(
+                    (*groups, "--model", "diagnosis=distinct_l:500", "--if-exists", "replace"), 3
+                ),
                 Command(("verify", url, "release.groups")),
             ),
             "The exit code is 3, and the release of the last step is still in its place.",
         ),
         Step(
             "A report for others",
-            "The report as a page, with a line to sign, for whoever gets the release. And a list of all"
+            "The report as a page, with a line to sign, for whoever gets the release. And a"
+            " list of all"
             " releases in this database.",
             (
                 Command(("report", url, "release.person", "--output", f"{folder}/report.html",
