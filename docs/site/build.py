@@ -20,14 +20,21 @@ from docs.site.requests import requests_of
 BUILD = ROOT / "build" / "site"
 PICTURES = (".png", ".svg")
 LANGUAGES = {
-    ".py": "python", ".sql": "sql", ".yaml": "yaml", ".sh": "bash", ".env": "bash", ".toml": "toml",
-}  # fmt: skip
+    ".env": "bash",
+    ".py": "python",
+    ".sh": "bash",
+    ".sql": "postgresql",
+    ".toml": "toml",
+    ".yaml": "yaml",
+}
 # The page at the root of the site leads to the start.
 FIRST = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>dbanon</title>
 <meta http-equiv="refresh" content="0; url=docs/index.html">
 <p><a href="docs/index.html">dbanon</a></p></html>
 """
+# What the sidebar does not list: others link to it.
+ORPHAN = "---\norphan: true\n---\n\n"
 # A link of Markdown to a file of the repository, with its anchor.
 LINK = re.compile(r"(\]\()(?!\w+:|#)([^)#\s]+)(#[^)\s]*)?(\))")
 _FENCED = re.compile(r"(^```.*?^```$)", re.M | re.S)
@@ -50,11 +57,17 @@ class Site:
 
     def assemble(self) -> None:
         """Write all pages."""
+        titles = {path: title for section in contents() for title, path in section.pages}
         for name in ["index.md", *all_pages()]:
             path = os.path.normpath(f"docs/{name}")
-            self._write(path, self._linked(path, (ROOT / path).read_text(encoding="utf-8")))
+            text = self._linked(path, (ROOT / path).read_text(encoding="utf-8"))
+            if not re.search("^# ", text, re.M):
+                text = f"# {titles[name]}\n\n{text}"
+            # A page that a list of its own leads to.
+            self._write(path, text if name in titles or name == "index.md" else ORPHAN + text)
         for name, text in reference_pages().items():
-            self._write(f"reference/{name}", text)
+            listed = name.removesuffix(".md") in MADE["Reference"]
+            self._write(f"reference/{name}", text if listed else ORPHAN + text)
         index = self.folder / "docs" / "index.md"
         index.write_text(index.read_text(encoding="utf-8") + self._toctrees(), encoding="utf-8")
 
@@ -120,14 +133,16 @@ class Site:
                 f"- [{one.relative_to(file)}]({one.relative_to(file).as_posix()}.md)"
                 for one in files
             ]
-            text = f"---\norphan: true\n---\n\n# {named}/\n\n" + "\n".join(rows) + "\n"
+            text = f"{ORPHAN}# {named}/\n\n" + "\n".join(rows) + "\n"
             self._write(f"{named}/index.md", text)
             return
         code = file.read_text(encoding="utf-8").rstrip("\n")
-        language = LANGUAGES.get(file.suffix, "text")
+        # Templates, and variables of psql, are none of the language's own.
+        own = not re.search(r"\{[{%#]|:'|:\"|^\\", code, re.M)
+        language = LANGUAGES.get(file.suffix, "text") if own else "text"
         self._write(
             f"{named}.md",
-            f"---\norphan: true\n---\n\n# {named}\n\n````{language}\n{code}\n````\n",
+            f"{ORPHAN}# {named}\n\n````{language}\n{code}\n````\n",
         )
 
 

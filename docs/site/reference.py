@@ -77,9 +77,9 @@ def _commands(group: click.Group, words: list[str]) -> Iterator[tuple[list[str],
 
 
 _FUNCTION = re.compile(
-    r"((?:^--.*\n)*)CREATE OR REPLACE (FUNCTION|PROCEDURE) (dbanon\.[a-z]\w*)"
-    r"\((.*?)\)\s*\n(RETURNS [^\n]+)?", re.M | re.S
-)  # fmt: skip
+    r"^CREATE OR REPLACE (FUNCTION|PROCEDURE) (dbanon\.[a-z]\w*)\((.*?)\)\s*\n(RETURNS [^\n]+)?",
+    re.M | re.S,
+)
 _COMMENT = re.compile(
     r"COMMENT ON (?:FUNCTION|PROCEDURE) (dbanon\.[a-z]\w*)\([^)]*\) IS\s*'((?:[^']|'')*)'", re.S
 )
@@ -94,7 +94,7 @@ def sql() -> str:
         "What `SELECT dbanon.help('name')` says inside the database."
         " [Inside PostgreSQL](../docs/sql.md) explains them.",
     ]
-    for _, kind, name, arguments, returns in _FUNCTION.findall(script):
+    for kind, name, arguments, returns in _FUNCTION.findall(script):
         listed = ",\n    ".join(part.strip() for part in re.split(r",\s+(?=\w+ \w)", arguments))
         call = f"{kind} {name}(\n    {listed}\n)" if listed.strip() else f"{kind} {name}()"
         parts += [f"## `{name}`", f"```sql\n{call}\n{returns}\n```"]
@@ -223,12 +223,6 @@ def errors() -> dict[str, str]:
             "| code | exit | SQLSTATE | meaning |",
             "| --- | --- | --- | --- |",
             *rows,
-            "",
-            "```{toctree}",
-            ":hidden:",
-            "",
-            *found,
-            "```",
             "",
         ]
     )
