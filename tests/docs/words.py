@@ -29,7 +29,7 @@ INSTEAD = {
     r"\bpassed over\b": "skipped, ignored",
     r"\bshall\b": "must, should, will",
     r"\bwhat is so\b": "what is true",
-    r"(?<![\w,] )(?<!\w)Who (?![^.?]*\?)": "Someone who, Anyone who, Whoever",
+    r"(?<![#\w,] )(?<!\w)Who (?![^.?]*\?)": "Someone who, Anyone who, Whoever",
     r"\b(tell|tells|told) of (?!all)": "say, report, mention",
     r"\bfor good reasons? of\b": "because of",
     r"\bis no (more|longer) to be\b": "can no longer be",
