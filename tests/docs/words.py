@@ -31,10 +31,13 @@ INSTEAD = {
     r"\bwhat is so\b": "what is true",
     r"(?<![#\w,] )(?<!\w)Who (?![^.?]*\?)": "Someone who, Anyone who, Whoever",
     r"\b(tell|tells|told) of (?!all)": "say, report, mention",
-    r"\bfor good reasons? of\b": "because of",
-    r"\bis no (more|longer) to be\b": "can no longer be",
-    r"\bas it stands there\b": "as it is",
-    r"\bcomes? to nothing\b": "has no effect",
+    r"\b(is|are|was|were|be) told\b(?! apart)": "is reported, is said, is shown",
+    r"\b(say|says|said) of\b": "say about",
+    r"\bstands? (in|at|beside|with|there|under|on|below)\b": "is in",
+    r"\bwarns? of\b|\bwarned of\b": "warn about",
+    r"\bin truth\b": "in fact, really",
+    r"\b(not there|is none) is (no|none)\b": "a missing … is not",
+    r"\b([Hh]e|[Hh]is|[Hh]ers?|[Ss]he)\b": "they, that person's",
 }
 FENCED = re.compile(r"^ *```.*?^ *```$|^ {4}[^\n]*$|<!--.*?-->", re.M | re.S)
 
