@@ -104,7 +104,7 @@ class Policy:
         ),
     ] = None
     seed: Annotated[
-        int, Option("For what draws: the same seed gives the same classes.", minimum=0)
+        int, Option("Random seed: the same seed gives the same classes.", minimum=0)
     ] = 0
     refine: Annotated[
         str | None,
@@ -198,7 +198,7 @@ class Policy:
         bool,
         Option(
             "Refuse columns copied as they are that are nearly unique or determine a"
-            " quasi-identifier, and classes that hold few persons, which are warned of otherwise.",
+            " quasi-identifier, and classes that hold few persons, instead of warning about them.",
             release=True,
             see="guarantees.md#columns-copied-as-they-are",
         ),

@@ -106,7 +106,7 @@ _REASONS = {
     "sensitive": _COPIED,
     "keep": _COPIED,
     "by": _COPIED,
-    "where": "A filter is a part of the question: how many rows it leaves would be told.",
+    "where": "A filter is a part of the question: how many rows it leaves would be revealed.",
     "models": _CLASSES,
     "refine": _CLASSES,
     "recoding": _CLASSES,

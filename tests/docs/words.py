@@ -17,8 +17,7 @@ import dbanon
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "dbanon"
 
-# What was corrected at least twice, and what to write instead. Sentences are matched in lines that are
-# joined; of code nothing is looked at.
+# What was corrected at least twice, and what to write instead. Code is not looked at.
 INSTEAD = {
     r"\bbut for\b": "except, apart from",
     r"\b(is|are|was|were) had by\b": "… has",
@@ -63,8 +62,8 @@ def prose(text: str) -> str:
     text = FENCED.sub("", text)
     text = re.sub(r"\]\([^)]*\)", "]", text)
     text = re.sub(r"`[^`\n]*`", "x", text).replace("**", "").replace("[", "").replace("]", "")
-    # Lines of a paragraph belong together.
-    return re.sub(r"(?<=\S)\n(?=[^\s|#*>-])(?!\d+\. )\s*", " ", text)
+    # Lines of a paragraph, or of an item, belong together.
+    return re.sub(r"(?<=\S)\n(?! *(?:[|#*>-]|\d+\. |\n|$)) *", " ", text)
 
 
 def strings() -> Iterator[Text]:

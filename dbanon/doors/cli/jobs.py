@@ -41,7 +41,7 @@ PASSWORD = click.option(
     "--allow-inline-password",
     "inline_password",
     is_flag=True,
-    help="Let passwords stand in the file's URLs.",
+    help="Allow passwords in the file's URLs.",
 )
 
 
