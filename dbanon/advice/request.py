@@ -30,7 +30,7 @@ class AdviceRequest:
     InvalidParameter, UnknownMethod : a wish cannot be.
     """
 
-    table: Annotated[str, Option("What is read, as in app.people.", sql=False)]
+    table: Annotated[str, Option("The table or view to read, as in app.people.", sql=False)]
     quasi_identifiers: Annotated[
         tuple[str, ...],
         Option("Columns that together could re-identify a person; proposed where none is named."),

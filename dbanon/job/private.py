@@ -91,7 +91,7 @@ METHOD = "dp_ranks"
 _AS_PUBLISHED = "dcmdp"
 
 _BUDGET = Option(
-    "The budget of the source that is spent of, before any noise is drawn: see dbanon budget.",
+    "The budget of the source, charged before any noise is drawn: see dbanon budget.",
     expected="the name of a budget",
     form="NAME",
     release=True,

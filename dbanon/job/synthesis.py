@@ -73,7 +73,7 @@ class Private:
     epsilon: Annotated[
         float,
         Option(
-            "How much one row may tell; above 10 it is little of a promise.",
+            "How much one row may reveal; above 10 the promise is weak.",
             minimum=0,
             above=True,
             maximum=100,
