@@ -39,8 +39,7 @@ class Chain:
     name: Annotated[
         str,
         Option(
-            "The chain that the release belongs to: releases of the same persons that stay"
-            " private together.",
+            "The chain of the release: releases of the same persons that stay private together.",
             flag="chain",
             form="NAME",
         ),

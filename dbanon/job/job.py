@@ -145,8 +145,7 @@ class Job:
     chain: Annotated[
         Chain | None,
         Option(
-            "The chain that the release belongs to: releases of the same persons that stay"
-            " private together.",
+            "The chain of the release: releases of the same persons that stay private together.",
             expected="a chain: its name, and where its key is",
             flag="chain",
             form="NAME",

@@ -26,10 +26,7 @@ from dbanon.release.words import (
 T = TypeVar("T")
 
 NOT_CHECKED = "not checked against earlier releases"
-EARLIER = (
-    "{}; the ledger has {} of the same source:"
-    " dbanon chain measure counts what they reveal together"
-)
+EARLIER = "{}; the ledger has {} of the same source: dbanon chain measure counts them together"
 SEED_POLICY = (
     "classes: reproducible; row order: fresh from the operating system's random source, not stored"
 )
