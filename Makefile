@@ -20,7 +20,7 @@ CORE := $(shell find dbanon/kernels -name "*.[ch]pp" -o -name CMakeLists.txt -o 
 # The parts of `make lint`, each on its own: they take turns with the tests of `make check`.
 LINTS := ruff-check ruff-format mypy lint-imports
 .PHONY: quick $(LINTS)
-.PHONY: help setup demo check test schedules faults chains sanitize bench picture lint clean FORCE
+.PHONY: help setup demo check test schedules faults chains sanitize bench picture site lint clean FORCE
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -82,6 +82,9 @@ picture: setup ## docs/report.png again, from a release of its own
 	.ci/prepare.sh browser
 	$(VENV)/bin/python -m tests.docs.report_picture
 
+site: setup $(VENV)/.docs ## the documentation as a website in build/site/html; warnings are errors
+	$(VENV)/bin/python -m docs.site.build
+
 lint: setup ## ruff, mypy, import-linter
 	@$(MAKE) --no-print-directory -j 4 --output-sync=target $(LINTS)
 
@@ -123,6 +126,10 @@ $(VENV)/.package: $(VENV)/.base $(VENV)/.modules $(CORE)
 $(VENV)/.dev: pyproject.toml | $(VENV)/.package
 	$(PIP) install --no-build-isolation --editable '.[dev]'
 	$(PIP) install --no-deps pycanon==1.3.5
+	touch $@
+
+$(VENV)/.docs: pyproject.toml | $(VENV)/.package
+	$(PIP) install --no-build-isolation --editable '.[docs]'
 	touch $@
 
 $(VENV)/.bench: pyproject.toml | $(VENV)/.package

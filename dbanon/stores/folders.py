@@ -129,7 +129,7 @@ def pieces_of(place: Place) -> tuple[Piece, ...]:
         raise DatabaseNotFound(
             f"No file of rows is at {place}.",
             hint="A folder, or a pattern as in file:data/*.parquet, needs one .csv or .parquet file"
-            " or more; names that begin with a dot or a low line are passed over.",
+            " or more; names that begin with a dot or an underscore are skipped.",
         )
     kinds = sorted({ending_of(piece.path) for piece in pieces})
     if len(kinds) > 1:
