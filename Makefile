@@ -19,11 +19,11 @@ CORE := $(shell find dbanon/kernels -name "*.[ch]pp" -o -name CMakeLists.txt -o 
 .DEFAULT_GOAL := help
 # The parts of `make lint`, each on its own: they take turns with the tests of `make check`.
 LINTS := ruff-check ruff-format mypy lint-imports
-.PHONY: quick $(LINTS)
+.PHONY: quick test-postgres $(LINTS)
 .PHONY: help setup demo check test schedules faults chains sanitize bench picture site lint clean FORCE
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
 
 setup: $(VENV)/.package $(VENV)/.dev ## .venv with an editable install and all development tools, brought up to date
 
@@ -60,6 +60,10 @@ $(SCHEDULERS)/%/.done:
 	$(PYTHON) -m venv $(@D)
 	$(@D)/bin/python -m pip --quiet install $(RUN_UNDER_$*) $(OF_DBANON)
 	touch $@
+
+# SUITE=trixie has PostgreSQL 17, SUITE=sid the newest.
+test-postgres: ## the tests of stores and SQL on another Debian suite, SUITE=trixie or sid; as root on Debian
+	.ci/postgres.sh $(SUITE) $(PYTEST_ARGS)
 
 # FAULTS=full for the long campaign; FAULTS_SEED and FAULTS_CASE repeat what a finding names.
 faults: setup ## random tables and killed runs against an oracle of its own, in some ten minutes
