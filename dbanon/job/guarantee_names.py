@@ -16,6 +16,7 @@ from dbanon.job.guarantee import (
     InTables,
     OfPersons,
 )
+from dbanon.job.sets import ColumnSet
 from dbanon.job.verdict import Caution, Verdict
 from dbanon.measures.models import CountedModel
 from dbanon.methods.registry import Method
@@ -55,6 +56,11 @@ class PerAttribute(Guarantee):
             raise InvalidParameter(
                 "Privacy models are of classes of rows, which guarantee=per_attribute has not.",
                 hint="Leave out `models`, or choose a method that groups rows.",
+            )
+        if self.also:
+            raise InvalidParameter(
+                "Sets of columns are of classes of rows, which guarantee=per_attribute has not.",
+                hint="Leave out `also_k`, or choose a method that groups rows.",
             )
         if recoding.takes_categories:
             raise InvalidParameter(
@@ -138,4 +144,7 @@ def recorded(k: int, arguments: Mapping[str, Any]) -> Guarantee:
         arguments.get("entity"),
         k=k,
         by=tuple(arguments.get("by", ())),
+        also=tuple(
+            ColumnSet(tuple(one["columns"]), one["k"]) for one in arguments.get("also_k", ())
+        ),
     )

@@ -22,12 +22,13 @@ from dbanon.job.requirements import (
     CLIENT,
     KEPT_COLUMNS,
     SERVER,
+    check_models,
     require_chained,
     require_passthrough_options,
     require_spillable,
 )
 from dbanon.job.rules import BY_RULES, require_no_columns
-from dbanon.measures import Model
+from dbanon.job.sets import require_sets
 
 OUTPUT_KINDS = ("table", "view")
 IF_EXISTS = ("error", "replace")
@@ -269,6 +270,8 @@ class Job:
         if self.where is not None:
             require_condition(self.where)
         check_models(self.policy.models, self.sensitive)
+        if self.declared != BY_RULES:
+            require_sets(self.policy.also_k, self.policy.models, self.named, self.entity)
         for column in self.hierarchies:
             if column not in self.quasi_identifiers:
                 raise InvalidParameter(
@@ -312,6 +315,12 @@ class Job:
     def named(self) -> tuple[str, ...]:
         """The columns that a release tells something of."""
         return (*self.quasi_identifiers, *self.kept)
+
+    @property
+    def in_sets(self) -> tuple[str, ...]:
+        """The copied columns of ``also_k``; strata, which no class crosses, are not among them."""
+        asked = [name for one in self.policy.also_k for name in one.columns]
+        return tuple(name for name in (*self.sensitive, *self.keep) if name in asked)
 
     @property
     def read(self) -> tuple[str, ...]:
@@ -376,25 +385,3 @@ def check_entity(entity: str | None, named: Sequence[str]) -> None:
             hint="Name it as `entity` only, and as no quasi-identifier, stratum, sensitive or kept"
             " column.",
         )
-
-
-def check_models(models: Sequence[Model], sensitive: Sequence[str]) -> None:
-    """Check what can be refused before anything is read.
-
-    Raises
-    ------
-    InvalidParameter : a model names no sensitive column, or a column has two orders.
-    """
-    orders: dict[str, object] = {}
-    for model in models:
-        name = model.attribute
-        if name not in sensitive:
-            raise InvalidParameter(
-                f'The privacy model of "{name}" names no sensitive column.',
-                hint="Name the column in `sensitive`, too.",
-            )
-        if model.distance != "equal" and orders.setdefault(name, model.distance) != model.distance:
-            raise InvalidParameter(
-                f'The privacy models of "{name}" measure distances in two ways.',
-                hint="Use one order or one hierarchy for all models of a column.",
-            )

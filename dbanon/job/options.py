@@ -11,6 +11,7 @@ from typing import Any, TypedDict
 
 from dbanon.job.chain import Chain
 from dbanon.job.export import Export
+from dbanon.job.sets import ColumnSet
 from dbanon.measures import Model
 
 
@@ -33,6 +34,7 @@ class PolicyOptions(TypedDict, total=False):
     refine_seconds: float | None
     block_size: int | None
     models: Sequence[Model | Mapping[str, Any]]
+    also_k: Sequence[ColumnSet | Mapping[str, Any] | Sequence[str]]
     withhold_failing: bool
     guarantee: str
     strict: bool

@@ -16,6 +16,7 @@ from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.export import Export
 from dbanon.job.job import Job
 from dbanon.job.rules import BY_RULES, OF_COLUMNS
+from dbanon.job.sets import ColumnSet
 from dbanon.measures import Model
 
 # They change no release, or are of the run; what a file is read by is of no database.
@@ -98,6 +99,8 @@ def _plain(value: Any) -> Any:
         return value.plain() | more
     if isinstance(value, Export):
         return asdict(value)
+    if isinstance(value, ColumnSet):
+        return value.plain()
     if isinstance(value, Mapping):
         return {name: _plain(part) for name, part in value.items()}
     if isinstance(value, (tuple, list)):

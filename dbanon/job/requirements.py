@@ -8,6 +8,7 @@ from dbanon.data.scales import MAHALANOBIS
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import ChainModel, InvalidParameter, UnsupportedType
 from dbanon.job.policy import Policy
+from dbanon.measures import Model
 from dbanon.methods import METHODS, find_method
 from dbanon.methods.registry import Method
 from dbanon.recoding import Recoding, find_recoding
@@ -55,6 +56,11 @@ def require_chained(policy: Policy, entity: str | None) -> None:
             " sensitive values.",
             hint="Leave out `refine`.",
         )
+    if policy.also_k:
+        raise InvalidParameter(
+            "A chain keeps histories of whole classes, whose columns no set makes coarser.",
+            hint="Leave out `also_k`, or release without a chain.",
+        )
     if policy.options.get("suppression"):
         raise InvalidParameter(
             "In a chain nobody is withheld for others' sake: newcomers wait, or join a class.",
@@ -77,6 +83,7 @@ def require_spillable(policy: Policy, persons: Sequence[str]) -> None:
     asked = {
         "an entity or a chain": bool(persons),
         "privacy models": bool(policy.models),
+        "sets of columns": bool(policy.also_k),
         "evaluate": policy.evaluate,
         "a certificate": policy.certificate is not None,
         "Mahalanobis distances": policy.standardize == MAHALANOBIS,
@@ -114,6 +121,28 @@ def require_passthrough_options(*, persons: bool, chain: bool, spill: bool) -> N
             raise InvalidParameter(
                 f"Kept columns do not travel through the client with {what}.",
                 hint="Leave out `kept_columns`, or that.",
+            )
+
+
+def check_models(models: Sequence[Model], sensitive: Sequence[str]) -> None:
+    """Check what can be refused before anything is read.
+
+    Raises
+    ------
+    InvalidParameter : a model names no sensitive column, or a column has two orders.
+    """
+    orders: dict[str, object] = {}
+    for model in models:
+        name = model.attribute
+        if name not in sensitive:
+            raise InvalidParameter(
+                f'The privacy model of "{name}" names no sensitive column.',
+                hint="Name the column in `sensitive`, too.",
+            )
+        if model.distance != "equal" and orders.setdefault(name, model.distance) != model.distance:
+            raise InvalidParameter(
+                f'The privacy models of "{name}" measure distances in two ways.',
+                hint="Use one order or one hierarchy for all models of a column.",
             )
 
 

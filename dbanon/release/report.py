@@ -21,6 +21,7 @@ from dbanon.release.words import (
     plain,
     told_by_method,
     told_figure,
+    told_of_sets,
 )
 
 T = TypeVar("T")
@@ -364,6 +365,7 @@ class Report(InWords):
             ("not copied", names(self.not_copied)),
             ("rows in / out / suppressed", f"{self.rows_in} / {self.rows_out} / {self.suppressed}"),
             ("k requested / counted", f"{self.k_requested} / {self.k_achieved}{holds.counted}"),
+            *told_of_sets(self.arguments),
             *((level.model, f"counted {level.achieved:.6g}") for level in self.models),
             (
                 f"{holds.classes}: number, smallest / median / largest",

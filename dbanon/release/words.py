@@ -86,6 +86,14 @@ def nearness(told: Mapping[str, Any]) -> str:
     return f"at most {100 * told['above']:.2f} % above the least possible loss; {least}"
 
 
+def told_of_sets(arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What was counted of each set of columns, as pairs of label and text."""
+    return [
+        (f"k of ({', '.join(one['columns'])}) requested / counted", f"{one['k']} / {one['counted']}")
+        for one in arguments.get("also_k", ())
+    ]
+
+
 def told_by_method(counts: Mapping[str, int]) -> list[tuple[str, str]]:
     """What a method says of its classes, as a pair of label and text, or none."""
     text = ", ".join(f"{what}: {count}" for what, count in counts.items())

@@ -18,6 +18,7 @@ from dbanon.job.guarantee import Guarantee
 from dbanon.job.job import Asked, Job
 from dbanon.job.policy import Policy
 from dbanon.job.requirements import CLIENT, require_kinds, require_passthrough_options
+from dbanon.job.sets import require_equality
 from dbanon.job.verdict import Verdict
 from dbanon.measures.recount import trees_of_models
 from dbanon.methods import find_method
@@ -106,6 +107,10 @@ class Plan:
                 | model.plain()
                 for level, model in zip(holds.models, policy.models, strict=True)
             ],
+            "also_k": [
+                {"columns": list(one.released(released)), "k": one.k, "counted": found}
+                for one, found in zip(self.guarantee.also, holds.also, strict=True)
+            ],
             **holds.noted,
             **more,
         }
@@ -127,7 +132,7 @@ class Plan:
 
     def questions(self, released: Sequence[str]) -> Questions:
         """What has to be counted on a release with quasi-identifiers of these names."""
-        sensitive = tuple(attribute.name for attribute in self.wanted.sensitive)
+        sensitive = tuple(dict.fromkeys(model.attribute for model in self.policy.models))
         return self.guarantee.questions(released, sensitive, self.wanted.leaves)
 
     def draft(
@@ -200,7 +205,9 @@ def plan(
     relation = source.pin(relation, [*names, *numbers])
     given = read_hierarchies(source, relation, job, pulse)
     models = with_null_leaves(given.models)
-    sensitive = tuple(dict.fromkeys(model.attribute for model in models))
+    sensitive = tuple(dict.fromkeys([*(model.attribute for model in models), *job.in_sets]))
+    for name in job.in_sets:
+        require_equality(relation.attribute(name))
     trees = trees_of_models(models)
     for name in trees:
         source.require_leaves(relation.attribute(name))

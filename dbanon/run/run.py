@@ -29,6 +29,7 @@ from dbanon.job.policy import Policy
 from dbanon.job.requirements import CLIENT
 from dbanon.job.verdict import Expected
 from dbanon.partitioning.partition_for import joined_for, partition_for
+from dbanon.partitioning.sets import with_sets
 from dbanon.release.attribute_disclosure import (
     FewPersons,
     Originals,
@@ -238,7 +239,7 @@ def _as_released(
         # Other classes have other labels, which may be alike again; but each time they are fewer.
         if found is before:
             break
-    return found
+    return with_sets(microdata, found, policy, planned.job.memory_limit)
 
 
 def recoded(

@@ -378,18 +378,22 @@ class Session(KeyedSession, RuledSession):
         values = dict(zip(names, (expression for _, expression in (*columns, *more)), strict=True))
         table = RelationName(None, statements.ENTITIES)
         self.insert(table, values | {"person": person}, source, reads, joins)
-        found = self.rows(statements.recount_entities(len(columns)))
-        counted = EntityCount(
-            persons=int(self.rows(statements.count_entities())[0][0]),
-            smallest=min((int(persons) for _, _, persons in found), default=0),
-            histogram={int(size): int(count) for size, count, _ in found},
-        )
+        counted = self.recount_staged_entities(range(len(columns)))
         if not more:
             return counted
         in_class = np.zeros(sum(counted.histogram.values()), np.int64)
         for number, persons in self.rows(statements.persons_in_classes(len(columns))):
             in_class[int(number) - 1] = int(persons)
         return replace(counted, in_class=in_class)
+
+    def recount_staged_entities(self, places: Sequence[int]) -> EntityCount:
+        """The persons in each combination of values of some staged columns, by their places."""
+        found = self.rows(statements.recount_entities(places))
+        return EntityCount(
+            persons=int(self.rows(statements.count_entities())[0][0]),
+            smallest=min((int(persons) for _, _, persons in found), default=0),
+            histogram={int(size): int(count) for size, count, _ in found},
+        )
 
     def declared(self, sql_type: str) -> str:
         """A column's type as CREATE TABLE takes it."""

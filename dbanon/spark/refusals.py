@@ -57,6 +57,7 @@ def check_job(job: Job) -> None:
         )
     asked = {
         "standardize=mahalanobis": policy.standardize == MAHALANOBIS,
+        "also_k": bool(policy.also_k),
         "withhold_failing": policy.withhold_failing,
         "refine with models and generalization": bool(policy.models and policy.refine)
         and find_method(policy.method).refine == "generalized",

@@ -28,7 +28,7 @@ from dbanon.sessions.names import RelationName, check_length, parse_relation, qu
 from dbanon.sessions.session import Session
 from dbanon.stores import digest
 from dbanon.stores.ports import Draft, Progress, Source, Written, request_of
-from dbanon.stores.sql_counts import cells_of, cells_of_rows, count_classes
+from dbanon.stores.sql_counts import cells_of, cells_of_rows, count_classes, count_sets
 from dbanon.stores.sql_source import SqlSource
 
 
@@ -242,6 +242,7 @@ class SqlTarget:
             rows or count_classes(session, relation, questions),
             {name: self._persons(written, questions) for name in questions.persons},
             cells_of(session, written.draft.relation, relation, questions),
+            also=count_sets(session, relation, questions),
         )
 
     def _persons(self, written: SqlWritten, questions: Questions) -> EntityCount:
@@ -249,7 +250,11 @@ class SqlTarget:
         draft = written.draft
         shared = [(kind, value) for n, kind, value in written.columns if n in questions.columns]
         columns = {name: (kind, value) for name, kind, value in written.columns}
-        more = [columns[name] for name in questions.sensitive]
+        shared_names = [n for n, _, _ in written.columns if n in questions.columns]
+        of_sets = {name for columns in questions.also for name in columns}
+        others = [n for n in columns if n in of_sets - {*shared_names, *questions.sensitive}]
+        places = [*shared_names, *questions.sensitive, *others]
+        more = [columns[name] for name in (*questions.sensitive, *others)]
         source: Relation | None = None
         if written.copied:
             person, joins = f"r.{statements.kept_column(len(draft.job.kept))}", ""
@@ -261,11 +266,16 @@ class SqlTarget:
             place = draft.wanted.columns.index(column)
             joins = statements.join_values(place, self.session.value_of(column))
             person = statements.code_column(place)
-            asked = {*questions.columns, *questions.sensitive}
+            asked = {*places}
             reads = [name for name in written.kept if name in asked and name != column.name]
             reads.append(column.name)
         found = self.session.recount_entities(shared, source, person, joins, more, reads)
-        return replace(found, cells=self._cells_of_persons(written, questions, len(shared)))
+        also = tuple(
+            self.session.recount_staged_entities([places.index(name) for name in own])
+            for own in questions.also
+        )
+        cells = self._cells_of_persons(written, questions, len(shared))
+        return replace(found, cells=cells, also=also)
 
     def _cells_of_persons(
         self, written: SqlWritten, questions: Questions, n_shared: int

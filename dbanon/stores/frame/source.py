@@ -69,7 +69,7 @@ class FrameSource:
         require_columns(self.frame, [*job.named, *persons])
         rows = candidates(self.frame, job.quasi_identifiers, job.policy.nulls)
         modelled = [model.attribute for model in job.policy.models]
-        read = {*job.quasi_identifiers, *persons, *modelled}
+        read = {*job.quasi_identifiers, *persons, *modelled, *job.in_sets}
         attributes = [
             _with_order(attribute_of(str(name), rows[name]), job.policy.orders)
             if name in read

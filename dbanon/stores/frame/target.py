@@ -193,8 +193,9 @@ class FrameTarget:
         """The answers, by groups of rows with equal values."""
         frame = written.frame
         rows = questions.recounted(lambda columns: _recount(frame, columns))
+        also = tuple(_recount(frame, columns) for columns in questions.also)
         if not (questions.persons or questions.sensitive):
-            return Counts(rows)
+            return Counts(rows, also=also)
         classes = _groups(frame, questions.columns).ngroup().to_numpy(np.int64)
         entities = written.draft.microdata.entities
         ones = np.ones(len(frame), np.int64)
@@ -205,8 +206,13 @@ class FrameTarget:
         persons = {}
         for name in questions.persons:
             assert entities is not None
-            persons[name] = _persons(classes, entities[written.records], cells)
-        return Counts(rows, persons, cells)
+            own = entities[written.records]
+            of_sets = tuple(
+                _persons(_groups(frame, columns).ngroup().to_numpy(np.int64), own, {})
+                for columns in questions.also
+            )
+            persons[name] = replace(_persons(classes, own, cells), also=of_sets)
+        return Counts(rows, persons, cells, also=also)
 
     def sampled(self, written: FrameWritten, names: Sequence[str]) -> dict[str, TellingColumn]:
         """None: all rows are counted."""
