@@ -41,6 +41,13 @@ class ChainKeyWrong(UsageError):
     sqlstate = "28000"
 
 
+class PseudonymKeyWrong(UsageError):
+    """The key of pseudonyms cannot be read, or is not that of the release."""
+
+    code = "pseudonym_key_wrong"
+    sqlstate = "28000"
+
+
 class ChainEntityRows(UsageError):
     """A person has more rows in a chain, or more values of a quasi-identifier, than one."""
 

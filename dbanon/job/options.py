@@ -59,6 +59,8 @@ class JobOptions(PolicyOptions, ReadingOptions, total=False):
     if_exists: str
     chunk_rows: int | None
     kept_columns: str
+    pseudonyms: Sequence[str]
+    pseudonym_key: str | None
     memory_limit: int | None
     spill: str | None
     chain: Chain | None

@@ -40,7 +40,11 @@ def request_of(job: Job, source: Mapping[str, Any]) -> dict[str, Any]:
         name = one.name
         if name in _OF_RUNS or name == "chain" or (job.declared and name in OF_COLUMNS):
             continue
-        value = getattr(job if name in own else job.policy, name)
+        if name == "pseudonym_key":
+            # Where a key is, whoever asks for the release again says.
+            continue
+        holder = job if name in own or name == "pseudonyms" else job.policy
+        value = getattr(holder, name)
         if value is None or value == one.default or value in ({}, ()):
             continue
         if one.option.secret:

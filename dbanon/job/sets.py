@@ -122,8 +122,8 @@ def require_sets(
     for model in models if sets else ():
         if not model.holds_together(entity is not None):
             raise InvalidParameter(
-                f"With `also_k` classes may be released alike, and {model.kind} need not hold of two"
-                " classes that keep to it one by one.",
+                f"With `also_k` classes may be released alike, and {model.kind} need not hold of"
+                " two classes that keep to it one by one.",
                 hint="Ask for another model, or leave out `also_k`.",
             )
     for one in sets:

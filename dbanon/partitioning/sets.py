@@ -185,9 +185,7 @@ def _merged(
     return Partition(labels)
 
 
-def _guard(
-    places: NDArray[np.int32], k: int, units: NDArray[np.int64] | None
-) -> Guard:
+def _guard(places: NDArray[np.int32], k: int, units: NDArray[np.int64] | None) -> Guard:
     """What a class must hold of each combination of copied values: none, or k rows or persons."""
     width, columns = int(places.max(initial=0)) + 1, [places]
     widths = [width]
@@ -203,9 +201,7 @@ def _guard(
     return Guard(np.ascontiguousarray(np.column_stack(columns), np.int32), models)
 
 
-def _require_memory(
-    n_classes: int, width: int, one: ColumnSet, memory_limit: int | None
-) -> None:
+def _require_memory(n_classes: int, width: int, one: ColumnSet, memory_limit: int | None) -> None:
     needed = _COPIES_OF_COUNTS * 4 * n_classes * width
     if memory_limit is not None and needed > memory_limit:
         raise MemoryLimit.over(

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Generic, TypeVar, overload
 
 from dbanon.data.counts import Recount
 from dbanon.data.frozen import dataclass
+from dbanon.job.pseudonym import caution_of
 from dbanon.job.verdict import Caution, Verdict
 from dbanon.measures.models import CountedModel
 from dbanon.release.alignment import INPUT, ROWS_LINK, Alignment
@@ -256,6 +257,8 @@ class Report(InWords):
     def cautions(self) -> tuple[Caution, ...]:
         """What whoever reads the release has to be told beside its guarantee."""
         own = (ROWS_LINK,) if self.arguments.get("rows") == INPUT else ()
+        if pseudonyms := self.arguments.get("pseudonyms"):
+            own = (*own, caution_of(pseudonyms["columns"], self.entity))
         return (*self.counts.verdict.cautions, *own)
 
     @property

@@ -89,7 +89,10 @@ def nearness(told: Mapping[str, Any]) -> str:
 def told_of_sets(arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
     """What was counted of each set of columns, as pairs of label and text."""
     return [
-        (f"k of ({', '.join(one['columns'])}) requested / counted", f"{one['k']} / {one['counted']}")
+        (
+            f"k of ({', '.join(one['columns'])}) requested / counted",
+            f"{one['k']} / {one['counted']}",
+        )
         for one in arguments.get("also_k", ())
     ]
 

@@ -60,7 +60,9 @@ def definition(planned: Plan) -> Any:
     """All that shapes a job's release but for the rows, as plain values; hierarchies by digest."""
     job = planned.job
     own = {one.name: getattr(job, one.name) for one in fields(job) if one.name not in _OF_RUNS}
-    read = {"trees": planned.given.trees, "models": planned.given.models}
+    read: dict[str, Any] = {"trees": planned.given.trees, "models": planned.given.models}
+    if planned.pseudonym_key is not None:
+        read["pseudonym_key"] = planned.pseudonym_key.check
     return _plain({"relation": str(planned.relation.name), **own, **read})
 
 

@@ -65,6 +65,7 @@ def check_job(job: Job) -> None:
         "certificate": policy.certificate is not None,
         "strict": policy.strict,
         "chain": job.chain is not None,
+        "pseudonyms": bool(job.pseudonyms),
         "where": job.where is not None,
         "time_limit": job.time_limit is not None,
         "spill": job.spill is not None,

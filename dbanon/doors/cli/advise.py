@@ -113,7 +113,9 @@ def advise(url: str, to_declare: bool, yes: bool, **given: Any) -> None:
                 hint="Leave out --declare, and name the columns in the call.",
             )
         if to_declare and form == "json" and not yes:
-            raise click.UsageError("With --format json nobody is asked: add '--yes' to '--declare'.")
+            raise click.UsageError(
+                "With --format json nobody is asked: add '--yes' to '--declare'."
+            )
         found = api.advise(url, **wishes, on_sql=sql_printer(given["print_sql"]))
         line = None
         if found.start:
@@ -138,9 +140,16 @@ def _declare(url: str, table: str, found: Advice, yes: bool, on_sql: Any) -> Non
             for name, rule in new.items()]  # fmt: skip
     click.echo(
         f"Rules of {table} to be declared: {'; '.join(map(printable, told)) or 'none'}."
-        + (f" Already declared, and left: {', '.join(map(printable, sorted(known)))}." if known else "")
-        + (f" To be decided, without a rule: {', '.join(map(printable, open_columns))}."
-           if open_columns else ""),
+        + (
+            f" Already declared, and left: {', '.join(map(printable, sorted(known)))}."
+            if known
+            else ""
+        )
+        + (
+            f" To be decided, without a rule: {', '.join(map(printable, open_columns))}."
+            if open_columns
+            else ""
+        ),
         err=True,
     )
     if new and (yes or click.confirm("Declare them?", err=True)):

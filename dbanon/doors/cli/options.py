@@ -90,6 +90,8 @@ def _value(one: Parameter, given: Any) -> Any:
         return given
     if one.item is Model:
         return tuple(model(text) for text in given)
+    if one.item is str and one.kind is tuple:
+        return tuple(given)
     if one.item is ColumnSet:
         return tuple(map(column_set, given))
     if one.item is Export:

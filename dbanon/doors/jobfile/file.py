@@ -278,7 +278,7 @@ def _job(document: Document, spec: JobFileSpec, place: int) -> FileJob | None:
         return None
     of_role = {
         role: tuple(name for name, column in given.columns.items() if column.role == role)
-        for role in ("quasi_identifier", "sensitive", "keep", "by")
+        for role in ("quasi_identifier", "sensitive", "keep", "by", "pseudonym")
     }
     columns = {
         name: column
@@ -309,6 +309,7 @@ def _job(document: Document, spec: JobFileSpec, place: int) -> FileJob | None:
             "sensitive": of_role["sensitive"],
             "keep": of_role["keep"],
             "by": of_role["by"],
+            "pseudonyms": of_role["pseudonym"],
             "hierarchies": hierarchies,
             "models": models,
             "exports": exports,
