@@ -105,6 +105,7 @@ class Job:
         None for in memory.
     exports : files that are made of the release.
     time_limit : seconds that a run may take; None for no limit.
+    source_digest : a hash of what was read is noted, by which it is known again.
     swap_timeout : seconds for which a release waits for readers of the one that it replaces, where
         it takes its place by a statement of its own.
     roles : all columns that have a role, those that are not released among them; None where nobody
@@ -244,6 +245,15 @@ class Job:
             sql=False,
         ),
     ] = None
+    source_digest: Annotated[
+        bool,
+        Option(
+            "Also note a slow hash of the rows that were read, by which `releases` with exact tells"
+            " whether they are others now.",
+            release=True,
+            see="rules.md#exactly",
+        ),
+    ] = False
     swap_timeout: Annotated[
         float,
         Option(

@@ -66,5 +66,6 @@ class JobOptions(PolicyOptions, ReadingOptions, total=False):
     chain: Chain | None
     where: str | None
     time_limit: float | None
+    source_digest: bool
     swap_timeout: float
     exports: Sequence[Export | str | Mapping[str, Any]]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection
 from dataclasses import replace
+from functools import partial
 from typing import Annotated
 
 from dbanon.data.frozen import dataclass
@@ -132,10 +133,10 @@ class PseudonymKey:
         import hashlib
         import hmac
 
-        self._new = lambda held, text: hmac.new(held, text, hashlib.sha256)
-        self._own = self._new(key, _OF_PSEUDONYMS).digest()
+        self._new = partial(hmac.new, digestmod=hashlib.sha256)
+        self._own: bytes = self._new(key, _OF_PSEUDONYMS).digest()
         # Tells whether it is the one; of a random key it tells nothing.
-        self.check = self._new(key, _CHECKED).hexdigest()[:_DIGITS]
+        self.check: str = self._new(key, _CHECKED).hexdigest()[:_DIGITS]
 
     def __repr__(self) -> str:
         return "PseudonymKey()"

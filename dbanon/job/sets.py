@@ -33,7 +33,7 @@ class ColumnSet:
     plain_types: ClassVar[tuple[type, ...]] = (Mapping, list, tuple)
 
     def __post_init__(self) -> None:
-        names = self.columns
+        names: Any = self.columns
         if isinstance(names, str) or not all(isinstance(name, str) for name in names):
             raise InvalidParameter("The columns of a set must be a list of names.", hint=_AS_IN)
         object.__setattr__(self, "columns", tuple(names))
@@ -41,9 +41,8 @@ class ColumnSet:
             raise InvalidParameter(
                 "A set of `also_k` must name at least one column, and each once.", hint=_AS_IN
             )
-        if self.k is not None and (
-            not isinstance(self.k, int) or isinstance(self.k, bool) or self.k < 2
-        ):
+        k: Any = self.k
+        if k is not None and (not isinstance(k, int) or isinstance(k, bool) or k < 2):
             raise InvalidParameter(
                 "The k of a set of columns must be a whole number, 2 or more.", hint=_AS_IN
             )

@@ -26,7 +26,7 @@ from dbanon.release.report import Counted, Evaluated, Lost, MadeBy, Report
 from dbanon.release.words import now
 from dbanon.run.disclosure import few_persons, require_pseudonyms, telling_columns
 from dbanon.run.evaluate import certify, evaluate
-from dbanon.run.fingerprint import fingerprint
+from dbanon.run.fingerprint import fingerprint, source_digest
 from dbanon.run.plan import Plan, plan
 from dbanon.stores.ports import Draft, Source, Target, W
 from dbanon.version import version
@@ -64,6 +64,9 @@ def run(
     with clock.phase("read") as tick:
         planned = plan(job, source, target, lambda: tick(0.0))
         taken = fingerprint(planned, source)
+        if job.source_digest:
+            read = source_digest(source, planned.relation, list(dict.fromkeys(job.read)))
+            planned = replace(planned, state={**planned.state, "read": read})
     microdata, policy, found = read_and_cluster(planned, source, clock)
     with clock.phase("write") as tick:
         tick(0.0)

@@ -70,7 +70,7 @@ def copied_rows(
         yield (
             classes[records],
             positions[records],
-            with_persons(records, [read[i] for i in chosen]),
+            with_persons(records, [read[i] for i in chosen.tolist()]),
         )
 
 

@@ -1,19 +1,42 @@
-"""Persons in the classes of a relation that was written, counted in staging beside their rows."""
+"""A relation that was written, and the persons in its classes, counted in staging beside rows."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from dbanon.data.counts import Cells, EntityCount, Questions
+from dbanon.data.frozen import dataclass
 from dbanon.sessions import statements
 from dbanon.sessions.base import Relation
 from dbanon.sessions.names import RelationName, quote
 from dbanon.sessions.session import Session
+from dbanon.stores.ports import Written
 from dbanon.stores.sql_counts import cells_of_rows
 
-if TYPE_CHECKING:
-    from dbanon.stores.sql_target import SqlWritten
+
+@dataclass(frozen=True, eq=False)
+class SqlWritten(Written):
+    """A release in a table that nobody else sees.
+
+    Parameters
+    ----------
+    columns : name, SQL type and SQL expression of each column.
+    copied : True where kept columns came from elsewhere, and were staged row by row.
+    """
+
+    columns: tuple[tuple[str, str, str], ...]
+    copied: bool
+
+    @property
+    def relation(self) -> RelationName:
+        """The table."""
+        return self.draft.output.written
+
+    @property
+    def kept(self) -> list[str]:
+        """The columns that are released as they are."""
+        recoded = {column.attribute.name for column in self.draft.release.columns}
+        return [name for name, _, _ in self.columns if name not in recoded]
 
 
 def persons_of(session: Session, written: SqlWritten, questions: Questions) -> EntityCount:

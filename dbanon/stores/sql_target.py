@@ -25,35 +25,10 @@ from dbanon.sessions.names import RelationName, check_length, parse_relation, qu
 from dbanon.sessions.session import Session
 from dbanon.stores import digest
 from dbanon.stores.copied_rows import copied_columns, copied_rows, person_column
-from dbanon.stores.ports import Draft, Progress, Source, Written, request_of
+from dbanon.stores.ports import Draft, Progress, Source, request_of
 from dbanon.stores.sql_counts import cells_of, count_classes, count_sets
-from dbanon.stores.sql_persons import persons_of
+from dbanon.stores.sql_persons import SqlWritten, persons_of
 from dbanon.stores.sql_source import SqlSource
-
-
-@dataclass(frozen=True, eq=False)
-class SqlWritten(Written):
-    """A release in a table that nobody else sees.
-
-    Parameters
-    ----------
-    columns : name, SQL type and SQL expression of each column.
-    copied : True where kept columns came from elsewhere, and were staged row by row.
-    """
-
-    columns: tuple[tuple[str, str, str], ...]
-    copied: bool
-
-    @property
-    def relation(self) -> RelationName:
-        """The table."""
-        return self.draft.output.written
-
-    @property
-    def kept(self) -> list[str]:
-        """The columns that are released as they are."""
-        recoded = {column.attribute.name for column in self.draft.release.columns}
-        return [name for name, _, _ in self.columns if name not in recoded]
 
 
 @dataclass(frozen=True)
