@@ -144,7 +144,21 @@ def recorded(k: int, arguments: Mapping[str, Any]) -> Guarantee:
         arguments.get("entity"),
         k=k,
         by=tuple(arguments.get("by", ())),
-        also=tuple(
-            ColumnSet(tuple(one["columns"]), one["k"]) for one in arguments.get("also_k", ())
-        ),
+        also=_sets(arguments.get("also_k", ())),
     )
+
+
+def _sets(told: Any) -> tuple[ColumnSet, ...]:
+    """The sets of columns of a release as its entry has them, which a runner wrote.
+
+    Raises
+    ------
+    InvalidParameter : they are none.
+    """
+    try:
+        return tuple(ColumnSet.of_plain({"columns": one["columns"], "k": one["k"]}) for one in told)
+    except (TypeError, KeyError):
+        raise InvalidParameter(
+            "What the ledger says of the release's sets of columns is broken.",
+            hint="Release it again.",
+        ) from None
