@@ -77,7 +77,7 @@ def anonymize_frame(
     """
     table, handed_back = frame_of(frame)
     columns = {"quasi_identifiers": quasi_identifiers, "sensitive": sensitive, "keep": keep,
-               "by": by, "pseudonyms": pseudonyms}  # fmt: skip
+               "by": by}  # fmt: skip
     for given in columns.values():
         if isinstance(given, (list, tuple)) and not all(isinstance(name, str) for name in given):
             raise InvalidParameter(
@@ -89,6 +89,7 @@ def anonymize_frame(
     _check_rows(rows, policy)
     named = {
         "table": NAME,
+        "pseudonyms": pseudonyms,
         "pseudonym_key": pseudonym_key,
         "output": NAME,
         "entity": entity,

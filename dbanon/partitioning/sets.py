@@ -29,6 +29,7 @@ from dbanon.methods.registry import Tick
 from dbanon.partitioning.merge import Guard, merge_block
 from dbanon.partitioning.protect import by_blocks, space_of_costs
 from dbanon.partitioning.strata import groups
+from dbanon.spaces.mixed import MixedSpace
 
 # Counts of classes before and after merging, and a copy of them while classes merge.
 _COPIES_OF_COUNTS = 3
@@ -178,11 +179,32 @@ def _merged(
                        None if units is None else units[records])  # fmt: skip
         _require_memory(part.n_classes, int(guard.models.widths[0]), one, memory_limit)
         costs = space(records)
+        part = _alike_joined(costs, part, guard, _k(one, policy))
         part = by_blocks(costs, part, keys[records], guard, policy, tick)
         merged = merge_block(costs, part, guard, tick)
         labels[records] = merged.labels + np.int32(done)
         done += merged.n_classes
     return Partition(labels)
+
+
+def _alike_joined(space: MixedSpace, part: Partition, guard: Guard, k: int) -> Partition:
+    """The classes; those that have one range in all attributes are one where one of them fails.
+
+    That loses nothing, and of few values leaves few classes to look at.
+    """
+    held = guard.counts(part.labels.astype(np.int64), part.n_classes)[:, : guard.models.widths[0]]
+    failing = ((held > 0) & (held < k)).any(axis=1)
+    if not failing.any():
+        return part
+    grouped = space.codes[part.members]
+    ends = (np.minimum.reduceat(grouped, part.starts), np.maximum.reduceat(grouped, part.starts))
+    _, alike = np.unique(np.column_stack(ends), axis=0, return_inverse=True)
+    alike = alike.reshape(-1)
+    joined = np.zeros(int(alike.max()) + 1, np.bool_)
+    joined[alike[failing]] = True
+    number = np.where(joined[alike], alike, int(alike.max()) + 1 + np.arange(part.n_classes))
+    _, number = np.unique(number, return_inverse=True)
+    return Partition(number.reshape(-1)[part.labels])
 
 
 def _guard(places: NDArray[np.int32], k: int, units: NDArray[np.int64] | None) -> Guard:
