@@ -87,15 +87,8 @@ def anonymize_frame(
     trees = parse_all(hierarchies, files=True)
     policy = make(Policy, {"k": k, **options})
     _check_rows(rows, policy)
-    named = {
-        "table": NAME,
-        "pseudonyms": pseudonyms,
-        "pseudonym_key": pseudonym_key,
-        "output": NAME,
-        "entity": entity,
-        "hierarchies": trees,
-        **columns,
-    }
+    keyed = {"pseudonyms": pseudonyms, "pseudonym_key": pseudonym_key, "entity": entity}
+    named = {"table": NAME, "output": NAME, "hierarchies": trees, **keyed, **columns}
     job = make(Job, {"policy": policy, **named})
     target = FrameTarget(rows)
     report = run(job, FrameSource(table), target)

@@ -48,6 +48,13 @@ class PseudonymKeyWrong(UsageError):
     sqlstate = "28000"
 
 
+class PseudonymsNotHere(UsageError):
+    """This database makes no pseudonyms: its driver would write the key into statements."""
+
+    code = "pseudonyms_not_here"
+    sqlstate = "0A000"
+
+
 class ChainEntityRows(UsageError):
     """A person has more rows in a chain, or more values of a quasi-identifier, than one."""
 

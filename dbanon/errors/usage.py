@@ -385,13 +385,6 @@ class BudgetsNotHere(UsageError):
     sqlstate = "0A000"
 
 
-class PseudonymsNotHere(UsageError):
-    """This database makes no pseudonyms: its driver would write the key into statements."""
-
-    code = "pseudonyms_not_here"
-    sqlstate = "0A000"
-
-
 class WorkersDiffer(UsageError):
     """Workers of the cluster have other versions than the driver."""
 

@@ -119,7 +119,7 @@ def require_sets(
     InvalidParameter : they are not, or do not.
     """
     for model in models if sets else ():
-        if not model.holds_together(entity is not None):
+        if not model.holds_together(bool(entity)):
             raise InvalidParameter(
                 f"With `also_k` classes may be released alike, and {model.kind} need not hold of"
                 " two classes that keep to it one by one.",

@@ -106,9 +106,10 @@ def with_sets(
     ------
     MemoryLimit : counts per class and combination would need more than these bytes.
     """
-    partition = found.classes
-    if not policy.also_k or not isinstance(partition, Partition) or not partition.n_classes:
+    if not policy.also_k:
         return found
+    partition = found.classes
+    assert isinstance(partition, Partition)
     measures = found.measures or Measures.of(microdata)
     names = [attribute.name for attribute in microdata.attributes]
     first = partition.members[partition.starts]

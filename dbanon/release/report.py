@@ -9,20 +9,19 @@ from typing import Any, ClassVar, Generic, TypeVar, overload
 
 from dbanon.data.counts import Recount
 from dbanon.data.frozen import dataclass
-from dbanon.job.pseudonym import caution_of
 from dbanon.job.verdict import Caution, Verdict
 from dbanon.measures.models import CountedModel
-from dbanon.release.alignment import INPUT, ROWS_LINK, Alignment
+from dbanon.release.alignment import Alignment
 from dbanon.release.attribute_disclosure import FewPersons, TellingColumn
 from dbanon.release.recode import ColumnLoss
 from dbanon.release.words import (
     InWords,
+    cautions_of,
     nearness,
     passthrough_note,
     plain,
-    told_by_method,
     told_figure,
-    told_of_sets,
+    told_of,
 )
 
 T = TypeVar("T")
@@ -256,10 +255,7 @@ class Report(InWords):
     @property
     def cautions(self) -> tuple[Caution, ...]:
         """What whoever reads the release has to be told beside its guarantee."""
-        own = (ROWS_LINK,) if self.arguments.get("rows") == INPUT else ()
-        if pseudonyms := self.arguments.get("pseudonyms"):
-            own = (*own, caution_of(pseudonyms["columns"], self.entity))
-        return (*self.counts.verdict.cautions, *own)
+        return (*self.counts.verdict.cautions, *cautions_of(self.arguments, self.entity))
 
     @property
     def warned(self) -> tuple[str, ...]:
@@ -368,14 +364,13 @@ class Report(InWords):
             ("not copied", names(self.not_copied)),
             ("rows in / out / suppressed", f"{self.rows_in} / {self.rows_out} / {self.suppressed}"),
             ("k requested / counted", f"{self.k_requested} / {self.k_achieved}{holds.counted}"),
-            *told_of_sets(self.arguments),
             *((level.model, f"counted {level.achieved:.6g}") for level in self.models),
             (
                 f"{holds.classes}: number, smallest / median / largest",
                 f"{self.classes}, {self.smallest_class} / {self.median_class:g}"
                 f" / {self.largest_class}",
             ),
-            *told_by_method(self.by_method),
+            *told_of(self.arguments),
             *((caution.title, caution.why) for caution in self.cautions),
             (f"information loss, {measure}", loss),
             *(

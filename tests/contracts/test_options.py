@@ -233,8 +233,8 @@ def test_fields_without_a_description_are_no_options() -> None:
     described = {one.name for one in OPTIONS}
     assert {field.name for field in fields(Policy)} - described == set()
     assert {field.name for field in fields(Job)} - described == {
-        "policy", "reading", "pseudonymized", "door", "run_id", "roles", "on_new_column", "name", "accept_types",
-        "fingerprint_key", "declared",
+        "policy", "reading", "pseudonymized", "door", "run_id", "roles", "on_new_column", "name",
+        "accept_types", "fingerprint_key", "declared",
     }  # fmt: skip
     assert "hierarchies" not in {one.name for one in parameters(Policy)}
 
