@@ -37,7 +37,8 @@ from dbanon.sessions.store import Store
 from dbanon.stores.duckdb.file_counts import counted_file
 from dbanon.stores.exports import formats, places
 from dbanon.stores.exports.arrow import arrow_schema, batches
-from dbanon.stores.sql_target import SqlTarget, SqlWritten
+from dbanon.stores.sql_persons import SqlWritten
+from dbanon.stores.sql_target import SqlTarget
 
 # Rows that are held at once while a file is written.
 _BATCH_ROWS = formats.GROUP_ROWS
