@@ -118,6 +118,8 @@ class Plan:
             **holds.noted,
             **more,
         }
+        if not self.guarantee.also:
+            del arguments["also_k"]
         source, output, kind = place
         return Request(
             source=source,
