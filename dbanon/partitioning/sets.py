@@ -166,7 +166,9 @@ def _merged(
     """Classes merged until each holds every combination of copied values in k rows, or in none."""
     seen = microdata.of_attributes(one.columns)
     weights = {name: weight for name, weight in policy.weights.items() if name in one.columns}
-    space = space_of_costs(seen, measures, replace(policy, weights=weights))
+    trees = {name: tree for name, tree in policy.hierarchies.items() if name in one.columns}
+    own_policy = replace(policy, weights=weights, hierarchies=trees)
+    space = space_of_costs(seen, measures, own_policy)
     released = np.flatnonzero(partition.labels >= 0)
     codes = np.column_stack([np.zeros(microdata.n_records, np.int32), *_copied(microdata, one)])
     units, keys = microdata.units, microdata.ordered_keys

@@ -58,9 +58,11 @@ def recode(
         names = {attribute.name for attribute in microdata.attributes}
         own = settings
         if names < all_names:
-            # A step of another column names none of these.
-            steps = {n: step for n, step in settings.steps.items() if n not in all_names - names}
-            own = replace(settings, steps=steps)
+            # A step or a hierarchy of another column names none of these.
+            others = all_names - names
+            steps = {n: step for n, step in settings.steps.items() if n not in others}
+            trees_here = {n: t for n, t in settings.hierarchies.items() if n not in others}
+            own = replace(settings, steps=steps, hierarchies=trees_here)
         return recoding.run(microdata, measures, partition, exact_totals, own, **parameters)
 
     classes, measures = found.classes, found.measures

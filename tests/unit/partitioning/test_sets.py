@@ -108,6 +108,17 @@ def test_ranges_and_strata(intervals: str) -> None:
         assert report.arguments["also_k"][1]["columns"] == ["zip_low", "zip_high"]
 
 
+@pytest.mark.parametrize("method", ["gaa_cp", "full_domain"])
+def test_hierarchies_and_weights_of_some_columns(method: str) -> None:
+    trees = {"age": {"intervals": [10, 20]}, "zip": {"mask": [1, 2]}}
+    out, report = release(
+        people(10), {"columns": ["zip", "ill"], "k": 3}, method=method, hierarchies=trees,
+        weights={"age": 3}, max_suppression=0.3,
+    )  # fmt: skip
+    [told] = report.arguments["also_k"]
+    assert smallest(out, ["zip", "ill"]) == told["counted"] >= 3
+
+
 def test_nulls_stay_within_their_pattern() -> None:
     frame = people(5, 400).astype({"age": "Int64"})
     frame.loc[::5, "age"] = pd.NA
