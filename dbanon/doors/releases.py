@@ -43,7 +43,7 @@ def releases(database: Any, *, exact: bool = False, on_sql: OnSql | None = None)
 
     Raises
     ------
-    LedgerNotTrusted : the ledger is somebody else's.
+    LedgerNotTrusted : the ledger belongs to another role.
     """
     store = open_store(database, on_sql)
     with store.session(write=False) as session:
@@ -61,7 +61,7 @@ def attempts(database: Any, job: str, *, on_sql: OnSql | None = None) -> list[At
 
     Raises
     ------
-    LedgerNotTrusted : the ledger is somebody else's.
+    LedgerNotTrusted : the ledger belongs to another role.
     """
     with open_store(database, on_sql).session(write=False) as session:
         return job_history.attempts(session, job)
@@ -121,7 +121,7 @@ def evaluate_release(
     changed_source: bool = False,
     on_sql: OnSql | None = None,
 ) -> ReleaseEvaluation:
-    """What a release in a database lost and still risks, as far as that can be told later.
+    """What a release in a database lost and still risks, as far as that can be measured later.
 
     What was recorded when it was made with ``evaluate``, and its classes counted now; with the
     original, losses that follow from both relations without pairs of rows. Frames and arrays, row
