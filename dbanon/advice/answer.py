@@ -10,7 +10,7 @@ from typing import Any
 
 from dbanon.advice.profile import Column, Count
 from dbanon.advice.recommend import Point, Recommendation
-from dbanon.advice.roles import REASONS, Role
+from dbanon.advice.roles import CONSTANT, NOT_COPIED, REASONS, UNDECIDED, Role
 from dbanon.advice.singling import SetOfColumns, Singling
 from dbanon.errors import counted
 from dbanon.methods.forecast import in_words
@@ -157,6 +157,24 @@ class Advice:
     seconds: Mapping[str, float]
     entity: str | None = None
 
+    @property
+    def rules(self) -> dict[str, Any]:
+        """The proposed roles as rules, for ``dbanon.declare``.
+
+        Of two roles it is the first. A column that somebody has to decide of has none: a release by
+        rules halts at it.
+        """
+        found: dict[str, Any] = {}
+        for one in self.columns:
+            role = one.role.role
+            if one.column.name == self.entity:
+                found[one.column.name] = "entity"
+            elif role in (NOT_COPIED, CONSTANT):
+                found[one.column.name] = {"role": "drop", "reason": REASONS[one.role.reason]}
+            elif role != UNDECIDED:
+                found[one.column.name] = role
+        return found
+
     def to_dict(self) -> dict[str, Any]:
         """The advice as plain values, for JSON."""
         return {
@@ -166,6 +184,7 @@ class Advice:
             "quasi_identifiers": list(self.quasi_identifiers),
             "proposed": self.proposed,
             "entity": self.entity,
+            "rules": self.rules,
             "singling": self.singling.to_dict(),
             "sweep": self.sweep.to_dict(),
             "recommendation": self.recommendation and self.recommendation.to_dict(),

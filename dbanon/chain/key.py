@@ -5,57 +5,25 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import re
 import secrets
-import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from dbanon.errors import ChainKeyWrong, InsufficientRights, OutputExists
-
-_BYTES = 32
-_HEX = re.compile(rb"[0-9a-f]{64}")
-_FORM = "A key is 64 hexadecimal digits, or a file of 32 bytes, as dbanon chain create makes them."
+from dbanon.run.key import BYTES, key_path
+from dbanon.run.key import read_key as _read_key
 
 
 def read_key(where: str) -> bytes:
-    """The key that ``file:PATH`` or ``env:NAME`` names, 32 bytes.
+    """The key of a chain, 32 bytes, from where a job says it is.
 
     Raises
     ------
     ChainKeyWrong : there is none, or others may read it. Nothing of it is told.
     """
-    kind, _, name = where.partition(":")
-    if kind == "env":
-        content = os.environ.get(name, "").encode(errors="surrogateescape")
-        if not content:
-            raise ChainKeyWrong(f"The variable {name} holds no key.", hint=_FORM)
-    else:
-        content = _of_file(_key_path(where))
-    text = content.strip().lower()
-    if _HEX.fullmatch(text):
-        return bytes.fromhex(text.decode())
-    if len(content) == _BYTES:
-        return content
-    raise ChainKeyWrong("What stands where the key is to be is no key.", hint=_FORM)
-
-
-def _of_file(path: Path) -> bytes:
-    try:
-        with path.open("rb") as file:
-            mode = os.fstat(file.fileno()).st_mode
-            if stat.S_ISREG(mode) and mode & 0o077:
-                raise ChainKeyWrong(
-                    f"The key {path} may be read by others than its owner.",
-                    hint="Take their rights away: chmod 600. If they may have read it, begin"
-                    " another chain.",
-                )
-            return file.read(4 * _BYTES)
-    except OSError as error:
-        raise ChainKeyWrong(
-            f"The key {path} cannot be read.", detail=error.strerror, hint=_FORM
-        ) from None
+    made = "as dbanon chain create makes them"
+    return _read_key(where, ChainKeyWrong, made, "begin another chain")
 
 
 def last_published(where: str, identity: str) -> int:
@@ -89,7 +57,7 @@ def note_published(where: str, identity: str, sequence: int) -> bool:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         # Chains that share a key note one after the other.
-        with _key_path(where).open("rb") as key:
+        with key_path(where).open("rb") as key:
             fcntl.flock(key, fcntl.LOCK_EX)
             # One that cannot be read may say more of other chains than this could write: it stays.
             known = _noted(path)
@@ -108,14 +76,10 @@ def note_published(where: str, identity: str, sequence: int) -> bool:
     return True
 
 
-def _key_path(where: str) -> Path:
-    return Path(where.partition(":")[2]).expanduser()
-
-
 def _beside(where: str) -> Path | None:
     if not where.startswith("file:"):
         return None
-    key = _key_path(where)
+    key = key_path(where)
     return key.with_name(f"{key.name}.last")
 
 
@@ -138,7 +102,7 @@ def new_key(path: Path) -> Iterator[bytes]:
     OutputExists : there is such a file.
     InsufficientRights : it cannot be made.
     """
-    key = secrets.token_bytes(_BYTES)
+    key = secrets.token_bytes(BYTES)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         file = os.open(path, flags, 0o600)

@@ -22,8 +22,9 @@ from dbanon.release.report import Counted, Report
 from dbanon.run.run import Clock, ExportFiles, publish
 from dbanon.sessions.names import RelationName
 from dbanon.sessions.session import Session
+from dbanon.stores.sql_persons import SqlWritten
 from dbanon.stores.sql_source import SqlSource
-from dbanon.stores.sql_target import SqlTarget, SqlWritten
+from dbanon.stores.sql_target import SqlTarget
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,8 @@ from dbanon.sessions.names import RelationName, quote, quote_list
 from dbanon.sessions.pseudonym_session import ABSENT, HISTORIES, MISSING, SHOWN
 from dbanon.sessions.session import Session
 from dbanon.stores.ports import Draft, Progress, Source
-from dbanon.stores.sql_target import SqlTarget, SqlWritten
+from dbanon.stores.sql_persons import SqlWritten
+from dbanon.stores.sql_target import SqlTarget
 
 _SLACK = 1e-9
 

@@ -33,13 +33,13 @@ from dbanon.job.chain import MEASURE
 from dbanon.job.job import Job
 from dbanon.release.recode import Release, combinations
 from dbanon.release.report import Report
+from dbanon.run.disclosure import telling_columns
 from dbanon.run.files import files_of, require_place
 from dbanon.run.run import (
     Clock,
     PhaseProgress,
     read_and_cluster,
     recoded,
-    telling_columns,
 )
 from dbanon.sessions import statements
 from dbanon.sessions.base import Relation

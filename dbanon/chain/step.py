@@ -36,8 +36,9 @@ from dbanon.job.of_chain import OfChain
 from dbanon.recoding import ReleasedColumn
 from dbanon.release.attribute_disclosure import TellingColumn
 from dbanon.release.recode import Release
+from dbanon.run.disclosure import telling_columns
 from dbanon.run.plan import Plan, plan
-from dbanon.run.run import Clock, recoded, telling_columns
+from dbanon.run.run import Clock, recoded
 from dbanon.sessions.base import Relation
 from dbanon.sessions.session import Session
 from dbanon.stores.sql_source import SqlSource

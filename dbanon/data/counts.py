@@ -93,6 +93,7 @@ class EntityCount:
     histogram : how many classes there are of each size in rows.
     in_class : int64 (m,), the persons of each class, by the class numbers of ``cells``.
     cells : by sensitive column, with persons.
+    also : of the combinations of other sets of columns.
     """
 
     persons: int
@@ -100,6 +101,7 @@ class EntityCount:
     histogram: Mapping[int, int]
     in_class: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     cells: Mapping[str, Cells] = field(default_factory=dict)
+    also: tuple[EntityCount, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -114,6 +116,7 @@ class Questions:
     persons : columns whose values are counted in each class, too: those that say whose a row is.
     sensitive : columns whose values are counted in each class.
     leaves : those of them whose values are leaves of a hierarchy, so that their order is not asked.
+    also : other sets of columns, whose combinations are counted, too.
     """
 
     columns: tuple[str, ...]
@@ -121,6 +124,7 @@ class Questions:
     persons: tuple[str, ...] = ()
     sensitive: tuple[str, ...] = ()
     leaves: frozenset[str] = frozenset()
+    also: tuple[tuple[str, ...], ...] = ()
 
     @property
     def classes(self) -> tuple[tuple[str, ...], ...]:
@@ -209,9 +213,11 @@ class Counts:
     persons : of the persons in them, by the column that says whose a row is.
     cells : by sensitive column.
     histories : of the chain that the release belongs to; None where it belongs to none.
+    also : of the combinations of other sets of columns.
     """
 
     rows: Recount
     persons: Mapping[str, EntityCount] = field(default_factory=dict)
     cells: Mapping[str, Cells] = field(default_factory=dict)
     histories: Histories | None = None
+    also: tuple[Recount, ...] = ()

@@ -271,7 +271,8 @@ def _kept(kind: Any, value: Any, option: Option) -> Any:
         return MappingProxyType({name: _kept(item, part, option) for name, part in value.items()})
     if kind in (int, float):
         return _number(kind, value, option)
-    if isinstance(value, Mapping) and hasattr(kind, "of_plain"):
+    plain = getattr(kind, "plain_types", Mapping)
+    if hasattr(kind, "of_plain") and isinstance(value, plain):
         return kind.of_plain(value)
     if kind is not Any and isinstance(kind, type) and not isinstance(value, kind):
         raise _WrongError

@@ -37,6 +37,8 @@ def anonymize_frame(
     by: Sequence[str] = (),
     entity: str | None = None,
     hierarchies: Mapping[str, Given] | None = None,
+    pseudonyms: Sequence[str] = (),
+    pseudonym_key: str | None = None,
     rows: str = SHUFFLED,
     **options: Unpack[PolicyOptions],
 ) -> tuple[Any, Report]:
@@ -58,6 +60,8 @@ def anonymize_frame(
         (in a stratum) share a class. It is not released. None: every row is a person of its own.
     hierarchies : by column, a Hierarchy, the path of a file, or a builder such as
         ``{"intervals": [5, 10]}``.
+    pseudonyms : identifiers that are released as keyed hashes, so that they join.
+    pseudonym_key : where their key is: ``file:PATH`` or ``env:NAME``.
     rows : ``shuffled``, or ``input`` to keep order and index of the rows that are released: for
         your own use, as they link to their originals, of which ``RowsLinkable`` warns; ``strict``
         refuses it.
@@ -83,7 +87,8 @@ def anonymize_frame(
     trees = parse_all(hierarchies, files=True)
     policy = make(Policy, {"k": k, **options})
     _check_rows(rows, policy)
-    named = {"table": NAME, "output": NAME, "entity": entity, "hierarchies": trees, **columns}
+    keyed = {"pseudonyms": pseudonyms, "pseudonym_key": pseudonym_key, "entity": entity}
+    named = {"table": NAME, "output": NAME, "hierarchies": trees, **keyed, **columns}
     job = make(Job, {"policy": policy, **named})
     target = FrameTarget(rows)
     report = run(job, FrameSource(table), target)

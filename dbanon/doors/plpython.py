@@ -222,6 +222,18 @@ def refresh(plpy: Any, sql_version: str, given: str) -> str:
     return _guarded(plpy, sql_version, work)
 
 
+def has_other_rows(plpy: Any, sql_version: str, release_id: str) -> str:
+    """Whether the source of a release has other rows now than it read, or the error."""
+
+    def work() -> dict[str, Any]:
+        from dbanon.run.fingerprint import has_other_rows as compared
+
+        return {"differs": compared(PlpySession(plpy), release_id)}
+
+    # In a subtransaction: what one source refuses, the sources of other releases do not.
+    return _guarded(plpy, sql_version, work)
+
+
 def _anonymize(plpy: Any, call: Mapping[str, Any]) -> dict[str, Any]:
     wanted = options.parse(call, writes=True)
     store = PlpyStore(plpy, int(call["source"]))

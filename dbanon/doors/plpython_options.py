@@ -60,6 +60,7 @@ LATER = ("on_column_change",)
 CONDITION = "where"
 # A key as an argument would stand in logs and in statistics of statements.
 CHAIN = "chain"
+PSEUDONYMS = ("pseudonyms", "pseudonym_key")
 
 
 def keys(
@@ -151,6 +152,11 @@ def parse(call: Mapping[str, Any], *, writes: bool, job: type[Any] = Job) -> dic
                 "A call in SQL makes no release of a chain: its key is no argument of SQL.",
                 hint="Run it from a client: the command line, Python or a job file.",
             )
+        elif name in PSEUDONYMS:
+            raise NotBuilt(
+                "A call in SQL makes no pseudonyms: their key is no argument of SQL.",
+                hint="Run it from a client: the command line, Python or a job file.",
+            )
         elif name in LATER:
             raise NotBuilt(f'Option "{name}" is not built yet.', hint=_hint(known))
         else:
@@ -167,9 +173,9 @@ def require_of_sql(job: Job) -> None:
 
     Raises
     ------
-    NotBuilt : it has a condition, files, or a chain, whose key is no argument of SQL.
+    NotBuilt : it has a condition, files, or a chain or pseudonyms, whose key is no argument of SQL.
     """
-    for name in (CONDITION, CHAIN, "exports"):
+    for name in (CONDITION, CHAIN, "exports", "pseudonyms"):
         if getattr(job, name):
             raise NotBuilt(
                 f"A call in SQL takes no {name}, which the release was made with.",

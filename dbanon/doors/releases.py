@@ -18,6 +18,7 @@ from dbanon.ledger import job_history
 from dbanon.ledger import releases as kept
 from dbanon.ledger.job_history import Attempt
 from dbanon.ledger.releases import Listed
+from dbanon.run.changes import exactly_stale
 from dbanon.run.open import open_store
 from dbanon.sessions.names import parse_relation
 from dbanon.sessions.session import Session
@@ -31,19 +32,23 @@ if TYPE_CHECKING:
     from dbanon.sessions.base import OnSql
 
 
-def releases(database: Any, *, on_sql: OnSql | None = None) -> list[Listed]:
+def releases(database: Any, *, exact: bool = False, on_sql: OnSql | None = None) -> list[Listed]:
     """What the ledger of a database has, newest first, and what became of each.
 
     Parameters
     ----------
     database : a URL, a SQLAlchemy engine or a DuckDB connection.
+    exact : whether sources have other rows now is also looked at, of releases that were made with
+        ``source_digest``: all rows that they read are read again, in the database.
 
     Raises
     ------
     LedgerNotTrusted : the ledger belongs to another role.
     """
-    with open_store(database, on_sql).session(write=False) as session:
-        return kept.list_releases(session)
+    store = open_store(database, on_sql)
+    with store.session(write=False) as session:
+        found = kept.list_releases(session)
+    return exactly_stale(store, found) if exact else found
 
 
 def attempts(database: Any, job: str, *, on_sql: OnSql | None = None) -> list[Attempt]:

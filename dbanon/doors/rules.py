@@ -78,6 +78,7 @@ def refresh(
     *,
     accept: Collection[str] = (),
     chain_key: str | None = None,
+    pseudonym_key: str | None = None,
     memory_limit: int | None = None,
     progress: PhaseProgress | None = None,
     on_sql: OnSql | None = None,
@@ -95,6 +96,7 @@ def refresh(
         table, ``source`` (another table, other types), ``hierarchies``.
     chain_key : where the key of its chain is, of a release of a chain: ``file:PATH`` or
         ``env:NAME``.
+    pseudonym_key : where the key of its pseudonyms is, of a release that has some.
     memory_limit, progress, on_sql, door, run_id : as of ``anonymize``.
 
     Raises
@@ -112,6 +114,7 @@ def refresh(
             release,
             accept=accept,
             chain_key=chain_key,
+            pseudonym_key=pseudonym_key,
             door=door,
             memory_limit=memory_limit,
             **more,

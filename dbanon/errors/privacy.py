@@ -41,6 +41,20 @@ class ChainKeyWrong(UsageError):
     sqlstate = "28000"
 
 
+class PseudonymKeyWrong(UsageError):
+    """The key of pseudonyms cannot be read, or is not that of the release."""
+
+    code = "pseudonym_key_wrong"
+    sqlstate = "28000"
+
+
+class PseudonymsNotHere(UsageError):
+    """This database makes no pseudonyms: its driver would write the key into statements."""
+
+    code = "pseudonyms_not_here"
+    sqlstate = "0A000"
+
+
 class ChainEntityRows(UsageError):
     """A person has more rows in a chain, or more values of a quasi-identifier, than one."""
 

@@ -11,6 +11,10 @@ class KeptColumnTells(PrivacyWarning):
     """A column that is released as it is tells rows apart, or what a quasi-identifier was."""
 
 
+class PseudonymsLink(PrivacyWarning):
+    """Rows of one value can be put together by their pseudonym, in this release and in others."""
+
+
 class PersonsBelowK(PrivacyWarning):
     """Classes hold fewer than k values of a column that looks like a number of persons."""
 

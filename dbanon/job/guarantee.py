@@ -12,6 +12,7 @@ from dataclasses import replace
 from dbanon.data.counts import Counts, Questions, Recount
 from dbanon.data.frozen import dataclass
 from dbanon.errors import InvalidParameter, RecountFailed, SourceChanged, counted
+from dbanon.job.sets import ColumnSet
 from dbanon.job.verdict import Expected, Verdict
 from dbanon.measures import Model
 from dbanon.measures.models import CountedModel
@@ -46,6 +47,7 @@ class Guarantee:
     by : columns of strata, within which it holds, too.
     persons : columns that are read so that their values can be counted, and not released.
     models : what every class keeps to beside k.
+    also : sets of columns whose combinations are shared by a k of their own.
     nulls, withhold_failing : as in ``Policy``.
     method : what the method's classes are, in words.
     """
@@ -54,6 +56,7 @@ class Guarantee:
     by: tuple[str, ...] = ()
     persons: tuple[str, ...] = ()
     models: tuple[Model, ...] = ()
+    also: tuple[ColumnSet, ...] = ()
     nulls: str = "error"
     withhold_failing: bool = False
     method: str = ROW_GUARANTEE
@@ -150,7 +153,10 @@ class Guarantee:
         sensitive, leaves : as in ``Questions``.
         """
         shared = tuple(dict.fromkeys([*columns, *self.by]))
-        return Questions(shared, persons=self.persons, sensitive=sensitive, leaves=leaves)
+        also = tuple(one.released(columns) for one in self.also)
+        return Questions(
+            shared, persons=self.persons, sensitive=sensitive, leaves=leaves, also=also
+        )
 
     def sentence(self, columns: Collection[str]) -> str:
         """What a verified release of these quasi-identifiers guarantees."""
@@ -161,6 +167,7 @@ class Guarantee:
             + "".join(
                 f"; {model.describe()} in each class{self.models_count}" for model in self.models
             )
+            + "".join(f"; every combination {one.describe(self.what)}, too" for one in self.also)
             + ("; classes that failed may have been withheld" if self.withhold_failing else "")
         )
 
@@ -178,7 +185,28 @@ class Guarantee:
             where none may be.
         """
         self._require_rows(counts.rows, expected)
-        return self.verdict(counts, self._levels(counts, expected))
+        found = self.verdict(counts, self._levels(counts, expected))
+        return replace(found, also=self.require_sets(counts)) if self.also else found
+
+    def require_sets(self, counts: Counts, hint: str = REPORT_IT) -> tuple[int, ...]:
+        """The rows, or persons, that share the rarest combination of each set.
+
+        Raises
+        ------
+        RecountFailed : they are fewer than the set's k.
+        """
+        found = self._of_sets(counts)
+        for one, smallest in zip(self.also, found, strict=True):
+            if counts.rows.rows and smallest < int(one.k or self.k):
+                raise RecountFailed(
+                    f"A combination of values of ({', '.join(one.columns)}) is shared by {smallest}"
+                    f" {self.unit}, fewer than k = {one.k}.",
+                    hint=hint,
+                )
+        return found
+
+    def _of_sets(self, counts: Counts) -> tuple[int, ...]:
+        return tuple(one.smallest for one in counts.also)
 
     def _levels(self, counts: Counts, expected: Expected) -> tuple[CountedModel, ...]:
         return levels_reached(self.models, expected.sensitive, counts)
@@ -252,6 +280,17 @@ class OfPersons(Guarantee):
         persons = counts.persons[self.entity]
         levels = levels_reached(self.models, expected.sensitive, counts, persons)
         return tuple(replace(level, model=f"{level.model}{self.models_count}") for level in levels)
+
+    def _of_sets(self, counts: Counts) -> tuple[int, ...]:
+        persons = counts.persons[self.entity].also if counts.persons else ()
+        if persons and [one.histogram for one in persons] != [one.histogram for one in counts.also]:
+            raise RecountFailed(
+                "The combinations of a set of columns in the written relation are not those of the"
+                " rows whose persons were counted; nothing was published.",
+                hint=REPORT_IT,
+            )
+        # What is looked at again has rows alone.
+        return tuple(one.smallest for one in persons or counts.also)
 
     def verdict(self, counts: Counts, levels: tuple[CountedModel, ...]) -> Verdict:
         """The verdict on rows and persons that were counted, with the levels of the models."""

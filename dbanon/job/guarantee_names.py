@@ -16,6 +16,7 @@ from dbanon.job.guarantee import (
     InTables,
     OfPersons,
 )
+from dbanon.job.sets import ColumnSet
 from dbanon.job.verdict import Caution, Verdict
 from dbanon.measures.models import CountedModel
 from dbanon.methods.registry import Method
@@ -55,6 +56,11 @@ class PerAttribute(Guarantee):
             raise InvalidParameter(
                 "Privacy models are of classes of rows, which guarantee=per_attribute has not.",
                 hint="Leave out `models`, or choose a method that groups rows.",
+            )
+        if self.also:
+            raise InvalidParameter(
+                "Sets of columns are of classes of rows, which guarantee=per_attribute has not.",
+                hint="Leave out `also_k`, or choose a method that groups rows.",
             )
         if recoding.takes_categories:
             raise InvalidParameter(
@@ -138,4 +144,21 @@ def recorded(k: int, arguments: Mapping[str, Any]) -> Guarantee:
         arguments.get("entity"),
         k=k,
         by=tuple(arguments.get("by", ())),
+        also=_sets(arguments.get("also_k", ())),
     )
+
+
+def _sets(told: Any) -> tuple[ColumnSet, ...]:
+    """The sets of columns of a release as its entry has them, which a runner wrote.
+
+    Raises
+    ------
+    InvalidParameter : they are none.
+    """
+    try:
+        return tuple(ColumnSet.of_plain({"columns": one["columns"], "k": one["k"]}) for one in told)
+    except (TypeError, KeyError):
+        raise InvalidParameter(
+            "What the ledger says of the release's sets of columns is broken.",
+            hint="Release it again.",
+        ) from None

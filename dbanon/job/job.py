@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import field, replace
 from typing import Annotated, Protocol
 
@@ -17,17 +17,21 @@ from dbanon.job.chain import Chain
 from dbanon.job.export import Export
 from dbanon.job.guarantee import Guarantee
 from dbanon.job.policy import Policy
+from dbanon.job.pseudonym import NO_PSEUDONYMS, Pseudonymized
 from dbanon.job.reading import USUAL, Reading, require_condition
 from dbanon.job.requirements import (
     CLIENT,
     KEPT_COLUMNS,
     SERVER,
+    check_entity,
+    check_models,
+    check_once,
     require_chained,
     require_passthrough_options,
     require_spillable,
 )
 from dbanon.job.rules import BY_RULES, require_no_columns
-from dbanon.measures import Model
+from dbanon.job.sets import require_sets
 
 OUTPUT_KINDS = ("table", "view")
 IF_EXISTS = ("error", "replace")
@@ -95,11 +99,13 @@ class Job:
         that the job names.
     memory_limit : bytes that reading and clustering may use; None for no limit.
     reading : how the file is written that is read, where it is one of CSV.
+    pseudonymized : the columns that are released as pseudonyms.
     where : SQL of whoever owns the job, as behind WHERE; None for all rows.
     spill : a directory that is made for the run, and where values wait until they are looked at;
         None for in memory.
     exports : files that are made of the release.
     time_limit : seconds that a run may take; None for no limit.
+    source_digest : a hash of what was read is noted, by which it is known again.
     swap_timeout : seconds for which a release waits for readers of the one that it replaces, where
         it takes its place by a statement of its own.
     roles : all columns that have a role, those that are not released among them; None where nobody
@@ -169,6 +175,7 @@ class Job:
         ),
     ] = None
     reading: Reading = USUAL
+    pseudonymized: Pseudonymized = NO_PSEUDONYMS
     policy: Policy
     hierarchies: Annotated[
         Mapping[str, Hierarchy | HierarchySpec],
@@ -238,6 +245,15 @@ class Job:
             sql=False,
         ),
     ] = None
+    source_digest: Annotated[
+        bool,
+        Option(
+            "Also note a slow hash of the rows that were read, by which `releases` with exact tells"
+            " whether they are others now.",
+            release=True,
+            see="rules.md#exactly",
+        ),
+    ] = False
     swap_timeout: Annotated[
         float,
         Option(
@@ -269,6 +285,10 @@ class Job:
         if self.where is not None:
             require_condition(self.where)
         check_models(self.policy.models, self.sensitive)
+        if self.declared != BY_RULES:
+            require_sets(self.policy.also_k, self.policy.models, self.named, self.entity)
+            self.pseudonymized.require_key()
+        self.pseudonymized.require_told(self.policy.strict)
         for column in self.hierarchies:
             if column not in self.quasi_identifiers:
                 raise InvalidParameter(
@@ -276,9 +296,9 @@ class Job:
                     hint="Give hierarchies to quasi-identifiers only.",
                 )
         require_own_ranges(self.hierarchies, self.policy.local_range)
-        check_entity(self.entity, self.named)
+        check_entity(self.entity, (*self.quasi_identifiers, *self.kept))
         if self.chain is not None and self.declared != BY_RULES:
-            require_chained(self.policy, self.entity)
+            require_chained(self.policy, self.entity, self.pseudonyms)
             # What else they do not go with depends on the source: ``run.plan`` looks.
             require_passthrough_options(
                 persons=False, chain=self.kept_columns == CLIENT, spill=False
@@ -309,14 +329,30 @@ class Job:
         return (*self.by, *self.sensitive, *self.keep)
 
     @property
+    def pseudonyms(self) -> tuple[str, ...]:
+        """The columns that are released as pseudonyms."""
+        return self.pseudonymized.pseudonyms
+
+    @property
+    def copied(self) -> tuple[str, ...]:
+        """The columns whose values come from their rows: as they are, or as pseudonyms."""
+        return (*self.kept, *self.pseudonyms)
+
+    @property
     def named(self) -> tuple[str, ...]:
         """The columns that a release tells something of."""
-        return (*self.quasi_identifiers, *self.kept)
+        return (*self.quasi_identifiers, *self.copied)
+
+    @property
+    def in_sets(self) -> tuple[str, ...]:
+        """The copied columns of ``also_k``; strata, which no class crosses, are not among them."""
+        asked = [name for one in self.policy.also_k for name in one.columns]
+        return tuple(name for name in (*self.sensitive, *self.keep) if name in asked)
 
     @property
     def read(self) -> tuple[str, ...]:
         """The columns that are read."""
-        return (*self.named, *self.guarantee.persons, *self.key)
+        return tuple(dict.fromkeys((*self.named, *self.guarantee.persons, *self.key)))
 
     def evaluated(self) -> Job:
         """The job whose run also tells what its release is worth."""
@@ -326,7 +362,8 @@ class Job:
         """The job with its files where they are; ``text`` for what names none."""
         exports = tuple(replace(one, path=path(one.path)) for one in self.exports)
         chain = None if self.chain is None else self.chain.placed(path, text)
-        return replace(self, chain=chain, exports=exports)
+        own = self.pseudonymized.placed(path, text)
+        return replace(self, chain=chain, exports=exports, pseudonymized=own)
 
     def require_takes(self, what: str) -> None:
         """Check that ``plan`` or ``skip_unchanged`` may be asked of the job.
@@ -346,55 +383,3 @@ def check_door(door: str) -> None:
     """Check that the ledger has a word for where a run was asked for; raises InvalidParameter."""
     if door not in DOORS:
         raise InvalidParameter(f"door must be one of {', '.join(DOORS)}.")
-
-
-def check_once(named: Sequence[str]) -> None:
-    """Check that no column has two roles.
-
-    Raises
-    ------
-    InvalidParameter : one is named twice.
-    """
-    for column in named:
-        if named.count(column) > 1:
-            raise InvalidParameter(
-                f'Column "{column}" is named more than once.',
-                hint="A column is a quasi-identifier, a stratum, sensitive or kept.",
-            )
-
-
-def check_entity(entity: str | None, named: Sequence[str]) -> None:
-    """Check that the entity column is none of those that a release tells something of.
-
-    Raises
-    ------
-    InvalidParameter : it is.
-    """
-    if entity in named:
-        raise InvalidParameter(
-            f'The entity column "{entity}" says whose a row is, so it cannot be released.',
-            hint="Name it as `entity` only, and as no quasi-identifier, stratum, sensitive or kept"
-            " column.",
-        )
-
-
-def check_models(models: Sequence[Model], sensitive: Sequence[str]) -> None:
-    """Check what can be refused before anything is read.
-
-    Raises
-    ------
-    InvalidParameter : a model names no sensitive column, or a column has two orders.
-    """
-    orders: dict[str, object] = {}
-    for model in models:
-        name = model.attribute
-        if name not in sensitive:
-            raise InvalidParameter(
-                f'The privacy model of "{name}" names no sensitive column.',
-                hint="Name the column in `sensitive`, too.",
-            )
-        if model.distance != "equal" and orders.setdefault(name, model.distance) != model.distance:
-            raise InvalidParameter(
-                f'The privacy models of "{name}" measure distances in two ways.',
-                hint="Use one order or one hierarchy for all models of a column.",
-            )

@@ -11,6 +11,7 @@ from typing import Any, TypedDict
 
 from dbanon.job.chain import Chain
 from dbanon.job.export import Export
+from dbanon.job.sets import ColumnSet
 from dbanon.measures import Model
 
 
@@ -33,6 +34,7 @@ class PolicyOptions(TypedDict, total=False):
     refine_seconds: float | None
     block_size: int | None
     models: Sequence[Model | Mapping[str, Any]]
+    also_k: Sequence[ColumnSet | Mapping[str, Any] | Sequence[str]]
     withhold_failing: bool
     guarantee: str
     strict: bool
@@ -57,10 +59,13 @@ class JobOptions(PolicyOptions, ReadingOptions, total=False):
     if_exists: str
     chunk_rows: int | None
     kept_columns: str
+    pseudonyms: Sequence[str]
+    pseudonym_key: str | None
     memory_limit: int | None
     spill: str | None
     chain: Chain | None
     where: str | None
     time_limit: float | None
+    source_digest: bool
     swap_timeout: float
     exports: Sequence[Export | str | Mapping[str, Any]]

@@ -15,6 +15,7 @@ from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.guarantee import GUARANTEES, Guarantee
 from dbanon.job.guarantee_names import guarantee
 from dbanon.job.of_chain import OfChain
+from dbanon.job.sets import ColumnSet
 from dbanon.job.synthesis import WISHES
 from dbanon.measures import Model
 from dbanon.methods import METHODS, find_method
@@ -182,6 +183,18 @@ class Policy:
             see="generalization.md#privacy-models",
         ),
     ] = ()
+    also_k: Annotated[
+        tuple[ColumnSet, ...],
+        Option(
+            "Columns whose combinations of released values k rows share, too, or another number of"
+            " them: copied columns may be among these.",
+            item="sets of columns",
+            flag="also_k",
+            form="A,B=K",
+            release=True,
+            see="guarantees.md#sets-of-columns",
+        ),
+    ] = ()
     withhold_failing: Annotated[
         bool,
         Option(
@@ -276,6 +289,12 @@ class Policy:
                 "A certificate is of the SSE/SST of classes of rows, which this release has not.",
                 hint="Leave out `certificate`, or choose a method and recoding of numbers.",
             )
+        if self.also_k and recoding.method is not None:
+            raise InvalidParameter(
+                f"Recoding {recoding.name} releases classes of its own, which no set of columns can"
+                " make coarser.",
+                hint="Leave out `also_k`, or choose another method.",
+            )
         self.guaranteed().check_policy(method, recoding)
         if self.withhold_failing and not (self.models and self.max_suppression):
             raise InvalidParameter(
@@ -296,6 +315,7 @@ class Policy:
             "k": int(self.k),
             "by": tuple(by),
             "models": self.models,
+            "also": tuple(one.of_release(self.k) for one in self.also_k),
             "nulls": self.nulls,
             "withhold_failing": self.withhold_failing,
             "method": find_method(self.method).sentence,
@@ -362,6 +382,8 @@ def _plain_value(value: Any, secret: bool) -> Any:
         return {"leaves": value.n_leaves, "height": value.height}
     if isinstance(value, Model):
         return value.describe()
+    if isinstance(value, ColumnSet):
+        return value.plain()
     if isinstance(value, Mapping):
         return {name: _plain_value(part, secret) for name, part in value.items()}
     if isinstance(value, tuple):

@@ -21,7 +21,8 @@ from dbanon.data.option import (
     parameters,
 )
 from dbanon.errors import InvalidParameter, UnknownOption, nearest_names
-from dbanon.job.job import DEFAULT_CHUNK_ROWS, Job, check_door, check_entity, check_once
+from dbanon.job.job import DEFAULT_CHUNK_ROWS, Job, check_door
+from dbanon.job.requirements import check_entity, check_once
 from dbanon.job.synthesis import Private
 
 ROW, PERSON = UNITS = ("row", "person")

@@ -16,6 +16,7 @@ from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.export import Export
 from dbanon.job.job import Job
 from dbanon.job.rules import BY_RULES, OF_COLUMNS
+from dbanon.job.sets import ColumnSet
 from dbanon.measures import Model
 
 # They change no release, or are of the run; what a file is read by is of no database.
@@ -39,7 +40,11 @@ def request_of(job: Job, source: Mapping[str, Any]) -> dict[str, Any]:
         name = one.name
         if name in _OF_RUNS or name == "chain" or (job.declared and name in OF_COLUMNS):
             continue
-        value = getattr(job if name in own else job.policy, name)
+        if name == "pseudonym_key":
+            # Where a key is, whoever asks for the release again says.
+            continue
+        holder = job if name in own or name == "pseudonyms" else job.policy
+        value = getattr(holder, name)
         if value is None or value == one.default or value in ({}, ()):
             continue
         if one.option.secret:
@@ -98,6 +103,8 @@ def _plain(value: Any) -> Any:
         return value.plain() | more
     if isinstance(value, Export):
         return asdict(value)
+    if isinstance(value, ColumnSet):
+        return value.plain()
     if isinstance(value, Mapping):
         return {name: _plain(part) for name, part in value.items()}
     if isinstance(value, (tuple, list)):

@@ -8,13 +8,14 @@ from dbanon.data.scales import MAHALANOBIS
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import ChainModel, InvalidParameter, UnsupportedType
 from dbanon.job.policy import Policy
+from dbanon.measures import Model
 from dbanon.methods import METHODS, find_method
 from dbanon.methods.registry import Method
 from dbanon.recoding import Recoding, find_recoding
 from dbanon.spaces.numeric import weight_vector
 
 
-def require_chained(policy: Policy, entity: str | None) -> None:
+def require_chained(policy: Policy, entity: str | None, pseudonyms: Sequence[str] = ()) -> None:
     """Check what a release of a chain must and must not ask for.
 
     Raises
@@ -55,6 +56,16 @@ def require_chained(policy: Policy, entity: str | None) -> None:
             " sensitive values.",
             hint="Leave out `refine`.",
         )
+    if pseudonyms:
+        raise InvalidParameter(
+            "A chain shows rows that nobody can put together; pseudonyms do.",
+            hint="Leave out `pseudonyms`, or release without a chain.",
+        )
+    if policy.also_k:
+        raise InvalidParameter(
+            "A chain keeps histories of whole classes, whose columns no set makes coarser.",
+            hint="Leave out `also_k`, or release without a chain.",
+        )
     if policy.options.get("suppression"):
         raise InvalidParameter(
             "In a chain nobody is withheld for others' sake: newcomers wait, or join a class.",
@@ -77,6 +88,7 @@ def require_spillable(policy: Policy, persons: Sequence[str]) -> None:
     asked = {
         "an entity or a chain": bool(persons),
         "privacy models": bool(policy.models),
+        "sets of columns": bool(policy.also_k),
         "evaluate": policy.evaluate,
         "a certificate": policy.certificate is not None,
         "Mahalanobis distances": policy.standardize == MAHALANOBIS,
@@ -95,7 +107,9 @@ def require_spillable(policy: Policy, persons: Sequence[str]) -> None:
 SERVER, CLIENT = KEPT_COLUMNS = ("server", "client")
 
 
-def require_passthrough_options(*, persons: bool, chain: bool, spill: bool) -> None:
+def require_passthrough_options(
+    *, persons: bool, chain: bool, spill: bool, pseudonyms: bool = False
+) -> None:
     """Check that a job whose kept columns travel asks for nothing that needs them at their place.
 
     Parameters
@@ -103,17 +117,71 @@ def require_passthrough_options(*, persons: bool, chain: bool, spill: bool) -> N
     persons : True where rows are somebody's, so that persons are counted in the database.
     chain : True where it is the next release of a chain.
     spill : True where values wait on a disk: those of kept columns would be in memory all the same.
+    pseudonyms : True where columns are released as such, which the database computes.
 
     Raises
     ------
     InvalidParameter : it does.
     """
-    asked = {"a chain": chain, "an entity": persons, "values on a disk (`spill`)": spill}
+    asked = {"a chain": chain, "an entity": persons, "values on a disk (`spill`)": spill,
+             "pseudonyms": pseudonyms}  # fmt: skip
     for what, is_asked in asked.items():
         if is_asked:
             raise InvalidParameter(
                 f"Kept columns do not travel through the client with {what}.",
                 hint="Leave out `kept_columns`, or that.",
+            )
+
+
+def check_once(named: Sequence[str]) -> None:
+    """Check that no column has two roles.
+
+    Raises
+    ------
+    InvalidParameter : one is named twice.
+    """
+    for column in named:
+        if named.count(column) > 1:
+            raise InvalidParameter(
+                f'Column "{column}" is named more than once.',
+                hint="A column is a quasi-identifier, a stratum, sensitive or kept.",
+            )
+
+
+def check_entity(entity: str | None, named: Sequence[str]) -> None:
+    """Check that the entity column is none of those that a release tells something of.
+
+    Raises
+    ------
+    InvalidParameter : it is.
+    """
+    if entity in named:
+        raise InvalidParameter(
+            f'The entity column "{entity}" says whose a row is, so it cannot be released.',
+            hint="Name it as `entity` only, and as no quasi-identifier, stratum, sensitive or kept"
+            " column.",
+        )
+
+
+def check_models(models: Sequence[Model], sensitive: Sequence[str]) -> None:
+    """Check what can be refused before anything is read.
+
+    Raises
+    ------
+    InvalidParameter : a model names no sensitive column, or a column has two orders.
+    """
+    orders: dict[str, object] = {}
+    for model in models:
+        name = model.attribute
+        if name not in sensitive:
+            raise InvalidParameter(
+                f'The privacy model of "{name}" names no sensitive column.',
+                hint="Name the column in `sensitive`, too.",
+            )
+        if model.distance != "equal" and orders.setdefault(name, model.distance) != model.distance:
+            raise InvalidParameter(
+                f'The privacy models of "{name}" measure distances in two ways.',
+                hint="Use one order or one hierarchy for all models of a column.",
             )
 
 

@@ -16,7 +16,7 @@ from dbanon.errors import HierarchyBroken, InvalidParameter, nearest_names
 from dbanon.hierarchy.spec import parse
 from dbanon.measures import Model, model_kinds
 
-ENTITY = "entity"
+ENTITY, PSEUDONYM = "entity", "pseudonym"
 # Of a job whose columns are those of its table's rules, which are still to be read.
 BY_RULES = "declared"
 # Of each role, the keys that a rule may have beside it.
@@ -25,7 +25,8 @@ ROLES: Mapping[str, tuple[str, ...]] = {
     "sensitive": ("model", "models"),
     "by": (),
     "keep": ("reason",),
-    ENTITY: (),
+    ENTITY: ("pseudonym",),
+    PSEUDONYM: (),
     "identifier": (),
     "drop": ("reason",),
 }
@@ -34,7 +35,7 @@ _SHORT = {"l_diversity": "distinct_l"}
 _COMMENT = re.compile(r"^[ \t]*dbanon:[ \t]*(\S.*?)[ \t]*$", re.M)
 # What a job says of its columns, and has from rules where they are used.
 OF_COLUMNS = ("quasi_identifiers", "sensitive", "keep", "by", "entity", "hierarchies", "models",
-              "weights", "steps", "orders")  # fmt: skip
+              "weights", "steps", "orders", "pseudonyms")  # fmt: skip
 # Bytes of a rule, as JSON.
 LARGEST = 65_536
 
@@ -64,6 +65,7 @@ _VALUES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
         lambda value: isinstance(value, list) and all(isinstance(one, dict) for one in value),
         'a list of objects, as in [{"kind": "distinct_l", "level": 2}]',
     ),
+    "pseudonym": (lambda value: isinstance(value, bool), "true or false"),
     "reason": (lambda value: isinstance(value, str) and bool(value.strip()), "a text"),
 }
 
@@ -114,6 +116,11 @@ class Rules:
             "weights": self._each("weight"),
             "steps": self._each("step"),
             "orders": {name: tuple(order) for name, order in self._each("order").items()},
+            "pseudonyms": tuple(
+                name
+                for name, rule in self.by_column.items()
+                if rule["role"] == PSEUDONYM or rule.get("pseudonym")
+            ),
             "roles": tuple(self.by_column),
             "declared": self.digest,
         }

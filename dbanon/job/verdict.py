@@ -71,6 +71,7 @@ class Verdict:
     k : what k counts, in the class of fewest: rows, or persons.
     rarest : the rows, or persons, that share the rarest combination of released values.
     models : the levels that all classes keep to.
+    also : what shares the rarest combination of each set of columns.
     persons : in all; None where rows were counted.
     k_rows : as in ``Recount``.
     noted : what the ledger notes of it, beside the models.
@@ -83,6 +84,7 @@ class Verdict:
     k: int
     rarest: int
     models: tuple[CountedModel, ...] = ()
+    also: tuple[int, ...] = ()
     persons: int | None = None
     k_rows: int | None = None
     noted: Mapping[str, Any] = field(default_factory=dict)

@@ -29,7 +29,7 @@ from dbanon.sessions.base import MARK, SUMMARY_SUFFIX, Existing, Output
 from dbanon.sessions.names import RelationName, check_length, parse_relation
 from dbanon.sessions.session import Session
 
-COUNTERS = "counters"
+COUNTERS, DIGEST = "counters", "digest"
 CURRENT, SUPERSEDED, DROPPED, UNTIED = "current", "superseded", "dropped", "untied"
 
 _LISTED = "dbanon releases lists them."
@@ -56,7 +56,7 @@ class Listed:
     stale : of a current release, whether rows of its source were written since it was read; None
         where that is not known.
     stale_by : how it is known: ``counters``, which the server keeps, and which come some seconds
-        late.
+        late; ``digest``, where the rows were looked at.
     """
 
     release_id: str

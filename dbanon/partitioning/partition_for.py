@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
-from dbanon.data.partition import SUPPRESSED, Found, Partition
+from dbanon.data.partition import SUPPRESSED, Found, Partition, places_of
 from dbanon.data.pieces import on_all_cores
 from dbanon.data.scales import MAHALANOBIS
 from dbanon.data.schema import Attribute
-from dbanon.hierarchy.leaves import Trees
+from dbanon.hierarchy.leaves import Trees, only
 from dbanon.job.policy import Policy
 from dbanon.methods import find_method
 from dbanon.methods.registry import Tick
 from dbanon.partitioning.classes import find_attribute_classes, find_classes
 from dbanon.partitioning.protect import protect
+from dbanon.partitioning.sets import require_reach, within_reach
 from dbanon.partitioning.strata import released_places
 
 
@@ -35,6 +37,9 @@ def partition_for(
 ) -> Found:
     """Put the records into classes that keep to what the policy says.
 
+    Records whose sets of columns (``also_k``) cannot be k-anonymous are withheld before; what the
+    others' sets are released by, ``with_sets`` finds.
+
     Parameters
     ----------
     trees : makes the hierarchies of some records where others are withheld; None for those of the
@@ -42,12 +47,51 @@ def partition_for(
     sensitive : what the columns of the policy's models are.
     memory_limit : bytes that counts of their values may use; None for no limit.
     measures : of the table that the records are a part of, of its released records; None where
-        they are the table.
+        they are the table, as they are where there are such sets.
 
     Raises
     ------
-    DbanonError : as ``find_classes``, ``find_attribute_classes`` and ``protect``.
+    DbanonError : as ``find_classes``, ``find_attribute_classes``, ``protect`` and
+        ``require_reach``.
     """
+    more: dict[str, Any] = {
+        "trees": trees, "sensitive": sensitive, "memory_limit": memory_limit, "tick": tick,
+    }  # fmt: skip
+    if not policy.also_k:
+        return _partition_for(microdata, policy, measures=measures, **more)
+    n = microdata.n_records
+    records = np.arange(n)
+    while True:
+        # Whoever is withheld for another reason is missing in the sets of others.
+        records = within_reach(microdata, policy, records)
+        require_reach(microdata, policy, len(records))
+        rest = microdata
+        if len(records) < n:
+            rest = replace(only(microdata, records), withheld=microdata.n_read - len(records))
+            if trees is not None:
+                policy = replace(policy, hierarchies=trees(rest))
+        found = _partition_for(rest, policy, **more)
+        released = records[partition_of(found).labels >= 0]
+        if len(within_reach(microdata, policy, released)) == len(released):
+            break
+        records = released
+    if len(records) == n:
+        return found
+    places = places_of(records, n)
+    levels = None if found.levels is None else found.levels.of(places)
+    return replace(found, classes=found.classes.of(places), levels=levels, measures=None)
+
+
+def _partition_for(
+    microdata: Microdata,
+    policy: Policy,
+    *,
+    trees: Trees | None,
+    sensitive: Mapping[str, Attribute] | None,
+    memory_limit: int | None,
+    tick: Tick,
+    measures: Measures | None = None,
+) -> Found:
     given = measures
     if measures is None:
         measures = Measures.of(

@@ -119,7 +119,7 @@ def _protected(
             _, labels = np.unique(before.labels[records], return_inverse=True)
             part = Partition(labels.reshape(-1))
             if not budget:
-                part = _by_blocks(own, part, keys[records], guarded, policy, tick)
+                part = by_blocks(own, part, keys[records], guarded, policy, tick)
             kept = merge(own, part, guarded, tick, budget)
             budget -= kept.n_suppressed
             parts.append((records, kept))
@@ -269,7 +269,7 @@ def _can_refine(microdata: Microdata, policy: Policy) -> bool:
     return microdata.entities is None and find_method(policy.method).refine == "generalized"
 
 
-def _by_blocks(
+def by_blocks(
     space: MixedSpace,
     part: Partition,
     keys: NDArray[np.int64],

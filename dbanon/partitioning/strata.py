@@ -152,7 +152,8 @@ def released_places(
     units = microdata.units if microdata.sensitive else None
     gone = None if units is None else units[~released]
     found, tables = {}, {}
-    for name, column in microdata.sensitive.items():
+    for name in dict.fromkeys(model.attribute for model in models):
+        column = microdata.sensitive[name]
         table = measures.sensitive[name]
         null = len(table.values)
         codes = np.append(_codes_in(table, column), null)[column.codes].astype(np.int32)

@@ -253,6 +253,8 @@ def recode_attributes(
     _, places = classes.rows()
     columns: list[ReleasedColumn] = []
     for (own_names, own), of_rows in zip(classes.by_columns(names), places.T, strict=True):
+        if not own_names:
+            continue
 
         def totals(
             own: Partition, attributes: Sequence[Attribute], of_rows: NDArray[np.int32] = of_rows
@@ -265,4 +267,5 @@ def recode_attributes(
 
         seen = microdata if len(own_names) == len(names) else microdata.of_attributes(own_names)
         columns += [column.take(of_rows.astype(np.int64)) for column in run(seen, own, totals)]
+    columns.sort(key=lambda column: names.index(column.source))
     return tuple(columns)

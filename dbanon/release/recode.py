@@ -49,11 +49,21 @@ def recode(
     if not policy.options.get("contract"):
         settings = replace(settings, levels=found.levels)
 
+    all_names = {attribute.name for attribute in microdata.attributes}
+
     def run(
         microdata: Microdata, partition: Partition, exact_totals: ExactTotals
     ) -> tuple[ReleasedColumn, ...]:
         assert measures is not None
-        return recoding.run(microdata, measures, partition, exact_totals, settings, **parameters)
+        names = {attribute.name for attribute in microdata.attributes}
+        own = settings
+        if names < all_names:
+            # A step or a hierarchy of another column names none of these.
+            others = all_names - names
+            steps = {n: step for n, step in settings.steps.items() if n not in others}
+            trees_here = {n: t for n, t in settings.hierarchies.items() if n not in others}
+            own = replace(settings, steps=steps, hierarchies=trees_here)
+        return recoding.run(microdata, measures, partition, exact_totals, own, **parameters)
 
     classes, measures = found.classes, found.measures
     rows, _ = classes.rows()

@@ -11,16 +11,17 @@ from dbanon.data.counts import Recount
 from dbanon.data.frozen import dataclass
 from dbanon.job.verdict import Caution, Verdict
 from dbanon.measures.models import CountedModel
-from dbanon.release.alignment import INPUT, ROWS_LINK, Alignment
+from dbanon.release.alignment import Alignment
 from dbanon.release.attribute_disclosure import FewPersons, TellingColumn
 from dbanon.release.recode import ColumnLoss
 from dbanon.release.words import (
     InWords,
+    cautions_of,
     nearness,
     passthrough_note,
     plain,
-    told_by_method,
     told_figure,
+    told_of,
 )
 
 T = TypeVar("T")
@@ -254,8 +255,7 @@ class Report(InWords):
     @property
     def cautions(self) -> tuple[Caution, ...]:
         """What whoever reads the release has to be told beside its guarantee."""
-        own = (ROWS_LINK,) if self.arguments.get("rows") == INPUT else ()
-        return (*self.counts.verdict.cautions, *own)
+        return (*self.counts.verdict.cautions, *cautions_of(self.arguments, self.entity))
 
     @property
     def warned(self) -> tuple[str, ...]:
@@ -370,7 +370,7 @@ class Report(InWords):
                 f"{self.classes}, {self.smallest_class} / {self.median_class:g}"
                 f" / {self.largest_class}",
             ),
-            *told_by_method(self.by_method),
+            *told_of(self.arguments),
             *((caution.title, caution.why) for caution in self.cautions),
             (f"information loss, {measure}", loss),
             *(

@@ -7,6 +7,10 @@ from dataclasses import asdict, is_dataclass
 from datetime import datetime, timezone
 from typing import Any
 
+from dbanon.job.pseudonym import caution_of
+from dbanon.job.verdict import Caution
+from dbanon.release.alignment import INPUT, ROWS_LINK
+
 # Beside control characters: what makes text run the other way.
 _DIRECTIONS = {0x61C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)}
 _WRITTEN_OUT = {
@@ -84,6 +88,30 @@ def nearness(told: Mapping[str, Any]) -> str:
     if told["above"] is None:
         return least
     return f"at most {100 * told['above']:.2f} % above the least possible loss; {least}"
+
+
+def told_of_sets(arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What was counted of each set of columns, as pairs of label and text."""
+    return [
+        (
+            f"k of ({', '.join(one['columns'])}) requested / counted",
+            f"{one['k']} / {one['counted']}",
+        )
+        for one in arguments.get("also_k", ())
+    ]
+
+
+def told_of(arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What was counted of sets of columns, and what the method says of its classes."""
+    return [*told_of_sets(arguments), *told_by_method(arguments.get("told", {}))]
+
+
+def cautions_of(arguments: Mapping[str, Any], entity: str | None) -> tuple[Caution, ...]:
+    """What has to be told of rows that link to others: to their originals, or by pseudonyms."""
+    own = (ROWS_LINK,) if arguments.get("rows") == INPUT else ()
+    if pseudonyms := arguments.get("pseudonyms"):
+        own = (*own, caution_of(pseudonyms["columns"], entity))
+    return own
 
 
 def told_by_method(counts: Mapping[str, int]) -> list[tuple[str, str]]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,7 +13,7 @@ from dbanon.ledger import entries, job_history, releases
 from dbanon.ledger.recorded import rows_of_release
 from dbanon.run.comparison import Comparison
 from dbanon.run.export import Exporter
-from dbanon.run.fingerprint import fingerprint, salt_of
+from dbanon.run.fingerprint import fingerprint, has_other_rows, salt_of
 from dbanon.run.plan import plan
 from dbanon.sessions.base import Output
 from dbanon.sessions.names import parse_relation
@@ -24,6 +24,24 @@ from dbanon.stores.sql_source import SqlSource
 from dbanon.stores.sql_target import SqlTarget
 
 LEDGER = "ledger"
+
+
+def exactly_stale(store: Store, listed: Sequence[releases.Listed]) -> list[releases.Listed]:
+    """The releases, with ``stale`` by the rows of their sources where these were digested.
+
+    Rows are read with this role's rights; where one lacks, counters go on saying what they say.
+    """
+    found = []
+    for one in listed:
+        stale = None
+        if one.state == releases.CURRENT and one.epsilon is None:
+            # In a transaction of its own: what one release's source refuses says nothing of others.
+            with suppress(DbanonError), store.session(write=False) as session:
+                stale = has_other_rows(session, one.release_id)
+        if stale is not None:
+            one = replace(one, stale=stale, stale_by=releases.DIGEST)
+        found.append(one)
+    return found
 
 
 @contextmanager

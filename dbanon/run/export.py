@@ -37,7 +37,8 @@ from dbanon.sessions.store import Store
 from dbanon.stores.duckdb.file_counts import counted_file
 from dbanon.stores.exports import formats, places
 from dbanon.stores.exports.arrow import arrow_schema, batches
-from dbanon.stores.sql_target import SqlTarget, SqlWritten
+from dbanon.stores.sql_persons import SqlWritten
+from dbanon.stores.sql_target import SqlTarget
 
 # Rows that are held at once while a file is written.
 _BATCH_ROWS = formats.GROUP_ROWS
@@ -288,7 +289,7 @@ def _metadata(report: Report, shared: tuple[str, ...]) -> dict[str, str]:
         "arguments": json.dumps(
             {
                 name: report.arguments.get(name)
-                for name in ("guarantee", "by", "models")
+                for name in ("guarantee", "by", "models", "also_k")
                 if report.arguments.get(name)
             }
         ),
@@ -317,6 +318,8 @@ def _require_same(
     )
     alike = [model for model in models if model.attribute in texts]
     differing = [] if found.rows == counts.rows else ["rows or class sizes"]
+    if found.also != counts.also:
+        differing.append("combinations of sets of columns")
     released = {attribute.name: attribute for attribute in attributes}
     if not all(
         isclose(level, before, rel_tol=1e-9)

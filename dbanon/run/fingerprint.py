@@ -9,14 +9,20 @@ where there is one: equal or not, and no more.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
 
+from dbanon.data.option import make
 from dbanon.hierarchy.tree import Hierarchy
+from dbanon.job.job import Job
+from dbanon.ledger.recorded import requested
 from dbanon.run.plan import Plan
-from dbanon.sessions.base import random_salt
+from dbanon.sessions.base import Relation, random_salt
+from dbanon.sessions.names import parse_relation
+from dbanon.sessions.session import Session
 from dbanon.stores.ports import Source
+from dbanon.stores.sql_source import SqlSource
 from dbanon.version import version
 
 # Tens of milliseconds: nothing to a run, and much to who tries values.
@@ -51,6 +57,58 @@ def fingerprint(planned: Plan, source: Source, salt: int | None = None) -> str |
     return f"{salt}:{hashlib.pbkdf2_hmac('sha256', told.encode(), key, _ROUNDS).hex()}"
 
 
+def source_digest(
+    source: Source, relation: Relation, names: Sequence[str], salt: int | None = None
+) -> dict[str, Any]:
+    """A slow hash of the rows that a release reads, for its entry; empty where nothing has one.
+
+    Parameters
+    ----------
+    names : the columns that it reads.
+    salt : of the one that it is compared with; None for a salt of its own.
+    """
+    salt = random_salt() if salt is None else salt
+    names = sorted(names)
+    rows = source.digest(relation, names, salt)
+    if rows is None:
+        return {}
+    import hashlib
+
+    way, probe, *told = rows
+    text = json.dumps([names, told]).encode()
+    hashed = hashlib.pbkdf2_hmac("sha256", text, str(salt).encode(), _ROUNDS).hex()
+    # In another way, or by another version of the database, the same rows have another sum.
+    return {"columns": names, "way": f"{way}:{probe}", "salt": salt, "hash": hashed}
+
+
+def has_other_rows(session: Session, release_id: str) -> bool | None:
+    """Whether the source of a release has other rows than it read; None where nobody can tell.
+
+    A condition of another role is not run: whoever asks would run it with rights of their own.
+
+    Raises
+    ------
+    DbanonError : of the class that says why the source cannot be read.
+    """
+    request, _, _, publisher, _ = requested(session, release_id)
+    told = json.loads(request) if request else {}
+    read, asked = told.get("source", {}).get("read"), told.get("asked", {})
+    own = publisher == session.current_user()
+    if not read or (asked.get("where") is not None and not own):
+        return None
+    source, names = SqlSource(session), tuple(read["columns"])
+    known = {name: asked[name] for name in ("table", "where", "key") if name in asked}
+    job = make(Job, {**known, "output": "none", "quasi_identifiers": names, "k": 2})
+    relation = session.find_source(parse_relation(job.table))
+    if not set(names) <= {a.name for a in relation.schema.attributes}:
+        return True
+    relation = source.locate(relation, job, names)
+    now = source_digest(source, relation, names, int(read["salt"]))
+    if now.get("way") != read["way"]:
+        return None
+    return bool(now["hash"] != read["hash"])
+
+
 def salt_of(recorded: str) -> int:
     """The salt of a recorded fingerprint."""
     return int(recorded.partition(":")[0])
@@ -60,7 +118,9 @@ def definition(planned: Plan) -> Any:
     """All that shapes a job's release but for the rows, as plain values; hierarchies by digest."""
     job = planned.job
     own = {one.name: getattr(job, one.name) for one in fields(job) if one.name not in _OF_RUNS}
-    read = {"trees": planned.given.trees, "models": planned.given.models}
+    read: dict[str, Any] = {"trees": planned.given.trees, "models": planned.given.models}
+    if planned.pseudonym_key is not None:
+        read["pseudonym_key"] = planned.pseudonym_key.check
     return _plain({"relation": str(planned.relation.name), **own, **read})
 
 

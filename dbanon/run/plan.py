@@ -17,7 +17,9 @@ from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.guarantee import Guarantee
 from dbanon.job.job import Asked, Job
 from dbanon.job.policy import Policy
+from dbanon.job.pseudonym import PseudonymKey, require_pseudonymous
 from dbanon.job.requirements import CLIENT, require_kinds, require_passthrough_options
+from dbanon.job.sets import require_equality
 from dbanon.job.verdict import Verdict
 from dbanon.measures.recount import trees_of_models
 from dbanon.methods import find_method
@@ -27,6 +29,7 @@ from dbanon.recoding import RANGE, find_recoding
 from dbanon.release.recode import Release
 from dbanon.release.report import Request
 from dbanon.run.hierarchies import GivenHierarchies, read_hierarchies
+from dbanon.run.key import key_of_pseudonyms
 from dbanon.sessions.base import Output, Relation
 from dbanon.stores.ports import Draft, Source, Target
 
@@ -47,6 +50,7 @@ class Plan:
     numbers : columns that look like numbers of persons, where k counts rows; none where nothing is
         written.
     state : what was known of the source before it was read, where a release is written.
+    pseudonym_key : of columns that are released as pseudonyms, where a release is written.
     """
 
     job: Job
@@ -58,6 +62,7 @@ class Plan:
     output: Output | None
     numbers: tuple[str, ...] = ()
     state: Mapping[str, Any] = field(default_factory=dict)
+    pseudonym_key: PseudonymKey | None = None
 
     def policy_for(self, microdata: Microdata, pulse: Pulse = no_pulse) -> Policy:
         """The policy with the hierarchies of these records."""
@@ -106,9 +111,15 @@ class Plan:
                 | model.plain()
                 for level, model in zip(holds.models, policy.models, strict=True)
             ],
+            "also_k": [
+                {"columns": list(one.released(released)), "k": one.k, "counted": found}
+                for one, found in zip(self.guarantee.also, holds.also, strict=True)
+            ],
             **holds.noted,
             **more,
         }
+        if not self.guarantee.also:
+            del arguments["also_k"]
         source, output, kind = place
         return Request(
             source=source,
@@ -118,7 +129,7 @@ class Plan:
             arguments=arguments,
             quasi_identifiers=job.quasi_identifiers,
             sensitive=job.sensitive,
-            kept=job.keep,
+            kept=(*job.keep, *job.pseudonyms),
             not_copied=self.not_copied,
             k=int(policy.k),
             entity=job.entity,
@@ -127,7 +138,7 @@ class Plan:
 
     def questions(self, released: Sequence[str]) -> Questions:
         """What has to be counted on a release with quasi-identifiers of these names."""
-        sensitive = tuple(attribute.name for attribute in self.wanted.sensitive)
+        sensitive = tuple(dict.fromkeys(model.attribute for model in self.policy.models))
         return self.guarantee.questions(released, sensitive, self.wanted.leaves)
 
     def draft(
@@ -143,6 +154,7 @@ class Plan:
             release,
             fingerprint,
             self.state,
+            self.pseudonym_key,
         )
 
     @property
@@ -187,7 +199,7 @@ def plan(
     require_kinds(job.policy, attributes)
     if target is not None:
         _require_ranges(job, target, attributes)
-    names = [*job.named, *job.guarantee.looked_at]
+    names = list(dict.fromkeys([*job.named, *job.guarantee.looked_at]))
     relation = source.locate(relation, job, names)
     release_id = str(uuid.uuid4())
     output = None if target is None else target.plan(job, release_id)
@@ -195,12 +207,15 @@ def plan(
     if target is not None and not job.guarantee.persons and job.guarantee.bounds_rows:
         numbers = tuple(source.numbers_of_persons(relation))
         relation = relation.with_columns(numbers)
+    key = None if target is None else _key_of(job, relation, source, target)
     # Before anything is read: what is written later is newer than the release.
     state = {} if target is None else source.state(relation)
     relation = source.pin(relation, [*names, *numbers])
     given = read_hierarchies(source, relation, job, pulse)
     models = with_null_leaves(given.models)
-    sensitive = tuple(dict.fromkeys(model.attribute for model in models))
+    sensitive = tuple(dict.fromkeys([*(model.attribute for model in models), *job.in_sets]))
+    for name in job.in_sets:
+        require_equality(relation.attribute(name))
     trees = trees_of_models(models)
     for name in trees:
         source.require_leaves(relation.attribute(name))
@@ -208,7 +223,7 @@ def plan(
         # Kept values leave their database: they are looked at, too.
         looked_at = [relation.attribute(name) for name in job.named]
         relation = relation.with_attributes(source.inspect(relation, looked_at))
-        for name in job.named:
+        for name in (*job.quasi_identifiers, *job.kept):
             target.require_type(relation.attribute(name))
         attributes = _quasi_identifiers(job, relation)
     else:
@@ -222,6 +237,7 @@ def plan(
             persons=bool(job.guarantee.persons),
             chain=job.chain is not None,
             spill=job.spill is not None,
+            pseudonyms=bool(job.pseudonyms),
         )
         passthrough = tuple(relation.attribute(a.name) for a in relation.schema.attributes
                         if a.name in job.kept)  # fmt: skip
@@ -236,7 +252,25 @@ def plan(
         passthrough=passthrough,
     )
     policy = replace(job.policy, models=models)
-    return Plan(job, policy, relation, wanted, given, release_id, output, numbers, state)
+    return Plan(job, policy, relation, wanted, given, release_id, output, numbers, state, key)
+
+
+def _key_of(
+    job: Job, relation: Relation, source: Source, target: Target[Any]
+) -> PseudonymKey | None:
+    """The key of the job's pseudonyms, after all checks of them; None where it has none.
+
+    Raises
+    ------
+    PseudonymKeyWrong : it cannot be read.
+    UnsupportedType, InvalidParameter : a column cannot be released so, or not here.
+    """
+    if not job.pseudonyms:
+        return None
+    for name in job.pseudonyms:
+        require_pseudonymous(relation.attribute(name))
+    target.require_pseudonyms(source)
+    return key_of_pseudonyms(str(job.pseudonymized.pseudonym_key))
 
 
 def _quasi_identifiers(job: Job, relation: Relation) -> tuple[Attribute, ...]:

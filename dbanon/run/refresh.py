@@ -9,15 +9,18 @@ from typing import Any
 from dbanon.errors import (
     InsufficientRights,
     InvalidParameter,
+    PseudonymKeyWrong,
     RefreshRefused,
     ReleaseNotFound,
 )
 from dbanon.hierarchy.spec import NAME, TABLE, HierarchySpec
 from dbanon.job.chain import Chain
 from dbanon.job.job import Job
+from dbanon.job.pseudonym import Pseudonymized
 from dbanon.job.request import job_of_request
 from dbanon.ledger import entries
 from dbanon.ledger.recorded import requested
+from dbanon.run.key import key_of_pseudonyms
 from dbanon.run.rules import with_rules
 from dbanon.sessions.base import Relation
 from dbanon.sessions.names import RelationName, parse_relation
@@ -36,6 +39,7 @@ def job_again(
     *,
     accept: Collection[str] = (),
     chain_key: str | None = None,
+    pseudonym_key: str | None = None,
     door: str = "python",
     **more: Any,
 ) -> Job:
@@ -46,6 +50,7 @@ def job_again(
     release : the name of its output.
     accept : what may be another one than then; words of ``ACCEPTED``.
     chain_key : where the key of its chain is, of a release of a chain.
+    pseudonym_key : where the key of its pseudonyms is, of a release that has some.
     more : options of the run, which change nothing of what is made.
 
     Raises
@@ -53,13 +58,15 @@ def job_again(
     ReleaseNotFound : the ledger has no such release.
     InsufficientRights : another role published it.
     RefreshRefused : the ledger cannot say it all, or it would be another thing; each is told.
-    InvalidParameter : ``accept`` has another word, or the key of the chain is missing.
+    InvalidParameter : ``accept`` has another word, or a key is missing.
+    PseudonymKeyWrong : the key of the pseudonyms is another one than then.
     """
     for word in accept:
         if word not in ACCEPTED:
             raise InvalidParameter(f"accept takes {', '.join(ACCEPTED)}.")
     name = session.resolve_output(parse_relation(release))
-    found, then, hashes = _entry(session, name)
+    found, then, arguments = _entry(session, name)
+    hashes = arguments.get("hierarchies", {})
     with_chain: dict[str, Any] = {}
     if "chain" in found:
         if chain_key is None:
@@ -68,6 +75,10 @@ def job_again(
                 hint="Say where it is, from a client: file:PATH or env:NAME.",
             )
         with_chain = {"chain": Chain(key=chain_key, **found["chain"])}
+    if "pseudonyms" in arguments:
+        _require_key(name, arguments["pseudonyms"], pseudonym_key)
+    if pseudonym_key is not None:
+        more["pseudonym_key"] = pseudonym_key
     job = job_of_request(found, door=door, output=str(name), **with_chain, **more)
     relation = session.find_source(parse_relation(job.table))
     job = with_rules(session, job)
@@ -84,10 +95,8 @@ def job_again(
     return job
 
 
-def _entry(
-    session: Session, name: RelationName
-) -> tuple[dict[str, Any], str, Mapping[str, Mapping[str, Any]]]:
-    """What was asked for, the version that made it, and its hierarchies as they were recorded."""
+def _entry(session: Session, name: RelationName) -> tuple[dict[str, Any], str, Mapping[str, Any]]:
+    """What was asked for, the version that made it, and its arguments as they were recorded."""
     if not entries.trusted(session):
         raise ReleaseNotFound(f"The ledger of this database has no release {name}.")
     existing = session.find_existing(name)
@@ -125,7 +134,28 @@ def _entry(
             hint="Declare them as rules of the table, or store hierarchies by name, and release it"
             " once more.",
         )
-    return found, str(then), json.loads(arguments).get("hierarchies", {})
+    return found, str(then), json.loads(arguments)
+
+
+def _require_key(name: RelationName, then: Mapping[str, Any], where: str | None) -> None:
+    """Check that the key of a release's pseudonyms is the one that it was made with.
+
+    Raises
+    ------
+    InvalidParameter : nobody said where it is.
+    PseudonymKeyWrong : it cannot be read, or is another one.
+    """
+    if where is None:
+        raise InvalidParameter(
+            f"{name} has pseudonyms, which need their key.",
+            hint="Say where it is, from a client: `pseudonym_key`.",
+        )
+    Pseudonymized(pseudonym_key=where)
+    if key_of_pseudonyms(where).check != then["key"]:
+        raise PseudonymKeyWrong(
+            f"This is not the key that the pseudonyms of {name} were made with.",
+            hint="Under another key no row joins any more: release it anew, if that is meant.",
+        )
 
 
 def _differences(

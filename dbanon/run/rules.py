@@ -190,7 +190,8 @@ def applied(job: Job, rules: Rules) -> Job:
             hint="Declare which columns together could re-identify a person.",
         )
     of_policy = {name: given.pop(name) for name in ("models", "weights", "steps", "orders")}
-    return replace(job, **given, policy=replace(job.policy, **of_policy))
+    own = replace(job.pseudonymized, pseudonyms=given.pop("pseudonyms"))
+    return replace(job, **given, pseudonymized=own, policy=replace(job.policy, **of_policy))
 
 
 def _states(session: Session, relation: Relation) -> list[Declared]:

@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
-from typing import Any, Protocol
-
-import numpy as np
+from typing import Any
 
 from dbanon.data.counts import Counts
 from dbanon.data.microdata import Microdata
-from dbanon.data.partition import Found, Partition
+from dbanon.data.partition import Found
 from dbanon.errors import (
     ColumnLost,
-    DbanonError,
-    KeptColumnTells,
-    PersonsBelowK,
-    PrivacyWarning,
-    TellingColumnRefused,
-    TooFewPersons,
     warn_caller,
 )
 from dbanon.job.job import Job
@@ -29,18 +20,13 @@ from dbanon.job.policy import Policy
 from dbanon.job.requirements import CLIENT
 from dbanon.job.verdict import Expected
 from dbanon.partitioning.partition_for import joined_for, partition_for
-from dbanon.release.attribute_disclosure import (
-    FewPersons,
-    Originals,
-    TellingColumn,
-    ValueGroups,
-    telling,
-)
+from dbanon.partitioning.sets import with_sets
 from dbanon.release.recode import Release, combinations, lost_completely, recode
 from dbanon.release.report import Counted, Evaluated, Lost, MadeBy, Report
 from dbanon.release.words import now
+from dbanon.run.disclosure import few_persons, require_pseudonyms, telling_columns
 from dbanon.run.evaluate import certify, evaluate
-from dbanon.run.fingerprint import fingerprint
+from dbanon.run.fingerprint import fingerprint, source_digest
 from dbanon.run.plan import Plan, plan
 from dbanon.stores.ports import Draft, Source, Target, W
 from dbanon.version import version
@@ -78,6 +64,9 @@ def run(
     with clock.phase("read") as tick:
         planned = plan(job, source, target, lambda: tick(0.0))
         taken = fingerprint(planned, source)
+        if job.source_digest:
+            read = source_digest(source, planned.relation, list(dict.fromkeys(job.read)))
+            planned = replace(planned, state={**planned.state, "read": read})
     microdata, policy, found = read_and_cluster(planned, source, clock)
     with clock.phase("write") as tick:
         tick(0.0)
@@ -87,6 +76,7 @@ def run(
 
     def check(written: W, counts: Counts) -> Counted:
         expected = Expected.of(microdata, release.partition.labels, planned.sensitive)
+        require_pseudonyms(draft, source, target, written)
         return Counted(
             rows_in=microdata.n_read,
             suppressed=microdata.withheld + release.partition.n_suppressed,
@@ -238,7 +228,7 @@ def _as_released(
         # Other classes have other labels, which may be alike again; but each time they are fewer.
         if found is before:
             break
-    return found
+    return with_sets(microdata, found, policy, planned.job.memory_limit)
 
 
 def recoded(
@@ -255,96 +245,6 @@ def recoded(
     )
 
 
-class Grouped(Protocol):
-    """What counts the released rows by their value of a column."""
-
-    def groups(self, draft: Draft, name: str) -> ValueGroups:
-        """The rows that have a value in a column, by that value."""
-
-
-def telling_columns(
-    draft: Draft, source: Grouped, proved: Mapping[str, TellingColumn], only_unique: bool = False
-) -> tuple[TellingColumn, ...]:
-    """The findings on columns that are released as they are: what the values of each disclose.
-
-    Warns with ``KeptColumnTells``.
-
-    Parameters
-    ----------
-    proved : findings that a sample of the release has proved; these columns are not counted again.
-    only_unique : True to find only columns whose values are nearly unique, and to leave out which
-        quasi-identifier a column determines.
-
-    Raises
-    ------
-    TellingColumnRefused : a column tells too much, and the policy is strict.
-    """
-    k, release = int(draft.job.policy.k), draft.release
-    originals = Originals(draft.microdata, release.partition, release.columns)
-    found: list[TellingColumn] = []
-    for name in draft.job.kept:
-        if name in proved:
-            found.append(proved[name])
-            continue
-        for finding in telling(name, source.groups(draft, name), originals, k):
-            if finding.determines is None or not only_unique:
-                found.append(finding)
-    refused = partial(
-        TellingColumnRefused,
-        "A column that would be released as it is tells too much; nothing was published.",
-        hint="Do not copy it, name it as a quasi-identifier, or leave strict out.",
-    )
-    _warn_or_refuse(found, draft.job.policy, KeptColumnTells, refused)
-    return tuple(found)
-
-
-def few_persons(
-    planned: Plan, draft: Draft, source: Source, counts: Counts
-) -> tuple[FewPersons, ...]:
-    """The columns that look like numbers of persons, and of which classes hold fewer than k values.
-
-    Warns with ``PersonsBelowK``.
-
-    Raises
-    ------
-    TooFewPersons : there is one, and the policy is strict.
-    """
-    if not planned.numbers:
-        return ()
-    partition = draft.release.partition
-    if counts.rows.classes != partition.n_classes:
-        # Readers see classes that are released alike as one.
-        alike = combinations(draft.microdata, draft.release)
-        partition = Partition(np.append(alike, np.int32(-1))[partition.labels])
-    found = []
-    for name in planned.numbers:
-        classes, below = source.classes_below(draft, partition, name)
-        if below:
-            found.append(FewPersons.of(name, classes, below))
-    refused = partial(
-        TooFewPersons,
-        "Classes would hold fewer persons than k; nothing was published.",
-        hint="Name the column that says whose a row is as `entity`, so that k counts persons,"
-        " or leave strict out.",
-    )
-    _warn_or_refuse(found, draft.job.policy, PersonsBelowK, refused)
-    return tuple(found)
-
-
-def _warn_or_refuse(
-    found: Sequence[TellingColumn | FewPersons],
-    policy: Policy,
-    warning: type[PrivacyWarning],
-    refused: Callable[..., DbanonError],
-) -> None:
-    """Warn of each finding; a strict policy raises one error for all of them instead."""
-    words = [column.describe(int(policy.k)) for column in found]
-    if policy.strict and words:
-        raise refused(detail="Column " + "; column ".join(words) + ".")
-    for text in words:
-        warn_caller(warning(f"Column {text}."))
-
-
 def report_of(planned: Plan, draft: Draft, found: Found, counted: Counted) -> Report:
     """What is said of a release that was counted."""
     job, output = planned.job, draft.output
@@ -355,6 +255,8 @@ def report_of(planned: Plan, draft: Draft, found: Found, counted: Counted) -> Re
         more["declared"] = job.declared
     if job.where is not None:
         more["where"] = job.where
+    if draft.pseudonym_key is not None:
+        more["pseudonyms"] = {"columns": [*job.pseudonyms], "key": draft.pseudonym_key.check}
     if job.reading.asked:
         more["reading"] = job.reading.to_dict()
     if job.kept_columns == CLIENT:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from dbanon.data.counts import Recount
+from dbanon.data.counts import Counts, Recount
 from dbanon.data.schema import require_lists
 from dbanon.errors import (
     InsufficientRights,
@@ -24,7 +24,7 @@ from dbanon.sessions.names import RelationName
 from dbanon.sessions.session import Session
 from dbanon.sessions.statements import recount_for_people
 from dbanon.sessions.store import Store
-from dbanon.stores.sql_counts import count_classes
+from dbanon.stores.sql_counts import count_classes, count_sets
 from dbanon.stores.synthetic import Kept
 from dbanon.stores.synthetic import recount as recount_synthetic
 
@@ -79,6 +79,15 @@ class PrivateVerification:
 
 
 @dataclass(frozen=True)
+class SetCount:
+    """A set of columns of a release, recounted: the rows that share its rarest combination."""
+
+    columns: tuple[str, ...]
+    k: int
+    counted: int
+
+
+@dataclass(frozen=True)
 class Verification:
     """What a recount of a published relation found.
 
@@ -92,7 +101,7 @@ class Verification:
     None when the rows could not be compared. ``digest`` says that: "unchanged", "not recorded"
     (releases of version 0.1.0, of which the columns' names, class sizes and models are compared) or
     "recorded by another version of the database". ``models`` are those of the ledger's entry.
-    ``counted`` says in words what was counted.
+    ``counted`` says in words what was counted. ``also_k`` are the sets of columns of the release.
     """
 
     relation: str
@@ -114,6 +123,7 @@ class Verification:
     models: tuple[ModelCount, ...] = ()
     digest: str | None = None
     counted: str = "rows"
+    also_k: tuple[SetCount, ...] = ()
 
     @classmethod
     def of(
@@ -202,9 +212,11 @@ def verify(
         if guarantee.k_in_rows:
             require_smallest(recount, k, str(relation), AGAIN if entry else _NO_RELEASE)
         models: tuple[ModelCount, ...] = ()
+        also: tuple[SetCount, ...] = ()
         if entry is not None:
             comparison.compare_class_sizes(recount)
             if not comparison.columns_differ:
+                also = recount_sets(session, relation, names, guarantee, recount)
                 models = recount_models(
                     session, relation, names, entry.models, entry.hierarchies, recount
                 )
@@ -223,6 +235,28 @@ def verify(
         entity=entry.entity if entry else None,
         models=models,
         digest=comparison.digest,
+        also_k=also,
+    )
+
+
+def recount_sets(
+    session: Session,
+    relation: RelationName,
+    names: Sequence[str],
+    guarantee: Guarantee,
+    recount: Recount,
+) -> tuple[SetCount, ...]:
+    """The sets of columns of a release, counted again in rows.
+
+    Raises
+    ------
+    RecountFailed : a combination is shared by fewer than its k.
+    """
+    counts = Counts(recount, also=count_sets(session, relation, guarantee.questions(names)))
+    found = guarantee.require_sets(counts, AGAIN)
+    return tuple(
+        SetCount(one.columns, int(one.k or guarantee.k), now)
+        for one, now in zip(guarantee.also, found, strict=True)
     )
 
 

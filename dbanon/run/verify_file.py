@@ -17,9 +17,10 @@ from dbanon.errors import (
 from dbanon.job.export import PARQUET
 from dbanon.job.guarantee import GUARANTEES, ROWS
 from dbanon.job.guarantee_names import recorded
+from dbanon.job.sets import ColumnSet
 from dbanon.measures import Model
 from dbanon.run.comparison import recount_models
-from dbanon.run.verify import Verification, require_smallest
+from dbanon.run.verify import Verification, recount_sets, require_smallest
 from dbanon.sessions.names import RelationName
 from dbanon.stores.duckdb.file_counts import file_session
 from dbanon.stores.exports.formats import metadata_of
@@ -72,6 +73,7 @@ def verify_file(
         recount = count_classes(session, relation.name, guarantee.questions(names))
         if guarantee.k_in_rows:
             require_smallest(recount, k, str(path), "Withdraw the file, and release it again.")
+        also = recount_sets(session, relation.name, names, guarantee, recount)
         models = recount_models(
             session, relation.name, names, arguments.get("models", []), {}, recount
         )
@@ -87,6 +89,7 @@ def verify_file(
         unchanged=None,
         guarantee=None if given else said.get("guarantee"),
         models=models,
+        also_k=also,
     )
 
 
@@ -109,6 +112,7 @@ def _release_of(path: Path, said: Mapping[str, str]) -> tuple[tuple[str, ...], i
             and set(by) <= set(names)
             and arguments.get("guarantee", ROWS) in GUARANTEES
             and all(_is_model(model) for model in models)
+            and all(_is_set(one) for one in arguments.get("also_k", []))
         )
     except (ValueError, TypeError, AttributeError, KeyError, InvalidParameter):
         fits = False
@@ -119,6 +123,12 @@ def _release_of(path: Path, said: Mapping[str, str]) -> tuple[tuple[str, ...], i
 
 def _are_texts(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(text, str) for text in value)
+
+
+def _is_set(said: Mapping[str, Any]) -> bool:
+    """Whether this is a set of columns as ``Report`` tells one."""
+    ColumnSet.of_plain({name: said[name] for name in ("columns", "k")})
+    return isinstance(said["k"], int) and isinstance(said["counted"], int)
 
 
 def _is_model(said: Mapping[str, Any]) -> bool:

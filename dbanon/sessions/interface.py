@@ -323,11 +323,11 @@ class SessionInterface(PassthroughInterface, ABC):
         return one == other
 
     def require(self, what: str) -> None:
-        """Check that this database can keep ``chains``, or ``budgets``.
+        """Check that this database can keep ``chains`` or ``budgets``, or make ``pseudonyms``.
 
         Raises
         ------
-        ChainsNotHere, BudgetsNotHere : it cannot.
+        ChainsNotHere, BudgetsNotHere, PseudonymsNotHere : it cannot.
         """
         if what in self.never_here:
             raise self.never_here[what]()

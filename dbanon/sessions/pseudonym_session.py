@@ -78,6 +78,10 @@ class KeyedSession(SessionInterface):
     def keyed_tag(self, text: str) -> str:
         """SQL of the keyed tag, 16 bytes, of a text that SQL gives, once a key is staged."""
 
+    def pseudonym_of(self, text: str) -> str:
+        """SQL of the pseudonym of a text that SQL gives, in hexadecimal digits; NULL has none."""
+        return f"lower(hex({self.keyed_tag(text)}))"
+
     @abstractmethod
     def shuffled(self, alias: str) -> str:
         """SQL by which the rows of a table are ordered at random, as nobody can foretell."""

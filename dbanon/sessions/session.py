@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.chunks import microdata_from_chunks, watched
-from dbanon.data.counts import EntityCount, Recount
+from dbanon.data.counts import Recount
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.pieces import Disk
@@ -25,13 +25,14 @@ from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
 from dbanon.sessions.base import OnSql, Relation, random_order
 from dbanon.sessions.names import RelationName, quote
+from dbanon.sessions.persons_session import PersonsSession
 from dbanon.sessions.pseudonym_session import STAGING, KeyedSession
 from dbanon.sessions.rules_session import RuledSession
 
 Progress = Callable[[float], None]
 
 
-class Session(KeyedSession, RuledSession):
+class Session(KeyedSession, RuledSession, PersonsSession):
     """One transaction on one database."""
 
     def __init__(self, on_sql: OnSql | None = None) -> None:
@@ -344,56 +345,6 @@ class Session(KeyedSession, RuledSession):
                     table, names, expressions, source.from_clause, source.located.expressions, joins
                 )
             )
-
-    def recount_entities(
-        self,
-        columns: Sequence[tuple[str, str]],
-        source: Relation | None,
-        person: str,
-        joins: str,
-        more: Sequence[tuple[str, str]] = (),
-        reads: Sequence[str] = (),
-    ) -> EntityCount:
-        """Count the persons in each class of released values, which staging has beside them.
-
-        The values are stored first, under the types that they have in the release: what readers see
-        as one class is one here.
-
-        Parameters
-        ----------
-        columns : SQL type and SQL expression of each column that a class shares.
-        source, person, joins, reads : SQL of a row's person, and where it comes from, as in
-            ``insert``.
-        more : columns that are staged beside them, under the next places.
-        """
-        names = [statements.value_column(i) for i in range(len(columns) + len(more))]
-        types = [self.declared(sql_type) for sql_type, _ in (*columns, *more)]
-        self.run(
-            statements.create_staging(
-                statements.ENTITIES,
-                [*zip(names, types, strict=True), ("person", "integer")],
-                self.staging_suffix,
-            )
-        )
-        values = dict(zip(names, (expression for _, expression in (*columns, *more)), strict=True))
-        table = RelationName(None, statements.ENTITIES)
-        self.insert(table, values | {"person": person}, source, reads, joins)
-        found = self.rows(statements.recount_entities(len(columns)))
-        counted = EntityCount(
-            persons=int(self.rows(statements.count_entities())[0][0]),
-            smallest=min((int(persons) for _, _, persons in found), default=0),
-            histogram={int(size): int(count) for size, count, _ in found},
-        )
-        if not more:
-            return counted
-        in_class = np.zeros(sum(counted.histogram.values()), np.int64)
-        for number, persons in self.rows(statements.persons_in_classes(len(columns))):
-            in_class[int(number) - 1] = int(persons)
-        return replace(counted, in_class=in_class)
-
-    def declared(self, sql_type: str) -> str:
-        """A column's type as CREATE TABLE takes it."""
-        return sql_type
 
     def recount(self, relation: RelationName, quasi_identifiers: Sequence[str]) -> Recount:
         """Count the classes of a relation by GROUP BY over its quasi-identifiers."""

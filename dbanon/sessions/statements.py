@@ -285,12 +285,12 @@ def any_null(columns: Iterable[str]) -> str:
     return " OR ".join(f"{column} IS NULL" for column in columns)
 
 
-def recount_entities(n_columns: int) -> str:
+def recount_entities(places: Iterable[int]) -> str:
     """Class sizes in rows, how many classes have each, and the fewest persons in one of them.
 
     The classes are those of the released values instaging, each row beside its person.
     """
-    names = quote_list(value_column(position) for position in range(n_columns))
+    names = quote_list(value_column(position) for position in places)
     return (
         "SELECT size, count(*), min(persons) FROM (SELECT count(*) AS size,"
         f" count(DISTINCT person) AS persons FROM {quote(ENTITIES)} GROUP BY {names}) AS classes"

@@ -57,6 +57,7 @@ def check_job(job: Job) -> None:
         )
     asked = {
         "standardize=mahalanobis": policy.standardize == MAHALANOBIS,
+        "also_k": bool(policy.also_k),
         "withhold_failing": policy.withhold_failing,
         "refine with models and generalization": bool(policy.models and policy.refine)
         and find_method(policy.method).refine == "generalized",
@@ -64,6 +65,7 @@ def check_job(job: Job) -> None:
         "certificate": policy.certificate is not None,
         "strict": policy.strict,
         "chain": job.chain is not None,
+        "pseudonyms": bool(job.pseudonyms),
         "where": job.where is not None,
         "time_limit": job.time_limit is not None,
         "spill": job.spill is not None,

@@ -24,6 +24,7 @@ from dbanon.hierarchy.spec import HierarchySpec
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job import request
 from dbanon.job.job import Job
+from dbanon.job.pseudonym import PseudonymKey
 from dbanon.release.attribute_disclosure import TellingColumn, ValueGroups
 from dbanon.release.recode import Release
 from dbanon.release.report import Report
@@ -45,6 +46,7 @@ class Draft:
     release : their classes and released values.
     fingerprint : of what was read, and how; None where none was taken.
     state : what was known of the source before it was read, by which it is known again.
+    pseudonym_key : of the columns that are released as pseudonyms; None where none is.
     """
 
     job: Job
@@ -55,6 +57,7 @@ class Draft:
     release: Release
     fingerprint: str | None = None
     state: Mapping[str, Any] = field(default_factory=dict)
+    pseudonym_key: PseudonymKey | None = None
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -166,6 +169,9 @@ class Source(Protocol):
     def groups(self, draft: Draft, name: str) -> ValueGroups:
         """The released rows by their value of a column that is released as it is."""
 
+    def different(self, draft: Draft, name: str) -> tuple[int, int]:
+        """The released rows that have a value in a column, and how many texts these have."""
+
     def classes_below(self, draft: Draft, partition: Partition, name: str) -> tuple[int, int]:
         """How many classes there are, and how many hold fewer than k values of a column.
 
@@ -235,6 +241,17 @@ class Target(Protocol[W]):
 
     def count(self, written: W, questions: Questions) -> Counts:
         """The answers, counted on what was written."""
+
+    def require_pseudonyms(self, source: Source) -> None:
+        """Check that keyed hashes of values can be made here, without a trace of their key.
+
+        Raises
+        ------
+        InvalidParameter : they cannot.
+        """
+
+    def different(self, written: W, name: str) -> tuple[int, int]:
+        """The written rows that have a value in a column, and how many different ones they have."""
 
     def sampled(self, written: W, names: Sequence[str]) -> Mapping[str, TellingColumn]:
         """Kept columns of which a sample of what was written proves that they tell rows apart."""

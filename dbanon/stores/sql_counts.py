@@ -102,6 +102,22 @@ def count_classes(session: Session, counted: RelationName, questions: Questions)
     return questions.recounted(recounted)
 
 
+def count_sets(
+    session: Session, counted: RelationName, questions: Questions
+) -> tuple[Recount, ...]:
+    """The combinations of other sets of columns of a written relation, by GROUP BY.
+
+    Raises
+    ------
+    RecountFailed : their sizes do not add up to the rows.
+    """
+    found = tuple(session.recount(counted, columns) for columns in questions.also)
+    rows = rows_of(session, counted) if found else 0
+    for one in found:
+        _require_all(one.rows, rows, f"combinations of columns of {counted}")
+    return found
+
+
 def _require_all(found: int, rows: int, what: str) -> None:
     """Check that sizes add up to the rows: a setting of a server can cut a GROUP BY, and be silent.
 

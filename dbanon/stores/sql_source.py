@@ -92,7 +92,7 @@ class SqlSource:
         if job.policy.nulls == "suppress":
             relation = replace(relation, required=job.quasi_identifiers)
         self.session.require_rights(relation, names)
-        self.session.require_equality(relation, [*job.by, *job.key])
+        self.session.require_equality(relation, [*job.by, *job.in_sets, *job.key])
         return relation if job.where is None else self._where(relation, job, names)
 
     def _where(self, relation: Relation, job: Job, names: Sequence[str]) -> Relation:
@@ -250,6 +250,16 @@ class SqlSource:
     ) -> Iterator[tuple[NDArray[np.int64], list[tuple[Any, ...]]]]:
         """Keys and values, row by row, in pieces."""
         return self.session.read_rows(relation, names, chunk_rows)
+
+    def different(self, draft: Draft, name: str) -> tuple[int, int]:
+        """The released rows with a value in a column, and how many texts these have, by SQL."""
+        session, text = self.session, self.session.text_of(draft.relation.attribute(name))
+        rows = session.released_rows(draft.relation, draft.microdata, draft.release.partition)
+        [(having, texts)] = session.rows(
+            f"SELECT count(told), count(DISTINCT told) FROM (SELECT {text} AS told FROM {rows})"
+            " AS told_apart"
+        )
+        return int(having), int(texts)
 
     def groups(self, draft: Draft, name: str) -> ValueGroups:
         """The released rows by their value of a column, counted in SQL: nothing of it is read.

@@ -7,54 +7,28 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from dbanon.data.counts import Cells, Counts, EntityCount, Questions, Recount
+from dbanon.data.counts import Counts, Questions, Recount
 from dbanon.data.frozen import dataclass
-from dbanon.data.microdata import find_records
-from dbanon.data.schema import Attribute, Kind
+from dbanon.data.schema import Attribute
 from dbanon.errors import InvalidParameter, OutputExists, SourceChanged
 from dbanon.job.job import Asked, Job
 from dbanon.job.private import PrivateJob
+from dbanon.job.pseudonym import pseudonymous
 from dbanon.ledger import entries, job_history
 from dbanon.ledger.releases import plan_output
 from dbanon.recoding import ReleasedColumn
 from dbanon.release.attribute_disclosure import TellingColumn, all_different, sample_size
 from dbanon.release.report import Report
 from dbanon.sessions import statements
-from dbanon.sessions.base import Output, Relation, passthrough_refused, random_order
+from dbanon.sessions.base import Output, Relation, passthrough_refused
 from dbanon.sessions.names import RelationName, check_length, parse_relation, quote
 from dbanon.sessions.session import Session
 from dbanon.stores import digest
-from dbanon.stores.ports import Draft, Progress, Source, Written, request_of
-from dbanon.stores.sql_counts import cells_of, cells_of_rows, count_classes
+from dbanon.stores.copied_rows import copied_columns, copied_rows, person_column
+from dbanon.stores.ports import Draft, Progress, Source, request_of
+from dbanon.stores.sql_counts import cells_of, count_classes, count_sets
+from dbanon.stores.sql_persons import SqlWritten, persons_of
 from dbanon.stores.sql_source import SqlSource
-
-
-@dataclass(frozen=True, eq=False)
-class SqlWritten(Written):
-    """A release in a table that nobody else sees.
-
-    Parameters
-    ----------
-    columns : name, SQL type and SQL expression of each column.
-    copied : True where kept columns came from elsewhere, and were staged row by row.
-    """
-
-    columns: tuple[tuple[str, str, str], ...]
-    copied: bool
-
-    @property
-    def relation(self) -> RelationName:
-        """The table."""
-        return self.draft.output.written
-
-    @property
-    def kept(self) -> list[str]:
-        """The columns that are released as they are."""
-        recoded = {column.attribute.name for column in self.draft.release.columns}
-        return [name for name, _, _ in self.columns if name not in recoded]
 
 
 @dataclass(frozen=True)
@@ -110,11 +84,13 @@ class SqlTarget:
         partition = draft.release.partition
         columns = [self.typed(column, copied) for column in draft.release.columns]
         if copied:
-            kept = [a for a in draft.relation.schema.attributes if a.name in draft.job.kept]
-            rows = self._copied_rows(draft, source, kept, lambda share: progress(0.3 * share))
-            session.load_rows([*kept, *_person(draft)], rows)
+            kept = copied_columns(draft)
+            rows = copied_rows(session, draft, source, kept, lambda share: progress(0.3 * share))
+            session.load_rows([*kept, *person_column(draft)], rows)
             session.stage_classes(partition, columns)
         elif draft.wanted.passthrough is None:
+            if draft.pseudonym_key is not None:
+                session.stage_key(*draft.pseudonym_key.blocks())
             session.stage(draft.relation, draft.microdata, partition, columns)
         progress(0.3)
         written = SqlWritten(draft, tuple(self.columns(draft, columns, copied)), copied)
@@ -171,9 +147,15 @@ class SqlTarget:
                 written.append((released.attribute.name, released.attribute.sql_type, value))
             if made:
                 continue
+            if name in draft.job.pseudonyms:
+                attribute = pseudonymous(attribute)
             if copied:
                 column = statements.kept_column(kept.index(name))
                 written.append((name, self.session.type_of(attribute), f"r.{column}"))
+            elif name in draft.job.pseudonyms:
+                text = self.session.text_of(draft.relation.attribute(name))
+                made_of = self.session.pseudonym_of(text)
+                written.append((name, self.session.type_of(attribute), made_of))
             else:
                 written.append((name, attribute.sql_type, self.session.kept_value(attribute)))
         self._require_names([name for name, _, _ in written])
@@ -189,48 +171,6 @@ class SqlTarget:
                     " form of `intervals`, or do not copy the column of that name.",
                 )
 
-    def _copied_rows(
-        self, draft: Draft, source: Source, kept: Sequence[Attribute], progress: Progress
-    ) -> Iterator[tuple[NDArray[np.int32], NDArray[np.int32], Sequence[tuple[Any, ...]]]]:
-        """Kept values with the class and the random place of their record, in pieces.
-
-        Identifiers never travel: a person has a random number beside the rows.
-        """
-        microdata, partition = draft.microdata, draft.release.partition
-        released = np.flatnonzero(partition.labels >= 0)
-        positions = np.full(microdata.n_records, -1, np.int32)
-        positions[released] = random_order(len(released))
-        classes = self.session.class_numbers(partition)[partition.labels]
-        numbers = None
-        if microdata.entities is not None:
-            order = random_order(int(microdata.entities.max(initial=-1)) + 1)
-            numbers = order[microdata.entities].astype(np.int32)
-
-        def with_persons(
-            records: NDArray[np.int64], rows: Sequence[tuple[Any, ...]]
-        ) -> Sequence[tuple[Any, ...]]:
-            if numbers is None:
-                return rows
-            own = numbers[records].tolist()
-            return [(*row, number) for row, number in zip(rows, own, strict=True)]
-
-        if not kept:
-            rows = with_persons(released, [()] * len(released))
-            yield classes[released], positions[released], rows
-            return
-        names, done = [attribute.name for attribute in kept], 0
-        for keys, read in source.kept_rows(draft.relation, names, draft.job.chunk_rows):
-            records = find_records(microdata.keys, keys)
-            chosen = np.flatnonzero(partition.labels[records] >= 0)
-            records = records[chosen]
-            done += len(read)
-            progress(min(done / max(microdata.n_records, 1), 1.0))
-            yield (
-                classes[records],
-                positions[records],
-                with_persons(records, [read[i] for i in chosen]),
-            )
-
     # -- counting ---------------------------------------------------------------------------------
 
     def count(
@@ -240,49 +180,23 @@ class SqlTarget:
         session, relation = self.session, written.relation
         return Counts(
             rows or count_classes(session, relation, questions),
-            {name: self._persons(written, questions) for name in questions.persons},
+            {name: persons_of(session, written, questions) for name in questions.persons},
             cells_of(session, written.draft.relation, relation, questions),
+            also=count_sets(session, relation, questions),
         )
 
-    def _persons(self, written: SqlWritten, questions: Questions) -> EntityCount:
-        """The persons in each class of what was written, counted in staging."""
-        draft = written.draft
-        shared = [(kind, value) for n, kind, value in written.columns if n in questions.columns]
-        columns = {name: (kind, value) for name, kind, value in written.columns}
-        more = [columns[name] for name in questions.sensitive]
-        source: Relation | None = None
-        if written.copied:
-            person, joins = f"r.{statements.kept_column(len(draft.job.kept))}", ""
-            reads = []
-        else:
-            source = draft.relation
-            [column] = draft.wanted.persons
-            # Where its dictionary was staged, when it was read.
-            place = draft.wanted.columns.index(column)
-            joins = statements.join_values(place, self.session.value_of(column))
-            person = statements.code_column(place)
-            asked = {*questions.columns, *questions.sensitive}
-            reads = [name for name in written.kept if name in asked and name != column.name]
-            reads.append(column.name)
-        found = self.session.recount_entities(shared, source, person, joins, more, reads)
-        return replace(found, cells=self._cells_of_persons(written, questions, len(shared)))
+    def require_pseudonyms(self, source: Source) -> None:
+        """Check that this database can hash under a key; what comes from elsewhere is hashed."""
+        if not self.copies_from(source):
+            self.session.require("pseudonyms")
 
-    def _cells_of_persons(
-        self, written: SqlWritten, questions: Questions, n_shared: int
-    ) -> dict[str, Cells]:
-        """Classes and values with their persons, of each sensitive column, counted in staging."""
-        session, staging = self.session, RelationName(None, statements.ENTITIES)
-        found = {}
-        for position, name in enumerate(questions.sensitive, n_shared):
-            attribute = written.draft.relation.attribute(name)
-            staged = replace(attribute, name=statements.value_column(position))
-            text = session.text_of(staged)
-            # A number is one value however it is written, so that nobody counts for it twice.
-            same = f"s.{quote(staged.name)}" if attribute.kind.is_numeric else text
-            cells = session.rows(statements.persons_with_values(n_shared, text, same))
-            ranked = None if name in questions.leaves else staged
-            found[name] = cells_of_rows(session, staging, ranked, cells)
-        return found
+    def different(self, written: SqlWritten, name: str) -> tuple[int, int]:
+        """The written rows with a value in a column, and how many different ones they have."""
+        column = quote(name)
+        [(having, values)] = self.session.rows(
+            f"SELECT count({column}), count(DISTINCT {column}) FROM {written.relation.quoted}"
+        )
+        return int(having), int(values)
 
     def sampled(self, written: SqlWritten, names: Sequence[str]) -> dict[str, TellingColumn]:
         """Columns of many rows of which a sample proves enough."""
@@ -393,8 +307,3 @@ def run_of(
         job.door, job.method, table, output, elapsed, job.run_id, None, error_code, job.name,
         types, fingerprint,
     )  # fmt: skip
-
-
-def _person(draft: Draft) -> list[Attribute]:
-    """The column that stands for the entity beside rows that are copied."""
-    return [Attribute("person", Kind.INTEGER, bits=32) for _ in draft.wanted.persons]

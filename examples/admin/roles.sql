@@ -28,7 +28,8 @@ GRANT dbanon_admin, pg_signal_backend, pg_read_all_stats TO dbanon_operator;
 GRANT dbanon_reader TO dbanon_auditor;
 GRANT SELECT ON dbanon.release, dbanon.release_column, dbanon.run, dbanon.budget, dbanon.spending,
     dbanon.alembic_version TO dbanon_auditor;
-GRANT EXECUTE ON FUNCTION dbanon.releases(), dbanon.show(text), dbanon.usage(),
+GRANT EXECUTE ON FUNCTION dbanon.releases(boolean), dbanon.show(text), dbanon.usage(),
     dbanon._require_room(text), dbanon._require_ledger(), dbanon._release_of(oid),
     dbanon._is_stale(jsonb, jsonb), dbanon._state_of(oid), dbanon._name_of(text, text),
+    dbanon._has_other_rows(uuid),
     dbanon._unknown_release(regclass, text) TO dbanon_auditor;

@@ -16,7 +16,8 @@ DECLARE
     own constant bigint := pg_current_xact_id()::text::bigint;
     roles constant jsonb := '{"quasi_identifier": ["role", "hierarchy", "step", "weight", "order"],
         "sensitive": ["role", "model", "models"], "by": ["role"], "keep": ["role", "reason"],
-        "entity": ["role"], "identifier": ["role"], "drop": ["role", "reason"]}';
+        "entity": ["role", "pseudonym"], "pseudonym": ["role"], "identifier": ["role"],
+        "drop": ["role", "reason"]}';
     marked record;
     named text;
     wrong text;
@@ -67,8 +68,8 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = '22023',
             MESSAGE = format('The rule of column %I has no role that is known, or more than belongs to'
                              ' it.', left(wrong, 63)),
-            HINT = 'Roles: quasi_identifier, sensitive, by, keep (with a reason), entity, identifier,'
-                   ' drop. See dbanon.help(''declare'').';
+            HINT = 'Roles: quasi_identifier, sensitive, by, keep (with a reason), entity, pseudonym,'
+                   ' identifier, drop. See dbanon.help(''declare'').';
     END IF;
     SELECT r INTO wrong FROM jsonb_object_keys(given -> 'set') AS r
     WHERE r NOT IN (SELECT a.attname FROM pg_attribute AS a WHERE a.attrelid = marked.oid

@@ -1,10 +1,11 @@
--- dbanon.releases(): what the ledger has, newest first, and what became of each.
+-- dbanon.releases(exact): what the ledger has, newest first, and what became of each.
 --
 -- state: current, the relation is there, marked and the one recorded; superseded, another release has
 -- its name; dropped, there is no such relation; untied, there is one with its mark and owner, but not
 -- the one recorded, as after a dump was restored: dbanon upgrade ties it again.
 -- stale: of a current release, whether rows of its source were written since it was read, by the
--- server's counters (stale_by); NULL where they do not tell.
+-- server's counters (stale_by); NULL where they do not tell. With exact, by the rows themselves, of
+-- releases that were made with source_digest: they are read again.
 DO $drop$
 DECLARE
     acl aclitem[];
@@ -12,20 +13,20 @@ BEGIN
     -- Versions before had other columns. Grants to others are noted and made again below.
     SELECT p.proacl INTO acl FROM pg_catalog.pg_proc AS p
     JOIN pg_catalog.pg_namespace AS n ON n.oid = p.pronamespace
-    WHERE n.nspname = 'dbanon' AND p.proname = 'releases' AND NOT 'stale' = ANY (p.proargnames);
+    WHERE n.nspname = 'dbanon' AND p.proname = 'releases' AND NOT coalesce('exact' = ANY (p.proargnames), false);
     IF FOUND THEN
         DROP FUNCTION dbanon.releases();
     END IF;
     PERFORM pg_catalog.set_config('dbanon.noted', coalesce(acl::text, ''), true);
 END
 $drop$;
-CREATE OR REPLACE FUNCTION dbanon.releases()
+CREATE OR REPLACE FUNCTION dbanon.releases(exact boolean DEFAULT false)
 RETURNS TABLE (
     release_id uuid, created_at timestamptz, output text, method text, k_requested integer,
     k_achieved bigint, rows_out bigint, information_loss double precision, published_by text,
     superseded boolean, state text, epsilon double precision, stale boolean, stale_by text
 )
-LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY INVOKER
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY INVOKER
 SET search_path = pg_catalog, pg_temp
 AS $function$
 BEGIN
@@ -38,8 +39,9 @@ BEGIN
                     WHEN r.superseded_at IS NOT NULL THEN 'superseded'
                     WHEN c.oid IS NULL THEN 'dropped'
                     ELSE 'untied' END,
-               r.epsilon::double precision, s.stale,
-               CASE WHEN s.stale IS NOT NULL THEN 'counters' END
+               r.epsilon::double precision, coalesce(d.differs, s.stale),
+               CASE WHEN d.differs IS NOT NULL THEN 'digest'
+                    WHEN s.stale IS NOT NULL THEN 'counters' END
         FROM dbanon.release AS r
         LEFT JOIN pg_namespace AS n ON n.nspname = r.output_schema
         LEFT JOIN pg_class AS c ON c.relnamespace = n.oid AND c.relname = r.output_name
@@ -56,6 +58,11 @@ BEGIN
               AND dbanon._name_of(n2.nspname, c2.relname) = r.source
               AND c2.relkind IN ('r', 'p', 'm')
         ) AS s ON true
+        LEFT JOIN LATERAL (
+            SELECT CASE WHEN releases.exact AND own.release_id IS NOT NULL
+                             AND r.request -> 'source' -> 'read' ->> 'hash' IS NOT NULL
+                        THEN dbanon._has_other_rows(r.release_id) END AS differs
+        ) AS d ON true
         ORDER BY r.created_at DESC, r.release_id;
 END
 $function$;
@@ -69,12 +76,13 @@ BEGIN
                  nullif(current_setting('dbanon.noted'), '')::aclitem[]) AS a
         JOIN pg_catalog.pg_roles AS r ON r.oid = a.grantee
     LOOP
-        EXECUTE 'GRANT EXECUTE ON FUNCTION dbanon.releases() TO ' || grantee;
+        EXECUTE 'GRANT EXECUTE ON FUNCTION dbanon.releases(boolean) TO ' || grantee;
     END LOOP;
 END
 $grant$;
-REVOKE ALL ON FUNCTION dbanon.releases() FROM PUBLIC;
-COMMENT ON FUNCTION dbanon.releases() IS
+REVOKE ALL ON FUNCTION dbanon.releases(boolean) FROM PUBLIC;
+COMMENT ON FUNCTION dbanon.releases(boolean) IS
 'The releases in the ledger, newest first. state: current, superseded, dropped, or untied, which
 dbanon upgrade mends after a dump was restored. stale: rows of the source were written since, by the
-server''s counters, which come some seconds late; NULL where they do not tell.';
+server''s counters, which come some seconds late; NULL where they do not tell. With exact, by all rows
+of sources, of releases made with source_digest.';

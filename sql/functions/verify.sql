@@ -27,6 +27,7 @@ DECLARE
     columns_now text;
     synthetic boolean := false;
     outcome jsonb;
+    one record;
 BEGIN
     IF verify.relation IS NULL THEN
         RAISE EXCEPTION USING ERRCODE = '22004', MESSAGE = 'relation must not be NULL.';
@@ -43,6 +44,7 @@ BEGIN
                r.arguments->>'entity' AS entity,
                r.arguments->>'guarantee' = 'per_attribute' AS alone,
                jsonb_array_length(r.arguments->'models') AS models, r.digest,
+               coalesce(r.arguments->'also_k', '[]') AS also_k,
                r.arguments @? '$.models[*] ? (@.counted_in == "persons")' AS of_persons,
                ARRAY(SELECT jsonb_array_elements_text(r.arguments->'by')) AS strata
         INTO entry
@@ -116,6 +118,19 @@ BEGIN
                          ' is to be published is a release of them, made with this k.'
                     ELSE 'Withdraw the relation, and release it again.'
                 END;
+        END IF;
+        IF result.release_id IS NOT NULL AND columns_now IS NULL THEN
+            FOR one IN SELECT own.columns, own.k FROM jsonb_to_recordset(entry.also_k)
+                              AS own (columns text[], k integer)
+            LOOP
+                IF (SELECT min(found.size) FROM dbanon._class_sizes(verify.relation, one.columns) AS found)
+                   < one.k THEN
+                    RAISE EXCEPTION USING ERRCODE = 'ZK001',
+                        MESSAGE = format('A combination of values of (%s) in %s is shared by fewer than k = %s'
+                                         ' rows.', array_to_string(one.columns, ', '), relation, one.k),
+                        HINT = 'Withdraw the relation, and release it again.';
+                END IF;
+            END LOOP;
         END IF;
         IF result.release_id IS NOT NULL THEN
             IF entry.of_persons THEN

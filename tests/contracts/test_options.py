@@ -36,6 +36,7 @@ from dbanon.job.export import Export
 from dbanon.job.job import Job
 from dbanon.job.options import JobOptions, PolicyOptions
 from dbanon.job.policy import Policy
+from dbanon.job.sets import ColumnSet
 from dbanon.measures import Model
 from dbanon.methods import METHODS
 from tests.docs import options as pages
@@ -177,7 +178,7 @@ def test_the_default_is_the_same_at_all_doors(one: Parameter, door: str) -> None
     made = make(Job, JOB)
     at_rest = next(
         getattr(part, one.name)
-        for part in (made.policy, made.reading, made)
+        for part in (made.policy, made.reading, made.pseudonymized, made)
         if one.name in {field.name for field in fields(part)}
     )
     # The method says what its own recoding is, and how its columns are made comparable.
@@ -217,6 +218,8 @@ def test_the_typed_options_are_the_fields() -> None:
         wanted = one.type
         if one.item is Model:
             wanted = Sequence[Model | Mapping[str, Any]]
+        elif one.item is ColumnSet:
+            wanted = Sequence[ColumnSet | Mapping[str, Any] | Sequence[str]]
         elif one.item is Export:
             wanted = Sequence[Export | str | Mapping[str, Any]]
         elif one.kind is tuple:
@@ -230,8 +233,8 @@ def test_fields_without_a_description_are_no_options() -> None:
     described = {one.name for one in OPTIONS}
     assert {field.name for field in fields(Policy)} - described == set()
     assert {field.name for field in fields(Job)} - described == {
-        "policy", "reading", "door", "run_id", "roles", "on_new_column", "name", "accept_types",
-        "fingerprint_key", "declared",
+        "policy", "reading", "pseudonymized", "door", "run_id", "roles", "on_new_column", "name",
+        "accept_types", "fingerprint_key", "declared",
     }  # fmt: skip
     assert "hierarchies" not in {one.name for one in parameters(Policy)}
 

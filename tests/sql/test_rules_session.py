@@ -20,7 +20,11 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_the_session_of_the_readme_and_its_dump(
-    sql_server: Server, backend_path: Path, fresh: Callable[[], str], extension_files: Path
+    sql_server: Server,
+    backend_path: Path,
+    fresh: Callable[[], str],
+    extension_files: Path,
+    tmp_path: Path,
 ) -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     [session] = re.findall(r"```sql\n(CREATE EXTENSION dbanon CASCADE;.*?)```", text, re.S)
@@ -38,11 +42,7 @@ def test_the_session_of_the_readme_and_its_dump(
     rules = "SELECT source, name, rule, declared_at, declared_by FROM dbanon.rule ORDER BY name"
     before = sql_server.execute(rules, url=url)
     assert len(before) == 4
-    dump = subprocess.run(
-        [str(find_server_binaries() / "pg_dump")],
-        env={**os.environ, **libpq_environment(url)}, capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    sql_server.psql(dump.stdout, url=restored)
+    restore(url, restored, tmp_path / "dump")
     assert sql_server.execute(rules, url=restored) == before
     install.upgrade(restored, python_paths=[str(backend_path)])
     assert sql_server.execute("SELECT DISTINCT state FROM dbanon.rules()", url=restored) == [
@@ -54,3 +54,18 @@ def test_the_session_of_the_readme_and_its_dump(
     assert again.rows_in == 1001
     dbanon.declare(restored, "person", {name: rule for _, name, rule, *_ in before})
     assert dbanon.refresh(restored, "release.person").rows_in == 1001
+
+
+def restore(url: str, restored: str, dump: Path) -> None:
+    """A database in another one, as an administrator does it: pg_dump's own format, pg_restore."""
+    programs = find_server_binaries()
+    for line, where in (
+        ([programs / "pg_dump", "--format=custom", f"--file={dump}"], url),
+        ([programs / "pg_restore", "--exit-on-error", f"--dbname={Path(restored).name}", dump],
+         restored),
+    ):  # fmt: skip
+        done = subprocess.run(
+            list(map(str, line)), env={**os.environ, **libpq_environment(where)},
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr

@@ -94,6 +94,35 @@ def test_a_refreshed_release_is_not_stale(run_sql: Run, sql_url: str) -> None:
     assert told(run_sql, sql_url) is False
 
 
+def test_exactly_by_the_rows(run_sql: Run, sql_url: str) -> None:
+    """A write that changes nothing that was read makes no release stale; one that does, does."""
+    write(run_sql, PERSON)
+    exact = TOLD.replace("releases()", "releases(exact => true)")
+    run_sql(
+        "SELECT dbanon.mdav('app.person', 'release.person', '{age}', 5,"
+        """ options => '{"source_digest": true}')"""
+    )
+    for change, stale in (
+        ("INSERT INTO app.person SELECT * FROM app.person WHERE false", False),
+        ("UPDATE app.person SET name = name || 'x'", False),
+        ("UPDATE app.person SET age = age + 1 WHERE person_id = 7", True),
+        ("UPDATE app.person SET age = age - 1 WHERE person_id = 7", False),
+        ("DELETE FROM app.person WHERE person_id = 7", True),
+    ):
+        write(run_sql, change)
+        assert run_sql(exact) == [("release.person", stale, "digest")]
+        [listed] = [one for one in dbanon.releases(sql_url, exact=True) if one.state == "current"]
+        assert (listed.stale, listed.stale_by) == (stale, "digest")
+    assert told(run_sql, sql_url) is True
+    run_sql("SELECT dbanon.refresh('release.person')")
+    assert run_sql(exact) == [("release.person", False, "digest")]
+    # One that noted no digest is told of by counters, with the same call.
+    run_sql("SELECT dbanon.mdav('app.person', 'release.other', '{age}', 5)")
+    assert {output: by for output, _, by in run_sql(exact)} == {
+        "release.person": "digest", "release.other": "counters",
+    }  # fmt: skip
+
+
 def test_states_of_sources() -> None:
     before = {"oid": 7, "writes": 10, "since": None, "file": "a"}
     assert is_stale(before, before) is False

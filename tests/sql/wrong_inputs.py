@@ -125,6 +125,8 @@ WRONG: dict[str, tuple[str, dict[str, Any]]] = {
         "model_infeasible",
         {"sensitive": ["ill"], "models": [{"attribute": "ill", "kind": "distinct_l", "level": 3}]},
     ),
+    "a set of no column": ("invalid_parameter", {"also_k": [[]]}),
+    "a set of a column that is not released": ("invalid_parameter", {"also_k": [["nobody"]]}),
     "withholding without a budget": ("invalid_parameter", {**MODELS, "withhold_failing": True}),
     "withholding without models": (
         "invalid_parameter",
@@ -177,6 +179,7 @@ WRONG: dict[str, tuple[str, dict[str, Any]]] = {
     "a table that is a sequence": ("table_not_found", {"table": "app.numbers"}),
     "a table that is an index": ("table_not_found", {"table": "app.people_pkey"}),
     "a table without rows": ("too_few_records", {"table": "app.empty"}),
+    "nothing to digest": ("too_few_records", {"table": "app.empty", "source_digest": True}),
     "nothing to evaluate": ("too_few_records", {"table": "app.empty", "evaluate": True}),
     "an output among the server's own": ("invalid_name", {"output": "pg_catalog.people"}),
     "an output with an open quote": ("invalid_name", {"output": 'release."people'}),

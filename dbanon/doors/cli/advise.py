@@ -14,13 +14,16 @@ from dbanon.doors.cli.support import (
     ROWS_HELP,
     common,
     errors,
+    lasting,
     show,
     signals,
     sql_printer,
 )
 from dbanon.doors.spelling import half_of_memory
-from dbanon.errors import counted
+from dbanon.errors import InvalidParameter, counted
 from dbanon.job.reading import Reading
+from dbanon.release.words import printable
+from dbanon.stores.folders import is_of_files
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -78,11 +81,20 @@ def _k_help(told: str) -> str:
 @click.command(epilog=ROWS_HELP)
 @click.argument("url", envvar="DBANON_URL")
 @_with_options
+@click.option(
+    "--declare",
+    "to_declare",
+    is_flag=True,
+    help="After a look at the proposals, and a yes, declare the roles of columns that have no rule"
+    " yet. A column to be decided of gets none.",
+)
+@click.option("--yes", is_flag=True, help="With --declare, do not ask.")
 @common
-def advise(url: str, **given: Any) -> None:
+def advise(url: str, to_declare: bool, yes: bool, **given: Any) -> None:
     """Say what columns may be, what singles rows out, and which release to start from.
 
-    Roles are proposals, never decisions. Nothing is written, and no value of the data is printed.
+    Roles are proposals, never decisions. Without --declare nothing is written. No value of the
+    data is printed.
     """
     form = given["form"]
     with errors(form), signals():
@@ -95,6 +107,15 @@ def advise(url: str, **given: Any) -> None:
         wishes["sensitive"] += given["single_s"]
         if wishes["memory_limit"] is None:
             wishes["memory_limit"] = half_of_memory()
+        if to_declare and is_of_files(url):
+            raise InvalidParameter(
+                "Rules are of the database that their table is in, and files of rows have none.",
+                hint="Leave out --declare, and name the columns in the call.",
+            )
+        if to_declare and form == "json" and not yes:
+            raise click.UsageError(
+                "With --format json nobody is asked: add '--yes' to '--declare'."
+            )
         found = api.advise(url, **wishes, on_sql=sql_printer(given["print_sql"]))
         line = None
         if found.start:
@@ -103,6 +124,39 @@ def advise(url: str, **given: Any) -> None:
         if form == "table" and line is not None:
             # As it is, and not as wide as a table.
             click.echo(line)
+        if to_declare:
+            _declare(url, given["table"], found, yes, sql_printer(given["print_sql"]))
+
+
+def _declare(url: str, table: str, found: Advice, yes: bool, on_sql: Any) -> None:
+    """Declare the proposed roles of columns that have no rule yet, once somebody said yes."""
+    from dbanon.doors import rules as api
+
+    known = {one.column for one in api.rules(url, table, on_sql=on_sql) if one.role is not None}
+    new = {name: rule for name, rule in found.rules.items() if name not in known}
+    open_columns = [c.column.name for c in found.columns
+                    if c.column.name not in {*known, *found.rules}]  # fmt: skip
+    told = [f"{name}: {rule if isinstance(rule, str) else rule['role']}"
+            for name, rule in new.items()]  # fmt: skip
+    click.echo(
+        f"Rules of {table} to be declared: {'; '.join(map(printable, told)) or 'none'}."
+        + (
+            f" Already declared, and left: {', '.join(map(printable, sorted(known)))}."
+            if known
+            else ""
+        )
+        + (
+            f" To be decided, without a rule: {', '.join(map(printable, open_columns))}."
+            if open_columns
+            else ""
+        ),
+        err=True,
+    )
+    if new and (yes or click.confirm("Declare them?", err=True)):
+        with lasting() as committed:
+            api.declare(url, table, new, on_sql=on_sql)
+            committed()
+        click.echo(f"Declared: {counted(len(new), 'rule')}.", err=True)
 
 
 def _tables(found: Advice) -> Group:

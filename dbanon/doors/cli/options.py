@@ -16,6 +16,7 @@ from dbanon.doors.spelling import flag as flag
 from dbanon.errors import InvalidParameter
 from dbanon.job.chain import Chain
 from dbanon.job.export import Export
+from dbanon.job.sets import ColumnSet
 from dbanon.measures import Model
 from dbanon.methods import METHODS
 
@@ -27,6 +28,7 @@ _WRITTEN = {
     "NAME=LOW:HIGH": "As in age=0:120 or seen=2020-01-01:2020-12-31",
     "NAME=HIERARCHY": "A CSV or JSON file, table:ref.tree, name:STORED, or JSON such as"
     ' {"intervals": [5, 10]}',
+    "A,B=K": "As in age,illness=20; without =K, the k of the release",
     "NAME=KIND:LEVEL": "As in illness=distinct_l:3, illness=recursive_cl:3:l=2 or"
     " illness=t_closeness:0.2:distance=ordered",
 }
@@ -88,6 +90,10 @@ def _value(one: Parameter, given: Any) -> Any:
         return given
     if one.item is Model:
         return tuple(model(text) for text in given)
+    if one.item is str and one.kind is tuple:
+        return tuple(given)
+    if one.item is ColumnSet:
+        return tuple(map(column_set, given))
     if one.item is Export:
         return tuple(map(Export, given))
     pairs = dict(map(pair, given))
@@ -134,6 +140,16 @@ def _number(option: str, text: str) -> float:
         return float(text)
     except ValueError:
         raise InvalidParameter(f"Write a number, as in {option} age=2.") from None
+
+
+def column_set(given: str) -> ColumnSet:
+    """The set of columns that A,B or A,B=K says."""
+    names, equals, k = given.rpartition("=")
+    if not equals:
+        names, k = given, ""
+    if equals and not k.isdecimal():
+        raise InvalidParameter("Write A,B or A,B=K, as in --also-k age,illness=20.")
+    return ColumnSet(order(names), int(k) if equals else None)
 
 
 def model(given: str) -> Model:

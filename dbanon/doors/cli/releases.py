@@ -132,8 +132,13 @@ _ATTEMPT = ["started_at", "finished_at", "state", "error_code", "output", "relea
 @click.command(epilog=URL_HELP)
 @click.argument("url", envvar="DBANON_URL")
 @click.option("--job", metavar="NAME", help="Each run of this job of a file instead.")
+@click.option(
+    "--exact",
+    is_flag=True,
+    help="Also look whether sources have other rows now, of releases made with --source-digest.",
+)
 @common
-def releases(url: str, job: str | None, form: str, print_sql: bool) -> None:
+def releases(url: str, job: str | None, exact: bool, form: str, print_sql: bool) -> None:
     """List the releases in the ledger, newest first, and what became of each."""
     with errors(form), signals():
         from dbanon.doors import releases as api
@@ -142,7 +147,7 @@ def releases(url: str, job: str | None, form: str, print_sql: bool) -> None:
         on_sql = sql_printer(print_sql)
         if job is None:
             title, header = "Releases", _RELEASE
-            found = [asdict(release) for release in api.releases(url, on_sql=on_sql)]
+            found = [asdict(release) for release in api.releases(url, exact=exact, on_sql=on_sql)]
         else:
             title, header = f"Runs of job {job}", _ATTEMPT
             found = [asdict(attempt) for attempt in api.attempts(url, job, on_sql=on_sql)]

@@ -119,6 +119,10 @@ def verification_table(found: Verification | PrivateVerification) -> Table:
                 )
                 for model in found.models
             ),
+            *(
+                (f"k of ({', '.join(one.columns)})", f"{one.k} / {one.counted} (rows)")
+                for one in found.also_k
+            ),
             ("as released", unchanged),
         ],
     )

@@ -106,6 +106,8 @@ def rules(url: str, table: str | None, form: str, print_sql: bool) -> None:
 )
 @click.option("--chain-key", "chain_key", metavar="file:PATH|env:NAME",
               help="Where the key of its chain is, of a release of a chain.")  # fmt: skip
+@click.option("--pseudonym-key", "pseudonym_key", metavar="file:PATH|env:NAME",
+              help="Where the key of its pseudonyms is, of a release that has some.")  # fmt: skip
 @click.option("--no-progress", is_flag=True, help="No progress on stderr.")
 @common
 def refresh(
@@ -113,6 +115,7 @@ def refresh(
     release: str,
     accept: tuple[str, ...],
     chain_key: str | None,
+    pseudonym_key: str | None,
     no_progress: bool,
     form: str,
     print_sql: bool,
@@ -133,6 +136,7 @@ def refresh(
                 release,
                 accept=accept,
                 chain_key=chain_key,
+                pseudonym_key=pseudonym_key,
                 memory_limit=half_of_memory(),
                 progress=progress,
                 on_sql=sql_printer(print_sql),

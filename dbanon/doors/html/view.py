@@ -13,7 +13,7 @@ from dbanon.job.guarantee import Guarantee
 from dbanon.job.guarantee_names import recorded
 from dbanon.release.distribution import MOST_BINS, Distribution, require_shown
 from dbanon.release.report import Report
-from dbanon.release.words import now, printable, told_by_method
+from dbanon.release.words import now, printable, told_by_method, told_of_sets
 from dbanon.run.inspect_release import Look
 from dbanon.run.verify import Verification
 
@@ -46,6 +46,7 @@ def view(
         "says_not": guarantee.says_not(report.earlier_releases, bool(report.models)),
         "counting": look.counting if look else (),
         "counted_then": _counted_then(report, len(look.counting) if look else 1),
+        "sets": told_of_sets(report.arguments),
         "models": [(model.model, f"{model.achieved:.6g}") for model in report.models],
         "sizes": _sizes(report, pictures),
         "by_method": "; ".join(text for _, text in told_by_method(report.by_method)),
@@ -364,8 +365,8 @@ def _files(report: Report) -> list[tuple[str, str]]:
 
 def _options(report: Report) -> list[tuple[str, str]]:
     """The policy's options that say something, as the ledger has them."""
-    found_of_it = {"exports", "telling", "few_persons", "models", "hierarchies", "orders", "k",
-                   "method", "levels", "told"}  # fmt: skip
+    found_of_it = {"also_k", "exports", "telling", "few_persons", "models", "hierarchies", "orders",
+                   "k", "method", "levels", "told"}  # fmt: skip
     return [
         (name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
         for name, value in report.arguments.items()

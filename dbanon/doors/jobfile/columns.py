@@ -144,6 +144,12 @@ class ByColumn(Strict):
     role: Literal["by"]
 
 
+class PseudonymColumn(Strict):
+    """Released as a keyed hash of its value, so that it joins; the job says where the key is."""
+
+    role: Literal["pseudonym"]
+
+
 class DropColumn(Strict):
     """Not released."""
 
@@ -157,11 +163,18 @@ COLUMN_KINDS = (
     SensitiveColumn,
     KeepColumn,
     ByColumn,
+    PseudonymColumn,
     DropColumn,
 )
 ROLES = tuple(kind.model_fields["role"].annotation.__args__[0] for kind in COLUMN_KINDS)  # type: ignore[union-attr]
 Column = Annotated[
-    IdentifierColumn | QuasiIdentifierColumn | SensitiveColumn | KeepColumn | ByColumn | DropColumn,
+    IdentifierColumn
+    | QuasiIdentifierColumn
+    | SensitiveColumn
+    | KeepColumn
+    | ByColumn
+    | PseudonymColumn
+    | DropColumn,
     Field(discriminator="role"),
 ]
 

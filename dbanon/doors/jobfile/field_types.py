@@ -106,13 +106,14 @@ OF_COLUMNS = {
     "sensitive": "sensitive",
     "keep": "keep",
     "by": "by",
+    "pseudonyms": "pseudonym",
     "weights": "weight",
     "steps": "step",
     "orders": "order",
     "hierarchies": "hierarchy",
     "models": "models",
 }
-_BY_ROLE = ("quasi_identifiers", "sensitive", "keep", "by")
+_BY_ROLE = ("quasi_identifiers", "sensitive", "keep", "by", "pseudonyms")
 # By a key of the job that has another name.
 OF_FILES = {"exports": "export"}
 OF_JOBS = ("table", "output", "entity", "chain", "key", "where", "output_kind", "if_exists")

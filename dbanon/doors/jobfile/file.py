@@ -276,10 +276,7 @@ def _job(document: Document, spec: JobFileSpec, place: int) -> FileJob | None:
     if "k" not in merged and not private:
         document.refuse((*path, "k"), "is missing: write it here, or in defaults")
         return None
-    of_role = {
-        role: tuple(name for name, column in given.columns.items() if column.role == role)
-        for role in ("quasi_identifier", "sensitive", "keep", "by")
-    }
+    of_role = _by_role(given, ("quasi_identifier", "sensitive", "keep", "by", "pseudonym"))
     columns = {
         name: column
         for name, column in given.columns.items()
@@ -309,6 +306,7 @@ def _job(document: Document, spec: JobFileSpec, place: int) -> FileJob | None:
             "sensitive": of_role["sensitive"],
             "keep": of_role["keep"],
             "by": of_role["by"],
+            "pseudonyms": of_role["pseudonym"],
             "hierarchies": hierarchies,
             "models": models,
             "exports": exports,
@@ -338,6 +336,14 @@ def _job(document: Document, spec: JobFileSpec, place: int) -> FileJob | None:
         None if private else engine,
         spec.source.path is not None,
     )
+
+
+def _by_role(given: JobSpec, roles: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """The columns of a job by their roles."""
+    return {
+        role: tuple(name for name, column in given.columns.items() if column.role == role)
+        for role in roles
+    }
 
 
 def _engine(spec: EngineSpec | None) -> Engine | None:

@@ -16,7 +16,7 @@ Wish wish_named(const std::string& name) {
         {"recursive_cl", Wish::recursive_cl},   {"alpha_k", Wish::alpha_k},
         {"beta_likeness", Wish::beta_likeness}, {"delta_disclosure", Wish::delta_disclosure},
         {"equal_t", Wish::equal_t},             {"ordered_t", Wish::ordered_t},
-        {"hierarchical_t", Wish::hierarchical_t},
+        {"hierarchical_t", Wish::hierarchical_t}, {"each_k", Wish::each_k},
     };
     const auto found = known.find(name);
     if (found == known.end()) throw nb::value_error("there is no such model");

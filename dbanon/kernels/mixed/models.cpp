@@ -92,6 +92,11 @@ double Models::lack(const Model& model, const Count* counts, Count persons) cons
                 if (model.whole[v] > 0 && counts[v] > most + slack) value += counts[v] - most;
             }
             return value;
+        case Wish::each_k:
+            for (std::size_t v = 0; v < s; ++v) {
+                if (counts[v] > 0) value += std::max(level - counts[v], 0.0);
+            }
+            return value;
         case Wish::delta_disclosure:
             for (std::size_t v = 0; v < s; ++v) {
                 if (!counts[v] || model.whole[v] <= 0) continue;

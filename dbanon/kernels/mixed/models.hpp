@@ -12,6 +12,7 @@ using Count = std::int32_t;
 enum class Wish : std::uint8_t {
     distinct_l, entropy_l, recursive_cl, alpha_k, beta_likeness, delta_disclosure,
     equal_t, ordered_t, hierarchical_t,
+    each_k,  // every value that a class holds is held by so many of its records, or persons
 };
 
 struct Model {

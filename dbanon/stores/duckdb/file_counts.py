@@ -19,7 +19,7 @@ from dbanon.stores.duckdb.dialect import literal
 from dbanon.stores.duckdb.session import DuckdbSession, in_memory
 from dbanon.stores.exports.arrow import arrow_schema
 from dbanon.stores.exports.formulas import UNESCAPED
-from dbanon.stores.sql_counts import cells_of, count_classes
+from dbanon.stores.sql_counts import cells_of, count_classes, count_sets
 
 _VIEW = RelationName(None, "released")
 
@@ -88,6 +88,7 @@ def counted_file(
         counts = Counts(
             count_classes(session, relation.name, questions),
             cells=cells_of(session, relation, relation.name, questions),
+            also=count_sets(session, relation.name, questions),
         )
         return counts, {name: relation.attribute(name) for name in questions.sensitive}
 

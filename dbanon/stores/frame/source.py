@@ -69,7 +69,7 @@ class FrameSource:
         require_columns(self.frame, [*job.named, *persons])
         rows = candidates(self.frame, job.quasi_identifiers, job.policy.nulls)
         modelled = [model.attribute for model in job.policy.models]
-        read = {*job.quasi_identifiers, *persons, *modelled}
+        read = {*job.quasi_identifiers, *persons, *modelled, *job.in_sets, *job.pseudonyms}
         attributes = [
             _with_order(attribute_of(str(name), rows[name]), job.policy.orders)
             if name in read
@@ -217,6 +217,12 @@ class FrameSource:
             piece = columns.iloc[start : start + chunk_rows]
             keys = np.arange(start, start + len(piece), dtype=np.int64).reshape(-1, 1)
             yield keys, list(piece.itertuples(index=False, name=None))
+
+    def different(self, draft: Draft, name: str) -> tuple[int, int]:
+        """The released rows with a value in a column, and how many texts these have."""
+        places = draft.microdata.keys[draft.release.partition.members, 0]
+        values = self.frame[name].iloc[places].dropna()
+        return len(values), values.map(str).nunique()
 
     def groups(self, draft: Draft, name: str) -> ValueGroups:
         """The released rows by their value of a column."""

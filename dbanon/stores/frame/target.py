@@ -14,6 +14,7 @@ from dbanon.data.counts import Cells, Counts, EntityCount, Questions, Recount
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidParameter
 from dbanon.job.job import Job
+from dbanon.job.pseudonym import text_of_value
 from dbanon.recoding import GENERALIZED, RANGE, ReleasedColumn
 from dbanon.release.alignment import INPUT, SHUFFLED
 from dbanon.release.attribute_disclosure import TellingColumn
@@ -193,8 +194,9 @@ class FrameTarget:
         """The answers, by groups of rows with equal values."""
         frame = written.frame
         rows = questions.recounted(lambda columns: _recount(frame, columns))
+        also = tuple(_recount(frame, columns) for columns in questions.also)
         if not (questions.persons or questions.sensitive):
-            return Counts(rows)
+            return Counts(rows, also=also)
         classes = _groups(frame, questions.columns).ngroup().to_numpy(np.int64)
         entities = written.draft.microdata.entities
         ones = np.ones(len(frame), np.int64)
@@ -205,8 +207,21 @@ class FrameTarget:
         persons = {}
         for name in questions.persons:
             assert entities is not None
-            persons[name] = _persons(classes, entities[written.records], cells)
-        return Counts(rows, persons, cells)
+            own = entities[written.records]
+            of_sets = tuple(
+                _persons(_groups(frame, columns).ngroup().to_numpy(np.int64), own, {})
+                for columns in questions.also
+            )
+            persons[name] = replace(_persons(classes, own, cells), also=of_sets)
+        return Counts(rows, persons, cells, also=also)
+
+    def require_pseudonyms(self, source: Source) -> None:
+        """Nothing to check: Python makes them."""
+
+    def different(self, written: FrameWritten, name: str) -> tuple[int, int]:
+        """The released rows with a value in a column, and how many different ones they have."""
+        values = written.frame[name].dropna()
+        return len(values), values.nunique()
 
     def sampled(self, written: FrameWritten, names: Sequence[str]) -> dict[str, TellingColumn]:
         """None: all rows are counted."""
@@ -237,7 +252,9 @@ def _released(frame: pd.DataFrame, draft: Draft, records: NDArray[np.int64]) -> 
     columns: dict[Any, pd.Series[Any]] = {}
     for name in (name for name in frame.columns if name in draft.job.named):
         made = [column for column in draft.release.columns if column.source == str(name)]
-        if not made:
+        if str(name) in draft.job.pseudonyms:
+            columns[name] = _pseudonyms(frame[name].iloc[places], draft)
+        elif not made:
             columns[name] = with_own_categories(frame[name].iloc[places].reset_index(drop=True))
         for column in made:
             key = name if column.of is None else column.attribute.name
@@ -250,6 +267,16 @@ def _released(frame: pd.DataFrame, draft: Draft, records: NDArray[np.int64]) -> 
                 columns[key] = with_own_categories(_series(column, frame[name].dtype, labels))
     released: pd.DataFrame = pd.DataFrame(columns)
     return released
+
+
+def _pseudonyms(values: pd.Series[Any], draft: Draft) -> pd.Series[Any]:
+    """The pseudonyms of values, under the type that pandas has for texts."""
+    key, attribute = draft.pseudonym_key, draft.relation.attribute(str(values.name))
+    assert key is not None
+    plain = values.astype(object).where(values.notna(), None)
+    told = [key.of(text_of_value(attribute, value)) for value in plain]
+    made: pd.Series[Any] = pd.Series(told, dtype=pd.Series(["text"]).dtype)
+    return made
 
 
 def _series(column: ReleasedColumn, dtype: Any, labels: NDArray[np.int32]) -> Any:

@@ -17,6 +17,7 @@ from dbanon.errors import (
     InsufficientRights,
     InvalidName,
     LedgerNotTrusted,
+    PseudonymsNotHere,
     TableNotFound,
     nearest_names,
 )
@@ -58,7 +59,7 @@ class MariadbCatalog(Session):
     }  # fmt: skip
 
     never_here: ClassVar[Mapping[str, type[DbanonError]]] = {
-        "chains": ChainsNotHere, "budgets": BudgetsNotHere,
+        "chains": ChainsNotHere, "budgets": BudgetsNotHere, "pseudonyms": PseudonymsNotHere,
     }  # fmt: skip
 
     def __init__(self, connection: Connection[Any], on_sql: OnSql | None = None) -> None:

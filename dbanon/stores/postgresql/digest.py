@@ -187,6 +187,9 @@ class PostgresqlKeyed(KeyedSession):
         inside = f"sha256({staged_block(INNER)} || convert_to({text}, 'UTF8'))"
         return f"substring(sha256({staged_block(OUTER)} || {inside}) FROM 1 FOR 16)"
 
+    def pseudonym_of(self, text: str) -> str:
+        return f"encode({self.keyed_tag(text)}, 'hex')"
+
     def shuffled(self, alias: str) -> str:
         # From the server's strong random source, which setseed does not steer.
         return "gen_random_uuid()"

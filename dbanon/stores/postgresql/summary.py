@@ -17,7 +17,8 @@ from dbanon.release.report import Report
 from dbanon.sessions.base import MARK, SUMMARY_SUFFIX
 from dbanon.sessions.names import RelationName, check_length, quote
 from dbanon.stores.postgresql.session import PostgresqlSession
-from dbanon.stores.sql_target import SqlTarget, SqlWritten
+from dbanon.stores.sql_persons import SqlWritten
+from dbanon.stores.sql_target import SqlTarget
 
 # Column and PostgreSQL type.
 COLUMNS = (

@@ -368,6 +368,10 @@ class SqliteKeyed(FileSession):
     def keyed_tag(self, text: str) -> str:
         return f"{_TAG}({text})"
 
+    def pseudonym_of(self, text: str) -> str:
+        # Its hex of NULL is the empty text.
+        return f"nullif({super().pseudonym_of(text)}, '')"
+
     def row_digest(self, relation: RelationName, names: Sequence[str]) -> str:
         salt = secrets.token_bytes(16)
 

@@ -1,0 +1,237 @@
+"""Sets of columns that are k-anonymous by themselves: rows withheld, values made coarser.
+
+A set has quasi-identifiers, columns that are copied as they are, or both. Copied values cannot be
+changed: a combination of them that fewer than k rows have in a stratum or pattern of NULLs is
+withheld, before classes are found. Then classes come together in coarser ones until each holds
+every such combination in k rows, or not at all; the quasi-identifiers of the set are released by
+these. The classes themselves stay as they are: other columns lose nothing. Sets that share
+quasi-identifiers are gone through by ascending k, the next by the coarser classes of the one
+before, so that a column is released by the coarsest of its sets and what held before holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon.data.coarser import CoarserColumns
+from dbanon.data.measures import Measures
+from dbanon.data.microdata import Microdata, first_of_each
+from dbanon.data.partition import Found, Partition, most_of, share_needed
+from dbanon.errors import MemoryLimit, SuppressionOverBudget
+from dbanon.job.policy import Policy
+from dbanon.job.sets import ColumnSet
+from dbanon.kernels import Models
+from dbanon.methods.registry import Tick
+from dbanon.partitioning.merge import Guard, merge_block
+from dbanon.partitioning.protect import by_blocks, space_of_costs
+from dbanon.partitioning.strata import groups
+from dbanon.spaces.mixed import MixedSpace
+
+# Counts of classes before and after merging, and a copy of them while classes merge.
+_COPIES_OF_COUNTS = 3
+
+
+def within_reach(
+    microdata: Microdata, policy: Policy, records: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Those of some records, int64 (m,), whose sets of columns can be k-anonymous, ascending.
+
+    Where records have entities, persons are counted, and withheld with all their records of a
+    stratum.
+    """
+    units = microdata.units
+    copied = [(_copied(microdata, one), _k(one, policy)) for one in policy.also_k]
+    apart = _apart(microdata)
+    while len(records):
+        failing = np.zeros(len(records), np.bool_)
+        for columns, k in copied:
+            _, group = np.unique(
+                np.column_stack([apart, *columns])[records], axis=0, return_inverse=True
+            )
+            group = group.reshape(-1)
+            counts = np.ones(len(records), np.bool_)
+            if units is not None:
+                counts = first_of_each(units[records], group)
+            failing |= (np.bincount(group, weights=counts) < k)[group]
+        if units is not None:
+            failing = np.isin(units[records], units[records][failing])
+        if not failing.any():
+            break
+        records = records[~failing]
+    return records
+
+
+def require_reach(microdata: Microdata, policy: Policy, n_records: int) -> None:
+    """Check that so many records within reach are enough.
+
+    Raises
+    ------
+    SuppressionOverBudget : more would be withheld than may be.
+    """
+    n = microdata.n_read
+    withheld, allowed = n - n_records, policy.max_suppression
+    if n_records and (allowed is None or withheld <= most_of(allowed, n)):
+        return
+    sets = "; ".join(f"({', '.join(one.columns)})" for one in policy.also_k)
+    raise SuppressionOverBudget(
+        f"{withheld} of {n} records would be withheld so that sets of columns are k-anonymous:"
+        f" {sets}.",
+        hint="Ask for less in `also_k`, or bring rare values of copied columns together in a view"
+        + (
+            f". It would be feasible with `max_suppression={share_needed(withheld, n)}` or more."
+            if n_records
+            else "."
+        ),
+    )
+
+
+def with_sets(
+    microdata: Microdata,
+    found: Found,
+    policy: Policy,
+    memory_limit: int | None = None,
+    tick: Tick = lambda share: None,
+) -> Found:
+    """The classes, with coarser ones for the attributes of the policy's sets.
+
+    Parameters
+    ----------
+    found : classes of records that are within reach.
+
+    Raises
+    ------
+    MemoryLimit : counts per class and combination would need more than these bytes.
+    """
+    if not policy.also_k:
+        return found
+    partition = found.classes
+    assert isinstance(partition, Partition)
+    measures = found.measures or Measures.of(microdata)
+    names = [attribute.name for attribute in microdata.attributes]
+    first = partition.members[partition.starts]
+    coarser: dict[str, NDArray[np.int32]] = {}
+    for chain in _connected(policy, names):
+        way = np.arange(partition.n_classes, dtype=np.int32)
+        for one in chain:
+            joined = Partition(np.append(way, np.int32(-1))[partition.labels])
+            merged = _merged(microdata, joined, one, policy, measures, memory_limit, tick)
+            way = merged.labels[first]
+            coarser |= dict.fromkeys([name for name in one.columns if name in names], way)
+    return replace(found, classes=CoarserColumns(partition.labels, coarser, partition.told))
+
+
+def _k(one: ColumnSet, policy: Policy) -> int:
+    return int(policy.k if one.k is None else one.k)
+
+
+def _connected(policy: Policy, names: Sequence[str]) -> list[list[ColumnSet]]:
+    """The sets with quasi-identifiers, each beside those that it shares one with, by rising k."""
+    chains: list[list[ColumnSet]] = []
+    for one in sorted(policy.also_k, key=lambda one: _k(one, policy)):
+        own = {*one.columns} & {*names}
+        if not own:
+            continue
+        sharing = [c for c in chains if any(own & {*other.columns} for other in c)]
+        chains = [c for c in chains if c not in sharing]
+        chains.append([*(other for c in sharing for other in c), one])
+    return [sorted(chain, key=lambda one: _k(one, policy)) for chain in chains]
+
+
+def _copied(microdata: Microdata, one: ColumnSet) -> list[NDArray[np.int32]]:
+    """The codes of the set's copied columns; strata, which no class crosses, need none."""
+    return [microdata.sensitive[n].codes for n in one.columns if n in microdata.sensitive]
+
+
+def _apart(microdata: Microdata) -> NDArray[np.int64]:
+    """The stratum and pattern of NULLs of each record, int64 (n,)."""
+    parts = [part for part in (microdata.strata, microdata.valid) if part is not None]
+    if not parts:
+        return np.zeros(microdata.n_records, np.int64)
+    return np.unique(np.column_stack(parts), axis=0, return_inverse=True)[1].reshape(-1)
+
+
+def _merged(
+    microdata: Microdata,
+    partition: Partition,
+    one: ColumnSet,
+    policy: Policy,
+    measures: Measures,
+    memory_limit: int | None,
+    tick: Tick,
+) -> Partition:
+    """Classes merged until each holds every combination of copied values in k rows, or in none."""
+    seen = microdata.of_attributes(one.columns)
+    weights = {name: weight for name, weight in policy.weights.items() if name in one.columns}
+    trees = {name: tree for name, tree in policy.hierarchies.items() if name in one.columns}
+    own_policy = replace(policy, weights=weights, hierarchies=trees)
+    space = space_of_costs(seen, measures, own_policy)
+    released = np.flatnonzero(partition.labels >= 0)
+    codes = np.column_stack([np.zeros(microdata.n_records, np.int32), *_copied(microdata, one)])
+    units, keys = microdata.units, microdata.ordered_keys
+    labels = np.full(microdata.n_records, -1, np.int32)
+    done = 0
+    for records in (released[group] for group in groups(_apart(microdata)[released])):
+        _, place = np.unique(codes[records], axis=0, return_inverse=True)
+        _, own = np.unique(partition.labels[records], return_inverse=True)
+        part = Partition(own.reshape(-1))
+        guard = _guard(place.reshape(-1).astype(np.int32), _k(one, policy),
+                       None if units is None else units[records])  # fmt: skip
+        _require_memory(part.n_classes, int(guard.models.widths[0]), one, memory_limit)
+        costs = space(records)
+        part = _alike_joined(costs, part, guard, _k(one, policy))
+        part = by_blocks(costs, part, keys[records], guard, policy, tick)
+        merged = merge_block(costs, part, guard, tick)
+        labels[records] = merged.labels + np.int32(done)
+        done += merged.n_classes
+    return Partition(labels)
+
+
+def _alike_joined(space: MixedSpace, part: Partition, guard: Guard, k: int) -> Partition:
+    """The classes; those that have one range in all attributes are one where one of them fails.
+
+    That loses nothing, and of few values leaves few classes to look at.
+    """
+    held = guard.counts(part.labels.astype(np.int64), part.n_classes)[:, : guard.models.widths[0]]
+    failing = ((held > 0) & (held < k)).any(axis=1)
+    if not failing.any():
+        return part
+    grouped = space.codes[part.members]
+    ends = (np.minimum.reduceat(grouped, part.starts), np.maximum.reduceat(grouped, part.starts))
+    _, alike = np.unique(np.column_stack(ends), axis=0, return_inverse=True)
+    alike = alike.reshape(-1)
+    joined = np.zeros(int(alike.max()) + 1, np.bool_)
+    joined[alike[failing]] = True
+    number = np.where(joined[alike], alike, int(alike.max()) + 1 + np.arange(part.n_classes))
+    _, number = np.unique(number, return_inverse=True)
+    return Partition(number.reshape(-1)[part.labels])
+
+
+def _guard(places: NDArray[np.int32], k: int, units: NDArray[np.int64] | None) -> Guard:
+    """What a class must hold of each combination of copied values: none, or k rows or persons."""
+    width, columns = int(places.max(initial=0)) + 1, [places]
+    widths = [width]
+    if units is not None:
+        columns = [
+            np.where(first_of_each(units, places), places, np.int32(-1)),
+            np.where(first_of_each(units), np.int32(0), np.int32(-1)),
+        ]
+        widths.append(1)
+    models = Models(np.array(widths, np.int32), units is not None)
+    none = np.empty(0, np.int32)
+    models.add("each_k", 0, float(k), 1, np.zeros(width), none, np.empty((0, 2), np.int32))
+    return Guard(np.ascontiguousarray(np.column_stack(columns), np.int32), models)
+
+
+def _require_memory(n_classes: int, width: int, one: ColumnSet, memory_limit: int | None) -> None:
+    needed = _COPIES_OF_COUNTS * 4 * n_classes * width
+    if memory_limit is not None and needed > memory_limit:
+        raise MemoryLimit.over(
+            f"The counts of ({', '.join(one.columns)}) need",
+            memory_limit,
+            detail=f"There are {n_classes} classes and {width} combinations of copied values.",
+            hint="Raise the limit (`memory_limit`), or bring values together in a view.",
+        )

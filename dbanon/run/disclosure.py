@@ -1,0 +1,147 @@
+"""What a release tells beside its guarantee: found before anybody sees it, warned of or refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Protocol
+
+import numpy as np
+
+from dbanon.data.counts import Counts
+from dbanon.data.partition import Partition
+from dbanon.errors import (
+    DbanonError,
+    KeptColumnTells,
+    PersonsBelowK,
+    PrivacyWarning,
+    PseudonymsLink,
+    RecountFailed,
+    TellingColumnRefused,
+    TooFewPersons,
+    warn_caller,
+)
+from dbanon.job.guarantee import REPORT_IT
+from dbanon.job.policy import Policy
+from dbanon.job.pseudonym import caution_of
+from dbanon.release.attribute_disclosure import (
+    FewPersons,
+    Originals,
+    TellingColumn,
+    ValueGroups,
+    telling,
+)
+from dbanon.release.recode import combinations
+from dbanon.run.plan import Plan
+from dbanon.stores.ports import Draft, Source, Target, W
+
+
+class Grouped(Protocol):
+    """What counts the released rows by their value of a column."""
+
+    def groups(self, draft: Draft, name: str) -> ValueGroups:
+        """The rows that have a value in a column, by that value."""
+
+
+def telling_columns(
+    draft: Draft, source: Grouped, proved: Mapping[str, TellingColumn], only_unique: bool = False
+) -> tuple[TellingColumn, ...]:
+    """The findings on columns that are released as they are: what the values of each disclose.
+
+    Warns with ``KeptColumnTells``.
+
+    Parameters
+    ----------
+    proved : findings that a sample of the release has proved; these columns are not counted again.
+    only_unique : True to find only columns whose values are nearly unique, and to leave out which
+        quasi-identifier a column determines.
+
+    Raises
+    ------
+    TellingColumnRefused : a column tells too much, and the policy is strict.
+    """
+    k, release = int(draft.job.policy.k), draft.release
+    originals = Originals(draft.microdata, release.partition, release.columns)
+    found: list[TellingColumn] = []
+    for name in draft.job.kept:
+        if name in proved:
+            found.append(proved[name])
+            continue
+        for finding in telling(name, source.groups(draft, name), originals, k):
+            if finding.determines is None or not only_unique:
+                found.append(finding)
+    refused = partial(
+        TellingColumnRefused,
+        "A column that would be released as it is tells too much; nothing was published.",
+        hint="Do not copy it, name it as a quasi-identifier, or leave strict out.",
+    )
+    _warn_or_refuse(found, draft.job.policy, KeptColumnTells, refused)
+    return tuple(found)
+
+
+def require_pseudonyms(draft: Draft, source: Source, target: Target[W], written: W) -> None:
+    """Check that different values have different pseudonyms, and NULL has none.
+
+    Warns with ``PseudonymsLink``.
+
+    Raises
+    ------
+    RecountFailed : other rows have one, or there are more or fewer of them than of values.
+    """
+    for name in draft.job.pseudonyms:
+        if target.different(written, name) != source.different(draft, name):
+            raise RecountFailed(
+                f'The pseudonyms of "{name}" in the written relation are not one for each value;'
+                " nothing was published.",
+                hint=REPORT_IT,
+            )
+    if draft.job.pseudonyms:
+        told = caution_of(draft.job.pseudonyms, draft.job.entity)
+        warn_caller(PseudonymsLink(f"{told.what}: {told.why}."))
+
+
+def few_persons(
+    planned: Plan, draft: Draft, source: Source, counts: Counts
+) -> tuple[FewPersons, ...]:
+    """The columns that look like numbers of persons, and of which classes hold fewer than k values.
+
+    Warns with ``PersonsBelowK``.
+
+    Raises
+    ------
+    TooFewPersons : there is one, and the policy is strict.
+    """
+    if not planned.numbers:
+        return ()
+    partition = draft.release.partition
+    if counts.rows.classes != partition.n_classes:
+        # Readers see classes that are released alike as one.
+        alike = combinations(draft.microdata, draft.release)
+        partition = Partition(np.append(alike, np.int32(-1))[partition.labels])
+    found = []
+    for name in planned.numbers:
+        classes, below = source.classes_below(draft, partition, name)
+        if below:
+            found.append(FewPersons.of(name, classes, below))
+    refused = partial(
+        TooFewPersons,
+        "Classes would hold fewer persons than k; nothing was published.",
+        hint="Name the column that says whose a row is as `entity`, so that k counts persons,"
+        " or leave strict out.",
+    )
+    _warn_or_refuse(found, draft.job.policy, PersonsBelowK, refused)
+    return tuple(found)
+
+
+def _warn_or_refuse(
+    found: Sequence[TellingColumn | FewPersons],
+    policy: Policy,
+    warning: type[PrivacyWarning],
+    refused: Callable[..., DbanonError],
+) -> None:
+    """Warn of each finding; a strict policy raises one error for all of them instead."""
+    words = [column.describe(int(policy.k)) for column in found]
+    if policy.strict and words:
+        raise refused(detail="Column " + "; column ".join(words) + ".")
+    for text in words:
+        warn_caller(warning(f"Column {text}."))

@@ -1,0 +1,69 @@
+"""Keys of chains and pseudonyms: read from where a job says they are, and told to nobody."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from pathlib import Path
+
+from dbanon.errors import DbanonError, PseudonymKeyWrong
+from dbanon.job.pseudonym import PseudonymKey
+
+BYTES = 32
+_HEX = re.compile(rb"[0-9a-f]{64}")
+
+
+def read_key(where: str, wrong: type[DbanonError], made: str, instead: str) -> bytes:
+    """The key that ``file:PATH`` or ``env:NAME`` names, 32 bytes.
+
+    Parameters
+    ----------
+    wrong : the error where there is none, or others may read it. Nothing of the key is told.
+    made : how keys are made, in words.
+    instead : what to do where others may have read it.
+    """
+    form = f"A key is 64 hexadecimal digits, or a file of {BYTES} bytes, {made}."
+    kind, _, name = where.partition(":")
+    if kind == "env":
+        content = os.environ.get(name, "").encode(errors="surrogateescape")
+        if not content:
+            raise wrong(f"The variable {name} holds no key.", hint=form)
+    else:
+        content = _of_file(key_path(where), wrong, form, instead)
+    text = content.strip().lower()
+    if _HEX.fullmatch(text):
+        return bytes.fromhex(text.decode())
+    if len(content) == BYTES:
+        return content
+    raise wrong("What stands where the key is to be is no key.", hint=form)
+
+
+def key_of_pseudonyms(where: str) -> PseudonymKey:
+    """The key of pseudonyms that ``file:PATH`` or ``env:NAME`` names.
+
+    Raises
+    ------
+    PseudonymKeyWrong : there is none, or others may read it. Nothing of it is told.
+    """
+    made = "as openssl rand -hex 32 makes them"
+    return PseudonymKey(read_key(where, PseudonymKeyWrong, made, "use another one"))
+
+
+def key_path(where: str) -> Path:
+    """The file of a key in a file."""
+    return Path(where.partition(":")[2]).expanduser()
+
+
+def _of_file(path: Path, wrong: type[DbanonError], form: str, instead: str) -> bytes:
+    try:
+        with path.open("rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            if stat.S_ISREG(mode) and mode & 0o077:
+                raise wrong(
+                    f"The key {path} may be read by others than its owner.",
+                    hint=f"Take their rights away: chmod 600. If they may have read it, {instead}.",
+                )
+            return file.read(4 * BYTES)
+    except OSError as error:
+        raise wrong(f"The key {path} cannot be read.", detail=error.strerror, hint=form) from None

@@ -1,0 +1,83 @@
+"""What a session does where persons are counted: staged beside the values that they share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from dbanon.data.counts import EntityCount
+from dbanon.sessions import statements
+from dbanon.sessions.base import Relation
+from dbanon.sessions.interface import SessionInterface
+from dbanon.sessions.names import RelationName
+
+
+class PersonsSession(SessionInterface):
+    """The part of a session that counts persons."""
+
+    def insert(
+        self,
+        table: RelationName,
+        values: Mapping[str, str],
+        source: Relation | None,
+        reads: Sequence[str] = (),
+        joins: str = "",
+    ) -> None:
+        """Fill a table from staging, as ``Session`` does it."""
+        raise NotImplementedError
+
+    def recount_entities(
+        self,
+        columns: Sequence[tuple[str, str]],
+        source: Relation | None,
+        person: str,
+        joins: str,
+        more: Sequence[tuple[str, str]] = (),
+        reads: Sequence[str] = (),
+    ) -> EntityCount:
+        """Count the persons in each class of released values, which staging has beside them.
+
+        The values are stored first, under the types that they have in the release: what readers see
+        as one class is one here.
+
+        Parameters
+        ----------
+        columns : SQL type and SQL expression of each column that a class shares.
+        source, person, joins, reads : SQL of a row's person, and where it comes from, as in
+            ``insert``.
+        more : columns that are staged beside them, under the next places.
+        """
+        names = [statements.value_column(i) for i in range(len(columns) + len(more))]
+        types = [self.declared(sql_type) for sql_type, _ in (*columns, *more)]
+        self.run(
+            statements.create_staging(
+                statements.ENTITIES,
+                [*zip(names, types, strict=True), ("person", "integer")],
+                self.staging_suffix,
+            )
+        )
+        values = dict(zip(names, (expression for _, expression in (*columns, *more)), strict=True))
+        table = RelationName(None, statements.ENTITIES)
+        self.insert(table, values | {"person": person}, source, reads, joins)
+        counted = self.recount_staged_entities(range(len(columns)))
+        if not more:
+            return counted
+        in_class = np.zeros(sum(counted.histogram.values()), np.int64)
+        for number, persons in self.rows(statements.persons_in_classes(len(columns))):
+            in_class[int(number) - 1] = int(persons)
+        return replace(counted, in_class=in_class)
+
+    def recount_staged_entities(self, places: Sequence[int]) -> EntityCount:
+        """The persons in each combination of values of some staged columns, by their places."""
+        found = self.rows(statements.recount_entities(places))
+        return EntityCount(
+            persons=int(self.rows(statements.count_entities())[0][0]),
+            smallest=min((int(persons) for _, _, persons in found), default=0),
+            histogram={int(size): int(count) for size, count, _ in found},
+        )
+
+    def declared(self, sql_type: str) -> str:
+        """A column's type as CREATE TABLE takes it."""
+        return sql_type

@@ -1,0 +1,97 @@
+"""Rows of a source that are copied into another database: values with the class of their record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon.data.microdata import find_records
+from dbanon.data.schema import Attribute, Kind
+from dbanon.job.pseudonym import pseudonymous, text_of_value
+from dbanon.sessions.base import random_order
+from dbanon.sessions.session import Session
+from dbanon.stores.ports import Draft, Progress, Source
+
+
+def copied_columns(draft: Draft) -> list[Attribute]:
+    """The columns whose values travel, as they are staged, in the order of the source."""
+    hidden = draft.job.pseudonyms
+    return [
+        pseudonymous(a) if a.name in hidden else a
+        for a in draft.relation.schema.attributes
+        if a.name in draft.job.copied
+    ]
+
+
+def person_column(draft: Draft) -> list[Attribute]:
+    """The column that stands for the entity beside rows that are copied."""
+    return [Attribute("person", Kind.INTEGER, bits=32) for _ in draft.wanted.persons]
+
+
+def copied_rows(
+    session: Session, draft: Draft, source: Source, kept: Sequence[Attribute], progress: Progress
+) -> Iterator[tuple[NDArray[np.int32], NDArray[np.int32], Sequence[tuple[Any, ...]]]]:
+    """Kept values with the class and the random place of their record, in pieces.
+
+    Identifiers never travel: a person has a random number beside the rows.
+    """
+    microdata, partition = draft.microdata, draft.release.partition
+    released = np.flatnonzero(partition.labels >= 0)
+    positions = np.full(microdata.n_records, -1, np.int32)
+    positions[released] = random_order(len(released))
+    classes = session.class_numbers(partition)[partition.labels]
+    numbers = None
+    if microdata.entities is not None:
+        order = random_order(int(microdata.entities.max(initial=-1)) + 1)
+        numbers = order[microdata.entities].astype(np.int32)
+
+    def with_persons(
+        records: NDArray[np.int64], rows: Sequence[tuple[Any, ...]]
+    ) -> Sequence[tuple[Any, ...]]:
+        if numbers is None:
+            return rows
+        own = numbers[records].tolist()
+        return [(*row, number) for row, number in zip(rows, own, strict=True)]
+
+    if not kept:
+        rows = with_persons(released, [()] * len(released))
+        yield classes[released], positions[released], rows
+        return
+    names, done = [attribute.name for attribute in kept], 0
+    for keys, read in _pseudonymized(draft, source, names):
+        records = find_records(microdata.keys, keys)
+        chosen = np.flatnonzero(partition.labels[records] >= 0)
+        records = records[chosen]
+        done += len(read)
+        progress(min(done / max(microdata.n_records, 1), 1.0))
+        yield (
+            classes[records],
+            positions[records],
+            with_persons(records, [read[i] for i in chosen.tolist()]),
+        )
+
+
+def _pseudonymized(
+    draft: Draft, source: Source, names: Sequence[str]
+) -> Iterator[tuple[NDArray[np.int64], Sequence[tuple[Any, ...]]]]:
+    """Keys and values as ``kept_rows``, pseudonyms in place of what they stand for."""
+    rows = source.kept_rows(draft.relation, names, draft.job.chunk_rows)
+    key = draft.pseudonym_key
+    if key is None:
+        yield from rows
+        return
+    hidden = [draft.relation.attribute(n) if n in draft.job.pseudonyms else None for n in names]
+    for keys, read in rows:
+        yield (
+            keys,
+            [
+                tuple(
+                    value if one is None else key.of(text_of_value(one, value))
+                    for one, value in zip(hidden, row, strict=True)
+                )
+                for row in read
+            ],
+        )

@@ -1,0 +1,90 @@
+"""A relation that was written, and the persons in its classes, counted in staging beside rows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dbanon.data.counts import Cells, EntityCount, Questions
+from dbanon.data.frozen import dataclass
+from dbanon.sessions import statements
+from dbanon.sessions.base import Relation
+from dbanon.sessions.names import RelationName, quote
+from dbanon.sessions.session import Session
+from dbanon.stores.ports import Written
+from dbanon.stores.sql_counts import cells_of_rows
+
+
+@dataclass(frozen=True, eq=False)
+class SqlWritten(Written):
+    """A release in a table that nobody else sees.
+
+    Parameters
+    ----------
+    columns : name, SQL type and SQL expression of each column.
+    copied : True where kept columns came from elsewhere, and were staged row by row.
+    """
+
+    columns: tuple[tuple[str, str, str], ...]
+    copied: bool
+
+    @property
+    def relation(self) -> RelationName:
+        """The table."""
+        return self.draft.output.written
+
+    @property
+    def kept(self) -> list[str]:
+        """The columns that are released as they are."""
+        recoded = {column.attribute.name for column in self.draft.release.columns}
+        return [name for name, _, _ in self.columns if name not in recoded]
+
+
+def persons_of(session: Session, written: SqlWritten, questions: Questions) -> EntityCount:
+    """The persons in each class of what was written, counted in staging."""
+    draft = written.draft
+    shared = [(kind, value) for n, kind, value in written.columns if n in questions.columns]
+    columns = {name: (kind, value) for name, kind, value in written.columns}
+    shared_names = [n for n, _, _ in written.columns if n in questions.columns]
+    of_sets = {name for columns in questions.also for name in columns}
+    others = [n for n in columns if n in of_sets - {*shared_names, *questions.sensitive}]
+    places = [*shared_names, *questions.sensitive, *others]
+    more = [columns[name] for name in (*questions.sensitive, *others)]
+    source: Relation | None = None
+    if written.copied:
+        person, joins = f"r.{statements.kept_column(len(draft.job.copied))}", ""
+        reads = []
+    else:
+        source = draft.relation
+        [column] = draft.wanted.persons
+        # Where its dictionary was staged, when it was read.
+        place = draft.wanted.columns.index(column)
+        joins = statements.join_values(place, session.value_of(column))
+        person = statements.code_column(place)
+        asked = {*places}
+        reads = [name for name in written.kept if name in asked and name != column.name]
+        reads.append(column.name)
+    found = session.recount_entities(shared, source, person, joins, more, reads)
+    also = tuple(
+        session.recount_staged_entities([places.index(name) for name in own])
+        for own in questions.also
+    )
+    cells = _cells_of_persons(session, written, questions, len(shared))
+    return replace(found, cells=cells, also=also)
+
+
+def _cells_of_persons(
+    session: Session, written: SqlWritten, questions: Questions, n_shared: int
+) -> dict[str, Cells]:
+    """Classes and values with their persons, of each sensitive column, counted in staging."""
+    staging = RelationName(None, statements.ENTITIES)
+    found = {}
+    for position, name in enumerate(questions.sensitive, n_shared):
+        attribute = written.draft.relation.attribute(name)
+        staged = replace(attribute, name=statements.value_column(position))
+        text = session.text_of(staged)
+        # A number is one value however it is written, so that nobody counts for it twice.
+        same = f"s.{quote(staged.name)}" if attribute.kind.is_numeric else text
+        cells = session.rows(statements.persons_with_values(n_shared, text, same))
+        ranked = None if name in questions.leaves else staged
+        found[name] = cells_of_rows(session, staging, ranked, cells)
+    return found

@@ -1,0 +1,212 @@
+"""Attacks by what the ledger says was asked for: conditions, sets of columns, sources, keys."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+from sqlalchemy import make_url
+
+import dbanon
+from dbanon.errors import PseudonymsLink
+from tests.postgres_server import Server
+from tests.sql.mallory import sprung
+from tests.sql.test_logged_values import ALL_LOGGING
+from tests.sql.test_rules import PERSON
+
+Run = Callable[..., list[tuple[Any, ...]]]
+Connect = Callable[..., psycopg.Connection[Any]]
+
+pytestmark = pytest.mark.one_database
+
+KEY = "5e" * 32
+EXACT = "SELECT output, stale, stale_by FROM dbanon.releases(true) WHERE state = 'current'"
+
+
+@pytest.fixture
+def mallorys(mallory: psycopg.Connection[Any], run_sql: Run, sql_url: str) -> str:
+    """Mallory's URL: a runner with the trap set, who may read app.person and owns nothing yet."""
+    run_sql(PERSON)
+    run_sql("ALTER ROLE mallory PASSWORD 'x'")
+    run_sql("GRANT dbanon_runner TO mallory")
+    run_sql("GRANT SELECT ON app.person TO mallory")
+    run_sql("GRANT USAGE, CREATE ON SCHEMA app, release TO mallory")
+    return make_url(sql_url).set(username="mallory", password="x").render_as_string(False)
+
+
+def released(url: str, **more: Any) -> None:
+    asked: dict[str, Any] = {"table": "app.person", "output": "release.person", "k": 5,
+                             "quasi_identifiers": ["age"]}  # fmt: skip
+    dbanon.anonymize(url, **(asked | more))
+
+
+def forged(run_sql: Run, **changes: Any) -> None:
+    """The entry of the release as mallory may have written it."""
+    [(request,)] = run_sql("SELECT request::text FROM dbanon.release")
+    told = json.loads(request)
+    told["asked"] |= changes.pop("asked", {})
+    told["source"]["read"] |= changes
+    run_sql("UPDATE dbanon.release SET request = %s", json.dumps(told))
+
+
+def test_who_looks_exactly_runs_no_condition_of_another_role(mallorys: str, run_sql: Run) -> None:
+    trap = "evil.spring()"
+    released(mallorys, source_digest=True)
+    assert run_sql(EXACT) == [("release.person", False, "digest")]
+    forged(run_sql, asked={"where": trap})
+    assert run_sql(EXACT)[0][2] != "digest"
+    assert not sprung(run_sql)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"columns": ['age" FROM app.person; ALTER ROLE mallory SUPERUSER; --']},
+        {"columns": [], "salt": "0); ALTER ROLE mallory SUPERUSER; --"},
+        {"asked": {"table": "app.person; ALTER ROLE mallory SUPERUSER"}},
+        {"asked": {"table": 7}, "columns": 7},
+        {"salt": None, "way": {}, "hash": []},
+    ],
+)
+def test_what_an_entry_says_of_its_source_is_not_believed(
+    mallorys: str, run_sql: Run, changes: dict[str, Any]
+) -> None:
+    released(mallorys, source_digest=True)
+    forged(run_sql, **changes)
+    [(_, stale, _)] = run_sql(EXACT)
+    assert stale in (True, False, None)
+    assert run_sql("SELECT rolsuper FROM pg_roles WHERE rolname = 'mallory'") == [(False,)]
+
+
+def test_a_source_whose_reading_runs_code_of_another_role_is_not_read(
+    mallorys: str, run_sql: Run, connect: Connect
+) -> None:
+    own = connect(mallorys)
+    own.execute(b"CREATE TABLE app.own AS SELECT person_id, age FROM app.person")
+    released(mallorys, table="app.own", source_digest=True)
+    own.execute(b"DROP TABLE app.own")
+    own.execute(b"CREATE VIEW app.own AS SELECT 1 AS person_id, 2 AS age WHERE evil.spring()")
+    run_sql(EXACT)
+    assert not sprung(run_sql)
+
+
+def test_whoever_lost_the_right_to_read_learns_nothing(
+    mallorys: str, run_sql: Run, connect: Connect
+) -> None:
+    released(mallorys, source_digest=True)
+    run_sql("REVOKE SELECT ON app.person FROM mallory")
+    run_sql("UPDATE app.person SET age = age + 1 WHERE person_id = 1")
+    [(_, _, by)] = connect(mallorys).execute(EXACT.encode()).fetchall()
+    assert by != "digest"
+    [listed] = dbanon.releases(mallorys, exact=True)
+    assert listed.stale_by != "digest"
+    assert run_sql(EXACT) == [("release.person", True, "digest")]
+
+
+@pytest.mark.parametrize(
+    "sets",
+    [
+        [{"columns": ['age" FROM pg_class; ALTER ROLE mallory SUPERUSER; --'], "k": 2}],
+        [{"columns": ["nobody"], "k": 2}],
+        [{"columns": 7, "k": "x"}],
+        {"columns": ["age"]},
+        7,
+    ],
+)
+def test_sets_of_an_entry_are_not_believed(
+    mallorys: str, run_sql: Run, sql_url: str, sets: Any
+) -> None:
+    released(mallorys, also_k=[["age"]])
+    run_sql(
+        "UPDATE dbanon.release SET arguments = jsonb_set(arguments, '{also_k}', %s)",
+        json.dumps(sets),
+    )
+    with pytest.raises(psycopg.Error):
+        run_sql("SELECT * FROM dbanon.verify('release.person')")
+    with pytest.raises(dbanon.DbanonError):
+        dbanon.verify(sql_url, "release.person")
+    assert run_sql("SELECT rolsuper FROM pg_roles WHERE rolname = 'mallory'") == [(False,)]
+
+
+def test_sets_hold_in_sql_and_are_counted_again(run_sql: Run) -> None:
+    run_sql(PERSON)
+    options = json.dumps({"also_k": [{"columns": ["age", "diagnosis"], "k": 4}]})
+    run_sql(
+        "SELECT dbanon.mondrian('app.person', 'release.person', '{age}', 5,"
+        f" sensitive => '{{diagnosis}}', options => '{options}')"
+    )
+    [(told,)] = run_sql("SELECT arguments->'also_k'->0 FROM dbanon.release")
+    [(fewest,)] = run_sql("SELECT min(n) FROM (SELECT count(*) AS n FROM release.person"
+                          " GROUP BY age, diagnosis) AS t")  # fmt: skip
+    assert told == {"columns": ["age", "diagnosis"], "k": 4, "counted": fewest}
+    assert fewest >= 4
+    run_sql("SELECT * FROM dbanon.verify('release.person')")
+    run_sql("UPDATE release.person SET diagnosis = 'one' WHERE ctid ="
+            " (SELECT min(ctid) FROM release.person)")  # fmt: skip
+    with pytest.raises(psycopg.Error) as failed:
+        run_sql("SELECT * FROM dbanon.verify('release.person')")
+    assert failed.value.sqlstate == "ZK001"
+    assert "age, diagnosis" in str(failed.value)
+
+
+@pytest.mark.parametrize(
+    "options", ['{"pseudonyms": ["person_id"]}', '{"pseudonym_key": "file:/etc/passwd"}']
+)
+def test_a_call_in_sql_takes_no_key(run_sql: Run, options: str) -> None:
+    run_sql(PERSON)
+    with pytest.raises(psycopg.Error) as refused:
+        run_sql(
+            "SELECT dbanon.mdav('app.person', 'release.person', '{age}', 5,"
+            f" options => '{options}')"
+        )
+    assert refused.value.sqlstate == "0A000"
+    assert "/etc" not in str(refused.value)
+    rules = json.dumps({"age": "quasi_identifier", "person_id": "pseudonym", "name": "drop",
+                        "diagnosis": "drop"})  # fmt: skip
+    run_sql(f"SELECT * FROM dbanon.declare('app.person', '{rules}')")
+    with pytest.raises(psycopg.Error):
+        run_sql("SELECT dbanon.mdav('app.person', 'release.person', k => 5)")
+
+
+def test_neither_logs_nor_other_sessions_see_a_key(
+    mallorys: str, run_sql: Run, connect: Connect, sql_server: Server,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setenv("PSEUDONYMS", KEY)
+    for setting in ALL_LOGGING:
+        words = setting.replace("LOAD 'auto", "SET session_preload_libraries = 'auto")
+        run_sql(f"ALTER ROLE mallory {words}")
+    before = len(sql_server.log_text())
+    seen: list[str] = []
+    watcher = connect()
+
+    def look(statement: str) -> None:
+        query = b"SELECT query FROM pg_stat_activity WHERE query IS NOT NULL"
+        seen.extend([statement, *(text for (text,) in watcher.execute(query).fetchall())])
+
+    how = {"pseudonyms": ["person_id"], "pseudonym_key": "env:PSEUDONYMS"}
+    with pytest.warns(PseudonymsLink):
+        released(mallorys, **how, on_sql=look)
+    log = sql_server.log_text()[before:]
+    assert "dbanon_secret" in log
+    assert len(seen) > 20
+    own = hmac.new(bytes.fromhex(KEY), b"dbanon pseudonym 1", hashlib.sha256).digest()
+    padded = own.ljust(64, b"\0")
+    for secret in (bytes.fromhex(KEY), own, *(bytes(b ^ x for b in padded) for x in (0x36, 0x5C))):
+        for text in (log, *seen):
+            assert secret.hex() not in text.lower()
+            assert printed(secret) not in text
+    # SQL makes no such release again, and says who does.
+    with pytest.raises(psycopg.Error) as refused:
+        connect(mallorys).execute(b"SELECT dbanon.refresh('release.person')")
+    assert "key" in str(refused.value)
+
+
+def printed(value: bytes) -> str:
+    """As the server prints the bytes of a constant."""
+    return " ".join(str(byte - 256 if byte > 127 else byte) for byte in value)

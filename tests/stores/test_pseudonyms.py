@@ -1,0 +1,258 @@
+"""Pseudonyms: keyed hashes of identifiers on every database, and no trace of their key."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+import dbanon
+from dbanon.doors.cli.main import main
+from dbanon.errors import (
+    DbanonError,
+    InvalidParameter,
+    PseudonymKeyWrong,
+    PseudonymsLink,
+    RecountFailed,
+    TellingColumnRefused,
+    UnsupportedType,
+)
+from tests.stores.databases import Database
+
+KEY, OTHER = "ab" * 32, "cd" * 32
+# Where pseudonyms are made inside of them: MariaDB's driver would write the key into statements.
+DATABASES = ("postgresql", "duckdb", "sqlite")
+COLUMNS = {"id": "integer", "name": "text", "age": "integer", "ill": "text"}
+# A person has two rows; every fiftieth row has no number.
+ROWS = [
+    (i // 2 if i % 50 else None, f"Ärger '{i // 2}", 20 + i % 40, ("flu", "cold")[i % 2])
+    for i in range(120)
+]
+ASKED: dict[str, Any] = {
+    "table": "people", "output": "release.people", "quasi_identifiers": ["age"], "k": 5,
+    "sensitive": ["ill"], "pseudonyms": ["id", "name"], "pseudonym_key": "env:PSEUDONYMS",
+}  # fmt: skip
+
+
+def pseudonym(value: object, key: str = KEY) -> str:
+    """As docs/guarantees.md says it."""
+    own = hmac.new(bytes.fromhex(key), b"dbanon pseudonym 1", hashlib.sha256).digest()
+    return hmac.new(own, str(value).encode(), hashlib.sha256).hexdigest()[:32]
+
+
+IDS = sorted(pseudonym(row[0]) for row in ROWS if row[0] is not None)
+NAMES = sorted(pseudonym(row[1]) for row in ROWS)
+
+
+@pytest.fixture(autouse=True)
+def _keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PSEUDONYMS", KEY)
+    monkeypatch.setenv("OTHERS", OTHER)
+
+
+@pytest.fixture
+def people(database: Database) -> Database:
+    load(database)
+    return database
+
+
+def load(database: Database) -> None:
+    typed = {name: database.types[kind] for name, kind in COLUMNS.items()}
+    database.load("people", typed, ROWS)
+
+
+def released(database: Database, **more: Any) -> dbanon.Report:
+    with pytest.warns(PseudonymsLink):
+        return dbanon.anonymize(database.url, **(ASKED | more))
+
+
+def written(database: Database) -> tuple[list[str], list[str]]:
+    found = database.rows(f"SELECT id, name FROM {database.relation('release.people')}")
+    assert sum(one is None for one, _ in found) == 3
+    return sorted(one for one, _ in found if one is not None), sorted(one for _, one in found)
+
+
+def test_values_join_by_their_pseudonyms_and_null_has_none(people: Database) -> None:
+    report = released(people)
+    assert written(people) == (IDS, NAMES)
+    assert report.arguments["pseudonyms"]["columns"] == ["id", "name"]
+    assert "PSEUDONYMS LINK ROWS" in dict(report.rows())
+    assert report.kept == ("id", "name")
+    assert "id" not in report.not_copied
+    assert dbanon.verify(people.url, "release.people").unchanged
+    # By the same key another table's rows join; a person's rows are in one class with `entity`.
+    released(people, output="release.visits", entity="name", pseudonyms=["name"], k=3)
+    [(together,)] = people.rows(
+        f"SELECT count(DISTINCT a.name) FROM {people.relation('release.people')} AS a JOIN"
+        f" {people.relation('release.visits')} AS b ON a.name = b.name"
+    )
+    assert together == 60
+    [(apart,)] = people.rows(
+        "SELECT max(n) FROM (SELECT count(DISTINCT age) AS n FROM"
+        f" {people.relation('release.visits')} GROUP BY name) AS t"
+    )
+    assert apart == 1
+
+
+def test_the_release_again_under_its_own_key_alone(people: Database) -> None:
+    released(people)
+    with pytest.raises(InvalidParameter):
+        dbanon.refresh(people.url, "release.people")
+    with pytest.raises(PseudonymKeyWrong) as refused:
+        dbanon.refresh(people.url, "release.people", pseudonym_key="env:OTHERS")
+    assert OTHER not in str(refused.value.to_dict())
+    done = CliRunner().invoke(
+        main, ["refresh", people.url, "release.people", "--pseudonym-key", "env:PSEUDONYMS"]
+    )
+    assert done.exit_code == 0, done.output
+    assert "pseudonyms link rows" in done.stderr
+    assert written(people) == (IDS, NAMES)
+
+
+def test_the_key_stands_nowhere(people: Database, tmp_path: Path) -> None:
+    statements: list[str] = []
+    report = released(people, on_sql=statements.append)
+    own = hmac.new(bytes.fromhex(KEY), b"dbanon pseudonym 1", hashlib.sha256).hexdigest()
+    kept = json.dumps(report.to_dict(), default=str) + "".join(statements)
+    for table in ("release", "release_column", "run"):
+        kept += str(people.ledger_rows(table))
+    for file in tmp_path.glob("test.*"):
+        kept += file.read_bytes().hex() + file.read_bytes().decode("latin-1")
+    for secret in (KEY, own):
+        assert secret not in kept
+        assert secret.upper() not in kept
+        block = bytes(byte ^ 0x36 for byte in bytes.fromhex(secret))
+        assert block.hex() not in kept
+
+
+def test_strict_refuses_them_before_a_row_is_read(people: Database) -> None:
+    with pytest.raises(TellingColumnRefused):
+        dbanon.anonymize(people.url, **(ASKED | {"strict": True}))
+    assert ("release", "people") not in people.relations()
+
+
+def test_fewer_pseudonyms_than_values_are_not_published(
+    people: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the hash has an error, the count in the transaction stops it."""
+    from dbanon.sessions.pseudonym_session import KeyedSession
+    from dbanon.stores.postgresql.digest import PostgresqlKeyed
+    from dbanon.stores.sqlite.dialect import SqliteKeyed
+
+    for kind in (KeyedSession, PostgresqlKeyed, SqliteKeyed):
+        monkeypatch.setattr(kind, "pseudonym_of", lambda self, text: f"substr({text}, 1, 7)")
+    with pytest.raises(RecountFailed):
+        dbanon.anonymize(people.url, **(ASKED | {"pseudonyms": ["name"]}))
+    assert ("release", "people") not in people.relations()
+
+
+@pytest.mark.in_turn
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"pseudonym_key": None},
+        {"pseudonym_key": KEY},
+        {"pseudonym_key": "env:NOT_SET"},
+        {"pseudonyms": []},
+        {"pseudonyms": ["age"]},
+        {"pseudonyms": ["nobody"]},
+        {"kept_columns": "client"},
+        {"chain": dbanon.Chain("c", "env:PSEUDONYMS"), "entity": "name"},
+    ],
+)
+def test_what_cannot_be_is_refused_and_tells_no_key(people: Database, more: dict[str, Any]) -> None:
+    with pytest.raises(DbanonError) as refused:
+        dbanon.anonymize(people.url, **(ASKED | more))
+    assert KEY not in str(refused.value.to_dict())
+    assert ("release", "people") not in people.relations()
+
+
+@pytest.mark.in_turn
+def test_numbers_with_several_texts_are_refused(database: Database) -> None:
+    database.load("people", {"id": database.types["double"], "age": database.types["integer"]},
+                  [(float(i), i) for i in range(20)])  # fmt: skip
+    with pytest.raises(UnsupportedType):
+        dbanon.anonymize(database.url, **(ASKED | {"pseudonyms": ["id"], "sensitive": []}))
+
+
+def test_rules_say_which_and_the_call_says_the_key(people: Database) -> None:
+    rules = {"id": "pseudonym", "name": {"role": "entity", "pseudonym": True}, "ill": "sensitive"}
+    name = "people" if people.name != "postgresql" else "public.people"
+    dbanon.declare(people.url, name, rules | {"age": "quasi_identifier"})
+    asked = {"quasi_identifiers": [], "sensitive": [], "pseudonyms": [], "declared": True, "k": 3}
+    with pytest.raises(InvalidParameter):
+        dbanon.anonymize(people.url, **(ASKED | asked | {"pseudonym_key": None}))
+    report = released(people, **asked)
+    assert (report.entity, written(people)) == ("name", (IDS, NAMES))
+    with pytest.warns(PseudonymsLink):
+        dbanon.refresh(people.url, "release.people", pseudonym_key="env:PSEUDONYMS")
+    assert written(people) == (IDS, NAMES)
+
+
+@pytest.mark.in_turn
+def test_a_job_file_and_a_key_in_a_file(people: Database, tmp_path: Path) -> None:
+    (tmp_path / "key").write_text(KEY)
+    (tmp_path / "key").chmod(0o600)
+    (tmp_path / "jobs.yaml").write_text(
+        f"""version: 1
+source: {{url: "{people.url}"}}
+jobs:
+- name: people
+  table: people
+  output: {{table: release.people}}
+  k: 5
+  pseudonym_key: file:key
+  columns:
+    id: {{role: pseudonym}}
+    name: {{role: pseudonym}}
+    age: {{role: quasi_identifier}}
+    ill: {{role: sensitive}}
+""",
+        encoding="utf-8",
+    )
+    done = CliRunner().invoke(main, ["run", str(tmp_path / "jobs.yaml"), "--allow-inline-password"])
+    assert done.exit_code == 0, done.output
+    assert written(people) == (IDS, NAMES)
+    (tmp_path / "key").chmod(0o644)
+    done = CliRunner().invoke(main, ["run", str(tmp_path / "jobs.yaml"), "--allow-inline-password"])
+    assert done.exit_code != 0
+    assert KEY not in done.output
+
+
+def test_values_are_hashed_before_they_are_in_another_database(
+    people: Database, duckdb_file: Database
+) -> None:
+    statements: list[str] = []
+    released(people, target=duckdb_file.url, on_sql=statements.append, entity="name", k=3)
+    assert written(duckdb_file) == (IDS, NAMES)
+    content = b"".join(file.read_bytes() for file in duckdb_file.path.parent.glob("other*"))
+    assert "Ärger".encode() not in content
+
+
+def test_frames() -> None:
+    frame = pd.DataFrame(ROWS, columns=list(COLUMNS)).astype({"id": "Int64"})
+    given = {
+        name: ASKED[name] for name in ("quasi_identifiers", "k", "pseudonyms", "pseudonym_key")
+    }
+    with pytest.warns(PseudonymsLink):
+        found, report = dbanon.anonymize_frame(frame, **given)
+    assert (sorted(found.id.dropna()), sorted(found.name)) == (IDS, NAMES)
+    assert report.arguments["pseudonyms"]["columns"] == ["id", "name"]
+    with pytest.raises(UnsupportedType):
+        dbanon.anonymize_frame(frame.astype({"id": "Float64"}), **given)
+
+
+@pytest.mark.mariadb
+def test_mariadb_makes_none_and_takes_some(mariadb: Database, duckdb_file: Database) -> None:
+    load(mariadb)
+    with pytest.raises(DbanonError) as refused:
+        dbanon.anonymize(mariadb.url, **ASKED)
+    assert refused.value.code == "pseudonyms_not_here"
+    released(mariadb, target=duckdb_file.url)
+    assert written(duckdb_file) == (IDS, NAMES)

@@ -1,0 +1,131 @@
+"""Sets of columns beside k on every database: counted where they were written, and again later."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import dbanon
+from dbanon.doors.cli.main import main
+from dbanon.errors import DbanonError, RecountFailed, ReleaseChanged
+from dbanon.run.verify import Verification
+from dbanon.run.verify_file import verify_file
+from tests.stores.databases import Database, quote
+from tests.stores.test_models import COLUMNS, load
+
+__all__ = ["COLUMNS"]
+
+SETS = [{"columns": ["age", "ill"], "k": 3}, ["place", "site"], {"columns": ["age"], "k": 20}]
+ASKED: dict[str, Any] = {
+    "table": "people", "output": "release.people", "quasi_identifiers": ["age", "place"],
+    "sensitive": ["ill"], "by": ["site"], "k": 4, "method": "mondrian", "also_k": SETS,
+    "max_suppression": 0.3,
+}  # fmt: skip
+
+
+def released(database: Database, **more: Any) -> dbanon.Report:
+    return dbanon.anonymize(database.url, **(ASKED | more))
+
+
+def smallest(database: Database, columns: list[str], count: str = "count(*)") -> int:
+    names = ", ".join(map(quote, columns))
+    [(found,)] = database.rows(
+        f"SELECT min(n) FROM (SELECT {count} AS n FROM {database.relation('release.people')}"
+        f" GROUP BY {names}) AS t"
+    )
+    return int(found)
+
+
+def test_each_set_is_counted_on_what_was_written_and_again(database: Database) -> None:
+    load(database)
+    report = released(database)
+    for told in report.arguments["also_k"]:
+        assert told["counted"] == smallest(database, told["columns"]) >= told["k"]
+    assert "every combination of (age, ill) by at least 3 rows" in report.guarantee
+    found = dbanon.verify(database.url, "release.people")
+    assert [(list(one.columns), one.k, one.counted) for one in found.also_k] == [
+        (told["columns"], told["k"], told["counted"]) for told in report.arguments["also_k"]
+    ]
+    assert dbanon.refresh(database.url, "release.people").arguments == report.arguments
+    line = [
+        "anonymize", database.url, "--table", "people", "-q", "age", "-q", "place", "-s", "ill",
+        "--by", "site", "--k", "4", "--method", "mondrian", "--also-k", "age,ill=3",
+        "--also-k", "place,site", "--also-k", "age=20", "--max-suppression", "0.3",
+        "--output", "release.people", "--if-exists", "replace",
+    ]  # fmt: skip
+    done = CliRunner().invoke(main, line)
+    assert done.exit_code == 0, done.output
+    assert "k of (age, ill) requested / counted" in done.stdout
+    assert smallest(database, ["age"]) >= 20
+
+
+def test_persons_are_counted_in_each_set(database: Database) -> None:
+    load(database)
+    text = database.types["text"]
+    database.execute(f"ALTER TABLE {database.relation('people')} ADD COLUMN who {text}")
+    text = "concat('p', id)" if database.name == "mariadb" else "'p' || id"
+    database.execute(f"UPDATE {database.relation('people')} SET who = substr({text}, 1, 2)")
+    report = released(database, entity="who", also_k=[{"columns": ["age", "ill"], "k": 2}], k=2,
+                      by=[], max_suppression=0.5)  # fmt: skip
+    [told] = report.arguments["also_k"]
+    assert told["counted"] >= 2
+    assert 'persons (distinct values of "who"), too' in report.guarantee
+    [found] = dbanon.verify(database.url, "release.people").also_k
+    assert found.counted >= told["counted"]
+
+
+@pytest.mark.in_turn
+@pytest.mark.parametrize("kind", ["parquet", "other"])
+def test_other_places_are_counted_as_well(
+    database: Database, tmp_path: Path, kind: str, duckdb_file: Database
+) -> None:
+    load(database)
+    if kind == "parquet":
+        released(database, exports=[str(tmp_path / "people.parquet")])
+        found = verify_file(tmp_path / "people.parquet")
+    else:
+        released(database, target=duckdb_file.url)
+        found = dbanon.verify(duckdb_file.url, "release.people")
+    assert isinstance(found, Verification)
+    assert [one.counted >= one.k for one in found.also_k] == [True] * 3
+
+
+@pytest.mark.in_turn
+def test_what_was_changed_fails(database: Database) -> None:
+    load(database)
+    released(database)
+    database.execute(
+        f"UPDATE {database.relation('release.people')} SET ill = 'one of its own' WHERE age = "
+        f"(SELECT least FROM (SELECT min(age) AS least FROM"
+        f" {database.relation('release.people')}) AS t) AND place = 'north'"
+    )
+    with pytest.raises((RecountFailed, ReleaseChanged)):
+        dbanon.verify(database.url, "release.people")
+
+
+@pytest.mark.in_turn
+def test_a_written_set_that_does_not_hold_is_not_published(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the search has an error, the count in the transaction stops it."""
+    from dbanon.run import run
+
+    load(database)
+    monkeypatch.setattr(run, "with_sets", lambda microdata, found, *more: found)
+    with pytest.raises(RecountFailed) as failed:
+        released(database, also_k=[{"columns": ["age", "ill"], "k": 9}])
+    assert "(age, ill)" in failed.value.message
+    assert ("release", "people") not in database.relations()
+
+
+@pytest.mark.in_turn
+def test_chains_and_unknown_columns_are_refused(database: Database) -> None:
+    load(database)
+    chain = dbanon.Chain("c", "env:NOWHERE")
+    for more in ({"chain": chain, "entity": "id"}, {"also_k": [["cost"]]}):
+        with pytest.raises(DbanonError) as refused:
+            released(database, **more)
+        assert refused.value.code == "invalid_parameter"
