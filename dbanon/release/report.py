@@ -15,7 +15,7 @@ from dbanon.release.alignment import INPUT, ROWS_LINK, Alignment
 from dbanon.release.attribute_disclosure import FewPersons, TellingColumn
 from dbanon.release.recode import ColumnLoss
 from dbanon.release.words import (
-    InWords,
+    WithCard,
     nearness,
     passthrough_note,
     plain,
@@ -171,7 +171,7 @@ class _Told(Generic[T]):
 
 
 @dataclass(frozen=True)
-class Report(InWords):
+class Report(WithCard):
     """What a release is, what it lost and how it was made.
 
     Holds no value that was read. What the call itself wrote out for a builder of a hierarchy, such

@@ -7,6 +7,8 @@ from dataclasses import asdict, is_dataclass
 from datetime import datetime, timezone
 from typing import Any
 
+from dbanon.data.notebook import Shown
+
 # Beside control characters: what makes text run the other way.
 _DIRECTIONS = {0x61C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)}
 _WRITTEN_OUT = {
@@ -57,6 +59,13 @@ class InWords:
             for label, text in self.rows()
         )
         return f"<table>{''.join(rows)}</table>"
+
+
+class WithCard(Shown, InWords):
+    """The same, and as a card in a notebook where a door was opened."""
+
+    def _repr_html_(self) -> str:
+        return Shown._repr_html_(self) or InWords._repr_html_(self)
 
 
 def in_lines(pairs: Sequence[tuple[str, str]]) -> str:

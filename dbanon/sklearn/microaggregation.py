@@ -15,8 +15,9 @@ from dbanon.job.policy import Policy
 from dbanon.methods import find_method
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from numpy.typing import ArrayLike, NDArray
-    from typing_extensions import Self
 
 # Of ``check_estimator``: what classes of k records cannot be, and why.
 EXPECTED_FAILED_CHECKS = {

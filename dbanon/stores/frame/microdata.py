@@ -161,8 +161,8 @@ def with_groups(
     """
     require_columns(frame, [*by, *persons])
     if by:
-        strata = frame.groupby(list(by), dropna=False, observed=True).ngroup().to_numpy(np.int32)
-        microdata = replace(microdata, strata=strata)
+        strata = frame.groupby(list(by), dropna=False, observed=True).ngroup()
+        microdata = replace(microdata, strata=np.asarray(strata, np.int32))
     for name in persons:
         microdata = replace(microdata, entities=pd.factorize(frame[name])[0].astype(np.int32))
     return microdata

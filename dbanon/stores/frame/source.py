@@ -264,8 +264,8 @@ def _within(number: NDArray[np.int64], others: Sequence[NDArray[np.int64]]) -> l
         return []
     head = number[:PROBED]
     probed = np.flatnonzero(np.isin(number, head[head >= 0]))
-    grouped = pd.DataFrame({at: codes[probed] for at, codes in enumerate(others)})
-    grouped = grouped.where(grouped >= 0).groupby(number[probed])
+    held = pd.DataFrame({at: codes[probed] for at, codes in enumerate(others)})
+    grouped = held.where(held >= 0).groupby(number[probed])
     several = (grouped.size() > 1).to_numpy()
     counts, different = grouped.count().to_numpy(), grouped.nunique().to_numpy()
     pairs = np.stack((counts, different), axis=2).reshape(len(several), -1)
