@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClusterMixin
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from typing import Self
 
     from numpy.typing import ArrayLike, NDArray
+
+    from dbanon.job.options import RowMethod
 
 # Of ``check_estimator``: what classes of k records cannot be, and why.
 EXPECTED_FAILED_CHECKS = {
@@ -50,7 +52,13 @@ class Microaggregation(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     statistical disclosure control", IEEE TKDE 14 (2002).
     """
 
-    def __init__(self, k: int = 5, *, method: str = "mdav", refine: str | None = None) -> None:
+    def __init__(
+        self,
+        k: int = 5,
+        *,
+        method: RowMethod = "mdav",
+        refine: Literal["pass", "fast", "thorough"] | None = None,
+    ) -> None:
         self.k = k
         self.method = method
         self.refine = refine
@@ -68,7 +76,7 @@ class Microaggregation(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         """
         policy = make(Policy, {"k": self.k, "method": self._method(), "refine": self.refine})
         points = validate_data(self, X, dtype=np.float64, ensure_min_samples=policy.k)
-        found = partition(points, policy.k, method=policy.method, refine=policy.refine)
+        found = partition(points, policy.k, method=self.method, refine=self.refine)
         self.labels_: NDArray[np.int32] = np.array(found.labels)
         sums = np.add.reduceat(points[found.members], found.starts, axis=0)
         self.centroids_: NDArray[np.float64] = sums / found.sizes[:, None]

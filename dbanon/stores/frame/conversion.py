@@ -148,18 +148,22 @@ def require_not_shuffled(released: pd.DataFrame) -> None:
 
 def alignment_of(
     original: pd.DataFrame,
-    released: pd.DataFrame,
+    released: Any,
     names: Iterable[str],
     places: NDArray[np.int64],
+    hierarchies: Mapping[str, Any],
 ) -> Alignment:
     """What pairs the released rows, whose originals are at ``places``, int64 (r,), again.
 
     Parameters
     ----------
+    released : as it is handed back; its types may be others than in the run.
     names : the quasi-identifiers.
+    hierarchies : of the run, by column.
     """
     names = list(names)
-    return Alignment(len(original), places, _digests(original, names), _digests(released, names))
+    before, after = _digests(original, names), _digests(frame_of(released)[0], names)
+    return Alignment(len(original), places, before, after, released, hierarchies)
 
 
 def rows_by_report(
