@@ -87,9 +87,24 @@ def _of_arrow(data: Any) -> tuple[pd.DataFrame, Callable[[pd.DataFrame], Any]]:
         made = pa.table(columns, names=list(released.columns))
         if _package(data) != "polars":
             return made
-        return import_module("polars").from_arrow(made)
+        return _of_polars(import_module("polars"), made, data.schema)
 
     return frame, back
+
+
+def _of_polars(pl: Any, made: pa.Table, schema: Mapping[str, Any]) -> Any:
+    """The released table of polars; an Enum stays one, of the values of released rows."""
+    found = pl.from_arrow(made)
+    for name, kind in schema.items():
+        if not isinstance(kind, pl.Enum) or name not in found.columns:
+            continue
+        used = set(found[name].cast(pl.String).drop_nulls().unique())
+        own = [value for value in kind.categories if value in used]
+        if len(own) == len(used):
+            # Arrow has it as a dictionary, whose order polars does not take back.
+            values = found[name].cast(pl.String).cast(pl.Enum(own))
+            found = found.with_columns(values)
+    return found
 
 
 def _plain(pa: Any, field: pa.Field) -> pa.Field:
