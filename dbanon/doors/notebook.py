@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from dbanon.advice.answer import Advice, Sweep
+from dbanon.advice.recommend import Point
 from dbanon.doors.html.card import LOSSES, tried
 from dbanon.doors.html.card import card as drawn
 from dbanon.errors import MissingDependency
@@ -33,6 +35,7 @@ def plot(shown: Advice | Sweep, axes: Any = None) -> Any:
     sweep, chosen = tried(shown)
     if axes is None:
         axes = _figure().subplots()
+    named: list[Point] = []
     for place, name in enumerate(dict.fromkeys(point.curve for point in sweep.points)):
         own = [point for point in sweep.points if point.curve == name]
         risks, losses = [point.risk for point in own], [point.loss for point in own]
@@ -45,7 +48,10 @@ def plot(shown: Advice | Sweep, axes: Any = None) -> Any:
             marker,
             color=line.get_color(),
         )
-        for point in {own[0], own[-1]}:
+        for point in (own[0], own[-1]):
+            if any(_is_near(point, other, sweep.points) for other in named):
+                continue
+            named.append(point)
             axes.annotate(
                 f"k = {point.k}", (point.risk, point.loss), xytext=(6, 6),
                 textcoords="offset points", fontsize="small",
@@ -61,6 +67,12 @@ def plot(shown: Advice | Sweep, axes: Any = None) -> Any:
     axes.set_ylim(bottom=0)
     axes.legend()
     return axes
+
+
+def _is_near(one: Point, other: Point, points: Sequence[Point]) -> bool:
+    """Whether labels of both would cover each other."""
+    wide, high = max(p.risk for p in points) or 1.0, max(p.loss for p in points) or 1.0
+    return abs(one.risk - other.risk) < 0.12 * wide and abs(one.loss - other.loss) < 0.06 * high
 
 
 def _figure() -> Any:

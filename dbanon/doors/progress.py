@@ -75,6 +75,8 @@ def _on_terminal() -> Iterator[Told]:
 
         def told(phase: str, share: float) -> None:
             if phase not in tasks:
+                for over in tasks.values():
+                    bar.update(over, completed=1.0)
                 tasks[phase] = bar.add_task(phase, total=1.0)
             bar.update(tasks[phase], completed=share)
 
@@ -92,6 +94,9 @@ def _in_notebook() -> Iterator[Told]:
 
     def told(phase: str, share: float) -> None:
         nonlocal last
+        if phase not in phases:
+            # What came before is over, whatever share of it was told last.
+            phases.update(dict.fromkeys(phases, 1.0))
         phases[phase] = share
         now = time.monotonic()
         if now - last >= _SECONDS_BETWEEN:
@@ -100,6 +105,7 @@ def _in_notebook() -> Iterator[Told]:
 
     try:
         yield told
+        phases.update(dict.fromkeys(phases, 1.0))
     finally:
         handle.update(_output(phases, time.monotonic() - began), raw=True)
 
@@ -108,7 +114,7 @@ def _output(phases: dict[str, float], seconds: float) -> dict[str, str]:
     """The output as text and HTML."""
     texts = [f"{phase} {100 * share:.0f} %" for phase, share in phases.items()]
     bars = "".join(
-        f'<label style="margin-right: 1.2em">{escape(phase)} <progress max="1" value="{share:.3f}"'
+        f'<label style="display: inline-block; white-space: nowrap; margin-right: 1.2em">{escape(phase)} <progress max="1" value="{share:.3f}"'
         f' style="width: 8em; vertical-align: middle"></progress> {100 * share:.0f} %</label>'
         for phase, share in phases.items()
     )

@@ -109,11 +109,12 @@ def test_what_cards_show() -> None:
     assert f"{100 * share:.2f} %" in found["certificate"].said("strong")
 
 
-def test_pictures_of_two_cards_are_told_apart() -> None:
+def test_pictures_that_differ_are_told_apart() -> None:
+    """Those that are alike may have one name: they have one title, too."""
     made = results()
     ids = [
         attributes["id"]
-        for kind in ("report", "partition", "advice")
+        for kind in ("report", "advice", "sweep")
         for _, attributes in Outline(made[kind]._repr_html_()).elements
         if "id" in attributes
     ]
