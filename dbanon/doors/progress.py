@@ -113,9 +113,11 @@ def _in_notebook() -> Iterator[Told]:
 def _output(phases: dict[str, float], seconds: float) -> dict[str, str]:
     """The output as text and HTML."""
     texts = [f"{phase} {100 * share:.0f} %" for phase, share in phases.items()]
+    # Each with its phase on one line.
+    label = '<label style="display: inline-block; white-space: nowrap; margin-right: 1.2em">'
+    bar = '<progress max="1" style="width: 8em; vertical-align: middle"'
     bars = "".join(
-        f'<label style="display: inline-block; white-space: nowrap; margin-right: 1.2em">{escape(phase)} <progress max="1" value="{share:.3f}"'
-        f' style="width: 8em; vertical-align: middle"></progress> {100 * share:.0f} %</label>'
+        f'{label}{escape(phase)} {bar} value="{share:.3f}"></progress> {100 * share:.0f} %</label>'
         for phase, share in phases.items()
     )
     return {

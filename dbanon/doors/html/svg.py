@@ -134,7 +134,7 @@ def _ticks(places: Sequence[tuple[float, str]], bottom: float) -> str:
 
 def tradeoff(spots: Sequence[Spot], risk_name: str, loss_name: str, number: int | str) -> str:
     """The map of risk against loss: a curve for each method, this release marked."""
-    wide, high, left, bottom, top, right = 560, 380, 58, 332, 18, 540
+    wide, high, left, bottom, top, right = 560, 380, 68, 332, 18, 540
     most_risk = _top(max(spot.risk for spot in spots))
     most_loss = _top(max(spot.loss for spot in spots))
 
