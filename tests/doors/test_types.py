@@ -26,7 +26,6 @@ from dbanon.errors import KeptColumnTells, NotDifferentiallyPrivate, RowsNotAnon
 SCRIPT = """
 import pandas as pd
 import polars as pl
-import pyarrow as pa
 
 import dbanon
 
@@ -36,7 +35,6 @@ rows, _ = dbanon.anonymize_frame([{"a": 1}], quasi_identifiers=["a"], k=5, metho
 print(rows.index)
 polars, _ = dbanon.anonymize_frame(pl.DataFrame(), quasi_identifiers=["a"], k=5, refine="fast")
 print(polars.height)
-arrow: pa.Table = dbanon.anonymize_frame(pa.table({}), quasi_identifiers=["a"], k=5)[0]
 ranked: dbanon.AttributePartition = dbanon.partition([[1.0]], 2, method="individual_ranking")
 asked = dbanon.anonymize("duckdb:///x", table="t", quasi_identifiers=["age"], k=5, output="r")
 print(asked.k_achieved + 1, dbanon.Policy(k=5).k)
