@@ -245,7 +245,8 @@ def _counted(name: str, series: pd.Series[Any]) -> Column:
     distinct = int(_codes(present).max(initial=-1)) + 1
     length = worded = 0.0
     if attribute.kind is Kind.CATEGORY and len(present):
-        texts = present.astype(str)
+        # By objects: pandas before 3 warns of casts of categories to text.
+        texts = present.astype(object).astype(str)
         length = float(texts.str.len().mean())
         worded = float(texts.str.contains(" ", regex=False).mean())
     return Column(attribute, len(present), distinct, False, length, worded)
