@@ -128,6 +128,9 @@ def microdata_from_frame(
         series = frame[name]
         valid[:, position] = series.notna().to_numpy()
         if attribute.kind.is_coded:
+            if isinstance(series.dtype, pd.CategoricalDtype):
+                # pandas before 3 warns where it casts categories to text.
+                series = series.astype(object)
             text = series.astype(str).to_numpy(object)
             text[~valid[:, position]] = None
             encoded, values = encode(text)
