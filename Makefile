@@ -18,9 +18,9 @@ CORE := $(shell find dbanon/kernels -name "*.[ch]pp" -o -name CMakeLists.txt -o 
 
 .DEFAULT_GOAL := help
 # The parts of `make lint`, each on its own: they take turns with the tests of `make check`.
-LINTS := ruff-check ruff-format mypy lint-imports
+LINTS := ruff-check ruff-format mypy basedpyright lint-imports
 .PHONY: quick test-postgres $(LINTS)
-.PHONY: help setup demo check test schedules faults chains sanitize bench picture site lint clean FORCE
+.PHONY: help setup demo check test test-oldest schedules faults chains sanitize bench picture site lint clean FORCE
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -45,6 +45,27 @@ test: setup ## all tests; as root on Debian a missing PostgreSQL or MariaDB serv
 	.ci/prepare.sh browser
 	.ci/prepare.sh java
 	$(VENV)/bin/pytest -n $(WORKERS) --dist loadfile --max-worker-restart 0 $(PYTEST_ARGS)
+
+# The oldest versions that pyproject.toml takes, under the core that is built already. The others are
+# those of `make setup`: pip takes the newest. Servers and browsers are not asked again, and what old
+# packages say of newer ones below them is their matter.
+OLDEST := build/oldest
+OLDEST_EXTRAS := postgres mariadb bound plot sklearn
+PACKAGES = $(wildcard $(1)/lib/python*/site-packages)
+OF_THE_CORE = _editable_skbc_dbanon.pth _editable_skbc_dbanon.py dbanon dbanon-*.dist-info checkout.pth
+
+test-oldest: setup $(OLDEST)/.done ## tests with the oldest versions of all that dbanon needs
+	$(OLDEST)/bin/python -m pytest -q -n 2 -W ignore::DeprecationWarning $(PYTEST_ARGS) \
+	  -m 'not postgresql and not mariadb and not slow' tests/unit tests/contracts tests/doors/test_frame.py tests/doors/test_frame_kinds.py \
+	  tests/doors/test_frame_types.py tests/doors/test_alignment.py tests/doors/test_cards.py \
+	  tests/doors/test_cli.py tests/doors/html/test_page.py
+
+$(OLDEST)/.done: pyproject.toml .ci/oldest.py | $(VENV)/.package
+	$(PYTHON) -m venv --clear $(@D)
+	$(PYTHON) .ci/oldest.py $(OLDEST_EXTRAS) >$(@D)/oldest.txt
+	$(@D)/bin/python -m pip --quiet install -r $(@D)/oldest.txt pytest pytest-xdist hypothesis
+	cd $(call PACKAGES,$(VENV)) && cp -r $(OF_THE_CORE) $(CURDIR)/$(call PACKAGES,$(@D))
+	touch $@
 
 # What the examples of schedules run under. dbanon itself is lent to them by the tests.
 SCHEDULERS := build/schedulers
@@ -90,7 +111,7 @@ picture: setup ## docs/report.png and docs/workbench.png again, from releases of
 site: setup $(VENV)/.docs ## the documentation as a website in build/site/html; warnings are errors
 	$(VENV)/bin/python -m docs.site.build
 
-lint: setup ## ruff, mypy, import-linter
+lint: setup ## ruff, mypy, pyright, import-linter
 	@$(MAKE) --no-print-directory -j 4 --output-sync=target $(LINTS)
 
 ruff-check:
@@ -99,7 +120,7 @@ ruff-check:
 ruff-format:
 	$(VENV)/bin/ruff format --check .
 
-mypy lint-imports:
+mypy basedpyright lint-imports:
 	$(VENV)/bin/$@
 
 clean: ## remove everything that was built

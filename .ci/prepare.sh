@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what the Makefile needs from the system, where it may; says what is missing where it may not.
-#   prepare.sh build      Python >= 3.10 with venv and headers, a C++ compiler: required
+#   prepare.sh build      Python >= 3.11 with venv and headers, a C++ compiler: required
 #   prepare.sh postgres   a PostgreSQL server with PL/Python, and pgbouncer: without one those tests skip (with CI=true they fail)
 #   prepare.sh mariadb    a MariaDB server's programs, no service: without them those tests skip (with CI=true they fail)
 #   prepare.sh browser    a browser to look at the HTML report: without one those tests skip (with CI=true they fail)
@@ -44,8 +44,8 @@ prepare_build() {
       "interpreter with 'make PYTHON=...'." >&2
     exit 1
   fi
-  "$PYTHON" -c 'import sys; sys.exit(sys.version_info < (3, 10))' || {
-    echo "$PYTHON is $("$PYTHON" --version), dbanon needs Python 3.10 or newer: 'make PYTHON=...'" >&2
+  "$PYTHON" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || {
+    echo "$PYTHON is $("$PYTHON" --version), dbanon needs Python 3.11 or newer: 'make PYTHON=...'" >&2
     exit 1
   }
 }

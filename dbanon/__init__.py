@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from dbanon.doors.arrays import generalization_loss, information_loss, partition
     from dbanon.doors.evaluate import evaluate
     from dbanon.doors.frame import anonymize_frame
+    from dbanon.doors.frame_report import FrameReport
     from dbanon.doors.jobfile.run import run_job
     from dbanon.doors.python import anonymize, plan
     from dbanon.doors.releases import (
@@ -74,6 +75,7 @@ _HOMES = {
     "DbanonError": "dbanon.errors",
     "Declared": "dbanon.run.rules",
     "Evaluation": "dbanon.release.evaluation",
+    "FrameReport": "dbanon.doors.frame_report",
     "Hierarchy": "dbanon.hierarchy.tree",
     "Listed": "dbanon.ledger.releases",
     "METHODS": "dbanon.methods",
@@ -141,6 +143,7 @@ __all__ = [
     "DbanonError",
     "Declared",
     "Evaluation",
+    "FrameReport",
     "Hierarchy",
     "Listed",
     "Measured",

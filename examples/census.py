@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Literal
 
 import pandas as pd
 
 import dbanon
 
 KS = range(3, 11)
-METHODS = {"mdav": None, "mdav + fast": "fast"}
+METHODS: dict[str, Literal["fast"] | None] = {"mdav": None, "mdav + fast": "fast"}
 Points = dict[str, list[tuple[int, float, float, float]]]
 
 

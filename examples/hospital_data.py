@@ -97,7 +97,8 @@ def fill(connection: duckdb.DuckDBPyConnection) -> None:
                 return value
         return values[-1]
 
-    patients, stays = [], []
+    patients: list[tuple[Any, ...]] = []
+    stays: list[tuple[Any, ...]] = []
     for number in range(1, PATIENTS + 1):
         sex = choose(("female", "male"))
         name = f"{choose(FIRST_NAMES[sex])} {choose(LAST_NAMES)}"

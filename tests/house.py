@@ -173,7 +173,7 @@ def _foreign() -> list[str]:
     for imported in graph.find_modules_directly_imported_by("dbanon"):
         graph.remove_import(importer="dbanon", imported=imported)
     above, light = (
-        ("sessions", "ledger", "stores", "run", "chain", "spark", "doors", "share"),
+        ("sessions", "ledger", "stores", "run", "chain", "sklearn", "spark", "doors", "share"),
         set(),
     )
     if "dbanon.doors" in graph.modules:

@@ -12,6 +12,7 @@ from dbanon.advice.profile import Column, Count
 from dbanon.advice.recommend import Point, Recommendation
 from dbanon.advice.roles import CONSTANT, NOT_COPIED, REASONS, UNDECIDED, Role
 from dbanon.advice.singling import SetOfColumns, Singling
+from dbanon.data.notebook import Plotted
 from dbanon.errors import counted
 from dbanon.methods.forecast import in_words
 
@@ -33,7 +34,7 @@ class LeftOut:
 
 
 @dataclass(frozen=True)
-class Sweep:
+class Sweep(Plotted):
     """What was tried.
 
     Parameters
@@ -131,7 +132,7 @@ class ColumnAdvice:
 
 
 @dataclass(frozen=True)
-class Advice:
+class Advice(Plotted):
     """What a table's columns may be, what singles rows out, and where to start.
 
     Parameters

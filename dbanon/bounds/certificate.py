@@ -41,6 +41,7 @@ from dbanon.bounds import classes
 from dbanon.bounds.classes import SLACK, error_of, lowered, raised
 from dbanon.bounds.program import NEAR_ENOUGH, Program, solved_here
 from dbanon.bounds.tolls import Tolls, no_tolls
+from dbanon.data.notebook import Shown
 from dbanon.data.partition import Partition
 from dbanon.kernels import Neighbours
 from dbanon.methods.registry import Tick
@@ -133,7 +134,7 @@ MOST_PRICED = 6
 
 
 @dataclass(frozen=True, eq=False)
-class Certificate:
+class Certificate(Shown):
     """A lower bound of the information loss, and what proves it.
 
     Parameters

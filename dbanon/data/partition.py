@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from dbanon import kernels
 from dbanon.data.frozen import dataclass
 from dbanon.data.measures import Measures
+from dbanon.data.notebook import Shown
 from dbanon.data.pieces import Each
 from dbanon.errors import RecountFailed
 
@@ -75,7 +76,7 @@ NOTHING: Mapping[str, int] = MappingProxyType({})
 
 
 @dataclass(frozen=True, eq=False)
-class Partition:
+class Partition(Shown):
     """Every record in one equivalence class, or suppressed.
 
     Parameters
@@ -198,7 +199,7 @@ class Partition:
 
 
 @dataclass(frozen=True, eq=False)
-class AttributePartition:
+class AttributePartition(Shown):
     """Each attribute grouped by itself: k-anonymous per attribute, not per row.
 
     Parameters

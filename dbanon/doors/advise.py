@@ -13,20 +13,21 @@ from dbanon.advice.request import SECONDS as SLOWEST
 from dbanon.bounds.certificate import Certificate
 from dbanon.data.option import make, parameter, parameters
 from dbanon.doors.arrays import microdata_of
+from dbanon.doors.progress import shown
 from dbanon.doors.signature import lists
 from dbanon.errors import InvalidParameter
 from dbanon.hierarchy.spec import Given, parse_all
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
 from dbanon.job.reading import Reading
-from dbanon.run.advise import AdviceProgress
 from dbanon.run.advise import advise as run_advise
 from dbanon.run.bound import bound, bound_table
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
+    from typing import Unpack
 
     from dbanon.advice.answer import Advice
+    from dbanon.doors.progress import Wanted
     from dbanon.job.options import ReadingOptions
     from dbanon.sessions.base import OnSql
 
@@ -53,7 +54,7 @@ def advise(
     key: Sequence[str] = (),
     hierarchies: Mapping[str, Given] | None = None,
     memory_limit: int | None = None,
-    progress: AdviceProgress | None = None,
+    progress: Wanted = None,
     on_sql: OnSql | None = None,
     **reading: Unpack[ReadingOptions],
 ) -> Advice:
@@ -76,7 +77,8 @@ def advise(
     sample : releases are tried on so many rows, drawn by ``seed``, where there are more.
     time_limit : seconds after which no further release is tried; one always is.
     key, hierarchies, memory_limit : as in ``anonymize``.
-    progress : called with a part (``profile``, ``read``, ``singling``, ``sweep``) and a share.
+    progress : called with a part (``profile``, ``read``, ``singling``, ``sweep``) and a share; True
+        for a bar, in a notebook or on a terminal.
     on_sql : called with the text of each SQL statement before it runs.
     reading : how a CSV file is written: ``dates``, ``decimal``, ``encoding``, ``null_words`` as in
         ``anonymize``.
@@ -102,7 +104,8 @@ def advise(
 
         wishes = make(AdviceRequest, asked | {"table": NAME})
         written.require_none()
-        found = run_advise(wishes, FrameSource(data), progress)
+        with shown(progress) as told:
+            found = run_advise(wishes, FrameSource(data), told)
         start = {name: value for name, value in found.start.items() if name not in _OF_TABLES}
         return replace(found, start=start)
     from dbanon.run.open import open_store
@@ -110,14 +113,15 @@ def advise(
 
     wishes = make(AdviceRequest, asked)
     store = open_store(data, on_sql, reading=written, table=table)
-    with store.planning(staging=True) as session:
-        found = run_advise(wishes, SqlSource(session), progress)
+    with shown(progress) as told, store.planning(staging=True) as session:
+        found = run_advise(wishes, SqlSource(session), told)
     return replace(found, start={**found.start, **written.to_dict()})
 
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     import pandas as pd
-    from typing_extensions import Unpack
 
     from dbanon.job.options import ReadingOptions
     from dbanon.sessions.base import OnSql

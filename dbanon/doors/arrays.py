@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,7 +27,11 @@ from dbanon.partitioning.partition_for import partition_for
 from dbanon.release.recode import class_losses
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     import pandas as pd
+
+    from dbanon.job.options import AttributeMethod, ClassOptions, RowMethod
 
 
 # What a policy says of classes alone; the rest of it is about releases.
@@ -39,9 +43,9 @@ def partition(
     data: ArrayLike | pd.DataFrame,
     k: int,
     *,
-    method: Literal["individual_ranking"],
+    method: AttributeMethod,
     hierarchies: Mapping[str, Given] | None = None,
-    **options: Any,
+    **options: Unpack[ClassOptions],
 ) -> AttributePartition: ...
 
 
@@ -50,9 +54,9 @@ def partition(
     data: ArrayLike | pd.DataFrame,
     k: int,
     *,
-    method: str = ...,
+    method: RowMethod = ...,
     hierarchies: Mapping[str, Given] | None = None,
-    **options: Any,
+    **options: Unpack[ClassOptions],
 ) -> Partition: ...
 
 

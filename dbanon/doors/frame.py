@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
 
 from dbanon.data.option import make, parameters
+from dbanon.doors.frame_report import FrameReport
+from dbanon.doors.progress import shown
 from dbanon.doors.signature import lists
 from dbanon.errors import InvalidParameter, RowsLinkable, RowsLinkableRefused, warn_caller
 from dbanon.hierarchy.spec import Given, parse_all
@@ -18,12 +20,64 @@ from dbanon.stores.frame.source import NAME, FrameSource
 from dbanon.stores.frame.target import FrameTarget
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
+    from typing import Unpack
 
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+
+    from dbanon.doors.progress import Wanted
     from dbanon.job.options import PolicyOptions
-    from dbanon.release.report import Report
+
+    class FrameOptions(PolicyOptions, total=False):
+        """What a call on a data frame takes beside the frame, quasi-identifiers and k."""
+
+        sensitive: Sequence[str]
+        keep: Sequence[str]
+        by: Sequence[str]
+        entity: str | None
+        hierarchies: Mapping[str, Given] | None
+        rows: Literal["shuffled", "input"]
+        progress: Wanted
+
+
+class HandsOutArrow(Protocol):
+    """What hands out an Arrow table by the PyCapsule interface, such as a relation of DuckDB."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+
 
 _NOT_SHUFFLED = "classes: reproducible; row order and index: those of the input"
+
+
+@overload
+def anonymize_frame(
+    frame: pd.DataFrame | Mapping[str, Any] | Sequence[Mapping[str, Any]],
+    *,
+    quasi_identifiers: Sequence[str],
+    k: int,
+    **options: Unpack[FrameOptions],
+) -> tuple[pd.DataFrame, FrameReport]: ...
+
+
+@overload
+def anonymize_frame(
+    frame: pl.DataFrame,
+    *,
+    quasi_identifiers: Sequence[str],
+    k: int,
+    **options: Unpack[FrameOptions],
+) -> tuple[pl.DataFrame, FrameReport]: ...
+
+
+@overload
+def anonymize_frame(
+    frame: HandsOutArrow,
+    *,
+    quasi_identifiers: Sequence[str],
+    k: int,
+    **options: Unpack[FrameOptions],
+) -> tuple[pa.Table, FrameReport]: ...
 
 
 @lists(parameters(Policy))
@@ -40,8 +94,9 @@ def anonymize_frame(
     pseudonyms: Sequence[str] = (),
     pseudonym_key: str | None = None,
     rows: str = SHUFFLED,
+    progress: Wanted = None,
     **options: Unpack[PolicyOptions],
-) -> tuple[Any, Report]:
+) -> tuple[Any, FrameReport]:
     """Anonymize a data frame; the result is counted again before it is returned.
 
     Rows come back in fresh random order under a new index. Columns named nowhere are left out.
@@ -65,6 +120,8 @@ def anonymize_frame(
     rows : ``shuffled``, or ``input`` to keep order and index of the rows that are released: for
         your own use, as they link to their originals, of which ``RowsLinkable`` warns; ``strict``
         refuses it.
+    progress : True for a bar, in a notebook or on a terminal, or what is called with a phase and
+        the share of it that is done; what it raises ends the run.
     options : the other options of ``Policy``. Ordered categoricals have the order of their
         categories, unless ``orders`` says another.
 
@@ -91,16 +148,16 @@ def anonymize_frame(
     named = {"table": NAME, "output": NAME, "hierarchies": trees, **keyed, **columns}
     job = make(Job, {"policy": policy, **named})
     target = FrameTarget(rows)
-    report = run(job, FrameSource(table), target)
+    with shown(progress) as told:
+        report = run(job, FrameSource(table), target, told)
     assert target.released is not None
     assert target.places is not None
     if rows == INPUT:
         report = report.found(rows=INPUT).made(seed_policy=_NOT_SHUFFLED)
         warn_caller(RowsLinkable(f"{ROWS_LINK.what}; {ROWS_LINK.why}."))
     handed = handed_back(target.released)
-    # As evaluate has it: what is handed back may have other types.
-    known = alignment_of(table, frame_of(handed)[0], job.quasi_identifiers, target.places)
-    return handed, report.aligned(known)
+    known = alignment_of(table, handed, job.quasi_identifiers, target.places, trees)
+    return handed, FrameReport.of(report, known)
 
 
 def _check_rows(rows: str, policy: Policy) -> None:

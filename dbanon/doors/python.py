@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from dbanon.data.option import all_parameters, make, parameter
+from dbanon.doors.progress import shown
 from dbanon.doors.signature import lists
 from dbanon.hierarchy.spec import Given, parse_all
 from dbanon.job.export import Export
@@ -15,13 +16,13 @@ from dbanon.job.private import METHOD, own_options, private_job, refused, requir
 from dbanon.job.rules import BY_RULES
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
+    from typing import Unpack
 
+    from dbanon.doors.progress import Wanted
     from dbanon.job.options import JobOptions
     from dbanon.release.private_report import PrivateReport
     from dbanon.release.report import Report
     from dbanon.run.outlook import Outlook
-    from dbanon.run.run import PhaseProgress
     from dbanon.sessions.base import OnSql
     from dbanon.sessions.store import Store
 
@@ -45,7 +46,7 @@ def anonymize(
     hierarchies: Mapping[str, Given] | None = None,
     declared: bool = False,
     target: Any = None,
-    progress: PhaseProgress | None = None,
+    progress: Wanted = None,
     on_sql: OnSql | None = None,
     door: str = "python",
     run_id: str | None = None,
@@ -86,7 +87,7 @@ def anonymize(
     hierarchies: Mapping[str, Given] | None = None,
     declared: bool = False,
     target: Any = None,
-    progress: PhaseProgress | None = None,
+    progress: Wanted = None,
     on_sql: OnSql | None = None,
     door: str = "python",
     run_id: str | None = None,
@@ -116,7 +117,7 @@ def anonymize(
         orders; see ``dbanon.declare``. Each column must have a rule.
     target : another database to write to, as ``database``; the same one when None.
     progress : called with a phase (``draw``, ``read``, ``cluster``, ``write``, ``verify``) and a
-        share.
+        share; True for a bar, in a notebook or on a terminal.
     on_sql : called with the text of each SQL statement before it runs.
     door : where the run was asked for, for the ledger: ``python``, ``cli`` or ``job``.
     run_id : the run in the ledger, a UUID, to find it again by; a fresh one when None.
@@ -136,15 +137,16 @@ def anonymize(
     DbanonError : of the class that says what went wrong; nothing was published then.
     """
     given = locals()
-    if options.get("method") == METHOD:
-        return _private(given)
-    require_other(options.get("method"), options)
-    if k is None:
-        raise parameter(Policy, "k").refusal()
-    job, source, to = _asked(given)
-    from dbanon.doors.dispatch import run_classes
+    with shown(progress) as given["progress"]:
+        if options.get("method") == METHOD:
+            return _private(given)
+        require_other(options.get("method"), options)
+        if k is None:
+            raise parameter(Policy, "k").refusal()
+        job, source, to = _asked(given)
+        from dbanon.doors.dispatch import run_classes
 
-    return run_classes(job, source, to, progress)
+        return run_classes(job, source, to, given["progress"])
 
 
 @lists(all_parameters(Job))
@@ -164,7 +166,7 @@ def plan(
     declared: bool = False,
     target: Any = None,
     cluster: bool = False,
-    progress: PhaseProgress | None = None,
+    progress: Wanted = None,
     on_sql: OnSql | None = None,
     **options: Unpack[JobOptions],
 ) -> Outlook:
@@ -186,10 +188,13 @@ def plan(
     """
     if options.get("method") == METHOD:
         raise refused("plan")
-    job, source, to = _asked(locals())
-    from dbanon.doors.dispatch import plan_classes
+    given = locals()
+    with shown(progress) as given["progress"]:
+        job, source, to = _asked(given)
+        from dbanon.doors.dispatch import plan_classes
 
-    return plan_classes(job, source, to, cluster=cluster, progress=progress)
+        told = given["progress"]
+        return plan_classes(job, source, to, cluster=cluster, progress=told)
 
 
 def _private(given: Mapping[str, Any]) -> PrivateReport:

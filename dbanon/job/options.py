@@ -1,33 +1,70 @@
-"""The options by name and type, so that mypy checks calls that name them.
+"""The options by name and type, so that type checkers check calls that name them.
 
-A test holds them equal to the fields of ``Policy`` and ``Job``. For an empty mapping stands None,
-too.
+``python -m tests.docs.options`` writes this file of the fields of ``Policy`` and ``Job`` and of the
+methods; a test holds it to them. For an empty mapping stands None, too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypedDict
+from typing import Any, Literal, TypeAlias, TypedDict
 
 from dbanon.job.chain import Chain
 from dbanon.job.export import Export
 from dbanon.job.sets import ColumnSet
 from dbanon.measures import Model
 
+# Methods whose classes are of rows.
+RowMethod: TypeAlias = Literal[
+    "mdav",
+    "cbfs",
+    "md",
+    "tfrp1",
+    "tfrp2",
+    "ldf",
+    "hdf",
+    "vmdav",
+    "dcm",
+    "gaa_cp",
+    "kaca",
+    "ebkc",
+    "kmember",
+    "mondrian",
+    "full_domain",
+    "npn_mhm",
+    "mdav_mhm",
+    "cbfs_mhm",
+    "md_mhm",
+    "mst_forest",
+    "mst_diameter",
+    "kward",
+    "secure_kward",
+    "recursive_kward",
+    "genetic",
+    "two_step",
+    "single_axis",
+    "optimal_univariate",
+]
+# Those that group each attribute by itself.
+AttributeMethod: TypeAlias = Literal["individual_ranking"]
+MethodName: TypeAlias = RowMethod | AttributeMethod
+
 
 class PolicyOptions(TypedDict, total=False):
     """The options of a policy, but for k."""
 
-    method: str
+    method: MethodName
     options: Mapping[str, Any] | None
-    standardize: str | None
+    standardize: Literal["zscore", "range", "none", "mahalanobis"] | None
     weights: Mapping[str, float] | None
-    nulls: str
+    nulls: Literal["error", "suppress", "category"]
     max_suppression: float | None
-    recoding: str | None
+    recoding: (
+        Literal["mean", "median", "medoid", "secure", "generalization", "representative"] | None
+    )
     seed: int
-    refine: str | None
-    intervals: str
+    refine: Literal["pass", "fast", "thorough"] | None
+    intervals: Literal["text", "bounds", "midpoint", "range"]
     local_range: bool
     steps: Mapping[str, float] | None
     refine_iterations: int | None
@@ -36,36 +73,68 @@ class PolicyOptions(TypedDict, total=False):
     models: Sequence[Model | Mapping[str, Any]]
     also_k: Sequence[ColumnSet | Mapping[str, Any] | Sequence[str]]
     withhold_failing: bool
-    guarantee: str
+    guarantee: Literal["rows", "per_attribute"]
     strict: bool
     evaluate: bool
     certificate: float | None
     orders: Mapping[str, Sequence[str]] | None
 
 
+class ClassOptions(TypedDict, total=False):
+    """The options of classes alone, but for k and the method, and its own parameters."""
+
+    standardize: Literal["zscore", "range", "none", "mahalanobis"] | None
+    weights: Mapping[str, float] | None
+    nulls: Literal["error", "suppress", "category"]
+    max_suppression: float | None
+    recoding: (
+        Literal["mean", "median", "medoid", "secure", "generalization", "representative"] | None
+    )
+    seed: int
+    refine: Literal["pass", "fast", "thorough"] | None
+    refine_iterations: int | None
+    refine_seconds: float | None
+    block_size: int | None
+    orders: Mapping[str, Sequence[str]] | None
+    lambda_: float
+    radius: float
+    threshold: float
+    cut: Literal["strict", "relaxed", "tree"]
+    suppression: float
+    contract: bool
+    epsilon: float
+    gamma0: float
+    axis: str
+    theta: float
+    parts: int
+    population: int
+    generations: int
+    crossover: float
+    mutation: float
+    macro: int
+
+
 class ReadingOptions(TypedDict, total=False):
     """The options of reading a CSV file."""
 
-    dates: str | None
-    decimal: str
-    encoding: str
+    dates: Literal["dmy", "mdy"] | None
+    decimal: Literal[".", ","]
+    encoding: Literal["utf-8", "latin-1", "windows-1252", "utf-16"]
     null_words: Sequence[str]
 
 
 class JobOptions(PolicyOptions, ReadingOptions, total=False):
     """The options of a job on a database, but for the names of what is read and made."""
 
-    output_kind: str
-    if_exists: str
-    chunk_rows: int | None
-    kept_columns: str
-    pseudonyms: Sequence[str]
-    pseudonym_key: str | None
-    memory_limit: int | None
-    spill: str | None
     chain: Chain | None
     where: str | None
+    output_kind: Literal["table", "view"]
+    if_exists: Literal["error", "replace"]
+    chunk_rows: int | None
+    kept_columns: Literal["server", "client"]
+    memory_limit: int | None
+    spill: str | None
+    exports: Sequence[Export | str | Mapping[str, Any]]
     time_limit: float | None
     source_digest: bool
     swap_timeout: float
-    exports: Sequence[Export | str | Mapping[str, Any]]

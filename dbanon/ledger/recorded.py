@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any
@@ -239,9 +238,7 @@ def _time(value: Any) -> str | None:
     """A time of the ledger in UTC, as a report has it; as it is where it cannot be read."""
     if value is None:
         return None
-    # PostgreSQL and DuckDB drop zeros at the end, and minutes of a zone; Python 3.10 wants all.
-    text = re.sub(r"\.(\d{1,6})", lambda found: f".{found[1]:0<6}", str(value))
-    text = re.sub(r"([+-]\d\d)$", r"\1:00", text) if ":" in text else text
+    text = str(value)
     try:
         found = datetime.fromisoformat(text)
     except ValueError:

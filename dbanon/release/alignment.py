@@ -77,12 +77,16 @@ class Alignment:
     places : int64 (r,), the original of each released row.
     before, after : by quasi-identifier, a digest of all its values in their order, to know that
         both frames are still those of the run.
+    released : the frame, as it was handed back.
+    hierarchies : of the run, by column.
     """
 
     n: int
     places: NDArray[np.int64]
     before: Mapping[str, bytes]
     after: Mapping[str, bytes]
+    released: Any
+    hierarchies: Mapping[str, Any]
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _nothing, ()

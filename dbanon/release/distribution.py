@@ -15,6 +15,8 @@ from math import floor, isfinite, log10
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.schema import Kind
+
 # However small k is.
 FEWEST = 5
 # Of a picture that can be read.
@@ -91,6 +93,35 @@ def require_shown(distribution: Distribution, counts: Sequence[int] | None = Non
 def not_drawn(name: str, role: str, k: int, why: str) -> Distribution:
     """A column that is not drawn, and why."""
     return Distribution(name, role, "", bound_of(k), note=why)
+
+
+def of_persons(name: str, role: str, k: int) -> Distribution:
+    """A column that is not drawn, since k counts persons, whom the release does not hold."""
+    return not_drawn(name, role, k, "Persons in a bin or value cannot be counted here.")
+
+
+def placed(kind: Kind) -> bool:
+    """Whether values of this kind have places on a line, which bins are cut of."""
+    return kind in (Kind.INTEGER, Kind.DECIMAL, Kind.FLOAT, Kind.DATE, Kind.TIMESTAMP)
+
+
+def of_texts(
+    name: str, role: str, k: int, counted: Sequence[tuple[str, int]], *, dates: bool
+) -> Distribution:
+    """The distribution of numbers or dates that come as text, each with its rows."""
+    sizes = np.array([size for _, size in counted], np.int64)
+    try:
+        if dates:
+            if any("BC" in value for value, _ in counted):
+                raise ValueError
+            days = np.array([value[:10] for value, _ in counted], "datetime64[D]")
+            return of_dates(name, role, k, days, sizes)
+        values = [float(value) for value, _ in counted]
+        if not all(map(isfinite, values)):
+            raise ValueError
+    except ValueError:
+        return not_drawn(name, role, k, "Its values have no place on a common line.")
+    return of_numbers(name, role, k, np.array(values), sizes)
 
 
 def of_numbers(

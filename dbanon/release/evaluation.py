@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from dbanon.data.grid import unit_of
 from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
+from dbanon.data.notebook import Shown
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidParameter
@@ -45,7 +46,7 @@ _EM4ADOM = {
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class Evaluation(Shown):
     """Figures of a whole release; no array of records.
 
     Parameters

@@ -15,7 +15,7 @@ from dbanon.release.alignment import Alignment
 from dbanon.release.attribute_disclosure import FewPersons, TellingColumn
 from dbanon.release.recode import ColumnLoss
 from dbanon.release.words import (
-    InWords,
+    WithCard,
     cautions_of,
     nearness,
     passthrough_note,
@@ -172,7 +172,7 @@ class _Told(Generic[T]):
 
 
 @dataclass(frozen=True)
-class Report(InWords):
+class Report(WithCard):
     """What a release is, what it lost and how it was made.
 
     Holds no value that was read. What the call itself wrote out for a builder of a hierarchy, such
@@ -282,7 +282,7 @@ class Report(InWords):
     @classmethod
     def names(cls) -> tuple[str, ...]:
         """The names of ``to_dict``, in their order."""
-        return tuple(name for name, value in vars(cls).items() if isinstance(value, _Told))
+        return tuple(name for name, value in vars(Report).items() if isinstance(value, _Told))
 
     def made(self, **changes: Any) -> Report:
         """The report with other values in ``made_by``."""
@@ -292,12 +292,6 @@ class Report(InWords):
         """The report of a release whose source had so many releases before."""
         told = EARLIER.format(NOT_CHECKED, earlier)
         return self.made(earlier_releases=told) if earlier else self
-
-    def aligned(self, alignment: Alignment) -> Report:
-        """The report, which knows in memory which row became which: see ``Alignment``."""
-        found = replace(self)
-        object.__setattr__(found, "alignment", alignment)
-        return found
 
     def requested(self, **changes: Any) -> Report:
         """The report with other values in ``request``."""

@@ -7,6 +7,7 @@ from dataclasses import asdict, is_dataclass
 from datetime import datetime, timezone
 from typing import Any
 
+from dbanon.data.notebook import Shown
 from dbanon.job.pseudonym import caution_of
 from dbanon.job.verdict import Caution
 from dbanon.release.alignment import INPUT, ROWS_LINK
@@ -61,6 +62,13 @@ class InWords:
             for label, text in self.rows()
         )
         return f"<table>{''.join(rows)}</table>"
+
+
+class WithCard(Shown, InWords):
+    """The same, and as a card in a notebook where a door was opened."""
+
+    def _repr_html_(self) -> str:
+        return Shown._repr_html_(self) or InWords._repr_html_(self)
 
 
 def in_lines(pairs: Sequence[tuple[str, str]]) -> str:

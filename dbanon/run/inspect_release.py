@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import isfinite
-
-import numpy as np
 
 from dbanon.data.schema import Attribute, Kind, Role
 from dbanon.ledger import entries, recorded
@@ -16,9 +13,10 @@ from dbanon.release.distribution import (
     Distribution,
     bound_of,
     not_drawn,
-    of_dates,
     of_labels,
-    of_numbers,
+    of_persons,
+    of_texts,
+    placed,
 )
 from dbanon.sessions.names import RelationName
 from dbanon.sessions.session import Session
@@ -112,9 +110,9 @@ def _distribution(
     sensitive = role == Role.SENSITIVE.value
     if entry.guarantee.persons and (sensitive or k < bound_of(k)):
         # A bin of classes holds k persons; how many hold a value of the source is not known here.
-        return not_drawn(name, role, k, "Persons in a bin or value cannot be counted here.")
+        return of_persons(name, role, k)
     text = session.text_of(attribute)
-    if attribute.kind in _PLACED and not sensitive:
+    if placed(attribute.kind) and not sensitive:
         counted = session.rows(value_counts(entry.name, text))
         if len(counted) > _MOST_VALUES:
             return not_drawn(name, role, k, "It has too many values.")
@@ -125,26 +123,12 @@ def _distribution(
     return of_labels(name, role, k, labels, int(others), int(rows))
 
 
-_PLACED = (Kind.INTEGER, Kind.DECIMAL, Kind.FLOAT, Kind.DATE, Kind.TIMESTAMP)
-
-
 def _placed(
     attribute: Attribute, role: str, k: int, counted: list[tuple[str | None, int]]
 ) -> Distribution:
     """The distribution of numbers or dates, which come as text; NULLs are in no bin."""
-    known = [(value, int(size)) for value, size in counted if value is not None]
+    known = [(str(value), int(size)) for value, size in counted if value is not None]
     if not known:
         return not_drawn(attribute.name, role, k, "All rows have NULL.")
-    sizes = np.array([size for _, size in known], np.int64)
-    try:
-        if attribute.kind in (Kind.DATE, Kind.TIMESTAMP):
-            if any("BC" in str(value) for value, _ in known):
-                raise ValueError
-            days = np.array([str(value)[:10] for value, _ in known], "datetime64[D]")
-            return of_dates(attribute.name, role, k, days, sizes)
-        values = [float(value) for value, _ in known]
-        if not all(map(isfinite, values)):
-            raise ValueError
-    except ValueError:
-        return not_drawn(attribute.name, role, k, "Its values have no place on a common line.")
-    return of_numbers(attribute.name, role, k, np.array(values), sizes)
+    dates = attribute.kind in (Kind.DATE, Kind.TIMESTAMP)
+    return of_texts(attribute.name, role, k, known, dates=dates)

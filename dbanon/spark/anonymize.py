@@ -42,7 +42,7 @@ from dbanon.spark.workers import GatherFacts
 from dbanon.stores.ports import Source
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
+    from typing import Unpack
 
     from dbanon.job.options import PolicyOptions
     from dbanon.release.report import Report

@@ -28,9 +28,10 @@ from dbanon.spark.tasks import translated
 from dbanon.stores.files import read_url
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     from pyspark.sql import SparkSession
     from sqlalchemy import URL
-    from typing_extensions import Unpack
 
     from dbanon.job.options import JobOptions
 

@@ -41,7 +41,7 @@ def main(words: list[str] | None = None) -> int:
     given = parser.parse_args(words)
     rows = audited(given.url)
     if given.format == "csv":
-        table = csv.DictWriter(sys.stdout, FIELDS, lineterminator="\n")
+        table: csv.DictWriter[str] = csv.DictWriter(sys.stdout, FIELDS, lineterminator="\n")
         table.writeheader()
         table.writerows(rows)
     else:

@@ -101,6 +101,7 @@ def main(words: list[str] | None = None) -> int:
             print(f"{table}: not released: [{error.code}] {error.message}")
             codes.append(error.exit_code)
         else:
+            assert isinstance(report, dbanon.Report), "the rules name a method of classes"
             print(f"{table}: {report.rows_out} rows, k = {report.k_achieved}")
     return next((code for code in codes if code), 0)
 

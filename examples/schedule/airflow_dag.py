@@ -4,6 +4,9 @@ Both do the same job, so have one of them. Code 99, nothing new, skips the task;
 away, and 7, the job runs already, are tried again; all others are for a person, at once.
 """
 
+# Airflow is not where dbanon's types are checked.
+# pyright: reportMissingImports=false
+
 from __future__ import annotations
 
 from datetime import datetime, timedelta
@@ -50,7 +53,8 @@ def release(file: str, job: str) -> dict[str, Any]:
     import dbanon
 
     try:
-        return dbanon.run_job(file, job=job).to_dict()
+        report = dbanon.run_job(file, job=job)
+        return {} if report is None else report.to_dict()
     except dbanon.DbanonError as error:
         if error.exit_code in TRIED_AGAIN:
             raise

@@ -1,4 +1,4 @@
-"""The rows of options in ``docs/``: ``python -m tests.docs.options`` writes them anew."""
+"""Options in ``docs/`` and for type checkers: ``python -m tests.docs.options`` writes them anew."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from dbanon.doors.sql_script import arguments
 from dbanon.job.chain import Chain
 from dbanon.job.job import Job
 from dbanon.job.private import own_options
+from tests.docs import option_types
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 _TABLE = re.compile(r"(<!-- options -->\n).*?(<!-- end of options -->)", re.S)
@@ -78,3 +79,4 @@ def filled(page: str, rows: list[str]) -> str:
 if __name__ == "__main__":
     for page, rows in pages().items():
         (DOCS / page).write_text(filled(page, rows), encoding="utf-8")
+    option_types.write()

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
 
 from dbanon.doors.cli.log import Log
+from dbanon.doors.progress import bar_on
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -31,7 +32,7 @@ class ProgressDisplay:
         self._bar: Progress | None = None
         self._tasks: dict[str, TaskID] = {}
         if shown and not log.for_machines and self._stream.isatty():
-            self._bar = _bar_on(self._stream)
+            self._bar = bar_on(self._stream)
 
     def __enter__(self) -> ProgressDisplay:
         if self._bar is not None:
@@ -58,18 +59,3 @@ class ProgressDisplay:
             self._log.progress(phase, share)
         elif self._shown and begins:
             self._log.event("info", "phase")
-
-
-def _bar_on(stream: TextIO) -> Progress:
-    # Elsewhere than on a terminal nothing of it is needed.
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    return Progress(
-        TextColumn("{task.description:>8}"),
-        BarColumn(),
-        TextColumn("{task.percentage:>3.0f} %"),
-        TimeElapsedColumn(),
-        console=Console(file=stream),
-        transient=True,
-    )

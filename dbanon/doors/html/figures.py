@@ -40,16 +40,17 @@ def losses(evaluation: Mapping[str, Any]) -> Row:
     return _describe_rows(rows)
 
 
-def risks(evaluation: Mapping[str, Any], guarantee: Guarantee) -> Row:
-    """As ``losses`` of the measures of risk, with their limits where they have one."""
-    rows, k = [], guarantee.k
+def risks(evaluation: Mapping[str, Any], guarantee: Guarantee | None) -> Row:
+    """As ``losses`` of the measures of risk, with their limits where a guarantee sets one."""
+    rows = []
     for name, value in evaluation["risks"].items():
         if name not in RISKS:
             continue
         row = _row(RISKS[name], value, evaluation)
-        if guarantee.bounds_rows and name in ("class_risk", "linkage_risk") and value is not None:
-            row["limit"] = f"1/{k} = {figure(1 / k)}"
-            row["bar"] = share_bar(value, 1 / k)
+        limited = name in ("class_risk", "linkage_risk") and value is not None
+        if guarantee is not None and guarantee.bounds_rows and limited:
+            row["limit"] = f"1/{guarantee.k} = {figure(1 / guarantee.k)}"
+            row["bar"] = share_bar(value, 1 / guarantee.k)
         rows.append(row)
     return _describe_rows(rows)
 

@@ -50,7 +50,7 @@ def page(
     """
     if distributions is None:
         distributions = look.distributions if look else ()
-    style = _file("report.css")
+    style = _file("report.css").replace("/* pictures.css */\n", _file("pictures.css"))
     return _template().render(
         view(report, distributions, tradeoff, look),
         recounted=counted_again(report, recount),

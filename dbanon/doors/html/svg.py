@@ -54,7 +54,7 @@ def share_bar(share: float, limit: float | None = None) -> str:
     )
 
 
-def histogram(found: Distribution, number: int) -> str:
+def histogram(found: Distribution, number: int | str) -> str:
     """A histogram of bins; ``number`` tells the page's pictures apart.
 
     Raises
@@ -74,7 +74,7 @@ def histogram(found: Distribution, number: int) -> str:
     return _histogram(title, desc, bars, steps, list(found.edges), number)
 
 
-def sizes(bins: Sequence[tuple[str, int]], number: int) -> str:
+def sizes(bins: Sequence[tuple[str, int]], number: int | str) -> str:
     """A histogram of class sizes: label and number of classes of each bin."""
     bars = [(place, 1, float(count)) for place, (_, count) in enumerate(bins) if count]
     labels = [label for label, _ in bins]
@@ -88,7 +88,7 @@ def _histogram(
     bars: Sequence[tuple[int, int, float]],
     steps: int,
     labels: Sequence[str],
-    number: int,
+    number: int | str,
     *,
     between: bool = False,
 ) -> str:
@@ -132,9 +132,9 @@ def _ticks(places: Sequence[tuple[float, str]], bottom: float) -> str:
     return "".join(drawn)
 
 
-def tradeoff(spots: Sequence[Spot], risk_name: str, loss_name: str, number: int) -> str:
+def tradeoff(spots: Sequence[Spot], risk_name: str, loss_name: str, number: int | str) -> str:
     """The map of risk against loss: a curve for each method, this release marked."""
-    wide, high, left, bottom, top, right = 560, 380, 58, 332, 18, 540
+    wide, high, left, bottom, top, right = 560, 380, 68, 332, 18, 540
     most_risk = _top(max(spot.risk for spot in spots))
     most_loss = _top(max(spot.loss for spot in spots))
 
@@ -288,7 +288,7 @@ def _top(value: float) -> float:
 
 
 def _picture(
-    title: str, desc: str, body: str, size: tuple[int, int], number: int, kind: str
+    title: str, desc: str, body: str, size: tuple[int, int], number: int | str, kind: str
 ) -> str:
     named = f"picture{number}"
     return (

@@ -37,7 +37,7 @@ def view(
     return {
         "report": report,
         "title": printable(report.output),
-        "headline": _headline(report, guarantee, evaluation),
+        "headline": headline(report, guarantee, evaluation),
         "bounds_rows": guarantee.bounds_rows,
         "k_counts": guarantee.unit,
         "cautions": [(caution.title, caution.why) for caution in report.cautions],
@@ -122,7 +122,7 @@ def _counted_then(report: Report, queries: int) -> str:
     )
 
 
-def _headline(
+def headline(
     report: Report, guarantee: Guarantee, evaluation: Mapping[str, Any] | None
 ) -> list[tuple[str, str, str, str]]:
     """The few figures that stand on top: label, figure, of what, and what it means."""
@@ -169,17 +169,22 @@ def _headline(
 
 def _sizes(report: Report, pictures: Pictures) -> Row:
     """Class sizes as a picture and a table, in at most so many steps."""
-    histogram = report.counts.rows.histogram
-    low, high = min(histogram, default=0), max(histogram, default=0)
+    bins = size_bins(report.counts.rows.histogram)
+    picture = svg.sizes(bins, pictures.next()) if bins else ""
+    rows = [(label, f"{count:,}") for label, count in bins if count]
+    return {"picture": picture, "rows": rows, "median": f"{report.median_class:,g}"}
+
+
+def size_bins(histogram: Mapping[int, int]) -> list[tuple[str, int]]:
+    """Class sizes, with the classes of each, in at most so many steps."""
+    low, high = min(histogram, default=0), max(histogram, default=-1)
     width = -(-(high - low + 1) // MOST_BINS)
     bins = []
-    for start in range(low, high + 1, width):
+    for start in range(low, high + 1, max(width, 1)):
         end = min(start + width - 1, high)
         count = sum(n for size, n in histogram.items() if start <= size <= end)
         bins.append((f"{start:,}" if start == end else f"{start:,}–{end:,}", count))
-    picture = svg.sizes(bins, pictures.next()) if histogram else ""
-    rows = [(label, f"{count:,}") for label, count in bins if count]
-    return {"picture": picture, "rows": rows, "median": f"{report.median_class:,g}"}
+    return bins
 
 
 def _loss(report: Report) -> Row:

@@ -87,9 +87,24 @@ def _of_arrow(data: Any) -> tuple[pd.DataFrame, Callable[[pd.DataFrame], Any]]:
         made = pa.table(columns, names=list(released.columns))
         if _package(data) != "polars":
             return made
-        return import_module("polars").from_arrow(made)
+        return _of_polars(import_module("polars"), made, data.schema)
 
     return frame, back
+
+
+def _of_polars(pl: Any, made: pa.Table, schema: Mapping[str, Any]) -> Any:
+    """The released table of polars; an Enum stays one, of the values of released rows."""
+    found = pl.from_arrow(made)
+    for name, kind in schema.items():
+        if not isinstance(kind, pl.Enum) or name not in found.columns:
+            continue
+        used = set(found[name].cast(pl.String).drop_nulls().unique())
+        own = [value for value in kind.categories if value in used]
+        if len(own) == len(used):
+            # Arrow has it as a dictionary, whose order polars does not take back.
+            values = found[name].cast(pl.String).cast(pl.Enum(own))
+            found = found.with_columns(values)
+    return found
 
 
 def _plain(pa: Any, field: pa.Field) -> pa.Field:
@@ -148,18 +163,22 @@ def require_not_shuffled(released: pd.DataFrame) -> None:
 
 def alignment_of(
     original: pd.DataFrame,
-    released: pd.DataFrame,
+    released: Any,
     names: Iterable[str],
     places: NDArray[np.int64],
+    hierarchies: Mapping[str, Any],
 ) -> Alignment:
     """What pairs the released rows, whose originals are at ``places``, int64 (r,), again.
 
     Parameters
     ----------
+    released : as it is handed back; its types may be others than in the run.
     names : the quasi-identifiers.
+    hierarchies : of the run, by column.
     """
     names = list(names)
-    return Alignment(len(original), places, _digests(original, names), _digests(released, names))
+    before, after = _digests(original, names), _digests(frame_of(released)[0], names)
+    return Alignment(len(original), places, before, after, released, hierarchies)
 
 
 def rows_by_report(

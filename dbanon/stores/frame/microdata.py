@@ -128,6 +128,9 @@ def microdata_from_frame(
         series = frame[name]
         valid[:, position] = series.notna().to_numpy()
         if attribute.kind.is_coded:
+            if isinstance(series.dtype, pd.CategoricalDtype):
+                # pandas before 3 warns where it casts categories to text.
+                series = series.astype(object)
             text = series.astype(str).to_numpy(object)
             text[~valid[:, position]] = None
             encoded, values = encode(text)
@@ -161,8 +164,8 @@ def with_groups(
     """
     require_columns(frame, [*by, *persons])
     if by:
-        strata = frame.groupby(list(by), dropna=False, observed=True).ngroup().to_numpy(np.int32)
-        microdata = replace(microdata, strata=strata)
+        strata = frame.groupby(list(by), dropna=False, observed=True).ngroup()
+        microdata = replace(microdata, strata=np.asarray(strata, np.int32))
     for name in persons:
         microdata = replace(microdata, entities=pd.factorize(frame[name])[0].astype(np.int32))
     return microdata

@@ -251,7 +251,8 @@ def _counted(name: str, series: pd.Series[Any]) -> Column:
     distinct = int(_codes(present).max(initial=-1)) + 1
     length = worded = 0.0
     if attribute.kind is Kind.CATEGORY and len(present):
-        texts = present.astype(str)
+        # By objects: pandas before 3 warns of casts of categories to text.
+        texts = present.astype(object).astype(str)
         length = float(texts.str.len().mean())
         worded = float(texts.str.contains(" ", regex=False).mean())
     return Column(attribute, len(present), distinct, False, length, worded)
@@ -270,8 +271,8 @@ def _within(number: NDArray[np.int64], others: Sequence[NDArray[np.int64]]) -> l
         return []
     head = number[:PROBED]
     probed = np.flatnonzero(np.isin(number, head[head >= 0]))
-    grouped = pd.DataFrame({at: codes[probed] for at, codes in enumerate(others)})
-    grouped = grouped.where(grouped >= 0).groupby(number[probed])
+    held = pd.DataFrame({at: codes[probed] for at, codes in enumerate(others)})
+    grouped = held.where(held >= 0).groupby(number[probed])
     several = (grouped.size() > 1).to_numpy()
     counts, different = grouped.count().to_numpy(), grouped.nunique().to_numpy()
     pairs = np.stack((counts, different), axis=2).reshape(len(several), -1)

@@ -208,7 +208,8 @@ def order_of(
     """
     sizes = partition.sizes
     shift = int(sizes.max(initial=1) - 1).bit_length()
-    order = np.full(n, -1, np.int32 if len(sizes) + 1 << shift < 2**31 else np.int64)
+    kind: Any = np.int32 if len(sizes) + 1 << shift < 2**31 else np.int64
+    order: NDArray[Any] = np.full(n, -1, kind)
     for numbers, records in shuffled_classes(partition, classes):
         # How far behind the first of its class; classes lie side by side.
         begins = np.flatnonzero(np.diff(numbers, prepend=-1))

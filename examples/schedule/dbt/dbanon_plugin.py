@@ -1,5 +1,8 @@
 """``dbanon_release`` in dbt's DuckDB: what ``dbanon.mdav`` is inside PostgreSQL."""
 
+# dbt is not where dbanon's types are checked.
+# pyright: reportMissingImports=false
+
 from __future__ import annotations
 
 import json
@@ -20,7 +23,8 @@ class Plugin(BasePlugin):
             # A cursor is a connection of its own: the release is one transaction, and sees what
             # dbt has committed.
             with conn.cursor() as own:
-                return dbanon.anonymize(own, **given).release_id
+                released = dbanon.anonymize(own, **given)
+                return str(released.release_id)
 
         # It makes something: once for each call, whatever its arguments.
         conn.create_function(

@@ -67,13 +67,14 @@ def test_a_report_is_readable_where_it_is_printed() -> None:
     assert len(lines) == len(report.rows())
 
 
-def test_a_notebook_shows_a_table_in_which_names_are_text() -> None:
+def test_a_notebook_shows_a_card_in_which_names_are_text() -> None:
     frame = pd.DataFrame({"<b>age": range(20)})
     _, report = dbanon.anonymize_frame(frame, quasi_identifiers=["<b>age"], k=4)
     told = report._repr_html_()
-    assert told.startswith("<table>")
+    assert told.startswith('<div class="dbanon-card">')
     assert "&lt;b&gt;age" in told
     assert "<b>" not in told
+    # All that the report says, and no more rows.
     assert told.count("<tr>") == len(report.rows())
 
 

@@ -1,0 +1,126 @@
+"""Progress for people who asked with ``progress=True``: a bar in a notebook or on a terminal."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from html import escape
+from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
+
+from dbanon.errors import InvalidParameter
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+Told = Callable[[str, float], None]
+# What a call takes: a function of a phase and its share, True for a bar, or nothing.
+Wanted: TypeAlias = "Told | bool | None"
+
+_SECONDS_BETWEEN = 0.1
+
+
+@contextmanager
+def shown(wanted: Wanted) -> Iterator[Told | None]:
+    """What a run calls with a phase and the share of it that is done.
+
+    Raises
+    ------
+    InvalidParameter : it is none of what a call takes.
+    """
+    if wanted is None or wanted is False:
+        yield None
+    elif wanted is True:
+        with _in_notebook() if _is_notebook() else _on_terminal() as told:
+            yield told
+    elif callable(wanted):
+        yield wanted
+    else:
+        raise InvalidParameter(
+            "progress must be a function of a phase and a share, or True for a bar."
+        )
+
+
+def bar_on(stream: TextIO) -> Progress:
+    """The bar of a terminal."""
+    # Elsewhere than on a terminal nothing of it is needed.
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    return Progress(
+        TextColumn("{task.description:>8}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f} %"),
+        TimeElapsedColumn(),
+        console=Console(file=stream),
+        transient=True,
+    )
+
+
+def _is_notebook() -> bool:
+    """Whether a kernel of Jupyter runs this: others have no place for HTML."""
+    ipython = sys.modules.get("IPython")
+    return hasattr(ipython and ipython.get_ipython(), "kernel")
+
+
+@contextmanager
+def _on_terminal() -> Iterator[Told]:
+    """A bar on a terminal, as the command line has it; elsewhere nothing."""
+    if not sys.stderr.isatty():
+        yield lambda phase, share: None
+        return
+    with bar_on(sys.stderr) as bar:
+        tasks: dict[str, Any] = {}
+
+        def told(phase: str, share: float) -> None:
+            if phase not in tasks:
+                for over in tasks.values():
+                    bar.update(over, completed=1.0)
+                tasks[phase] = bar.add_task(phase, total=1.0)
+            bar.update(tasks[phase], completed=share)
+
+        yield told
+
+
+@contextmanager
+def _in_notebook() -> Iterator[Told]:
+    """One output that is written anew: the kernel's own protocol, which needs no widgets."""
+    from IPython.display import display
+
+    began, last, phases = time.monotonic(), 0.0, dict[str, float]()
+    show: Any = display
+    handle = show(_output(phases, 0.0), raw=True, display_id=True)
+
+    def told(phase: str, share: float) -> None:
+        nonlocal last
+        if phase not in phases:
+            # What came before is over, whatever share of it was told last.
+            phases.update(dict.fromkeys(phases, 1.0))
+        phases[phase] = share
+        now = time.monotonic()
+        if now - last >= _SECONDS_BETWEEN:
+            last = now
+            handle.update(_output(phases, now - began), raw=True)
+
+    try:
+        yield told
+        phases.update(dict.fromkeys(phases, 1.0))
+    finally:
+        handle.update(_output(phases, time.monotonic() - began), raw=True)
+
+
+def _output(phases: dict[str, float], seconds: float) -> dict[str, str]:
+    """The output as text and HTML."""
+    texts = [f"{phase} {100 * share:.0f} %" for phase, share in phases.items()]
+    # Each with its phase on one line.
+    label = '<label style="display: inline-block; white-space: nowrap; margin-right: 1.2em">'
+    bar = '<progress max="1" style="width: 8em; vertical-align: middle"'
+    bars = "".join(
+        f'{label}{escape(phase)} {bar} value="{share:.3f}"></progress> {100 * share:.0f} %</label>'
+        for phase, share in phases.items()
+    )
+    return {
+        "text/plain": ", ".join([*texts, f"{seconds:.1f} s"]),
+        "text/html": f"<div>{bars}{seconds:.1f} s</div>",
+    }

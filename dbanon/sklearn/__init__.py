@@ -1,0 +1,18 @@
+"""scikit-learn's way to classes: an estimator, for pipelines and searches."""
+
+from __future__ import annotations
+
+from dbanon.errors import MissingDependency
+
+try:
+    import sklearn as _sklearn  # noqa: F401
+except ImportError:
+    raise MissingDependency(
+        "dbanon.sklearn needs the package scikit-learn.",
+        hint='Install it with: pip install "dbanon[sklearn]"; in a checkout: pip install'
+        ' ".[sklearn]".',
+    ) from None
+
+from dbanon.sklearn.microaggregation import EXPECTED_FAILED_CHECKS, Microaggregation
+
+__all__ = ["EXPECTED_FAILED_CHECKS", "Microaggregation"]

@@ -1,0 +1,60 @@
+"""What a page may draw of a released frame: as of a release in a database."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from dbanon.data.schema import Kind
+from dbanon.job.guarantee_names import recorded
+from dbanon.release.distribution import (
+    Distribution,
+    bound_of,
+    not_drawn,
+    of_labels,
+    of_persons,
+    of_texts,
+    placed,
+)
+from dbanon.release.report import Report
+from dbanon.stores.frame.conversion import frame_of
+from dbanon.stores.frame.microdata import attribute_of
+
+
+def distributions(released: Any, report: Report) -> tuple[Distribution, ...]:
+    """Of each released quasi-identifier and sensitive column, in the frame's order.
+
+    Parameters
+    ----------
+    released : the frame as it was handed back.
+    """
+    frame, _ = frame_of(released)
+    persons = recorded(report.k_requested, report.arguments).persons
+    roles = dict.fromkeys(report.quasi_identifiers, "quasi_identifier")
+    roles |= dict.fromkeys(report.sensitive, "sensitive")
+    return tuple(
+        _distribution(frame[name], str(name), roles[name], report.k_requested, bool(persons))
+        for name in frame.columns
+        if name in roles
+    )
+
+
+def _distribution(
+    series: pd.Series[Any], name: str, role: str, k: int, persons: bool
+) -> Distribution:
+    sensitive = role == "sensitive"
+    if persons and (sensitive or k < bound_of(k)):
+        return of_persons(name, role, k)
+    kind = attribute_of(name, series).kind
+    if placed(kind) and not sensitive:
+        counted = series.dropna().value_counts()
+        if counted.empty:
+            return not_drawn(name, role, k, "All rows have NULL.")
+        pairs = [(str(value), int(size)) for value, size in counted.items()]
+        return of_texts(name, role, k, pairs, dates=kind in (Kind.DATE, Kind.TIMESTAMP))
+    sizes = series.astype(object).where(series.notna(), "NULL").astype(str).value_counts()
+    shared = sizes[sizes >= bound_of(k)]
+    others = sizes[sizes < bound_of(k)]
+    labels = [(str(label), int(size)) for label, size in shared.items()]
+    return of_labels(name, role, k, labels, len(others), int(others.sum()))

@@ -1,0 +1,132 @@
+"""``dbanon/job/options.py``, of the options: ``python -m tests.docs.options`` writes it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin
+
+from dbanon.data.option import Parameter, all_parameters, parameters
+from dbanon.job.export import Export
+from dbanon.job.job import Job
+from dbanon.job.policy import Policy
+from dbanon.job.reading import Reading
+from dbanon.measures import Model
+from dbanon.methods import METHODS
+
+FILE = Path(__file__).resolve().parents[2] / "dbanon" / "job" / "options.py"
+
+# What anonymize and plan name themselves.
+_ARGUMENTS = {"table", "output", "quasi_identifiers", "sensitive", "keep", "by", "entity", "key",
+              "hierarchies", "k"}  # fmt: skip
+_GIVEN = {Model: "Model | Mapping[str, Any]", Export: "Export | str | Mapping[str, Any]"}
+# For the usual number, as it always was.
+_OR_NONE = ("chunk_rows",)
+
+_HEAD = '''"""The options by name and type, so that type checkers check calls that name them.
+
+``python -m tests.docs.options`` writes this file of the fields of ``Policy`` and ``Job`` and of the
+methods; a test holds it to them. For an empty mapping stands None, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypeAlias, TypedDict
+
+from dbanon.job.chain import Chain
+from dbanon.job.export import Export
+from dbanon.measures import Model
+
+'''
+
+
+def text() -> str:
+    """The whole file."""
+    of_rows = [name for name, method in METHODS.items() if method.gives.of_rows]
+    others = [name for name in METHODS if name not in of_rows]
+    policy = [one for one in parameters(Policy) if one.name != "k"]
+    classes = [one for one in policy if not one.option.release and one.name != "options"]
+    own = {one.name: one for method in METHODS.values() for one in method.options}
+    known = {one.name for one in (*policy, *parameters(Reading))} | _ARGUMENTS
+    job = [one for one in all_parameters(Job) if one.name not in known]
+    return "".join(
+        (
+            _HEAD,
+            _literal("RowMethod", "Methods whose classes are of rows.", of_rows),
+            _literal("AttributeMethod", "Those that group each attribute by itself.", others),
+            "MethodName: TypeAlias = RowMethod | AttributeMethod\n",
+            _typed("PolicyOptions", "TypedDict", "The options of a policy, but for k.", policy),
+            _typed(
+                "ClassOptions",
+                "TypedDict",
+                "The options of classes alone, but for k and the method, and its own parameters.",
+                [*(one for one in classes if one.name != "method"), *own.values()],
+            ),
+            _typed(
+                "ReadingOptions",
+                "TypedDict",
+                "The options of reading a CSV file.",
+                parameters(Reading),
+            ),
+            _typed(
+                "JobOptions",
+                "PolicyOptions, ReadingOptions",
+                "The options of a job on a database, but for the names of what is read and made.",
+                job,
+            ),
+        )
+    )
+
+
+def _literal(name: str, told: str, words: Iterable[str]) -> str:
+    told_words = ", ".join(f'"{word}"' for word in words)
+    return f"# {told}\n{name}: TypeAlias = Literal[{told_words}]\n"
+
+
+def _typed(name: str, bases: str, told: str, known: Iterable[Parameter]) -> str:
+    fields = "".join(f"    {one.name}: {_annotation(one)}\n" for one in known)
+    return f'\n\nclass {name}({bases}, total=False):\n    """{told}"""\n\n{fields}'
+
+
+def _annotation(one: Parameter) -> str:
+    if one.name == "method":
+        return "MethodName"
+    if one.option.choices and one.kind is str:
+        words = ", ".join(f'"{word}"' for word in one.option.choices)
+        found = f"Literal[{words}]"
+    elif one.kind is tuple:
+        found = f"Sequence[{_GIVEN.get(one.item) or _name(one.item)}]"
+    else:
+        found = _name(one.type)
+    optional = one.nullable or one.kind is Mapping or one.name in _OR_NONE
+    return f"{found} | None" if optional and not found.endswith("| None") else found
+
+
+def _name(kind: Any) -> str:
+    """A type as it is written."""
+    if kind is NoneType:
+        return "None"
+    if get_origin(kind) in (Union, UnionType):
+        return " | ".join(map(_name, get_args(kind)))
+    if get_origin(kind) is not None:
+        inside = ", ".join(_name(part) for part in get_args(kind) if part is not Ellipsis)
+        return f"{get_origin(kind).__name__}[{inside}]"
+    return "Any" if kind is Any else str(kind.__name__)
+
+
+def write() -> None:
+    """Write the file anew, in the house's format."""
+    FILE.write_text(formatted(text()), encoding="utf-8")
+
+
+def formatted(code: str) -> str:
+    """As ``ruff format`` has it."""
+    done = subprocess.run(
+        [Path(sys.executable).with_name("ruff"), "format", "--stdin-filename", FILE, "-"],
+        input=code, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return done.stdout

@@ -1,0 +1,100 @@
+"""The notebook of examples/ runs from top to bottom, and shows what its text says."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dbanon
+
+nbformat = pytest.importorskip("nbformat")
+pytest.importorskip("ipykernel")
+FILE = Path(__file__).resolve().parents[2] / "examples" / "notebook.ipynb"
+
+
+def notebook() -> Any:
+    return nbformat.read(FILE, as_version=4)
+
+
+def outputs(executed: Any, code: str) -> list[Any]:
+    """What the one cell gave that has this line."""
+    [cell] = [cell for cell in executed.cells if code in cell.source.splitlines()]
+    return list(cell.outputs)
+
+
+def data(executed: Any, code: str, kind: str) -> str:
+    found = [one.data[kind] for one in outputs(executed, code) if kind in one.get("data", {})]
+    return str(found[-1])
+
+
+@pytest.fixture(scope="module")
+def executed(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    from nbclient import NotebookClient
+
+    folder = tmp_path_factory.mktemp("notebook")
+    before = os.environ.get("IPYTHONDIR")
+    os.environ["IPYTHONDIR"] = str(folder / "ipython")
+    try:
+        made = notebook()
+        NotebookClient(
+            made, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(folder)}}
+        ).execute()
+    finally:
+        os.environ.pop("IPYTHONDIR")
+        if before is not None:
+            os.environ["IPYTHONDIR"] = before
+    assert (folder / "people.html").stat().st_mode & 0o777 == 0o600
+    if wanted := os.environ.get("NOTEBOOK_OUT"):
+        nbformat.write(made, wanted)
+    return made
+
+
+def test_it_is_kept_without_outputs() -> None:
+    """Rows come in random order: outputs would differ with each run."""
+    for cell in notebook().cells:
+        if cell.cell_type == "code":
+            assert cell.outputs == []
+            assert cell.execution_count is None
+
+
+@pytest.mark.slow
+def test_nothing_fails_and_nothing_warns(executed: Any) -> None:
+    for cell in executed.cells:
+        for one in cell.get("outputs", ()):
+            assert one.output_type != "error"
+            assert one.get("name") != "stderr", one.text
+
+
+@pytest.mark.slow
+def test_cards_and_plots_are_there(executed: Any) -> None:
+    kinds = ("advice", "report", "evaluation", "partition", "certificate")
+    shown = [
+        one.data["text/html"]
+        for cell in executed.cells
+        for one in cell.get("outputs", ())
+        if "text/html" in one.get("data", {})
+    ]
+    cards = [text for text in shown if 'class="dbanon-card"' in text]
+    found = [re.search(r'class="kicker">dbanon · (\w+)<', text) for text in cards]
+    assert [one and one[1] for one in found] == list(kinds)
+    assert all("<svg" in text for text in cards)
+    assert len(data(executed, "advice.plot();", "image/png")) > 10_000
+
+
+@pytest.mark.slow
+def test_the_bar_ends_full(executed: Any) -> None:
+    line = "released, report = dbanon.anonymize_frame(people, **advice.start, progress=True)"
+    [bar] = [one.data for one in outputs(executed, line) if one.output_type == "display_data"]
+    for phase in ("read", "cluster", "write", "verify"):
+        assert f"{phase} 100 %" in bar["text/plain"]
+    assert bar["text/html"].count("<progress") >= 4
+
+
+@pytest.mark.slow
+def test_figures_are_those_of_the_release(executed: Any) -> None:
+    assert "(np.int64(5), (" in data(executed, "labels = line.fit_predict(numbers)", "text/plain")
+    assert dbanon.__version__ in data(executed, "report", "text/html")

@@ -1,0 +1,127 @@
+"""Every method takes every kind of frame, and hands back kind, columns and types as they came."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import dbanon
+from dbanon.methods import METHODS
+
+pl = pytest.importorskip("polars")
+
+N = 24
+ORDER = pd.CategoricalDtype(["low", "mid", "high"], ordered=True)
+
+
+def people() -> pd.DataFrame:
+    """Numbers of which means are numbers again, columns that are copied, and an index of names."""
+    rng = np.random.default_rng(1)
+    return pd.DataFrame(
+        {
+            "age": rng.integers(18, 90, N),
+            "income": rng.gamma(4, 900, N),
+            "grade": pd.Series(rng.choice(["low", "mid", "high"], N), dtype=ORDER).to_numpy(object),
+            "note": rng.choice(["a", "b"], N),
+            "seen": pd.date_range("2026-01-01", periods=N, unit="s"),
+        },
+        index=pd.Index([f"row {i}" for i in range(N)], name="who"),
+    )
+
+
+def _categories(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame.astype({"grade": ORDER, "note": "category"})
+
+
+KINDS: dict[str, Callable[[pd.DataFrame], Any]] = {
+    "numpy": lambda frame: frame,
+    "small": lambda frame: frame.astype({"age": "int16", "income": "float32"}),
+    "nullable": lambda frame: frame.astype(
+        {"age": "Int64", "income": "Float64", "note": "string", "grade": "string"}
+    ),
+    "categories": _categories,
+    "arrow types": lambda frame: frame.convert_dtypes(dtype_backend="pyarrow"),
+    "arrow": lambda frame: pa.Table.from_pandas(_categories(frame), preserve_index=False),
+    "polars": lambda frame: pl.from_pandas(frame.reset_index(drop=True)).with_columns(
+        pl.col("note").cast(pl.Categorical), pl.col("grade").cast(pl.Enum(["low", "mid", "high"]))
+    ),
+}
+
+
+def types_of(frame: Any) -> dict[str, str]:
+    """The types by column; those of categories without the categories, which may be fewer."""
+    if isinstance(frame, pl.DataFrame):
+        return {name: str(kind.base_type()) for name, kind in frame.schema.items()}
+    if isinstance(frame, pa.Table):
+        return {field.name: str(field.type) for field in frame.schema}
+    return {
+        name: f"category, ordered: {kind.ordered}"
+        if isinstance(kind, pd.CategoricalDtype)
+        else str(kind)
+        for name, kind in frame.dtypes.items()
+    }
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.filterwarnings("ignore::dbanon.errors.PrivacyWarning")
+def test_kind_and_types_stay(method: Any, kind: str) -> None:
+    known = METHODS[method]
+    frame = KINDS[kind](people())
+    asked: dict[str, Any] = {"quasi_identifiers": ["age", "income"], "k": 3, "method": method}
+    if known.max_attributes == 1:
+        asked["quasi_identifiers"] = ["income"]
+    if not known.gives.of_rows:
+        asked["guarantee"] = "per_attribute"
+    if known.recoding != "generalization":
+        # Of labels the types are those of test_frame_types.
+        asked |= {"max_suppression": 0.0}
+    else:
+        asked |= {"intervals": "midpoint", "max_suppression": None}
+    released, report = dbanon.anonymize_frame(
+        frame, sensitive=["grade"], keep=["note", "seen"], **asked
+    )
+    assert type(released) is type(frame)
+    names = [name for name in people().columns if name in {*asked["quasi_identifiers"],
+             "grade", "note", "seen"}]  # fmt: skip
+    assert list(types_of(released)) == names
+    before, after = types_of(frame), types_of(released)
+    numbers = asked["quasi_identifiers"] if known.recoding == "generalization" else []
+    for name in names:
+        if name in numbers:
+            continue
+        assert after[name] == before[name], name
+    for name in numbers:
+        # Midpoints of whole numbers may be halves; they are numbers in every kind of frame.
+        assert after[name].lower().startswith(("int", "float", "double")), (name, after[name])
+    assert len(released) == report.rows_out == N - report.suppressed
+
+
+@pytest.mark.parametrize("kind", [*KINDS][:5])
+@pytest.mark.filterwarnings("ignore::dbanon.errors.PrivacyWarning")
+def test_index_and_order_on_demand(kind: str) -> None:
+    frame = KINDS[kind](people())
+    asked: Any = {"quasi_identifiers": ["age", "income"], "k": 3, "keep": ["seen"]}
+    kept, _ = dbanon.anonymize_frame(frame, rows="input", **asked)
+    assert kept.index.equals(frame.index)
+    assert kept.index.name == "who"
+    assert kept["seen"].equals(frame["seen"])
+    fresh, report = dbanon.anonymize_frame(frame, **asked)
+    assert list(fresh.index) == list(range(N))
+    assert fresh.index.name is None
+    assert report.evaluate(frame).rows == N
+
+
+@pytest.mark.parametrize("kind", ["arrow", "polars"])
+@pytest.mark.filterwarnings("ignore::dbanon.errors.PrivacyWarning")
+def test_order_on_demand_where_there_is_no_index(kind: str) -> None:
+    frame = KINDS[kind](people())
+    asked: Any = {"quasi_identifiers": ["age", "income"], "k": 3, "keep": ["seen"]}
+    kept, report = dbanon.anonymize_frame(frame, rows="input", **asked)
+    assert kept["seen"].equals(frame["seen"])
+    assert report.evaluate(frame).rows == N
