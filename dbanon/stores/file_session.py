@@ -151,6 +151,9 @@ class FileSession(Session):
     # Where temporary tables are.
     temporary: ClassVar[str] = "temp"
 
+    # False where temporary tables go with the connection, which is closed behind the transaction.
+    stays_open = True
+
     @abstractmethod
     def digest(
         self, relation: RelationName, columns: Sequence[Attribute], salt: int
