@@ -199,6 +199,11 @@ def portable(attribute: Attribute) -> str:
     return column
 
 
+# As scalars of Arrow: to make one of a Python number it imports pandas, which takes half a second.
+_ZERO = column_of(np.zeros(1))[0]
+NAN = column_of(np.full(1, np.nan))[0]
+
+
 def chunk(batch: pa.RecordBatch, attributes: Sequence[Attribute]) -> Chunk:
     width = batch.num_columns - len(attributes)
     keys = np.column_stack(
@@ -212,7 +217,7 @@ def chunk(batch: pa.RecordBatch, attributes: Sequence[Attribute]) -> Chunk:
             if valid is None:
                 valid = np.ones(numbers.shape, bool)
             valid[:, position] = is_valid(column)
-            column = column.fill_null(0.0)
+            column = column.fill_null(_ZERO)
         numbers[:, position] = values_of(column)
     return chunk_from_columns(keys, numbers, valid, attributes)
 

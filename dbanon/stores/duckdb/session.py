@@ -238,7 +238,7 @@ class DuckdbSession(FileSession):
 
     def figures(self, query: str, chunk_rows: int) -> Iterator[NDArray[np.float64]]:
         for batch in self._batches(query, chunk_rows):
-            found = [values_of(column.fill_null(np.nan)) for column in batch.columns]
+            found = [values_of(column.fill_null(types.NAN)) for column in batch.columns]
             yield np.column_stack(found)
 
     # -- staging ----------------------------------------------------------------------------------
