@@ -20,7 +20,7 @@ CORE := $(shell find dbanon/kernels -name "*.[ch]pp" -o -name CMakeLists.txt -o 
 # The parts of `make lint`, each on its own: they take turns with the tests of `make check`.
 LINTS := ruff-check ruff-format mypy lint-imports
 .PHONY: quick $(LINTS)
-.PHONY: help setup demo check test schedules faults chains sanitize bench picture lint clean FORCE
+.PHONY: help setup demo check test campaign schedules faults chains sanitize bench picture lint clean FORCE
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -45,6 +45,9 @@ test: setup ## all tests; as root on Debian a missing PostgreSQL or MariaDB serv
 	.ci/prepare.sh browser
 	.ci/prepare.sh java
 	$(VENV)/bin/pytest -n $(WORKERS) --dist loadfile --max-worker-restart 0 $(PYTEST_ARGS)
+
+campaign: setup ## all tests, with each case on each database and all examples: about an hour
+	CAMPAIGN=full $(MAKE) --no-print-directory test
 
 # What the examples of schedules run under. dbanon itself is lent to them by the tests.
 SCHEDULERS := build/schedulers

@@ -12,8 +12,6 @@ import pytest
 
 import dbanon
 
-pytestmark = pytest.mark.one_database
-
 Run = Callable[..., list[tuple[Any, ...]]]
 
 PEOPLE = (

@@ -11,8 +11,6 @@ import pytest
 
 import dbanon
 
-pytestmark = pytest.mark.one_database
-
 Run = Callable[..., list[tuple[Any, ...]]]
 Connect = Callable[..., psycopg.Connection[Any]]
 

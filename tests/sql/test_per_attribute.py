@@ -12,8 +12,6 @@ from sqlalchemy import NullPool, create_engine
 import dbanon
 from dbanon.errors import RowsNotAnonymous
 
-pytestmark = pytest.mark.one_database
-
 Run = Callable[..., list[tuple[Any, ...]]]
 
 PEOPLE = (

@@ -18,7 +18,7 @@ from dbanon.run.open import open_store
 from tests.stores.databases import Database
 from tests.stores.people import load_people
 
-pytestmark = pytest.mark.own_backends
+pytestmark = [pytest.mark.own_backends, pytest.mark.in_turn(of="file")]
 
 # A run that says when it began to read, and waits there until a file appears.
 WAITING = """

@@ -30,6 +30,8 @@ from dbanon.run import private
 from dbanon.run.open import open_store
 from tests.stores.databases import Database
 
+pytestmark = pytest.mark.in_turn(of="file")
+
 pytest.importorskip("opendp")
 
 ROWS = [(g % 350 + 0.5, g * 7919 % 1000, g % 100, f"2020-01-{g % 28 + 1:02}") for g in range(1000)]
