@@ -61,105 +61,27 @@ BEGIN
 END $$"""
 
 
-# What is not emptied, by row: dbanon's schema with all in it, and what has no schema.
-_KEPT = """
-SELECT md5(string_agg(of_one, E'\n' ORDER BY of_one)) FROM (
-  SELECT 'schema ' || nspname || nspowner || coalesce(nspacl::text, '') FROM pg_namespace
-    WHERE nspname !~ '^pg_(toast_)?temp' AND nspname NOT IN ('app', 'release', 'public')
-  UNION ALL SELECT concat('relation ', oid, relname, relkind, relowner, relacl, relchecks,
-      relhasrules, relhastriggers, relhassubclass, relrowsecurity, relforcerowsecurity, reloptions)
-    FROM pg_class WHERE relnamespace = 'dbanon'::regnamespace
-  UNION ALL SELECT concat('column ', attrelid, attname, a.xmin) FROM pg_attribute AS a
-    JOIN pg_class ON attrelid = pg_class.oid WHERE relnamespace = 'dbanon'::regnamespace
-  UNION ALL SELECT concat('function ', p.oid, p.xmin) FROM pg_proc AS p
-    WHERE pronamespace IN ('dbanon'::regnamespace, 'pg_catalog'::regnamespace)
-  UNION ALL SELECT concat('type ', oid, typname, typacl) FROM pg_type
-    WHERE typnamespace = 'dbanon'::regnamespace
-  UNION ALL SELECT concat('trigger ', t.oid, t.xmin) FROM pg_trigger AS t
-  UNION ALL SELECT concat('event ', t.oid, t.xmin) FROM pg_event_trigger AS t
-  UNION ALL SELECT concat('cast ', t.oid, t.xmin) FROM pg_cast AS t
-  UNION ALL SELECT concat('operator ', t.oid, t.xmin) FROM pg_operator AS t
-  UNION ALL SELECT concat('extension ', t.oid, t.xmin) FROM pg_extension AS t
-  UNION ALL SELECT concat('language ', t.oid, t.xmin) FROM pg_language AS t
-  UNION ALL SELECT concat('publication ', t.oid, t.xmin) FROM pg_publication AS t
-  UNION ALL SELECT concat('server ', t.oid, t.xmin) FROM pg_foreign_server AS t
-  UNION ALL SELECT concat('rights ', t.oid, t.xmin) FROM pg_default_acl AS t
-  UNION ALL SELECT concat('policy ', t.oid, t.xmin) FROM pg_policy AS t
-  UNION ALL SELECT concat('object ', t.oid, t.xmin) FROM pg_largeobject_metadata AS t
-  UNION ALL SELECT concat('setting ', setdatabase, setrole, setconfig) FROM pg_db_role_setting
-    WHERE setdatabase IN (0, (SELECT oid FROM pg_database WHERE datname = current_database()))
-  UNION ALL SELECT concat('member ', t.roleid, t.member, t.admin_option) FROM pg_auth_members AS t
-  UNION ALL SELECT concat('database ', datname, datdba, datacl) FROM pg_database
-    WHERE datname = current_database()
-  UNION ALL SELECT 'revision ' || version_num FROM dbanon.alembic_version
-) AS all_of_them (of_one)"""
-
-
-class Shared:
-    """A database that tests have one after the other; another one after what is not emptied."""
-
-    def __init__(self, server: Server, template: str) -> None:
-        self._server, self._template = server, template
-        self._url: str | None = None
-        self._as_made: Any = None
-
-    def url(self) -> str:
-        if self._url is None:
-            self._url = self._server.create_database(template=self._template)
-            self._empty(self._url)
-            self._as_made = self._server.execute(_KEPT, url=self._url)
-        return self._url
-
-    def clean(self) -> None:
-        """Empty it; where that fails, or something else was changed, drop it."""
-        if self._url is None:
-            return
-        try:
-            self._empty(self._url)
-            as_made = self._server.execute(_KEPT, url=self._url) == self._as_made
-        except psycopg.Error:
-            as_made = False
-        if not as_made:
-            self.drop()
-
-    def _empty(self, url: str) -> None:
-        self._server.execute("SET lock_timeout = '5s'; " + _EMPTIED, url=url)
-
-    def drop(self) -> None:
-        if self._url is not None:
-            self._server.drop_database(str(make_url(self._url).database))
-            self._url = None
-
-
 @pytest.fixture(scope="session")
-def _shared(sql_server: Server, sql_template: str) -> Iterator[Shared]:
-    shared = Shared(sql_server, sql_template)
-    yield shared
-    shared.drop()
+def _one_url(sql_server: Server, sql_template: str) -> Iterator[str]:
+    with sql_server.database(template=sql_template) as url:
+        yield url
 
 
 @pytest.fixture
 def sql_url(request: pytest.FixtureRequest, sql_server: Server, sql_template: str) -> Iterator[str]:
     """A database with dbanon's functions, and schemas app and release, as superuser.
 
-    Tests share one, emptied after each of them: so do they the superuser's backend, which loads
-    Python, numpy and dbanon once and not for each. Those that are marked `own_database` do not.
+    Tests that are marked `one_database` share one, emptied after each of them: so do they the
+    superuser's backend, which loads Python, numpy and dbanon once and not for each.
     """
-    if request.node.get_closest_marker("own_database") is not None:
+    if request.node.get_closest_marker("one_database") is None:
         with sql_server.database(template=sql_template) as url:
             yield url
         return
-    shared: Shared = request.getfixturevalue("_shared")
-    url = shared.url()
-    try:
-        with sql_server.roles_dropped(url):
-            yield url
-    except psycopg.Error:
-        # A role that has more than what is dropped with it.
-        shared.drop()
-        raise
-    finally:
-        shared.clean()
+    shared: str = request.getfixturevalue("_one_url")
+    with sql_server.roles_dropped(shared):
+        yield shared
+        sql_server.execute(_EMPTIED, url=shared)
 
 
 @pytest.fixture

@@ -12,6 +12,8 @@ import pytest
 
 import dbanon
 
+pytestmark = pytest.mark.one_database
+
 Run = Callable[..., list[tuple[Any, ...]]]
 
 PEOPLE = (

@@ -19,6 +19,7 @@ Run = Callable[..., list[tuple[Any, ...]]]
 Connect = Callable[..., psycopg.Connection[Any]]
 Role = Callable[..., str]
 
+pytestmark = pytest.mark.one_database
 
 SUPER = "SELECT rolsuper FROM pg_roles WHERE rolname = 'mallory'"
 

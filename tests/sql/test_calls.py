@@ -15,6 +15,8 @@ from dbanon.measures import model_kinds
 from dbanon.methods import METHODS
 from tests.postgres_server import Server
 
+pytestmark = pytest.mark.one_database
+
 Run = Callable[..., list[tuple[Any, ...]]]
 
 PEOPLE = (

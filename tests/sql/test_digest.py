@@ -18,6 +18,8 @@ from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.stores import digest
 from tests.postgres_server import Server, conninfo, find_server_binaries, libpq_environment
 
+pytestmark = pytest.mark.one_database
+
 Run = Callable[..., list[tuple[Any, ...]]]
 
 CALL = (

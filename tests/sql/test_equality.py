@@ -16,6 +16,8 @@ from dbanon.doors.releases import load_hierarchy
 from dbanon.methods import METHODS
 from tests.stores.trees import shaped
 
+pytestmark = pytest.mark.one_database
+
 Run = Callable[..., list[tuple[Any, ...]]]
 
 EDGE_CASES = """

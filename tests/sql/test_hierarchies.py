@@ -14,6 +14,8 @@ import pytest
 from dbanon.doors.releases import list_hierarchies, load_hierarchy, store_hierarchy
 from dbanon.errors import HierarchyExists
 
+pytestmark = pytest.mark.one_database
+
 Run = Callable[..., list[tuple[Any, ...]]]
 
 PEOPLE = (

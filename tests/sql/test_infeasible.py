@@ -15,6 +15,8 @@ from sqlalchemy import NullPool, create_engine
 import dbanon
 from dbanon.doors.cli.main import main
 
+pytestmark = pytest.mark.one_database
+
 Run = Callable[..., list[tuple[Any, ...]]]
 
 # 60 rows of 20 persons with 4 diseases; all at site 1 have the first; 6 ages are missing.

@@ -12,6 +12,8 @@ from sqlalchemy import NullPool, create_engine
 import dbanon
 from dbanon.errors import KeptColumnTells
 
+pytestmark = pytest.mark.one_database
+
 Run = Callable[..., list[tuple[Any, ...]]]
 
 # "gen" is what the defect was found with; each value of "i" stands for several rows, too.

@@ -10,6 +10,8 @@ import pytest
 
 from tests.stores.model_evaluator import counted, reached
 
+pytestmark = pytest.mark.one_database
+
 Run = Callable[..., list[tuple[Any, ...]]]
 
 # Ages in decades: means of numbers of more than 15 digits, which only the database has exactly.

@@ -11,6 +11,8 @@ import pytest
 import dbanon
 from dbanon.errors import UnsupportedType
 
+pytestmark = pytest.mark.one_database
+
 Run = Callable[..., list[tuple[Any, ...]]]
 
 TYPES = {

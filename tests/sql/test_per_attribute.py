@@ -12,6 +12,8 @@ from sqlalchemy import NullPool, create_engine
 import dbanon
 from dbanon.errors import RowsNotAnonymous
 
+pytestmark = pytest.mark.one_database
+
 Run = Callable[..., list[tuple[Any, ...]]]
 
 PEOPLE = (

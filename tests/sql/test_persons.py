@@ -8,6 +8,8 @@ from typing import Any
 import psycopg
 import pytest
 
+pytestmark = pytest.mark.one_database
+
 Run = Callable[..., list[tuple[Any, ...]]]
 
 # Fifty patients with ten stays each, of one birth date and postcode.

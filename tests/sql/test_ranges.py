@@ -11,6 +11,8 @@ from sqlalchemy import NullPool, create_engine
 
 import dbanon
 
+pytestmark = pytest.mark.one_database
+
 Run = Callable[..., list[tuple[Any, ...]]]
 
 

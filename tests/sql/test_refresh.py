@@ -15,6 +15,7 @@ Run = Callable[..., list[tuple[Any, ...]]]
 Connect = Callable[..., psycopg.Connection[Any]]
 Role = Callable[..., str]
 
+pytestmark = pytest.mark.one_database
 
 RELEASE = "SELECT dbanon.mdav('app.person', 'release.person', k => 5)"
 REFRESH = "SELECT rows_in, k_achieved FROM dbanon.refresh('release.person')"

@@ -13,6 +13,8 @@ import dbanon
 from dbanon.errors import InsufficientRights
 from tests.sql.ledger_entries import mark
 
+pytestmark = pytest.mark.one_database
+
 Run = Callable[..., list[tuple[Any, ...]]]
 Connect = Callable[..., psycopg.Connection[Any]]
 Role = Callable[..., str]

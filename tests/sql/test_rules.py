@@ -11,6 +11,7 @@ import pytest
 Run = Callable[..., list[tuple[Any, ...]]]
 Connect = Callable[..., psycopg.Connection[Any]]
 
+pytestmark = pytest.mark.one_database
 
 PERSON = (
     "CREATE TABLE app.person AS SELECT g AS person_id, 'n' || g AS name, 20 + g % 40 AS age,"

@@ -13,6 +13,7 @@ from tests.sql.test_rules import PERSON
 
 Run = Callable[..., list[tuple[Any, ...]]]
 
+pytestmark = pytest.mark.one_database
 
 TOLD = "SELECT output, stale, stale_by FROM dbanon.releases() WHERE state = 'current'"
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.one_database
+
 Run = Callable[..., list[tuple[Any, ...]]]
 
 # Numbers without a scale, a dictionary, numbers beyond 2**53, and rows to be withheld among others.
