@@ -46,7 +46,7 @@ test: setup ## all tests; as root on Debian a missing PostgreSQL or MariaDB serv
 	.ci/prepare.sh java
 	$(VENV)/bin/pytest -n $(WORKERS) --dist loadfile --max-worker-restart 0 $(PYTEST_ARGS)
 
-campaign: setup ## all tests, with each case on each database and all examples: about an hour
+campaign: setup ## all tests, with each case on each database and all examples
 	CAMPAIGN=full $(MAKE) --no-print-directory test
 
 # What the examples of schedules run under. dbanon itself is lent to them by the tests.
