@@ -20,7 +20,7 @@ CORE := $(shell find dbanon/kernels -name "*.[ch]pp" -o -name CMakeLists.txt -o 
 # The parts of `make lint`, each on its own: they take turns with the tests of `make check`.
 LINTS := ruff-check ruff-format mypy basedpyright lint-imports
 .PHONY: quick test-postgres $(LINTS)
-.PHONY: help setup demo check test test-oldest schedules faults chains sanitize bench picture site lint clean FORCE
+.PHONY: help setup demo check test test-oldest campaign schedules faults chains sanitize bench picture site lint clean FORCE
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -46,11 +46,14 @@ test: setup ## all tests; as root on Debian a missing PostgreSQL or MariaDB serv
 	.ci/prepare.sh java
 	$(VENV)/bin/pytest -n $(WORKERS) --dist loadfile --max-worker-restart 0 $(PYTEST_ARGS)
 
+campaign: setup ## all tests, with each case on each database and all examples
+	CAMPAIGN=full $(MAKE) --no-print-directory test
+
 # The oldest versions that pyproject.toml takes, under the core that is built already. The others are
 # those of `make setup`: pip takes the newest. Servers and browsers are not asked again, and what old
 # packages say of newer ones below them is their matter.
 OLDEST := build/oldest
-OLDEST_EXTRAS := postgres mariadb bound plot sklearn
+OLDEST_EXTRAS := all postgres mariadb bound plot sklearn
 PACKAGES = $(wildcard $(1)/lib/python*/site-packages)
 OF_THE_CORE = _editable_skbc_dbanon.pth _editable_skbc_dbanon.py dbanon dbanon-*.dist-info checkout.pth
 

@@ -19,7 +19,12 @@ from tests.postgres_server import Kind, NoServerError, Server, throwaway_server
 from tests.reference.data import Table, data_directory, load_casc
 from tests.shares import Shares, sort_long_first
 
+# What `make campaign` adds: tests that are marked so, all cases of tests that take turns.
+CAMPAIGN = os.environ.get("CAMPAIGN") == "full"
 IN_CI = os.environ.get("CI", "").lower() in ("true", "1")
+
+# The most examples of a test; those that ask for more have them in campaigns.
+EXAMPLES = 60
 
 # No deadline, no health check on speed: a busy machine is not a wrong program.
 settings.register_profile("dev", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -39,10 +44,17 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not CAMPAIGN:
+        left_out = {item for item in items if item.get_closest_marker("campaign") is not None}
+        if left_out:
+            items[:] = [item for item in items if item not in left_out]
+            config.hook.pytest_deselected(items=list(left_out))
     sort_long_first(items)
+    checks = config.getoption("--hypothesis-profile") == "check"
+    most = settings.get_profile("check").max_examples if checks else None if CAMPAIGN else EXAMPLES
     for item in items:
-        if config.getoption("--hypothesis-profile") == "check":
-            _limit_examples(getattr(item, "obj", None))
+        if most is not None:
+            _limit_examples(getattr(item, "obj", None), most)
         needed = set(getattr(item, "fixturenames", ()))
         # Where a parameter names the database, the server's fixture is asked for by name only.
         given = getattr(getattr(item, "callspec", None), "params", {}).values()
@@ -70,11 +82,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Shares | Non
     return Shares(config, log)
 
 
-def _limit_examples(test: object) -> None:
+def _limit_examples(test: object, most: int) -> None:
     # What a test asks for wins over a profile, and hypothesis has no public way around that.
     asked = getattr(test, "_hypothesis_internal_use_settings", None)
     if asked is not None:
-        fewer = min(asked.max_examples, settings.get_profile("check").max_examples)
+        fewer = min(asked.max_examples, most)
         test._hypothesis_internal_use_settings = settings(asked, max_examples=fewer)  # type: ignore[attr-defined]
 
 

@@ -151,6 +151,11 @@ class FileSession(Session):
     # Where temporary tables are.
     temporary: ClassVar[str] = "temp"
 
+    # False where temporary tables go with the connection, which is closed behind the transaction.
+    stays_open = True
+
+    _ledger_was_there = False
+
     @abstractmethod
     def digest(
         self, relation: RelationName, columns: Sequence[Attribute], salt: int
@@ -164,6 +169,12 @@ class FileSession(Session):
         self, relation: Relation, names: Sequence[str], salt: int
     ) -> tuple[int, int]:
         return self.digest(relation.relation, [relation.attribute(name) for name in names], salt)
+
+    def has_ledger(self) -> bool:
+        # It is asked for each entry, and nobody drops it within this transaction.
+        if not self._ledger_was_there:
+            self._ledger_was_there = super().has_ledger()
+        return self._ledger_was_there
 
     def drop_staging(self) -> None:
         """Drop what links rows to classes: a connection that the caller keeps would keep it."""

@@ -42,7 +42,7 @@ def test_adult_reaches_its_losses(data_dir: Path) -> None:
     assert all(line.split(";")[1] in {*sex, "*"} for line in released)
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 def test_census_prints_what_is_shown(data_dir: Path, tmp_path: Path) -> None:
     shown = (ROOT / "examples" / "census.out").read_text(encoding="utf-8")
     picture = tmp_path / "census.svg"
@@ -66,7 +66,7 @@ def test_census_on_a_small_share(data_dir: Path, tmp_path: Path) -> None:
     assert len(tree.findall("{http://www.w3.org/2000/svg}polyline")) == 2
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 def test_a_year_prints_what_is_shown(tmp_path: Path) -> None:
     shown = (ROOT / "examples" / "chain_year.out").read_text(encoding="utf-8")
     picture = tmp_path / "year.svg"

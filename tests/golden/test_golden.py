@@ -6,12 +6,14 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 
 from tests.backend_package import copy_package
-from tests.conftest import IN_CI
+from tests.conftest import CAMPAIGN, IN_CI
 from tests.golden import records
+from tests.golden.answers import Door
 from tests.golden.house import DOORS, IN_POSTGRESQL, Open, installed, opened
 from tests.postgres_server import Server
 
@@ -34,10 +36,24 @@ def golden_url(local_pg_server: Server) -> Iterator[str]:
         shutil.rmtree(folder)
 
 
+# What is asked is the same at these doors and at that of SQLite, which is asked all of it. Each of
+# these is asked a fourth, and together they are asked all; in a campaign each of them is.
+IN_TURN = ("duckdb", "frame", "postgresql", "sql")
+
+
 def compare(name: str, place: Open) -> None:
+    known = records.load(name)
     with opened(name, place) as door:
+        if name in IN_TURN and not CAMPAIGN:
+            assert isinstance(door, Door)
+            cases = door.cases()
+            assert set(cases) == set(known)
+            turn = {case for case in cases if crc32(case.encode()) % 4 == IN_TURN.index(name)}
+            known = {case: answer for case, answer in known.items() if case in turn}
+            asked = {case: given for case, given in cases.items() if case in turn}
+            door.cases = lambda: asked  # type: ignore[method-assign]
         now = {case: records.recorded(answer) for case, answer in door.answers()}
-    found = list(records.differences(name, records.load(name), now))
+    found = list(records.differences(name, known, now))
     assert not found, "\n".join(
         [*found[:40], f"{len(found)} differences: python -m tests.golden diff --door {name}"]
     )

@@ -160,6 +160,16 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+# What blocks are made of on a worker is as on one machine; these differ in nothing else.
+ONE_MACHINES = {
+    "mdav", "fast", "vmdav", "median of dates, decimals", "medoid, range", "gaa_cp",
+    "patterns of NULL", "persons in strata",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=[pytest.mark.campaign] * (n in ONE_MACHINES)) for n in CASES],
+)
 def test_spark_is_one_machine_with_the_same_blocks(spark, name, tmp_path):
     both(spark, table(), tmp_path, **CASES[name])

@@ -24,7 +24,11 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name",
+    ["generalization", "persons"]
+    + [pytest.param(name, marks=pytest.mark.campaign) for name in ("means", "strata")],
+)
 def test_models_as_on_one_machine(spark, name, tmp_path):
     _, report = both(spark, table(6000), tmp_path, **CASES[name])
     assert len(report.models) == len(CASES[name]["models"])
@@ -39,7 +43,7 @@ def told_by_x(n: int = 6000):
     return frame
 
 
-@pytest.mark.parametrize("method", ["mdav", "gaa_cp"])
+@pytest.mark.parametrize("method", ["mdav", pytest.param("gaa_cp", marks=pytest.mark.campaign)])
 def test_blocks_that_fail_join_others(spark, method, tmp_path):
     asked = ASKED | {"models": [Model("distinct_l", "illness", 4)], "method": method}
     _, report = both(spark, told_by_x(), tmp_path, **asked | {"block_size": 300})

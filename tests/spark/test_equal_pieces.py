@@ -62,6 +62,7 @@ def test_rows_that_are_all_alike(spark, tmp_path):
     assert set(found["x"]) == {0.1}
 
 
+@pytest.mark.campaign
 def test_three_values_are_three_classes(spark, tmp_path):
     rng = np.random.default_rng(4)
     frame = pd.DataFrame({"id": np.arange(9000), "x": rng.integers(0, 3, 9000), "y": 1.5})

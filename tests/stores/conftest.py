@@ -5,10 +5,12 @@ import signal
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from dbanon.run import fingerprint
+from tests.conftest import CAMPAIGN
 from tests.mariadb_server import MariadbServer
 from tests.postgres.warm import close_warm, warm
 from tests.postgres_server import Server
@@ -42,6 +44,9 @@ def interrupts() -> Iterator[None]:
         yield
 
 
+# SQLite, in this process, answers five times as fast as the others.
+TURNS = ("sqlite", "postgresql", "sqlite", "duckdb")
+_NOTHING = SimpleNamespace(params={})
 _MARKS = {"postgresql": pytest.mark.postgresql, "mariadb": pytest.mark.mariadb}
 
 
@@ -60,24 +65,39 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of tests that are marked `in_turn` leave each case on one database, the first on all."""
-    seen: dict[str, list[list[str]]] = {}
-    left_out = []
+    """Of tests that are marked `in_turn` leave each case on one database, the first on all.
+
+    ``CAMPAIGN=full`` leaves all on all.
+    """
+    if CAMPAIGN:
+        return
+    groups: dict[str, dict[tuple[str, ...], list[pytest.Item]]] = {}
     for item in items:
-        if item.get_closest_marker("in_turn") is None:
+        mark = item.get_closest_marker("in_turn")
+        if mark is None or "database" not in getattr(item, "callspec", _NOTHING).params:
             continue
         found = item.callspec  # type: ignore[attr-defined]
         case = found.id.split("-")
         case.remove(found.params["database"])
-        cases = seen.setdefault(item.nodeid.partition("[")[0], [])
-        if case not in cases:
-            cases.append(case)
-        place = cases.index(case)
-        if place and NAMES[place % len(NAMES)] != found.params["database"]:
-            left_out.append(item)
+        function = item.nodeid.partition("[")[0]
+        group = str(item.path) if mark.kwargs.get("of") == "file" else function
+        groups.setdefault(group, {}).setdefault((function, *case), []).append(item)
+    left_out = set()
+    for cases in groups.values():
+        for place, on_each in enumerate(cases.values()):
+            if place:
+                left_out.update(on_each)
+                left_out.discard(_in_turn(on_each, place))
     if left_out:
         items[:] = [item for item in items if item not in left_out]
-        config.hook.pytest_deselected(items=left_out)
+        config.hook.pytest_deselected(items=list(left_out))
+
+
+def _in_turn(on_each: list[pytest.Item], place: int) -> pytest.Item:
+    """The test on the database whose turn it is."""
+    by_name = {item.callspec.params["database"]: item for item in on_each}  # type: ignore[attr-defined]
+    found = by_name.get(TURNS[place % len(TURNS)])
+    return found or on_each[place % len(on_each)]
 
 
 @pytest.fixture(scope="session")

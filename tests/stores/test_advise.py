@@ -19,6 +19,9 @@ from dbanon.errors import Cancelled
 from tests.stores.databases import Database, SqliteDatabase
 from tests.stores.people import load_people
 
+# No engine decides of these.
+pytestmark = pytest.mark.in_turn(of="file")
+
 RNG = np.random.default_rng(7)
 N = 240
 # One planted row: nothing of it may be told, nor any other value.

@@ -16,6 +16,9 @@ from tests.stores.databases import (
 from tests.stores.people import load_people
 from tests.stores.refusal import refuse
 
+# No engine decides of these.
+pytestmark = pytest.mark.in_turn(of="file")
+
 CASES: dict[str, tuple[type[errors.DbanonError], str, dict[str, Any]]] = {
     "unknown table": (errors.TableNotFound, 'Did you mean "people"', {"table": "poeple"}),
     "other case": (errors.TableNotFound, 'Did you mean "people"', {"table": "People"}),

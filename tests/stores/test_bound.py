@@ -23,6 +23,9 @@ from dbanon.errors import (
 from tests.stores.databases import Database
 from tests.stores.people import load_people
 
+# No engine decides of these.
+pytestmark = pytest.mark.in_turn(of="file")
+
 TABLE: dict[str, Any] = {"table": "people", "quasi_identifiers": ["age", "income"]}
 
 

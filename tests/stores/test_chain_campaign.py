@@ -25,7 +25,7 @@ from tests.stores.databases import Database, DuckdbDatabase
 from tests.stores.test_kill import count_moments, kill_at, settle
 
 # What a killed client leaves on the server is looked for.
-pytestmark = pytest.mark.own_backends
+pytestmark = [pytest.mark.own_backends, pytest.mark.in_turn(of="file")]
 
 K = 3
 PERSONS = 40

@@ -18,6 +18,9 @@ from tests.stores.chain_cases import ILLNESSES, Months, load
 from tests.stores.databases import Database
 from tests.stores.job_lines import job, write
 
+# No engine decides of these.
+pytestmark = pytest.mark.in_turn(of="file")
+
 # Ids that stand nowhere by chance.
 FIRST_ID = 7_310_000
 RELEASED = ("--table", "people", "--entity", "id", "--quasi-identifiers", "age,income",

@@ -26,6 +26,9 @@ from dbanon.errors import (
 from tests.stores.chain_cases import Chained, Months, load
 from tests.stores.databases import Database
 
+# No engine decides of these.
+pytestmark = pytest.mark.in_turn(of="file")
+
 
 def test_tags_are_those_of_rfc_2104(database: Database, tmp_path: Path) -> None:
     who = {f"P{i}é": values for i, values in Months(n=6).now.items()}

@@ -16,7 +16,7 @@ from tests.stores.databases import Database, SqliteDatabase
 from tests.stores.test_kill import MOMENTS, count_moments, kill_at, settle
 
 # What a killed client leaves on the server is looked for.
-pytestmark = pytest.mark.own_backends
+pytestmark = [pytest.mark.own_backends, pytest.mark.in_turn(of="file")]
 
 
 def state(database: Database) -> tuple[Any, ...]:

@@ -13,6 +13,9 @@ from dbanon.errors import ChainChanged, ChainExposed, InvalidParameter
 from tests.stores.chain_cases import GIVEN, Chained, Months, load
 from tests.stores.databases import Database
 
+# No engine decides of these.
+pytestmark = pytest.mark.in_turn(of="file")
+
 
 def by_hand(database: Database, histories: dict[Any, list[Any]], month: int) -> None:
     """Note the combination of each person, by a key that is released beside it."""

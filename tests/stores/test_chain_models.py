@@ -21,6 +21,9 @@ from dbanon.sessions.names import parse_relation
 from tests.stores.chain_cases import Chained, Months, load, released
 from tests.stores.databases import Database, SqliteDatabase
 
+# No engine decides of these.
+pytestmark = pytest.mark.in_turn(of="file")
+
 MODELS = (
     Model("distinct_l", "ill", 2),
     Model("entropy_l", "ill", 1.7),

@@ -5,9 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from dbanon.job.chain import Rules
 from tests.stores.chain_cases import Chained, Months, load, person
 from tests.stores.databases import Database
+
+# No engine decides of these.
+pytestmark = pytest.mark.in_turn(of="file")
 
 
 def joined(chained: Chained, months: Months, count: int, *, apart: bool = False) -> dict[str, Any]:

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 import dbanon
 from tests.stores.chain_cases import GIVEN, Chained, Months, load
 from tests.stores.databases import Database
+
+# No engine decides of these.
+pytestmark = pytest.mark.in_turn(of="file")
 
 ORDINARY = {**GIVEN, "entity": None}
 

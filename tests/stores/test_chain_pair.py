@@ -21,6 +21,9 @@ from dbanon.errors import (
 from tests.stores.chain_cases import GIVEN, Chained, Months, load
 from tests.stores.databases import Database
 
+# No engine decides of these.
+pytestmark = pytest.mark.in_turn(of="file")
+
 OF_NEXT: dict[str, Any] = {"table": "people", "entity": "id", "changes": "show"}
 
 

@@ -12,6 +12,9 @@ from dbanon.errors import ChainEntityRows, ChainTurnover
 from tests.stores.chain_cases import GIVEN, Chained, Months, load
 from tests.stores.databases import Database
 
+# No engine decides of these.
+pytestmark = pytest.mark.in_turn(of="file")
+
 
 def planned(chained: Chained, **more: Any) -> Any:
     given = GIVEN | {"chain": chained.chain(accept_turnover=True), "table": "people"} | more

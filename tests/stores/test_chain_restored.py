@@ -15,6 +15,9 @@ from dbanon.errors import ChainBehind, ChainKeyWrong, ReleaseNotNoted
 from tests.stores.chain_cases import Chained, Months, load
 from tests.stores.databases import Database, DuckdbDatabase
 
+# No engine decides of these.
+pytestmark = pytest.mark.in_turn(of="file")
+
 
 def set_back(database: Database, sequence: int) -> None:
     """As a backup of the whole database would: nothing of later releases is in it."""

@@ -12,6 +12,9 @@ import dbanon
 from tests.stores.chain_cases import GIVEN, Chained, Months, load, released
 from tests.stores.databases import Database
 
+# No engine decides of these.
+pytestmark = pytest.mark.in_turn(of="file")
+
 COLUMNS = "age, income, cost"
 
 

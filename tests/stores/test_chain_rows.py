@@ -10,6 +10,9 @@ import pytest
 from tests.stores.chain_cases import Chained, Months, load, released
 from tests.stores.databases import Database
 
+# No engine decides of these.
+pytestmark = pytest.mark.in_turn(of="file")
+
 SHOWN = "age, income, ill, cost"
 
 

@@ -19,6 +19,9 @@ from dbanon.errors import (
 )
 from tests.stores.databases import Database, inserts
 
+# No engine decides of these.
+pytestmark = pytest.mark.in_turn(of="file")
+
 # By person: age, postcode, and a ward and costs for each stay.
 Persons = dict[int, tuple[int, int, list[tuple[str, int]]]]
 GIVEN: dict[str, Any] = {

@@ -13,6 +13,9 @@ from dbanon.chain.membership import CellState
 from tests.stores.chain_cases import Chained, load
 from tests.stores.databases import Database
 
+# No engine decides of these.
+pytestmark = pytest.mark.in_turn(of="file")
+
 # Four combinations of ten persons each: classes of three to five, by ties alone.
 PERSONS: dict[Any, Any] = {i: (20 + i % 2, 1000 + i // 2 % 2, "a", "flu", i / 4) for i in range(40)}
 PERSONS |= dict.fromkeys(range(40, 44), (None, 1000, "a", "flu", 1))

@@ -29,6 +29,9 @@ from dbanon.stores.exports.formats import metadata_of
 from tests.stores.chain_cases import GIVEN, Chained, Months, load, released
 from tests.stores.databases import Database, DuckdbDatabase, SqliteDatabase
 
+# No engine decides of these.
+pytestmark = pytest.mark.in_turn(of="file")
+
 APART = "^[1-9][0-9]* classes have other rows than their persons"
 HELD = "^[1-9][0-9]* held classes have other rows than were shown"
 

@@ -13,6 +13,9 @@ from dbanon.hierarchy.tree import Hierarchy
 from tests.stores.databases import Database
 from tests.stores.trees import PAIRS, check_release, load, load_pairs
 
+# No engine decides of these.
+pytestmark = pytest.mark.in_turn(of="file")
+
 
 def run(*arguments: str) -> Result:
     return CliRunner().invoke(main, list(arguments), env={"COLUMNS": "200"})

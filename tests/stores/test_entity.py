@@ -33,6 +33,9 @@ from tests.stores.databases import (
 )
 from tests.stores.refusal import refuse
 
+# No engine decides of these.
+pytestmark = pytest.mark.in_turn(of="file")
+
 COLUMNS = {"id": "integer", "who": "text", "age": "integer", "place": "text", "site": "text"}
 GIVEN: dict[str, Any] = {
     "quasi_identifiers": ["age", "place"],

@@ -24,6 +24,9 @@ from tests.stores.databases import NAMES, Database
 from tests.stores.person_evaluator import Class, diversity, least_diverse, shares_of
 from tests.stores.refusal import refuse
 
+# No engine decides of these.
+pytestmark = pytest.mark.in_turn(of="file")
+
 COLUMNS = {"id": "integer", "who": "text", "age": "integer", "site": "text", "ill": "text"}
 GIVEN: dict[str, Any] = {
     "quasi_identifiers": ["age"],

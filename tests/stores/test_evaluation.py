@@ -15,6 +15,9 @@ from dbanon.release.report import Report
 from tests.stores.databases import Database
 from tests.stores.people import load_people
 
+# No engine decides of these.
+pytestmark = pytest.mark.in_turn(of="file")
+
 NUMERIC = ["age", "height"]
 
 

@@ -7,12 +7,7 @@ counting and renaming, at each file that it opens, renames or removes there, bef
 from __future__ import annotations
 
 import json
-import multiprocessing
-import os
-import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -28,15 +23,10 @@ from dbanon.run.open import open_store
 from dbanon.run.verify_file import verify_file
 from dbanon.stores.exports import formats, places
 from tests.stores.databases import Database
+from tests.stores.forked import count_moments, kill_at
 from tests.stores.people import load_people
 
 KILLS = 14
-
-_CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(
-    ["dbanon.run.export", "dbanon.stores.duckdb.store", "dbanon.stores.sqlite.store",
-     "dbanon.stores.postgresql.store", "dbanon.ledger.migrate", "alembic.command"]
-)  # fmt: skip
 
 
 def _anonymize(channel: Connection, given: dict[str, Any]) -> None:
@@ -72,40 +62,6 @@ def _anonymize(channel: Connection, given: dict[str, Any]) -> None:
     channel.send("done")
 
 
-@contextmanager
-def client(given: dict[str, Any]) -> Iterator[tuple[Any, Connection]]:
-    mine, theirs = _CONTEXT.Pipe()
-    process = _CONTEXT.Process(target=_anonymize, args=(theirs, given))
-    process.start()
-    theirs.close()
-    try:
-        yield process, mine
-    finally:
-        process.kill()
-        process.join()
-        process.close()
-        mine.close()
-
-
-def count_moments(given: dict[str, Any]) -> int:
-    with client(given) as (_, channel):
-        count = 0
-        while channel.recv() == "moment":
-            count += 1
-            channel.send(None)
-    return count
-
-
-def kill_at(moment: int, given: dict[str, Any]) -> None:
-    with client(given) as (process, channel):
-        for _ in range(moment):
-            assert channel.recv() == "moment"
-            channel.send(None)
-        assert channel.recv() == "moment"
-        os.kill(process.pid, signal.SIGKILL)
-        process.join()
-
-
 def current(database: Database) -> tuple[str, dict[str, Any]]:
     """The newest release, and its file as the ledger has it."""
     [(release, arguments), *_] = database.rows(
@@ -134,7 +90,7 @@ def test_a_kill_at_any_step_leaves_the_old_file_or_the_new_one(
         "exports": [str(path)],
     }
     dbanon.anonymize(**given)
-    moments = count_moments(given)
+    moments = count_moments(_anonymize, given)
     assert moments >= KILLS
     job = Job(
         table="people", output="release.people", quasi_identifiers=("age",),
@@ -144,7 +100,7 @@ def test_a_kill_at_any_step_leaves_the_old_file_or_the_new_one(
     for moment in sorted({round(i * (moments - 1) / (KILLS - 1)) for i in range(KILLS)}):
         before, _ = current(database)
         assert formats.metadata_of(path)["release_id"] == before
-        kill_at(moment, given)
+        kill_at(_anonymize, moment, given)
         after, noted = current(database)
         # A whole file, of a release that was published.
         shown = verify_file(path)

@@ -25,6 +25,9 @@ from dbanon.stores.exports import formats, places
 from tests.stores.databases import Database, PostgresqlDatabase
 from tests.stores.people import load_people
 
+# No engine decides of these.
+pytestmark = pytest.mark.in_turn(of="file")
+
 AGES: dict[str, Any] = {"quasi_identifiers": ["age"], "keep": ["site"], "if_exists": "replace"}
 
 

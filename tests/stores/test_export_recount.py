@@ -19,7 +19,8 @@ from dbanon.stores.exports import formats
 from tests.stores.databases import Database
 from tests.stores.people import load_people, rows_of_people
 
-pytestmark = pytest.mark.usefixtures("no_temporary_file")
+# No engine decides of these.
+pytestmark = [pytest.mark.usefixtures("no_temporary_file"), pytest.mark.in_turn(of="file")]
 
 AGES: dict[str, Any] = {"quasi_identifiers": ["age"], "keep": ["site"]}
 

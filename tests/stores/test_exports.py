@@ -25,7 +25,8 @@ from dbanon.stores.exports import formats, places
 from tests.stores.databases import Database
 from tests.stores.people import QUASI_IDENTIFIERS, load_people, rows_of_people
 
-pytestmark = pytest.mark.usefixtures("no_temporary_file")
+# No engine decides of these.
+pytestmark = [pytest.mark.usefixtures("no_temporary_file"), pytest.mark.in_turn(of="file")]
 
 ALL = {"quasi_identifiers": [*QUASI_IDENTIFIERS], "keep": ["site", "id"]}
 AGES = {"quasi_identifiers": ["age"], "keep": ["site"]}

@@ -32,6 +32,9 @@ from tests.stores.trees import (
     table,
 )
 
+# No engine decides of these.
+pytestmark = pytest.mark.in_turn(of="file")
+
 
 def test_every_way_to_name_a_tree_gives_the_same_release(database: Database) -> None:
     load(database)

@@ -19,6 +19,9 @@ from tests.stores.databases import Database
 from tests.stores.job_lines import ROLES, call, job, write
 from tests.stores.people import load_people
 
+# No engine decides of these.
+pytestmark = pytest.mark.in_turn(of="file")
+
 
 @pytest.fixture(autouse=True)
 def _people(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:

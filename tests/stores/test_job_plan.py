@@ -15,6 +15,9 @@ from tests.stores.databases import Database
 from tests.stores.job_lines import call, job, told, write
 from tests.stores.people import load_people
 
+# No engine decides of these.
+pytestmark = pytest.mark.in_turn(of="file")
+
 EXPORT = '[{format: csv, path: "out/{job}.csv"}, {format: parquet, path: "{release}.parquet"}]'
 
 

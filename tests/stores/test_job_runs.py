@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,9 +14,10 @@ import pytest
 
 from dbanon.run.open import open_store
 from tests.stores.databases import Database
+from tests.stores.forked import Command
 from tests.stores.people import load_people
 
-pytestmark = pytest.mark.own_backends
+pytestmark = [pytest.mark.own_backends, pytest.mark.in_turn(of="file")]
 
 # A run that says when it began to read, and waits there until a file appears.
 WAITING = """
@@ -58,14 +57,9 @@ def job_file(tmp_path: Path, *names: str) -> Path:
     return file
 
 
-def start(database: Database, go: Path, phase: str, *words: Any) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-c", WAITING, str(go), phase, *map(str, words)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PEOPLE": database.url},
-    )
+def start(database: Database, go: Path, phase: str, *words: Any) -> Command:
+    env = {**os.environ, "PEOPLE": database.url}
+    return Command(WAITING, str(go), phase, *map(str, words), env=env)
 
 
 def test_of_four_runs_of_one_job_one_is_done(database: Database, tmp_path: Path) -> None:
@@ -82,7 +76,7 @@ def test_of_four_runs_of_one_job_one_is_done(database: Database, tmp_path: Path)
             time.sleep(0.1)
         go.touch()
         done = [(*run.communicate(), run.returncode) for run in runs]
-    assert sorted(code for *_, code in done) == [0, *[7] * 3], done
+    assert sorted(str(code) for *_, code in done) == ["0", *["7"] * 3], done
     for out, _, code in done:
         [one] = json.loads(out)["jobs"]
         assert ("report" in one) == (code == 0)

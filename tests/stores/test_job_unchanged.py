@@ -17,6 +17,9 @@ from tests.stores.databases import Database
 from tests.stores.job_lines import ROLES, call, job, told, write
 from tests.stores.people import load_people
 
+# No engine decides of these.
+pytestmark = pytest.mark.in_turn(of="file")
+
 WITH_ALL = ROLES | {
     "site": "{role: sensitive}", "height": "{role: by}", "born": '{role: keep, reason: "public"}'
 }  # fmt: skip

@@ -6,12 +6,9 @@ report of progress it tells that it came so far, and waits.
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -25,19 +22,13 @@ from dbanon.run.open import open_store
 from dbanon.run.verify import verify
 from dbanon.sessions.names import parse_relation
 from tests.postgres_server import Server
+from tests.stores import forked
 from tests.stores.databases import Database, DuckdbDatabase, PostgresqlDatabase
 from tests.stores.people import load_people
 
 pytestmark = pytest.mark.own_backends
 
 MOMENTS = 10
-
-# A fresh interpreter a run would spend its time on imports: runs are forked from one that has them.
-_CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(
-    ["dbanon.run.run", "dbanon.stores.duckdb.store", "dbanon.stores.sqlite.store",
-     "dbanon.stores.postgresql.store", "dbanon.ledger.migrate", "alembic.command"]
-)  # fmt: skip
 
 
 def _anonymize(channel: Connection, given: dict[str, Any]) -> None:
@@ -51,39 +42,12 @@ def _anonymize(channel: Connection, given: dict[str, Any]) -> None:
     channel.send("done")
 
 
-@contextmanager
-def client(given: dict[str, Any]) -> Iterator[tuple[Any, Connection]]:
-    mine, theirs = _CONTEXT.Pipe()
-    process = _CONTEXT.Process(target=_anonymize, args=(theirs, given))
-    process.start()
-    theirs.close()
-    try:
-        yield process, mine
-    finally:
-        process.kill()
-        process.join()
-        process.close()
-        mine.close()
-
-
 def count_moments(given: dict[str, Any]) -> int:
-    with client(given) as (_, channel):
-        count = 0
-        while channel.recv() == "moment":
-            count += 1
-            channel.send(None)
-    return count
+    return forked.count_moments(_anonymize, given)
 
 
 def kill_at(moment: int, given: dict[str, Any]) -> None:
-    with client(given) as (process, channel):
-        for _ in range(moment):
-            assert channel.recv() == "moment"
-            channel.send(None)
-        assert channel.recv() == "moment"
-        os.kill(process.pid, signal.SIGKILL)
-        process.join()
-        assert process.exitcode == -signal.SIGKILL
+    forked.kill_at(_anonymize, moment, given)
 
 
 def settle(database: Database) -> None:

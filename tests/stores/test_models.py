@@ -29,6 +29,9 @@ from tests.stores.model_evaluator import (
 )
 from tests.stores.refusal import refuse
 
+# No engine decides of these.
+pytestmark = pytest.mark.in_turn(of="file")
+
 COLUMNS = {"id": "integer", "age": "integer", "place": "text", "site": "text", "ill": "text"} | {
     "grade": "integer", "cost": "double",
 }  # fmt: skip

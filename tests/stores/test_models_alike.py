@@ -14,6 +14,9 @@ from dbanon.run import run
 from tests.stores.databases import Database
 from tests.stores.model_evaluator import counted, reached
 
+# No engine decides of these.
+pytestmark = pytest.mark.in_turn(of="file")
+
 ILLS = ["flu", "cough", "gastritis", "asthma", None]
 DELTA = dbanon.Model("delta_disclosure", "ill", 1.0)
 

@@ -16,6 +16,9 @@ from tests.stores.databases import Database
 from tests.stores.people import frame_of_people, load_people, rows_of_people
 from tests.stores.refusal import refuse
 
+# No engine decides of these.
+pytestmark = pytest.mark.in_turn(of="file")
+
 NAMES = ["age", "income", "height", "born", "seen"]
 WANTED = {"method": "individual_ranking", "guarantee": "per_attribute"}
 

@@ -25,6 +25,9 @@ from tests.stays import stays as hospital_stays
 from tests.stores.databases import Database, DuckdbDatabase
 from tests.stores.refusal import refuse
 
+# No engine decides of these.
+pytestmark = pytest.mark.in_turn(of="file")
+
 K = 5
 TYPES = {"row_no": "integer", "patient_id": "integer", "account": "text", "born": "date",
          "sex": "text", "zip": "integer", "cost": "integer"}  # fmt: skip

@@ -15,6 +15,9 @@ from dbanon.doors.cli.main import main
 from tests.stores.databases import Database, DuckdbDatabase, PostgresqlDatabase
 from tests.stores.people import load_people
 
+# No engine decides of these.
+pytestmark = pytest.mark.in_turn(of="file")
+
 GIVEN: dict[str, Any] = {
     "table": "people",
     "output": "release.people",

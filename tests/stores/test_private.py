@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +27,9 @@ from dbanon.job.private import private_job
 from dbanon.run import private
 from dbanon.run.open import open_store
 from tests.stores.databases import Database
+from tests.stores.forked import Command
+
+pytestmark = pytest.mark.in_turn(of="file")
 
 pytest.importorskip("opendp")
 
@@ -271,13 +272,13 @@ main()
 
 def test_a_run_that_is_killed_stays_spent(budgeted: Database) -> None:
     """Between the spending and the release: nothing is published, and nothing comes back."""
-    done = subprocess.run(
-        [sys.executable, "-c", _KILLED, "anonymize", budgeted.url, "--table", "magic",
-         "-q", "a", "-q", "b", "--method", "dp_ranks", "--epsilon", "1", "--bounds", "a=0:350",
-         "--bounds", "b=0:1000", "--budget", "magic", "--output", "release.magic"],
-        env={**os.environ}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == -signal.SIGKILL, done.stderr
+    with Command(
+        _KILLED, "anonymize", budgeted.url, "--table", "magic",
+        "-q", "a", "-q", "b", "--method", "dp_ranks", "--epsilon", "1", "--bounds", "a=0:350",
+        "--bounds", "b=0:1000", "--budget", "magic", "--output", "release.magic", env=os.environ,
+    ) as run:  # fmt: skip
+        _, told = run.communicate()
+    assert run.returncode == -signal.SIGKILL, told
     assert spent(budgeted) == 1.0
     assert dbanon.releases(budgeted.url) == []
     assert [one.state for one in dbanon.show_budget(budgeted.url, "magic").spendings] == ["spent"]
@@ -298,13 +299,7 @@ except dbanon.DbanonError as error:
 
 def test_a_race_of_clients_never_spends_more_than_there_is(budgeted: Database) -> None:
     """Five processes on a budget for three."""
-    runs = [
-        subprocess.Popen(
-            [sys.executable, "-c", _RACE, budgeted.url, str(place), ""],
-            stdout=subprocess.PIPE, text=True,
-        )
-        for place in range(5)
-    ]  # fmt: skip
+    runs = [Command(_RACE, budgeted.url, str(place), "", env=os.environ) for place in range(5)]
     outcomes = [run.communicate()[0].strip() for run in runs]
     assert spent(budgeted) <= 3.0
     assert outcomes.count("released") <= 3

@@ -23,6 +23,9 @@ from dbanon.errors import (
 from dbanon.run import private
 from tests.stores.databases import Database
 
+# No engine decides of these.
+pytestmark = pytest.mark.in_turn(of="file")
+
 pytest.importorskip("opendp")
 
 JOBS = ("nurse", "baker", "clerk", "retired")

@@ -21,6 +21,9 @@ from dbanon.errors import (
 from tests.stores.databases import Database, DuckdbDatabase
 from tests.stores.test_rules import RULES, people, released, table
 
+# No engine decides of these.
+pytestmark = pytest.mark.in_turn(of="file")
+
 __all__ = ["people"]
 
 INTERVALS = {"intervals": [5, 10]}

@@ -16,6 +16,9 @@ from dbanon.measures import Model
 from tests.stores.databases import Database
 from tests.stores.people import frame_of_people, load_people
 
+# No engine decides of these.
+pytestmark = pytest.mark.in_turn(of="file")
+
 NAMES = ["age", "height"]
 
 

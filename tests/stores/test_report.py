@@ -17,6 +17,9 @@ from dbanon.sessions.names import parse_relation
 from tests.stores.databases import Database
 from tests.stores.people import QUASI_IDENTIFIERS, load_people, rows_of_people
 
+# No engine decides of these.
+pytestmark = pytest.mark.in_turn(of="file")
+
 # Measured and told after it was recorded.
 LATER = {"seconds"}
 

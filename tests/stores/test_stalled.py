@@ -6,8 +6,6 @@ import json
 import os
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -23,6 +21,7 @@ from dbanon.errors import DbanonError
 from dbanon.run.open import open_store
 from tests.postgres_server import Server
 from tests.stores.databases import PostgresqlDatabase
+from tests.stores.forked import Command
 from tests.stores.people import COLUMNS, load_people, rows_of_people
 from tests.stores.tcp_proxy import COMMIT, SESSION, Cut, TcpProxy
 
@@ -79,43 +78,29 @@ def job_file(tmp_path: Path, limit: float | None = None, *names: str) -> Path:
 
 
 @contextmanager
-def running(file: Path, source: str, target: str | None = None) -> Iterator[subprocess.Popen[str]]:
+def running(file: Path, source: str, target: str | None = None) -> Iterator[Command]:
     if target is not None:
         file.write_text(
             file.read_text().replace("defaults", 'target: {url: "${TARGET}"}\ndefaults', 1)
         )
-    process = subprocess.Popen(
-        [
-            sys.executable,
-            "-c",
-            "from dbanon.doors.cli.main import main; main()",
-            "run",
-            str(file),
-            "--format",
-            "json",
-            "--no-progress",
-        ],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+    with Command(
+        "from dbanon.doors.cli.main import main; main()",
+        "run", str(file), "--format", "json", "--no-progress",
         env=os.environ | {"SOURCE": source, "TARGET": target or ""},
-    )
-    try:
+    ) as process:  # fmt: skip
         yield process
-    finally:
-        process.kill()
-        process.communicate()
 
 
-def ended(process: subprocess.Popen[str], since: float, what: str) -> tuple[int, str, str]:
+def ended(process: Command, since: float, what: str) -> tuple[int, str, str]:
     out, err = process.communicate(timeout=HANGS)
     spent = time.monotonic() - since
     print(f"stalled: {what}: {spent:.1f} s, exit {process.returncode}")
     assert spent < SECONDS, err
+    assert process.returncode is not None
     return process.returncode, out, err
 
 
-def told_and_ended(proxy: TcpProxy, process: subprocess.Popen[str], what: str) -> Any:
+def told_and_ended(proxy: TcpProxy, process: Command, what: str) -> Any:
     assert proxy.was_cut.wait(60), "the place was not reached"
     time.sleep(0.3)
     process.send_signal(signal.SIGTERM)

@@ -16,6 +16,9 @@ from tests.stores.databases import Database
 from tests.stores.refusal import refuse
 from tests.stores.trees import GIVEN, LEVELS, load
 
+# No engine decides of these.
+pytestmark = pytest.mark.in_turn(of="file")
+
 NAMES = ["education", 'x"; DROP TABLE people; --', "it's", "Ünï ☃", "a?b", "50%", "$1", "n" * 300]
 
 

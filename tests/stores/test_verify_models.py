@@ -22,6 +22,9 @@ from dbanon.stores.exports.formats import metadata_of
 from tests.stores.databases import Database
 from tests.stores.test_models import GIVEN, MODELS, TREE, load
 
+# No engine decides of these.
+pytestmark = pytest.mark.in_turn(of="file")
+
 
 def again(database: Database) -> Verification:
     return verify(open_store(database.url), parse_relation("release.people"))

@@ -12,6 +12,9 @@ from dbanon.errors import SuppressionOverBudget
 from dbanon.measures import Model
 from tests.stores.databases import Database
 
+# No engine decides of these.
+pytestmark = pytest.mark.in_turn(of="file")
+
 COLUMNS = {
     "id": "integer", "age": "bigint", "pay": "open", "height": "double", "born": "date",
     "seen": "timestamp", "place": "text", "site": "text", "ill": "text", "cost": "integer",

@@ -199,6 +199,11 @@ def portable(attribute: Attribute) -> str:
     return column
 
 
+# As scalars of Arrow: to make one of a Python number it imports pandas, which takes half a second.
+_ZERO = column_of(np.zeros(1))[0]
+NAN = column_of(np.full(1, np.nan))[0]
+
+
 def chunk(batch: pa.RecordBatch, attributes: Sequence[Attribute]) -> Chunk:
     width = batch.num_columns - len(attributes)
     keys = np.column_stack(
@@ -212,7 +217,7 @@ def chunk(batch: pa.RecordBatch, attributes: Sequence[Attribute]) -> Chunk:
             if valid is None:
                 valid = np.ones(numbers.shape, bool)
             valid[:, position] = is_valid(column)
-            column = column.fill_null(0.0)
+            column = column.fill_null(_ZERO)
         numbers[:, position] = values_of(column)
     return chunk_from_columns(keys, numbers, valid, attributes)
 
@@ -291,23 +296,43 @@ def row_hash(columns: Sequence[Attribute], salt: int) -> str:
     return f"hash(hash({', '.join(terms)}))"
 
 
-_MEANT = """
-SELECT current_database(), EXISTS (
-  SELECT 1 FROM duckdb_databases() WHERE lower(database_name) = lower($schema)
-) OR EXISTS (
-  SELECT 1 FROM duckdb_tables() WHERE temporary
-  AND lower(schema_name) = lower($schema) AND lower(table_name) = lower($name)
-) OR EXISTS (
-  SELECT 1 FROM duckdb_views() WHERE temporary AND NOT internal
-  AND lower(schema_name) = lower($schema) AND lower(view_name) = lower($name)
+# Short statements: to plan conditions on these lists costs more than all of their rows.
+_CATALOGS = "SELECT current_database(), database_name FROM duckdb_databases()"
+TEMPORARY_TABLES = "SELECT table_name FROM duckdb_tables() WHERE temporary"
+_TEMPORARY = (
+    TEMPORARY_TABLES,
+    "SELECT view_name FROM duckdb_views() WHERE temporary AND NOT internal",
 )
-"""
 
 
-def placed(connection: duckdb.DuckDBPyConnection, schema: str, name: str) -> RelationName:
-    """A relation of the connection's database, named so that nothing else can be meant."""
-    found = connection.execute(_MEANT, {"schema": schema, "name": name}).fetchall()
-    [(catalog, another)] = found
+def catalogs(connection: duckdb.DuckDBPyConnection) -> tuple[str, frozenset[str]]:
+    """The connection's database, and all that are attached, in lower case."""
+    found = connection.execute(_CATALOGS).fetchall()
+    return found[0][0], frozenset(name.lower() for _, name in found)
+
+
+def placed(
+    connection: duckdb.DuckDBPyConnection,
+    attached: tuple[str, frozenset[str]],
+    schema: str,
+    name: str,
+) -> RelationName:
+    """A relation of the connection's database, named so that nothing else can be meant.
+
+    Parameters
+    ----------
+    attached : as ``catalogs`` says.
+    """
+    catalog, names = attached
+    # DuckDB has temporary tables and views in this schema alone.
+    another = schema.lower() in names or (
+        schema.lower() == "main"
+        and any(
+            other.lower() == name.lower()
+            for statement in _TEMPORARY
+            for (other,) in connection.execute(statement).fetchall()
+        )
+    )
     return RelationName(schema, name, catalog=catalog if another else None)
 
 

@@ -40,7 +40,7 @@ from dbanon.sessions.interface import Dialect
 from dbanon.sessions.names import RelationName, quote, quote_list
 from dbanon.sessions.pseudonym_session import INNER, OUTER, SHUFFLE, staged_block
 from dbanon.stores.duckdb import dialect as types
-from dbanon.stores.duckdb.dialect import column_of, create_view, placed, table_of, values_of, within
+from dbanon.stores.duckdb.dialect import column_of, create_view, table_of, values_of, within
 from dbanon.stores.duckdb.errors import translated
 from dbanon.stores.file_session import FileSession
 
@@ -74,6 +74,7 @@ class DuckdbSession(FileSession):
         self._shuffles = False
         self._reader: pa.RecordBatchReader | None = None
         self._ledger: RelationName | None = None
+        self._attached: tuple[str, frozenset[str]] | None = None
 
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
         self.note(sql)
@@ -139,7 +140,9 @@ class DuckdbSession(FileSession):
 
     def _placed(self, schema: str, name: str) -> RelationName:
         with translated():
-            return placed(self._connection, schema, name)
+            if self._attached is None:
+                self._attached = types.catalogs(self._connection)
+            return types.placed(self._connection, self._attached, schema, name)
 
     def _current_schema(self) -> str:
         return str(self.rows("SELECT current_schema()")[0][0])
@@ -235,10 +238,15 @@ class DuckdbSession(FileSession):
 
     def figures(self, query: str, chunk_rows: int) -> Iterator[NDArray[np.float64]]:
         for batch in self._batches(query, chunk_rows):
-            found = [values_of(column.fill_null(np.nan)) for column in batch.columns]
+            found = [values_of(column.fill_null(types.NAN)) for column in batch.columns]
             yield np.column_stack(found)
 
     # -- staging ----------------------------------------------------------------------------------
+
+    def drop_staging(self) -> None:
+        there = {name for (name,) in self.rows(types.TEMPORARY_TABLES)} if self.stays_open else ()
+        for name in sorted({*self.staging_tables}.intersection(there)):
+            self.run(f"DROP TABLE {self.temporary}.{quote(name)}")
 
     def _load(self, table: str, columns: Sequence[tuple[str, str]], data: pa.Table) -> None:
         self.run(statements.create_staging(table, columns))

@@ -63,6 +63,7 @@ class DuckdbStore(FileDatabase):
             with translated():
                 connection.execute("BEGIN TRANSACTION")
             session = self._opened(connection)
+            session.stays_open = not isinstance(self._database, str)
             try:
                 yield session
                 session.drop_staging()

@@ -89,10 +89,11 @@ def test_no_word_says_two_things() -> None:
             assert seen.setdefault(word, name) == name, f"{word} is in two lists"
 
 
-@pytest.mark.parametrize("word", sorted(set().union(*words().values())))
-def test_every_word_is_found_in_a_name(word: str) -> None:
-    for name in (word, word.upper(), f"x_{word}", f"{word}-2", f"my {word}", f"x{word.title()}"):
-        assert word in parts_of(name)
+def test_every_word_is_found_in_a_name() -> None:
+    for word in sorted(set().union(*words().values())):
+        ways = (word.upper(), f"x_{word}", f"{word}-2", f"my {word}", f"x{word.title()}")
+        for name in (word, *ways):
+            assert word in parts_of(name)
 
 
 @pytest.mark.parametrize(

@@ -151,7 +151,7 @@ def test_small_tables_with_many_ties(method, seed, n, k):
 @pytest.mark.parametrize("method", ["mdav", "cbfs", "md", "tfrp1"])
 def test_a_table_that_fills_several_trees(method):
     rng = np.random.default_rng(7)
-    codes, metric = drawn(("number", "some", "deep", "broad"), 2_500, rng)
+    codes, metric = drawn(("number", "some", "deep", "broad"), 1_500, rng)
     np.testing.assert_array_equal(run(method, codes, metric, 5), expected(method, codes, metric, 5))
 
 

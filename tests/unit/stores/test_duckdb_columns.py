@@ -47,8 +47,11 @@ import sys
 import duckdb
 import dbanon
 with duckdb.connect() as connection:
-    connection.execute("CREATE TABLE t AS SELECT random() AS a, 'x' AS b FROM range(20)")
+    connection.execute("CREATE TABLE t AS SELECT random() AS a, 'x' AS b,"
+                       " CASE WHEN i > 5 THEN i END AS c FROM range(20) t(i)")
     dbanon.anonymize(connection, table="t", quasi_identifiers=["a"], k=3, keep=["b"], output="r")
+    dbanon.anonymize(connection, table="t", quasi_identifiers=["a", "c"], k=3, output="s",
+                     nulls="category")
     found = connection.execute("SELECT count(*), count(DISTINCT a) FROM r").fetchone()
 print(found, "pandas" in sys.modules)
 """
