@@ -1,6 +1,6 @@
 """What a wheel must do where nothing but numpy is beside it; run by cibuildwheel, and by hand.
 
-    python tests/installed.py
+python tests/installed.py
 """
 
 from __future__ import annotations

@@ -76,7 +76,9 @@ print(json.dumps(found))
 
 def test_every_public_function_is_asked() -> None:
     functions = {
-        name for name in dbanon.__all__ if isinstance(getattr(dbanon, name), type(test_every_public_function_is_asked))
+        name
+        for name in dbanon.__all__
+        if isinstance(getattr(dbanon, name), type(test_every_public_function_is_asked))
     }
     assert functions == {*_OF_DATABASE, *_ADVICE, *_ALONE, *_FILES}
 
