@@ -256,6 +256,8 @@ class PythonNotUsable(InstallRefused):
     """The server's Python cannot use dbanon."""
 
     code = "python_not_usable"
+    # The checkout that dbanon is installed from, where it is editable.
+    checkout: str | None = None
 
 
 class VersionMismatch(UsageError):

@@ -193,7 +193,8 @@ def test_the_demonstration_needs_its_own_extras(tmp_path: Path) -> None:
 
 def test_everything_is_what_was_always_installed() -> None:
     assert without.packages("all") >= {
-        "alembic", "click", "duckdb", "jinja2", "pandas", "pyarrow", "pydantic", "rich", "sqlalchemy", "yaml",
+        "alembic", "click", "duckdb", "jinja2", "pandas", "pyarrow", "pydantic", "rich",
+        "sqlalchemy", "yaml",
     }  # fmt: skip
     assert "dbanon[all]" in without.extras()["dev"]
 
