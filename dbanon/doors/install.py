@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from dbanon.doors.extension import extension_directory, write_extension
@@ -242,11 +242,16 @@ def _paths(url: str, given: Sequence[str]) -> list[str]:
     try:
         return list(given) or own_paths()
     except PythonNotUsable as error:
-        # A server that cannot be asked leaves the error without its Python.
-        with suppress(DbanonError), _connected(url) as connection:
-            python = asked_python(connection)
-            connection.rollback()
-            error.hint = way_out(python, error.checkout)
+        try:
+            with _connected(url) as connection:
+                python = asked_python(connection)
+                connection.rollback()
+        except MissingDependency:
+            raise
+        except DbanonError:
+            # A server that cannot be asked leaves the error without its Python.
+            raise error from None
+        error.hint = way_out(python, error.checkout)
         raise
 
 

@@ -19,6 +19,7 @@ _BROUGHT = {
     "duckdb": ("duckdb", "duckdb"),
     "highspy": ("bound", "highspy"),
     "jinja2": ("report", "Jinja2"),
+    "opendp": ("dp", "OpenDP"),
     "pandas": ("frame", "pandas"),
     "psycopg": ("postgres", "psycopg"),
     "pyarrow": ("arrow", "pyarrow"),

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import dbanon
@@ -18,13 +19,13 @@ _OF_DATABASE: dict[str, dict[str, Any]] = {
     "chains": {},
     "close_chain": {"name": "c"},
     "create_budget": {"name": "b", "source": "t", "epsilon": 1.0},
-    "create_chain": {"name": "c", "table": "t", "entity": "e", "changes": "any"},
-    "declare": {"table": "t", "columns": {"a": "quasi_identifier"}},
+    "create_chain": {"name": "c", "table": "t", "entity": "e", "changes": "show"},
+    "declare": {"table": "t", "rules": {"a": "quasi_identifier"}},
     "drop": {"release": "r"},
     "drop_hierarchy": {"name": "h"},
     "evaluate_release": {"release": "r"},
     "list_hierarchies": {},
-    "load_hierarchy": {"hierarchy": "h"},
+    "load_hierarchy": {"hierarchy": "name:h"},
     "measure_chain": {"name": "c", "key": b"0" * 32},
     "measure_releases": {"releases": ["r", "s"], "entity": "e"},
     "plan": {"table": "t", "k": 3, "output": "o", "quasi_identifiers": ["a"]},
@@ -34,11 +35,7 @@ _OF_DATABASE: dict[str, dict[str, Any]] = {
     "show": {"release": "r"},
     "show_budget": {"name": "b"},
     "show_chain": {"name": "c"},
-    "store_hierarchy": {"name": "h", "hierarchy": {"a": ["b", "c"]}},
-    "synthesize": {
-        "method": "dp_ranks", "table": "t", "output": "o", "epsilon": 1.0, "budget": "b",
-        "columns": {"a": {"values": ["x", "y"]}},
-    },
+    "store_hierarchy": {"name": "h", "hierarchy": {"tree": {"a": ["b", "c"]}}},
     "undeclare": {"table": "t"},
     "verify": {"relation": "r", "quasi_identifiers": ["a"]},
     "withdraw": {"name": "c", "entities": [1], "key": b"0" * 32},
@@ -46,9 +43,15 @@ _OF_DATABASE: dict[str, dict[str, Any]] = {
 _ADVICE: dict[str, dict[str, Any]] = {
     "advise": {"table": "t"},
     "certificate": {"k": 3, "table": "t", "quasi_identifiers": ["a"]},
-    "lower_bound": {"k": 3, "table": "t", "quasi_identifiers": ["a"]},
 }
-_ALONE = ("evaluate", "generalization_loss", "information_loss", "partition")
+_ALONE = (
+    "evaluate",
+    "generalization_loss",
+    "information_loss",
+    "lower_bound",
+    "partition",
+    "synthesize",
+)
 _FILES = ("anonymize_frame", "run_job")
 # The extra that each kind of database asks for, and a database of that kind.
 _DATABASES = {
@@ -113,10 +116,31 @@ def test_frames_and_jobs_say_which_extra_they_need(tmp_path: Path) -> None:
 def test_rows_of_names_need_pandas() -> None:
     """Names of columns make a frame of them."""
     rows = [{"a": 1.0}, {"a": 2.0}]
-    calls = [("partition", rows, {"k": 2}), ("lower_bound", rows, {"k": 2}), ("advise", rows, {})]
+    calls = [
+        ("partition", rows, {"k": 2}),
+        ("lower_bound", rows, {"k": 2}),
+        ("evaluate", rows, {"released": rows}),
+    ]
     for name, _, code, hint in without.said(_CALLS.format(calls=calls)):
         assert code == "missing_dependency", (name, hint)
         assert "'dbanon[frame]'" in hint
+
+
+def test_noise_needs_its_library() -> None:
+    found = without.said(
+        """
+import numpy as np
+import dbanon
+try:
+    dbanon.synthesize(
+        np.ones((900, 1)), method="dp_ranks", epsilon=1.0, types="number",
+        bounds={"column 0": (0.0, 1.0)}, budget=dbanon.Budget(3.0),
+    )
+except dbanon.errors.DbanonError as error:
+    print(json.dumps([error.code, error.hint]))
+"""
+    )
+    assert (found[0], "'dbanon[dp]'" in found[1]) == ("missing_dependency", True), found
 
 
 def test_arrays_need_numpy_alone() -> None:
@@ -129,13 +153,12 @@ points = np.random.default_rng(0).normal(size=(300, 3))
 found = dbanon.partition(points, 5)
 loss = dbanon.information_loss(points, found)
 assert 0 < dbanon.lower_bound(points, 5) <= loss
-assert dbanon.evaluate(points, points[:, ::-1].copy()) is not None
 from dbanon.doors import plpython
 loaded = sorted({name.partition(".")[0] for name in sys.modules} & blocked)
 print(json.dumps([found.n_classes, loss, loaded]))
 """
     )
-    points = __import__("numpy").random.default_rng(0).normal(size=(300, 3))
+    points = np.random.default_rng(0).normal(size=(300, 3))
     assert found[0] == dbanon.partition(points, 5).n_classes
     assert found[1] == dbanon.information_loss(points, dbanon.partition(points, 5))
     assert found[2] == []
@@ -160,9 +183,10 @@ def command(*words: str, having: tuple[str, ...]) -> tuple[int, str]:
         (("releases", "duckdb:///x.duckdb"), ("cli",), "duckdb"),
         (("releases", "sqlite:///x.db"), ("cli",), "sqlite"),
         (("releases", "postgresql://nobody@127.0.0.1:1/x"), ("cli",), "postgres"),
+        (("install", "postgresql://nobody@127.0.0.1:1/x"), ("cli",), "postgres"),
         (("install", "postgresql://nobody@127.0.0.1:1/x"), ("cli", "sqlite"), "postgres"),
         (("releases", "mysql+pymysql://nobody@127.0.0.1:1/x"), ("cli",), "mariadb"),
-        (("advise", "file:x.csv"), ("cli",), "duckdb"),
+        (("advise", "file:x.csv", "--table", "x"), ("cli",), "duckdb"),
     ],
 )  # fmt: skip
 def test_a_command_says_which_extra_it_needs(
@@ -206,3 +230,10 @@ def test_each_package_of_an_extra_has_its_line() -> None:
     assert known == set(_BROUGHT)
     for package, (extra, _) in _BROUGHT.items():
         assert package in without.packages(extra)
+
+
+def test_each_extra_is_explained() -> None:
+    text = (without.PROJECT.parent / "docs" / "install.md").read_text()
+    rows = {line.partition("|")[2].partition("|")[0] for line in text.splitlines()}
+    told = {name for row in rows for name in row.replace("`", "").replace(",", "").split()}
+    assert set(without.extras()) - {"dev", "bench"} <= told

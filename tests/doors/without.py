@@ -20,15 +20,17 @@ _IMPORTED = {
     "duckdb": ("duckdb", "_duckdb"),
 }
 _BLOCKING = """
-import importlib.abc, json, sys
+import importlib.util, json, sys
 blocked = set({blocked!r})
-class Blocking(importlib.abc.MetaPathFinder):
+class Without:
+    def __init__(self, finder):
+        self._finder = finder
+    def __getattr__(self, name):
+        return getattr(self._finder, name)
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in blocked:
-            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
-for name in [name for name in sys.modules if name.partition(".")[0] in blocked]:
-    del sys.modules[name]
-sys.meta_path.insert(0, Blocking())
+        if name.partition(".")[0] not in blocked:
+            return self._finder.find_spec(name, path, target)
+sys.meta_path[:] = [Without(finder) for finder in sys.meta_path]
 """
 
 
@@ -52,7 +54,7 @@ def packages(extra: str) -> set[str]:
     return found
 
 
-KNOWN = frozenset().union(*(packages(one) for one in ("all", "postgres", "mariadb", "bound")))
+KNOWN = frozenset().union(*(packages(one) for one in ("all", "postgres", "mariadb", "bound", "dp")))
 
 
 def run(code: str, having: Iterable[str] = ()) -> subprocess.CompletedProcess[str]:
