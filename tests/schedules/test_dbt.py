@@ -154,11 +154,11 @@ def test_k_anonymity_is_a_generic_test(project: Project) -> None:
         "test", "--select", "source:release"
     )
     # A class that is too small, and one of NULL.
-    project.execute('CREATE TABLE app."Some Rows" ("Age" INTEGER, note VARCHAR(9))')
+    project.execute('CREATE TABLE app."some_rows" ("Age" INTEGER, note VARCHAR(9))')
     rows = ", ".join(["(41, 'a')"] * 3 + ["(NULL, 'b')"] * 2 + ["(7391, 'c')"])
-    project.execute(f'INSERT INTO app."Some Rows" VALUES {rows}')
+    project.execute(f'INSERT INTO app."some_rows" VALUES {rows}')
     for k, classes in ((2, 1), (3, 2), (4, 3)):
-        tested(project, "app", "Some Rows", {"quasi_identifiers": ["Age"], "k": k})
+        tested(project, "app", "some_rows", {"quasi_identifiers": ["Age"], "k": k})
         told = project.dbt("test", "--select", "source:app", "--store-failures", fails=True)
         assert f"Got {classes} result" in told
         assert "7391" not in told
