@@ -99,7 +99,7 @@ def synthesize(
     Parameters
     ----------
     data : numbers, (n, p), whose columns are named "column 0" and so on, or a data frame; all of
-        its columns are released, but for ``entity``.
+        its columns are released, except ``entity``.
     method : ``dp_ranks``: differentially private, with ``epsilon`` and public ``bounds``.
         ``dcmdp``: noise as Liu and Li published it, which guarantees nothing; with
         ``guarantee="as_published"`` only, and with the warning ``NotDifferentiallyPrivate``.
