@@ -12,15 +12,23 @@ from pathlib import Path
 
 _REQUIREMENT = re.compile(r"(?P<name>[\w.-]+(?:\[[\w,]+\])?)>=(?P<oldest>[\w.]+)(?:,.*)?$")
 
+_OWN = re.compile(r"dbanon\[(\w+)\]")
+
 
 def pins(project: dict[str, object], extras: list[str]) -> list[str]:
     """``name==oldest`` of each requirement, those of extras behind them."""
     optional = project["optional-dependencies"]
-    wanted = [*project["dependencies"]]
-    for extra in extras:
-        wanted += optional[extra]
+    wanted, seen = [*project["dependencies"]], set()
     found = []
+    for extra in extras:
+        wanted.append(f"dbanon[{extra}]")
     for requirement in wanted:
+        own = _OWN.fullmatch(requirement)
+        if own is not None:
+            # The list grows while it is gone through.
+            wanted += [] if own[1] in seen else optional[own[1]]
+            seen.add(own[1])
+            continue
         parts = _REQUIREMENT.match(requirement)
         if parts is None:
             sys.exit(f"{requirement} does not say which version is the oldest.")

@@ -211,7 +211,16 @@ def __getattr__(name: str) -> Any:
         return import_module("dbanon.doors.plpython")
     if name not in _HOMES:
         raise AttributeError(f"module 'dbanon' has no attribute {name!r}")
-    value = getattr(import_module(_HOMES[name]), name)
+    try:
+        value = getattr(import_module(_HOMES[name]), name)
+    except ModuleNotFoundError as error:
+        # Loading the errors beforehand would cost every import of dbanon.
+        from dbanon.errors import missing_extra
+
+        told = missing_extra(error)
+        if told is None:
+            raise
+        raise told from None
     globals()[name] = value
     return value
 

@@ -18,7 +18,7 @@ from dbanon.data.pieces import AT_ONCE, on_all_cores, pieces
 from dbanon.data.scales import Standardization
 from dbanon.data.schema import Attribute, Kind, Role
 from dbanon.doors.signature import lists
-from dbanon.errors import InvalidParameter, TooFewRecords
+from dbanon.errors import InvalidParameter, TooFewRecords, extras_told
 from dbanon.hierarchy.spec import Given, built, parse_all
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.policy import Policy
@@ -190,6 +190,7 @@ def classes_of(given: Any) -> Partition:
     return Partition(found)
 
 
+@extras_told()
 def _candidates(data: Any, nulls: str) -> tuple[Any, NDArray[np.int64] | None]:
     """The records that may get a class, and where each of all records is among them."""
     if not is_frame(data):
@@ -207,6 +208,7 @@ def is_frame(data: Any) -> bool:
     return hasattr(data, "columns") and hasattr(data, "iloc")
 
 
+@extras_told()
 def table_of(data: Any) -> Any:
     """What has named columns as a data frame; arrays as they are."""
     named = hasattr(data, "__arrow_c_stream__") or hasattr(data, "collect_schema")
@@ -218,6 +220,7 @@ def table_of(data: Any) -> Any:
     return frame_of(data)[0]
 
 
+@extras_told()
 def microdata_of(data: Any, orders: Mapping[str, Sequence[str]] | None = None) -> Microdata:
     """The records, as ``partition`` takes them."""
     data = table_of(data)

@@ -13,7 +13,13 @@ from dbanon.data.option import parameter
 from dbanon.data.partition import SUPPRESSED, Partition
 from dbanon.data.schema import Attribute, Kind
 from dbanon.doors.arrays import classes_of, is_frame, table_of
-from dbanon.errors import InvalidParameter, RowsNotAligned, TooFewRecords, UnsupportedType
+from dbanon.errors import (
+    InvalidParameter,
+    RowsNotAligned,
+    TooFewRecords,
+    UnsupportedType,
+    extras_told,
+)
 from dbanon.hierarchy.leaves import ANY
 from dbanon.hierarchy.spec import Given, HierarchySpec, built, parse_all
 from dbanon.hierarchy.tree import Hierarchy, flat
@@ -157,6 +163,7 @@ def _pairs(
     return pairs_of(microdata, Partition(labels), made, trees)
 
 
+@extras_told()
 def _tables(original: Any, released: Any) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Both as data frames; columns of arrays are named by their places."""
     import pandas as pd

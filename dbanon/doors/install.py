@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import inspect
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from pathlib import Path
 from typing import Any
 
-from dbanon.doors import python_path
 from dbanon.doors.extension import extension_directory, write_extension
+from dbanon.doors.server_python import asked_python, own_paths, require_python, way_out
 from dbanon.doors.sql_script import LEDGER_EXTENSION, script, tie_script
 from dbanon.errors import (
+    DbanonError,
     InstallRefused,
     InsufficientRights,
     InvalidParameter,
@@ -31,56 +29,6 @@ from dbanon.stores.postgresql.session import PostgresqlSession
 from dbanon.version import version
 
 _A_DAY = 86_400
-
-# Runs as the server's account: what that one can import, and who else could change it, is what
-# counts. Nothing is imported from a directory that is not safe.
-_PROBE = """
-import json, os, sys
-said = {{"python": sys.version.split()[0], "executable": sys.executable, "uid": os.geteuid()}}
-scope = {{"__name__": "dbanon_probe"}}
-exec({check!r}, scope)
-try:
-    scope["require_safe"]({paths!r}, {owners!r})
-    for path in {paths!r}:
-        if path not in sys.path:
-            sys.path.insert(0, path)
-    from dbanon.doors import plpython
-    # Where the directories have none of it, it came from elsewhere.
-    homes = {{os.path.dirname(module.__file__) for name, module in list(sys.modules.items())
-             if name in ("dbanon", "numpy") and getattr(module, "__file__", None)}}
-    scope["require_safe"](sorted(homes), {owners!r})
-    said["found"] = json.loads(plpython.check(plpy, {version!r}))
-except scope["UnsafeError"] as error:
-    said["unsafe"] = list(error.args)
-except Exception as error:
-    said["error"] = type(error).__name__ + ": " + str(error)
-return json.dumps(said)
-"""
-
-
-def own_paths() -> list[str]:
-    """Directories from which this Python imports dbanon and numpy.
-
-    Raises
-    ------
-    PythonNotUsable : dbanon is installed editable, in pieces that only this Python puts together.
-    """
-    import numpy as np
-
-    from dbanon import kernels
-    from dbanon.kernels import _kernels
-
-    modules, core = Path(kernels.__file__).parent, Path(_kernels.__file__).parent
-    if modules != core:
-        raise PythonNotUsable(
-            "dbanon is installed editable here: no directory has all of it for a server to import.",
-            detail=f"Its modules are in {modules.parent}, the compiled core is in {core}.",
-            hint=f"Make a copy with the server's Python: python3 -m pip install --target"
-            f" /usr/local/lib/dbanon {modules.parents[1]}; then dbanon install --python-path"
-            " /usr/local/lib/dbanon",
-        )
-    homes = [Path(_kernels.__file__).parents[2], Path(np.__file__).parents[1]]
-    return list(dict.fromkeys(str(home) for home in homes))
 
 
 def install(
@@ -109,10 +57,10 @@ def install(
     DatabaseBusy : others kept them; nothing was changed.
     DbanonError : it cannot be installed; nothing was changed in the database then.
     """
-    paths = None if sql_only else list(python_paths) or own_paths()
+    paths = None if sql_only else _paths(url, python_paths)
     with _connected(url) as connection:
         if paths is not None:
-            _require_python(connection, paths, trusted_owners)
+            require_python(connection, paths, trusted_owners)
         _lock_ledger(connection, lock_timeout)
         if _is_extension(connection, "dbanon"):
             raise InstallRefused(
@@ -157,18 +105,22 @@ def upgrade(
     with _connected(url) as connection:
         functions = _has_functions(connection)
         if functions:
-            _upgrade_functions(connection, python_paths, trusted_owners, lock_timeout)
+            _upgrade_functions(url, connection, python_paths, trusted_owners, lock_timeout)
             return _checked(connection)
     return _upgraded_ledger(url, lock_timeout)
 
 
 def _upgrade_functions(
-    connection: Any, python_paths: Sequence[str], owners: Sequence[str], lock_timeout: float
+    url: str,
+    connection: Any,
+    python_paths: Sequence[str],
+    owners: Sequence[str],
+    lock_timeout: float,
 ) -> None:
     with_python = _rows(connection, "SELECT to_regprocedure('dbanon._check()')")[0][0]
-    paths = (list(python_paths) or own_paths()) if with_python else None
+    paths = _paths(url, python_paths) if with_python else None
     if paths is not None:
-        _require_python(connection, paths, owners)
+        require_python(connection, paths, owners)
     _lock_ledger(connection, lock_timeout)
     if _is_extension(connection, "dbanon"):
         write_extension(extension_directory(), list(paths or ()))
@@ -285,31 +237,22 @@ def _require_seconds(lock_timeout: float) -> None:
         raise InvalidParameter("lock_timeout must be a number of seconds above 0, up to 86400.")
 
 
-def _require_python(connection: Any, paths: Sequence[str], owners: Sequence[str]) -> None:
-    """Check, as the server's account, that its Python can use the package from these paths."""
-    check = inspect.getsource(python_path)
-    connection.execute("CREATE EXTENSION IF NOT EXISTS plpython3u")
-    body = _PROBE.format(check=check, paths=list(paths), owners=list(owners), version=version())
-    connection.execute(
-        "CREATE FUNCTION pg_temp.dbanon_probe() RETURNS text LANGUAGE plpython3u"
-        f" AS $dbanon_probe${body}$dbanon_probe$"
-    )
-    said = json.loads(_rows(connection, "SELECT pg_temp.dbanon_probe()")[0][0])
-    connection.execute("DROP FUNCTION pg_temp.dbanon_probe()")
-    if "unsafe" in said:
-        message, hint = said["unsafe"]
-        raise PythonNotUsable(message, hint=hint)
-    found = said.get("found", {})
-    if "error" in said or "error" in found:
-        reason = said.get("error") or found["error"]["message"]
-        raise PythonNotUsable(
-            f"The server's Python {said['python']} cannot use dbanon from {', '.join(paths)}.",
-            detail=f"As user {said['uid']}: {reason}",
-            hint="Install it for that Python in a directory that the server's account can read,"
-            f" and name it: python{'.'.join(said['python'].split('.')[:2])} -m pip install"
-            f" --target /usr/local/lib/dbanon dbanon=={version()}; then dbanon install"
-            " --python-path /usr/local/lib/dbanon",
-        )
+def _paths(url: str, given: Sequence[str]) -> list[str]:
+    """Where the server's Python shall import from; an error names what to run on its machine."""
+    try:
+        return list(given) or own_paths()
+    except PythonNotUsable as error:
+        try:
+            with _connected(url) as connection:
+                python = asked_python(connection)
+                connection.rollback()
+        except MissingDependency:
+            raise
+        except DbanonError:
+            # A server that cannot be asked leaves the error without its Python.
+            raise error from None
+        error.hint = way_out(python, error.checkout)
+        raise
 
 
 def _checked(connection: Any) -> list[tuple[str, str]]:

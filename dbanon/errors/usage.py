@@ -256,6 +256,8 @@ class PythonNotUsable(InstallRefused):
     """The server's Python cannot use dbanon."""
 
     code = "python_not_usable"
+    # The checkout that dbanon is installed from, where it is editable.
+    checkout: str | None = None
 
 
 class VersionMismatch(UsageError):
@@ -330,31 +332,6 @@ class ReadOnly(UsageError):
 
     code = "read_only"
     sqlstate = "25006"
-
-
-class MissingDependency(UsageError):
-    """A package that this needs is not installed."""
-
-    code = "missing_dependency"
-    sqlstate = "0A000"
-
-    @classmethod
-    def of_postgresql(cls) -> MissingDependency:
-        """The error where a database of PostgreSQL is named, and its driver is not here."""
-        return cls(
-            "PostgreSQL needs the package psycopg.",
-            hint='Install it with: pip install "dbanon[postgres]"; in a checkout: pip install'
-            ' ".[postgres]".',
-        )
-
-    @classmethod
-    def of_mariadb(cls) -> MissingDependency:
-        """The error where a database of MariaDB is named, and its driver is not here."""
-        return cls(
-            "MariaDB needs the package PyMySQL.",
-            hint='Install it with: pip install "dbanon[mariadb]"; in a checkout: pip install'
-            ' ".[mariadb]".',
-        )
 
 
 class EngineUnsuitable(UsageError):

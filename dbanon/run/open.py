@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dbanon.errors import InvalidParameter, MissingDependency
+from dbanon.errors import InvalidParameter, MissingDependency, extras_told
 from dbanon.job.job import Job
 from dbanon.job.reading import USUAL, Reading
 from dbanon.job.requirements import CLIENT
@@ -91,6 +91,7 @@ class _NoStore(InvalidParameter):
     """A database of SQLAlchemy's that no store is for. Never leaves this module as such."""
 
 
+@extras_told()
 def open_source(
     database: Any,
     on_sql: OnSql | None,
@@ -159,6 +160,7 @@ def _is_engine(database: Any) -> bool:
     )
 
 
+@extras_told()
 def open_store(
     database: Any,
     on_sql: OnSql | None = None,
@@ -202,6 +204,8 @@ def open_store(
     plain = duckdb_file(database) if isinstance(database, str) else None
     if plain is not None:
         return _duckdb_store(plain, {}, on_sql)
+    if isinstance(database, str):
+        _require_sqlalchemy(database)
     from sqlalchemy import Engine
 
     url = database.url if isinstance(database, Engine) else read_url(database)
@@ -233,6 +237,19 @@ def open_store(
         hint="Use PostgreSQL, MariaDB, DuckDB or SQLite; anonymize draws rows from others, too:"
         " docs/warehouse.md.",
     )
+
+
+def _require_sqlalchemy(url: str) -> None:
+    """Tell by the extra of its database where SQLAlchemy is missing."""
+    try:
+        import sqlalchemy  # noqa: F401
+    except ModuleNotFoundError:
+        kind = url.partition(":")[0].partition("+")[0]
+        if kind in ("postgresql", "postgres"):
+            raise MissingDependency.of_postgresql("SQLAlchemy") from None
+        if kind in ("mysql", "mariadb"):
+            raise MissingDependency.of_mariadb("SQLAlchemy") from None
+        raise
 
 
 def _mariadb_store(url: URL, database: Engine | URL, on_sql: OnSql | None) -> ClientStore:

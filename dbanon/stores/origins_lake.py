@@ -110,7 +110,7 @@ def _delta() -> Any:
     except ModuleNotFoundError as error:
         if error.name != "deltalake":
             raise
-        raise _missing("Delta", "deltalake", "delta") from None
+        raise MissingDependency.of_extra("Delta", "deltalake", "delta") from None
     return deltalake
 
 
@@ -122,11 +122,4 @@ def _iceberg(module: str) -> Any:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "pyiceberg":
             raise
-        raise _missing("Iceberg", "pyiceberg", "iceberg") from None
-
-
-def _missing(what: str, package: str, extra: str) -> MissingDependency:
-    return MissingDependency(
-        f"Tables of {what} need the package {package}.",
-        hint=f'Install it with: pip install "dbanon[{extra}]".',
-    )
+        raise MissingDependency.of_extra("Iceberg", "pyiceberg", "iceberg") from None

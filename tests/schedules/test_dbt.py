@@ -139,6 +139,53 @@ def test_a_release_that_is_refused_fails_the_run(project: Project) -> None:
     assert project.releases() == 0
 
 
+def tested(project: Project, source: str, table: str, arguments: object) -> None:
+    """Put the generic test on a table that dbt does not make."""
+    told = {"name": table, "data_tests": [{"k_anonymity": {"arguments": arguments}}]}
+    sources = {"sources": [{"name": source, "tables": [told]}]}
+    (project.folder / "models" / "released.yml").write_text(yaml.safe_dump(sources))
+
+
+@pytest.mark.scheduler("dbt")
+def test_k_anonymity_is_a_generic_test(project: Project) -> None:
+    project.dbt("run")
+    tested(project, "release", "people", {"quasi_identifiers": ["age", "income"], "k": 5})
+    assert "PASS source_k_anonymity_release_people" in project.dbt(
+        "test", "--select", "source:release"
+    )
+    # A class that is too small, and one of NULL.
+    project.execute('CREATE TABLE app."some_rows" ("Age" INTEGER, note VARCHAR(9))')
+    rows = ", ".join(["(41, 'a')"] * 3 + ["(NULL, 'b')"] * 2 + ["(7391, 'c')"])
+    project.execute(f'INSERT INTO app."some_rows" VALUES {rows}')
+    for k, classes in ((2, 1), (3, 2), (4, 3)):
+        tested(project, "app", "some_rows", {"quasi_identifiers": ["Age"], "k": k})
+        told = project.dbt("test", "--select", "source:app", "--store-failures", fails=True)
+        assert f"Got {classes} result" in told
+        assert "7391" not in told
+    kept = "SELECT table_schema, table_name FROM information_schema.columns"
+    tables = project.execute(f"{kept} WHERE column_name = 'class_size'")
+    # One for each k: numbers of rows, and nothing else.
+    held = [project.execute(f'SELECT * FROM "{schema}"."{name}"') for schema, name in tables]
+    assert sorted(sorted(rows) for rows in held) == [[(1,)], [(1,), (2,)], [(1,), (2,), (3,)]]
+
+
+@pytest.mark.scheduler("dbt")
+@pytest.mark.parametrize("project", ["duckdb"], indirect=True)
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"quasi_identifiers": ["age"], "k": 1},
+        {"quasi_identifiers": ["age"], "k": "5"},
+        {"quasi_identifiers": ["age"], "k": True},
+        {"quasi_identifiers": "age", "k": 5},
+        {"quasi_identifiers": [], "k": 5},
+    ],
+)
+def test_k_anonymity_refuses_what_would_always_pass(project: Project, arguments: object) -> None:
+    tested(project, "release", "people", arguments)
+    assert "k_anonymity: " in project.dbt("test", "--select", "source:release", fails=True)
+
+
 @pytest.mark.scheduler("dbt")
 @pytest.mark.parametrize("project", ["duckdb"], indirect=True)
 def test_without_the_guards_dbt_would_release(project: Project) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from dbanon.doors import extension as extension_module
 from dbanon.doors import install, sql_script
 from dbanon.doors.cli.main import main
 from dbanon.errors import InsufficientRights, PythonNotUsable
+from dbanon.kernels import _kernels
 from dbanon.ledger.migrate import migrate
 from dbanon.methods import METHODS
 from dbanon.run.open import open_store
@@ -168,7 +170,7 @@ def test_upgrade_keeps_ledger_hierarchies_and_grants(
         older.setattr(sql_script, "version", lambda: "0.0.9")
         older.setattr(install, "version", lambda: "0.0.9")
         older.setattr(extension_module, "version", lambda: "0.0.9")
-        older.setattr(install, "_require_python", lambda connection, paths, owners: None)
+        older.setattr(install, "require_python", lambda connection, paths, owners: None)
         older.setattr(install, "_checked", lambda connection: [])
         sql_server.execute("CREATE EXTENSION plpython3u", url=url)
         install.install(url, python_paths=paths, extension=extension)
@@ -272,7 +274,10 @@ def test_a_python_that_the_server_cannot_use_is_refused(
     (closed / "dbanon").symlink_to(backend_path / "dbanon")
     with pytest.raises(PythonNotUsable, match="cannot use dbanon") as failure:
         install.install(url, python_paths=[str(closed)])
-    assert "pip install" in str(failure.value.hint)
+    # The server's own: `python3.11`, say.
+    assert re.search(
+        r"sudo python3\.\d+ -m pip install --target \S+ dbanon==", failure.value.hint or ""
+    )
     assert sql_server.execute("SELECT 1 FROM pg_extension WHERE extname = 'plpython3u'",
                               url=url) == []  # fmt: skip
     (backend_path / "dbanon").chmod(0o777)
@@ -281,6 +286,22 @@ def test_a_python_that_the_server_cannot_use_is_refused(
             install.install(url, python_paths=[str(backend_path)])
     finally:
         (backend_path / "dbanon").chmod(0o755)
+
+
+def test_an_editable_install_is_told_the_servers_python(
+    fresh: Callable[[], str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, sql_server: Server
+) -> None:
+    url = fresh()
+    monkeypatch.setattr(_kernels, "__file__", str(tmp_path / "dbanon" / "kernels" / "core.so"))
+    with pytest.raises(PythonNotUsable, match="editable") as refused:
+        install.install(url)
+    checkout = Path(dbanon.__file__).parents[1]
+    assert re.search(
+        rf"sudo python3\.\d+ -m pip install --target \S+ {re.escape(str(checkout))};",
+        refused.value.hint or "",
+    )
+    assert sql_server.execute("SELECT 1 FROM pg_extension WHERE extname = 'plpython3u'",
+                              url=url) == []  # fmt: skip
 
 
 def test_the_backend_imports_nothing_but_numpy(sql_server: Server, sql_url: str) -> None:

@@ -74,6 +74,9 @@ def start() -> NoReturn:
     try:
         # By its name: what is loaded then looks at what was said here.
         import_module("dbanon.doors.cli.main").main(prog_name="dbanon")
+    except ModuleNotFoundError as error:
+        # click itself, or what the command's own module needs.
+        code = _told_missing(error)
     except SystemExit as end:
         code = 0 if end.code is None else end.code if isinstance(end.code, int) else 1
     finally:
@@ -94,6 +97,21 @@ def _end(number: int, frame: object) -> NoReturn:
     elif not opening.ended:
         _write(opening.line("error", "end", name, exit_code=code))
     os._exit(code)
+
+
+def _told_missing(error: ModuleNotFoundError) -> int:
+    """Say which extra brings a package; the exit code. What no extra brings is raised."""
+    from dbanon.errors import missing_extra
+
+    told = missing_extra(error)
+    if told is None:
+        raise error
+    if opening is not None:
+        event = opening.line("error", "error", told.code, message=told.message, hint=told.hint)
+        _write(event)
+    else:
+        _write(f"Error [{told.code}]: {told}")
+    return told.exit_code
 
 
 def _write(line: str) -> None:

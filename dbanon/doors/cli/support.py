@@ -32,6 +32,7 @@ from dbanon.errors import (
     RulesOfAnotherTable,
     TablesLeft,
     lacks_memory,
+    missing_extra,
 )
 from dbanon.sessions.ending import ending
 
@@ -281,9 +282,10 @@ def _told(form: str) -> Iterator[None]:
     except (click.ClickException, click.exceptions.Exit, BrokenPipeError):
         raise
     except Exception as error:
-        if lacks_memory(error):
-            _say_error(form, MemoryLimit.of_process())
-            raise _EndError(MemoryLimit.exit_code, MemoryLimit.code) from None
+        ours = MemoryLimit.of_process() if lacks_memory(error) else missing_extra(error)
+        if ours is not None:
+            _say_error(form, ours)
+            raise _EndError(ours.exit_code, ours.code) from None
         # The text of a foreign exception may quote a value: only where it happened is told.
         where = traceback.extract_tb(error.__traceback__)[-1]
         place = f"{Path(where.filename).name}:{where.lineno}"

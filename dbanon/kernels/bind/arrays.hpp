@@ -17,6 +17,9 @@ using Rows = nb::ndarray<const Value, nb::ndim<2>, nb::c_contig, nb::device::cpu
 template <class Value>
 using Made = nb::ndarray<nb::numpy, Value, nb::ndim<1>>;
 
+// Records are counted in 32 bits.
+constexpr std::size_t kMostRecords = std::size_t{1} << 31;
+
 // What Python takes over once it is filled.
 template <class Value>
 class Buffer {

@@ -57,10 +57,10 @@ Blocks block_of(const Matrix& points, const Keys& keys, const Matrix& directions
     return Blocks(data, {n}, owner);
 }
 
-using Made = nb::ndarray<nb::numpy, double, nb::ndim<2>>;
+using Coordinates = nb::ndarray<nb::numpy, double, nb::ndim<2>>;
 
 // Each number by the operations that numpy would do one after the other, and so to the same bit.
-Made standardized(const Matrix& numbers, const Keys& records, const Keys& exponents,
+Coordinates standardized(const Matrix& numbers, const Keys& records, const Keys& exponents,
                   const Values& shifts, const Values& scales, const Values& factors) {
     const std::size_t n = numbers.shape(0), p = numbers.shape(1), m = records.shape(0);
     if (exponents.shape(0) != p || shifts.shape(0) != p || scales.shape(0) != p ||
@@ -92,7 +92,7 @@ Made standardized(const Matrix& numbers, const Keys& records, const Keys& expone
     if (!fit) throw nb::value_error("records must be positions of rows");
     double* data = found.release();
     const nb::capsule owner(data, [](void* at) noexcept { delete[] static_cast<double*>(at); });
-    return Made(data, {m, p}, owner);
+    return Coordinates(data, {m, p}, owner);
 }
 
 }  // namespace

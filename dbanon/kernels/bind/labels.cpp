@@ -20,8 +20,6 @@ Strided<Value> spaced(const Spaced<Value>& values) {
     return {values.data(), static_cast<std::ptrdiff_t>(values.stride(0)), values.shape(0)};
 }
 
-constexpr std::size_t kMostRecords = std::size_t{1} << 31;
-
 void check_labels(const Read<std::int32_t>& labels, std::size_t n_classes) {
     if (labels.shape(0) >= kMostRecords) throw nb::value_error("2**31 labels or more");
     bool fit = true;

@@ -109,8 +109,6 @@ class RowJoin {
     Pieces head_pieces_, tail_pieces_;
 };
 
-constexpr std::size_t kMostRecords = std::size_t{1} << 31;
-
 std::tuple<Made<std::int64_t>, Made<std::int64_t>> shuffled_classes(
     Read<std::int64_t> members, Read<std::int64_t> starts, Read<std::int64_t> classes,
     Read<std::uint64_t> words, std::int64_t first) {

@@ -11,12 +11,12 @@
 namespace dbanon {
 namespace {
 
-using Values = nb::ndarray<const double, nb::ndim<1>, nb::device::cpu>;
+using StridedValues = nb::ndarray<const double, nb::ndim<1>, nb::device::cpu>;
 // An exponent, and the words of the two sums.
 using OfExponent = std::tuple<std::int64_t, std::int64_t, std::uint64_t, std::uint64_t,
                               std::uint64_t, std::uint64_t>;
 
-std::tuple<double, double, bool, std::vector<OfExponent>> exact_sums(Values values) {
+std::tuple<double, double, bool, std::vector<OfExponent>> exact_sums(StridedValues values) {
     const auto sums = std::make_unique<ExactSums>();
     bool finite = false;
     {

@@ -8,9 +8,7 @@ namespace dbanon {
 namespace {
 
 // So many boxes of a node tell which column is best; all of them tell little more.
-constexpr std::size_t kSample = 128;
-
-std::size_t apart(std::size_t i, std::size_t j) { return i < j ? j - i : i - j; }
+constexpr std::size_t kBoxesSampled = 128;
 
 double middle_of(const double* ends) { return ends[0] / 2 + ends[1] / 2; }
 
@@ -81,7 +79,7 @@ void BoxCutting::sort_by(std::size_t column, std::size_t at, std::span<std::int3
 }
 
 std::size_t BoxCutting::cut(std::span<std::int32_t> members) {
-    const std::size_t step = (members.size() + kSample - 1) / kSample;
+    const std::size_t step = (members.size() + kBoxesSampled - 1) / kBoxesSampled;
     sample_.clear();
     for (std::size_t i = 0; i < members.size(); i += step) sample_.push_back(members[i]);
     double most = 0;
@@ -105,6 +103,7 @@ std::size_t BoxCutting::cut(std::span<std::int32_t> members) {
     sort_by(best, best_at, members);
     // A hierarchy is cut where it parts highest up; then nearest to the middle.
     const BoxColumn& column = columns_[best];
+    const auto off = [half](std::size_t i) { return i < half ? half - i : i - half; };
     std::size_t cut = 0;
     std::int32_t highest = 0;
     for (std::size_t i = 1; i < keys_.size(); ++i) {
@@ -113,7 +112,7 @@ std::size_t BoxCutting::cut(std::span<std::int32_t> members) {
         const std::int32_t depth =
             column.number() ? 0 : column.common(static_cast<std::int32_t>(before),
                                                 static_cast<std::int32_t>(after));
-        if (cut == 0 || depth < highest || (depth == highest && apart(i, half) < apart(cut, half))) {
+        if (cut == 0 || depth < highest || (depth == highest && off(i) < off(cut))) {
             cut = i;
             highest = depth;
         }

@@ -7,16 +7,14 @@ namespace dbanon {
 namespace {
 
 // So many tuples of a node tell which attribute is best; all of them tell little more.
-constexpr std::size_t kSample = 128;
+constexpr std::size_t kTuplesSampled = 128;
 
 Code code_of(std::uint64_t key) { return static_cast<Code>(key >> 32); }
-
-std::size_t apart(std::size_t i, std::size_t j) { return i < j ? j - i : i - j; }
 
 }  // namespace
 
 void Cutting::sample(std::span<const std::int32_t> tuples, std::size_t a) {
-    const std::size_t step = (tuples.size() + kSample - 1) / kSample;
+    const std::size_t step = (tuples.size() + kTuplesSampled - 1) / kTuplesSampled;
     sampled_.clear();
     for (std::size_t i = 0; i < tuples.size(); i += step) {
         sampled_.push_back(table_.row(tuples[i])[a]);
@@ -122,13 +120,14 @@ std::size_t Cutting::middle_of_number() {
 std::size_t Cutting::middle_of_tree(const Tree& tree) {
     std::sort(keys_.begin(), keys_.end());
     const std::size_t half = keys_.size() / 2;
+    const auto off = [half](std::size_t i) { return i < half ? half - i : i - half; };
     std::size_t cut = 0;
     std::int32_t best = 0;
     for (std::size_t i = 1; i < keys_.size(); ++i) {
         const Code before = code_of(keys_[i - 1]), after = code_of(keys_[i]);
         if (before == after) continue;
         const std::int32_t depth = tree.common(before, after);
-        if (cut == 0 || depth < best || (depth == best && apart(i, half) < apart(cut, half))) {
+        if (cut == 0 || depth < best || (depth == best && off(i) < off(cut))) {
             cut = i;
             best = depth;
         }

@@ -4,18 +4,9 @@
 #include <cmath>
 
 #include "points/dispatch.hpp"
+#include "points/distance.hpp"
 
 namespace dbanon {
-
-namespace {
-
-double distance(const double* a, const double* b, int p) {
-    double total = 0.0;
-    for (int j = 0; j < p; ++j) total += (a[j] - b[j]) * (a[j] - b[j]);
-    return total;
-}
-
-}  // namespace
 
 ClassPools::ClassPools(const Table& table, std::int32_t k, const std::int32_t* labels,
                        std::unique_ptr<Apart> apart)

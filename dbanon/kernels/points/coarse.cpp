@@ -9,8 +9,8 @@ namespace dbanon {
 
 namespace {
 
-constexpr int kMost = 1024;
-constexpr std::int32_t kSample = 255;
+constexpr int kMostAttributes = 1024;
+constexpr std::int32_t kStepSample = 255;
 // Of the sample, those left out of an attribute's mean deviation for being the farthest out.
 constexpr std::int32_t kOutliers = 8;
 // In mean deviations of the sample; of a normal distribution 19 standard deviations.
@@ -26,7 +26,7 @@ std::atomic<bool>& allowed() {
 
 // One attribute of a fixed sample, ascending.
 void sample(const double* points, std::int32_t n, int p, int j, std::vector<double>& found) {
-    const std::int32_t count = std::min(n, kSample);
+    const std::int32_t count = std::min(n, kStepSample);
     found.clear();
     for (std::int32_t i = 0; i < count; ++i) found.push_back(points[std::int64_t{i} * n / count * p + j]);
     std::sort(found.begin(), found.end());
@@ -36,7 +36,7 @@ void sample(const double* points, std::int32_t n, int p, int j, std::vector<doub
 
 Coarse::Coarse(const double* points, std::int32_t n, int p, const std::vector<double>& middle)
     : p_(p) {
-    if (!allowed() || !pays(p) || p > kMost || n == 0) return;
+    if (!allowed() || !pays(p) || p > kMostAttributes || n == 0) return;
     const std::size_t width = static_cast<std::size_t>(p);
     std::vector<double> values;
     double squares = 0.0;

@@ -4,11 +4,12 @@
 #include <cmath>
 #include <limits>
 
+#include "points/distance.hpp"
+
 namespace dbanon {
 
 namespace {
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr std::int32_t kNone = std::numeric_limits<std::int32_t>::max();
 
 }  // namespace

@@ -3,17 +3,17 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
+
+#include "points/distance.hpp"
 
 namespace dbanon {
 
 namespace {
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
 // Ranges up to this length are cut exactly and at once; longer ones are cut at the median of a
 // sample, piece by piece.
 constexpr std::int32_t kShort = 16384;
-constexpr std::int32_t kSample = 255;
+constexpr std::int32_t kCutSample = 255;
 constexpr std::int32_t kPiece = 4096;
 constexpr std::int32_t kAhead = 32;  // records asked for before they are needed
 constexpr double kRanks = 4294967295.0;
@@ -219,10 +219,10 @@ double KdTree::reach_of(std::int32_t id) const {
 // the deviation, which is the width itself where they are as many.
 KdTree::Axis KdTree::widest(std::int32_t begin, std::int32_t end) const {
     const std::int32_t length = end - begin;
-    const std::int32_t count = std::min(length, kSample);
-    const double* rows[kSample];
+    const std::int32_t count = std::min(length, kCutSample);
+    const double* rows[kCutSample];
     for (std::int32_t i = 0; i < count; ++i) {
-        const std::int32_t at = length <= kSample ? begin + i : sampled(begin, end, i);
+        const std::int32_t at = length <= kCutSample ? begin + i : sampled(begin, end, i);
         rows[i] = row(order_[static_cast<std::size_t>(at)]);
     }
     Axis best{0, 0.0, 0.0};
@@ -286,7 +286,7 @@ bool KdTree::cut_long(const Task& task, Work& work, std::int32_t& middle) {
     if (!split_.active) {
         const int attribute = widest(task.begin, task.end).attribute;
         keys_.clear();
-        for (std::int32_t i = 0; i < kSample; ++i) {
+        for (std::int32_t i = 0; i < kCutSample; ++i) {
             const std::int32_t id =
                 order_[static_cast<std::size_t>(sampled(task.begin, task.end, i))];
             keys_.push_back({coordinate(id, attribute), id});
@@ -294,10 +294,10 @@ bool KdTree::cut_long(const Task& task, Work& work, std::int32_t& middle) {
         std::sort(keys_.begin(), keys_.end(), [](const Key& a, const Key& b) {
             return a.value < b.value || (a.value == b.value && a.id < b.id);
         });
-        const Key& median = keys_[kSample / 2];
+        const Key& median = keys_[kCutSample / 2];
         split_ = {true, attribute, median.value, median.id, task.begin, task.begin, 0};
         spare_.resize(std::max(spare_.size(), static_cast<std::size_t>(task.end - task.begin)));
-        work.left -= kSample * p_;
+        work.left -= kCutSample * p_;
     }
     while (split_.next < task.end) {
         if (work.spent()) return false;

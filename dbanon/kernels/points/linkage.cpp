@@ -1,13 +1,13 @@
 #include "points/linkage.hpp"
 
 #include <algorithm>
-#include <limits>
+
+#include "points/distance.hpp"
 
 namespace dbanon {
 
 // Two points are asked for, and four times as many while even the last of them ties.
 Steps Linkage::run() {
-    constexpr double kInf = std::numeric_limits<double>::infinity();
     for (std::int32_t id = 0; id < table_.n; ++id) {
         std::int64_t wanted = std::min(2, points_.n);
         limit_ = limits_ ? limits_[id] * kTie : kInf;

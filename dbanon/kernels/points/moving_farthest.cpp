@@ -2,19 +2,19 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
+
+#include "points/distance.hpp"
 
 namespace dbanon {
 
 namespace {
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
 // Above the error of squares that underflow, below anything a difference of doubles can matter at.
 constexpr double kTiny = 1e-150;
 // With many exact ties (coarse grids, identical records) the heap degenerates where the tree's
 // smallest-index rule does not: give up after looking so many times at leaves looked at before, and
 // stay away for a while. First looks are free: each leaf has one.
-constexpr std::int32_t kPatience = 256;
+constexpr std::int32_t kLooks = 256;
 constexpr std::int32_t kLongestPause = 4096;
 // Numbers of a leaf that are asked for ahead; the processor asks for those that follow.
 constexpr int kFetched = 64;
@@ -57,7 +57,7 @@ bool MovingFarthest::find(FarQuery& q, Work& work) {
     if (in_heap_) {
         if (!walk(q, work)) return false;
         put_back();
-        if (looked_ < kPatience) {
+        if (looked_ < kLooks) {
             next_pause_ = 1;
             return true;
         }
@@ -84,7 +84,7 @@ void MovingFarthest::fetch(std::int32_t ref) const {
 bool MovingFarthest::walk(FarQuery& q, Work& work) {
     const TreeView& view = tree_.view();
     const double slack = (tree_.attributes() + 8) * 2.3e-16;
-    while (!heap_.empty() && looked_ < kPatience) {
+    while (!heap_.empty() && looked_ < kLooks) {
         if (work.spent()) return false;
         const Entry top = heap_.front();
         const double bound = up(top.key + path_);

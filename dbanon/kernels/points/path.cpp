@@ -1,21 +1,10 @@
 #include "points/path.hpp"
 
 #include <algorithm>
-#include <limits>
+
+#include "points/distance.hpp"
 
 namespace dbanon {
-
-namespace {
-
-constexpr double kInf = std::numeric_limits<double>::infinity();
-
-double distance(const double* a, const double* b, int p) {
-    double total = 0.0;
-    for (int j = 0; j < p; ++j) total += (a[j] - b[j]) * (a[j] - b[j]);
-    return total;
-}
-
-}  // namespace
 
 NearestPath::NearestPath(const Table& table, const std::int32_t* groups)
     : Kernel(table, 1), mean_(table) {

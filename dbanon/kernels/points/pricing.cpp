@@ -10,7 +10,7 @@ namespace dbanon {
 namespace {
 
 // The distances between more candidates than these would not be worth their memory.
-constexpr std::size_t kMost = 3000;
+constexpr std::size_t kMostCandidates = 3000;
 
 }  // namespace
 
@@ -142,7 +142,7 @@ bool Pricing::narrow(std::int32_t seed) {
             }
             return true;
         }
-        if (left > kMost) {
+        if (left > kMostCandidates) {
             open_ = std::min(open_, rest + least);
             return false;
         }

@@ -9,7 +9,7 @@ namespace dbanon {
 
 namespace {
 
-constexpr int kSteps = 100;  // of the prices
+constexpr int kRegionSteps = 100;  // of the prices
 // Classes among which those that a region grows by are drawn, the best of a record.
 constexpr std::int32_t kGrowing = 8;
 constexpr std::size_t kLocal = 6000;     // classes looked at in a region
@@ -17,7 +17,7 @@ constexpr std::int64_t kEffort = 1 << 21;  // classes that branch and bound look
 // How the width of regions changes after one that was too much, or was not; it ends there.
 constexpr double kNarrower = 0.85, kWider = 1.02, kLeast = 48.0;
 // The share of a region's loss that counts as a gain: less may be rounding.
-constexpr double kGain = 1e-10;
+constexpr double kRegionGain = 1e-10;
 
 }  // namespace
 
@@ -127,8 +127,8 @@ bool Recombine::bound() {
     std::vector<double> from;
     for (const std::int32_t id : records_) from.push_back(ascent_.best[id]);
     around_.start(std::move(from));
-    const double most = region_loss_ * (1.0 - kGain);
-    for (int step = 0; step < kSteps; ++step) {
+    const double most = region_loss_ * (1.0 - kRegionGain);
+    for (int step = 0; step < kRegionSteps; ++step) {
         lack_.assign(records_.size(), 1);
         double value = std::accumulate(around_.prices.begin(), around_.prices.end(), 0.0);
         for (std::size_t c = 0; c < local_.size(); ++c) {
@@ -156,7 +156,7 @@ void Recombine::settle() {
         }
     }
     for (std::size_t x = 0; x < prices.size(); ++x) prices[x] += less[x];
-    least_ = region_loss_ * (1.0 - kGain) - std::accumulate(prices.begin(), prices.end(), 0.0);
+    least_ = region_loss_ * (1.0 - kRegionGain) - std::accumulate(prices.begin(), prices.end(), 0.0);
     std::size_t left = 0;
     for (std::size_t c = 0; c < local_.size(); ++c) {
         local_[c].cost = above(c, prices);

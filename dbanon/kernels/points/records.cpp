@@ -17,7 +17,7 @@ constexpr std::int32_t kFew = 512;
 constexpr double kFewQuestions = 250.0;
 constexpr double kFewInSteps = 750.0;
 // Records that are looked at to see how many attributes matter.
-constexpr std::int32_t kSample = 255;
+constexpr std::int32_t kSpreadSample = 255;
 // Questions between two looks at whether the tree pays.
 constexpr std::int32_t kTrial = 64;
 
@@ -30,7 +30,7 @@ std::vector<std::int32_t> all_of(const Table& table) {
 // Over how many attributes of equal variance the records would be spread alike, by a sample: p where
 // all vary alike, few where most are of values that are rare, which a tree need not look at.
 double spread_over(const Table& table) {
-    const std::int32_t count = std::min(table.n, kSample);
+    const std::int32_t count = std::min(table.n, kSpreadSample);
     double sum = 0.0;
     double squares = 0.0;
     for (int j = 0; j < table.p; ++j) {

@@ -10,7 +10,7 @@ namespace {
 // Measured on the three CASC tables, k = 3, 4, 5 and 10: with more neighbours pools spread too far,
 // with fewer than seven classes of 10 to 14 records they miss too much.
 constexpr std::int32_t kReach = 8;
-constexpr int kSweeps = 2;
+constexpr int kFirstSweeps = 2;
 constexpr std::int32_t kSweepClasses = 6;
 constexpr int kTries = 3;         // repairs of one pool, which costs as much to set up
 constexpr double kKicks = 0.7;    // share of repairs that only swap a few records
@@ -19,7 +19,7 @@ constexpr int kCycles = 2;        // times the heat falls from its most to nothi
 constexpr double kKeeping = 0.3;  // the best state is kept over the last part of a cycle
 constexpr double kCollecting = 0.6;   // classes are collected over the last part of a cycle
 constexpr double kRecombining = 0.3;  // of all work, what recombines them after each cycle
-constexpr double kPatience = 0.4;  // of that, how much may gain nothing before it ends
+constexpr double kGainless = 0.4;  // of that, how much may gain nothing before it ends
 constexpr double kSlack = 0.2;     // classes of pools that lose so much more are collected, too
 
 }  // namespace
@@ -61,11 +61,11 @@ Steps Refine::run() {
     }
     Steps search = find_neighbours();
     while (!search.resume()) co_yield nullptr;
-    for (int round = 0; round < kSweeps; ++round) {
+    for (int round = 0; round < kFirstSweeps; ++round) {
         for (std::int32_t at = 0; at < classes(); ++at) {
             sweep(at);
             work_.left -= pool_.spent();
-            done_ = 0.1 + 0.1 * (round + static_cast<double>(at) / classes()) / kSweeps;
+            done_ = 0.1 + 0.1 * (round + static_cast<double>(at) / classes()) / kFirstSweeps;
             if (work_.spent()) co_yield nullptr;
         }
     }
@@ -91,7 +91,7 @@ Steps Refine::run() {
             const double share = kRecombining / (1.0 - kRecombining);
             const double most = share * static_cast<double>(spent - before);
             double used = 0.0, gained = 0.0;
-            for (bool pricing = true; used < most && used < gained + kPatience * most && in_time();) {
+            for (bool pricing = true; used < most && used < gained + kGainless * most && in_time();) {
                 const bool better = !pricing && recombine_.improve(random_);
                 pricing = pricing && recombine_.price();
                 const std::int64_t price = recombine_.spent() + 1;

@@ -1,18 +1,18 @@
 #include "points/refine_pool.hpp"
 
 #include <algorithm>
-#include <limits>
+
+#include "points/distance.hpp"
 
 namespace dbanon {
 
 namespace {
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
 // A change has to gain this share of the largest distance from the pool's first record: less may be
 // rounding.
-constexpr double kGain = 1e-11;
+constexpr double kSwapGain = 1e-11;
 // Records drawn for a swap: the one nearest to its partner is taken.
-constexpr int kDraws = 6;
+constexpr int kSwapDraws = 6;
 // Changes per record after which a descent ends in any case.
 constexpr std::int32_t kChanges = 16;
 // And its work: some 50 ms. Only classes of several hundred records need more.
@@ -82,7 +82,7 @@ void Pool::finish(std::int64_t price) {
 }
 
 void Pool::sum_pairs() {
-    gain_ = kGain * *std::max_element(distances(0), distances(0) + m_);
+    gain_ = kSwapGain * *std::max_element(distances(0), distances(0) + m_);
     list_members();
     summed_ = false;
     sum_.resize(static_cast<std::size_t>(c_));
@@ -317,7 +317,7 @@ void Pool::kick(Random& random, std::int32_t swaps) {
     for (std::int32_t i = 0; i < swaps; ++i) {
         const std::int32_t x = random.below(m_);
         std::int32_t y = -1;
-        for (int draws = kDraws; draws > 0; --draws) {
+        for (int draws = kSwapDraws; draws > 0; --draws) {
             const std::int32_t other = random.below(m_);
             if (part(other) == part(x)) continue;
             if (y < 0 || distances(x)[other] < distances(x)[y]) y = other;

@@ -125,15 +125,27 @@ struct FarRough : FarExact<P> {
     Border<P> border;
 };
 
+// Fewer attributes have no whole steps (Coarse::pays): no code for them.
+template <int P>
+constexpr bool kSteps = P == 0 || P >= kStepped;
+// Of more attributes those have none whose numbers are out of all proportion: one code for all of them.
+// Farthest searches ask in doubles for each record that is cut off, and have theirs.
+template <int P>
+constexpr int kNearWidth = kSteps<P> ? 0 : P;
+
 template <int P>
 bool nearest(const TreeView& tree, Near& q, Work& work) {
-    if (q.coarse.at != nullptr) return walk<true, NearRough<P>>(tree, q, work);
-    return walk<true, NearExact<P>>(tree, q, work);
+    if constexpr (kSteps<P>) {
+        if (q.coarse.at != nullptr) return walk<true, NearRough<P>>(tree, q, work);
+    }
+    return walk<true, NearExact<kNearWidth<P>>>(tree, q, work);
 }
 
 template <int P>
 bool farthest(const TreeView& tree, Far& q, Work& work) {
-    if (q.coarse.inside) return walk<false, FarRough<P>>(tree, q, work);
+    if constexpr (kSteps<P>) {
+        if (q.coarse.inside) return walk<false, FarRough<P>>(tree, q, work);
+    }
     return walk<false, FarExact<P>>(tree, q, work);
 }
 
@@ -186,22 +198,26 @@ void child_bounds(const TreeView& tree, std::int32_t node, const Far& far, doubl
 
 template <int P>
 void scan_near(const BlocksView& blocks, std::int32_t first, std::int32_t last, Near& near) {
-    if (near.coarse.at != nullptr) {
-        Border<P> border(blocks);
-        for (; first < last; ++first) coarse_near<P>(blocks, first, near, border);
-        return;
+    if constexpr (kSteps<P>) {
+        if (near.coarse.at != nullptr) {
+            Border<P> border(blocks);
+            for (; first < last; ++first) coarse_near<P>(blocks, first, near, border);
+            return;
+        }
     }
     for (; first < last; ++first) {
-        scan_block<P, true, false>(blocks, first, near.point, &near, nullptr);
+        scan_block<kNearWidth<P>, true, false>(blocks, first, near.point, &near, nullptr);
     }
 }
 
 template <int P>
 void scan_far(const BlocksView& blocks, std::int32_t first, std::int32_t last, Far& far) {
-    if (far.coarse.inside) {
-        Border<P> border(blocks);
-        for (; first < last; ++first) coarse_far<P>(blocks, first, far, border);
-        return;
+    if constexpr (kSteps<P>) {
+        if (far.coarse.inside) {
+            Border<P> border(blocks);
+            for (; first < last; ++first) coarse_far<P>(blocks, first, far, border);
+            return;
+        }
     }
     for (; first < last; ++first) {
         scan_block<P, false, true>(blocks, first, far.point, nullptr, &far);
@@ -211,10 +227,14 @@ void scan_far(const BlocksView& blocks, std::int32_t first, std::int32_t last, F
 template <int P>
 void scan_both(const BlocksView& blocks, std::int32_t first, std::int32_t last, Near& near,
                Far& far) {
-    if (far.coarse.inside) {
-        Border<P> near_border(blocks), far_border(blocks);
-        for (; first < last; ++first) coarse_both<P>(blocks, first, near, near_border, far, far_border);
-        return;
+    if constexpr (kSteps<P>) {
+        if (far.coarse.inside) {
+            Border<P> near_border(blocks), far_border(blocks);
+            for (; first < last; ++first) {
+                coarse_both<P>(blocks, first, near, near_border, far, far_border);
+            }
+            return;
+        }
     }
     for (; first < last; ++first) {
         scan_block<P, true, true>(blocks, first, near.point, &near, &far);

@@ -2,24 +2,16 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "points/dispatch.hpp"
+#include "points/distance.hpp"
 
 namespace dbanon {
 
 namespace {
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
-
-double distance(const double* a, const double* b, int p) {
-    double total = 0.0;
-    for (int j = 0; j < p; ++j) total += (a[j] - b[j]) * (a[j] - b[j]);
-    return total;
-}
-
 // Below so many clusters looking at all of them beats the index.
-constexpr std::size_t kFew = 512;
+constexpr std::size_t kFewClusters = 512;
 
 bool same(const Table& table, std::int32_t a, std::int32_t b) {
     return std::equal(table.row(a), table.row(a) + table.p, table.row(b));
@@ -155,7 +147,7 @@ double Ward::merging(std::size_t a, std::size_t b) const {
 }
 
 bool Ward::wants_index() const {
-    return search_ == Search::index || (search_ == Search::automatic && clusters_.size() >= kFew);
+    return search_ == Search::index || (search_ == Search::automatic && clusters_.size() >= kFewClusters);
 }
 
 // Puts all clusters into the index, or the young ones anew. False when means have overflowed: there

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import dbanon
-from dbanon.doors import install
-from dbanon.errors import PythonNotUsable
+from dbanon.doors import install, server_python
+from dbanon.errors import InstallRefused, PythonNotUsable
 from dbanon.kernels import _kernels
 
 # Plain paths, as the server's Python is given them: no .pth file is read.
@@ -68,3 +68,31 @@ def test_a_plain_interpreter_imports_from_them_or_they_are_refused() -> None:
         assert Path(_kernels.__file__).parents[1] != Path(dbanon.__file__).parent
         return
     assert plain(IMPORT, paths).startswith(paths[0])
+
+
+def test_the_way_out_is_one_line_for_the_servers_python() -> None:
+    told = server_python.way_out("3.13")
+    assert "sudo python3.13 -m pip install --target /usr/local/lib/dbanon dbanon==" in told
+    assert "\n" not in told
+    assert "/src/dbanon;" in server_python.way_out("3.11", "/src/dbanon")
+    too_old = server_python.way_out("3.9")
+    assert "pip install" not in too_old
+    assert "--sql-only" in too_old
+
+
+class _WithoutPython:
+    """A connection to a server that has no PL/Python."""
+
+    def execute(self, query: str, parameters: object = None) -> _WithoutPython:
+        self.found = [("170002",)] if "server_version_num" in query else []
+        assert "CREATE" not in query
+        return self
+
+    def fetchall(self) -> list[tuple[str]]:
+        return self.found
+
+
+def test_a_server_without_plpython_is_told_its_package() -> None:
+    with pytest.raises(InstallRefused, match="plpython3u") as refused:
+        server_python.require_python(_WithoutPython(), ["/usr/local/lib/dbanon"], [])
+    assert "postgresql-plpython3-17" in str(refused.value.hint)

@@ -1,0 +1,146 @@
+"""The Python of a PostgreSQL server: which it is, what it can import, and what to run for it."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from dbanon.doors import python_path
+from dbanon.errors import InstallRefused, PythonNotUsable
+from dbanon.version import version
+
+_PLACE = "/usr/local/lib/dbanon"
+_OLDEST = (3, 11)
+
+# Runs as the server's account: what that one can import, and who else could change it, is what
+# counts. Nothing is imported from a directory that is not safe.
+_PROBE = """
+import json, os, sys
+said = {{"python": sys.version.split()[0], "executable": sys.executable, "uid": os.geteuid()}}
+scope = {{"__name__": "dbanon_probe"}}
+exec({check!r}, scope)
+try:
+    scope["require_safe"]({paths!r}, {owners!r})
+    for path in {paths!r}:
+        if path not in sys.path:
+            sys.path.insert(0, path)
+    from dbanon.doors import plpython
+    # Where the directories have none of it, it came from elsewhere.
+    homes = {{os.path.dirname(module.__file__) for name, module in list(sys.modules.items())
+             if name in ("dbanon", "numpy") and getattr(module, "__file__", None)}}
+    scope["require_safe"](sorted(homes), {owners!r})
+    said["found"] = json.loads(plpython.check(plpy, {version!r}))
+except scope["UnsafeError"] as error:
+    said["unsafe"] = list(error.args)
+except Exception as error:
+    said["error"] = type(error).__name__ + ": " + str(error)
+return json.dumps(said)
+"""
+
+
+_VERSION = """
+import sys
+return "%d.%d" % sys.version_info[:2]
+"""
+
+
+def own_paths() -> list[str]:
+    """Directories from which this Python imports dbanon and numpy.
+
+    Raises
+    ------
+    PythonNotUsable : dbanon is installed editable, in pieces that only this Python puts together.
+    """
+    import numpy as np
+
+    from dbanon import kernels
+    from dbanon.kernels import _kernels
+
+    modules, core = Path(kernels.__file__).parent, Path(_kernels.__file__).parent
+    if modules != core:
+        refused = PythonNotUsable(
+            "dbanon is installed editable here: no directory has all of it for a server to import.",
+            detail=f"Its modules are in {modules.parent}, the compiled core is in {core}.",
+            hint=way_out("3", str(modules.parents[1])),
+        )
+        refused.checkout = str(modules.parents[1])
+        raise refused
+    homes = [Path(_kernels.__file__).parents[2], Path(np.__file__).parents[1]]
+    return list(dict.fromkeys(str(home) for home in homes))
+
+
+def way_out(python: str, what: str | None = None) -> str:
+    """What to run on the server's machine, in one line.
+
+    Parameters
+    ----------
+    python : the server's, as `3.11`.
+    what : a checkout to install; this version of the package when None.
+    """
+    found = tuple(int(part) for part in python.split("."))
+    if len(found) > 1 and found < _OLDEST:
+        return (
+            f"The server's Python is {python}, and dbanon needs {_OLDEST[0]}.{_OLDEST[1]} or newer:"
+            " take a server whose PL/Python has that, or dbanon install --sql-only."
+        )
+    return (
+        f"On the server's machine run: sudo python{python} -m pip install --target {_PLACE}"
+        f" {what or f'dbanon=={version()}'}; then dbanon install --python-path {_PLACE}"
+    )
+
+
+def asked_python(connection: Any) -> str:
+    """The version of the server's Python, as `3.11`; leaves PL/Python in the transaction.
+
+    Raises
+    ------
+    InstallRefused : the server has no PL/Python.
+    """
+    return str(_in_python(connection, _VERSION))
+
+
+def require_python(connection: Any, paths: Sequence[str], owners: Sequence[str]) -> None:
+    """Check, as the server's account, that its Python can use the package from these paths.
+
+    Raises
+    ------
+    PythonNotUsable : it cannot; the hint has the line to run.
+    InstallRefused : the server has no PL/Python.
+    """
+    check = inspect.getsource(python_path)
+    body = _PROBE.format(check=check, paths=list(paths), owners=list(owners), version=version())
+    said = json.loads(_in_python(connection, body))
+    if "unsafe" in said:
+        message, hint = said["unsafe"]
+        raise PythonNotUsable(message, hint=hint)
+    found = said.get("found", {})
+    if "error" in said or "error" in found:
+        reason = said.get("error") or found["error"]["message"]
+        raise PythonNotUsable(
+            f"The server's Python {said['python']} cannot use dbanon from {', '.join(paths)}.",
+            detail=f"As user {said['uid']}: {reason}",
+            hint=way_out(".".join(said["python"].split(".")[:2])),
+        )
+
+
+def _in_python(connection: Any, body: str) -> Any:
+    """What a function of PL/Python gives that is there for this call alone."""
+    known = "SELECT 1 FROM pg_available_extensions WHERE name = 'plpython3u'"
+    if not connection.execute(known).fetchall():
+        major = int(connection.execute("SHOW server_version_num").fetchall()[0][0]) // 10_000
+        raise InstallRefused(
+            "The server has no PL/Python (plpython3u).",
+            hint=f"On the server's machine run, where it is Debian: sudo apt-get install"
+            f" postgresql-plpython3-{major}; or dbanon install --sql-only.",
+        )
+    connection.execute("CREATE EXTENSION IF NOT EXISTS plpython3u")
+    connection.execute(
+        "CREATE FUNCTION pg_temp.dbanon_probe() RETURNS text LANGUAGE plpython3u"
+        f" AS $dbanon_probe${body}$dbanon_probe$"
+    )
+    found = connection.execute("SELECT pg_temp.dbanon_probe()").fetchall()[0][0]
+    connection.execute("DROP FUNCTION pg_temp.dbanon_probe()")
+    return found

@@ -1,0 +1,239 @@
+"""The core needs numpy alone; whatever else is missing is told with the line that installs it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dbanon
+from tests.doors import without
+
+_OF_DATABASE: dict[str, dict[str, Any]] = {
+    "anonymize": {"table": "t", "output": "o", "k": 3, "quasi_identifiers": ["a"]},
+    "attempts": {"job": "j"},
+    "budgets": {},
+    "chains": {},
+    "close_chain": {"name": "c"},
+    "create_budget": {"name": "b", "source": "t", "epsilon": 1.0},
+    "create_chain": {"name": "c", "table": "t", "entity": "e", "changes": "show"},
+    "declare": {"table": "t", "rules": {"a": "quasi_identifier"}},
+    "drop": {"release": "r"},
+    "drop_hierarchy": {"name": "h"},
+    "evaluate_release": {"release": "r"},
+    "list_hierarchies": {},
+    "load_hierarchy": {"hierarchy": "name:h"},
+    "measure_chain": {"name": "c", "key": b"0" * 32},
+    "measure_releases": {"releases": ["r", "s"], "entity": "e"},
+    "plan": {"table": "t", "k": 3, "output": "o", "quasi_identifiers": ["a"]},
+    "refresh": {"release": "r"},
+    "releases": {},
+    "rules": {},
+    "show": {"release": "r"},
+    "show_budget": {"name": "b"},
+    "show_chain": {"name": "c"},
+    "store_hierarchy": {"name": "h", "hierarchy": {"tree": {"a": ["b", "c"]}}},
+    "undeclare": {"table": "t"},
+    "verify": {"relation": "r", "quasi_identifiers": ["a"]},
+    "withdraw": {"name": "c", "entities": [1], "key": b"0" * 32},
+}  # fmt: skip
+_ADVICE: dict[str, dict[str, Any]] = {
+    "advise": {"table": "t"},
+    "certificate": {"k": 3, "table": "t", "quasi_identifiers": ["a"]},
+}
+_ALONE = (
+    "evaluate",
+    "generalization_loss",
+    "information_loss",
+    "lower_bound",
+    "partition",
+    "synthesize",
+)
+_FILES = ("anonymize_frame", "run_job")
+# The extra that each kind of database asks for, and a database of that kind.
+_DATABASES = {
+    "duckdb": ("duckdb:///missing.duckdb", "file:missing.csv"),
+    "sqlite": ("sqlite:///missing.db",),
+    "postgres": ("postgresql://nobody@127.0.0.1:1/none",),
+    "mariadb": ("mysql+pymysql://nobody@127.0.0.1:1/none",),
+}
+_CALLS = """
+import json, sys, types
+import dbanon
+from dbanon.errors import MissingDependency
+found = []
+for name, database, arguments in {calls!r}:
+    try:
+        getattr(dbanon, name)(database, **arguments)
+        found.append((name, database, "ran", ""))
+    except MissingDependency as error:
+        found.append((name, database, error.code, error.hint))
+    except Exception as error:
+        found.append((name, database, type(error).__name__, str(error)))
+print(json.dumps(found))
+"""
+
+
+def test_every_public_function_is_asked() -> None:
+    functions = {
+        name
+        for name in dbanon.__all__
+        if isinstance(getattr(dbanon, name), type(test_every_public_function_is_asked))
+    }
+    assert functions == {*_OF_DATABASE, *_ADVICE, *_ALONE, *_FILES}
+
+
+@pytest.mark.parametrize("extra", _DATABASES)
+@pytest.mark.parametrize("having", [(), ("sqlite",)], ids=["numpy alone", "with SQLAlchemy"])
+def test_a_database_says_which_extra_it_needs(extra: str, having: tuple[str, ...]) -> None:
+    if extra in having:
+        return
+    calls = [
+        (name, database, arguments)
+        for database in _DATABASES[extra]
+        for name, arguments in (_OF_DATABASE | _ADVICE).items()
+    ]
+    for name, database, code, hint in without.said(_CALLS.format(calls=calls), having):
+        where = f"{name} {database} {hint}"
+        assert code == "missing_dependency", where
+        assert f"pip install 'dbanon[{extra}]'" in hint, where
+
+
+def test_frames_and_jobs_say_which_extra_they_need(tmp_path: Path) -> None:
+    calls = [
+        ("anonymize_frame", None, {"quasi_identifiers": ["a"], "k": 3}),
+        ("run_job", str(tmp_path / "job.yaml"), {}),
+    ]
+    found = without.said(_CALLS.format(calls=calls))
+    assert [code for _, _, code, _ in found] == ["missing_dependency"] * 2
+    assert "'dbanon[frame]'" in found[0][3]
+    assert "'dbanon[job]'" in found[1][3]
+
+
+def test_rows_of_names_need_pandas() -> None:
+    """Names of columns make a frame of them."""
+    rows = [{"a": 1.0}, {"a": 2.0}]
+    calls = [
+        ("partition", rows, {"k": 2}),
+        ("lower_bound", rows, {"k": 2}),
+        ("evaluate", rows, {"released": rows}),
+    ]
+    for name, _, code, hint in without.said(_CALLS.format(calls=calls)):
+        assert code == "missing_dependency", (name, hint)
+        assert "'dbanon[frame]'" in hint
+
+
+def test_noise_needs_its_library() -> None:
+    found = without.said(
+        """
+import numpy as np
+import dbanon
+try:
+    dbanon.synthesize(
+        np.ones((900, 1)), method="dp_ranks", epsilon=1.0, types="number",
+        bounds={"column 0": (0.0, 1.0)}, budget=dbanon.Budget(3.0),
+    )
+except dbanon.errors.DbanonError as error:
+    print(json.dumps([error.code, error.hint]))
+"""
+    )
+    assert (found[0], "'dbanon[dp]'" in found[1]) == ("missing_dependency", True), found
+
+
+def test_arrays_need_numpy_alone() -> None:
+    found = without.said(
+        """
+import json
+import numpy as np
+import dbanon
+points = np.random.default_rng(0).normal(size=(300, 3))
+found = dbanon.partition(points, 5)
+loss = dbanon.information_loss(points, found)
+assert 0 < dbanon.lower_bound(points, 5) <= loss
+from dbanon.doors import plpython
+loaded = sorted({name.partition(".")[0] for name in sys.modules} & blocked)
+print(json.dumps([found.n_classes, loss, loaded]))
+"""
+    )
+    points = np.random.default_rng(0).normal(size=(300, 3))
+    assert found[0] == dbanon.partition(points, 5).n_classes
+    assert found[1] == dbanon.information_loss(points, dbanon.partition(points, 5))
+    assert found[2] == []
+
+
+_COMMAND = "sys.argv = {words!r}\nfrom dbanon.doors.cli.start import start\nstart()\n"
+
+
+def command(*words: str, having: tuple[str, ...]) -> tuple[int, str]:
+    done = without.run(_COMMAND.format(words=["dbanon", *words]), having)
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "having", "extra"),
+    [
+        (("--version",), (), "cli"),
+        (("releases", "duckdb:///x.duckdb"), (), "cli"),
+        (("demo",), ("cli",), "duckdb"),
+        (("check", "job.yaml"), ("cli",), "job"),
+        (("run", "job.yaml"), ("cli", "duckdb"), "job"),
+        (("releases", "duckdb:///x.duckdb"), ("cli",), "duckdb"),
+        (("releases", "sqlite:///x.db"), ("cli",), "sqlite"),
+        (("releases", "postgresql://nobody@127.0.0.1:1/x"), ("cli",), "postgres"),
+        (("install", "postgresql://nobody@127.0.0.1:1/x"), ("cli",), "postgres"),
+        (("install", "postgresql://nobody@127.0.0.1:1/x"), ("cli", "sqlite"), "postgres"),
+        (("releases", "mysql+pymysql://nobody@127.0.0.1:1/x"), ("cli",), "mariadb"),
+        (("advise", "file:x.csv", "--table", "x"), ("cli",), "duckdb"),
+    ],
+)  # fmt: skip
+def test_a_command_says_which_extra_it_needs(
+    words: tuple[str, ...], having: tuple[str, ...], extra: str
+) -> None:
+    code, told = command(*words, having=having)
+    assert code == 2
+    assert told.startswith("Error [missing_dependency]: ")
+    assert f"pip install 'dbanon[{extra}]'" in told
+    assert "Traceback" not in told
+
+
+def test_a_log_for_machines_says_it_too() -> None:
+    code, told = command("releases", "duckdb:///x", "--log-format", "json", having=())
+    lines = [json.loads(line) for line in told.splitlines()]
+    assert [line["event"] for line in lines] == ["start", "error", "end"]
+    assert lines[1]["code"] == "missing_dependency"
+    assert lines[2]["exit_code"] == code == 2
+
+
+def test_the_demonstration_needs_its_own_extras(tmp_path: Path) -> None:
+    done = without.run(
+        f"import os\nos.chdir({str(tmp_path)!r})\n" + _COMMAND.format(words=["dbanon", "demo"]),
+        ("cli", "duckdb", "report"),
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_everything_is_what_was_always_installed() -> None:
+    assert without.packages("all") >= {
+        "alembic", "click", "duckdb", "jinja2", "pandas", "pyarrow", "pydantic", "rich",
+        "sqlalchemy", "yaml",
+    }  # fmt: skip
+    assert "dbanon[all]" in without.extras()["dev"]
+
+
+def test_each_package_of_an_extra_has_its_line() -> None:
+    from dbanon.errors.extras import _BROUGHT
+
+    known = {package for package in without.KNOWN if package not in ("psycopg_binary", "_duckdb")}
+    assert known == set(_BROUGHT)
+    for package, (extra, _) in _BROUGHT.items():
+        assert package in without.packages(extra)
+
+
+def test_each_extra_is_explained() -> None:
+    text = (without.PROJECT.parent / "docs" / "install.md").read_text()
+    rows = {line.partition("|")[2].partition("|")[0] for line in text.splitlines()}
+    told = {name for row in rows for name in row.replace("`", "").replace(",", "").split()}
+    assert set(without.extras()) - {"dev", "bench", "docs"} <= told

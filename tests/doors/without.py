@@ -1,0 +1,73 @@
+"""Another process in which packages cannot be imported, as after an install without their extra."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import tomllib
+
+PROJECT = Path(__file__).resolve().parents[2] / "pyproject.toml"
+# What a distribution is imported as, where its name says otherwise.
+_IMPORTED = {
+    "pyyaml": ("yaml",),
+    "psycopg": ("psycopg", "psycopg_binary"),
+    "pydantic": ("pydantic", "pydantic_core"),
+    "duckdb": ("duckdb", "_duckdb"),
+}
+_BLOCKING = """
+import importlib.util, json, sys
+blocked = set({blocked!r})
+class Without:
+    def __init__(self, finder):
+        self._finder = finder
+    def __getattr__(self, name):
+        return getattr(self._finder, name)
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] not in blocked:
+            return self._finder.find_spec(name, path, target)
+sys.meta_path[:] = [Without(finder) for finder in sys.meta_path]
+"""
+
+
+def extras() -> dict[str, list[str]]:
+    with PROJECT.open("rb") as file:
+        found: dict[str, list[str]] = tomllib.load(file)["project"]["optional-dependencies"]
+    return found
+
+
+def packages(extra: str) -> set[str]:
+    """What an extra lets a program import."""
+    found = set()
+    for wanted in extras()[extra]:
+        name = wanted
+        for end in "[><=~! ;":
+            name = name.partition(end)[0]
+        if name == "dbanon":
+            found |= packages(wanted.partition("[")[2].partition("]")[0])
+        else:
+            found |= set(_IMPORTED.get(name, (name,)))
+    return found
+
+
+KNOWN = frozenset().union(*(packages(one) for one in ("all", "postgres", "mariadb", "bound", "dp")))
+
+
+def run(code: str, having: Iterable[str] = ()) -> subprocess.CompletedProcess[str]:
+    """Run Python with numpy and the packages of some extras alone."""
+    allowed = set().union(*(packages(extra) for extra in having))
+    program = _BLOCKING.format(blocked=sorted(KNOWN - allowed)) + code
+    return subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
+    )
+
+
+def said(code: str, having: Iterable[str] = ()) -> Any:
+    """What such a program prints as JSON."""
+    done = run(code, having)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
