@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
-
-import tomllib
 
 PROJECT = Path(__file__).resolve().parents[2] / "pyproject.toml"
 # What a distribution is imported as, where its name says otherwise.
