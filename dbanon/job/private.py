@@ -259,6 +259,8 @@ def private_job(given: Mapping[str, Any]) -> PrivateJob:
     method = given.get("method") or DP_RANKS
     wanted: dict[str, Any] = {"method": method}
     for name, value in given.items():
+        if name == "method":
+            continue
         if name in known or name in own:
             wanted[name] = value
         elif name in others and _by_default(others[name], value):

@@ -115,8 +115,8 @@ def require_of_rows(relation: Relation) -> None:
     """
     if relation.kind not in _KINDS:
         raise UnsupportedType(
-            f"{relation.name} is a {relation.kind}: tables and materialized views alone are read, as"
-            " a view could be another question each time.",
+            f"{relation.name} is a {relation.kind}: tables and materialized views alone are read,"
+            " as a view could be another question each time.",
             hint="Name the table, or make one of the view's rows.",
         )
 

@@ -39,7 +39,7 @@ def check_method(options: Mapping[str, Any]) -> None:
     ------
     InvalidParameter : it is asked for.
     """
-    if (method := options.get("method")) in PRIVATE_METHODS:
+    if options.get("method") in PRIVATE_METHODS:
         raise refused("engine")
 
 
