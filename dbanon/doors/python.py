@@ -185,8 +185,8 @@ def plan(
     DbanonError : what ``anonymize`` would raise before it reads a row; with ``cluster``, also what
         it would raise before it writes one.
     """
-    if (method := options.get("method")) in PRIVATE_METHODS:
-        raise refused("plan", str(method))
+    if options.get("method") in PRIVATE_METHODS:
+        raise refused("plan", str(options.get("method")))
     job, source, to = _asked(locals())
     from dbanon.doors.dispatch import plan_classes
 

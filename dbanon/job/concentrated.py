@@ -95,7 +95,7 @@ class Cost:
             raise InvalidParameter(
                 "The budget is of epsilon without a delta, which a release with Gaussian noise"
                 " cannot keep to.",
-                hint='Make the budget with a `delta`, or leave `accounting="zcdp"` out.',
+                hint="Make a budget with a delta, or take pure accounting.",
             )
         return self.epsilon
 
