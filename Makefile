@@ -19,11 +19,11 @@ CORE := $(shell find dbanon/kernels -name "*.[ch]pp" -o -name CMakeLists.txt -o 
 .DEFAULT_GOAL := help
 # The parts of `make lint`, each on its own: they take turns with the tests of `make check`.
 LINTS := ruff-check ruff-format mypy lint-imports
-.PHONY: quick $(LINTS)
-.PHONY: help setup demo check test schedules faults chains sanitize bench picture lint clean FORCE
+.PHONY: quick test-postgres $(LINTS)
+.PHONY: help setup demo check test schedules faults chains sanitize bench picture site lint clean FORCE
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
 
 setup: $(VENV)/.package $(VENV)/.dev ## .venv with an editable install and all development tools, brought up to date
 
@@ -61,6 +61,10 @@ $(SCHEDULERS)/%/.done:
 	$(@D)/bin/python -m pip --quiet install $(RUN_UNDER_$*) $(OF_DBANON)
 	touch $@
 
+# SUITE=trixie has PostgreSQL 17, SUITE=sid the newest.
+test-postgres: ## the tests of stores and SQL on another Debian suite, SUITE=trixie or sid; as root on Debian
+	.ci/postgres.sh $(SUITE) $(PYTEST_ARGS)
+
 # FAULTS=full for the long campaign; FAULTS_SEED and FAULTS_CASE repeat what a finding names.
 faults: setup ## random tables and killed runs against an oracle of its own, in some ten minutes
 	.ci/prepare.sh postgres
@@ -78,9 +82,13 @@ sanitize: setup ## kernel tests under AddressSanitizer and UBSan, in a build of 
 bench: setup $(VENV)/.bench ## seconds, memory and loss side by side
 	$(VENV)/bin/python -I -m benchmarks
 
-picture: setup ## docs/report.png again, from a release of its own
+picture: setup ## docs/report.png and docs/workbench.png again, from releases of their own
 	.ci/prepare.sh browser
 	$(VENV)/bin/python -m tests.docs.report_picture
+	$(VENV)/bin/python -m tests.docs.workbench_picture
+
+site: setup $(VENV)/.docs ## the documentation as a website in build/site/html; warnings are errors
+	$(VENV)/bin/python -m docs.site.build
 
 lint: setup ## ruff, mypy, import-linter
 	@$(MAKE) --no-print-directory -j 4 --output-sync=target $(LINTS)
@@ -123,6 +131,10 @@ $(VENV)/.package: $(VENV)/.base $(VENV)/.modules $(CORE)
 $(VENV)/.dev: pyproject.toml | $(VENV)/.package
 	$(PIP) install --no-build-isolation --editable '.[dev]'
 	$(PIP) install --no-deps pycanon==1.3.5
+	touch $@
+
+$(VENV)/.docs: pyproject.toml | $(VENV)/.package
+	$(PIP) install --no-build-isolation --editable '.[docs]'
 	touch $@
 
 $(VENV)/.bench: pyproject.toml | $(VENV)/.package

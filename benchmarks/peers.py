@@ -20,11 +20,10 @@ import tempfile
 from collections.abc import Iterator
 
 import numpy as np
-import pandas as pd
 
 from benchmarks.beside import Version
 from benchmarks.markdown import NotMeasuredError, table
-from benchmarks.mixed_speed import K, draw
+from benchmarks.mixed_speed import K, draw, losses_of
 
 SIZES = (1_000, 5_000, 20_000)
 LARGEST = {"anonypyx MDAV-generic": 5_000}
@@ -99,22 +98,5 @@ def _rows(beside: str, sizes: tuple[int, ...]) -> Iterator[list[object]]:
                     seconds, labels = json.loads(version.run(code + CALL, *asked))
                     found = np.asarray(labels)
                     smallest = int(np.bincount(found).min())
-                    iloss, gower = losses(frame, found)
+                    iloss, gower = losses_of(frame, found, {})
                     yield [kind, f"{n:,}", name, seconds, smallest, f"{iloss:.4f}", f"{gower:.4f}"]
-
-
-def losses(frame: pd.DataFrame, labels: np.ndarray) -> tuple[float, float]:
-    """iloss and Gower's distance of classes, as the page defines them."""
-    iloss, gower = [], []
-    for name in frame:
-        column = frame[name]
-        classes = column.groupby(labels)
-        if pd.api.types.is_numeric_dtype(column):
-            whole = float(column.max() - column.min())
-            iloss.append((classes.transform("max") - classes.transform("min")).mean() / whole)
-            gower.append((column - classes.transform("mean")).abs().mean() / whole)
-        else:
-            iloss.append((classes.transform("nunique") > 1).mean())
-            most = column.groupby([labels, column]).size().groupby(level=0).max().sum()
-            gower.append(1 - most / len(frame))
-    return float(np.mean(iloss)), float(np.mean(gower))

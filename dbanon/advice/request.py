@@ -30,7 +30,7 @@ class AdviceRequest:
     InvalidParameter, UnknownMethod : a wish cannot be.
     """
 
-    table: Annotated[str, Option("What is read, as in app.people.", sql=False)]
+    table: Annotated[str, Option("The table or view to read, as in app.people.", sql=False)]
     quasi_identifiers: Annotated[
         tuple[str, ...],
         Option("Columns that together could re-identify a person; proposed where none is named."),
@@ -70,7 +70,7 @@ class AdviceRequest:
         int, Option("Try releases on so many rows, drawn by `seed`, where there are more.",
                     minimum=100)
     ] = 2_000  # fmt: skip
-    seed: Annotated[int, Option("For what draws.", minimum=0)] = 0
+    seed: Annotated[int, Option("Random seed.", minimum=0)] = 0
     time_limit: Annotated[
         float,
         Option("Seconds after which no further release is tried.", minimum=0, above=True),

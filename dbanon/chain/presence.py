@@ -154,5 +154,5 @@ def require_turnover(state: CellState, found: Presence, absent_before: int) -> N
             f"{left} of {found.members} members of chain {state.chain.name} left since the last"
             f" release, and {found.newcomers} newcomers came: their ids may be written in"
             " another form.",
-            hint="If they are others in truth, say of the chain that the turnover is accepted.",
+            hint="If they really are other people, accept the turnover for this release.",
         )

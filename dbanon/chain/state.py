@@ -250,9 +250,9 @@ def require_asked(session: Session, chain: ChainKept, asked: Chain, key: bytes) 
     follows = chain.rules.new_chain_from is not None
     if asked.max_exposed is not None and chain.rules.mode != MEASURE and not follows:
         raise InvalidParameter(
-            f"The chain {chain.name} exposes nobody: a limit is of chains that measure, or follow"
-            " another one.",
-            hint="Leave max_exposed out of what is said of the chain.",
+            f"The chain {chain.name} exposes nobody: only chains that measure, or follow another"
+            " one, take a limit.",
+            hint="Leave max_exposed out of the chain.",
         )
     require_not_behind(session, chain)
     require_not_before(chain, last_published(asked.key, chain.identity), "noted beside its key")

@@ -2,7 +2,7 @@
 
 An option is a field of a frozen dataclass, annotated with what every door needs to know of it::
 
-    seed: Annotated[int, Option("For what draws.", minimum=0)] = 0
+    seed: Annotated[int, Option("Random seed.", minimum=0)] = 0
 
 From this line come its check, the command line's flag, the key and the help of a call in SQL, the
 signature in Python, the row in ``docs/`` and the entry in the ledger. A method's own parameters

@@ -44,7 +44,7 @@ class Synthesis:
     method : what made them.
     guarantee : what holds of them, in words, and what does not.
     epsilon : of a differential privacy that holds; None where none does.
-    told : what else may be said of how they were made. Of a synthesis that is differentially
+    told : what else is known about how they were made. Of a synthesis that is differentially
         private it follows from public figures alone.
     """
 

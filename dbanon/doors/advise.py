@@ -59,7 +59,7 @@ def advise(
 ) -> Advice:
     """Say what columns may be, what singles rows out, and which release to start from.
 
-    Roles are proposals, never decisions. Nothing is written, and no value of the data is told.
+    Roles are proposals, never decisions. Nothing is written, and no value of the data is shown.
     ``anonymize(data, **advice.start)`` makes the release that is recommended; of a frame
     ``anonymize_frame`` does.
 
@@ -134,7 +134,7 @@ def lower_bound(
 ) -> float:
     """What no partition into classes of k or more can lose less than: SSE/SST on z-scores.
 
-    As a share of SST it stands beside ``information_loss`` of the same data, which is never less.
+    As a share of SST it compares with ``information_loss`` of the same data, which is never less.
 
     Parameters
     ----------

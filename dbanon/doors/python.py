@@ -119,7 +119,7 @@ def anonymize(
     progress : called with a phase (``draw``, ``read``, ``cluster``, ``write``, ``verify``) and a
         share.
     on_sql : called with the text of each SQL statement before it runs.
-    door : what the ledger says of where the run was asked for: ``python``, ``cli`` or ``job``.
+    door : where the run was asked for, for the ledger: ``python``, ``cli`` or ``job``.
     run_id : the run in the ledger, a UUID, to find it again by; a fresh one when None.
     options : the other options of ``Policy`` and ``Job``.
 

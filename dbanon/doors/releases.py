@@ -40,7 +40,7 @@ def releases(database: Any, *, on_sql: OnSql | None = None) -> list[Listed]:
 
     Raises
     ------
-    LedgerNotTrusted : the ledger is somebody else's.
+    LedgerNotTrusted : the ledger belongs to another role.
     """
     with open_store(database, on_sql).session(write=False) as session:
         return kept.list_releases(session)
@@ -56,7 +56,7 @@ def attempts(database: Any, job: str, *, on_sql: OnSql | None = None) -> list[At
 
     Raises
     ------
-    LedgerNotTrusted : the ledger is somebody else's.
+    LedgerNotTrusted : the ledger belongs to another role.
     """
     with open_store(database, on_sql).session(write=False) as session:
         return job_history.attempts(session, job)
@@ -116,7 +116,7 @@ def evaluate_release(
     changed_source: bool = False,
     on_sql: OnSql | None = None,
 ) -> ReleaseEvaluation:
-    """What a release in a database lost and still risks, as far as that can be told later.
+    """What a release in a database lost and still risks, as far as that can be measured later.
 
     What was recorded when it was made with ``evaluate``, and its classes counted now; with the
     original, losses that follow from both relations without pairs of rows. Frames and arrays, row

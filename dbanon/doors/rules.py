@@ -101,7 +101,7 @@ def refresh(
     ------
     ReleaseNotFound : the ledger has no such release.
     InsufficientRights : another role published it, or a right was lost since.
-    RefreshRefused : it would be another thing than it was; which, is told.
+    RefreshRefused : it would be another release than it was; the message says why.
     DbanonError : as ``anonymize``; the release is as it was then.
     """
     store = open_store(database, on_sql)

@@ -107,7 +107,7 @@ def synthesize(
     Parameters
     ----------
     data : numbers, (n, p), whose columns are named "column 0" and so on, or a data frame; all of
-        its columns are released, but for ``entity``.
+        its columns are released, except ``entity``.
     method : ``dp_ranks``: differentially private, with ``epsilon`` and public ``bounds``.
         ``dp_marginals``: the same by a graphical model of two-way counts, for mostly categorical
         tables; ``accounting="zcdp"`` with a ``delta`` has Gaussian noise.

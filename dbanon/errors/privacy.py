@@ -21,7 +21,7 @@ class ChainExists(UsageError):
 
 
 class ChainSamePersons(UsageError):
-    """There is a chain over the same persons already; what both tell together is not kept small."""
+    """There is a chain over the same persons already; nothing limits what both reveal together."""
 
     code = "chain_same_persons"
     sqlstate = "42710"

@@ -28,7 +28,7 @@ class RowsNotAligned(UsageError):
 
 
 class FileMalformed(InvalidParameter):
-    """A file of rows is not written as it must be: line and column are told, no value."""
+    """A file of rows is not written as it must be: line and column are named, no value."""
 
     code = "file_malformed"
     sqlstate = "22P04"

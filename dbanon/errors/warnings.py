@@ -36,7 +36,7 @@ class CommitConfirmed(UserWarning):
 
 
 class NotTold(UserWarning):
-    """Somebody could not be told how a job ended, or what monitoring reads could not be written."""
+    """A notice of how a job ended was not delivered, or what monitoring reads was not written."""
 
 
 class ExportPending(UserWarning):

@@ -64,7 +64,7 @@ def broken(problems: Sequence[Problem], what: str) -> HierarchyBroken:
     return HierarchyBroken(
         f"{what}: {len(problems)} problem{'s' if len(problems) > 1 else ''}.",
         detail="; ".join(named),
-        hint="Correct the hierarchy; its labels are told by `problems()`.",
+        hint="Correct the hierarchy; for its labels see `problems()`.",
         problems=problems,
     )
 

@@ -39,7 +39,7 @@ class Chain:
     name: Annotated[
         str,
         Option(
-            "Releases of the same persons that stay private together: the chain it belongs to.",
+            "The chain of the release: releases of the same persons that stay private together.",
             flag="chain",
             form="NAME",
         ),
@@ -47,7 +47,7 @@ class Chain:
     key: Annotated[
         str,
         Option(
-            "Where the key of the chain is, a file or a variable of the environment.",
+            "Where the key of the chain is: a file or an environment variable.",
             expected=_KEY_FORM,
             flag="chain_key",
             form="file:PATH|env:NAME",
@@ -56,8 +56,8 @@ class Chain:
     max_exposed: Annotated[
         float | None,
         Option(
-            "Of a chain that measures, or follows another: the share of persons whose joint history"
-            " may be shared by fewer than k; refused above it.",
+            "In a chain that measures, or follows another: the share of persons whose joint"
+            " history may be shared by fewer than k. A release above it is refused.",
             minimum=0,
             maximum=1,
         ),
@@ -69,7 +69,7 @@ class Chain:
     outputs: Annotated[
         Mapping[str, str],
         Option(
-            "Of a chain of several tables: where each of the others is released to.",
+            "In a chain of several tables: where each of the other tables is released to.",
             flag="table_output",
             form="TABLE=TABLE",
         ),
@@ -77,7 +77,8 @@ class Chain:
     kept: Annotated[
         Mapping[str, Sequence[str]],
         Option(
-            "Of a chain of several tables: the columns that each of the others is released with.",
+            "In a chain of several tables: the columns that each of the other tables is released"
+            " with.",
             flag="table_keep",
             form="TABLE=A,B",
         ),

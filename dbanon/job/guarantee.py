@@ -26,8 +26,9 @@ GUARANTEES = (ROWS, PER_ATTRIBUTE)
 
 REPORT_IT = "This is an error in dbanon: please report it."
 OF_TABLES = (
-    "k counts persons over all tables of the chain. Who of a class has rows in this table is kept:"
-    " a combination may stand in fewer than k rows here, and whoever knows who has one knows more."
+    "k counts persons over all tables of the chain. Which persons of a class have rows in this"
+    " table is a kept value: a combination may be in fewer than k rows here, and someone who knows"
+    " which persons have one knows more."
 )
 ABOUT_NULLS = {
     "category": ", NULL counted as a value",
@@ -96,13 +97,13 @@ class Guarantee:
         models : True where privacy models hold, too.
         """
         return (
-            "Nothing is said of columns that are copied as they are"
-            + (", but for the privacy models named." if models else "."),
-            "Who knows more of a person than these quasi-identifiers may find the row: a copied"
-            " column that others know is a quasi-identifier in truth.",
+            "Nothing is guaranteed for columns that are copied as they are"
+            + (", except by the privacy models named." if models else "."),
+            "Someone who knows more about a person than these quasi-identifiers may find the row: a"
+            " copied column that others know is in fact a quasi-identifier.",
             "A privacy model holds for its own column, at its level, and for nothing else."
             if models
-            else "A class whose rows all have one sensitive value tells that value.",
+            else "A class whose rows all have one sensitive value reveals that value.",
             f"Other releases of the same persons: {earlier_releases}. Two releases can each be"
             " k-anonymous while what they share is not.",
             "It is not differential privacy.",

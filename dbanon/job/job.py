@@ -115,8 +115,8 @@ class Job:
     run_id : the run, a UUID, for the ledger.
     """
 
-    table: Annotated[str, Option("What is read, as in app.people.", sql=False)]
-    output: Annotated[str, Option("What is made, as in release.people.", release=True)]
+    table: Annotated[str, Option("The table or view to read, as in app.people.", sql=False)]
+    output: Annotated[str, Option("The table or view to make, as in release.people.", release=True)]
     quasi_identifiers: Annotated[
         tuple[str, ...], Option("Columns that together could re-identify a person.")
     ]
@@ -145,7 +145,7 @@ class Job:
     chain: Annotated[
         Chain | None,
         Option(
-            "Releases of the same persons that stay private together: the chain it belongs to.",
+            "The chain of the release: releases of the same persons that stay private together.",
             expected="a chain: its name, and where its key is",
             flag="chain",
             form="NAME",
@@ -161,7 +161,7 @@ class Job:
     where: Annotated[
         str | None,
         Option(
-            "Only rows that meet this condition of SQL are looked at; the ledger keeps it.",
+            "Use only rows that meet this SQL condition; the ledger keeps it.",
             expected="a condition of SQL, as text",
             form="SQL",
             sql=False,
@@ -220,7 +220,7 @@ class Job:
     exports: Annotated[
         tuple[Export, ...],
         Option(
-            "Also a .parquet or .csv file of the release, counted again in the file.",
+            "Also write a .parquet or .csv file of the release; it is counted again in the file.",
             item="exports",
             flag="export",
             form="FILE",
@@ -232,7 +232,7 @@ class Job:
     time_limit: Annotated[
         float | None,
         Option(
-            "Seconds that a run may take; one that takes longer is rolled back.",
+            "Seconds that a run may take; a longer run is rolled back.",
             minimum=0,
             above=True,
             sql=False,
@@ -241,8 +241,8 @@ class Job:
     swap_timeout: Annotated[
         float,
         Option(
-            "Seconds for which a release waits, in short tries, for readers of the one that it"
-            " replaces; on MariaDB.",
+            "Seconds to wait, in short tries, for readers of the release that is replaced; on"
+            " MariaDB.",
             minimum=0,
             above=True,
             sql=False,

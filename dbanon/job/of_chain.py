@@ -69,14 +69,14 @@ class OfChain(Guarantee):
         of_models: tuple[str, ...] = ()
         if self.models and not self.only_measured:
             of_models = (
-                "Classes that were brought together for a privacy model may be told apart again by"
-                f" what the model asked for: each of them has {self.k} persons, who share their"
-                " history. That newcomers stay out for good tells that the model kept them out.",
+                "Classes that were merged for a privacy model may be told apart again by what the"
+                f" model asked for: each of them has {self.k} persons, who share their history."
+                " Newcomers who stay out for good reveal that the model kept them out.",
             )
         return (
             f'k counts persons, by the values of "{self.entity}", which are not released.',
-            "Who knows that a person's kept values changed, or that they did not, knows more than"
-            " the chain takes into account; so does who sees releases outside of it.",
+            "Someone who knows that a person's kept values changed, or that they did not, knows"
+            " more than the chain takes into account; so does anyone who sees releases outside it.",
             *of_models,
             *((OF_TABLES,) if self.tables > 1 else ()),
         )

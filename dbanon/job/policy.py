@@ -45,7 +45,13 @@ class Policy:
         int, Option("Smallest class, 2 or more.", minimum=2, hint="Common choices are 3, 5 and 10.")
     ]
     method: Annotated[
-        str, Option("See: dbanon methods.", form="|".join(METHODS), sql=False, see="methods.md")
+        str,
+        Option(
+            "The method; dbanon methods lists them.",
+            form="|".join(METHODS),
+            sql=False,
+            see="methods.md",
+        ),
     ] = "mdav"
     options: Annotated[
         Mapping[str, Any],
@@ -98,18 +104,18 @@ class Policy:
     recoding: Annotated[
         str | None,
         Option(
-            "What a class is released with; the method's own by default.",
+            "How a class is turned into released values; by default the method's own way.",
             choices=tuple(RECODINGS),
             see="methods.md#recodings",
         ),
     ] = None
     seed: Annotated[
-        int, Option("For what draws: the same seed gives the same classes.", minimum=0)
+        int, Option("Random seed: the same seed gives the same classes.", minimum=0)
     ] = 0
     refine: Annotated[
         str | None,
         Option(
-            "Search for classes of less loss after the method.",
+            "After the method, search for classes with less loss.",
             choices=REFINEMENTS,
             hint="pass is one search, fast takes moments, thorough loses less.",
             see="methods.md#refinement",
@@ -198,7 +204,7 @@ class Policy:
         bool,
         Option(
             "Refuse columns copied as they are that are nearly unique or determine a"
-            " quasi-identifier, and classes that hold few persons, which are warned of otherwise.",
+            " quasi-identifier, and classes that hold few persons, instead of warning about them.",
             release=True,
             see="guarantees.md#columns-copied-as-they-are",
         ),
@@ -214,8 +220,8 @@ class Policy:
     certificate: Annotated[
         float | None,
         Option(
-            "Seconds to look for the least possible loss, which the report sets beside that of the"
-            " release.",
+            "Seconds to search for the least possible loss, which the report shows beside that"
+            " of the release.",
             minimum=0,
             above=True,
             release=True,

@@ -109,7 +109,7 @@ class NewBudget:
 _AS_PUBLISHED = "dcmdp"
 
 _BUDGET = Option(
-    "The budget of the source that is spent of, before any noise is drawn: see dbanon budget.",
+    "The budget of the source, charged before any noise is drawn: see dbanon budget.",
     expected="the name of a budget",
     form="NAME",
     release=True,
@@ -124,7 +124,7 @@ _REASONS = {
     "sensitive": _COPIED,
     "keep": _COPIED,
     "by": _COPIED,
-    "where": "A filter is a part of the question: how many rows it leaves would be told.",
+    "where": "A filter is a part of the question: how many rows it leaves would be revealed.",
     "models": _CLASSES,
     "refine": _CLASSES,
     "recoding": _CLASSES,

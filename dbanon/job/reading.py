@@ -46,7 +46,7 @@ class Reading:
     decimal: Annotated[
         str,
         Option(
-            "What stands before the decimals of numbers in a CSV file.",
+            "The decimal mark of numbers in a CSV file.",
             choices=(POINT, COMMA),
             sql=False,
             see=_SEE,
@@ -54,7 +54,7 @@ class Reading:
     ] = POINT
     encoding: Annotated[
         str,
-        Option("How characters of a CSV file are written.", choices=ENCODINGS, sql=False, see=_SEE),
+        Option("The character encoding of a CSV file.", choices=ENCODINGS, sql=False, see=_SEE),
     ] = UTF_8
     null_words: Annotated[
         tuple[str, ...],

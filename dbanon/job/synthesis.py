@@ -80,7 +80,7 @@ class Private:
     epsilon: Annotated[
         float,
         Option(
-            "How much one row may tell; above 10 it is little of a promise.",
+            "How much one row may reveal; above 10 the promise is weak.",
             minimum=0,
             above=True,
             maximum=100,
@@ -91,8 +91,8 @@ class Private:
     bounds: Annotated[
         Mapping[str, Sequence[Any]],
         Option(
-            "The low and the high of each column of numbers or moments, as anybody may know them:"
-            " never of the data.",
+            "The low and the high of each column of numbers or moments, as anyone may know them:"
+            " never taken from the data.",
             item="a low and a high",
             flag="bounds",
             form="NAME=LOW:HIGH",
@@ -103,8 +103,8 @@ class Private:
     orders: Annotated[
         Mapping[str, Sequence[str]],
         Option(
-            "The values that a column of text may have, as anybody may know them: neighbours stand"
-            " together.",
+            "The values that a column of text may have, as anyone may know them, with similar ones"
+            " next to each other.",
             flag="order",
             form="NAME=A,B,C",
             see=_SEE,
@@ -135,7 +135,7 @@ class Private:
     margins: Annotated[
         str,
         Option(
-            "Of dp_ranks, how a column of numbers is told: by sums of its ranks, or by counts"
+            "Of dp_ranks, how a column of numbers is released: by sums of its ranks, or by counts"
             " between its quantiles, which answers ranges better and large values worse.",
             choices=MARGINS,
             release=True,

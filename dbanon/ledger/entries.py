@@ -304,7 +304,7 @@ def find_release(session: Session, name: RelationName, hint: str = _TO_RECOUNT) 
     ------
     ReleaseNotFound : the ledger has none, or the relation is not the one of its entry.
     TableNotFound : there is no relation of this name any more.
-    LedgerNotTrusted : the ledger is somebody else's.
+    LedgerNotTrusted : the ledger belongs to another role.
     """
     name = session.resolve_output(name)
     missing = ReleaseNotFound(f"The ledger of this database has no release {name}.", hint=hint)

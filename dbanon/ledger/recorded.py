@@ -12,7 +12,7 @@ from dbanon.data.frozen import dataclass
 from dbanon.data.schema import Role
 from dbanon.errors import InvalidParameter
 from dbanon.ledger import entries
-from dbanon.ledger.tables import RELEASE_COLUMNS, TABLES, TEXTS, LedgerEntry
+from dbanon.ledger.tables import LONG_TEXT, RELEASE_COLUMNS, TABLES, TEXTS, LedgerEntry
 from dbanon.measures.models import CountedModel
 from dbanon.recoding import find_recoding
 from dbanon.release.attribute_disclosure import FewPersons, TellingColumn
@@ -57,8 +57,8 @@ def requested(session: Session, release_id: str) -> tuple[Any, ...]:
     """What a release was asked for and its arguments as JSON, by what version and whom; epsilon."""
     # As text: inside a backend rows travel as JSON, of which the keys are not kept.
     [found] = session.rows(
-        f"SELECT CAST({entries.newer(session, 'request')} AS VARCHAR),"
-        " CAST(arguments AS VARCHAR), dbanon_version, published_by,"
+        f"SELECT CAST({entries.newer(session, 'request')} AS {LONG_TEXT}),"
+        f" CAST(arguments AS {LONG_TEXT}), dbanon_version, published_by,"
         f" {entries.newer(session, 'epsilon')} FROM {session.ledger_name('release').quoted}"
         " WHERE CAST(release_id AS VARCHAR(36)) = ?",
         (release_id,),

@@ -24,7 +24,7 @@ from dbanon.errors import (
 )
 from dbanon.ledger import entries
 from dbanon.ledger.recorded import rows_of_release
-from dbanon.ledger.tables import as_text
+from dbanon.ledger.tables import LONG_TEXT, as_text
 from dbanon.sessions.base import MARK, SUMMARY_SUFFIX, Existing, Output
 from dbanon.sessions.names import RelationName, check_length, parse_relation
 from dbanon.sessions.session import Session
@@ -85,7 +85,7 @@ def list_releases(session: Session) -> list[Listed]:
     found = session.rows(
         f"SELECT {as_text('release', names)}, superseded_at IS NOT NULL,"
         f" {entries.newer(session, 'epsilon')}, {entries.newer(session, 'budget')}, source,"
-        f" CAST({entries.newer(session, 'request')} AS VARCHAR)"
+        f" CAST({entries.newer(session, 'request')} AS {LONG_TEXT})"
         f" FROM {session.ledger_name('release').quoted} ORDER BY created_at DESC, release_id"
     )
     existing: dict[RelationName, Existing | None] = {}

@@ -169,6 +169,8 @@ TABLES: dict[str, tuple[Columns, tuple[str, ...]]] = {
 }
 
 # As what types are read that not every client has.
+# Of texts of any length: MariaDB casts to none without one.
+LONG_TEXT = "VARCHAR(10000000)"
 TEXTS = {"uuid": "VARCHAR(36)", "timestamp": "VARCHAR(40)", "amount": "VARCHAR(40)"}
 
 # What else holds of a table's rows, by name. NaN is above all numbers where there is one.

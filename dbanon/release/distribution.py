@@ -85,7 +85,7 @@ def require_shown(distribution: Distribution, counts: Sequence[int] | None = Non
     told = [bar.rows for bar in distribution.bars]
     fine = bound >= FEWEST and all(rows == 0 or rows >= bound for rows in (*told, *(counts or ())))
     if not fine or any(rows % bound for rows in told):
-        raise AssertionError("A picture would tell of fewer rows than it may.")
+        raise AssertionError("A picture would show fewer rows than it may.")
 
 
 def not_drawn(name: str, role: str, k: int, why: str) -> Distribution:
@@ -163,7 +163,7 @@ def of_labels(
     other_values += len(left)
     other_rows += sum(rows for _, rows in left)
     if not shown:
-        why = f"No value is shared by {bound} rows or more: none is told."
+        why = f"No value is shared by {bound} rows or more, so none is shown."
         return Distribution(name, role, "", bound, note=why)
     others = ""
     if other_values:

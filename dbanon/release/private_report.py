@@ -19,7 +19,7 @@ NO_SEED = "noise: OpenDP's, without a seed; row order: as drawn, of no row of th
 class PrivateReport(InWords):
     """What a differentially private release is, and how it was made.
 
-    Holds no value that was read, and no figure that depends on one, but for the release's own
+    Holds no value that was read, and no figure that depends on one, except the release's own
     digest: all of it is public, or follows from the release.
 
     Parameters

@@ -26,7 +26,7 @@ from dbanon.release.words import (
 T = TypeVar("T")
 
 NOT_CHECKED = "not checked against earlier releases"
-EARLIER = "{}; the ledger has {} of the same source: dbanon chain measure tells of them together"
+EARLIER = "{}; the ledger has {} of the same source: dbanon chain measure counts them together"
 SEED_POLICY = (
     "classes: reproducible; row order: fresh from the operating system's random source, not stored"
 )
@@ -175,7 +175,7 @@ class Report(InWords):
     """What a release is, what it lost and how it was made.
 
     Holds no value that was read. What the call itself wrote out for a builder of a hierarchy, such
-    as ``{"ordered": ["low", "high"]}``, stands in ``arguments`` as it was given.
+    as ``{"ordered": ["low", "high"]}``, is in ``arguments`` as it was given.
 
     Everything in its four groups has a name here, too: ``report.k_achieved`` is
     ``report.counts.verdict.k``. ``to_dict`` tells these names, in this order.

@@ -25,7 +25,7 @@ from dbanon.hierarchy.leaves import only
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
 from dbanon.run.plan import Plan, plan
-from dbanon.run.sweep import sweep
+from dbanon.run.sweep import Tried, sweep
 from dbanon.sessions.names import RelationName
 from dbanon.stores.ports import Source
 
@@ -35,10 +35,20 @@ AdviceProgress = Callable[[str, float], None]
 OUTPUT_SCHEMA = "release"
 
 
-def advise(wishes: AdviceRequest, source: Source, progress: AdviceProgress | None = None) -> Advice:
+def advise(
+    wishes: AdviceRequest,
+    source: Source,
+    progress: AdviceProgress | None = None,
+    *,
+    tried: Tried = lambda point: None,
+) -> Advice:
     """Look at a table and advise on its release; nothing is changed, and no run is noted.
 
     Columns are counted, not read; quasi-identifiers are read as a run reads them.
+
+    Parameters
+    ----------
+    tried : called with each release of the sweep once it was tried.
 
     Raises
     ------
@@ -77,10 +87,10 @@ def advise(wishes: AdviceRequest, source: Source, progress: AdviceProgress | Non
     planned = replace(planned, policy=policy)
     with clock.part("sweep") as tick, warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivacyWarning)
-        tried = sweep(wishes, planned, complete, small, tick)
+        swept = sweep(wishes, planned, complete, small, tick, tried)
     # One release alone says nothing of the others.
-    compared = len(tried.points) > 1
-    best = recommend(tried.points, wishes.max_risk, wishes.max_loss) if compared else None
+    compared = len(swept.points) > 1
+    best = recommend(swept.points, wishes.max_risk, wishes.max_loss) if compared else None
     if best is None and compared:
         raise NothingFits(
             "None of the releases that were tried keeps to the limits.",
@@ -98,7 +108,7 @@ def advise(wishes: AdviceRequest, source: Source, progress: AdviceProgress | Non
         proposed=not wishes.quasi_identifiers,
         entity=entity,
         singling=found,
-        sweep=tried,
+        sweep=swept,
         recommendation=best,
         start={} if best is None else _start(planned, wishes, roles, best.point),
         seconds={part: round(seconds, 3) for part, seconds in clock.seconds.items()},

@@ -103,7 +103,8 @@ def open_source(
     Parameters
     ----------
     database : as of ``open_store``; with ``kept_columns="client"`` also a URL or an engine of
-        another dialect of SQLAlchemy's, an ADBC connection, an Arrow stream or frames in turn.
+        another dialect of SQLAlchemy's, ``delta:DIRECTORY``, ``iceberg:CATALOG``, an ADBC
+        connection, an Arrow stream or frames in turn.
     target : what is written to; None for the source itself.
     progress : called while rows are drawn.
 
@@ -118,6 +119,10 @@ def open_source(
         from dbanon.stores.origins import stream_of
 
         origin = stream_of(database)
+    elif isinstance(database, str):
+        from dbanon.stores.origins_lake import lake_of
+
+        origin = lake_of(database)
     if origin is None:
         try:
             return open_store(database, on_sql, reading=job.reading, table=job.table)

@@ -98,7 +98,7 @@ class Outlook:
     """What a run of a job would do.
 
     Holds no value that was read. What the call itself wrote out for a builder of a hierarchy, such
-    as ``{"ordered": ["low", "high"]}``, stands in ``arguments`` and beside its column as given.
+    as ``{"ordered": ["low", "high"]}``, is in ``arguments`` and beside its column as given.
 
     ``rows`` were counted; of these ``withheld`` have a NULL where none may be. ``key`` says how
     rows are found again: the columns that were named, or none for the relation's own. ``memory`` is

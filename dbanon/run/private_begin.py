@@ -117,7 +117,7 @@ def _read_trees(
             if source.session.same_name(of, relation.name):
                 raise InvalidParameter(
                     f'The hierarchy of "{name}" is read from the rows that are released.',
-                    hint="Say what anybody may know: never the values that a column holds.",
+                    hint="Say what anyone may know: never the values that a column holds.",
                 )
     trees, origins = read_named(source, relation, given)
     told = {

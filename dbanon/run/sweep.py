@@ -35,6 +35,7 @@ LINKED = 2_500
 SPENT = 4.0
 
 Tick = Callable[[float], None]
+Tried = Callable[[Point], None]
 
 
 class _TimeUp(Exception):
@@ -42,7 +43,12 @@ class _TimeUp(Exception):
 
 
 def sweep(
-    wishes: AdviceRequest, planned: Plan, microdata: Microdata, small: int, told: Tick
+    wishes: AdviceRequest,
+    planned: Plan,
+    microdata: Microdata,
+    small: int,
+    told: Tick,
+    tried: Tried = lambda point: None,
 ) -> Sweep:
     """Try releases with every method and k that is wished for, the cheapest first.
 
@@ -54,6 +60,7 @@ def sweep(
     ----------
     small : the first count of withheld rows that is told as it is.
     told : called with the share done; what it raises ends the sweep.
+    tried : called with each release once it was tried; the frontier is not known then.
 
     Raises
     ------
@@ -62,11 +69,7 @@ def sweep(
     """
     attributes, total = microdata.attributes, microdata.n_records
     trees = planned.trees(microdata, lambda: told(0.0))
-    if total > wishes.sample:
-        sample = only(microdata, _drawn(microdata, wishes))
-        # As many withheld beside these as beside all.
-        withheld = microdata.withheld * sample.n_records // total
-        microdata = replace(sample, withheld=withheld)
+    microdata = _sampled(microdata, wishes)
     ks = [k for k in wishes.k if k <= microdata.n_records]
     if not ks:
         raise TooFewRecords(
@@ -79,7 +82,7 @@ def sweep(
     points: dict[tuple[str, int], Point] = {}
     left_out: dict[str, DbanonError] = {}
     todo = _Todo(wishes, names, ks)
-    end = time.monotonic() + wishes.time_limit
+    end, untried = time.monotonic() + wishes.time_limit, 0
     ended: list[BaseException] = []
 
     def tick(share: float) -> None:
@@ -92,21 +95,20 @@ def sweep(
         if points and time.monotonic() > end:
             raise _TimeUp
 
-    untried = 0
     while (release := todo.next(list(points.values()))) is not None:
-        name, k = release
         try:
             tick(0.0)
-            if point := trial.run(name, k, tick):
-                points[name, k] = point
+            if point := trial.run(*release, tick):
+                points[release] = point
+                tried(point)
         except _TimeUp:
             untried = 1 + len(todo.left)
             break
         except DbanonError as error:
             if ended:
                 raise
-            left_out[name] = error
-            todo.leave_out(name)
+            left_out[release[0]] = error
+            todo.leave_out(release[0])
     if not points:
         raise next(iter(left_out.values()), TooFewRecords("All rows would be withheld."))
     ordered = [points[at] for at in ((n, k) for n in names for k in ks) if at in points]
@@ -120,6 +122,16 @@ def sweep(
         0 if untried else len(todo.left),
         tuple(LeftOut(name, e.code, e.message) for name, e in left_out.items()),
     )
+
+
+def _sampled(microdata: Microdata, wishes: AdviceRequest) -> Microdata:
+    """The records that releases are tried on."""
+    total = microdata.n_records
+    if total <= wishes.sample:
+        return microdata
+    sample = only(microdata, _drawn(microdata, wishes))
+    # As many withheld beside these as beside all.
+    return replace(sample, withheld=microdata.withheld * sample.n_records // total)
 
 
 def _drawn(microdata: Microdata, wishes: AdviceRequest) -> NDArray[np.int64]:

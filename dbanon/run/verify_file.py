@@ -94,7 +94,7 @@ def _release_of(path: Path, said: Mapping[str, str]) -> tuple[tuple[str, ...], i
     """Quasi-identifiers and strata, k and arguments, as a file says them."""
     hint = "Name the quasi-identifiers and k to recount it."
     if "quasi_identifiers" not in said or "k_requested" not in said:
-        raise ReleaseNotFound(f"The file {path} says of no release.", hint=hint)
+        raise ReleaseNotFound(f"The file {path} names no release.", hint=hint)
     try:
         names = json.loads(said["quasi_identifiers"])
         k = int(said["k_requested"])
@@ -113,7 +113,7 @@ def _release_of(path: Path, said: Mapping[str, str]) -> tuple[tuple[str, ...], i
     except (ValueError, TypeError, AttributeError, KeyError, InvalidParameter):
         fits = False
     if not fits:
-        raise InvalidParameter(f"What the file {path} says of its release is broken.", hint=hint)
+        raise InvalidParameter(f"What the file {path} says about its release is broken.", hint=hint)
     return tuple(names), k, arguments
 
 

@@ -362,6 +362,15 @@ def value_counts(relation: RelationName, text: str) -> str:
     )
 
 
+def persons_of_values(relation: RelationName, text: str, person: str) -> str:
+    """The values of a column as text, and whose they are, each pair once, without NULL."""
+    return (
+        "SELECT value, person FROM"
+        f" (SELECT {text} AS value, {person} AS person FROM {relation.quoted} AS s) AS of_persons"
+        " WHERE value IS NOT NULL AND person IS NOT NULL GROUP BY value, person"
+    )
+
+
 def shared_values(relation: RelationName, text: str, fewest: int) -> str:
     """The same of the values that at least so many rows share."""
     return f"{value_counts(relation, text)} HAVING count(*) >= {int(fewest)}"

@@ -29,6 +29,7 @@ FILE = "file:"
 ENDINGS = {".csv": "csv", ".parquet": "parquet"}
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 _LAKES = {"_delta_log": "Delta", "metadata": "Iceberg"}
+_READ = {"Delta": "delta:DIRECTORY", "Iceberg": "iceberg:CATALOG"}
 
 Place: TypeAlias = "Path | ObjectPath"
 
@@ -129,7 +130,7 @@ def pieces_of(place: Place) -> tuple[Piece, ...]:
         raise DatabaseNotFound(
             f"No file of rows is at {place}.",
             hint="A folder, or a pattern as in file:data/*.parquet, needs one .csv or .parquet file"
-            " or more; names that begin with a dot or a low line are passed over.",
+            " or more; names that begin with a dot or an underscore are skipped.",
         )
     kinds = sorted({ending_of(piece.path) for piece in pieces})
     if len(kinds) > 1:
@@ -208,8 +209,8 @@ def _require_no_lake(root: Place) -> None:
             if _is_log(inside, lake):
                 raise InvalidParameter(
                     f"{folder} is a table of {lake}, whose files also hold rows that were deleted.",
-                    hint=f"Read it with {lake}'s own reader, and give its Arrow stream with"
-                    ' `kept_columns="client"`: docs/warehouse.md.',
+                    hint=f"Write {_READ[lake]} in place of it, with --kept-columns client:"
+                    " docs/warehouse.md.",
                 )
         folder = folder.parent
 

@@ -38,7 +38,7 @@ _KIND = "tree"
 
 @dataclass(frozen=True)
 class Stored:
-    """What the ledger says of a stored hierarchy.
+    """What the ledger says about a stored hierarchy.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ def store(
     Raises
     ------
     HierarchyExists : there is one of this name, and it shall not be replaced.
-    LedgerNotTrusted : the ledger is somebody else's.
+    LedgerNotTrusted : the ledger belongs to another role.
     InvalidName : the name is empty or holds a NUL character.
     """
     if not name or "\0" in name:

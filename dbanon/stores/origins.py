@@ -146,7 +146,7 @@ class AdbcOrigin:
                 reader = cursor.fetch_record_batch()
             how = f"{ONE} on the caller's connection"
             batches = chain([no_rows(reader.schema)], reader)
-            yield Flow(columns, _unified(batches, wanted), how, rows, count)
+            yield Flow(columns, unified(batches, wanted), how, rows, count)
 
 
 class StreamOrigin:
@@ -177,7 +177,7 @@ class StreamOrigin:
         require_columns(wanted, columns)
 
         how = "a stream, of which nobody counted"
-        yield Flow(columns, _unified(chain([first], batches), wanted), how)
+        yield Flow(columns, unified(chain([first], batches), wanted), how)
 
 
 def _batches_of(stream: Any) -> Iterator[pa.RecordBatch]:
@@ -200,7 +200,7 @@ def _batches_of(stream: Any) -> Iterator[pa.RecordBatch]:
             )
 
 
-def _unified(batches: Iterable[pa.RecordBatch], wanted: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def unified(batches: Iterable[pa.RecordBatch], wanted: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """The wanted columns in the types of the first batch.
 
     Raises

@@ -57,7 +57,7 @@ def numbered(whose: NDArray[Any]) -> NDArray[np.int64]:
 
 PublicColumn = Line | Leaves
 
-_NEVER = "Say what anybody may know: never the least and the largest of the data."
+_NEVER = "Say what anyone may know: never the smallest and the largest value of the data."
 _TEXT = "OU"
 
 
@@ -186,7 +186,7 @@ def _listed(name: str, labels: tuple[str, ...] | None, wished: Private) -> Hiera
         return builders.ordered(wished.orders.get(name) or labels or ())
     raise BoundsRequired(
         f'Column "{name}" has no public list of values.',
-        hint="Give `orders` or `hierarchies`: what anybody may know, never the values it holds.",
+        hint="Give `orders` or `hierarchies`: what anyone may know, never the values it holds.",
     )
 
 

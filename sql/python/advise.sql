@@ -1,7 +1,7 @@
 -- dbanon.advise(source, quasi_identifiers, options)
 --
 -- What columns may be (proposals, never decisions), what singles rows out, what releases would lose
--- and risk, and the statement to start from. Nothing is written, and no value of the data is told.
+-- and risk, and the statement to start from. Nothing is written, and no value of the data is shown.
 CREATE OR REPLACE FUNCTION dbanon.advise(
     source regclass, quasi_identifiers text[] DEFAULT NULL, options jsonb DEFAULT '{}'
 )

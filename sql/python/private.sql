@@ -56,6 +56,6 @@ GRANT EXECUTE ON PROCEDURE dbanon.@PROCEDURE@(regclass, @DP_TYPES@) TO dbanon_ad
 COMMENT ON PROCEDURE dbanon.@PROCEDURE@(regclass, @DP_TYPES@) IS
 '@SUMMARY@, of a table, into another one: "schema.table".
 CALL it outside of BEGIN: epsilon is spent of the budget, and committed, before noise is drawn.
-bounds, by column, are what anybody may know: never of the data. null_as: what stands for NULL.
+bounds, by column, are what anyone may know: never taken from the data. null_as: what stands for NULL.
 entity: the column that says whose a row is; one person is protected then. It needs OpenDP beside
 dbanon: pip install ''dbanon[dp]''. See docs/differential-privacy.md.';

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,9 +48,14 @@ class LocalServer(Server):
 
     is_local = True
 
-    def __init__(self, settings: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        settings: Mapping[str, str],
+        binaries: Path | None = None,
+        initdb: Sequence[str] = (),
+    ) -> None:
         super().__init__()
-        self._bin = find_server_binaries()
+        self.binaries = binaries or find_server_binaries()
         self._account = server_account()
         self._settings = dict(settings)
         self._process: subprocess.Popen[bytes] | None = None
@@ -59,14 +64,14 @@ class LocalServer(Server):
         self.log_path = self.directory / "server.log"
         self.socket_directory = self.directory
         try:
-            self._initdb()
+            self._initdb(initdb)
             self._first_start()
             self.version = self._read_version()
         except BaseException:
             self.remove()
             raise
 
-    def _initdb(self) -> None:
+    def _initdb(self, options: Sequence[str]) -> None:
         password_file = self.directory / "password"
         password_file.touch(mode=0o600)
         password_file.write_text(self.password)
@@ -76,23 +81,24 @@ class LocalServer(Server):
                 shutil.chown(path, self._account, pwd.getpwnam(self._account).pw_gid)
         made = subprocess.run(
             [
-                *(self._bin / "initdb", "--no-sync", "--encoding=UTF8"),
+                *(self.binaries / "initdb", "--no-sync", "--encoding=UTF8"),
                 "--locale=C.UTF-8" if sys.platform == "linux" else "--no-locale",
                 *("--auth=md5", f"--username={SUPERUSER}", f"--pwfile={password_file}"),
                 *("--pgdata", self.directory / "data"),
+                *options,
             ],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             cwd=self.directory,
             check=False,
-            **self._as_account(),
+            **self.as_account(),
         )
         password_file.unlink()
         if made.returncode != 0:
             raise NoServerError(f"initdb ended with {made.returncode}: {made.stderr.strip()}")
 
-    def _as_account(self) -> dict[str, Any]:
+    def as_account(self) -> dict[str, Any]:
         """Arguments of subprocess functions: the server refuses to run as root."""
         if self._account is None:
             return {}
@@ -132,12 +138,18 @@ class LocalServer(Server):
         options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
-                [*ends_with_us(), self._bin / "postgres", "-D", self.directory / "data", *options],
+                [
+                    *ends_with_us(),
+                    self.binaries / "postgres",
+                    "-D",
+                    self.directory / "data",
+                    *options,
+                ],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 cwd=self.directory,
-                **self._as_account(),
+                **self.as_account(),
             )
         self._wait_until_ready(self._process)
 

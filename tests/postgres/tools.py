@@ -21,8 +21,13 @@ class NoServerError(RuntimeError):
 
 
 def find_server_binaries() -> Path:
-    """The folder of initdb and postgres: pg_config's, else Debian's newest, else one on PATH."""
+    """The folder of initdb and postgres: pg_config's, else Debian's newest, else one on PATH.
+
+    That of DBANON_TEST_BINARIES comes before all of them.
+    """
     candidates = []
+    if named := os.environ.get("DBANON_TEST_BINARIES"):
+        candidates.append(Path(named))
     if pg_config := shutil.which("pg_config"):
         told = subprocess.run(
             [pg_config, "--bindir"],

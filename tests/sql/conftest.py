@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,7 +18,7 @@ from dbanon.doors import install
 from tests.backend_package import link_opendp
 from tests.conftest import IN_CI
 from tests.extension_files import extension_folder
-from tests.postgres_server import Server, conninfo
+from tests.postgres_server import Server, conninfo, find_server_binaries
 from tests.sql.ledger_entries import PEOPLE
 from tests.sql.mallory import TRAP
 from tests.sql.private_calls import MAGIC
@@ -59,6 +61,17 @@ BEGIN
   CREATE SCHEMA public;
   GRANT USAGE ON SCHEMA public TO PUBLIC;
 END $$"""
+
+
+@pytest.fixture
+def programs(tmp_path: Path) -> str:
+    """A PATH with PostgreSQL's programs and the command of this checkout, whatever it has."""
+    command = tmp_path / "programs" / "dbanon"
+    command.parent.mkdir()
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -c '
+                       '"from dbanon.doors.cli.start import start; start()" "$@"\n')  # fmt: skip
+    command.chmod(0o755)
+    return f"{command.parent}:{find_server_binaries()}:{os.environ['PATH']}"
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ import dbanon
 from dbanon.doors import install
 from dbanon.run.gc import clear_runs
 from dbanon.run.open import open_store
-from tests.postgres_server import Server, conninfo, find_server_binaries
+from tests.postgres_server import Server, conninfo
 from tests.sql.ledger_entries import PEOPLE, anonymize
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -77,7 +76,7 @@ def test_the_template_of_roles(sql_server: Server, run_sql: Run, sql_url: str) -
 
 
 def test_the_runbook_of_a_restore(
-    sql_server: Server, fresh: Callable[[], str], tmp_path: Path
+    sql_server: Server, fresh: Callable[[], str], tmp_path: Path, programs: str
 ) -> None:
     old = fresh()
     for statement in ("CREATE SCHEMA app", "CREATE SCHEMA release", PEOPLE):
@@ -90,17 +89,11 @@ def test_the_runbook_of_a_restore(
     plain = make_url(old).set(drivername="postgresql")
     name = f"{plain.database}_again"
     new = plain.set(database=name).render_as_string(hide_password=False)
-    # The command of this checkout, whatever stands on the PATH.
-    command = tmp_path / "dbanon"
-    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -c '
-                       '"from dbanon.doors.cli.start import start; start()" "$@"\n')  # fmt: skip
-    command.chmod(0o755)
-    path = f"{tmp_path}:{find_server_binaries()}:{os.environ['PATH']}"
     try:
         done = subprocess.run(
             ["bash", "-e", "-c", script.replace(" restored\n", f" {name}\n")],
             cwd=tmp_path, capture_output=True, text=True, check=False,
-            env={**os.environ, "PATH": path, "NEW": new, "COLUMNS": "200",
+            env={**os.environ, "PATH": programs, "NEW": new, "COLUMNS": "200",
                  "OLD": plain.render_as_string(hide_password=False),
                  "SERVER": plain.set(database="postgres").render_as_string(hide_password=False)},
         )  # fmt: skip

@@ -241,7 +241,7 @@ _BOUND_OPTIONS = tuple(one for one in OPTIONS if one.name in _TAKEN or one in pa
     type=click.FloatRange(min=0, min_open=True),
     default=60.0,
     show_default=True,
-    help="A limit for the linear programs; the best bound until then is told.",
+    help="A limit for the linear programs; the best bound until then is printed.",
 )
 @common
 def bound(url: str, **given: Any) -> None:

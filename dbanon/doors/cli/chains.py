@@ -228,7 +228,7 @@ def withdraw(
         from dbanon.doors import releases as api
 
         if not entity_from_stdin:
-            raise InvalidParameter("Who it is comes from stdin.", hint="Add --entity-from-stdin.")
+            raise InvalidParameter("Persons are read from stdin.", hint="Add --entity-from-stdin.")
         named = sys.stdin.read().splitlines()
         cells = api.withdraw(url, name, named, key=key, on_sql=sql_printer(print_sql))
         committed()
@@ -271,7 +271,7 @@ def _with_options(command: Any) -> Any:
 @_with_options
 @common
 def create_budget(url: str, name: str, **given: Any) -> None:
-    """Make a budget; one that is there already is never changed, but for what is spent."""
+    """Make a budget; of an existing one, only what is spent ever changes."""
     form = given["form"]
     with errors(form), signals(), lasting() as committed:
         from dbanon.doors import synthesis

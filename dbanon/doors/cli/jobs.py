@@ -41,7 +41,7 @@ PASSWORD = click.option(
     "--allow-inline-password",
     "inline_password",
     is_flag=True,
-    help="Let passwords stand in the file's URLs.",
+    help="Allow passwords in the file's URLs.",
 )
 
 
@@ -100,7 +100,7 @@ def schema() -> None:
 
 @click.command(epilog=ROWS_HELP)
 @click.argument("url", envvar="DBANON_URL")
-@click.option("--table", required=True, help="What is read, as in app.people.")
+@click.option("--table", required=True, help="The table or view to read, as in app.people.")
 @click.option("--k", type=click.IntRange(min=2), default=5, show_default=True)
 @click.option("--key", type=Names(), default=(), help="Columns that tell rows apart, for views.")
 @with_options(parameters(Reading))

@@ -41,6 +41,10 @@ _COMMANDS = {
         "releases:drop", "Drop a release of ours: its view, its table and its summary."
     ),
     "evaluate": Described("releases:evaluate", "Say what a release lost and what it still risks."),
+    "explain": Described(
+        "explain:explain",
+        "Explain an error: what its code means, why it comes, and what to do.",
+    ),
     "gc": Described(
         "administration:gc",
         "Drop released tables that their view no longer shows, and what killed runs left.",
@@ -94,6 +98,10 @@ _COMMANDS = {
         "Show all that the ledger has of a release: its entry, columns and run.",
     ),
     "undeclare": Described("rules:undeclare", "Forget rules of a table, of some columns or all."),
+    "tutorial": Described(
+        "tutorial:tutorial",
+        "A guided tour in ten minutes: each step is explained, run for real, and waits for Enter.",
+    ),
     "uninstall": Described(
         "administration:uninstall", "Remove the SQL functions; the ledger stays."
     ),
@@ -104,6 +112,10 @@ _COMMANDS = {
     "verify": Described(
         "jobs:verify_any",
         "Recount a release in the database, and compare it with the ledger.",
+    ),
+    "workbench": Described(
+        "workbench:workbench",
+        "Open a page of this machine that leads from a table to a job file and its release.",
     ),
 }
 

@@ -23,7 +23,7 @@ Decorator = Callable[[Any], Any]
 
 # What more there is to know of how a value is written.
 _WRITTEN = {
-    "NAME=A,B,C": "A value with a comma in it stands in double quotes",
+    "NAME=A,B,C": "Put a value that contains a comma in double quotes",
     "NAME=LOW:HIGH": "As in age=0:120 or seen=2020-01-01:2020-12-31",
     "NAME=HIERARCHY": "A CSV or JSON file, table:ref.tree, name:STORED, or JSON such as"
     ' {"intervals": [5, 10]}',

@@ -75,9 +75,11 @@ def _look_at(database: str, report: Report | PrivateReport) -> Look | None:
     "--for",
     "recipient",
     metavar="TEXT",
-    help="Who gets the release: for the page, which has a line to sign then.",
+    help="Recipient of the release: the page then has a line for a signature.",
 )
-@click.option("--purpose", metavar="TEXT", help="What it is for: for the page, to be signed, too.")
+@click.option(
+    "--purpose", metavar="TEXT", help="Purpose of the release: the page shows it above a signature."
+)
 @common
 def report(
     url: str,

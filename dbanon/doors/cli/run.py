@@ -230,7 +230,7 @@ def _run_one(job: FileJob, way: _Way) -> tuple[Outcome, dict[str, Any]]:
         warn_of(report)
         for name in made.unclassified:
             say(f'Warning: column "{name}" has no role, and was not released.')
-        _save(job, report)
+        save_report(job, report)
         if way.form != "json":
             click.echo(f"Job {job.name}")
             show(way.form, None, lambda: report_table(report))
@@ -245,7 +245,7 @@ def _run_one(job: FileJob, way: _Way) -> tuple[Outcome, dict[str, Any]]:
     return Outcome.released(job.name, made.report), plain
 
 
-def _save(job: FileJob, report: Report | PrivateReport) -> None:
+def save_report(job: FileJob, report: Report | PrivateReport) -> None:
     """Write the report where the job says, in directories that are made for it."""
     from dbanon.doors.cli.run import place_of
 

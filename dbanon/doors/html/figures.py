@@ -109,7 +109,7 @@ def _row(measure: Measure, value: float | None, evaluation: Mapping[str, Any]) -
         digits = 2
         if evaluation["rows"] < _ROWS_A_COLUMN * len(evaluation["columns"]):
             value = None
-            note = f"not told of fewer than {_ROWS_A_COLUMN} rows a column"
+            note = f"not shown for fewer than {_ROWS_A_COLUMN} rows per column"
     fixed = _by_definition(evaluation, measure.name)
     if fixed:
         note = f"It is {figure(value, 0)} by definition, whatever the labels hide: {_COVERS}"

@@ -72,6 +72,11 @@ def write(text: str, path: Path) -> None:
         raise
 
 
+def policy_of_page() -> str:
+    """What a browser may load for a report: its own style and nothing else."""
+    return _policy(_file("report.css"))
+
+
 def _policy(style: str) -> str:
     """What a browser may load: the page's own style and nothing else."""
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
@@ -89,9 +94,10 @@ def _text_of(value: Any) -> Any:
     return value
 
 
-@cache
-def _template() -> jinja2.Template:
-    environment = jinja2.Environment(
+def environment(*folders: Path) -> jinja2.Environment:
+    """Templates of these folders and of the report's: escaped, and no name unknown."""
+    found = jinja2.Environment(
+        loader=jinja2.FileSystemLoader([*folders, Path(__file__).parent]),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -100,5 +106,10 @@ def _template() -> jinja2.Template:
         finalize=_text_of,
     )
     # Pictures come from one module, which escapes what it is given.
-    environment.filters["picture"] = Markup
-    return environment.from_string(_file("report.html.j2"))
+    found.filters["picture"] = Markup
+    return found
+
+
+@cache
+def _template() -> jinja2.Template:
+    return environment().get_template("report.html.j2")

@@ -33,7 +33,7 @@ def view(
     """All that the template asks for."""
     guarantee = recorded(report.k_requested, report.arguments)
     evaluation = report.evaluation
-    pictures = _Pictures()
+    pictures = Pictures()
     return {
         "report": report,
         "title": printable(report.output),
@@ -56,8 +56,8 @@ def view(
         "class_risk": _class_risk(report, guarantee),
         "evaluated": evaluation is not None,
         "why_not": report.evaluation_failed or "",
-        "tradeoff": _tradeoff(tradeoff, pictures) if tradeoff else None,
-        "distributions": [_drawn(found, pictures) for found in distributions],
+        "tradeoff": map_of(tradeoff, pictures) if tradeoff else None,
+        "distributions": [drawn(found, pictures) for found in distributions],
         "roles": _roles(report, look),
         "facts": _facts(report, look),
         "options": _options(report),
@@ -67,13 +67,14 @@ def view(
     }
 
 
-class _Pictures:
-    """Numbers that tell the page's pictures apart."""
+class Pictures:
+    """Numbers that tell a page's pictures apart."""
 
     def __init__(self) -> None:
         self._drawn = 0
 
     def next(self) -> int:
+        """The number of another picture."""
         self._drawn += 1
         return self._drawn
 
@@ -165,7 +166,7 @@ def _headline(
     return found
 
 
-def _sizes(report: Report, pictures: _Pictures) -> Row:
+def _sizes(report: Report, pictures: Pictures) -> Row:
     """Class sizes as a picture and a table, in at most so many steps."""
     histogram = report.counts.rows.histogram
     low, high = min(histogram, default=0), max(histogram, default=0)
@@ -218,7 +219,7 @@ def _class_risk(report: Report, guarantee: Guarantee) -> Row:
     }
 
 
-def _tradeoff(told: Mapping[str, Any], pictures: _Pictures) -> Row:
+def map_of(told: Mapping[str, Any], pictures: Pictures) -> Row:
     """The map of a sweep and its table."""
     spots = [
         svg.Spot(
@@ -252,7 +253,7 @@ def _tradeoff(told: Mapping[str, Any], pictures: _Pictures) -> Row:
     }
 
 
-def _drawn(found: Distribution, pictures: _Pictures) -> Row:
+def drawn(found: Distribution, pictures: Pictures) -> Row:
     """A distribution as a picture and a table."""
     require_shown(found)
     bins, labels = found.unit in ("number", "date"), found.unit == "label"

@@ -200,7 +200,7 @@ class _Reader:
             inner = (*path, key)
             if key in found:
                 first = self._document.lines.get(inner, line)
-                self._document.refuse(inner, f"this key stands in line {first} already", line)
+                self._document.refuse(inner, f"this key is already in line {first}", line)
                 # What the second one holds is looked at, too, under a path of its own.
                 inner = (*path, key, "(again)")
             self._document.lines.setdefault(inner, line)

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from textwrap import wrap
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dbanon.advice.answer import entity_told
 from dbanon.advice.request import (
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 # What advice proposes, as job files have it; all else is not released until somebody says so.
 _ROLES = (IDENTIFIER, QUASI_IDENTIFIER, SENSITIVE)
 _DROP = "drop"
+VIEW, TABLE = "view", "table"
 
 
 @dataclass(frozen=True)
@@ -68,10 +69,65 @@ def proposal(attribute: Attribute, role: Role | None) -> Proposal:
     return Proposal(attribute, proposed, f"{kind}{also}: {REASONS[role.reason]}")
 
 
-_HEAD = """\
+@dataclass(frozen=True)
+class Decided:
+    """What somebody decided on, in place of what is proposed.
+
+    Parameters
+    ----------
+    roles : of columns, as job files have them; of others the proposals stay.
+    reasons : of columns of role ``keep``.
+    hierarchies : of quasi-identifiers, as job files have them.
+    options : of the release: ``method``, ``refine``, ``recoding``, ``nulls``, ``max_suppression``.
+        Without a method, that and what becomes of NULLs are proposed.
+    name, output : of the job, and of what it makes; both as the table when None.
+    kind : ``view`` or ``table``, of what it makes.
+    target : URL of the database that is written to; the source, or the proposal, when None.
+    more : further keys of the job, such as ``report`` and ``export``.
+    """
+
+    roles: Mapping[str, str] = field(default_factory=dict)
+    reasons: Mapping[str, str] = field(default_factory=dict)
+    hierarchies: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
+    name: str | None = None
+    output: str | None = None
+    kind: str = VIEW
+    target: str | None = None
+    more: Mapping[str, Any] = field(default_factory=dict)
+
+    def proposal(self, attribute: Attribute, role: Role | None) -> Proposal:
+        """The role of a column: as decided, else as proposed."""
+        found = proposal(attribute, role)
+        decided = self.roles.get(attribute.name, found.role)
+        kind = attribute.sql_type or attribute.kind.value
+        comment = found.comment if decided == found.role else f"{kind}: decided by you"
+        return replace(found, role=decided, comment=comment)
+
+    def keys(self, one: Proposal) -> str:
+        """The role of a column in the file, with what belongs to it."""
+        name = one.attribute.name
+        found: dict[str, Any] = {}
+        if one.role == "keep":
+            found["reason"] = self.reasons.get(name, "")
+        if one.role == QUASI_IDENTIFIER and name in self.hierarchies:
+            found["hierarchy"] = self.hierarchies[name]
+        more = (f", {key}: {_in_yaml(value)}" for key, value in found.items())
+        return f"{{role: {one.role}{''.join(more)}}}"
+
+
+_PROPOSED = Decided()
+
+_INIT = """\
 # dbanon init made this of the columns of {table}. Roles are proposals: decide on each, then:
 #   dbanon check FILE    dbanon plan FILE    dbanon run FILE
-#
+"""
+_DECIDED = """\
+# dbanon workbench made this of what was decided on of {table}. It is run by:
+#   dbanon run FILE
+"""
+_HEAD = """\
+{made}#
 # role: identifier         says whose a row is; never released
 #       quasi_identifier   with others it could re-identify a person: released as its class's value
 #       sensitive          released as it is, and counted as sensitive
@@ -95,15 +151,15 @@ _METHOD = f"""\
   # {OF_NUMBERS[0]}, or where not all quasi-identifiers are numbers or dates {OF_CATEGORIES[0]}
 {{}}  method: {{}}
 """
-_PLACE = f"""\
+_PLACE = """\
   # A file is not written into: a database of its own, which the first release makes
-  url: {PLACE}
+  url: {}
 """
 _TAIL = """\
     output:
-      view: {output}
-      keep_last: 2
+      {kind}: {output}
 """
+_KEPT = "      keep_last: 2\n"
 
 
 def job_file_for(
@@ -114,6 +170,7 @@ def job_file_for(
     key: Sequence[str] = (),
     on_sql: OnSql | None = None,
     reading: Reading = USUAL,
+    decided: Decided = _PROPOSED,
 ) -> str:
     """The text of a job file for a table.
 
@@ -122,38 +179,59 @@ def job_file_for(
     url : of its database. One with a password is not written: a variable stands for it.
     key : columns that tell every row from every other, for views.
     reading : how a CSV file is written.
+    decided : what somebody decided on.
 
     Raises
     ------
     TableNotFound : there is none.
     DbanonError : the database cannot be read.
     """
-    found = _seen(url, table, key, on_sql, reading)
-    proposals = tuple(proposal(one, found.roles.get(one.name)) for one in found.attributes)
+    found = _seen(url, table, key, on_sql, reading, decided)
+    proposals = tuple(decided.proposal(one, found.roles.get(one.name)) for one in found.attributes)
     named = parse_relation(table).name
-    name = re.sub(r"[^\w-]+", "-", named).strip("-_")[:63]
-    written = url.replace("$", "$$")
-    if written_password(written):
-        written = "${DBANON_URL?set DBANON_URL}"
+    name = decided.name or re.sub(r"[^\w-]+", "-", named).strip("-_")[:63]
     chosen = [one.attribute for one in proposals if one.role == QUASI_IDENTIFIER]
+    made = _INIT if decided is _PROPOSED else _DECIDED
     head = _HEAD.format(
-        table=json.dumps(table)[1:-1],
-        url=_quoted(written),
-        place=_PLACE if is_of_files(url) else "",
+        made=made.format(table=json.dumps(table)[1:-1]),
+        url=_url(url, "DBANON_URL"),
+        place=_place(url, decided),
         k=k,
-        method=_method(chosen, found.rows, k) if chosen else "",
+        method=_options(decided, chosen, found.rows, k),
         name=_quoted(name if is_name(name) else "job"),
         relation=_quoted(table),
         reading=_written(reading),
-        key=(f"    key: [{', '.join(map(_quoted, key))}]\n" if key else "") + found.of_rows(),
+        key=(f"    key: [{', '.join(map(_quoted, key))}]\n" if key else "")
+        + found.of_rows(decided.options),
     )
     width = max(len(_quoted(one.attribute.name)) for one in proposals)
     lines = [
         f"      {_quoted(one.attribute.name)}:".ljust(width + 7)
-        + f" {{role: {one.role}}}  # {json.dumps(one.comment)[1:-1]}\n"
+        + f" {decided.keys(one)}  # {json.dumps(one.comment)[1:-1]}\n"
         for one in proposals
     ]
-    return head + "".join(lines) + _TAIL.format(output=_quoted(str(RelationName(None, named))))
+    output = _quoted(str(RelationName(None, decided.output or named)))
+    more = "".join(f"    {name}: {_in_yaml(value)}\n" for name, value in decided.more.items())
+    # A table has no earlier releases beside it.
+    tail = _TAIL.format(kind=decided.kind, output=output) + (_KEPT if decided.kind == VIEW else "")
+    return head + "".join(lines) + tail + more
+
+
+def _url(url: str, variable: str) -> str:
+    """A URL as the file has it; a variable stands for one with a password."""
+    written = url.replace("$", "$$")
+    if written_password(written):
+        written = f"${{{variable}?set {variable}}}"
+    return _quoted(written)
+
+
+def _place(url: str, decided: Decided) -> str:
+    """Where releases go, when it is not where the table is."""
+    if decided.target is not None and not is_of_files(url):
+        return f"  url: {_url(decided.target, 'DBANON_TARGET')}\n"
+    if not is_of_files(url):
+        return ""
+    return _PLACE.format(_url(decided.target or PLACE, "DBANON_TARGET"))
 
 
 @dataclass(frozen=True)
@@ -173,12 +251,17 @@ class _Seen:
     withheld: float = 0.0
     rows: int = 0
 
-    def of_rows(self) -> str:
-        """What the job says of its rows beside their key: whose they are, and of NULLs."""
+    def of_rows(self, decided: Mapping[str, Any]) -> str:
+        """What the job says of its rows beside their key: whose they are, and of NULLs.
+
+        Parameters
+        ----------
+        decided : options of the release; where there are any, they say what becomes of NULLs.
+        """
         found = ""
         if self.entity:
             found = _comment(entity_told(self.entity)) + f"    entity: {_quoted(self.entity)}\n"
-        if self.withheld:
+        if self.withheld and not decided:
             told = (
                 f"Up to {self.withheld:.0%} of the rows have a NULL in a quasi-identifier, and are"
                 " withheld. With nulls: category they are released, NULL a value of its own"
@@ -188,7 +271,12 @@ class _Seen:
 
 
 def _seen(
-    url: str, table: str, key: Sequence[str], on_sql: OnSql | None, reading: Reading
+    url: str,
+    table: str,
+    key: Sequence[str],
+    on_sql: OnSql | None,
+    reading: Reading,
+    decided: Decided,
 ) -> _Seen:
     """What is seen of a table; of one without rows its columns alone."""
     wishes = AdviceRequest(table=table, key=tuple(key))
@@ -201,10 +289,20 @@ def _seen(
             found = proposed(wishes, source)
         except NoRows:
             return _Seen(attributes)
-        chosen = tuple(a.name for a in attributes if found.roles[a.name].role == QUASI_IDENTIFIER)
+        made = [decided.proposal(one, found.roles[one.name]) for one in attributes]
+        chosen = tuple(one.attribute.name for one in made if one.role == QUASI_IDENTIFIER)
         withheld = source.count_withheld(replace(relation, required=chosen))
         share = math.ceil(100 * withheld / found.profile.rows) / 100
-        return _Seen(attributes, found.roles, found.entity, share, found.profile.rows)
+        whose = [one.attribute.name for one in made if one.role == IDENTIFIER]
+        entity = found.entity if found.entity in whose else None
+        return _Seen(attributes, found.roles, entity, share, found.profile.rows)
+
+
+def _options(decided: Decided, chosen: Sequence[Attribute], rows: int, k: int) -> str:
+    """The options of the release, as decided, or the method to begin with."""
+    if decided.options:
+        return "".join(f"  {name}: {_in_yaml(one)}\n" for name, one in decided.options.items())
+    return _method(chosen, rows, k) if chosen else ""
 
 
 def _method(chosen: Sequence[Attribute], rows: int, k: int) -> str:
@@ -232,6 +330,15 @@ def _written(reading: Reading) -> str:
         else f"    {name}: {_quoted(value)}\n"
         for name, value in reading.to_dict().items()
     )
+
+
+def _in_yaml(value: Any) -> str:
+    """A value as YAML has it in a line: lists and mappings in brackets."""
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{_quoted(key)}: {_in_yaml(one)}' for key, one in value.items())}}}"
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(_in_yaml, value))}]"
+    return _quoted(value) if isinstance(value, str) else json.dumps(value)
 
 
 def _quoted(text: str) -> str:

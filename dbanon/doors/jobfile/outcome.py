@@ -145,7 +145,7 @@ def notify(notices: tuple[Notice, ...], outcome: Outcome, open_url: Open | None 
             why = error.strerror if isinstance(error, OSError) and error.strerror else ""
             told = f"{type(error).__name__}{f': {why}' if why else ''}"
             warn_caller(
-                NotTold(f"The {what} of job {outcome.job} was not told of its end ({told}).")
+                NotTold(f"The {what} of job {outcome.job} was not informed of its end ({told}).")
             )
 
 

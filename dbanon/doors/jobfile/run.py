@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dbanon.doors.dispatch import plan_classes, run_any
 from dbanon.doors.jobfile.field_types import in_its_words
@@ -235,26 +235,42 @@ def run_job(
     """
     file = read_job_file(path).with_variables()
     [chosen] = _one(file, job)
+    made = run_in_file(
+        file,
+        chosen,
+        progress=progress,
+        on_sql=on_sql,
+        skip_unchanged=skip_unchanged,
+        accept_types=accept_types,
+    )
+    return None if isinstance(made, Skipped) else made.report
+
+
+def run_in_file(file: JobFile, job: FileJob, **how: Any) -> Published | Skipped:
+    """Run a job, and tell those whom its file names how it ended.
+
+    Parameters
+    ----------
+    job : one of the file's.
+    how : as ``run_file_job`` takes it, ``began`` aside.
+
+    Raises
+    ------
+    DbanonError : as ``run_file_job``.
+    """
     try:
-        made = run_file_job(
-            chosen,
-            progress=progress,
-            on_sql=on_sql,
-            skip_unchanged=skip_unchanged,
-            accept_types=accept_types,
-            began=lambda: _write(file, begun=chosen.name),
-        )
+        made = run_file_job(job, began=lambda: _write(file, begun=job.name), **how)
     except Exception as error:
-        _ended(file, chosen, Outcome.failed(chosen.name, error))
+        _ended(file, job, Outcome.failed(job.name, error))
         raise
     except BaseException:
-        _write(file, Outcome.interrupted(chosen.name))
+        _write(file, Outcome.interrupted(job.name))
         raise
     if isinstance(made, Skipped):
-        _ended(file, chosen, Outcome.skipped(chosen.name, made.release_id))
-        return None
-    _ended(file, chosen, Outcome.released(chosen.name, made.report))
-    return made.report
+        _ended(file, job, Outcome.skipped(job.name, made.release_id))
+    else:
+        _ended(file, job, Outcome.released(job.name, made.report))
+    return made
 
 
 def _ended(file: JobFile, job: FileJob, outcome: Outcome) -> None:

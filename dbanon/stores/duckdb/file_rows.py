@@ -216,7 +216,7 @@ def _require_same(
     for name, _ in piece.parts:
         if name.lower() in lower:
             raise FileMalformed(
-                f'Column "{name}" stands in the file {piece.path} and in the names of its folders.',
+                f'Column "{name}" is in the file {piece.path} and in the names of its folders.',
                 hint="Rename one of them, or read the folders one by one.",
             )
     hint = "All files of a table have the same columns: write them anew, or read a pattern."

@@ -140,7 +140,7 @@ def require_not_shuffled(released: pd.DataFrame) -> None:
     told = released.attrs.get(_ATTRS)
     if isinstance(told, Mapping) and told.get("rows") == SHUFFLED:
         raise RowsNotAligned(
-            "The released rows stand in random order: that is what anonymize_frame does.",
+            "The released rows are in random order: that is what anonymize_frame does.",
             hint="Give the `report` of the same call, name a `key` of both tables, or release rows"
             " in the order of the input.",
         )

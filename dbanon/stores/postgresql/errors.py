@@ -68,7 +68,7 @@ _OF_STATES: tuple[tuple[str, type[DbanonError], str | None, str | None], ...] = 
      "This role has written as many entries of the ledger within a day as one may.",
      "The owner of the database can allow more: ALTER DATABASE … SET dbanon.entries_a_day = …"),
     ("57014", Cancelled, "The database cancelled the run, or its time limit was reached.", None),
-    ("55P03 40P01", DatabaseBusy, "A lock was not to be had in time.", "Try again later."),
+    ("55P03 40P01", DatabaseBusy, "A lock was not available in time.", "Try again later."),
     ("40001", SourceChanged, "Another session changed what this one reads or replaces.",
      "Try again."),
     ("42P01", SourceChanged, "Another session dropped a relation that is needed.", "Try again."),

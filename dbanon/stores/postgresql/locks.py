@@ -118,7 +118,7 @@ def _kept(
     told = " It is held by " + "; ".join(map(str, keepers)) + "." if keepers else ""
     what = f"The schema {relation}" if place[1] is None else relation
     return DatabaseBusy(
-        f"{what} was not to be had in {seconds:g} seconds: readers hold it in open"
+        f"{what} was not available within {seconds:g} seconds: readers hold it in open"
         f" transactions.{told}",
         detail=detail,
         hint="End these transactions (pg_stat_activity shows them; pg_terminate_backend ends one),"

@@ -264,7 +264,7 @@ def test_correlations_of_few_rows_are_not_told(whole: Made) -> None:
     assert row.search(correlations(evaluation, 90))
     few = correlations(evaluation, 89)
     assert not row.search(few)
-    assert "Left out, as not told of fewer than 30 rows a column: correlation_loss." in few
+    assert "Left out, as not shown for fewer than 30 rows per column: correlation_loss." in few
 
 
 # --- figures that cannot mislead -----------------------------------------------------------------

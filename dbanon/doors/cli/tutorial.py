@@ -1,0 +1,184 @@
+"""The tutorial: the demonstration as a guided tour; each step is explained, run, and waited for."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import click
+import duckdb
+
+from dbanon.doors.cli.demo import make_persons
+from dbanon.doors.cli.groups import OnDatabase
+from dbanon.doors.cli.render import rows_table, tell
+from dbanon.doors.cli.support import errors, signals
+from dbanon.doors.cli.tutorial_steps import NEXT, Command, Query, Step, steps
+from dbanon.errors import InsufficientRights, InvalidParameter, OutputExists
+
+ROWS, SEED = 5_000, 1
+DATABASE = "persons.duckdb"
+# What the tutorial makes in its folder: that alone it removes.
+MADE = (DATABASE, f"{DATABASE}.wal", "report.html")
+_INTERRUPTED = (130, 143)
+_LONG = 98
+
+
+class _EndOfTour(Exception):
+    """The reader has seen enough."""
+
+
+class Tour:
+    """A walk through the steps.
+
+    Parameters
+    ----------
+    folder : where the files of the tutorial are.
+    waits : whether each step waits for Enter.
+    """
+
+    def __init__(self, folder: Path, *, waits: bool) -> None:
+        self.folder, self.waits = folder, waits
+        self.database = folder / DATABASE
+
+    def run(self) -> None:
+        """Make the table, and run all steps.
+
+        Raises
+        ------
+        RuntimeError : a step did not end as it should.
+        """
+        make_persons(self.database, ROWS, SEED)
+        all_steps = steps(f"duckdb:///{self.database}", str(self.folder))
+        click.echo(
+            f"{len(all_steps)} steps, about ten minutes. {ROWS:,} invented persons are"
+            f" in {self.database}.\nEach command is run for real. Ctrl-C ends the tutorial."
+        )
+        for number, step in enumerate(all_steps, 1):
+            self._step(f"{number}/{len(all_steps)}", step)
+        click.echo(f"\n{NEXT}")
+
+    def _step(self, place: str, step: Step) -> None:
+        click.echo()
+        click.secho(f"{place}  {step.title}", bold=True)
+        click.echo(click.wrap_text(f"\n{step.why}\n", 88, preserve_paragraphs=True))
+        for action in step.actions:
+            click.echo()
+            if isinstance(action, Query):
+                self._query(action)
+            else:
+                _command(action)
+        click.echo("\n" + click.wrap_text(step.seen, 88))
+        self._wait()
+
+    def _query(self, query: Query) -> None:
+        click.secho("\n".join(f"SQL> {line}" for line in query.sql.splitlines()), fg="cyan")
+        with duckdb.connect(str(self.database)) as connection:
+            done = connection.execute(query.sql)
+            names = [column[0] for column in done.description or ()]
+            tell(rows_table("", names, done.fetchall()))
+
+    def _wait(self) -> None:
+        if not self.waits:
+            return
+        try:
+            answer = input("\nEnter: next step, q: end ")
+        except EOFError:
+            answer = "q"
+        if answer.strip().casefold() == "q":
+            raise _EndOfTour
+
+
+def _command(command: Command) -> None:
+    """Run a command of dbanon in this process, as its words say."""
+    # It names this command, too.
+    from dbanon.doors.cli.main import main
+
+    click.secho(_typed(command), fg="cyan")
+    sys.stdout.flush()
+    try:
+        main.main(args=list(command.words), prog_name="dbanon", standalone_mode=False)
+        code: object = 0
+    except SystemExit as end:
+        code = end.code or 0
+    sys.stderr.flush()
+    if code in _INTERRUPTED and code != command.ends:
+        raise SystemExit(code)
+    if code != command.ends:
+        raise RuntimeError
+    if command.ends:
+        click.echo(f"(exit code {command.ends})")
+
+
+def _typed(command: Command) -> str:
+    """A command as a shell takes it, an option a line where it is long."""
+    text = shlex.join(("dbanon", *command.words))
+    return "$ " + (text if len(text) < _LONG else text.replace(" --", " \\\n    --"))
+
+
+def _opened(folder: Path) -> bool:
+    """Make the folder of the tutorial; whether it is new."""
+    new = not folder.exists()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        used = any(folder.iterdir())
+    except OSError as error:
+        denied = isinstance(error, PermissionError)
+        raise (InsufficientRights if denied else InvalidParameter)(
+            f"{folder} is not a directory, and cannot be made one.",
+            hint="Choose another one (--directory).",
+        ) from None
+    if used:
+        raise OutputExists(
+            f"The directory {folder} is not empty: nothing was touched.",
+            hint="Choose another one (--directory), or remove it yourself.",
+        )
+    return new
+
+
+def _removed(folder: Path, *, new: bool) -> None:
+    """Remove what the tutorial made; what a reader put beside it stays, with the folder."""
+    for name in MADE:
+        (folder / name).unlink(missing_ok=True)
+    if new:
+        with suppress(OSError):
+            folder.rmdir()
+
+
+@click.command(cls=OnDatabase)
+@click.option(
+    "--directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("tutorial"),
+    show_default=True,
+    help="Where the files of the tutorial are made; it must be new or empty.",
+)
+@click.option(
+    "--keep/--remove",
+    "keep",
+    default=None,
+    help="Whether the files stay at the end. Without either, a terminal is asked, and files go.",
+)
+@click.option("--yes", is_flag=True, help="Do not wait for Enter between steps.")
+def tutorial(directory: Path, keep: bool | None, yes: bool) -> None:
+    """A guided tour in ten minutes: each step is explained, run for real, and waits for Enter.
+
+    It starts from a raw table of invented persons, makes a release, verifies it, changes it, and
+    shows what is refused. It needs no database server. Where input or output is not a terminal, it
+    does not wait.
+    """
+    waits = not yes and sys.stdin.isatty() and sys.stdout.isatty()
+    with errors("table"), signals():
+        new = _opened(directory)
+        kept = bool(keep)
+        try:
+            with suppress(_EndOfTour):
+                Tour(directory, waits=waits).run()
+            if keep is None and waits:
+                answer = input(f"\nKeep the files in {directory}? [y/N] ")
+                kept = answer.strip().casefold() in ("y", "yes")
+        finally:
+            if not kept:
+                _removed(directory, new=new)
+        click.echo(f"\nThe files are in {directory}." if kept else f"\n{directory} was removed.")

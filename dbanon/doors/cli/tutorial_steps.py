@@ -1,0 +1,190 @@
+"""The steps of ``dbanon tutorial``: what is shown, why, and the commands that do it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+
+class Command(NamedTuple):
+    """A command of ``dbanon``, as it is typed behind the name, and its exit code."""
+
+    words: tuple[str, ...]
+    ends: int = 0
+
+
+class Query(NamedTuple):
+    """A statement of SQL that is run in the file."""
+
+    sql: str
+
+
+class Step(NamedTuple):
+    """A step: a title, why it is done, what is run, and what to see in it."""
+
+    title: str
+    why: str
+    actions: tuple[Command | Query, ...]
+    seen: str
+
+
+QUASI_IDENTIFIERS = "birth_date,height_cm,income"
+_COMBINATIONS = """SELECT count(*) AS rows, count(*) FILTER (WHERE shared = 1) AS alone
+FROM (SELECT count(*) OVER (PARTITION BY birth_date, height_cm, income) AS shared
+      FROM app.person)"""
+_RECOUNT = """SELECT min(rows) AS k, count(*) AS classes
+FROM (SELECT count(*) AS rows FROM release.person GROUP BY birth_date, height_cm, income)"""
+
+
+def steps(url: str, folder: str) -> Sequence[Step]:
+    """All steps.
+
+    Parameters
+    ----------
+    url : of the database file of the tutorial.
+    folder : where files of the tutorial go.
+    """
+    table = ("--table", "app.person")
+    release = (
+        "anonymize", url, *table, "--quasi-identifiers", QUASI_IDENTIFIERS,
+        "--sensitive", "diagnosis", "--k", "5", "--output", "release.person", "--no-progress",
+    )  # fmt: skip
+    return (*_a_release(release), *_a_check(url, release), *_its_limits(url, folder))
+
+
+def _a_release(release: tuple[str, ...]) -> Sequence[Step]:
+    return (
+        Step(
+            "The raw table",
+            "Names and numbers identify people directly. Without them the table is not"
+            " anonymous yet:"
+            " someone who knows a birth date, a height and an income finds the row.",
+            (
+                Query("SELECT full_name, birth_date, height_cm, income, diagnosis\nFROM app.person"
+                      " ORDER BY person_id LIMIT 5"),
+                Query(_COMBINATIONS),
+            ),
+            "Every row is alone in its combination of the three columns. Columns that together"
+            " could"
+            " identify a person are called quasi-identifiers.",
+        ),
+        Step(
+            "A plan",
+            "dbanon can say what it would do, and whether it would refuse. It changes nothing.",
+            (Command(("plan", *release[1:-1])),),
+            "The plan names the columns that are not copied: everything that you did not name stays"
+            " out of the release.",
+        ),
+        Step(
+            "The release",
+            "Now for real: rows are grouped into classes of at least k = 5 that are alike, and each"
+            " class gets one value per quasi-identifier. The diagnosis is copied as it is.",
+            (Command(release),),
+            "Look at \"k requested / counted\": dbanon counted the rows that it wrote, in the"
+            " database,"
+            " before anyone could see them. \"information loss\" is what the grouping costs: 0"
+            " is none,"
+            " 1 is everything.",
+        ),
+        Step(
+            "The released rows",
+            "Five or more rows share each combination now.",
+            (
+                Query("SELECT * FROM release.person ORDER BY birth_date, income LIMIT 10"),
+                Query(_RECOUNT),
+            ),
+            "The second query counts exactly what k-anonymity claims. Anyone who has the"
+            " release can run"
+            " it.",
+        ),
+    )  # fmt: skip
+
+
+def _a_check(url: str, release: tuple[str, ...]) -> Sequence[Step]:
+    return (
+        Step(
+            "Verification",
+            "The same count as a command, with a comparison of columns, types and rows against the"
+            " ledger, which keeps a digest of what was released.",
+            (Command(("verify", url, "release.person")),),
+            "\"as released: yes\" means that the table is still the one that was released.",
+        ),
+        Step(
+            "Somebody changes a row",
+            "One row of the released table is changed by hand, and verified again.",
+            (
+                Query("UPDATE release.person SET diagnosis = 'none of your business'\nWHERE rowid ="
+                      " (SELECT min(rowid) FROM release.person)"),
+                Command(("verify", url, "release.person"), 6),
+                Command(("explain", "release_changed")),
+            ),
+            "The exit code is 6, so that a script notices, too. Every error has a code, and"
+            " `dbanon explain CODE` says what to do. The release is made again in the next step.",
+        ),
+        Step(
+            "A replacement",
+            "An existing output is only replaced when you ask for it, and only if dbanon made it.",
+            (
+                Command(release, 2),
+                Command((*release, "--if-exists", "replace")),
+                Command(("verify", url, "release.person")),
+            ),
+            "The first command was refused (exit code 2) and nothing was touched.",
+        ),
+    )  # fmt: skip
+
+
+def _its_limits(url: str, folder: str) -> Sequence[Step]:
+    table = ("--table", "app.person")
+    groups = (
+        "anonymize", url, *table, "--quasi-identifiers", "birth_date,sex,region", "--k", "5",
+        "--method", "gaa_cp", "--sensitive", "diagnosis", "--output", "release.groups",
+        "--no-progress",
+    )  # fmt: skip
+    return (
+        Step(
+            "What k does not protect",
+            "If all five rows of a class have the same diagnosis, k hides nobody's diagnosis."
+            " A privacy"
+            " model asks for variety: here at least 3 diagnoses in each class. Text columns become"
+            " groups of values.",
+            (
+                Command((*groups, "--model", "diagnosis=distinct_l:3")),
+                Query("SELECT birth_date, sex, region, count(*) AS rows,\n       count(DISTINCT"
+                      " diagnosis) AS diagnoses\nFROM release.groups GROUP BY ALL ORDER BY ALL"
+                      " LIMIT 5"),
+            ),
+            "The column \"diagnoses\" is never below 3.",
+        ),
+        Step(
+            "A refusal",
+            "What cannot be kept is refused, and nothing is published.",
+            (
+                Command(
+                    (*groups, "--model", "diagnosis=distinct_l:500", "--if-exists", "replace"), 3
+                ),
+                Command(("verify", url, "release.groups")),
+            ),
+            "The exit code is 3, and the release of the last step is still in its place.",
+        ),
+        Step(
+            "A report for others",
+            "The report as a page, with a line to sign, for whoever gets the release. And a"
+            " list of all"
+            " releases in this database.",
+            (
+                Command(("report", url, "release.person", "--output", f"{folder}/report.html",
+                         "--for", "the research group")),
+                Command(("releases", url)),
+            ),
+            f"Open {folder}/report.html in a browser, if you keep the folder.",
+        ),
+    )  # fmt: skip
+
+
+NEXT = """Where to go from here:
+
+  dbanon advise URL --table T       looks at your own table, and proposes where to start
+  dbanon init URL --table T         proposes a job file, for releases that run each month
+  dbanon COMMAND --help             all options of a command
+  docs/what-k-means.md              what k means, and what a release does not say"""

@@ -1,0 +1,61 @@
+"""The command ``dbanon workbench``."""
+
+from __future__ import annotations
+
+import signal
+from functools import partial
+from typing import Any
+
+import click
+
+from dbanon.data.option import make, parameters
+from dbanon.doors.cli.anonymize import with_options
+from dbanon.doors.cli.log import log_format, say
+from dbanon.doors.cli.support import ROWS_HELP, Names, errors, signals
+from dbanon.job.reading import Reading
+
+
+@click.command(epilog=ROWS_HELP)
+@click.argument("url", envvar="DBANON_URL")
+@click.option("--table", required=True, help="What is read, as in app.people; of a file any name.")
+@click.option("--target", help="URL of the database that releases go into; the source by default.")
+@click.option("--key", type=Names(), default=(), help="Columns that tell rows apart, for views.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    help="The port of 127.0.0.1 to listen on; any that is free by default.",
+)
+@with_options(parameters(Reading))
+@log_format
+def workbench(
+    url: str, table: str, target: str | None, key: tuple[str, ...], port: int, **reading: Any
+) -> None:
+    """Open a page of this machine that leads from a table to a job file and its release.
+
+    It prints an address with a key, for a browser of this machine, and ends with Ctrl-C. Job files
+    go into the current directory.
+    """
+    with errors("table"), signals() as arrived:
+        from dbanon.doors.cli.jobs import opened
+        from dbanon.doors.cli.run import save_report
+        from dbanon.doors.spelling import half_of_memory
+        from dbanon.doors.workbench.run import run_workbench
+        from dbanon.doors.workbench.state import Commands, Start
+
+        def ready(address: str) -> None:
+            click.echo(address)
+            say("Open it in a browser of this machine. Ctrl-C ends it.", "info")
+
+        start = Start(
+            url,
+            table,
+            Commands(partial(opened, inline_password=False), save_report),
+            key=key,
+            reading=make(Reading, reading),
+            target=target,
+            memory=half_of_memory(),
+        )
+        if run_workbench(start, port=port, ready=ready) or signal.SIGTERM in arrived:
+            # What it was doing is rolled back, or it was told to end by another program.
+            raise KeyboardInterrupt

@@ -1,0 +1,159 @@
+"""What takes time, one after the other in the main thread, as commands do: a signal ends it there.
+
+Pages are answered by other threads, which ask for a task and look at how far it is.
+"""
+
+from __future__ import annotations
+
+import queue
+import signal
+import threading
+import time
+import traceback
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dbanon.errors import ColumnLost, DbanonError, MemoryLimit, PrivacyWarning, lacks_memory
+
+# Seconds that a page waits for a task that may be quick, before it shows how far it is.
+QUICK = 0.4
+# Seconds within which the signal of a cancelled task arrives.
+_LATE = 2.0
+
+
+class BusyError(Exception):
+    """Another task is not over."""
+
+
+@dataclass
+class Task:
+    """Something that takes time.
+
+    Parameters
+    ----------
+    name : what it does, in words.
+    step : of the pages, the one that asked for it.
+    part, share : how far it is.
+    state : ``waiting``, ``running``, ``done``, ``failed`` or ``cancelled``.
+    error : why it failed, as the catalogue of errors says it.
+    """
+
+    name: str
+    step: str
+    work: Callable[[Task], Any]
+    part: str = ""
+    share: float = 0.0
+    state: str = "waiting"
+    error: DbanonError | None = None
+    over: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def busy(self) -> bool:
+        """Whether it is not over."""
+        return self.state in ("waiting", "running")
+
+    def tell(self, part: str, share: float) -> None:
+        """How far it is, as what runs tells it."""
+        self.part, self.share = part, share
+
+
+class Tasks:
+    """The tasks of a workbench."""
+
+    def __init__(self) -> None:
+        self._queue: queue.Queue[Task] = queue.Queue()
+        self._lock = threading.Lock()
+        self._cancelled: Task | None = None
+        self._cancelled_at = 0.0
+        self._main = threading.main_thread()
+        self.current: Task | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether a task is not over."""
+        return self.current is not None and self.current.busy
+
+    def begin(self, name: str, step: str, work: Callable[[Task], Any]) -> Task:
+        """Begin a task; wait a moment for it.
+
+        Raises
+        ------
+        BusyError : another one is not over.
+        """
+        with self._lock:
+            if self.busy:
+                raise BusyError
+            self._cancelled = None
+            task = self.current = Task(name, step, work)
+            self._queue.put(task)
+        task.over.wait(QUICK)
+        return task
+
+    def cancel(self) -> None:
+        """End the task that runs as Ctrl-C would: what it began is rolled back."""
+        with self._lock:
+            if self.busy and self._cancelled is None:
+                self._cancelled, self._cancelled_at = self.current, time.monotonic()
+                signal.pthread_kill(int(self._main.ident or 0), signal.SIGINT)
+
+    def run(self) -> None:
+        """Do tasks, one after the other, until a signal arrives that no page asked for.
+
+        Raises
+        ------
+        KeyboardInterrupt : it arrived.
+        """
+        while True:
+            try:
+                self._do(self._queue.get())
+            except KeyboardInterrupt:
+                if not self._was_cancelled():
+                    raise
+
+    def _was_cancelled(self) -> bool:
+        """Whether a signal is the one of ``cancel``; the task is over then."""
+        with self._lock:
+            task, self._cancelled = self._cancelled, None
+        if task is None:
+            return False
+        if task.busy:
+            self._end(task, "cancelled")
+            return True
+        # It was over when the signal came. One that came to nothing is nobody's Ctrl-C for long.
+        return time.monotonic() - self._cancelled_at < _LATE
+
+    def _do(self, task: Task) -> None:
+        task.state = "running"
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", PrivacyWarning)
+                warnings.simplefilter("ignore", ColumnLost)
+                task.work(task)
+        except DbanonError as error:
+            # A signal inside a database's own code may come out as an error of that database.
+            task.error = error
+            self._end(task, "cancelled" if self._cancelled is task else "failed")
+        except Exception as error:
+            task.error = unexpected(error)
+            self._end(task, "failed")
+        else:
+            self._end(task, "done")
+
+    def _end(self, task: Task, state: str) -> None:
+        with self._lock:
+            task.state = state
+        task.over.set()
+
+
+def unexpected(error: Exception) -> DbanonError:
+    """An error of nobody's: where it happened is told, and nothing that it says."""
+    if lacks_memory(error):
+        return MemoryLimit.of_process()
+    where = traceback.extract_tb(error.__traceback__)[-1]
+    return DbanonError(
+        f"{type(error).__name__} at {Path(where.filename).name}:{where.lineno}.",
+        hint="Please report this, with what was done and this line.",
+    )

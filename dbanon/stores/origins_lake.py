@@ -1,0 +1,132 @@
+"""Tables of lakes, Delta's and Iceberg's, as origins of rows: one version, which nobody changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from dbanon.errors import DatabaseNotFound, InvalidParameter, MissingDependency, TableNotFound
+from dbanon.sessions.names import parse_relation
+from dbanon.stores.objects import ObjectPath, is_object
+from dbanon.stores.origins import Flow, Origin, failing, no_rows, require_columns, unified
+
+DELTA, ICEBERG = "delta:", "iceberg:"
+
+
+class DeltaOrigin:
+    """A table of Delta, by its directory or the URL of one."""
+
+    def __init__(self, given: str) -> None:
+        if is_object(given):
+            self._place = str(ObjectPath.of(given))
+            return
+        folder = Path(given).expanduser()
+        if not (folder / "_delta_log").is_dir():
+            raise DatabaseNotFound(
+                f"There is no Delta table at {folder}.",
+                hint="Write delta: and the directory that holds _delta_log.",
+            )
+        self._place = str(folder)
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+        return f"{DELTA}{self._place}"
+
+    @contextmanager
+    def flow(self, table: str, wanted: Sequence[str], chunk_rows: int) -> Iterator[Flow]:
+        """The columns of the newest version; raises as ``Origin``."""
+        with failing("The Delta table cannot be read."):
+            found = _delta().DeltaTable(self._place)
+            # Features that it does not know, such as deletion vectors, are refused here.
+            rows = found.to_pyarrow_dataset()
+            count = int(rows.count_rows())
+        columns = tuple(rows.schema.names)
+        require_columns(wanted, columns)
+        read = rows.scanner(columns=list(wanted), batch_size=chunk_rows, batch_readahead=1)
+        batches = unified(chain([no_rows(read.projected_schema)], read.to_batches()), wanted)
+        yield Flow(
+            columns, batches, f"version {found.version()} of the table", count, lambda: count
+        )
+
+
+class IcebergOrigin:
+    """The tables of a catalog of Iceberg's, as pyiceberg's own settings describe it."""
+
+    def __init__(self, catalog: str) -> None:
+        if not catalog.isidentifier():
+            raise InvalidParameter(
+                "What stands behind iceberg: is not the name of a catalog.",
+                hint="Write iceberg:NAME, as .pyiceberg.yaml or PYICEBERG_CATALOG__NAME__URI has"
+                " it, and the table by --table namespace.table.",
+            )
+        self._catalog = catalog
+
+    @property
+    def url(self) -> str:
+        """Which catalog it is."""
+        return f"{ICEBERG}{self._catalog}"
+
+    @contextmanager
+    def flow(self, table: str, wanted: Sequence[str], chunk_rows: int) -> Iterator[Flow]:
+        """The columns of the newest snapshot; raises as ``Origin``."""
+        name = parse_relation(table)
+        missing = _iceberg("exceptions").NoSuchTableError
+        with failing("The catalog cannot be read."):
+            catalog = _iceberg("catalog").load_catalog(self._catalog)
+            try:
+                found = catalog.load_table(tuple(filter(None, (name.schema, name.name))))
+            except missing:
+                raise TableNotFound(f"The catalog has no table {name}.") from None
+            columns = tuple(field.name for field in found.schema().fields)
+            require_columns(wanted, columns)
+            snapshot = found.current_snapshot()
+            number = None if snapshot is None else snapshot.snapshot_id
+            read = found.scan(selected_fields=tuple(wanted), snapshot_id=number)
+            count = int(read.count())
+            reader = read.to_arrow_batch_reader()
+        batches = unified(chain([no_rows(reader.schema)], reader), wanted)
+        yield Flow(columns, batches, f"snapshot {number} of the table", count, lambda: count)
+
+
+def lake_of(url: str) -> Origin | None:
+    """The origin of a URL of a lake; None where it is none.
+
+    Raises
+    ------
+    DatabaseNotFound, InvalidParameter : it names no table of Delta's, or no catalog.
+    """
+    if url.startswith(DELTA):
+        return DeltaOrigin(url.removeprefix(DELTA))
+    return IcebergOrigin(url.removeprefix(ICEBERG)) if url.startswith(ICEBERG) else None
+
+
+def _delta() -> Any:
+    try:
+        import deltalake
+    except ModuleNotFoundError as error:
+        if error.name != "deltalake":
+            raise
+        raise _missing("Delta", "deltalake", "delta") from None
+    return deltalake
+
+
+def _iceberg(module: str) -> Any:
+    from importlib import import_module
+
+    try:
+        return import_module(f"pyiceberg.{module}")
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "pyiceberg":
+            raise
+        raise _missing("Iceberg", "pyiceberg", "iceberg") from None
+
+
+def _missing(what: str, package: str, extra: str) -> MissingDependency:
+    return MissingDependency(
+        f"Tables of {what} need the package {package}.",
+        hint=f'Install it with: pip install "dbanon[{extra}]".',
+    )

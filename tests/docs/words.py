@@ -1,0 +1,179 @@
+"""Words that no text for readers uses, and how readable the texts are.
+
+``python -m tests.docs.words`` prints what it finds, and the readability of every page.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import dbanon
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "dbanon"
+
+# What was corrected at least twice, and what to write instead. Code is not looked at.
+INSTEAD = {
+    r"\bbut for\b": "except, apart from",
+    r"\b(is|are|was|were) had by\b": "… has",
+    r"\bto be had\b": "available",
+    r"\bsomebody\b": "someone",
+    r"\banybody\b": "anyone",
+    r"\bneeds not\b": "need not, does not need to",
+    r"\bpassed over\b": "skipped, ignored",
+    r"\bshall\b": "must, should, will",
+    r"\bwhat is so\b": "what is true",
+    r"(?<![#\w,] )(?<!\w)Who (?![^.?]*\?)": "Someone who, Anyone who, Whoever",
+    r"\b(tell|tells|told) of (?!all)": "say, report, mention",
+    r"\b(is|are|was|were|be) told\b(?! apart)": "is reported, is said, is shown",
+    r"\b(say|says|said) of\b": "say about",
+    r"\bstands? (in|at|beside|with|there|under|on|below)\b": "is in",
+    r"\bwarns? of\b|\bwarned of\b": "warn about",
+    r"\bin truth\b": "in fact, really",
+    r"\b(not there|is none) is (no|none)\b": "a missing … is not",
+    r"\b([Hh]e|[Hh]is|[Hh]ers?|[Ss]he)\b": "they, that person's",
+}
+FENCED = re.compile(r"^ *```.*?^ *```$|^ {4}[^\n]*$|<!--.*?-->", re.M | re.S)
+
+
+class Text(NamedTuple):
+    """A text that readers see, and where it stands."""
+
+    place: str
+    text: str
+
+
+def pages() -> Iterator[Text]:
+    """README and the pages of ``docs/``, without code, tables of figures and addresses."""
+    for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+        # It quotes them.
+        if path.name == "style.md":
+            continue
+        yield Text(path.relative_to(ROOT).as_posix(), prose(path.read_text(encoding="utf-8")))
+
+
+def prose(text: str) -> str:
+    """The sentences of a page of Markdown, a paragraph, an item or a row a line."""
+    text = FENCED.sub("", text)
+    text = re.sub(r"\]\([^)]*\)", "]", text)
+    text = re.sub(r"`[^`\n]*`", "x", text).replace("**", "").replace("[", "").replace("]", "")
+    # Lines of a paragraph, or of an item, belong together.
+    return re.sub(r"(?<=\S)\n(?! *(?:[|#*>-]|\d+\. |\n|$)) *", " ", text)
+
+
+def strings() -> Iterator[Text]:
+    """Texts in the code that are sentences or parts of them: help, messages, hints, reports."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+        docstrings = {
+            id(node.body[0].value)
+            for node in ast.walk(tree)
+            if isinstance(node, documented) and node.body and isinstance(node.body[0], ast.Expr)
+        }
+        for node in ast.walk(tree):
+            if isinstance(node, ast.JoinedStr):
+                text = "".join(
+                    str(part.value) if isinstance(part, ast.Constant) else "x"
+                    for part in node.values
+                )
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                text = node.value
+            else:
+                continue
+            if id(node) not in docstrings and len(text.split()) > 2 and "SELECT" not in text:
+                place = f"{path.relative_to(ROOT).as_posix()}:{getattr(node, 'lineno', 0)}"
+                yield Text(place, " ".join(text.split()))
+
+
+def docstrings() -> Iterator[Text]:
+    """Docstrings of the public names, and of errors: the first lines of these are messages."""
+    from dbanon import errors
+
+    named = [(f"dbanon.{name}", getattr(dbanon, name)) for name in dbanon.__all__]
+    named += [(f"dbanon.errors.{name}", value) for name, value in vars(errors).items()]
+    for name, value in named:
+        if inspect.isclass(value) or inspect.isfunction(value):
+            if not (value.__module__ or "").startswith("dbanon"):
+                continue
+            yield Text(name, " ".join((inspect.getdoc(value) or "").split()))
+
+
+def help_texts() -> Iterator[Text]:
+    """Help of every command, as it is printed."""
+    import click
+
+    from dbanon.doors.cli.main import main
+
+    def walk(command: click.Command, name: str) -> Iterator[Text]:
+        yield Text(name, " ".join(inspect.cleandoc(command.help or "").split()))
+        if isinstance(command, click.Group):
+            for own in command.commands:
+                yield from walk(command.commands[own], f"{name} {own}")
+
+    yield from walk(main, "dbanon")
+
+
+def found(texts: Iterator[Text]) -> list[str]:
+    """Each use of a phrase, with its place and what to write instead."""
+    uses = []
+    for place, text in texts:
+        for line in text.splitlines():
+            for pattern, instead in INSTEAD.items():
+                for use in re.finditer(pattern, line):
+                    near = line[max(0, use.start() - 40) : use.end() + 40].strip()
+                    uses.append(f"{place}: … {near} … (write: {instead})")
+    return uses
+
+
+class Readability(NamedTuple):
+    """How a text reads: sentences, words a sentence, the share of sentences of more than 30 words,
+    and Flesch's reading ease, of which more is easier."""
+
+    sentences: int
+    words: float
+    long: float
+    ease: float
+
+
+def readability(text: str) -> Readability:
+    """Measure prose; tables and headings are left out."""
+    lines = [line for line in text.splitlines() if line.strip() and line.strip()[0] not in "|#!"]
+    joined = "\n".join(re.sub(r"^\s*(?:[-*>]|\d+\.)\s+", "", line) for line in lines)
+    sentences = [
+        words
+        for part in re.split(r"(?<=[.?!:])[\s)]+|\n+|;\s", joined)
+        if len(words := re.findall(r"[A-Za-z][A-Za-z'’-]*", part)) > 2
+    ]
+    words = [word for sentence in sentences for word in sentence]
+    if not words:
+        return Readability(0, 0.0, 0.0, 0.0)
+    mean = len(words) / len(sentences)
+    ease = 206.835 - 1.015 * mean - 84.6 * sum(map(_syllables, words)) / len(words)
+    long = sum(len(sentence) > 30 for sentence in sentences) / len(sentences)
+    return Readability(len(sentences), mean, long, ease)
+
+
+def _syllables(word: str) -> int:
+    word = word.casefold()
+    groups = len(re.findall(r"[aeiouy]+", word))
+    silent = word.endswith("e") and not word.endswith(("le", "ee")) and groups > 1
+    return max(1, groups - silent)
+
+
+if __name__ == "__main__":
+    import sys
+
+    every = [*pages()]
+    if "--uses" in sys.argv:
+        for use in found(iter([*every, *strings(), *docstrings(), *help_texts()])):
+            print(use)
+    print(f"{'page':46} sentences  words  >30 words  ease")
+    for place, text in [*every, Text("all pages", "\n".join(text for _, text in every))]:
+        one = readability(text)
+        print(f"{place:46} {one.sentences:9} {one.words:6.1f} {one.long:9.1%} {one.ease:5.1f}")

@@ -1,0 +1,86 @@
+"""Every error is explained by its code: in the terminal, in the repository and on the site."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from dbanon.doors.cli.main import main
+from dbanon.errors.explained import explain, explained, sections
+from dbanon.methods import METHODS
+from tests.docs.test_docs import ERRORS, page
+
+TEXT = "\n".join(sections().values())
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(main, ["explain", *words], env={"COLUMNS": "200"})
+
+
+def test_every_code_has_a_section_and_every_section_a_code() -> None:
+    assert set(sections()) == {*ERRORS, "unexpected"}
+    assert list(sections()) == sorted(sections())
+
+
+@pytest.mark.parametrize("code", [*ERRORS, "unexpected"])
+def test_a_section_says_what_it_means_and_what_to_do(code: str) -> None:
+    meaning, act, more = sections()[code].partition("**What to do.**")
+    assert act
+    assert 40 <= len(meaning) <= 900
+    assert len(more) >= 20
+    assert f"`{code}`" in page("errors.md")
+
+
+def test_options_and_commands_that_are_named_exist() -> None:
+    def options(command: click.Command) -> set[str]:
+        own = {name for one in command.params for name in [*one.opts, *one.secondary_opts]}
+        if isinstance(command, click.Group):
+            own.update(*(options(command.commands[name]) for name in command.commands))
+        return own
+
+    known = options(main) | {"--help"}
+    assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", TEXT)) - known == set()
+    for words in re.findall(r"`dbanon ([a-z]+(?: [a-z]+)?)", TEXT):
+        first, _, second = words.partition(" ")
+        command = main.commands[first]
+        assert not second or not isinstance(command, click.Group) or second in command.commands
+    named = set(re.findall(r"`(\w+)`", TEXT))
+    assert {"distinct_l", "recursive_cl"} <= named
+    assert not named & set(METHODS) - {"full_domain"}
+
+
+def test_a_code_is_printed_with_what_machines_need() -> None:
+    done = run("null_in_quasi_identifier")
+    assert done.exit_code == 0
+    head, summary = done.stdout.split("\n\n")[:2]
+    assert head == (
+        "null_in_quasi_identifier (exit code 2, SQLSTATE 22004,"
+        " dbanon.errors.NullInQuasiIdentifier)"
+    )
+    assert summary == "A quasi-identifier holds NULL."
+    assert "--nulls suppress" in done.stdout
+    assert "**" not in done.stdout
+
+
+def test_classes_and_sqlstates_are_understood() -> None:
+    [one] = explain("NullInQuasiIdentifier")
+    assert one.code == "null_in_quasi_identifier"
+    assert {one.code for one in explain("zk009")} == {"budget_exhausted", "noise_too_large"}
+
+
+def test_an_unknown_code_is_an_error_with_near_matches() -> None:
+    done = run("null_in_quasi")
+    assert done.exit_code == 2
+    assert 'There is no error "null_in_quasi".' in done.stderr
+    assert "null_in_quasi_identifier" in done.stderr
+    assert "dbanon explain lists all codes" in run("zzz").stderr
+
+
+def test_without_a_code_all_are_listed() -> None:
+    told = json.loads(run("--format", "json").stdout)
+    assert [one["code"] for one in told] == list(explained())
+    assert all(code in run().stdout for code in explained())

@@ -1,0 +1,118 @@
+"""The tutorial: every step is run, a terminal waits, and what it made goes or stays as asked."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from dbanon.doors.cli.main import main
+from dbanon.doors.cli.tutorial_steps import Command, steps
+
+PROGRAM = [sys.executable, "-c", "from dbanon.doors.cli.start import start; start()", "tutorial"]
+
+
+def tutorial(*words: str) -> Result:
+    return CliRunner().invoke(main, ["tutorial", *words], env={"COLUMNS": "200"})
+
+
+def test_all_steps_run_and_nothing_is_left(tmp_path: Path) -> None:
+    folder = tmp_path / "new"
+    done = tutorial("--directory", str(folder))
+    assert done.exit_code == 0, done.output
+    known = steps("duckdb:///x", "x")
+    assert [f"{n}/{len(known)}  {step.title}" in done.stdout for n, step in enumerate(known, 1)]
+    for step in known:
+        assert step.title in done.stdout
+    ends = [a.ends for step in known for a in step.actions if isinstance(a, Command) and a.ends]
+    assert ends == [6, 2, 3]
+    assert [f"(exit code {code})" in done.stdout for code in ends] == [True] * 3
+    assert "as released" in done.stdout
+    assert not folder.exists()
+
+
+def test_files_stay_where_asked_and_are_those_of_the_steps(tmp_path: Path) -> None:
+    done = tutorial("--directory", str(tmp_path), "--keep", "--yes")
+    assert done.exit_code == 0, done.output
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["persons.duckdb", "report.html"]
+    again = tutorial("--directory", str(tmp_path))
+    assert again.exit_code == 2
+    assert "is not empty" in again.stderr
+    assert (tmp_path / "persons.duckdb").exists()
+
+
+@pytest.mark.parametrize("place", ["/proc/x", "file"])
+def test_a_directory_that_cannot_be_made(tmp_path: Path, place: str) -> None:
+    (tmp_path / "file").touch()
+    done = tutorial("--directory", str(tmp_path / place))
+    assert done.exit_code in (2, 5)
+    assert "directory" in done.stderr
+
+
+class Terminal:
+    """The tutorial in a terminal of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.own, other = pty.openpty()
+        self.process = subprocess.Popen(
+            [*PROGRAM, "--directory", str(folder)],
+            stdin=other, stdout=other, stderr=other, start_new_session=True,
+        )  # fmt: skip
+        os.close(other)
+        self.seen = ""
+
+    def wait_for(self, text: str) -> None:
+        """Read until a text is there."""
+        until = time.monotonic() + 120
+        while text not in self.seen:
+            assert time.monotonic() < until, self.seen
+            if not select.select([self.own], [], [], 1)[0]:
+                continue
+            try:
+                self.seen += os.read(self.own, 65536).decode(errors="replace")
+            except OSError:
+                assert text in self.seen, self.seen
+        self.seen = self.seen.partition(text)[2]
+
+    def type(self, text: str) -> None:
+        os.write(self.own, text.encode())
+
+    def end(self) -> int:
+        code = self.process.wait(120)
+        os.close(self.own)
+        return code
+
+
+def test_a_terminal_waits_for_enter_and_q_ends(tmp_path: Path) -> None:
+    folder = tmp_path / "new"
+    terminal = Terminal(folder)
+    terminal.wait_for("next step")
+    assert "2/10" not in terminal.seen
+    terminal.type("\n")
+    terminal.wait_for("A plan")
+    terminal.wait_for("next step")
+    terminal.type("q\n")
+    terminal.wait_for("[y/N]")
+    terminal.type("y\n")
+    terminal.wait_for("The files are in")
+    assert terminal.end() == 0
+    assert (folder / "persons.duckdb").exists()
+
+
+def test_ctrl_c_ends_it_and_leaves_what_a_reader_made(tmp_path: Path) -> None:
+    folder = tmp_path / "new"
+    terminal = Terminal(folder)
+    terminal.wait_for("next step")
+    (folder / "notes").write_text("mine")
+    terminal.process.send_signal(signal.SIGINT)
+    terminal.wait_for("Interrupted")
+    assert terminal.end() == 130
+    assert [one.name for one in folder.iterdir()] == ["notes"]

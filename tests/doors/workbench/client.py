@@ -1,0 +1,140 @@
+"""A browser's part of a workbench without a browser: cookie, keys of forms, and what is told."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from html import unescape
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+from dbanon.doors.cli.jobs import opened
+from dbanon.doors.cli.run import save_report
+from dbanon.doors.workbench.access import Access
+from dbanon.doors.workbench.routes import Routes
+from dbanon.doors.workbench.server import Answer, Asked
+from dbanon.doors.workbench.state import Commands, Start, Workbench
+
+PORT = 4711
+STEPS = ("columns", "trees", "sweep", "compare", "job", "run")
+
+
+class Client:
+    """Asks a workbench for its pages, and sends its forms.
+
+    ``answers`` holds all that was told.
+    """
+
+    def __init__(self, routes: Routes) -> None:
+        self.routes, self.access = routes, routes.access
+        self.answers: list[Answer] = []
+        self.headers: dict[str, list[str]] = {
+            "host": [f"127.0.0.1:{self.access.port}"],
+            "cookie": [f"dbanon={self.access.cookie}"],
+            "sec-fetch-site": ["same-origin"],
+        }
+
+    def ask(
+        self, method: str, target: str, headers: Mapping[str, list[str]], body: bytes = b""
+    ) -> Answer:
+        answer = self.routes.answer(Asked(method, target, headers, body))
+        self.answers.append(answer)
+        return answer
+
+    def get(self, name: str, **more: list[str]) -> Answer:
+        return self.ask("GET", f"{self.access.path}/{name}", self.headers | more)
+
+    def page(self, name: str) -> str:
+        """A page, once nothing runs any more."""
+        self.wait()
+        answer = self.get(name)
+        # One that begins something is loaded again when that is over.
+        while "data-live" in answer.body:
+            self.wait()
+            answer = self.get(name)
+        assert answer.status == 200, (name, answer)
+        return answer.body
+
+    def wait(self, seconds: float = 60.0) -> None:
+        end = time.monotonic() + seconds
+        while self.routes.bench.tasks.busy:
+            assert time.monotonic() < end
+            time.sleep(0.02)
+
+    def keys(self) -> dict[str, str]:
+        return {"form": self.access.form, "revision": str(self.routes.bench.revision)}
+
+    def post(self, name: str, fields: Mapping[str, Any], **more: list[str]) -> Answer:
+        headers = self.headers | {
+            "content-type": ["application/x-www-form-urlencoded"],
+            "origin": ["null"],
+        }
+        body = urlencode({**self.keys(), **fields}, doseq=True).encode()
+        return self.ask("POST", f"{self.access.path}/{name}", headers | more, body)
+
+    def sent(self, name: str, fields: Mapping[str, Any]) -> str:
+        """Send a form that is taken; the page that it leads to, once nothing runs any more."""
+        answer = self.post(name, fields)
+        assert answer.status == 303, said(answer.body)
+        return self.page(answer.headers["Location"].rpartition("/")[2])
+
+    def done(self, name: str, fields: Mapping[str, Any]) -> str:
+        """As ``sent``, of a form whose task succeeds."""
+        page = self.sent(name, fields)
+        task = self.routes.bench.tasks.current
+        assert task is not None
+        assert (task.state, task.error) == ("done", None), said(page)
+        return page
+
+    def form(self, page: str, action: str) -> dict[str, str]:
+        """The fields of a form as a browser would send them untouched."""
+        text = re.search(rf'<form method="post" action="{action}".*?</form>', page, re.S)
+        assert text is not None, action
+        found: dict[str, str] = {}
+        for tag in re.findall(r"<input [^>]*>", text[0]):
+            given = {k: unescape(v) for k, v in re.findall(r'([\w-]+)="([^"]*)"', tag)}
+            if given.get("type") not in ("checkbox", "radio") or " checked" in tag:
+                found[given["name"]] = given.get("value", "")
+        for name, options in re.findall(r'<select [^>]*name="([^"]*)"[^>]*>(.*?)</select>',
+                                        text[0], re.S):  # fmt: skip
+            chosen = re.search(r'<option value="([^"]*)" selected', options)
+            found[name] = unescape(chosen[1]) if chosen else ""
+        # Those of now are sent with each form.
+        return {name: value for name, value in found.items() if name not in self.keys()}
+
+
+def said(page: str) -> str:
+    """What a page says, without its tags."""
+    return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]*>", " ", page)))
+
+
+@contextmanager
+def workbench(url: str, table: str, directory: Path, **more: Any) -> Iterator[Client]:
+    """A workbench whose tasks run in a thread of the test's."""
+    commands = Commands(lambda path: opened(path, False), save_report)
+    bench = Workbench(Start(url, table, commands, directory=directory, **more))
+    routes = Routes(bench, Access(PORT))
+    threading.Thread(target=bench.tasks.run, daemon=True).start()
+    client = Client(routes)
+    routes.look()
+    client.wait()
+    yield client
+    client.wait()
+
+
+def idle(directory: Path) -> Client:
+    """A workbench that looks at nothing: of who may ask."""
+    commands = Commands(_none, _none)
+    bench = Workbench(Start("sqlite:///none.db", "people", commands, directory=directory))
+    return Client(Routes(bench, Access(PORT)))
+
+
+def key_of(address: str) -> str:
+    return parse_qs(urlsplit(address).query)["key"][0]
+
+
+_none: Callable[..., Any] = lambda *given: None  # noqa: E731

@@ -1,0 +1,60 @@
+"""Invented persons, four of whom have what nobody else has, and what is decided on columns."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from tests.doors.workbench.client import Client
+
+# What one row has, or fewer than k have, in any spelling that a page could give it.
+PLANTED = ("zyxomma", "98765", "98,765", "1899-07", "July 1899", "QX77")
+# Keys and digests of random digits.
+RANDOM = re.compile(r"[0-9a-f]{8}[0-9a-f-]{8,}|[\w-]{22,}")
+COLUMNS = {"id": "integer", "born": "date", "code": "text", "area": "text", "pay": "integer",
+           "illness": "text", "note": "text"}  # fmt: skip
+
+
+def rows(n: int = 400) -> list[list[Any]]:
+    """Invented persons; four of them have what nobody else has."""
+    found: list[list[Any]] = [
+        [
+            i + 10_000_000,
+            f"{1950 + i * 7 % 40}-{1 + i * 5 % 12:02d}-{1 + i * 3 % 28:02d}",
+            ("A10", "A12", "B20", "B25")[i * 3 % 4],
+            ("north", "south", "east")[i % 3],
+            1000 + i * 37 % 900,
+            ("flu", "asthma", "gout")[i * 5 % 3],
+            f"note {i % 50}",
+        ]
+        for i in range(n)
+    ]
+    for i in range(4):
+        found[i * 50][1:] = ["1899-07-03", "QX77", "zyxomma", 98765, "zyxomma petiolatum",
+                             "zyxomma"]  # fmt: skip
+    return found
+
+
+def decided(client: Client, **roles: str) -> str:
+    """Decide on roles, by name; of other columns as they stand."""
+    names = list(client.routes.bench.roles)
+    fields = client.form(client.page("columns"), "columns")
+    fields |= {f"role-{names.index(name)}": role for name, role in roles.items()}
+    fields |= {f"reason-{names.index(n)}": "of no person" for n, r in roles.items() if r == "keep"}
+    return client.sent("columns", fields)
+
+
+ROLES = {
+    "id": "identifier", "born": "quasi_identifier", "code": "quasi_identifier", "note": "drop",
+    "area": "quasi_identifier", "pay": "quasi_identifier", "illness": "sensitive",
+}  # fmt: skip
+
+
+def swept(client: Client, **more: Any) -> str:
+    fields = {"from": 3, "to": 5, "sample": 2000, "seed": 0, "limit": 60, "method": ["gaa_cp"]}
+    return client.done("sweep", fields | more)
+
+
+def trees(client: Client, **kinds: str) -> dict[str, str]:
+    names = list(client.routes.bench.roles)
+    return {f"tree-{names.index(name)}": kind for name, kind in kinds.items()}

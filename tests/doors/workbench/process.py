@@ -1,0 +1,81 @@
+"""A workbench as people start it: a process, and HTTP on the loopback."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from html import unescape
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+
+class Process:
+    """The process, its address, and a browser's part without one."""
+
+    def __init__(self, started: subprocess.Popen[str]) -> None:
+        self.started = started
+        assert started.stdout is not None
+        self.address = started.stdout.readline().strip()
+        found = urlsplit(self.address)
+        self.host, self.path = found.netloc, found.path.rstrip("/")
+        self.cookie = ""
+        if found.netloc:
+            sent = self.ask("GET", f"{found.path}?{found.query}")
+            self.cookie = str(sent.getheader("Set-Cookie")).partition(";")[0]
+
+    def ask(self, method: str, target: str, body: str = "") -> http.client.HTTPResponse:
+        line = http.client.HTTPConnection(self.host, timeout=30)
+        headers = {"Cookie": self.cookie, "Content-Type": "application/x-www-form-urlencoded"}
+        line.request(method, target, body, headers)
+        return line.getresponse()
+
+    def page(self, name: str) -> str:
+        return self.ask("GET", f"{self.path}/{name}").read().decode()
+
+    def settled(self, name: str, seconds: float = 60.0) -> str:
+        """The page once nothing runs."""
+        end = time.monotonic() + seconds
+        while 'action="cancel"' in (page := self.page(name)):
+            assert time.monotonic() < end
+            time.sleep(0.1)
+        return page
+
+    def post(self, name: str, fields: Mapping[str, Any], page: str = "columns") -> int:
+        shown = self.page(page)
+        keys = {
+            key: unescape(re.findall(rf'name="{key}" value="([^"]*)"', shown)[0])
+            for key in ("form", "revision")
+        }
+        return self.ask("POST", f"{self.path}/{name}", urlencode({**keys, **fields})).status
+
+    def ended(self) -> tuple[int, str]:
+        """Its exit code and what it said on stderr."""
+        _, said = self.started.communicate(timeout=30)
+        return self.started.returncode, said
+
+
+@contextmanager
+def process(directory: Path, *words: str, **environment: str) -> Iterator[Process]:
+    """A workbench of its own, which is gone afterwards."""
+    code = "from dbanon.doors.cli.start import start; start()"
+    started = subprocess.Popen(
+        [sys.executable, "-c", code, "workbench", *words],
+        cwd=directory,
+        env=os.environ | environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield Process(started)
+    finally:
+        if started.poll() is None:
+            started.kill()
+        started.communicate()

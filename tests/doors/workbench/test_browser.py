@@ -1,0 +1,253 @@
+"""The workbench in a real browser: a newcomer's way by keyboard alone, and pages of others."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import date, timedelta
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from dbanon.doors.cli.main import main
+from tests.doors.workbench.client import STEPS
+from tests.doors.workbench.process import Process, process
+
+pytestmark = pytest.mark.slow
+
+
+def write_month(place: Path, month: int, n: int = 240) -> None:
+    """The file of a month, of invented persons."""
+    rng = np.random.default_rng(month)
+    lines = ["patient_name,born,ward,height_cm,diagnosis"]
+    lines += [
+        f"Name {i} of {month},{date(1940, 1, 1) + timedelta(days=int(rng.integers(0, 20_000)))},"
+        f"{'NSEW'[int(rng.integers(0, 4))]},{int(rng.normal(170, 9))},"
+        f"{('flu', 'gout', 'asthma')[int(rng.integers(0, 3))]}"
+        for i in range(n)
+    ]
+    (place / "patients.csv").write_text("\n".join(lines) + "\n")
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Process]:
+    write_month(tmp_path, 1)
+    with process(tmp_path, "file:patients.csv", "--table", "patients") as found:
+        yield found
+
+
+class Tab:
+    """A tab, all that it asked for, and what it said."""
+
+    def __init__(self, context: Any, address: str) -> None:
+        self.page = context.new_page()
+        self.requests: list[str] = []
+        self.lines: list[str] = []
+        self.page.on("request", lambda request: self.requests.append(request.url))
+        self.page.on("console", lambda line: self.lines.append(line.text))
+        self.page.on("pageerror", lambda error: self.lines.append(str(error)))
+        self.page.goto(address)
+        self.settle()
+
+    def settle(self) -> None:
+        """Wait until what runs is over, and the page shows it."""
+        self.page.wait_for_selector("[data-live]", state="detached", timeout=60_000)
+
+    def tab_to(self, selector: str) -> None:
+        """Move the focus there by the keyboard alone."""
+        for _ in range(120):
+            self.page.keyboard.press("Tab")
+            if self.page.evaluate("s => document.activeElement.matches(s)", selector):
+                return
+        raise AssertionError(f"the keyboard does not reach {selector}")
+
+    def press(self, selector: str, key: str = "Enter") -> None:
+        """Do what a person does who has no mouse."""
+        self.tab_to(selector)
+        self.page.keyboard.press(key)
+        self.page.wait_for_load_state()
+        self.settle()
+
+    def text(self) -> str:
+        return str(self.page.inner_text("body"))
+
+
+def unfold(page: Any) -> None:
+    page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
+
+
+def test_from_a_csv_file_to_a_monthly_run(
+    browser: Any, axe: Any, bench: Process, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By keyboard alone; then the same file runs on the next month's rows without any page."""
+    context = browser.new_context(viewport={"width": 1100, "height": 900})
+    tab = Tab(context, bench.address)
+
+    def sound() -> None:
+        unfold(tab.page)
+        assert axe(tab.page) == ""
+
+    assert "key=" not in tab.page.url
+    assert "Proposed: identifier: its name says so." in tab.text()
+    sound()
+    tab.press("form[action=columns] button")
+    assert tab.page.url.endswith("/trees")
+    # Arrows choose in a list.
+    tab.tab_to("#tree-1")
+    tab.page.keyboard.press("ArrowDown")
+    tab.press("form[action=trees] button")
+    assert "calendar: month, year, decade" in tab.text()
+    assert "1950s" in tab.text()
+    assert tab.page.is_hidden("text=1951")
+    tab.press(".tree details details summary")
+    assert tab.page.locator(".tree details details[open]").count() == 1
+    sound()
+    tab.press("a[href=sweep].on")
+    tab.press("form[action=sweep] button")
+    assert "the bend of gaa_cp" in tab.text()
+    assert tab.page.locator("svg.map").count() == 1
+    sound()
+    tab.tab_to("input[name=point]")
+    tab.page.keyboard.press("ArrowDown")
+    tab.press("button[value=compare]")
+    assert tab.page.locator("table.two tbody tr").count() >= 6
+    tab.press("a[href=job].on")
+    tab.press("form[action=job] button")
+    assert "hierarchy: {dates: [month, year, decade]}" in tab.text()
+    tab.press("form[action=plan] button")
+    assert "row-wise k-anonymity" in tab.text()
+    tab.press("a[href=run].on")
+    tab.press("form[action=run] button")
+    assert "Released: release.patients" in tab.text()
+    assert f"cd {tmp_path} && dbanon run patients.yaml" in tab.text()
+    tab.press("a[href=report].on")
+    assert tab.page.inner_text("h1") == "release.patients"
+    sound()
+    assert tab.lines == []
+    assert {one.split("/")[2] for one in tab.requests} == {bench.host}
+    context.close()
+    looks(browser, axe, bench)
+    assert released(tmp_path) == 240
+    # Next month: another file in the same place, and the job file alone.
+    write_month(tmp_path, 2, 300)
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(main, ["run", "patients.yaml", "--no-progress"])
+    assert done.exit_code == 0, done.output
+    assert released(tmp_path) == 300
+    assert len(list(tmp_path.glob("out/patients/*.csv"))) == 2
+    assert len(list(tmp_path.glob("out/patients/*.html"))) == 2
+
+
+def looks(browser: Any, axe: Any, bench: Process) -> None:
+    """Each page of what was done on a small screen, in the dark."""
+    context = browser.new_context(color_scheme="dark", viewport={"width": 360, "height": 800})
+    tab = Tab(context, bench.address)
+    compared = "compare?a=t%2Fgaa_cp%2F5&b=r%2Frelease.patients"
+    for step in (*STEPS, compared):
+        tab.page.goto(f"http://{bench.host}{bench.path}/{step}")
+        tab.settle()
+        unfold(tab.page)
+        assert tab.page.evaluate("document.documentElement.scrollWidth") <= 360, step
+        assert axe(tab.page) == ""
+    assert "Each bin holds no row or many" in tab.text()
+    assert tab.page.evaluate("getComputedStyle(document.body).backgroundColor") == (
+        "rgb(20, 24, 30)"
+    )
+    context.close()
+
+
+def released(place: Path) -> int:
+    with duckdb.connect(str(place / "patients-releases.duckdb"), read_only=True) as connection:
+        found = connection.execute(
+            "SELECT count(*), min(n) FROM (SELECT count(*) OVER"
+            " (PARTITION BY born, ward, height_cm) AS n FROM release.patients)"
+        ).fetchone()
+    assert found is not None
+    assert found[1] >= 3
+    return int(found[0])
+
+
+@contextmanager
+def another_page(html: str) -> Iterator[tuple[str, list[dict[str, str]]]]:
+    """A page of another port of this machine: the same site, and cookies do not part ports."""
+    headers: list[dict[str, str]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            headers.append({name.lower(): value for name, value in self.headers.items()})
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html")
+            self.end_headers()
+            self.wfile.write(html.encode())
+
+        def log_message(self, *given: Any) -> None:
+            """Nothing."""
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}", headers
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def test_other_pages_and_other_tabs(browser: Any, bench: Process) -> None:
+    """A page that knows even the path can neither read, frame nor change a thing."""
+    context = browser.new_context()
+    tab = Tab(context, bench.address)
+    own = f"http://{bench.host}{bench.path}"
+    html = (
+        f"<iframe src='{own}/columns'></iframe><form method=post action='{own}/look'>"
+        f"<button>go</button></form><a href='{own}/columns'>there</a>"
+        f"<script src='{own}/workbench.js'></script>"
+    )
+    with another_page(html) as (address, headers):
+        other = context.new_page()
+        other.goto(f"{address}{bench.path}x/")
+        assert "cookie" not in headers[0]
+        read = other.evaluate(f"fetch('{own}/columns').then(() => 'read', () => 'refused')")
+        assert read == "refused"
+        assert "Columns" not in (other.frames[1].content() if len(other.frames) > 1 else "")
+        other.click("button")
+        assert "Another page" in other.content()
+        other.go_back()
+        other.click("a")
+        assert "Another page" in other.content()
+        # No address of ours goes anywhere.
+        tab.page.evaluate("url => { location.href = url }", f"{address}/")
+        tab.page.wait_for_url(f"{address}/")
+        assert all(bench.host not in one.get("referer", "") for one in headers)
+        assert len(headers) >= 2
+    # Two tabs: the second's decision stands, the first is told of it.
+    first, second = Tab(context, f"{own}/columns"), Tab(context, f"{own}/columns")
+    second.page.select_option("#role-2", "drop")
+    second.page.click("form[action=columns] button")
+    first.page.click("form[action=columns] button")
+    assert "perhaps in another tab" in first.text()
+    assert first.page.input_value("#role-2") == "drop"
+    # Without scripts the page comes again by itself until its task is over.
+    quiet = browser.new_context(java_script_enabled=False)
+    plain = Tab(quiet, bench.address)
+    plain.page.goto(f"{own}/sweep")
+    plain.page.fill("#to", "4")
+    plain.page.click("form[action=sweep] button")
+    plain.page.wait_for_selector("form[action=choose]", timeout=60_000)
+    # A workbench that was killed says so where something was running.
+    first.page.goto(f"{own}/sweep")
+    first.page.fill("#sample", "100000")
+    first.page.fill("#to", "40")
+    first.page.check("[name=again]")
+    first.page.click("form[action=sweep] button")
+    first.page.wait_for_selector("[data-live]")
+    bench.started.kill()
+    first.page.wait_for_selector("text=does not answer any more", timeout=10_000)
+    context.close()
+    quiet.close()

@@ -1,0 +1,165 @@
+"""HTTP on the loopback: what is too long, too slow, too much or no request ends by itself."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import pytest
+
+from dbanon.doors.workbench import server as module
+from dbanon.doors.workbench.server import HEADERS, HOST, MOST_BYTES, Answer, Asked, Server
+
+OK = b"HTTP/1.0 200"
+
+
+@pytest.fixture
+def asked() -> list[Asked]:
+    return []
+
+
+@pytest.fixture
+def server(asked: list[Asked], monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    monkeypatch.setattr(module, "RECEIVED", 0.4)
+    monkeypatch.setattr(module, "SENT", 0.4)
+    found = Server()
+
+    def answer(one: Asked) -> Answer:
+        asked.append(one)
+        return Answer(200, "told " * (2_000_000 if one.target == "/long" else 1))
+
+    found.answer = answer
+    thread = threading.Thread(target=found.serve_forever, args=(0.02,), daemon=True)
+    thread.start()
+    yield found
+    found.shutdown()
+    found.server_close()
+    thread.join()
+
+
+def connected(server: Server) -> socket.socket:
+    return socket.create_connection((HOST, server.port), timeout=10)
+
+
+def told(server: Server, request: bytes) -> bytes:
+    """All that comes back until it hangs up; nothing where it hangs up on what was sent."""
+    with connected(server) as line:
+        line.sendall(request)
+        found = b""
+        try:
+            while part := line.recv(65_536):
+                found += part
+        except ConnectionResetError:
+            pass
+        return found
+
+
+def test_it_listens_on_the_loopback_alone(server: Server) -> None:
+    assert server.server_address[0] == "127.0.0.1"
+    assert server.port > 0
+
+
+def test_every_answer_has_all_headers(server: Server, asked: list[Asked]) -> None:
+    for request in (
+        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"HEAD / HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"POST / HTTP/1.1\r\nContent-Length: 2\r\n\r\na=",
+        b"POST / HTTP/1.1\r\n\r\n",
+        b"PUT / HTTP/1.1\r\n\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 200 + b"\r\n",
+    ):
+        head, _, body = told(server, request).partition(b"\r\n\r\n")
+        for name, value in HEADERS.items():
+            assert f"{name}: {value}".encode() in head
+        assert b"Python" not in head
+        assert (body == b"") == request.startswith(b"HEAD")
+    assert [(one.method, one.body) for one in asked] == [
+        ("GET", b""), ("HEAD", b""), ("POST", b"a="),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("more", "status"),
+    [
+        (b"Content-Length: %d\r\n" % (MOST_BYTES + 1), 413),
+        (b"Content-Length: 99999999999999999999\r\n", 413),
+        (b"Content-Length: -1\r\n", 400),
+        (b"Content-Length: 1e3\r\n", 400),
+        (b"Content-Length: 2\r\nContent-Length: 5\r\n", 411),
+        (b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n", 411),
+        (b"Transfer-Encoding: chunked\r\n", 411),
+        (b"", 411),
+    ],
+)
+def test_no_body_of_an_unknown_or_large_size(
+    server: Server, asked: list[Asked], more: bytes, status: int
+) -> None:
+    answer = told(server, b"POST / HTTP/1.1\r\n" + more + b"\r\n")
+    assert answer.startswith(b"HTTP/1.0 %d" % status)
+    assert asked == []
+
+
+@pytest.mark.parametrize(
+    "request_", [b"\x00\xff\r\n\r\n", b"\r\n\r\n", b"GET\r\n\r\n", b"A" * 70_000 + b"\r\n\r\n"]
+)
+def test_what_is_no_request(server: Server, asked: list[Asked], request_: bytes) -> None:
+    assert OK not in told(server, request_)
+    assert asked == []
+    assert told(server, b"GET / HTTP/1.1\r\n\r\n").startswith(OK)
+
+
+def test_a_request_in_drops_ends_in_time(server: Server, asked: list[Asked]) -> None:
+    """Each byte comes soon after the one before, and the whole is too slow all the same."""
+    for begin in (b"", b"POST / HTTP/1.1\r\nContent-Length: 60000\r\n\r\n"):
+        with connected(server) as line:
+            line.sendall(begin)
+            dropped = partial(line.sendall, b"a")
+            until(lambda dropped=dropped: hung_up(dropped), 3)  # type: ignore[misc]
+    assert asked == []
+
+
+def test_a_reader_that_stops_holds_nothing(server: Server, asked: list[Asked]) -> None:
+    with connected(server) as line:
+        line.sendall(b"GET /long HTTP/1.1\r\n\r\n")
+        time.sleep(0.1)
+        assert told(server, b"GET / HTTP/1.1\r\n\r\n").startswith(OK)
+    assert len(asked) == 2
+
+
+def test_too_many_connections_are_hung_up_on(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "RECEIVED", 3.0)
+    lines = [connected(server) for _ in range(module.MOST_CONNECTIONS)]
+    try:
+        until(lambda: told(server, b"GET / HTTP/1.1\r\n\r\n") == b"")
+        # Those that say nothing are gone soon, and there is room again.
+        until(lambda: told(server, b"GET / HTTP/1.1\r\n\r\n").startswith(OK))
+    finally:
+        for line in lines:
+            line.close()
+
+
+def hung_up(send: Callable[[], object]) -> bool:
+    """Whether a byte more finds nobody."""
+    try:
+        send()
+    except (BrokenPipeError, ConnectionResetError):
+        return True
+    return False
+
+
+def until(seen: Callable[[], bool], seconds: float = 20.0) -> None:
+    end = time.monotonic() + seconds
+    while not seen():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def test_a_header_is_told_once_for_each_time(server: Server, asked: list[Asked]) -> None:
+    told(server, b"GET / HTTP/1.1\r\nHost: a\r\nHOST: b\r\n\r\n")
+    assert asked[0].headers["host"] == ["a", "b"]

@@ -1,0 +1,192 @@
+"""What the forms of a workbench take and refuse, and the files that it writes; on SQLite alone."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dbanon.sessions.names import quote
+from tests.doors.html.pages import HOSTILE
+from tests.doors.workbench.client import STEPS, Client, said, workbench
+from tests.doors.workbench.people import COLUMNS, ROLES, decided, rows, swept, trees
+
+
+def loaded(place: Path, table: str, columns: Iterable[str], given: Iterable[Sequence[Any]]) -> str:
+    """The URL of a database with this table, quoted by the caller."""
+    with closing(sqlite3.connect(place / "people.db")) as connection:
+        connection.execute(f"CREATE TABLE {table} ({', '.join(columns)})")
+        filled = [tuple(row) for row in given]
+        marks = ", ".join("?" * len(filled[0]))
+        connection.executemany(f"INSERT INTO {table} VALUES ({marks})", filled)
+        connection.commit()
+    return "sqlite:///people.db"
+
+
+@pytest.fixture
+def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
+    monkeypatch.chdir(tmp_path)
+    columns = [f"{name} {kind}" for name, kind in COLUMNS.items()]
+    url = loaded(tmp_path, "people", columns, rows())
+    with workbench(url, "people", tmp_path, key=("id",)) as found:
+        yield found
+
+
+def test_what_is_known_is_not_tried_again(client: Client) -> None:
+    bench = client.routes.bench
+    decided(client, **ROLES)
+    swept(client)
+    first = bench.tasks.current
+    client.sent("choose", {"point": "gaa_cp/3"})
+    swept(client)
+    assert bench.tasks.current is first
+    swept(client, to=4)
+    second = bench.tasks.current
+    assert second is not first
+    swept(client)
+    assert bench.tasks.current is second
+    assert {point.k for point in bench.swept.points} == {3, 4, 5}
+    swept(client, again="yes")
+    assert bench.tasks.current is not second
+    # Other roles are another sweep.
+    decided(client, pay="drop")
+    assert bench.swept is None
+    assert bench.chosen is None
+
+
+ELSEWHERE = (
+    "../a.yaml", "/tmp/a.yaml", "b/a.yaml", "..yaml", ".a.yaml", "a.sh", "a b.yaml", "$(id).yaml",
+    "a\x00.yaml", "é.yaml", "a..yaml", "a" * 99 + ".yaml", "a.yaml.", "a.yaml\n/b", "~.yaml", "",
+)  # fmt: skip
+
+
+def test_a_job_file_goes_nowhere_else(client: Client, tmp_path: Path) -> None:
+    decided(client, **ROLES)
+    form = client.form(client.page("job"), "job")
+    for name in ELSEWHERE:
+        assert client.post("job", form | {"file": name}).status == 422, name
+        place = name.replace(".yaml", ".duckdb")
+        assert client.post("job", form | {"place": place}).status == 422, name
+    assert {path.name for path in tmp_path.iterdir()} == {"people.db"}
+
+
+def test_a_file_that_it_did_not_write_stays(client: Client, tmp_path: Path) -> None:
+    decided(client, **ROLES)
+    mine, elsewhere = tmp_path / "people.yaml", tmp_path / "elsewhere"
+    form = client.form(client.page("job"), "job")
+    for make in (lambda: mine.write_text("mine"), lambda: mine.symlink_to(elsewhere)):
+        elsewhere.write_text("mine")
+        make()
+        page = client.sent("job", form)
+        assert "which this workbench did not write" in page
+        assert mine.read_text() == "mine"
+        mine.unlink()
+    client.done("job", form)
+    # Its own is written again, unless somebody changed it.
+    client.done("job", form)
+    assert client.routes.bench.tasks.current.error is None
+    mine.write_text(mine.read_text() + "# mine\n")
+    assert "changed since" in client.sent("job", form)
+    assert "# mine" in mine.read_text()
+    client.done("job", form | {"replace": "yes"})
+    assert "# mine" not in mine.read_text()
+    # A link is replaced, and what it leads to stays.
+    mine.unlink()
+    mine.symlink_to(elsewhere)
+    client.done("job", form | {"replace": "yes"})
+    assert not mine.is_symlink()
+    assert elsewhere.read_text() == "mine"
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".dbanon")]
+
+
+WRONG: list[tuple[str, dict[str, Any], str]] = [
+    ("columns", {"role-0": "by"}, "one of the roles"),
+    ("columns", {"role-0": "keep"}, "has no reason"),
+    ("columns", {f"role-{i}": "drop" for i in range(7)}, "No column is a quasi-identifier"),
+    ("trees", {"tree-1": "mask"}, "takes no tree of this kind"),
+    ("trees", {"tree-1": "file", "file-1": "../people.yaml"}, "that are there"),
+    ("trees", {"tree-1": "name", "name-1": "none"}, "that are there"),
+    ("trees", {"tree-4": "intervals", "intervals-4": "1e999"}, "must be numbers"),
+    ("trees", {"tree-4": "intervals", "intervals-4": "x"}, "must be numbers"),
+    ("sweep", {"from": 2, "to": 500}, "41 at most"),
+    ("sweep", {"from": "1e3"}, "must be a whole number"),
+    ("sweep", {"from": "٣"}, "must be a whole number"),
+    ("sweep", {"from": 3, "to": 4, "method": "exact"}, "that are offered"),
+    ("choose", {"point": "gaa_cp/4"}, "that were tried"),
+    ("job", {"file": "a.yaml", "name": "a b", "output": "x"}, "letters, digits"),
+    ("job", {"file": "a.yaml", "name": "a", "output": "x.y"}, "without a schema"),
+    ("job", {"file": "a.yaml", "name": "a", "output": "x", "export": "exe"}, "exported"),
+    ("job", {"file": "a.yaml", "name": "a", "output": "x", "kind": "file"}, "view or as a table"),
+    ("job", {"file": "a.yaml", "name": "a", "output": "x", "schedule": "* * * * ;"}, "cron"),
+]
+
+
+def test_only_what_is_offered_is_taken(client: Client, tmp_path: Path) -> None:
+    decided(client, **ROLES)
+    whole: dict[str, dict[str, Any]] = {
+        "columns": client.form(client.page("columns"), "columns"),
+        "sweep": {"from": 3, "to": 4, "sample": 2000, "seed": 0, "limit": 9},
+    }
+    before = client.routes.bench.decided
+    for name, fields, why in WRONG:
+        answer = client.post(name, whole.get(name, {}) | fields)
+        assert (answer.status, why) == (422, why if why in said(answer.body) else answer.body)
+        assert 'role="alert"' in answer.body
+    assert client.routes.bench.decided == before
+    assert {path.name for path in tmp_path.iterdir()} == {"people.db"}
+
+
+def test_hostile_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the table, its columns and its labels, in pages, pictures, files and the job file."""
+    monkeypatch.chdir(tmp_path)
+    table = '<b>"; DROP --{{x}} #'
+    label = "</code><script>alert(1)</script>{{ 7 * 7 }}\"'&"
+    kinds = {"id": "integer", **dict.fromkeys(HOSTILE[:2], "text"), HOSTILE[2]: "integer",
+             HOSTILE[3]: "text", HOSTILE[4]: "text"}  # fmt: skip
+    given = [[i, label, f"{label}{i % 3}", i % 30, label, "x"] for i in range(120)]
+    quoted = quote(table)
+    url = loaded(tmp_path, quoted, [f"{quote(name)} {kind}" for name, kind in kinds.items()], given)
+    with workbench(url, quoted, tmp_path, key=("id",)) as client:
+        roles = dict(zip(kinds, ("identifier", "drop", "quasi_identifier", "quasi_identifier",
+                                 "sensitive", "keep"), strict=True))  # fmt: skip
+        decided(client, **roles)
+        client.done("trees", trees(client, **{HOSTILE[1]: "suggest"}))
+        swept(client)
+        client.sent("choose", {"point": "gaa_cp/4"})
+        form = client.form(client.page("job"), "job")
+        client.done("job", form | {"report": "yes"})
+        client.done("plan", {})
+        assert "Released" in said(client.done("run", {}))
+        output = client.routes.bench.made.output
+        client.page(f"compare?b=r%2F{output}")
+        for step in (*STEPS, "report"):
+            client.page(step)
+        shown = said(client.page("trees"))
+        # As they are, not as a template or a browser would read them.
+        assert f"{label}0" in shown
+        assert "{{x}}" in shown
+    for answer in client.answers:
+        assert "<script>alert" not in answer.body
+        assert "<img" not in answer.body
+        assert "<b>" not in answer.body
+        assert not any("\n" in value or "\r" in value for value in answer.headers.values())
+    assert {path.name for path in tmp_path.iterdir() if path.suffix in (".yaml", ".csv")} == {
+        "b-DROP-x.yaml", "b-DROP-x-3.csv",
+    }  # fmt: skip
+
+
+def test_values_are_planted_where_they_could_be_seen(client: Client) -> None:
+    """The same pages tell what enough rows have."""
+    bench = client.routes.bench
+    decided(client, **ROLES)
+    client.done("trees", trees(client, area="suggest", born="dates"))
+    tree = bench.trees["area"].tree
+    assert "zyxomma" in tree.labels
+    page = client.page("trees")
+    assert "zyxomma" not in page
+    assert "south" in page
+    assert "under 5" in page

@@ -1,0 +1,161 @@
+"""Tables of Delta and Iceberg as sources: one version, drawn with leave, without deleted rows."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable
+from datetime import date
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import deltalake
+import duckdb
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+from pyiceberg.catalog import load_catalog
+from pyiceberg.utils.config import Config
+
+import dbanon
+from dbanon.doors.cli.main import main
+from dbanon.errors import (
+    ColumnNotFound,
+    DatabaseFailure,
+    DatabaseNotFound,
+    InvalidParameter,
+    MissingDependency,
+    SourceChanged,
+    TableNotFound,
+)
+from dbanon.stores import origins_lake
+
+TABLE = "clinic.people"
+GIVEN: dict[str, Any] = {"table": TABLE, "quasi_identifiers": ["age", "income"], "k": 5,
+                         "keep": ["ill", "id", "born"], "output": "release.people"}  # fmt: skip
+DRAWN = {**GIVEN, "kept_columns": "client"}
+ROWS = pa.table({
+    "id": list(range(60)), "age": [20 + i % 30 for i in range(60)],
+    "income": [Decimal(f"{100 * i}.25") for i in range(60)], "ill": ["flu", "gout", None] * 20,
+    "born": [date(1950 + i, 1, 2) for i in range(60)], "diary": ["word"] * 60,
+})  # fmt: skip
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> str:
+    return f"duckdb:///{tmp_path / 'released.duckdb'}"
+
+
+def delta(folder: Path) -> str:
+    """A table of 60 rows, which has had more; its URL."""
+    place = folder / "lake" / "people"
+    place.parent.mkdir()
+    deltalake.write_deltalake(place, ROWS)
+    more = ROWS.slice(0, 7).set_column(0, "id", [list(range(100, 107))])
+    deltalake.write_deltalake(place, more, mode="append")
+    deltalake.DeltaTable(place).delete("id >= 100")
+    return f"delta:{place}"
+
+
+def iceberg(folder: Path) -> str:
+    """The same in a catalog of a SQLite file, as its settings name it."""
+    catalog = load_catalog("here")
+    catalog.create_namespace("clinic")
+    table = catalog.create_table(TABLE, schema=ROWS.schema)
+    table.append(ROWS)
+    table.append(ROWS.slice(0, 7).set_column(0, "id", [list(range(100, 107))]))
+    table.delete("id >= 100")
+    return "iceberg:here"
+
+
+@pytest.fixture(params=[delta, iceberg])
+def lake(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    warehouse = tmp_path / "warehouse"
+    warehouse.mkdir()
+    for name, value in (("TYPE", "sql"), ("URI", f"sqlite:///{tmp_path}/catalog.db"),
+                        ("WAREHOUSE", f"file://{warehouse}")):  # fmt: skip
+        monkeypatch.setenv(f"PYICEBERG_CATALOG__HERE__{name}", value)
+    # It reads them when it is imported.
+    monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())
+    made: Callable[[Path], str] = request.param
+    return made(tmp_path)
+
+
+def test_what_stands_there_now_is_released(lake: str, target: str) -> None:
+    report = dbanon.anonymize(lake, **DRAWN, target=target)
+    assert (report.rows_in, report.rows_out) == (60, 60)
+    how = report.arguments["drawn"]["how"]
+    assert "of the table, rows counted before and after" in how
+    assert how.startswith("version 2" if lake.startswith("delta") else "snapshot ")
+    # Names alone of what is not named.
+    assert set(report.not_copied) == {"diary"}
+    with duckdb.connect(target.removeprefix("duckdb:///"), read_only=True) as connection:
+        found = connection.execute(
+            "SELECT id, ill, born FROM release.people ORDER BY id"
+        ).fetchall()
+        [(smallest,)] = connection.execute(
+            "SELECT min(n) FROM (SELECT count(*) n FROM release.people GROUP BY age, income)"
+        ).fetchall()
+    assert found == list(zip(*ROWS.select(["id", "ill", "born"]).to_pydict().values(), strict=True))
+    assert smallest >= 5
+
+
+def test_the_command(lake: str, target: str) -> None:
+    command = ["anonymize", lake, "--table", TABLE, "--quasi-identifiers", "age,income", "--k", "5",
+               "--output", "release.people", "--target", target]  # fmt: skip
+    refused = CliRunner().invoke(main, command)
+    assert refused.exit_code == 2
+    assert "--kept-columns client" in refused.output or 'kept_columns="client"' in refused.output
+    done = CliRunner().invoke(main, [*command, "--kept-columns", "client"])
+    assert done.exit_code == 0, done.output
+    assert "60 left their database" in done.output
+
+
+def test_what_is_not_there_is_said(
+    lake: str, target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(ColumnNotFound, match="weight"):
+        dbanon.anonymize(lake, **{**DRAWN, "keep": ["weight"]}, target=target)
+    if lake.startswith("iceberg"):
+        with pytest.raises(TableNotFound, match=r"clinic\.nobody"):
+            dbanon.anonymize(lake, **{**DRAWN, "table": "clinic.nobody"}, target=target)
+        with pytest.raises(InvalidParameter, match="name of a catalog"):
+            dbanon.anonymize("iceberg:s3://a/b", **DRAWN, target=target)
+        # No settings: pyiceberg's own error, of which the class alone is told.
+        with pytest.raises(DatabaseFailure, match="catalog cannot be read"):
+            dbanon.anonymize("iceberg:elsewhere", **DRAWN, target=target)
+    else:
+        with pytest.raises(DatabaseNotFound, match="no Delta table"):
+            dbanon.anonymize(f"delta:{tmp_path}", **DRAWN, target=target)
+        with pytest.raises(InvalidParameter, match="more than a bucket"):
+            dbanon.anonymize("delta:s3://key:secret@bucket/people", **DRAWN, target=target)
+        place = lake.removeprefix("delta:")
+        with pytest.raises(InvalidParameter, match="rows that were deleted") as told:
+            dbanon.anonymize(f"file:{place}", **GIVEN, target=target)
+        assert "delta:DIRECTORY" in str(told.value.hint)
+
+
+def test_a_reader_that_loses_rows_ends_the_run(
+    lake: str, target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = origins_lake.unified
+    monkeypatch.setattr(
+        origins_lake, "unified", lambda *given: (batch.slice(1) for batch in real(*given))
+    )
+    with pytest.raises(SourceChanged):
+        dbanon.anonymize(lake, **DRAWN, target=target)
+
+
+def test_without_the_package(lake: str, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def gone(name: str, *more: Any, **named: Any) -> Any:
+        if name.partition(".")[0] in ("deltalake", "pyiceberg"):
+            raise ModuleNotFoundError(name=name.partition(".")[0])
+        return real(name, *more, **named)
+
+    monkeypatch.setattr(builtins, "__import__", gone)
+    monkeypatch.setattr("importlib.import_module", gone)
+    with pytest.raises(MissingDependency, match=r"need the package") as told:
+        dbanon.anonymize(lake, **DRAWN, target=target)
+    assert f"dbanon[{lake.partition(':')[0]}]" in str(told.value.hint)
