@@ -42,6 +42,7 @@ NAMES = (
     "second_round",
     "spark",
     "spill",
+    "synthesis",
     "thorough",
 )
 ON_REQUEST = (
@@ -59,6 +60,7 @@ ON_REQUEST = (
     "second_round",
     "spark",
     "spill",
+    "synthesis",
     "thorough",
 )  # minutes, if named
 WITH_ANOTHER = (

@@ -41,6 +41,8 @@ CREATE TABLE IF NOT EXISTS dbanon.release (
     neighbours                       text,
     budget                           text,
     request                          jsonb,
+    delta                            double precision,
+    rho                              numeric,
     PRIMARY KEY (release_id)
 );
 
@@ -176,6 +178,7 @@ CREATE TABLE IF NOT EXISTS dbanon.budget (
     created_by    text,
     raises        text,
     closed        integer NOT NULL,
+    delta         double precision,
     PRIMARY KEY (name),
     CONSTRAINT budget_one_open UNIQUE (source, unit, closed),
     CONSTRAINT budget_total_of_use CHECK (epsilon_total > 0 AND epsilon_total <= 1000000),
@@ -210,7 +213,12 @@ ALTER TABLE dbanon.release
     ADD COLUMN IF NOT EXISTS epsilon numeric,
     ADD COLUMN IF NOT EXISTS neighbours text,
     ADD COLUMN IF NOT EXISTS budget text,
-    ADD COLUMN IF NOT EXISTS request jsonb;
+    ADD COLUMN IF NOT EXISTS request jsonb,
+    ADD COLUMN IF NOT EXISTS delta double precision,
+    ADD COLUMN IF NOT EXISTS rho numeric;
+
+ALTER TABLE dbanon.budget
+    ADD COLUMN IF NOT EXISTS delta double precision;
 
 -- Releases without classes have none of these.
 ALTER TABLE dbanon.release

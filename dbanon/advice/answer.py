@@ -14,6 +14,7 @@ from dbanon.advice.roles import CONSTANT, NOT_COPIED, REASONS, UNDECIDED, Role
 from dbanon.advice.singling import SetOfColumns, Singling
 from dbanon.data.notebook import Plotted
 from dbanon.errors import counted
+from dbanon.job.synthesis import DP_MARGINALS, DP_RANKS
 from dbanon.methods.forecast import in_words
 
 # A part, what it is about, what was found in words, and the same as plain values.
@@ -225,7 +226,20 @@ class Advice(Plotted):
             pairs.append(("runner-up", _with_withheld(found.runner_up)))
         if found.note:
             pairs.append(("note", found.note))
+        pairs.append(("synthetic rows", self._private_method()))
         return [*pairs, ("Liu and Li", _rule_of_liu_and_li(self.rows))]
+
+    def _private_method(self) -> str:
+        """Which method of synthetic rows suits the quasi-identifiers, by their types alone."""
+        kinds = {one.column.name: one.column.attribute.kind for one in self.columns}
+        many = len(self.quasi_identifiers)
+        listed = sum(kinds[name].is_coded for name in self.quasi_identifiers)
+        found = DP_MARGINALS if 2 * listed > many else DP_RANKS
+        return (
+            f"where differential privacy is wanted in place of k: {found}, as {listed} of {many}"
+            " quasi-identifiers are categories (most: dp_marginals, counts of pairs; else dp_ranks,"
+            " ranks of numbers)"
+        )
 
 
 def _with_withheld(point: Point) -> str:

@@ -79,7 +79,7 @@ def keys(
 
 
 def keys_of_private(given: Mapping[str, Any], arguments: Collection[str]) -> dict[str, Any]:
-    """The options of a call of ``dp_ranks`` by name; raises as ``parse``."""
+    """The options of a procedure of synthetic rows by name; raises as ``parse``."""
     known = {
         one.name: one
         for one in all_parameters(PrivateJob)

@@ -1,4 +1,5 @@
-"""The door inside PostgreSQL to differential privacy: what the procedure ``dp_ranks`` calls.
+"""The door inside PostgreSQL to differential privacy: what the procedures
+``dp_ranks`` and ``dp_marginals`` call.
 
 It commits, so it cannot be undone; and the caller's settings hold until it sets its own, in its
 first statement and after each commit. An error is handed back, and the procedure raises it.
@@ -37,11 +38,11 @@ _ARGUMENTS = frozenset(
 _TERMINATION = "2D000"
 
 
-def dp_ranks(plpy: Any, sql_version: str, given: Mapping[str, Any]) -> str | None:
-    """Run the call; None, or the error as JSON text: what was done until then is rolled back."""
+def synthetic(plpy: Any, sql_version: str, method: str, given: Mapping[str, Any]) -> str | None:
+    """Run the call of a method; None, or the error as JSON text, and all is rolled back then."""
     try:
         require_version(sql_version)
-        _Call(plpy, given).run()
+        _Call(plpy, method, given).run()
         return None
     except Exception as failure:
         refusal = refusal_of(plpy, failure)
@@ -54,8 +55,8 @@ def dp_ranks(plpy: Any, sql_version: str, given: Mapping[str, Any]) -> str | Non
 class _Call:
     """One call of the procedure."""
 
-    def __init__(self, plpy: Any, given: Mapping[str, Any]) -> None:
-        self._plpy, self._given = plpy, given
+    def __init__(self, plpy: Any, method: str, given: Mapping[str, Any]) -> None:
+        self._plpy, self._method, self._given = plpy, method, given
         self._oid = 0
 
     def run(self) -> None:
@@ -68,7 +69,11 @@ class _Call:
         self._oid = int(self._given["source"])
         session = self._session()
         session.require_no_staging()
-        wanted = self._wanted() | {"table": str(session.source_name()), "door": "sql"}
+        wanted = self._wanted() | {
+            "table": str(session.source_name()),
+            "method": self._method,
+            "door": "sql",
+        }
         begun = begin(private_job(wanted), session, str(uuid.uuid4()))
         report = release(Spender(begun, self._transaction))
         names = ", ".join(f'"{name}"' for name in report.not_copied)
@@ -76,8 +81,8 @@ class _Call:
             self._plpy.notice(f"dbanon: not copied, because named nowhere: {names}")
         self._plpy.notice(
             f"dbanon: {report.output}, {report.rows_out} synthetic rows, release"
-            f" {report.release_id}; {report.spent:g} of {report.total:g} of budget"
-            f" {report.budget} are spent"
+            f" {report.release_id}; {report.spent:g} of {report.total:g}"
+            f"{'' if report.rho is None else ' of rho'} of budget {report.budget} are spent"
         )
 
     def _wanted(self) -> dict[str, Any]:
@@ -135,7 +140,7 @@ class _Call:
             if state == _TERMINATION:
                 raise TransactionOpen(
                     "A transaction is open: it could be rolled back after a look at the release.",
-                    hint="CALL dbanon.dp_ranks outside of BEGIN, and of functions.",
+                    hint=f"CALL dbanon.{self._method} outside of BEGIN, and of functions.",
                 ) from None
             if hasattr(error, "spidata"):
                 raise spi_error(error) from None

@@ -12,8 +12,9 @@ from dbanon.hierarchy.spec import Given, parse_all
 from dbanon.job.export import Export
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
-from dbanon.job.private import METHOD, own_options, private_job, refused, require_other
+from dbanon.job.private import own_options, private_job, refused, require_other
 from dbanon.job.rules import BY_RULES
+from dbanon.job.synthesis import PRIVATE_METHODS
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -61,7 +62,7 @@ def anonymize(
     table: str,
     quasi_identifiers: Sequence[str],
     output: str,
-    method: Literal["dp_ranks"],
+    method: Literal["dp_ranks", "dp_marginals"],
     epsilon: float,
     bounds: Mapping[str, Sequence[Any]],
     budget: str,
@@ -138,7 +139,7 @@ def anonymize(
     """
     given = locals()
     with shown(progress) as given["progress"]:
-        if options.get("method") == METHOD:
+        if options.get("method") in PRIVATE_METHODS:
             return _private(given)
         require_other(options.get("method"), options)
         if k is None:
@@ -186,8 +187,8 @@ def plan(
     DbanonError : what ``anonymize`` would raise before it reads a row; with ``cluster``, also what
         it would raise before it writes one.
     """
-    if options.get("method") == METHOD:
-        raise refused("plan")
+    if options.get("method") in PRIVATE_METHODS:
+        raise refused("plan", str(options.get("method")))
     given = locals()
     with shown(progress) as given["progress"]:
         job, source, to = _asked(given)

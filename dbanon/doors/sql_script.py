@@ -15,6 +15,7 @@ from typing import Any
 from dbanon.doors.plpython_options import describe_option, keys, wish_keys
 from dbanon.hierarchy.spec import KINDS
 from dbanon.job.job import Job
+from dbanon.job.synthesis import PRIVATE_SUMMARIES
 from dbanon.ledger.postgresql import OWNER, UNTRUSTED
 from dbanon.ledger.tables import HEAD, TABLES
 from dbanon.methods import METHODS
@@ -34,8 +35,11 @@ METHOD_TYPES = (
     " jsonb"
 )
 
-# Of the procedure dp_ranks, behind its source.
+# Of the procedures of synthetic rows, behind their source.
 DP_TYPES = "text, text[], double precision, jsonb, text, text, jsonb, text, jsonb"
+
+# Files that stand for a function or procedure of each method.
+_TEMPLATES = ("method.sql", "private.sql")
 
 # Run before a Python function of ours; the paths are literals in a superuser's function. Little of
 # what is made by an import is garbage, which would be looked for several times meanwhile.
@@ -74,10 +78,15 @@ def functions_script(paths: Sequence[str] | None, *, alone: bool = False) -> str
         parts.append(file.read_text())
     if paths is not None:
         for file in sorted((sql / "python").glob("*.sql")):
-            if file.name != "method.sql":
+            if file.name not in _TEMPLATES:
                 parts.append(file.read_text())
         template = (sql / "python" / "method.sql").read_text()
         parts += [method_script(template, method) for method in METHODS.values()]
+        template = (sql / "python" / "private.sql").read_text()
+        parts += [
+            template.replace("@PROCEDURE@", name).replace("@SUMMARY@", summary)
+            for name, summary in PRIVATE_SUMMARIES.items()
+        ]
     parts.append((sql / "grants.sql").read_text())
     parts.append("SELECT dbanon._require_ledger();\n")
     text = "\n".join(parts)

@@ -40,6 +40,7 @@ def create_budget(
     *,
     source: str,
     epsilon: float,
+    delta: float | None = None,
     unit: str = ROW,
     entity: str | None = None,
     raises: str | None = None,
@@ -54,6 +55,7 @@ def create_budget(
     database : a URL, a SQLAlchemy engine or a DuckDB connection.
     source : the table, as in ``app.people``.
     epsilon : in all.
+    delta : with which epsilon is meant; what is counted is rho then, as Gaussian noise needs.
     unit : ``row``, or ``person`` with ``entity``: what one of is protected.
     entity : the column that says whose a row is.
     raises : the open budget whose place it takes, with a larger total.
@@ -66,7 +68,13 @@ def create_budget(
     TableNotFound, ColumnNotFound, UnsupportedType : it cannot be of this table.
     """
     wanted = NewBudget(
-        name=name, source=source, epsilon=epsilon, unit=unit, entity=entity, raises=raises
+        name=name,
+        source=source,
+        epsilon=epsilon,
+        delta=delta,
+        unit=unit,
+        entity=entity,
+        raises=raises,
     )
     return run.create(open_store(database, on_sql), wanted)
 
@@ -101,6 +109,8 @@ def synthesize(
     data : numbers, (n, p), whose columns are named "column 0" and so on, or a data frame; all of
         its columns are released, except ``entity``.
     method : ``dp_ranks``: differentially private, with ``epsilon`` and public ``bounds``.
+        ``dp_marginals``: the same by a graphical model of two-way counts, for mostly categorical
+        tables; ``accounting="zcdp"`` with a ``delta`` has Gaussian noise.
         ``dcmdp``: noise as Liu and Li published it, which guarantees nothing; with
         ``guarantee="as_published"`` only, and with the warning ``NotDifferentiallyPrivate``.
     budget : what ``dp_ranks`` spends its epsilon of, before any noise is drawn.
@@ -128,10 +138,11 @@ def synthesize(
         return _as_published(data, wished)
     if not isinstance(budget, Budget):
         raise InvalidParameter(
-            "Method dp_ranks spends its epsilon of a budget, and there is none.",
+            f"Method {method} spends of a budget, and there is none.",
             hint="Make one for all releases of these rows, once: dbanon.Budget(3.0).",
         )
-    return private_rows(table_of(data, wished.entity, types), wished, budget, OpenDpNoise)
+    table = table_of(data, wished.entity, types)
+    return private_rows(table, wished, budget, OpenDpNoise, method)
 
 
 def _as_published(data: Any, wished: AsPublished) -> Synthesis:

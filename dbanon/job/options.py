@@ -128,6 +128,8 @@ class JobOptions(PolicyOptions, ReadingOptions, total=False):
 
     chain: Chain | None
     where: str | None
+    pseudonyms: Sequence[str]
+    pseudonym_key: str | None
     output_kind: Literal["table", "view"]
     if_exists: Literal["error", "replace"]
     chunk_rows: int | None

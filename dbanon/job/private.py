@@ -21,9 +21,10 @@ from dbanon.data.option import (
     parameters,
 )
 from dbanon.errors import InvalidParameter, UnknownOption, nearest_names
+from dbanon.job.concentrated import rho_of
 from dbanon.job.job import DEFAULT_CHUNK_ROWS, Job, check_door
 from dbanon.job.requirements import check_entity, check_once
-from dbanon.job.synthesis import Private
+from dbanon.job.synthesis import DP_RANKS, PRIVATE_METHODS, Private
 
 ROW, PERSON = UNITS = ("row", "person")
 _SEE = "differential-privacy.md#budgets"
@@ -52,6 +53,18 @@ class NewBudget:
             see=_SEE,
         ),
     ]
+    delta: Annotated[
+        float | None,
+        Option(
+            "With which epsilon is meant: rho is counted then, which releases with Gaussian noise"
+            " need.",
+            minimum=0,
+            above=True,
+            maximum=1e-5,
+            expected="a number above 0, at most 1e-5",
+            see=_SEE,
+        ),
+    ] = None
     unit: Annotated[
         str, Option("What one of is protected: a row, or a person.", choices=UNITS, see=_SEE)
     ] = ROW
@@ -77,8 +90,9 @@ class NewBudget:
                 " underscores, the first a letter or digit."
             )
         # Nothing smaller is counted.
-        if self.epsilon < 1e-9:
-            raise InvalidParameter("epsilon must be 1e-9 or more.")
+        if self.amount < 1e-9:
+            what = "epsilon" if self.delta is None else "The rho of epsilon and delta"
+            raise InvalidParameter(f"{what} must be 1e-9 or more.")
         if (self.unit == PERSON) != bool(self.entity):
             raise InvalidParameter(
                 "A budget of persons needs the column that says whose a row is, and no other has"
@@ -86,8 +100,12 @@ class NewBudget:
                 hint="Give the unit person and its `entity` together, or neither.",
             )
 
+    @property
+    def amount(self) -> float:
+        """What is counted: epsilon, or rho where there is a delta."""
+        return self.epsilon if self.delta is None else rho_of(self.epsilon, self.delta)
 
-METHOD = "dp_ranks"
+
 # Of dbanon.synthesize, and of no database.
 _AS_PUBLISHED = "dcmdp"
 
@@ -99,7 +117,7 @@ _BUDGET = Option(
     see="differential-privacy.md#budgets",
 )
 
-# What other methods take, and why this one does not.
+# What other methods take, and why these do not.
 _COPIED = "A column that is copied has no noise: name it in `quasi_identifiers`, or leave it out."
 _CLASSES = "It is of classes, and synthetic rows have none."
 _REASONS = {
@@ -136,6 +154,7 @@ class PrivateJob:
     ----------
     wished : the method's own options.
     budget : of the ledger of the database.
+    method : which draws the rows.
     roles, on_new_column, declared, name, accept_types, door, run_id : as of ``Job``.
 
     Raises
@@ -158,23 +177,20 @@ class PrivateJob:
     declared: str | None = None
     name: str | None = None
     accept_types: bool = False
+    method: str = DP_RANKS
     door: str = "python"
     run_id: str = field(default_factory=lambda: str(uuid.uuid4()), compare=False)
 
     def __post_init__(self) -> None:
         check(self)
         check_door(self.door)
+        self.wished.require_of(self.method)
         if not self.quasi_identifiers:
             raise InvalidParameter(
                 "No quasi-identifier was named.", hint="Name the columns that are released."
             )
         check_once(self.named)
         check_entity(self.wished.entity, self.named)
-
-    @property
-    def method(self) -> str:
-        """The method that draws the rows."""
-        return METHOD
 
     @property
     def named(self) -> tuple[str, ...]:
@@ -196,7 +212,7 @@ class PrivateJob:
 
     def require_takes(self, what: str) -> None:
         """Refuse what asks for an answer that nothing is spent for; raises InvalidParameter."""
-        raise refused(what)
+        raise refused(what, self.method)
 
     @property
     def persons(self) -> tuple[str, ...]:
@@ -231,7 +247,7 @@ def own_options() -> tuple[Parameter, ...]:
 
 
 def private_job(given: Mapping[str, Any]) -> PrivateJob:
-    """The job of options by name, those of other methods at their defaults among them.
+    """The job of options by name, ``method`` and those of others at their defaults among them.
 
     Raises
     ------
@@ -241,32 +257,35 @@ def private_job(given: Mapping[str, Any]) -> PrivateJob:
     known = {one.name: one for one in all_parameters(PrivateJob)}
     others = {one.name: one for one in all_parameters(Job)}
     own = {name for name in PrivateJob.__dataclass_fields__ if name not in known}
-    wanted = {}
+    method = given.get("method") or DP_RANKS
+    wanted: dict[str, Any] = {"method": method}
     for name, value in given.items():
+        if name == "method":
+            continue
         if name in known or name in own:
             wanted[name] = value
-        elif name == "method" or (name in others and _by_default(others[name], value)):
+        elif name in others and _by_default(others[name], value):
             continue
         elif name in others or name in _REASONS:
             if value is not None:
-                raise refused(name)
+                raise refused(name, method)
         else:
             raise UnknownOption(
-                f'Method {METHOD} has no option "{name}".', hint=nearest_names(name, known)
+                f'Method {method} has no option "{name}".', hint=nearest_names(name, known)
             )
     for one in known.values():
         if one.default is REQUIRED and wanted.get(one.name) is None:
-            raise InvalidParameter(f"Method {METHOD} needs {one.name}.", hint=one.help)
+            raise InvalidParameter(f"Method {method} needs {one.name}.", hint=one.help)
         if one.default is not REQUIRED and wanted.get(one.name, ...) is None and not one.nullable:
             del wanted[one.name]
     return make(PrivateJob, wanted)
 
 
-def refused(what: str) -> InvalidParameter:
+def refused(what: str, method: str = DP_RANKS) -> InvalidParameter:
     """The error for what other methods take and this one does not."""
     known = ", ".join(one.name for one in all_parameters(PrivateJob))
     return InvalidParameter(
-        f"Method {METHOD} takes no {what}.", hint=_REASONS.get(what, _OTHERWISE.format(known))
+        f"Method {method} takes no {what}.", hint=_REASONS.get(what, _OTHERWISE.format(known))
     )
 
 
@@ -284,7 +303,8 @@ def require_other(method: Any, given: Mapping[str, Any]) -> None:
         )
     for one in own_options():
         if not _by_default(one, given.get(one.name)):
-            raise InvalidParameter(f"{one.name} is of method {METHOD}.", hint="Leave it out.")
+            methods = " and ".join(PRIVATE_METHODS)
+            raise InvalidParameter(f"{one.name} is of {methods}.", hint="Leave it out.")
 
 
 def _by_default(one: Parameter, value: Any) -> bool:

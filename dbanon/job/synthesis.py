@@ -11,11 +11,18 @@ from dbanon.data.option import REQUIRED, Option, check, make, parameter, paramet
 from dbanon.errors import InvalidParameter, UnknownMethod, UnknownOption, nearest_names
 from dbanon.hierarchy.spec import HierarchySpec
 from dbanon.hierarchy.tree import Hierarchy
+from dbanon.job.concentrated import Cost
 
 AS_PUBLISHED = "as_published"
 ALGORITHM, SECTION_4 = READINGS = ("algorithm", "section_4")
 RANKS, QUANTILES = MARGINS = ("ranks", "quantiles")
 LOG = "log"
+PURE, CONCENTRATED = ACCOUNTINGS = ("pure", "zcdp")
+DP_RANKS, DP_MARGINALS = PRIVATE_METHODS = ("dp_ranks", "dp_marginals")
+PRIVATE_SUMMARIES = {
+    DP_RANKS: "Synthetic rows with differential privacy",
+    DP_MARGINALS: "Synthetic rows with differential privacy, by a model of two-way counts",
+}
 _SEE = "differential-privacy.md"
 
 
@@ -63,11 +70,11 @@ class AsPublished:
 
 @dataclass(frozen=True)
 class Private:
-    """dp_ranks: synthetic rows with differential privacy.
+    """dp_ranks and dp_marginals: synthetic rows with differential privacy.
 
     Raises
     ------
-    InvalidParameter : an option is out of range.
+    InvalidParameter : an option is out of range, or accounting and delta do not fit.
     """
 
     epsilon: Annotated[
@@ -128,13 +135,35 @@ class Private:
     margins: Annotated[
         str,
         Option(
-            "How a column of numbers is released: by sums of its ranks, or by counts between its"
-            " quantiles, which answers ranges better and large values worse.",
+            "Of dp_ranks, how a column of numbers is released: by sums of its ranks, or by counts"
+            " between its quantiles, which answers ranges better and large values worse.",
             choices=MARGINS,
             release=True,
             see=_SEE,
         ),
     ] = RANKS
+    accounting: Annotated[
+        str,
+        Option(
+            "Of dp_marginals, what adds up: epsilon, or the rho of zero-concentrated privacy, with"
+            " Gaussian noise and a delta.",
+            choices=ACCOUNTINGS,
+            release=True,
+            see=_SEE,
+        ),
+    ] = PURE
+    delta: Annotated[
+        float | None,
+        Option(
+            "Of accounting zcdp, how likely epsilon is not kept to: far below 1 in the rows.",
+            minimum=0,
+            above=True,
+            maximum=1e-5,
+            expected="a number above 0, at most 1e-5",
+            release=True,
+            see=_SEE,
+        ),
+    ] = None
     null_as: Annotated[
         Mapping[str, Any],
         Option(
@@ -158,9 +187,29 @@ class Private:
         check(self)
         if set(self.scale.values()) - {LOG}:
             raise parameter(Private, "scale").refusal()
+        if (self.accounting == CONCENTRATED) != (self.delta is not None):
+            raise InvalidParameter(
+                "Gaussian noise keeps to an epsilon with a delta, and no other noise has one.",
+                hint='Give `accounting="zcdp"` and `delta` together, or neither.',
+            )
+
+    @property
+    def cost(self) -> Cost:
+        """What a release spends."""
+        return Cost(self.epsilon, self.delta)
+
+    def require_of(self, method: str) -> None:
+        """Check that no option is of the other method alone; raises InvalidParameter."""
+        other, ours = (DP_MARGINALS, "accounting") if method == DP_RANKS else (DP_RANKS, "margins")
+        if getattr(self, ours) != parameter(Private, ours).default:
+            raise InvalidParameter(f"{ours} is of method {other}.", hint="Leave it out.")
 
 
-WISHES: dict[str, type[Any]] = {"dp_ranks": Private, "dcmdp": AsPublished}
+WISHES: dict[str, type[Any]] = {
+    DP_RANKS: Private,
+    DP_MARGINALS: Private,
+    "dcmdp": AsPublished,
+}
 
 
 def wish(method: str, options: Mapping[str, Any]) -> Any:
@@ -187,4 +236,7 @@ def wish(method: str, options: Mapping[str, Any]) -> Any:
     for one in known.values():
         if one.default is REQUIRED and one.name not in options:
             raise InvalidParameter(f"Method {method} needs {one.name}.", hint=one.help)
-    return make(WISHES[method], options)
+    wished = make(WISHES[method], options)
+    if isinstance(wished, Private):
+        wished.require_of(method)
+    return wished

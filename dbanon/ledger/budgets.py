@@ -18,7 +18,9 @@ from dbanon.errors import (
     SourceChanged,
     nearest_names,
 )
+from dbanon.job.concentrated import Cost, amount_told
 from dbanon.job.private import NewBudget
+from dbanon.ledger.entries import newer
 from dbanon.ledger.tables import TABLES, as_text
 from dbanon.release.words import now
 from dbanon.sessions.names import RelationName
@@ -59,6 +61,7 @@ class KeptBudget:
         row is.
     raises : the budget that this one took the place of, with what was spent of it.
     closed : another one took its place.
+    delta : with which epsilon is meant; amounts are of rho then. None: they are of epsilon.
     """
 
     name: str
@@ -71,6 +74,12 @@ class KeptBudget:
     created_by: str | None
     raises: str | None
     closed: bool
+    delta: float | None = None
+
+    @property
+    def what(self) -> str:
+        """What is counted."""
+        return "epsilon" if self.delta is None else "rho"
 
     @property
     def left(self) -> Decimal:
@@ -80,12 +89,20 @@ class KeptBudget:
     @property
     def told(self) -> str:
         """What is spent of it, in words."""
+        if self.delta is not None:
+            spent = amount_told(float(self.spent), self.delta)
+            return f"Budget {self.name} has rho = {plain(self.total)}, of which {spent} is spent"
         return f"{plain(self.spent)} of {plain(self.total)} of budget {self.name} are spent"
 
 
-def charged(epsilon: float) -> Decimal:
-    """What an epsilon costs: the decimal that was written, in parts that count, rounded up."""
-    return Decimal(repr(float(epsilon))).quantize(_PART, ROUND_CEILING)
+def charged(cost: Cost, delta: float | None) -> Decimal:
+    """What is charged to a budget of this delta: the decimal, in parts that count, rounded up.
+
+    Raises
+    ------
+    InvalidParameter : the budget is of epsilon alone, and the release has a delta.
+    """
+    return Decimal(repr(float(cost.charged(delta)))).quantize(_PART, ROUND_CEILING)
 
 
 def plain(amount: Decimal) -> str:
@@ -107,7 +124,7 @@ def create(session: Session, wanted: NewBudget, source: RelationName) -> KeptBud
     session.ensure_ledger()
     session.require_trusted_ledger()
     known = list_budgets(session)
-    spent, total = Decimal(0), Decimal(repr(wanted.epsilon)).quantize(_PART, ROUND_FLOOR)
+    spent, total = Decimal(0), Decimal(repr(wanted.amount)).quantize(_PART, ROUND_FLOOR)
     open_now = [b for b in known if not b.closed and b.source == str(source)]
     if wanted.name in [b.name for b in known]:
         raise BudgetExists(
@@ -116,9 +133,11 @@ def create(session: Session, wanted: NewBudget, source: RelationName) -> KeptBud
         )
     if wanted.raises is not None:
         old = next((b for b in open_now if b.name == wanted.raises), None)
-        if old is None or (old.unit, old.entity) != (wanted.unit, wanted.entity):
+        asked = (wanted.unit, wanted.entity, wanted.delta)
+        if old is None or (old.unit, old.entity, old.delta) != asked:
             raise BudgetNotFound(
-                f"There is no open budget {wanted.raises} of {source} and unit {wanted.unit}.",
+                f"There is no open budget {wanted.raises} of {source}, unit {wanted.unit} and this"
+                " delta.",
                 hint=nearest_names(wanted.raises, [b.name for b in known]),
             )
         spent = old.spent
@@ -146,6 +165,7 @@ def create(session: Session, wanted: NewBudget, source: RelationName) -> KeptBud
         "created_by": session.current_user(),
         "raises": wanted.raises,
         "closed": 0,
+        "delta": wanted.delta,
     }
     _insert(session, "budget", row)
     return find(session, wanted.name)
@@ -185,11 +205,15 @@ def list_budgets(session: Session) -> list[KeptBudget]:
         return []
     session.require_trusted_ledger()
     table = session.ledger_name("budget").quoted
-    found = session.rows(f"SELECT {as_text('budget')} FROM {table} ORDER BY created_at, name")
+    known = [name for name, _, _ in TABLES["budget"][0] if name != "delta"]
+    found = session.rows(
+        f"SELECT {as_text('budget', known)}, {newer(session, 'delta', 'budget')} FROM {table}"
+        " ORDER BY created_at, name"
+    )
     budgets = []
-    for *named, total, spent, created_at, created_by, raises, closed in found:
+    for *named, total, spent, created_at, created_by, raises, closed, delta in found:
         amounts = Decimal(total), Decimal(spent)
-        row = (*named, *amounts, created_at, created_by, raises, closed != 0)
+        row = (*named, *amounts, created_at, created_by, raises, closed != 0, delta)
         budgets.append(KeptBudget(*row))
     return budgets
 
@@ -224,18 +248,20 @@ def spendings(session: Session, name: str) -> list[Spending]:
     return [Spending(one, Decimal(epsilon), *told) for one, epsilon, *told in found]
 
 
-def require_left(budget: KeptBudget, epsilon: float) -> None:
+def require_left(budget: KeptBudget, cost: Cost) -> None:
     """Check that so much is left.
 
     Raises
     ------
     BudgetExhausted : less is.
+    InvalidParameter : the budget is of epsilon alone, and the release has a delta.
     """
-    if charged(epsilon) > budget.left:
-        raise _exhausted(budget, epsilon)
+    amount = charged(cost, budget.delta)
+    if amount > budget.left:
+        raise _exhausted(budget, amount)
 
 
-def spend(session: Session, name: str, epsilon: float, spending_id: str) -> KeptBudget:
+def spend(session: Session, name: str, cost: Cost, spending_id: str) -> KeptBudget:
     """Spend of a budget, in a transaction that the caller commits before any noise is drawn.
 
     Raises
@@ -243,13 +269,14 @@ def spend(session: Session, name: str, epsilon: float, spending_id: str) -> Kept
     BudgetNotFound, BudgetExhausted : nothing is spent.
     SourceChanged : another session spent meanwhile; in a new transaction it can be tried again.
     """
-    session.require_trusted_ledger()
-    asked = session.have_spent(name, str(charged(epsilon)), spending_id)
+    # Of what it is made when it is made, a budget stays.
+    amount = charged(cost, find(session, name).delta)
+    asked = session.have_spent(name, str(amount), spending_id)
     if asked is None:
-        asked = _spend(session, name, charged(epsilon), spending_id)
+        asked = _spend(session, name, amount, spending_id)
     budget = find(session, name)
     if not asked:
-        raise _exhausted(budget, epsilon)
+        raise _exhausted(budget, amount)
     return budget
 
 
@@ -304,7 +331,7 @@ def published(session: Session, release_id: str) -> None:
     )
 
 
-def _exhausted(budget: KeptBudget, epsilon: float) -> BudgetExhausted:
+def _exhausted(budget: KeptBudget, amount: Decimal) -> BudgetExhausted:
     if budget.closed:
         return BudgetExhausted(
             f"Budget {budget.name} is closed: another one took its place.",
@@ -312,7 +339,7 @@ def _exhausted(budget: KeptBudget, epsilon: float) -> BudgetExhausted:
         )
     return BudgetExhausted(
         f"Budget {budget.name} has {plain(budget.left)} of {plain(budget.total)} left, less than"
-        f" epsilon {plain(charged(epsilon))}.",
+        f" {budget.what} {plain(amount)}.",
         hint="What was released stays released: a larger total is a decision, not a setting.",
     )
 

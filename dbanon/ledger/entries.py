@@ -390,11 +390,11 @@ def _names_output(session: Session, name: RelationName) -> bool:
     )
 
 
-def newer(session: Session, column: str) -> str:
-    """SQL of a column of releases that version 0.1.0 did not have.
+def newer(session: Session, column: str, table: str = "release") -> str:
+    """SQL of a column of a table, by default of releases, that version 0.1.0 did not have.
 
     A ledger is brought up to date when a release is written into it; until then it is read as it
     is.
     """
-    known = dict(session.columns_of(session.ledger_name("release")))
+    known = dict(session.columns_of(session.ledger_name(table)))
     return quote(column) if column in known else "NULL"

@@ -53,6 +53,8 @@ RELEASE_COLUMNS = _columns(
     "epsilon amount?, neighbours text?, budget text?",
     # What was asked for and of which source, as plain values, by which it can be made again.
     "request json?",
+    # Of a private release: with which delta epsilon holds, and what was charged to a budget of rho.
+    "delta double?, rho amount?",
 )
 
 # Columns and primary key of each table.
@@ -150,6 +152,8 @@ TABLES: dict[str, tuple[Columns, tuple[str, ...]]] = {
         _columns(
             "name text, source text, unit text, entity text?, epsilon_total amount, spent amount",
             "created_at timestamp, created_by text?, raises text?, closed integer",
+            # Where there is one, amounts are of rho, and mean an epsilon with this delta.
+            "delta double?",
         ),
         ("name",),
     ),
@@ -189,7 +193,7 @@ _CAME_WITHOUT = "epsilon"
 DROPPED = {"release": ("class_signature", "entity_hash")}
 
 # The newest revision in migrations/, and the table in which Alembic keeps it.
-HEAD = "0010"
+HEAD = "0011"
 VERSION_TABLE = "alembic_version"
 
 

@@ -26,8 +26,10 @@ class PrivateReport(InWords):
     ----------
     arguments : what was asked for as plain values; as the ledger has it.
     quasi_identifiers : the released columns.
-    epsilon, neighbours : what was spent, and what one of is protected: ``row`` or ``person``.
-    spent, total : of the budget, after this release.
+    epsilon, delta : what holds; delta is None where epsilon is pure.
+    rho : what was charged, where the budget counts rho.
+    neighbours : what one of is protected: ``row`` or ``person``.
+    spent, total : of the budget, after this release, in epsilon or in rho.
     rows_in, rows_out : how many of these there are, and how many rows were written: as many.
     told : how it was made, in words.
     digest : of the rows that were written.
@@ -45,6 +47,8 @@ class PrivateReport(InWords):
     quasi_identifiers: tuple[str, ...]
     not_copied: tuple[str, ...]
     epsilon: float
+    delta: float | None
+    rho: float | None
     neighbours: str
     budget: str
     spent: float
@@ -87,6 +91,8 @@ class PrivateReport(InWords):
             "earlier_releases": self.earlier_releases,
             "digest": self.digest,
             "epsilon": self.epsilon,
+            "delta": self.delta,
+            "rho": self.rho,
             "neighbours": self.neighbours,
             "budget": self.budget,
         }
@@ -100,8 +106,15 @@ class PrivateReport(InWords):
             ("method", f"{self.method}, dbanon {self.dbanon_version}"),
             ("columns", ", ".join(self.quasi_identifiers)),
             ("not copied", ", ".join(self.not_copied) or "none"),
-            ("epsilon", f"{self.epsilon:g} for one {self.neighbours}"),
-            (f"budget {self.budget}", f"{self.spent:g} of {self.total:g} are spent"),
+            (
+                "epsilon",
+                f"{self.epsilon:g}{f', delta {self.delta:g}' if self.delta else ''} for one"
+                f" {self.neighbours}",
+            ),
+            (
+                f"budget {self.budget}",
+                f"{'' if self.rho is None else 'rho, '}{self.spent:g} of {self.total:g} are spent",
+            ),
             (f"{self.neighbours}s in / rows out", f"{self.rows_in} / {self.rows_out}"),
             *(("how", text) for text in self.told),
             ("seed policy", self.seed_policy),

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dbanon.errors import BudgetExists, OutputExists, UnsupportedType
+from dbanon.job.concentrated import epsilon_of
 from dbanon.job.private import NewBudget
 from dbanon.ledger import budgets
 from dbanon.ledger.budgets import KeptBudget, Spending, plain
@@ -57,6 +58,9 @@ class BudgetShown:
             "source": kept.source,
             "unit": kept.unit,
             "entity": kept.entity,
+            "counts": kept.what,
+            "delta": kept.delta,
+            **self._epsilons(),
             "total": self.total,
             "spent": self.spent,
             "left": self.left,
@@ -67,18 +71,37 @@ class BudgetShown:
             "spendings": [vars(one) | {"epsilon": float(one.epsilon)} for one in self.spendings],
         }
 
+    def _epsilons(self) -> dict[str, float]:
+        """What amounts of rho mean as epsilon; nothing of a budget of epsilon."""
+        delta = self.kept.delta
+        if delta is None:
+            return {}
+        return {
+            "epsilon_total": epsilon_of(self.total, delta),
+            "epsilon_spent": epsilon_of(self.spent, delta),
+        }
+
     def pairs(self) -> list[tuple[str, str]]:
         """Pairs of label and text, for people."""
         kept = self.kept
+        meant = [
+            (f"epsilon at delta {kept.delta:g}", " / ".join(f"{e:.4g}" for e in found.values()))
+            for found in [self._epsilons()]
+            if found
+        ]
         whose = f", by {kept.entity}" if kept.entity else ""
         return [
             ("budget", kept.name + (", closed" if kept.closed else "")),
             ("source", kept.source),
             ("protects", f"one {kept.unit}{whose}"),
-            ("total / spent / left", " / ".join(map(plain, (kept.total, kept.spent, kept.left)))),
+            (
+                f"{kept.what}: total / spent / left",
+                " / ".join(map(plain, (kept.total, kept.spent, kept.left))),
+            ),
+            *meant,
             *([("raises", kept.raises)] if kept.raises else []),
             ("created", kept.created_at + (f" by {kept.created_by}" if kept.created_by else "")),
-            *((f"epsilon {plain(one.epsilon)}", _spent_text(one)) for one in self.spendings),
+            *((f"{kept.what} {plain(one.epsilon)}", _spent_text(one)) for one in self.spendings),
             ("counts", "releases that name it; what was released elsewhere is not counted"),
         ]
 
@@ -92,8 +115,8 @@ def require_of_rows(relation: Relation) -> None:
     """
     if relation.kind not in _KINDS:
         raise UnsupportedType(
-            f"{relation.name} is a {relation.kind}: dp_ranks reads tables and materialized views"
-            " alone, as a view could be another question each time.",
+            f"{relation.name} is a {relation.kind}: tables and materialized views alone are read,"
+            " as a view could be another question each time.",
             hint="Name the table, or make one of the view's rows.",
         )
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from dbanon.data.partition import Synthesis
 from dbanon.errors import InvalidParameter, SourceChanged, error_code
+from dbanon.job.concentrated import Cost
 from dbanon.job.private import PrivateJob
 from dbanon.ledger import budgets, entries
 from dbanon.ledger.budgets import KeptBudget
@@ -69,7 +70,7 @@ class Spender:
         assert self.kept is not None
         return self.kept.told
 
-    def spend(self, epsilon: float) -> None:
+    def spend(self, cost: Cost) -> None:
         """Spend, and see in another transaction that it is spent."""
         self.kept, self.session = self.transaction(self.begun)
         budgets.require_spent(self.session, self.begun.release_id)
@@ -131,7 +132,7 @@ def release(spender: Spender, noise: Callable[[], Noise] = OpenDpNoise) -> Priva
     """
     started = time.perf_counter()
     begun = spender.begun
-    rows = private_rows(spender.table(), begun.wished, spender, noise)
+    rows = private_rows(spender.table(), begun.wished, spender, noise, begun.job.method)
     session = spender.session
     assert session is not None
     # Somebody may have taken the output's place since.
@@ -178,6 +179,8 @@ def _report(spender: Spender, output: Output, rows: Synthesis, taken: str | None
         quasi_identifiers=job.quasi_identifiers,
         not_copied=tuple(name for name in names if name not in job.quasi_identifiers),
         epsilon=rows.epsilon,
+        delta=job.wished.delta,
+        rho=None if kept.delta is None else float(budgets.charged(job.wished.cost, kept.delta)),
         neighbours=job.unit,
         budget=job.budget,
         spent=float(kept.spent),
@@ -273,7 +276,7 @@ def _run(job: PrivateJob, store: Store, progress: PhaseProgress | None) -> Priva
 def spend(session: Session, begun: Begun) -> KeptBudget:
     """Spend, in a transaction that is committed before anything else."""
     job = begun.job
-    return budgets.spend(session, job.budget, job.wished.epsilon, begun.release_id)
+    return budgets.spend(session, job.budget, job.wished.cost, begun.release_id)
 
 
 def _spent(store: Store, begun: Begun) -> KeptBudget:

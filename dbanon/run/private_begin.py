@@ -78,7 +78,7 @@ def begin(job: PrivateJob, session: Session, release_id: str) -> Begun:
         require_entity(relation.attribute(name))
     budget = budgets.find(session, job.budget)
     _require_of(budget, job, relation)
-    budgets.require_left(budget, job.wished.epsilon)
+    budgets.require_left(budget, job.wished.cost)
     attributes = [relation.attribute(name) for name in job.quasi_identifiers]
     for attribute in attributes:
         require_kind(attribute)

@@ -18,8 +18,9 @@ from dbanon.errors import (
 )
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
-from dbanon.job.private import METHOD, refused
+from dbanon.job.private import refused
 from dbanon.job.requirements import CLIENT
+from dbanon.job.synthesis import PRIVATE_METHODS
 from dbanon.methods import find_method
 from dbanon.partitioning.classes import require_budget
 from dbanon.partitioning.strata import null_refused, too_few
@@ -38,7 +39,7 @@ def check_method(options: Mapping[str, Any]) -> None:
     ------
     InvalidParameter : it is asked for.
     """
-    if options.get("method") == METHOD:
+    if options.get("method") in PRIVATE_METHODS:
         raise refused("engine")
 
 

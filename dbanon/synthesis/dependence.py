@@ -180,6 +180,15 @@ def drawn(
     return list(zip(codes, inside, strict=True))
 
 
+def even(codes: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.float64]:
+    """Where rows stand in their bins, 0 to 1: one in each of so many equal parts, in any order."""
+    place = rng.random(len(codes))
+    for bin_ in range(int(codes.max(initial=-1)) + 1):
+        rows = np.flatnonzero(codes == bin_)
+        place[rows] = _even(place[rows], rng)
+    return place
+
+
 def _even(values: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:
     """One place in each of so many equal parts of 0 to 1, in the order of the values."""
     size = len(values)

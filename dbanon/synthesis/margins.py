@@ -212,12 +212,16 @@ def sums_of_ranks(column: NDArray[np.int64], size: int) -> NDArray[np.int64]:
 
 def rank_quantiles(column: NDArray[np.int64], shares: Shares, noise: Noise) -> Quantiles:
     """The quantiles of a column of whole numbers from 0 to ``GRID``, int64 (n,)."""
-    n = len(column)
     noisy = noise.laplace(sums_of_ranks(column, shares.class_size), shares.margin_scale)
-    starts = _starts(n, shares.class_size)
+    return quantiles_of_sums(noisy, len(column), shares.class_size, shares.bins)
+
+
+def quantiles_of_sums(sums: NDArray[np.int64], n: int, size: int, bins: int) -> Quantiles:
+    """Quantiles by noisy sums of ``size`` consecutive order statistics of n rows."""
+    starts = _starts(n, size)
     sizes = np.diff(np.append(starts, n)).astype(np.float64)
-    values = isotonic(noisy / sizes, sizes).clip(0, GRID)
-    return Quantiles((starts + sizes / 2) / n, values, shares.bins)
+    values = isotonic(sums / sizes, sizes).clip(0, GRID)
+    return Quantiles((starts + sizes / 2) / n, values, bins)
 
 
 def isotonic(values: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -16,7 +16,7 @@ from dbanon.errors import MissingDependency
 
 
 class Noise(Protocol):
-    """Two mechanisms, each with the epsilon that it costs at a sensitivity."""
+    """Four mechanisms, each with what it costs at a sensitivity: two epsilon, and two rho."""
 
     def laplace(self, values: NDArray[np.int64], scale: float) -> NDArray[np.int64]:
         """The values, int64 (m,), each with discrete Laplace noise of this scale."""
@@ -29,6 +29,18 @@ class Noise(Protocol):
 
     def choice_price(self, scale: float, sensitivity: int) -> float:
         """What that costs where one row moves no score by more than this."""
+
+    def gaussian(self, values: NDArray[np.int64], scale: float) -> NDArray[np.int64]:
+        """The values, int64 (m,), each with discrete Gaussian noise of this scale."""
+
+    def gaussian_price(self, scale: float, length: float) -> float:
+        """The rho of that where one row moves the values by no more than this, as a vector."""
+
+    def choose_concentrated(self, scores: NDArray[np.int64], scale: float) -> int:
+        """As ``choose``, with the odds of the exponential mechanism, whose rho is known."""
+
+    def concentrated_choice_price(self, scale: float, sensitivity: int) -> float:
+        """The rho of that where one row moves no score by more than this."""
 
 
 class OpenDpNoise:
@@ -62,6 +74,17 @@ class OpenDpNoise:
                 whole, metrics.linf_distance(T="i64"), measures.max_divergence(), scale
             )
 
+        @cache
+        def gaussian(scale: float) -> Any:
+            return measurements.make_gaussian(whole, metrics.l2_distance(T="f64"), scale)
+
+        @cache
+        def concentrated(scale: float) -> Any:
+            of_rho = measures.zero_concentrated_divergence()
+            return measurements.make_noisy_max(whole, metrics.linf_distance(T="i64"), of_rho, scale)
+
+        self._gaussian = gaussian
+        self._concentrated = concentrated
         self._laplace = laplace
         self._choice = choice
 
@@ -80,3 +103,19 @@ class OpenDpNoise:
     def choice_price(self, scale: float, sensitivity: int) -> float:
         """As ``Noise`` says."""
         return float(self._choice(scale).map(sensitivity))
+
+    def gaussian(self, values: NDArray[np.int64], scale: float) -> NDArray[np.int64]:
+        """As ``Noise`` says."""
+        return np.array(self._gaussian(scale)(values.tolist()), np.int64)
+
+    def gaussian_price(self, scale: float, length: float) -> float:
+        """As ``Noise`` says."""
+        return float(self._gaussian(scale).map(length))
+
+    def choose_concentrated(self, scores: NDArray[np.int64], scale: float) -> int:
+        """As ``Noise`` says."""
+        return int(self._concentrated(scale)(scores.tolist()))
+
+    def concentrated_choice_price(self, scale: float, sensitivity: int) -> float:
+        """As ``Noise`` says."""
+        return float(self._concentrated(scale).map(sensitivity))

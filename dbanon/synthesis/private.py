@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from threading import Lock
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dbanon.data.option import Option, Parameter
 from dbanon.data.partition import Synthesis
-from dbanon.errors import BudgetExhausted, RecountFailed
-from dbanon.job.synthesis import Private
+from dbanon.errors import BudgetExhausted, InvalidParameter, RecountFailed
+from dbanon.job.concentrated import Cost, amount_told, rho_of
+from dbanon.job.synthesis import DP_MARGINALS, DP_RANKS, Private
 from dbanon.synthesis.columns import PublicColumn, Table, numbered, public_columns
+from dbanon.synthesis.marginals import Division, divide, dp_marginals
 from dbanon.synthesis.noise import Noise
 from dbanon.synthesis.ranks import dp_ranks
 from dbanon.synthesis.shares import Shares, require_columns, shares
 
 _TOTAL = Parameter("epsilon", float, 0.0, Option("In all.", minimum=0, above=True))
+_DELTA = Parameter(
+    "delta", float, 0.0, Option("Of all together.", minimum=0, above=True, maximum=1e-5)
+)
 _NAME = Parameter("name", str, "", Option("What it is called."))
 
 
@@ -32,17 +39,22 @@ class Budget:
     ----------
     epsilon : in all, above 0.
     name : what reports call it.
+    delta : with which epsilon is meant; what is counted is rho then. None: epsilon is counted.
     """
 
-    def __init__(self, epsilon: float, name: str = "unnamed") -> None:
-        self._total = _exact(_TOTAL.check(epsilon))
+    def __init__(
+        self, epsilon: float, name: str = "unnamed", *, delta: float | None = None
+    ) -> None:
+        total = _TOTAL.check(epsilon)
+        self.delta = None if delta is None else float(_DELTA.check(delta))
+        self._total = _exact(total if self.delta is None else rho_of(total, self.delta))
         self.name: str = _NAME.check(name)
         self._spent = Decimal(0)
         self._lock = Lock()
 
     @property
     def total(self) -> float:
-        """What may be spent in all."""
+        """What may be spent in all: epsilon, or rho where there is a delta."""
         return float(self._total)
 
     @property
@@ -53,22 +65,29 @@ class Budget:
     @property
     def told(self) -> str:
         """What is spent, in words."""
+        if self.delta is not None:
+            return (
+                f"Budget {self.name} has rho = {self.total:.6g}, of which"
+                f" {amount_told(self.spent, self.delta)} is spent"
+            )
         return f"{self.spent:g} of {self.total:g} of budget {self.name} are spent"
 
-    def spend(self, epsilon: float) -> None:
-        """Spend so much, for good.
+    def spend(self, cost: Cost | float) -> None:
+        """Spend so much, for good; a number is an epsilon without a delta.
 
         Raises
         ------
-        InvalidParameter : it is no finite number above 0: a negative one would refund.
+        InvalidParameter : it is no finite number above 0: a negative one would refund; or it has
+            a delta, and the budget none.
         BudgetExhausted : less is left; nothing is spent.
         """
-        wanted = _exact(_TOTAL.check(epsilon))
+        cost = cost if isinstance(cost, Cost) else Cost(_TOTAL.check(cost))
+        wanted = _exact(cost.charged(self.delta))
         with self._lock:
             if self._spent + wanted > self._total:
                 raise BudgetExhausted(
                     f"Budget {self.name} has {self._total - self._spent} of {self._total} left,"
-                    f" less than epsilon {wanted}.",
+                    f" less than {'epsilon' if self.delta is None else 'rho'} {wanted}.",
                     hint="What was released stays released: a larger total is a decision, not a"
                     " setting.",
                 )
@@ -80,20 +99,28 @@ def _exact(epsilon: float) -> Decimal:
     return Decimal(repr(float(epsilon)))
 
 
-def guarantee(shares: Shares, unit: str, source: str, budget: str) -> str:
+def guarantee(cost: Cost, unit: str, source: str, budget: str) -> str:
     """What holds of the release.
 
     Parameters
     ----------
+    cost : of the release.
     unit : ``row`` or ``person``: what one of is protected.
     source : what was read, in words.
     budget : what is spent of which budget, in words.
     """
-    e = f"{shares.epsilon:g}"
+    e = f"{cost.epsilon:g}"
+    name, told, more = "ε", f"ε = {e}", ""
+    if cost.delta is not None:
+        name, told = "(ε, δ)", f"ε = {e} and δ = {cost.delta:g}"
+        more = (
+            f", but for a part of probability {cost.delta:g} (it has zero-concentrated privacy of"
+            f" ρ = {cost.rho:.6g})"
+        )
     return (
-        f"ε-differential privacy with ε = {e} for one {unit}: replacing one {unit} of {source} by"
-        " any other changes the probability of every possible release by a factor of at most"
-        f" e^{e}. The number of {unit}s, the bounds and the hierarchies are taken as public."
+        f"{name}-differential privacy with {told} for one {unit}: replacing one {unit} of {source}"
+        " by any other changes the probability of every possible release by a factor of at most"
+        f" e^{e}{more}. The number of {unit}s, the bounds and the hierarchies are taken as public."
         f" {budget}; what was released outside this budget is not counted. This rests on the"
         " method's proof and its noise source; it cannot be checked on the release, and was not."
         " Rows are synthetic: none stands for a source row, and the release is not k-anonymous."
@@ -133,8 +160,71 @@ class Spendable(Protocol):
     def told(self) -> str:
         """What is spent of it, in words."""
 
-    def spend(self, epsilon: float) -> None:
+    def spend(self, cost: Cost) -> None:
         """Spend so much, for good, before values are read and noise is drawn."""
+
+
+class Way(Protocol):
+    """A method with its shares, before anything is read."""
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """How rows are made, in words."""
+
+    def rows(self, grid: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Synthetic rows, float64 (p, n), of columns of whole numbers, int64 (p, n)."""
+
+
+@dataclass(frozen=True)
+class _Ranks:
+    divided: Shares
+    noise: Noise
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        return describe_shares(self.divided)
+
+    def rows(self, grid: NDArray[np.int64]) -> NDArray[np.float64]:
+        # What is drawn of noisy figures needs no secret, and no seed.
+        return dp_ranks(grid, self.divided, self.noise, np.random.default_rng())
+
+
+@dataclass(frozen=True)
+class _Marginals:
+    divided: Division
+    noise: Noise
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        return self.divided.told
+
+    def rows(self, grid: NDArray[np.int64]) -> NDArray[np.float64]:
+        return dp_marginals(grid, self.divided, self.noise, np.random.default_rng())
+
+
+def _ranks(
+    n: int, columns: Sequence[PublicColumn], wished: Private, noise: Callable[[], Noise]
+) -> Way:
+    trees, values = [one.tree for one in columns], [one.many for one in columns]
+    divided = shares(n, len(columns), wished.epsilon, trees, wished.margins, values)
+    return _Ranks(divided, noise())
+
+
+def _marginals(
+    n: int, columns: Sequence[PublicColumn], wished: Private, noise: Callable[[], Noise]
+) -> Way:
+    cost = wished.cost
+    if cost.delta is not None and cost.delta * n >= 1:
+        raise InvalidParameter(
+            f"delta must be below 1 in the {n} rows: else one of them could be released as it is.",
+            hint="Take a far smaller one, such as 1e-9.",
+        )
+    amount = cost.epsilon if cost.delta is None else cost.rho
+    trees, values = [one.tree for one in columns], [one.many for one in columns]
+    return _Marginals(divide(n, amount, wished.accounting, trees, values), noise())
+
+
+_WAYS = {DP_RANKS: _ranks, DP_MARGINALS: _marginals}
 
 
 def planned_columns(table: Table, wished: Private) -> tuple[PublicColumn, ...]:
@@ -144,11 +234,15 @@ def planned_columns(table: Table, wished: Private) -> tuple[PublicColumn, ...]:
 
 
 def private_rows(
-    table: Table, wished: Private, budget: Spendable, noise: Callable[[], Noise]
+    table: Table,
+    wished: Private,
+    budget: Spendable,
+    noise: Callable[[], Noise],
+    method: str = DP_RANKS,
 ) -> Synthesis:
     """As many synthetic rows as the table has rows, or persons.
 
-    All that can be refused is refused by public figures, before anything is spent; then epsilon is
+    All that can be refused is refused by public figures, before anything is spent; then it is
     spent, whatever comes of it; and only then the values are read.
 
     Raises
@@ -156,30 +250,21 @@ def private_rows(
     DbanonError : of the class that says what went wrong; never by what a row holds.
     """
     columns = planned_columns(table, wished)
-    divided = shares(
-        table.n,
-        len(columns),
-        wished.epsilon,
-        [one.tree for one in columns],
-        wished.margins,
-        [one.many for one in columns],
-    )
-    source = noise()
-    budget.spend(wished.epsilon)
+    way = _WAYS[method](table.n, columns, wished, noise)
+    budget.spend(wished.cost)
     lines = [one.on_line(*table.read(j)) for j, one in enumerate(columns)]
     if table.whose is not None:
         person = numbered(table.whose())
         lines = [one.of_persons(line, person) for one, line in zip(columns, lines, strict=True)]
     grid = np.array([one.to_grid(line) for one, line in zip(columns, lines, strict=True)])
-    # What is drawn of noisy figures needs no secret, and no seed.
-    rows = dp_ranks(grid, divided, source, np.random.default_rng())
+    rows = way.rows(grid)
     unit = "row" if table.whose is None else "person"
     released = Synthesis(
         {one.name: one.of_grid(row) for one, row in zip(columns, rows, strict=True)},
-        method="dp_ranks",
-        guarantee=guarantee(divided, unit, table.source, budget.told),
+        method=method,
+        guarantee=guarantee(wished.cost, unit, table.source, budget.told),
         epsilon=wished.epsilon,
-        told=describe_shares(divided),
+        told=way.told,
     )
     _recount(released, table.n, columns)
     return released

@@ -19,9 +19,9 @@ MOST_BINS = 32
 MARGINS, SELECTION, COUNTS, RESIDUALS = 0.40, 0.10, 0.35, 0.15
 # Noise on the mean of a quarter of the rows, as a share of the range: what is refused, and from
 # where there is some to spare for the dependence.
-_TOO_LARGE, _SMALL = 0.05, 0.02
+TOO_LARGE, _SMALL = 0.05, 0.02
 # A class of a margin has noise of a fiftieth of the range, or less where that needs no class.
-_NOISE_OF_CLASS = 50
+NOISE_OF_CLASS = 50
 # With quantiles: what sums of ranks have of a margin, with more noise a class; edges and the counts
 # between them share the rest. Measured on MAGIC and Census; any shares keep the promise.
 _OF_RANKS, _OF_EDGES, _OF_BETWEEN = 0.70, 0.15, 0.15
@@ -172,7 +172,7 @@ def shares(
     """
     if n < 4:
         raise TooFewRecords(f"There are {n} rows, and a margin needs four.")
-    if 4 * p / (n * epsilon) > _TOO_LARGE:
+    if 4 * p / (n * epsilon) > TOO_LARGE:
         raise _too_large(n, p, epsilon)
     bins = 1
     if p > 1:
@@ -183,7 +183,7 @@ def shares(
     rest = epsilon / max(p - 1, 1)
     edges = _edges(n, of_margin) if margins == QUANTILES else None
     of_sums = of_margin * (_OF_RANKS if edges else 1.0)
-    class_noise = _NOISE_BESIDE_EDGES if edges else _NOISE_OF_CLASS
+    class_noise = _NOISE_BESIDE_EDGES if edges else NOISE_OF_CLASS
     trees = (None,) * p if trees is None else tuple(trees)
     counted = tuple(
         many if tree is None and many * _LEAST_ROWS <= of_margin * n else 0
@@ -240,13 +240,13 @@ def require_columns(p: int) -> None:
 
 
 def _too_large(n: int, p: int, epsilon: float) -> NoiseTooLarge:
-    columns = math.floor(_TOO_LARGE * n * epsilon / 4)
+    columns = math.floor(TOO_LARGE * n * epsilon / 4)
     fewer = f", {columns} columns" if columns else ""
     return NoiseTooLarge(
         f"Noise for {p} columns at epsilon {epsilon:g} would be {4 * p / (n * epsilon):.0%} of"
-        f" the range on the mean of a quarter of {n} rows; at most {_TOO_LARGE:.0%} is taken.",
-        hint=f"It would do: `epsilon` {_up(4 * p / (_TOO_LARGE * n))}{fewer}, or"
-        f" {math.ceil(4 * p / (_TOO_LARGE * epsilon))} rows.",
+        f" the range on the mean of a quarter of {n} rows; at most {TOO_LARGE:.0%} is taken.",
+        hint=f"It would do: `epsilon` {_up(4 * p / (TOO_LARGE * n))}{fewer}, or"
+        f" {math.ceil(4 * p / (TOO_LARGE * epsilon))} rows.",
     )
 
 

@@ -133,7 +133,7 @@ BEGIN
             MESSAGE = 'arguments, histogram and seconds are objects.';
     END IF;
     IF private AND release ?| of_classes
-       OR NOT private AND release ?| ARRAY['epsilon', 'neighbours'] THEN
+       OR NOT private AND release ?| ARRAY['epsilon', 'neighbours', 'delta', 'rho'] THEN
         RAISE EXCEPTION USING ERRCODE = '22023',
             MESSAGE = 'A release has figures of classes, or what it spent of a budget.';
     END IF;
@@ -170,7 +170,12 @@ BEGIN
         FROM dbanon.budget AS b
         WHERE s.spending_id = id AND s.state = 'spent' AND s.budget = entry.budget
           AND b.name = s.budget AND b.source = entry.source AND b.unit = entry.neighbours
-          AND s.epsilon >= entry.epsilon AND entry.epsilon > 0;
+          -- A budget with a delta counts rho, and what was charged of it stands in the entry.
+          AND s.epsilon >= CASE WHEN b.delta IS NULL THEN entry.epsilon ELSE entry.rho END
+          AND (b.delta IS NULL) = (entry.rho IS NULL)
+          AND (b.delta IS NOT NULL OR entry.delta IS NULL)
+          AND entry.epsilon > 0 AND coalesce(entry.rho > 0, true)
+          AND coalesce(entry.delta > 0 AND entry.delta <= 1e-5, true);
         IF NOT FOUND THEN
             RAISE EXCEPTION USING ERRCODE = '42501',
                 MESSAGE = 'Nothing was spent of this budget for this release.';

@@ -14,6 +14,7 @@ from dbanon.job.export import Export
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
 from dbanon.job.reading import Reading
+from dbanon.job.sets import ColumnSet
 from dbanon.measures import Model
 from dbanon.methods import METHODS
 
@@ -22,7 +23,11 @@ FILE = Path(__file__).resolve().parents[2] / "dbanon" / "job" / "options.py"
 # What anonymize and plan name themselves.
 _ARGUMENTS = {"table", "output", "quasi_identifiers", "sensitive", "keep", "by", "entity", "key",
               "hierarchies", "k"}  # fmt: skip
-_GIVEN = {Model: "Model | Mapping[str, Any]", Export: "Export | str | Mapping[str, Any]"}
+_GIVEN = {
+    Model: "Model | Mapping[str, Any]",
+    ColumnSet: "ColumnSet | Mapping[str, Any] | Sequence[str]",
+    Export: "Export | str | Mapping[str, Any]",
+}
 # For the usual number, as it always was.
 _OR_NONE = ("chunk_rows",)
 
@@ -39,6 +44,7 @@ from typing import Any, Literal, TypeAlias, TypedDict
 
 from dbanon.job.chain import Chain
 from dbanon.job.export import Export
+from dbanon.job.sets import ColumnSet
 from dbanon.measures import Model
 
 '''

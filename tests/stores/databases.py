@@ -293,7 +293,8 @@ def make_ledger_older(database: Database) -> None:
               "chain")  # fmt: skip
     newer = {
         "release": ("relation_oid", "output_oid", "digest", "evaluation", "chain_id",
-                    "chain_sequence", "epsilon", "neighbours", "budget", "request"),
+                    "chain_sequence", "epsilon", "neighbours", "budget", "request", "delta",
+                    "rho"),
         "run": ("job", "source_types", "fingerprint"),
     }  # fmt: skip
     unused = "BYTEA" if database.name == "postgresql" else "BLOB"

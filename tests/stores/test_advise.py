@@ -362,3 +362,14 @@ def test_what_the_progress_raises_ends_the_sweep_though_it_is_an_error_of_ours(
             methods=["mdav", "cbfs"], progress=cancelled,
         )  # fmt: skip
     assert len(shares) == 1
+
+
+@pytest.mark.parametrize(
+    ("columns", "method"), [(["weight", "income"], "dp_ranks"), (["job", "town"], "dp_marginals")]
+)
+def test_a_method_of_synthetic_rows_is_named_by_the_types(columns: list[str], method: str) -> None:
+    frame = pd.DataFrame({name: [f"{name} {i % 4}" for i in range(80)] for name in columns})
+    if method == "dp_ranks":
+        frame = pd.DataFrame(ROWS, columns=list(COLUMNS))
+    advice = dbanon.advise(frame, quasi_identifiers=columns, **QUICK)
+    assert f"in place of k: {method}, as" in dict(advice.recommended())["synthetic rows"]

@@ -37,7 +37,7 @@ JOB: dict[str, Any] = {
 }
 NEW_COLUMNS = {
     "relation_oid", "output_oid", "digest", "evaluation", "chain_id", "chain_sequence",
-    "epsilon", "neighbours", "budget", "request",
+    "epsilon", "neighbours", "budget", "request", "delta", "rho",
 }  # fmt: skip
 
 Upgrade = Callable[[Database], None]

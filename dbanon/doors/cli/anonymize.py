@@ -30,8 +30,9 @@ from dbanon.doors.engines import ENGINES, Engine
 from dbanon.doors.spelling import half_of_memory
 from dbanon.errors import PrivacyWarning
 from dbanon.job.job import Job
-from dbanon.job.private import METHOD, own_options, refused
+from dbanon.job.private import own_options, refused
 from dbanon.job.reading import Reading
+from dbanon.job.synthesis import PRIVATE_METHODS
 
 _OPTIONS = (
     click.option(
@@ -76,8 +77,8 @@ def engine_of(given: Mapping[str, Any]) -> Engine | None:
         if master is not None or given["tasks"] is not None or given["conf"]:
             raise click.UsageError("--master, --tasks and --conf are of an engine: --engine spark.")
         return None
-    if given["method"] == METHOD:
-        raise refused("engine")
+    if given["method"] in PRIVATE_METHODS:
+        raise refused("engine", given["method"])
     if given["print_sql"]:
         raise click.UsageError("--print-sql is not for --engine: its statements are the workers'.")
     if master is None:
@@ -86,7 +87,7 @@ def engine_of(given: Mapping[str, Any]) -> Engine | None:
 
 
 OPTIONS = all_parameters(Job)
-# What method dp_ranks has beside them; it has no k.
+# What dp_ranks and dp_marginals have beside them; it has no k.
 PRIVATE = own_options()
 _ALL = tuple(replace(one, default=None) if one.name == "k" else one for one in OPTIONS)
 
@@ -174,11 +175,12 @@ def anonymize(url: str, **given: Any) -> None:
         log = current()
         path: Path | None = given["report"]
         wanted = asked(given) | values(PRIVATE, given)
+        private = wanted["method"] in PRIVATE_METHODS
         if path is not None:
-            require_report_file(path, page=wanted["method"] != METHOD)
-        if wanted["k"] is None and wanted["method"] != METHOD:
+            require_report_file(path, page=not private)
+        if wanted["k"] is None and not private:
             raise click.UsageError("Missing option '--k'.")
-        wanted["evaluate"] |= needs_evaluation(path) and wanted["method"] != METHOD
+        wanted["evaluate"] |= needs_evaluation(path) and not private
         engine = engine_of(given)
         with watched(not given["no_progress"]) as progress:
             own: dict[str, Any] = {"door": "cli", "run_id": log.run_id}

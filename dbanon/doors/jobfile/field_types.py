@@ -27,8 +27,9 @@ from dbanon.data.option import REQUIRED, Parameter, all_parameters
 from dbanon.doors.spelling import bytes_of
 from dbanon.errors import DbanonError, InvalidParameter
 from dbanon.job.job import Job
-from dbanon.job.private import METHOD, own_options
+from dbanon.job.private import own_options
 from dbanon.job.reading import require_condition
+from dbanon.job.synthesis import PRIVATE_METHODS
 from dbanon.methods import METHODS
 from dbanon.sessions.names import parse_relation
 
@@ -124,7 +125,7 @@ _OPTIONS = {
     for one in (*all_parameters(Job), *own_options())
     if one.name not in {*OF_COLUMNS, *OF_JOBS, *OF_FILES}
 }
-_METHODS = (*METHODS, METHOD)
+_METHODS = (*METHODS, *PRIVATE_METHODS)
 # Of these null is a value.
 NULLABLE = frozenset(name for name, one in _OPTIONS.items() if one.nullable)
 

@@ -28,8 +28,9 @@ from dbanon.doors.jobfile.problems import (
 from dbanon.errors import DbanonError, InvalidParameter, nearest_names
 from dbanon.job.export import Export
 from dbanon.job.job import Job
-from dbanon.job.private import METHOD, PrivateJob, own_options, private_job, refused, require_other
+from dbanon.job.private import PrivateJob, own_options, private_job, refused, require_other
 from dbanon.job.rules import BY_RULES
+from dbanon.job.synthesis import PRIVATE_METHODS
 from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.stores.folders import FILE
 from dbanon.stores.objects import is_object
@@ -272,7 +273,7 @@ def _job(document: Document, spec: JobFileSpec, place: int) -> FileJob | None:
     on_new_column = merged.pop("on_new_column", None)
     retries = merged.pop("retries", None)
     engine = _engine(merged.pop("engine", None))
-    private = merged.get("method") == METHOD
+    private = merged.get("method") in PRIVATE_METHODS
     if "k" not in merged and not private:
         document.refuse((*path, "k"), "is missing: write it here, or in defaults")
         return None
@@ -357,11 +358,11 @@ def _made(wanted: dict[str, Any]) -> Job:
 
 
 def _private(spec: JobFileSpec, given: JobSpec, wanted: dict[str, Any]) -> PrivateJob:
-    """A job of dp_ranks."""
+    """A job of a method of synthetic rows."""
     if wanted.pop("declared") is not None:
-        raise refused("declared")
+        raise refused("declared", wanted["method"])
     if given.retries or given.engine:
-        raise refused("retries" if given.retries else "engine")
+        raise refused("retries" if given.retries else "engine", wanted["method"])
     if given.report is not None and given.report.endswith(".html"):
         raise InvalidParameter("A differentially private release has no page: report")
     return private_job(wanted | {"target": spec.target.url})

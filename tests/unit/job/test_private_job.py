@@ -13,6 +13,7 @@ import pytest
 from dbanon.data.schema import Attribute, Kind
 from dbanon.doors.cli.options import ends
 from dbanon.errors import InvalidParameter, UnknownOption, UnsupportedType
+from dbanon.job.concentrated import Cost
 from dbanon.job.private import NewBudget, own_options, private_job
 from dbanon.ledger.budgets import charged
 from dbanon.stores.synthetic import dtype_of, require_kind, synthetic_column
@@ -71,10 +72,10 @@ def test_two_sides_of_bounds() -> None:
 
 
 def test_what_an_epsilon_costs_is_never_less() -> None:
-    assert charged(0.1) == Decimal("0.1")
-    assert charged(1e-30) == Decimal("1e-9")
-    assert charged(1.0000000001) == Decimal("1.000000001")
-    assert sum((charged(0.1) for _ in range(3)), Decimal(0)) == Decimal("0.3")
+    assert charged(Cost(0.1), None) == Decimal("0.1")
+    assert charged(Cost(1e-30), None) == Decimal("1e-9")
+    assert charged(Cost(1.0000000001), None) == Decimal("1.000000001")
+    assert sum((charged(Cost(0.1), None) for _ in range(3)), Decimal(0)) == Decimal("0.3")
 
 
 @pytest.mark.parametrize(

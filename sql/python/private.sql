@@ -1,4 +1,4 @@
--- CALL dbanon.dp_ranks(source, output, quasi_identifiers, epsilon, bounds, budget, ...): synthetic
+-- CALL dbanon.@PROCEDURE@(source, output, quasi_identifiers, epsilon, bounds, budget, ...): synthetic
 -- rows with differential privacy.
 --
 -- A procedure, as it commits: epsilon is spent, and that is seen by another transaction, before any
@@ -7,7 +7,7 @@
 -- too, are qualified, and the path is set in the first statement and again after each commit. There
 -- is no function that draws noise for a spending of somebody's: a spending is made, and used, in one
 -- call.
-CREATE OR REPLACE PROCEDURE dbanon._dp_ranks(
+CREATE OR REPLACE PROCEDURE dbanon._@PROCEDURE@(
     source bigint, output text, quasi_identifiers text[], epsilon double precision, bounds jsonb,
     budget text, entity text, null_as jsonb, if_exists text, options jsonb, INOUT outcome jsonb
 )
@@ -16,19 +16,19 @@ AS $python$
 def work():
     @IMPORT_CALL@
     from dbanon.doors import plpython_private
-    return plpython_private.dp_ranks(plpy, '@VERSION@', {
+    return plpython_private.synthetic(plpy, '@VERSION@', '@PROCEDURE@', {
         'source': source, 'output': output, 'quasi_identifiers': quasi_identifiers,
         'epsilon': epsilon, 'bounds': bounds, 'budget': budget, 'entity': entity,
         'null_as': null_as, 'if_exists': if_exists, 'options': options,
     })
 return (work(),)
 $python$;
-REVOKE ALL ON PROCEDURE dbanon._dp_ranks(bigint, @DP_TYPES@, jsonb) FROM PUBLIC;
-GRANT EXECUTE ON PROCEDURE dbanon._dp_ranks(bigint, @DP_TYPES@, jsonb) TO dbanon_admin, dbanon_runner;
-COMMENT ON PROCEDURE dbanon._dp_ranks(bigint, @DP_TYPES@, jsonb) IS
-'Internal: CALL dbanon.dp_ranks. What fails is rolled back, and handed back.';
+REVOKE ALL ON PROCEDURE dbanon._@PROCEDURE@(bigint, @DP_TYPES@, jsonb) FROM PUBLIC;
+GRANT EXECUTE ON PROCEDURE dbanon._@PROCEDURE@(bigint, @DP_TYPES@, jsonb) TO dbanon_admin, dbanon_runner;
+COMMENT ON PROCEDURE dbanon._@PROCEDURE@(bigint, @DP_TYPES@, jsonb) IS
+'Internal: CALL dbanon.@PROCEDURE@. What fails is rolled back, and handed back.';
 
-CREATE OR REPLACE PROCEDURE dbanon.dp_ranks(
+CREATE OR REPLACE PROCEDURE dbanon.@PROCEDURE@(
     source regclass, output text, quasi_identifiers text[], epsilon double precision, bounds jsonb,
     budget text, entity text DEFAULT NULL, null_as jsonb DEFAULT '{}',
     if_exists text DEFAULT 'error', options jsonb DEFAULT '{}'
@@ -38,9 +38,9 @@ AS $procedure$
 DECLARE
     outcome pg_catalog.jsonb;
 BEGIN
-    CALL dbanon._dp_ranks(dp_ranks.source::pg_catalog.oid::pg_catalog.int8, dp_ranks.output,
-        dp_ranks.quasi_identifiers, dp_ranks.epsilon, dp_ranks.bounds, dp_ranks.budget, dp_ranks.entity, dp_ranks.null_as,
-        dp_ranks.if_exists, dp_ranks.options, outcome);
+    CALL dbanon._@PROCEDURE@(@PROCEDURE@.source::pg_catalog.oid::pg_catalog.int8, @PROCEDURE@.output,
+        @PROCEDURE@.quasi_identifiers, @PROCEDURE@.epsilon, @PROCEDURE@.bounds, @PROCEDURE@.budget, @PROCEDURE@.entity, @PROCEDURE@.null_as,
+        @PROCEDURE@.if_exists, @PROCEDURE@.options, outcome);
     IF outcome IS NOT NULL THEN
         -- An empty hint would be shown as an empty line.
         RAISE EXCEPTION USING
@@ -51,10 +51,10 @@ BEGIN
     END IF;
 END
 $procedure$;
-REVOKE ALL ON PROCEDURE dbanon.dp_ranks(regclass, @DP_TYPES@) FROM PUBLIC;
-GRANT EXECUTE ON PROCEDURE dbanon.dp_ranks(regclass, @DP_TYPES@) TO dbanon_admin, dbanon_runner;
-COMMENT ON PROCEDURE dbanon.dp_ranks(regclass, @DP_TYPES@) IS
-'Synthetic rows with differential privacy, of a table, into another one: "schema.table".
+REVOKE ALL ON PROCEDURE dbanon.@PROCEDURE@(regclass, @DP_TYPES@) FROM PUBLIC;
+GRANT EXECUTE ON PROCEDURE dbanon.@PROCEDURE@(regclass, @DP_TYPES@) TO dbanon_admin, dbanon_runner;
+COMMENT ON PROCEDURE dbanon.@PROCEDURE@(regclass, @DP_TYPES@) IS
+'@SUMMARY@, of a table, into another one: "schema.table".
 CALL it outside of BEGIN: epsilon is spent of the budget, and committed, before noise is drawn.
 bounds, by column, are what anyone may know: never taken from the data. null_as: what stands for NULL.
 entity: the column that says whose a row is; one person is protected then. It needs OpenDP beside

@@ -1,0 +1,105 @@
+"""Zero-concentrated differential privacy: what rho means as epsilon and delta, and what costs rho.
+
+Releases of rho_1 and rho_2 together are of rho_1 + rho_2; of epsilon without a delta costs at most
+epsilon^2 / 2. What is rho-zCDP is (epsilon, delta)-differentially private for every epsilon, with
+the delta that ``delta_of`` has.
+
+Source: M. Bun and T. Steinke, "Concentrated differential privacy", TCC 2016; C. L. Canonne,
+G. Kamath and T. Steinke, "The discrete Gaussian for differential privacy", NeurIPS 2020,
+proposition 12 and corollary 13.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from dbanon.errors import InvalidParameter
+
+_HALVINGS = 200
+# So that a figure stays on the safe side of its rounding.
+_SLACK = 1 + 1e-9
+
+
+def delta_of(rho: float, epsilon: float) -> float:
+    """The delta of rho-zCDP at an epsilon: the least over orders, where its slope changes sign.
+
+    Of order a > 1 it is exp((a - 1)(a rho - epsilon)) / (a - 1) (1 - 1 / a)^a.
+    """
+    low, high = 1 + 1e-6, (epsilon + 1) / (2 * rho) + 2
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        if (2 * middle - 1) * rho - epsilon + math.log1p(-1 / middle) < 0:
+            low = middle
+        else:
+            high = middle
+    log = (high - 1) * (high * rho - epsilon) - math.log(high - 1) + high * math.log1p(-1 / high)
+    return math.exp(min(log, 0.0))
+
+
+def epsilon_of(rho: float, delta: float) -> float:
+    """The least epsilon that rho-zCDP has with this delta, rounded up."""
+    if rho <= 0:
+        return 0.0
+    low, high = 0.0, rho + 2 * math.sqrt(rho * math.log(1 / delta))
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        low, high = (low, middle) if delta_of(rho, middle) <= delta else (middle, high)
+    return high * _SLACK
+
+
+def rho_of(epsilon: float, delta: float) -> float:
+    """The largest rho that keeps to this epsilon and delta, rounded down."""
+    low, high = 0.0, max(epsilon, epsilon**2 / 2)
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if delta_of(middle, epsilon) <= delta else (low, middle)
+    return low / _SLACK
+
+
+def rho_of_pure(epsilon: float) -> float:
+    """What a release of epsilon without a delta costs, rounded up."""
+    return epsilon**2 / 2 * _SLACK
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a release spends.
+
+    Parameters
+    ----------
+    epsilon : what it promises.
+    delta : with which delta; None where it has none, and ``epsilon`` is pure.
+    """
+
+    epsilon: float
+    delta: float | None = None
+
+    @property
+    def rho(self) -> float:
+        """The same as rho."""
+        if self.delta is None:
+            return rho_of_pure(self.epsilon)
+        return rho_of(self.epsilon, self.delta)
+
+    def charged(self, delta: float | None) -> float:
+        """What is charged to a budget of this delta: rho; epsilon where it has none.
+
+        Raises
+        ------
+        InvalidParameter : the budget is of epsilon alone, and the release has a delta.
+        """
+        if delta is not None:
+            return self.rho
+        if self.delta is not None:
+            raise InvalidParameter(
+                "The budget is of epsilon without a delta, which a release with Gaussian noise"
+                " cannot keep to.",
+                hint="Make a budget with a delta, or take pure accounting.",
+            )
+        return self.epsilon
+
+
+def amount_told(rho: float, delta: float) -> str:
+    """An amount of rho in words, with the epsilon that it means."""
+    return f"rho = {rho:.6g}, which is epsilon = {epsilon_of(rho, delta):.4g} at delta = {delta:g}"

@@ -1,0 +1,102 @@
+"""What two neighbouring tables answer to the same questions, and how much that tells, exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+
+
+@dataclass
+class Transcript:
+    """Noise that remembers what it was given and what it gave; or gives again what another gave.
+
+    Parameters
+    ----------
+    seed : of what is drawn.
+    given : the answers of another run, to be given again.
+    """
+
+    seed: int = 0
+    given: list[Any] | None = None
+    asked: list[tuple[str, Ints, float]] = field(default_factory=list)
+    answers: list[Any] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._rng = np.random.default_rng(self.seed)
+
+    def laplace(self, values: Ints, scale: float) -> Ints:
+        return self._answer(
+            "laplace", values, scale, lambda: values + self._whole(self._rng.laplace, values, scale)
+        )
+
+    def gaussian(self, values: Ints, scale: float) -> Ints:
+        return self._answer(
+            "gaussian", values, scale, lambda: values + self._whole(self._rng.normal, values, scale)
+        )
+
+    def choose(self, scores: Ints, scale: float) -> int:
+        return self._answer("choice", scores, scale, lambda: self._chosen(scores, scale))
+
+    def choose_concentrated(self, scores: Ints, scale: float) -> int:
+        return self._answer("concentrated", scores, scale, lambda: self._chosen(scores, scale))
+
+    def laplace_price(self, scale: float, sensitivity: int) -> float:
+        return sensitivity / scale
+
+    def gaussian_price(self, scale: float, length: float) -> float:
+        return (length / scale) ** 2 / 2
+
+    def choice_price(self, scale: float, sensitivity: int) -> float:
+        return 2 * sensitivity / scale
+
+    def concentrated_choice_price(self, scale: float, sensitivity: int) -> float:
+        return (2 * sensitivity / scale) ** 2 / 8
+
+    @property
+    def shape(self) -> list[tuple[str, int, float]]:
+        """Of each question its kind, its size and its scale."""
+        return [(kind, len(values), scale) for kind, values, scale in self.asked]
+
+    def _whole(self, draw: Callable[..., Any], values: Ints, scale: float) -> Ints:
+        return np.rint(draw(0, scale, values.shape)).astype(np.int64)
+
+    def _chosen(self, scores: Ints, scale: float) -> int:
+        return int(np.argmax(scores + self._rng.gumbel(0, scale, len(scores))))
+
+    def _answer(self, kind: str, values: Ints, scale: float, drawn: Callable[[], Any]) -> Any:
+        self.asked.append((kind, values.copy(), scale))
+        known = None if self.given is None else self.given[len(self.answers)]
+        self.answers.append(drawn() if known is None else known)
+        return self.answers[-1]
+
+
+def told(one: Transcript, other: Transcript, share: float = 1.0) -> float:
+    """How much the answers of one tell it from the other, whose questions follow these answers.
+
+    Epsilon of Laplace noise, and of each choice; rho of Gaussian noise, and of each choice by the
+    range in which its scores move.
+
+    Parameters
+    ----------
+    share : of the noise that there is: with half of it, twice as much is told.
+    """
+    assert one.shape == other.shape
+    loss = 0.0
+    for (kind, here, scale), (_, there, _) in zip(one.asked, other.asked, strict=True):
+        moved, scale = (here - there).astype(float), scale * share
+        if kind == "laplace":
+            loss += np.abs(moved).sum() / scale
+        elif kind == "gaussian":
+            loss += np.square(moved).sum() / (2 * scale**2)
+        elif kind == "choice":
+            odds = [q / scale - np.logaddexp.reduce(q / scale) for q in (here, there)]
+            loss += np.abs(odds[0] - odds[1]).max()
+        else:
+            loss += ((moved.max() - moved.min()) / scale) ** 2 / 8
+    return float(loss)

@@ -1,0 +1,89 @@
+"""dp_marginals of a database, and budgets that count rho."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import dbanon
+from dbanon.errors import BudgetExhausted, BudgetNotFound, InvalidParameter
+from dbanon.job.concentrated import epsilon_of, rho_of
+from tests.stores.databases import Database
+
+pytest.importorskip("opendp")
+
+ROWS = [("red" if g % 3 else "blue", "no" if g % 3 and g % 30 else "yes") for g in range(900)]
+ZCDP = {"accounting": "zcdp", "delta": 1e-9}
+
+
+@pytest.fixture
+def filled(database: Database) -> Database:
+    columns = dict.fromkeys(("colour", "ill"), f"{database.types['text']} NOT NULL")
+    database.load("people", columns, ROWS)
+    return database
+
+
+def release(database: Database, **given: Any) -> Any:
+    wanted: dict[str, Any] = {
+        "table": "people",
+        "quasi_identifiers": ["colour", "ill"],
+        "method": "dp_marginals",
+        "epsilon": 2.0,
+        "bounds": {},
+        "orders": {"colour": ["red", "blue"], "ill": ["yes", "no"]},
+        "budget": "people",
+        "output": "release.people",
+    }
+    return dbanon.anonymize(database.url, **(wanted | given))
+
+
+def test_rho_is_spent_and_both_are_recorded(filled: Database) -> None:
+    url = filled.url
+    made = dbanon.create_budget(url, "people", source="people", epsilon=3, delta=1e-9)
+    assert made.total == pytest.approx(rho_of(3, 1e-9), abs=1e-9)
+    assert made.total <= rho_of(3, 1e-9)
+    report = release(filled, **ZCDP)
+    rho = rho_of(2, 1e-9)
+    assert (report.epsilon, report.delta) == (2.0, 1e-9)
+    assert report.rho == report.spent == pytest.approx(rho, abs=1e-9)
+    assert rho <= report.rho
+    assert "(ε, δ)-differential privacy with ε = 2 and δ = 1e-09" in report.guarantee
+    # Epsilon without a delta costs rho, too.
+    again = release(filled, method="dp_ranks", epsilon=0.3, output="release.ranks")
+    assert again.rho == pytest.approx(0.045, abs=1e-8)
+    assert again.delta is None
+    shown = dbanon.show_budget(url, "people")
+    assert [float(one.epsilon) for one in shown.spendings] == [again.rho, report.rho]
+    told = shown.to_dict()
+    assert (told["counts"], told["delta"]) == ("rho", 1e-9)
+    assert told["epsilon_spent"] == pytest.approx(epsilon_of(shown.spent, 1e-9))
+    assert "rho: total / spent / left" in dict(shown.pairs())
+    relation = filled.relation("release.people")
+    [(rows, blue)] = filled.rows(
+        f"SELECT count(*), sum(CASE WHEN colour = 'blue' THEN 1 ELSE 0 END) FROM {relation}"
+    )
+    assert rows == 900
+    assert 150 < blue < 450
+    kept = dbanon.show(url, "release.people")
+    assert (kept["epsilon"], kept["delta"], kept["rho"]) == (2.0, 1e-9, report.rho)
+    assert dbanon.verify(url, "release.people").unchanged
+    with pytest.raises(BudgetExhausted, match="less than rho"):
+        release(filled, **{**ZCDP, "epsilon": 3.0}, if_exists="replace")
+    assert dbanon.show_budget(url, "people").spent == shown.spent
+
+
+def test_a_budget_of_epsilon_takes_no_delta_and_nothing_is_spent(filled: Database) -> None:
+    url = filled.url
+    dbanon.create_budget(url, "people", source="people", epsilon=3)
+    with pytest.raises(InvalidParameter, match="of epsilon without a delta"):
+        release(filled, **ZCDP)
+    assert dbanon.show_budget(url, "people").spent == 0.0
+    report = release(filled)
+    assert (report.spent, report.rho, report.delta) == (2.0, None, None)
+    # A total of rho does not take the place of one of epsilon.
+    with pytest.raises(BudgetNotFound, match="this delta"):
+        dbanon.create_budget(url, "more", source="people", epsilon=9, delta=1e-9, raises="people")
+    for wrong in (0.0, -1e-9, 1e-4, float("nan")):
+        with pytest.raises(InvalidParameter, match="delta must be"):
+            dbanon.create_budget(url, "more", source="people", epsilon=9, delta=wrong)

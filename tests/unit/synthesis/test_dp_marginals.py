@@ -1,0 +1,323 @@
+"""dp_marginals: what one row can move, what all draws cost, what is refused, and what comes out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dbanon
+from dbanon import errors
+from dbanon.hierarchy.tree import flat
+from dbanon.job.concentrated import Cost, delta_of, epsilon_of, rho_of, rho_of_pure
+from dbanon.synthesis import marginals
+from dbanon.synthesis.domains import TRUTHS
+from dbanon.synthesis.marginals import divide, dp_marginals
+from dbanon.synthesis.noise import OpenDpNoise
+from dbanon.synthesis.shares import GRID
+from tests.reference.transcripts import Transcript, told
+from tests.unit.synthesis.test_audits import NEVER
+from tests.unit.synthesis.test_audits import _bound as of_event
+
+pytest.importorskip("opendp")
+
+TREE = flat([str(i) for i in range(6)])
+TREES = (TREE, TRUTHS, None, None)
+VALUES = (0, 0, 0, 5)
+AMOUNTS = {"pure": 3.0, "zcdp": rho_of(3.0, 1e-9)}
+
+
+def rows(n: int, seed: int = 0) -> np.ndarray:
+    """Four columns of all kinds that depend on each other, int64 (4, n)."""
+    rng = np.random.default_rng(seed)
+    of_six = rng.choice(6, n, p=[0.4, 0.2, 0.2, 0.1, 0.05, 0.05])
+    line = (of_six * GRID // 6 + rng.integers(0, GRID // 6, n)).astype(np.int64)
+    steps = ((of_six + rng.integers(0, 2, n)) % 5) * GRID // 4
+    return np.array([of_six, (of_six > 2) ^ (rng.random(n) < 0.1), line, steps], np.int64)
+
+
+@st.composite
+def neighbours(draw):
+    """Two tables of as many rows that differ in one, of values of any kind."""
+    table = rows(draw(st.integers(500, 900)), draw(st.integers(0, 2**32)))
+    other = table.copy()
+    place = draw(st.integers(0, table.shape[1] - 1))
+    other[:, place] = [
+        draw(st.integers(0, 5)), draw(st.integers(0, 1)), draw(st.integers(0, GRID)),
+        draw(st.integers(0, 4)) * GRID // 4,
+    ]  # fmt: skip
+    return table, other
+
+
+# Sensitivity and accounting
+
+
+@pytest.mark.parametrize("accounting", AMOUNTS)
+@given(tables=neighbours(), seed=st.integers(0, 99))
+@settings(max_examples=10, deadline=None)
+def test_no_transcript_tells_more_than_the_amount(accounting, tables, seed):
+    """Two neighbours are asked the same questions, and their answers tell no more than is paid."""
+    one, other = tables
+    divided = divide(one.shape[1], AMOUNTS[accounting], accounting, TREES, VALUES)
+    assert divided.rounds
+    first = Transcript(seed)
+    dp_marginals(one, divided, first, np.random.default_rng(seed))
+    second = Transcript(given=first.answers)
+    dp_marginals(other, divided, second, np.random.default_rng(seed))
+    assert told(first, second) <= divided.amount
+    assert divided.price(first) <= divided.amount
+
+
+@pytest.mark.parametrize("accounting", AMOUNTS)
+def test_half_of_the_noise_tells_more_than_the_amount(accounting):
+    """A row that moves in all columns uses most of what is paid; with half of the noise, more."""
+    one = rows(600)
+    one[:, 0] = 5, 1, GRID, GRID
+    other = one.copy()
+    other[:, 0] = 0, 0, 0, 0
+    divided = divide(600, AMOUNTS[accounting], accounting, TREES, VALUES)
+    first = Transcript(1)
+    dp_marginals(one, divided, first, np.random.default_rng(1))
+    second = Transcript(given=first.answers)
+    dp_marginals(other, divided, second, np.random.default_rng(1))
+    assert 0.5 * divided.amount < told(first, second) <= divided.amount
+    assert told(first, second, share=0.5) > divided.amount
+
+
+@pytest.mark.parametrize("accounting", AMOUNTS)
+def test_draws_are_the_same_whatever_the_rows_are(accounting):
+    n = 600
+    divided = divide(n, AMOUNTS[accounting], accounting, TREES, VALUES)
+    seen = []
+    ends = np.array([[5], [1], [GRID], [GRID]])
+    for table in (rows(n), np.zeros((4, n), np.int64), np.tile(ends, n)):
+        transcript = Transcript()
+        found = dp_marginals(table, divided, transcript, np.random.default_rng(0))
+        assert ((found >= 0) & (found <= ends)).all()
+        # How many pairs there are to choose from follows earlier choices alone.
+        kinds = [(kind, scale) for kind, _, scale in transcript.asked]
+        seen.append(kinds)
+    assert seen[0] == seen[1] == seen[2]
+
+
+@given(
+    n=st.integers(4, 10**6),
+    p=st.integers(1, 32),
+    epsilon=st.floats(0.01, 100),
+    accounting=st.sampled_from(list(AMOUNTS)),
+)
+@settings(max_examples=60, deadline=None)
+def test_all_draws_cost_the_amount_at_most(n, p, epsilon, accounting):
+    amount = epsilon if accounting == "pure" else rho_of(epsilon, 1e-9)
+    trees = [(TREE, TRUTHS, None, None)[j % 4] for j in range(p)]
+    try:
+        divided = divide(n, amount, accounting, trees, [(0, 0, 0, 7)[j % 4] for j in range(p)])
+    except errors.NoiseTooLarge:
+        return
+    price = divided.price(OPENDP)
+    assert amount * (1 - 1e-9) <= price <= amount
+
+
+OPENDP = OpenDpNoise()
+
+
+def test_rho_means_what_opendp_says():
+    from opendp import combinators, domains, measurements, metrics
+
+    whole = domains.vector_domain(domains.atom_domain(T="i64"))
+    for rho in (1e-4, 0.015, 0.5, 8.0):
+        noise = measurements.make_gaussian(
+            whole, metrics.l2_distance(T="f64"), (1 / (2 * rho)) ** 0.5
+        )
+        profile = combinators.make_zCDP_to_approxDP(noise).map(1.0)
+        for delta in (1e-5, 1e-9):
+            epsilon = epsilon_of(rho, delta)
+            assert epsilon == pytest.approx(profile.epsilon(delta), rel=1e-4)
+            assert delta_of(rho, epsilon) <= delta
+            assert rho_of(epsilon, delta) == pytest.approx(rho, rel=1e-6)
+            assert delta_of(rho_of(1.0, delta), 1.0) <= delta
+    assert 2.0 <= rho_of_pure(2.0) <= 2.0 * (1 + 1e-6)
+
+
+# Audits
+
+
+def within(one: np.ndarray, other: np.ndarray, delta: float) -> float:
+    """A lower bound of epsilon at a delta, as ``surely`` has it."""
+    from scipy.stats import beta
+
+    half = len(one) // 2
+    places = np.quantile(np.concatenate((one[:half], other[:half])), np.arange(1, 200) / 200)
+
+    def bound(here, there):
+        low = beta.ppf(NEVER, here.sum(), len(here) - here.sum() + 1) if here.any() else 0.0
+        high = 1.0 if there.all() else beta.ppf(1 - NEVER, there.sum() + 1, (~there).sum())
+        return float(np.log(max(low - delta, 1e-300) / high))
+
+    found = [bound(one[:half] >= at, other[:half] >= at) for at in places]
+    best = places[int(np.argmax(found))]
+    return bound(one[half:] >= best, other[half:] >= best)
+
+
+@pytest.mark.slow
+def test_gaussian_counts_keep_their_claim_and_half_their_noise_is_caught():
+    """One count is one less, one is one more; at a delta that draws can see."""
+    account, rho, delta = marginals.ACCOUNTINGS["zcdp"], 0.5, 0.01
+    one, other = np.array([3, 5, 8, 0]), np.array([4, 5, 7, 0])
+
+    def audit(scale: float) -> float:
+        found = [OPENDP.gaussian(np.tile(of, 8000), scale).reshape(8000, -1) for of in (other, one)]
+        return within(*(rows @ (other - one).astype(float) for rows in found), delta)
+
+    scale = account.count_scale(rho)
+    assert account.count_price(OPENDP, scale) == pytest.approx(rho)
+    assert 0.5 < audit(scale) <= epsilon_of(rho, delta) < audit(scale / 2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("accounting", AMOUNTS)
+def test_choices_keep_their_claim_and_half_their_noise_is_caught(accounting):
+    """One score falls by its sensitivity, and all others rise by it."""
+    account, sensitivity = marginals.ACCOUNTINGS[accounting], 32
+    share = 1.0 if accounting == "pure" else 1 / 8
+    one, other = np.zeros(12, np.int64), np.full(12, sensitivity)
+    one[0], other[0] = sensitivity, 0
+
+    def audit(scale: float) -> float:
+        found = [
+            np.array([account.chosen(OPENDP, of, scale) == 0 for _ in range(5000)])
+            for of in (one, other)
+        ]
+        # What happens is said before: no draw is needed to choose it.
+        return of_event(*found, NEVER)
+
+    scale = account.choice_scale(share, sensitivity)
+    assert account.choice_price(OPENDP, scale, sensitivity) == pytest.approx(share)
+    assert 0.2 < audit(scale) <= 1.0 < audit(scale / 2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("accounting", AMOUNTS)
+def test_the_whole_keeps_its_claim(accounting):
+    """One row of 400 has values that nobody else has, and goes to the other end."""
+    one = np.array([np.arange(400) % 3, np.arange(400) % 2])
+    one[:, 0] = 5, 1
+    other = one.copy()
+    other[:, 0] = 0, 0
+    amount = 2.0 if accounting == "pure" else rho_of(2.0, 1e-3)
+    divided = divide(400, amount, accounting, (TREE, TRUTHS), (0, 0))
+    assert divided.rounds
+    drawn = [
+        [dp_marginals(table, divided, OPENDP, np.random.default_rng()) for _ in range(150)]
+        for table in (one, other)
+    ]
+    for figure in (lambda r: (r[0] == 5).mean(), lambda r: ((r[0] == 5) & (r[1] == 1)).mean()):
+        found = [np.array([figure(row) for row in rows]) for rows in drawn]
+        assert within(*found, 0.0 if accounting == "pure" else 1e-3) <= 2.0
+
+
+def test_gaussian_noise_is_discrete_and_never_the_same():
+    zeros = np.zeros(20_000, np.int64)
+    drawn = OPENDP.gaussian(zeros, 7.0)
+    assert np.std(drawn) == pytest.approx(7.0, rel=0.04)
+    assert abs(drawn.mean()) < 0.3
+    assert not np.array_equal(drawn, OPENDP.gaussian(zeros, 7.0))
+
+
+# What is refused, before anything is spent
+
+
+PEOPLE = pd.DataFrame(
+    {"job": np.repeat(["nurse", "baker", "clerk"], [600, 300, 100]), "ill": [True, False] * 500}
+)
+OPTIONS = {
+    "method": "dp_marginals",
+    "types": {"job": "text", "ill": "boolean"},
+    "orders": {"job": ["nurse", "baker", "clerk"]},
+    "null_as": {"job": "other"},
+    "epsilon": 2.0,
+}
+ZCDP = {"accounting": "zcdp", "delta": 1e-9}
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"margins": "quantiles"}, "margins is of method dp_ranks"),
+        ({"accounting": "zcdp"}, "together"),
+        ({"delta": 1e-9}, "together"),
+        ({"accounting": "zcdp", "delta": 0.0}, "delta must be"),
+        ({"accounting": "zcdp", "delta": float("nan")}, "delta must be"),
+        ({"accounting": "renyi"}, "accounting must be"),
+        ({"epsilon": 0.001}, "Noise for 2 columns"),
+        ({"method": "dp_ranks", **ZCDP}, "accounting is of method dp_marginals"),
+    ],
+)
+def test_what_does_not_fit_is_refused_and_nothing_is_spent(more, words):
+    budget = dbanon.Budget(9.0, delta=1e-9)
+    with pytest.raises(errors.DbanonError, match=words):
+        dbanon.synthesize(PEOPLE, budget=budget, **{**OPTIONS, **more})
+    assert budget.spent == 0.0
+
+
+def test_delta_is_below_one_in_the_rows():
+    table = pd.concat([PEOPLE] * 101)
+    budget = dbanon.Budget(9.0, delta=1e-5)
+    with pytest.raises(errors.InvalidParameter, match="below 1 in the 101000 rows"):
+        dbanon.synthesize(table, budget=budget, **OPTIONS, accounting="zcdp", delta=1e-5)
+    assert budget.spent == 0.0
+
+
+def test_more_columns_than_a_model_takes():
+    with pytest.raises(errors.InvalidParameter, match="1 to 32 columns, not 33"):
+        divide(10**6, 10.0, "pure", [TRUTHS] * 33, [0] * 33)
+
+
+# Budgets
+
+
+def test_a_budget_of_rho_adds_up_both():
+    budget = dbanon.Budget(2.0, "people", delta=1e-9)
+    assert budget.total == pytest.approx(rho_of(2.0, 1e-9))
+    one = dbanon.synthesize(PEOPLE, budget=budget, **{**OPTIONS, "epsilon": 1.0}, **ZCDP)
+    assert budget.spent == rho_of(1.0, 1e-9)
+    assert "(ε, δ)-differential privacy with ε = 1 and δ = 1e-09" in one.guarantee
+    assert (
+        "of which rho = 0.0149731, which is epsilon = 1 at delta = 1e-09 is spent" in one.guarantee
+    )
+    dbanon.synthesize(PEOPLE, budget=budget, **{**OPTIONS, "epsilon": 0.2})
+    assert budget.spent == pytest.approx(rho_of(1.0, 1e-9) + 0.02)
+    with pytest.raises(errors.BudgetExhausted, match="less than rho"):
+        dbanon.synthesize(PEOPLE, budget=budget, **OPTIONS, **ZCDP)
+
+
+def test_a_budget_of_epsilon_takes_no_delta():
+    budget = dbanon.Budget(9.0)
+    with pytest.raises(errors.InvalidParameter, match="of epsilon without a delta"):
+        dbanon.synthesize(PEOPLE, budget=budget, **OPTIONS, **ZCDP)
+    assert budget.spent == 0.0
+    with pytest.raises(errors.InvalidParameter):
+        Cost(1.0, 1e-9).charged(None)
+
+
+# What comes out
+
+
+@pytest.mark.parametrize("more", [{}, ZCDP], ids=["pure", "zcdp"])
+def test_dependence_is_released(more):
+    table = pd.DataFrame({"job": PEOPLE["job"], "ill": PEOPLE["job"] == "nurse"})
+    budget = dbanon.Budget(99.0, delta=1e-9 if more else None)
+    found = dbanon.synthesize(table, budget=budget, **{**OPTIONS, "epsilon": 10.0}, **more)
+    assert (found.method, found.n_rows) == ("dp_marginals", 1000)
+    assert ((found.columns["job"] == "nurse") == found.columns["ill"]).mean() > 0.95
+    assert "graphical model of up to 1 two-way counts" in found.told[1]
+
+
+def test_too_little_for_dependence_leaves_columns_independent():
+    divided = divide(600, 0.6, "pure", TREES, VALUES)
+    assert divided.rounds == 0
+    assert "independent" in divided.told[0]
+    found = dp_marginals(rows(600), divided, Transcript(), np.random.default_rng(0))
+    assert found.shape == (4, 600)
