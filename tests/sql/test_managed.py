@@ -29,6 +29,14 @@ def test_an_administrator_without_superuser(
         "GRANT USAGE, CREATE ON SCHEMA release TO publisher",
     ):  # fmt: skip
         sql_server.execute(statement, url=url)
+    if sql_server.version >= 16:
+        # What whoever makes roles gets there; here another test's administrator may have made them.
+        for (role,) in sql_server.execute(
+            "SELECT rolname FROM pg_roles WHERE rolname ~ '^dbanon_'"
+        ):
+            sql_server.execute(
+                f"GRANT {role} TO service_admin WITH ADMIN OPTION, INHERIT FALSE, SET FALSE"
+            )
     [script] = re.findall(r"<!-- managed -->\n```bash\n(.*?)```", PAGE.read_text(), re.S)
     urls = {
         name: make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
@@ -44,3 +52,6 @@ def test_an_administrator_without_superuser(
         "SELECT pg_get_userbyid(relowner) FROM pg_class WHERE oid = 'dbanon.release'::regclass",
         url=url,
     ) == [("dbanon_ledger",)]
+    # Before the role that let it in: from PostgreSQL 16 on that one is named in the membership.
+    sql_server.execute("DROP OWNED BY publisher CASCADE", url=url)
+    sql_server.execute("DROP ROLE publisher")
