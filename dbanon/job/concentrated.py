@@ -12,8 +12,8 @@ proposition 12 and corollary 13.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
+from dbanon.data.frozen import dataclass
 from dbanon.errors import InvalidParameter
 
 _HALVINGS = 200

@@ -25,7 +25,9 @@ def upgrade() -> None:
     """Add the columns."""
     schema, prefix = _place()
     for table, name, kind in _COLUMNS:
-        op.add_column(f"{prefix}{table}", sa.Column(name, kind()), schema=schema)
+        # As the tables of a new ledger have them.
+        of_kind = sa.REAL() if kind is sa.Double and schema is None else kind()
+        op.add_column(f"{prefix}{table}", sa.Column(name, of_kind), schema=schema)
 
 
 def downgrade() -> None:

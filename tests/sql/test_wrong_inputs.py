@@ -25,6 +25,7 @@ from dbanon.doors.cli.main import main
 from dbanon.doors.spelling import flag
 from dbanon.doors.sql_script import arguments
 from dbanon.job.job import Job
+from dbanon.job.sets import ColumnSet
 from dbanon.measures import Model
 from tests.postgres.kept import kept
 from tests.postgres_server import Server, conninfo
@@ -176,6 +177,8 @@ def in_words(one: Parameter, value: Any) -> list[str]:
     name = flag(one)
     if value is None:
         return []
+    if one.item is ColumnSet:
+        return [part for columns in value for part in (name, ",".join(columns))]
     if one.item is Model:
         texts = [f"{model['attribute']}={model['kind']}:{model['level']}" for model in value]
         return [part for text in texts for part in (name, text)]

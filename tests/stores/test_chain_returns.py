@@ -141,6 +141,9 @@ def test_a_ledger_of_the_version_before_is_brought_up_to_date(
         f"ALTER TABLE {database.ledger()} DROP COLUMN request",
         f"DROP TABLE {database.ledger('chain_waiting')}",
         f"DROP TABLE {database.ledger('rule')}",
+        f"ALTER TABLE {database.ledger()} DROP COLUMN delta",
+        f"ALTER TABLE {database.ledger()} DROP COLUMN rho",
+        f"ALTER TABLE {database.ledger('budget')} DROP COLUMN delta",
     )
     if database.name != "duckdb":
         version = database.ledger("alembic_version")

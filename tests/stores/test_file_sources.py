@@ -102,7 +102,7 @@ def test_a_job_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     done = call("init", "file:people.csv", "--table", "people", "--k", "3")
     assert done.exit_code == 0, done.stderr
     text = done.stdout.replace("age:    {role: drop}", "age:    {role: quasi_identifier}")
-    text = text.replace("  url: duckdb:///released.duckdb\n", "")
+    text = text.replace('  url: "duckdb:///released.duckdb"\n', "")
     text += '    export: [{format: parquet, path: "{release}.parquet"}]\n'
     Path("job.yaml").write_text(text)
     assert call("plan", "job.yaml").exit_code == 0

@@ -156,6 +156,6 @@ def test_without_the_package(lake: str, target: str, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(builtins, "__import__", gone)
     monkeypatch.setattr("importlib.import_module", gone)
-    with pytest.raises(MissingDependency, match=r"need the package") as told:
+    with pytest.raises(MissingDependency, match=r"needs the package") as told:
         dbanon.anonymize(lake, **DRAWN, target=target)
     assert f"dbanon[{lake.partition(':')[0]}]" in str(told.value.hint)

@@ -184,7 +184,7 @@ def test_what_public_figures_refuse_spends_nothing(budgeted: Database) -> None:
             release(budgeted, **{name: value})
     with pytest.raises(InvalidParameter, match="nothing is spent"):
         dbanon.plan(url, table="magic", quasi_identifiers=["a"], k=3, output="x", method="dp_ranks")
-    with pytest.raises(InvalidParameter, match="of method dp_ranks"):
+    with pytest.raises(InvalidParameter, match="of dp_ranks and dp_marginals"):
         budgeted.anonymize(table="magic", quasi_identifiers=["a"], epsilon=1.0)
     budgeted.execute("CREATE VIEW shown AS SELECT * FROM magic")
     with pytest.raises(UnsupportedType, match="is a view"):
