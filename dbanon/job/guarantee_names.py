@@ -159,6 +159,6 @@ def _sets(told: Any) -> tuple[ColumnSet, ...]:
         return tuple(ColumnSet.of_plain({"columns": one["columns"], "k": one["k"]}) for one in told)
     except (TypeError, KeyError):
         raise InvalidParameter(
-            "What the ledger says of the release's sets of columns is broken.",
+            "The ledger's entry about the release's sets of columns is broken.",
             hint="Release it again.",
         ) from None

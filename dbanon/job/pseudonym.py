@@ -94,7 +94,7 @@ class Pseudonymized:
             raise InvalidParameter(
                 "Pseudonyms need a key.",
                 hint="Say where it is, from a client: `pseudonym_key`. A call in SQL takes none, as"
-                " it would stand in logs.",
+                " logs would show it.",
             )
         if self.pseudonym_key is not None and not self.pseudonyms:
             raise InvalidParameter(

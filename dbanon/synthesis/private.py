@@ -114,7 +114,7 @@ def guarantee(cost: Cost, unit: str, source: str, budget: str) -> str:
     if cost.delta is not None:
         name, told = "(ε, δ)", f"ε = {e} and δ = {cost.delta:g}"
         more = (
-            f", but for a part of probability {cost.delta:g} (it has zero-concentrated privacy of"
+            f", except with probability {cost.delta:g} (it has zero-concentrated privacy of"
             f" ρ = {cost.rho:.6g})"
         )
     return (

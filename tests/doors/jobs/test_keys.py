@@ -47,7 +47,7 @@ def rows(head: str) -> set[str]:
 def test_documented_keys_are_those_of_the_models() -> None:
     assert rows("key of the file") == keys(JobFileSpec)
     shared = set(
-        re.findall(r"`(\w+)`", PAGE.partition("These stand in a job")[2].partition("|")[0])
+        re.findall(r"`(\w+)`", PAGE.partition("These keys belong in a job")[2].partition("|")[0])
     )
     assert keys(Defaults) <= shared | rows("key")
     assert rows("key") | rows("key of a job") | keys(Defaults) == keys(JobSpec)
