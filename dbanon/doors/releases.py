@@ -18,7 +18,6 @@ from dbanon.ledger import job_history
 from dbanon.ledger import releases as kept
 from dbanon.ledger.job_history import Attempt
 from dbanon.ledger.releases import Listed
-from dbanon.run.changes import exactly_stale
 from dbanon.run.open import open_store
 from dbanon.sessions.names import parse_relation
 from dbanon.sessions.session import Session
@@ -48,7 +47,12 @@ def releases(database: Any, *, exact: bool = False, on_sql: OnSql | None = None)
     store = open_store(database, on_sql)
     with store.session(write=False) as session:
         found = kept.list_releases(session)
-    return exactly_stale(store, found) if exact else found
+    if not exact:
+        return found
+    # It knows of exports, and those of Arrow.
+    from dbanon.run.changes import exactly_stale
+
+    return exactly_stale(store, found)
 
 
 def attempts(database: Any, job: str, *, on_sql: OnSql | None = None) -> list[Attempt]:

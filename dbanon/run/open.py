@@ -26,6 +26,7 @@ _DRAWN = (
     ' database. If they may: `kept_columns="client"`, and name that one as target;'
     " docs/warehouse.md says what it means."
 )
+_LAKES = ("delta:", "iceberg:")
 _ENGINE = "Give its URL, or a SQLAlchemy engine: sqlalchemy.create_engine(…)."
 
 # By package: what is said of its objects where they are no database.
@@ -120,7 +121,7 @@ def open_source(
         from dbanon.stores.origins import stream_of
 
         origin = stream_of(database)
-    elif isinstance(database, str):
+    elif isinstance(database, str) and database.startswith(_LAKES):
         from dbanon.stores.origins_lake import lake_of
 
         origin = lake_of(database)

@@ -209,7 +209,7 @@ def _require_no_lake(root: Place) -> None:
             if _is_log(inside, lake):
                 raise InvalidParameter(
                     f"{folder} is a table of {lake}, whose files also hold rows that were deleted.",
-                    hint=f"Write {_READ[lake]} in place of it, with --kept-columns client:"
+                    hint=f"Write {_READ[lake]} in place of it, and allow that its rows are drawn:"
                     " docs/warehouse.md.",
                 )
         folder = folder.parent

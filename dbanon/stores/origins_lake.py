@@ -61,7 +61,7 @@ class IcebergOrigin:
             raise InvalidParameter(
                 "What stands behind iceberg: is not the name of a catalog.",
                 hint="Write iceberg:NAME, as .pyiceberg.yaml or PYICEBERG_CATALOG__NAME__URI has"
-                " it, and the table by --table namespace.table.",
+                " it, and the table as namespace.table.",
             )
         self._catalog = catalog
 

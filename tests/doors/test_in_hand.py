@@ -9,7 +9,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, ClassVar
 
 import duckdb
 import numpy as np
@@ -162,6 +162,8 @@ def test_what_hands_out_arrow_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
 
     class DataFrame:
         """As polars' own: it hands out Arrow, with views of texts."""
+
+        schema: ClassVar[dict[str, object]] = {}
 
         def __init__(self, table: pa.Table) -> None:
             self.table = table

@@ -17,6 +17,8 @@ _IMPORTED = {
     "psycopg": ("psycopg", "psycopg_binary"),
     "pydantic": ("pydantic", "pydantic_core"),
     "duckdb": ("duckdb", "_duckdb"),
+    "pyiceberg[sql-sqlite]": ("pyiceberg",),
+    "scikit-learn": ("sklearn",),
 }
 _BLOCKING = """
 import importlib.util, json, sys
@@ -53,7 +55,22 @@ def packages(extra: str) -> set[str]:
     return found
 
 
-KNOWN = frozenset().union(*(packages(one) for one in ("all", "postgres", "mariadb", "bound", "dp")))
+KNOWN = frozenset().union(
+    *(
+        packages(one)
+        for one in (
+            "all",
+            "postgres",
+            "mariadb",
+            "bound",
+            "dp",
+            "plot",
+            "sklearn",
+            "delta",
+            "iceberg",
+        )
+    )
+)
 
 
 def run(code: str, having: Iterable[str] = ()) -> subprocess.CompletedProcess[str]:

@@ -139,7 +139,7 @@ def test_a_release_that_is_refused_fails_the_run(project: Project) -> None:
     assert project.releases() == 0
 
 
-def tested(project: Project, source: str, table: str, arguments: object) -> None:
+def put_test(project: Project, source: str, table: str, arguments: object) -> None:
     """Put the generic test on a table that dbt does not make."""
     told = {"name": table, "data_tests": [{"k_anonymity": {"arguments": arguments}}]}
     sources = {"sources": [{"name": source, "tables": [told]}]}
@@ -149,7 +149,7 @@ def tested(project: Project, source: str, table: str, arguments: object) -> None
 @pytest.mark.scheduler("dbt")
 def test_k_anonymity_is_a_generic_test(project: Project) -> None:
     project.dbt("run")
-    tested(project, "release", "people", {"quasi_identifiers": ["age", "income"], "k": 5})
+    put_test(project, "release", "people", {"quasi_identifiers": ["age", "income"], "k": 5})
     assert "PASS source_k_anonymity_release_people" in project.dbt(
         "test", "--select", "source:release"
     )
@@ -158,7 +158,7 @@ def test_k_anonymity_is_a_generic_test(project: Project) -> None:
     rows = ", ".join(["(41, 'a')"] * 3 + ["(NULL, 'b')"] * 2 + ["(7391, 'c')"])
     project.execute(f'INSERT INTO app."some_rows" VALUES {rows}')
     for k, classes in ((2, 1), (3, 2), (4, 3)):
-        tested(project, "app", "some_rows", {"quasi_identifiers": ["Age"], "k": k})
+        put_test(project, "app", "some_rows", {"quasi_identifiers": ["Age"], "k": k})
         told = project.dbt("test", "--select", "source:app", "--store-failures", fails=True)
         assert f"Got {classes} result" in told
         assert "7391" not in told
@@ -182,7 +182,7 @@ def test_k_anonymity_is_a_generic_test(project: Project) -> None:
     ],
 )
 def test_k_anonymity_refuses_what_would_always_pass(project: Project, arguments: object) -> None:
-    tested(project, "release", "people", arguments)
+    put_test(project, "release", "people", arguments)
     assert "k_anonymity: " in project.dbt("test", "--select", "source:release", fails=True)
 
 
