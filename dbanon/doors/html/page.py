@@ -50,7 +50,7 @@ def page(
     """
     if distributions is None:
         distributions = look.distributions if look else ()
-    style = _file("report.css").replace("/* pictures.css */\n", _file("pictures.css"))
+    style = style_of_page()
     return _template().render(
         view(report, distributions, tradeoff, look),
         recounted=counted_again(report, recount),
@@ -74,7 +74,12 @@ def write(text: str, path: Path) -> None:
 
 def policy_of_page() -> str:
     """What a browser may load for a report: its own style and nothing else."""
-    return _policy(_file("report.css"))
+    return _policy(style_of_page())
+
+
+def style_of_page() -> str:
+    """The style of a report, that of its pictures in it."""
+    return _file("report.css").replace("/* pictures.css */\n", _file("pictures.css"))
 
 
 def _policy(style: str) -> str:

@@ -54,6 +54,17 @@ def source_of(start: Start) -> Iterator[SqlSource]:
         yield SqlSource(session)
 
 
+def require_table(start: Start) -> None:
+    """Check, before a page is opened, that there is something to look at.
+
+    Raises
+    ------
+    DbanonError : the database or the table is not there, or cannot be reached.
+    """
+    with source_of(start) as source:
+        source.session.find_source(parse_relation(start.table))
+
+
 def propose(bench: Workbench, task: Task) -> None:
     """Look at the columns; what is proposed for them is decided on until somebody says otherwise.
 

@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, quote
 import jinja2
 
 from dbanon.advice.recommend import Point
-from dbanon.doors.html.page import environment, policy_of_page
+from dbanon.doors.html.page import environment, policy_of_page, style_of_page
 from dbanon.doors.workbench import database, forms, view
 from dbanon.doors.workbench.access import FORM_KEY, KEY, Access
 from dbanon.doors.workbench.forms import Fields, one
@@ -23,9 +23,9 @@ from dbanon.errors import DbanonError, InvalidParameter
 
 HERE = Path(__file__).parent
 _FILES = {
-    "report.css": (HERE.parent / "html" / "report.css", "text/css"),
-    "workbench.css": (HERE / "workbench.css", "text/css"),
-    "workbench.js": (HERE / "workbench.js", "text/javascript"),
+    "report.css": (style_of_page, "text/css"),
+    "workbench.css": (lambda: (HERE / "workbench.css").read_text("utf-8"), "text/css"),
+    "workbench.js": (lambda: (HERE / "workbench.js").read_text("utf-8"), "text/javascript"),
 }
 _NAMES = tuple(step for step, _, _ in view.STEPS)
 
@@ -79,8 +79,8 @@ class Routes:
         if name == "":
             return self._see("columns")
         if name in _FILES:
-            path, kind = _FILES[name]
-            return Answer(200, path.read_text("utf-8"), kind)
+            text_of, kind = _FILES[name]
+            return Answer(200, text_of(), kind)
         if name == "report" and self.bench.made is not None and self.bench.made.page:
             policy = f"{policy_of_page()}; frame-ancestors 'none'"
             return Answer(

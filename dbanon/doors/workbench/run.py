@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from dbanon.doors.jobfile.field_types import written_password
 from dbanon.doors.workbench.access import Access
+from dbanon.doors.workbench.database import require_table
 from dbanon.doors.workbench.routes import Routes
 from dbanon.doors.workbench.server import HOST, Server
 from dbanon.doors.workbench.state import Start, Workbench
@@ -25,11 +26,13 @@ def run_workbench(start: Start, *, port: int, ready: Callable[[str], None]) -> b
     Raises
     ------
     InvalidParameter : the port is in use.
+    DbanonError : the table is not there, or cannot be reached.
     """
     for name, url in (("DBANON_URL", start.url), ("DBANON_TARGET", start.target)):
         if url is not None and written_password(url):
             # The job file has a variable in its place.
             os.environ[name] = url
+    require_table(start)
     bench = Workbench(start)
     try:
         server = Server(port)
