@@ -1,5 +1,7 @@
 """Privacy models that count persons: kernels beside the plain way, record by record."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -86,6 +88,9 @@ def test_keeping_to_a_model_is_what_the_measure_says(case, n, data):
 @settings(max_examples=100, deadline=None)
 def test_one_record_each_is_as_without_persons(case, size):
     space, _, codes, models = case
+    # Shares of persons and of records round in their own way: where a class reaches such a level
+    # exactly, one of them may say yes and the other no.
+    models = [replace(m, level=m.level + 1e-6) if m.compares_with_table else m for m in models]
     n = space.n_records
     labels = (np.random.default_rng(n).permutation(n) // size).astype(np.int32)
     guard, _ = guard_of(codes, models, np.arange(n), labels)
