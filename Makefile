@@ -54,7 +54,6 @@ campaign: setup ## all tests, with each case on each database and all examples
 # packages say of newer ones below them is their matter.
 OLDEST := build/oldest
 OLDEST_EXTRAS := all postgres mariadb bound plot sklearn
-PACKAGES = $(wildcard $(1)/lib/python*/site-packages)
 OF_THE_CORE = _editable_skbc_dbanon.pth _editable_skbc_dbanon.py dbanon dbanon-*.dist-info checkout.pth
 
 test-oldest: setup $(OLDEST)/.done ## tests with the oldest versions of all that dbanon needs
@@ -67,7 +66,7 @@ $(OLDEST)/.done: pyproject.toml .ci/oldest.py | $(VENV)/.package
 	$(PYTHON) -m venv --clear $(@D)
 	$(PYTHON) .ci/oldest.py $(OLDEST_EXTRAS) >$(@D)/oldest.txt
 	$(@D)/bin/python -m pip --quiet install -r $(@D)/oldest.txt pytest pytest-xdist hypothesis
-	cd $(call PACKAGES,$(VENV)) && cp -r $(OF_THE_CORE) $(CURDIR)/$(call PACKAGES,$(@D))
+	cd $(VENV)/lib/python*/site-packages && cp -r $(OF_THE_CORE) $(CURDIR)/$(@D)/lib/python*/site-packages/
 	touch $@
 
 # What the examples of schedules run under. dbanon itself is lent to them by the tests.
@@ -87,7 +86,7 @@ $(SCHEDULERS)/%/.done:
 
 # SUITE=trixie has PostgreSQL 17, SUITE=sid the newest.
 test-postgres: ## the tests of stores and SQL on another Debian suite, SUITE=trixie or sid; as root on Debian
-	.ci/postgres.sh $(SUITE) $(PYTEST_ARGS)
+	.ci/postgres.sh "$(SUITE)" $(PYTEST_ARGS)
 
 # FAULTS=full for the long campaign; FAULTS_SEED and FAULTS_CASE repeat what a finding names.
 faults: setup ## random tables and killed runs against an oracle of its own, in some ten minutes

@@ -10,7 +10,7 @@ import sys
 import tomllib
 from pathlib import Path
 
-_REQUIREMENT = re.compile(r"(?P<name>[\w.-]+(?:\[[\w,]+\])?)>=(?P<oldest>[\w.]+)(?:,.*)?$")
+_REQUIREMENT = re.compile(r"(?P<name>[\w.-]+(?:\[[\w,-]+\])?)>=(?P<oldest>[\w.]+)(?:,.*)?$")
 
 _OWN = re.compile(r"dbanon\[(\w+)\]")
 

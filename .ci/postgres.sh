@@ -3,8 +3,10 @@
 # root directory of its own: trixie has PostgreSQL 17, sid the newest.
 #   postgres.sh SUITE [ARGUMENT OF PYTEST …]      as root, on Debian; DEBIAN_MIRROR names another mirror
 # The system is kept as build/postgres/SUITE.tar, so that the next run begins with it.
-set -eu
+set -euo pipefail
 suite=${1:?name a suite: trixie or sid}
+# It becomes the name of a directory that is removed.
+[[ $suite =~ ^[a-z]+$ ]] || { echo "$suite is no name of a suite: trixie, sid" >&2; exit 2; }
 shift
 [ $# -gt 0 ] || set -- tests/sql tests/stores
 here=$(cd "$(dirname "$0")/.." && pwd)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from dbanon.data.frozen import dataclass
 from dbanon.errors import RowsNotAligned
+from dbanon.errors.extras import extras_told
 from dbanon.release.report import Report
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ class FrameReport(Report):
         trees: Any = {"hierarchies": known.hierarchies}
         return evaluate(original, known.released, report=self, **(trees | options))
 
+    @extras_told()
     def page(self, path: str | Path | None = None) -> str:
         """The report as an HTML page, as ``dbanon report`` has it; see docs/report.md.
 

@@ -79,10 +79,6 @@ def _figure() -> Any:
     try:
         import matplotlib.pyplot as plt
     except ImportError:
-        raise MissingDependency(
-            "A plot needs the package matplotlib.",
-            hint='Install it with: pip install "dbanon[plot]"; in a checkout: pip install'
-            ' ".[plot]".',
-        ) from None
+        raise MissingDependency.of_extra("A plot", "matplotlib", "plot") from None
     # By pyplot, which a notebook shows at the end of a cell.
     return plt.figure(layout="constrained")

@@ -10,6 +10,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
 
 from dbanon.errors import InvalidParameter
+from dbanon.errors.extras import extras_told
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -42,6 +43,7 @@ def shown(wanted: Wanted) -> Iterator[Told | None]:
         )
 
 
+@extras_told()
 def bar_on(stream: TextIO) -> Progress:
     """The bar of a terminal."""
     # Elsewhere than on a terminal nothing of it is needed.

@@ -6,14 +6,15 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dbanon.doors.dispatch import run_classes
+from dbanon.doors.progress import shown
 from dbanon.run import rules as run_rules
 from dbanon.run.open import open_store
 from dbanon.run.refresh import job_again
 from dbanon.run.rules import Declared
 
 if TYPE_CHECKING:
+    from dbanon.doors.progress import Wanted
     from dbanon.release.report import Report
-    from dbanon.run.run import PhaseProgress
     from dbanon.sessions.base import OnSql
 
 
@@ -80,7 +81,7 @@ def refresh(
     chain_key: str | None = None,
     pseudonym_key: str | None = None,
     memory_limit: int | None = None,
-    progress: PhaseProgress | None = None,
+    progress: Wanted = None,
     on_sql: OnSql | None = None,
     door: str = "python",
     run_id: str | None = None,
@@ -119,4 +120,5 @@ def refresh(
             memory_limit=memory_limit,
             **more,
         )
-    return run_classes(job, store, None, progress)
+    with shown(progress) as told:
+        return run_classes(job, store, None, told)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -88,7 +89,7 @@ def way_out(python: str, what: str | None = None) -> str:
         )
     return (
         f"On the server's machine run: sudo python{python} -m pip install --target {_PLACE}"
-        f" {what or f'dbanon=={version()}'}; then dbanon install --python-path {_PLACE}"
+        f" {shlex.quote(what or f'dbanon=={version()}')} && dbanon install --python-path {_PLACE}"
     )
 
 

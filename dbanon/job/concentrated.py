@@ -12,13 +12,23 @@ proposition 12 and corollary 13.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from dbanon.data.frozen import dataclass
+from dbanon.data.option import Option
 from dbanon.errors import InvalidParameter
 
 _HALVINGS = 200
+# Parts of rho that are counted: a total, what is charged to it and what noise is for are the same.
+_PARTS = 10**9
 # So that a figure stays on the safe side of its rounding.
 _SLACK = 1 + 1e-9
+
+
+def delta_option(told: str, **more: Any) -> Option:
+    """The option of a delta, which has the same bounds wherever there is one."""
+    expected = "a number above 0, at most 1e-5"
+    return Option(told, minimum=0, above=True, maximum=1e-5, expected=expected, **more)
 
 
 def delta_of(rho: float, epsilon: float) -> float:
@@ -49,12 +59,24 @@ def epsilon_of(rho: float, delta: float) -> float:
 
 
 def rho_of(epsilon: float, delta: float) -> float:
-    """The largest rho that keeps to this epsilon and delta, rounded down."""
+    """The largest rho that keeps to this epsilon and delta, rounded down to billionths.
+
+    Raises
+    ------
+    InvalidParameter : it is less than a billionth, which nothing can be spent of.
+    """
     low, high = 0.0, max(epsilon, epsilon**2 / 2)
-    for _ in range(_HALVINGS):
+    # Rho is less than epsilon, so a billionth of epsilon has none.
+    for _ in range(_HALVINGS if epsilon > 1 / _PARTS else 0):
         middle = (low + high) / 2
         low, high = (middle, high) if delta_of(middle, epsilon) <= delta else (low, middle)
-    return low / _SLACK
+    parts = math.floor(low / _SLACK * _PARTS)
+    if not parts:
+        raise InvalidParameter(
+            f"The rho of epsilon = {epsilon:g} at delta = {delta:g} must be 1e-9 or more.",
+            hint="Give a larger epsilon.",
+        )
+    return parts / _PARTS
 
 
 def rho_of_pure(epsilon: float) -> float:

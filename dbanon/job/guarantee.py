@@ -47,7 +47,8 @@ class Guarantee:
     by : columns of strata, within which it holds, too.
     persons : columns that are read so that their values can be counted, and not released.
     models : what every class keeps to beside k.
-    also : sets of columns whose combinations are shared by a k of their own.
+    also : sets of columns whose combinations are shared by a k of their own; of a release that is
+        written, or in the ledger, by the names that it has there.
     nulls, withhold_failing : as in ``Policy``.
     method : what the method's classes are, in words.
     """
@@ -153,7 +154,7 @@ class Guarantee:
         sensitive, leaves : as in ``Questions``.
         """
         shared = tuple(dict.fromkeys([*columns, *self.by]))
-        also = tuple(one.released(columns) for one in self.also)
+        also = tuple(one.columns for one in self.also)
         return Questions(
             shared, persons=self.persons, sensitive=sensitive, leaves=leaves, also=also
         )

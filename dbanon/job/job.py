@@ -286,7 +286,8 @@ class Job:
             require_condition(self.where)
         check_models(self.policy.models, self.sensitive)
         if self.declared != BY_RULES:
-            require_sets(self.policy.also_k, self.policy.models, self.named, self.entity)
+            named = (*self.quasi_identifiers, *self.kept)
+            require_sets(self.policy.also_k, self.policy.models, named, self.entity)
             self.pseudonymized.require_key()
         self.pseudonymized.require_told(self.policy.strict)
         for column in self.hierarchies:

@@ -21,7 +21,7 @@ from dbanon.data.option import (
     parameters,
 )
 from dbanon.errors import InvalidParameter, UnknownOption, nearest_names
-from dbanon.job.concentrated import rho_of
+from dbanon.job.concentrated import delta_option, rho_of
 from dbanon.job.job import DEFAULT_CHUNK_ROWS, Job, check_door
 from dbanon.job.requirements import check_entity, check_once
 from dbanon.job.synthesis import DP_RANKS, PRIVATE_METHODS, Private
@@ -55,13 +55,9 @@ class NewBudget:
     ]
     delta: Annotated[
         float | None,
-        Option(
+        delta_option(
             "With which epsilon is meant: rho is counted then, which releases with Gaussian noise"
             " need.",
-            minimum=0,
-            above=True,
-            maximum=1e-5,
-            expected="a number above 0, at most 1e-5",
             see=_SEE,
         ),
     ] = None
@@ -89,10 +85,9 @@ class NewBudget:
                 "The name of a budget must be 1 to 63 letters, digits, dots, hyphens and"
                 " underscores, the first a letter or digit."
             )
-        # Nothing smaller is counted.
+        # Nothing smaller is counted; of rho there is none.
         if self.amount < 1e-9:
-            what = "epsilon" if self.delta is None else "The rho of epsilon and delta"
-            raise InvalidParameter(f"{what} must be 1e-9 or more.")
+            raise InvalidParameter("epsilon must be 1e-9 or more.")
         if (self.unit == PERSON) != bool(self.entity):
             raise InvalidParameter(
                 "A budget of persons needs the column that says whose a row is, and no other has"

@@ -25,8 +25,6 @@ _SEE = "guarantees.md#pseudonyms"
 # What keys of pseudonyms, and what tells them apart, are made of.
 _OF_PSEUDONYMS, _CHECKED = b"dbanon pseudonym 1", b"dbanon pseudonym key 1"
 _BLOCK, _DIGITS = 64, 32
-# Types of fixed length, whose texts databases hand out with and without spaces behind them.
-_PADDED = re.compile(r"(character|char|bpchar)\b(?! varying)", re.I)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,9 +139,32 @@ class PseudonymKey:
     def __repr__(self) -> str:
         return "PseudonymKey()"
 
-    def of(self, text: str | None) -> str | None:
-        """The pseudonym of a value by its text; NULL has none."""
-        return None if text is None else self._new(self._own, text.encode()).hexdigest()[:_DIGITS]
+    def of(self, attribute: Attribute, value: object, padded: bool = False) -> str | None:
+        """The pseudonym of a column's value by its text, as databases write it; NULL has none.
+
+        Parameters
+        ----------
+        padded : the value came with spaces behind it that its database does not count.
+
+        Raises
+        ------
+        UnsupportedType : there is half a character in it, of which no database makes text.
+        """
+        if value is None:
+            return None
+        text = str(value).rstrip(" ") if padded else str(value)
+        try:
+            told = text.encode()
+        except UnicodeEncodeError:
+            told = None
+        # Not raised above: the error of Python, which holds the value, would go with it.
+        if told is None:
+            raise UnsupportedType(
+                f'Column "{attribute.name}" cannot be released as pseudonyms: a value of it is not'
+                " valid text in Unicode (it has half of a surrogate pair).",
+                hint="Mend such values, or leave their rows out.",
+            )
+        return self._new(self._own, told).hexdigest()[:_DIGITS]
 
     def blocks(self) -> tuple[bytes, bytes]:
         """What the inner and the outer hash begin with."""
@@ -155,14 +176,6 @@ class PseudonymKey:
 def pseudonymous(attribute: Attribute) -> Attribute:
     """The column as it is released: text, whatever it was."""
     return replace(attribute, kind=Kind.CATEGORY, sql_type="text", order=())
-
-
-def text_of_value(attribute: Attribute, value: object) -> str | None:
-    """A value's text as its database writes it, of a column that may be a pseudonym."""
-    if value is None:
-        return None
-    text = str(value)
-    return text.rstrip(" ") if _PADDED.match(attribute.sql_type or "") else text
 
 
 def require_pseudonymous(attribute: Attribute) -> None:

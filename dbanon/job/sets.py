@@ -68,18 +68,20 @@ class ColumnSet:
         """The set with a k of its own, that of the release where it has none."""
         return ColumnSet(self.columns, int(k if self.k is None else self.k))
 
-    def released(self, columns: Collection[str]) -> tuple[str, ...]:
-        """The columns as the release has them: of a range its two bounds.
+    def released(self, own: Collection[str], columns: Collection[str]) -> ColumnSet:
+        """The set by the names that the release has: of a range its two bounds.
 
         Parameters
         ----------
+        own : the quasi-identifiers of the job. A copied column is never a range, even where others
+            are named as its bounds would be.
         columns : the released quasi-identifiers.
         """
         found: list[str] = []
         for name in self.columns:
-            bounds = (f"{name}_low", f"{name}_high")
-            found += bounds if name not in columns and set(bounds) <= set(columns) else (name,)
-        return tuple(found)
+            ranged = name in own and name not in columns
+            found += (f"{name}_low", f"{name}_high") if ranged else (name,)
+        return ColumnSet(tuple(found), self.k)
 
     def plain(self) -> dict[str, Any]:
         """The set as plain values, for the ledger."""
@@ -112,7 +114,8 @@ def require_sets(
 
     Parameters
     ----------
-    named : the columns that it holds.
+    named : the columns that it holds, pseudonyms excepted: a value that is made anew for the
+        release has nothing that could be brought together.
 
     Raises
     ------
@@ -129,6 +132,7 @@ def require_sets(
         for name in one.columns:
             if name not in named:
                 raise InvalidParameter(
-                    f'Column "{name}" of `also_k` is none of the release.',
-                    hint="Name quasi-identifiers, strata, sensitive or kept columns.",
+                    f'Column "{name}" of `also_k` is no quasi-identifier, stratum, sensitive or'
+                    " kept column of the release.",
+                    hint="Name only such columns in `also_k`.",
                 )

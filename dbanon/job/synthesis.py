@@ -11,7 +11,7 @@ from dbanon.data.option import REQUIRED, Option, check, make, parameter, paramet
 from dbanon.errors import InvalidParameter, UnknownMethod, UnknownOption, nearest_names
 from dbanon.hierarchy.spec import HierarchySpec
 from dbanon.hierarchy.tree import Hierarchy
-from dbanon.job.concentrated import Cost
+from dbanon.job.concentrated import Cost, delta_option
 
 AS_PUBLISHED = "as_published"
 ALGORITHM, SECTION_4 = READINGS = ("algorithm", "section_4")
@@ -154,12 +154,9 @@ class Private:
     ] = PURE
     delta: Annotated[
         float | None,
-        Option(
-            "Of accounting zcdp, how likely epsilon is not kept to: far below 1 in the rows.",
-            minimum=0,
-            above=True,
-            maximum=1e-5,
-            expected="a number above 0, at most 1e-5",
+        delta_option(
+            "Of accounting zcdp, what is added to e^epsilon times each probability: far below 1 in"
+            " the rows.",
             release=True,
             see=_SEE,
         ),

@@ -21,18 +21,15 @@ from dbanon.data.coarser import CoarserColumns
 from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata, first_of_each
 from dbanon.data.partition import Found, Partition, most_of, share_needed
-from dbanon.errors import MemoryLimit, SuppressionOverBudget
+from dbanon.errors import SuppressionOverBudget
 from dbanon.job.policy import Policy
 from dbanon.job.sets import ColumnSet
 from dbanon.kernels import Models
 from dbanon.methods.registry import Tick
 from dbanon.partitioning.merge import Guard, merge_block
 from dbanon.partitioning.protect import by_blocks, space_of_costs
-from dbanon.partitioning.strata import groups
+from dbanon.partitioning.strata import apart, groups, require_memory
 from dbanon.spaces.mixed import MixedSpace
-
-# Counts of classes before and after merging, and a copy of them while classes merge.
-_COPIES_OF_COUNTS = 3
 
 
 def within_reach(
@@ -45,12 +42,12 @@ def within_reach(
     """
     units = microdata.units
     copied = [(_copied(microdata, one), _k(one, policy)) for one in policy.also_k]
-    apart = _apart(microdata)
+    parts = apart(microdata)
     while len(records):
         failing = np.zeros(len(records), np.bool_)
         for columns, k in copied:
             _, group = np.unique(
-                np.column_stack([apart, *columns])[records], axis=0, return_inverse=True
+                np.column_stack([parts, *columns])[records], axis=0, return_inverse=True
             )
             group = group.reshape(-1)
             counts = np.ones(len(records), np.bool_)
@@ -146,14 +143,6 @@ def _copied(microdata: Microdata, one: ColumnSet) -> list[NDArray[np.int32]]:
     return [microdata.sensitive[n].codes for n in one.columns if n in microdata.sensitive]
 
 
-def _apart(microdata: Microdata) -> NDArray[np.int64]:
-    """The stratum and pattern of NULLs of each record, int64 (n,)."""
-    parts = [part for part in (microdata.strata, microdata.valid) if part is not None]
-    if not parts:
-        return np.zeros(microdata.n_records, np.int64)
-    return np.unique(np.column_stack(parts), axis=0, return_inverse=True)[1].reshape(-1)
-
-
 def _merged(
     microdata: Microdata,
     partition: Partition,
@@ -174,13 +163,16 @@ def _merged(
     units, keys = microdata.units, microdata.ordered_keys
     labels = np.full(microdata.n_records, -1, np.int32)
     done = 0
-    for records in (released[group] for group in groups(_apart(microdata)[released])):
+    for records in (released[group] for group in groups(apart(microdata)[released])):
         _, place = np.unique(codes[records], axis=0, return_inverse=True)
         _, own = np.unique(partition.labels[records], return_inverse=True)
         part = Partition(own.reshape(-1))
         guard = _guard(place.reshape(-1).astype(np.int32), _k(one, policy),
                        None if units is None else units[records])  # fmt: skip
-        _require_memory(part.n_classes, int(guard.models.widths[0]), one, memory_limit)
+        require_memory(
+            4, part.n_classes, int(guard.models.widths[0]), f"({', '.join(one.columns)})",
+            "combinations of copied values", memory_limit,
+        )  # fmt: skip
         costs = space(records)
         part = _alike_joined(costs, part, guard, _k(one, policy))
         part = by_blocks(costs, part, keys[records], guard, policy, tick)
@@ -224,14 +216,3 @@ def _guard(places: NDArray[np.int32], k: int, units: NDArray[np.int64] | None) -
     none = np.empty(0, np.int32)
     models.add("each_k", 0, float(k), 1, np.zeros(width), none, np.empty((0, 2), np.int32))
     return Guard(np.ascontiguousarray(np.column_stack(columns), np.int32), models)
-
-
-def _require_memory(n_classes: int, width: int, one: ColumnSet, memory_limit: int | None) -> None:
-    needed = _COPIES_OF_COUNTS * 4 * n_classes * width
-    if memory_limit is not None and needed > memory_limit:
-        raise MemoryLimit.over(
-            f"The counts of ({', '.join(one.columns)}) need",
-            memory_limit,
-            detail=f"There are {n_classes} classes and {width} combinations of copied values.",
-            hint="Raise the limit (`memory_limit`), or bring values together in a view.",
-        )

@@ -29,13 +29,20 @@ def strata_of(microdata: Microdata, policy: Policy) -> list[NDArray[np.int64]]:
     n = microdata.n_records
     if microdata.strata is None and microdata.valid is None and n:
         return [np.arange(n)]
-    given = np.zeros(n, np.int64) if microdata.strata is None else microdata.strata
-    if microdata.valid is None:
-        return groups(given)
-    if policy.nulls == "category":
-        return groups(np.column_stack([given, microdata.valid]))
+    if microdata.valid is None or policy.nulls == "category":
+        return groups(apart(microdata))
     holes = (~microdata.valid).sum(axis=0).tolist()
     raise null_refused({a.name: n for a, n in zip(microdata.attributes, holes, strict=True)})
+
+
+def apart(microdata: Microdata) -> NDArray[np.int64]:
+    """A number for the stratum and pattern of NULLs of each record, int64 (n,)."""
+    n = microdata.n_records
+    given = np.zeros(n, np.int64) if microdata.strata is None else microdata.strata
+    if microdata.valid is None:
+        return np.asarray(given, np.int64)
+    parts = np.column_stack([given, microdata.valid])
+    return np.unique(parts, axis=0, return_inverse=True)[1].reshape(-1)
 
 
 def null_refused(rows: Mapping[str, int]) -> NullInQuasiIdentifier:
@@ -163,9 +170,8 @@ def released_places(
         counts = np.zeros(int(place_of.max(initial=-1)) + 1, np.int64)
         np.add.at(counts, place_of, table.counts)
         tables[name] = Distribution(counts, size=table.size)
-        _require_memory(
-            partition.n_classes, width_of(models, name, found[name]), name, memory_limit
-        )
+        width = width_of(models, name, found[name])
+        require_memory(8, partition.n_classes, width, f'"{name}"', "values", memory_limit)
     return found, tables
 
 
@@ -177,12 +183,27 @@ def _codes_in(table: Distribution, column: Coded) -> NDArray[np.int64]:
     return np.array([code_of[value] for value in column.values], np.int64)
 
 
-def _require_memory(n_classes: int, width: int, name: str, memory_limit: int | None) -> None:
-    needed = _COPIES_OF_COUNTS * 8 * n_classes * width
+def require_memory(
+    count_bytes: int, n_classes: int, width: int, of: str, what: str, memory_limit: int | None
+) -> None:
+    """Check that there is memory for the counts of each class while classes merge.
+
+    Parameters
+    ----------
+    count_bytes : of one count.
+    width : the counts of a class.
+    of : the columns, quoted.
+    what : is counted, in words.
+
+    Raises
+    ------
+    MemoryLimit : they would need more than these bytes.
+    """
+    needed = _COPIES_OF_COUNTS * count_bytes * n_classes * width
     if memory_limit is not None and needed > memory_limit:
         raise MemoryLimit.over(
-            f'The counts of "{name}" need',
+            f"The counts of {of} need",
             memory_limit,
-            detail=f"There are {n_classes} classes and {width} values.",
+            detail=f"There are {n_classes} classes and {width} {what}.",
             hint="Raise the limit (`memory_limit`), or bring values together in a view.",
         )

@@ -250,7 +250,7 @@ def recode_attributes(
     exact_totals : of sets of rows that are released alike; they are added up here.
     """
     names = [attribute.name for attribute in microdata.attributes]
-    _, places = classes.rows()
+    rows, places = classes.rows()
     columns: list[ReleasedColumn] = []
     for (own_names, own), of_rows in zip(classes.by_columns(names), places.T, strict=True):
         if not own_names:
@@ -266,6 +266,22 @@ def recode_attributes(
             return found
 
         seen = microdata if len(own_names) == len(names) else microdata.of_attributes(own_names)
-        columns += [column.take(of_rows.astype(np.int64)) for column in run(seen, own, totals)]
+        columns += [_of_rows(column, own, rows, of_rows) for column in run(seen, own, totals)]
     columns.sort(key=lambda column: names.index(column.source))
     return tuple(columns)
+
+
+def _of_rows(
+    column: ReleasedColumn, own: Partition, rows: Partition, of_rows: NDArray[np.int32]
+) -> ReleasedColumn:
+    """A column of some classes as one of the sets of rows that are released alike.
+
+    Parameters
+    ----------
+    of_rows : int32 (n_rows,), the class of each set.
+    """
+    taken = column.take(of_rows.astype(np.int64))
+    if column.lost is None or own.n_classes == rows.n_classes:
+        return taken
+    # All rows of a class have one value, and lose alike by it.
+    return replace(taken, lost=(column.lost / own.sizes)[of_rows] * rows.sizes)

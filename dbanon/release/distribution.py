@@ -106,12 +106,14 @@ def placed(kind: Kind) -> bool:
 
 
 def of_texts(
-    name: str, role: str, k: int, counted: Sequence[tuple[str, int]], *, dates: bool
+    name: str, role: str, k: int, kind: Kind, counted: Sequence[tuple[str, int]]
 ) -> Distribution:
-    """The distribution of numbers or dates that come as text, each with its rows."""
+    """The distribution of numbers or dates that come as text, each with its rows; without NULLs."""
+    if not counted:
+        return not_drawn(name, role, k, "All rows have NULL.")
     sizes = np.array([size for _, size in counted], np.int64)
     try:
-        if dates:
+        if kind in (Kind.DATE, Kind.TIMESTAMP):
             if any("BC" in value for value, _ in counted):
                 raise ValueError
             days = np.array([value[:10] for value, _ in counted], "datetime64[D]")

@@ -40,7 +40,7 @@ def advise(
     source: Source,
     progress: AdviceProgress | None = None,
     *,
-    tried: Tried = lambda point: None,
+    tried: Tried = lambda point, policy: None,
 ) -> Advice:
     """Look at a table and advise on its release; nothing is changed, and no run is noted.
 

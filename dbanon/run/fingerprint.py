@@ -18,7 +18,7 @@ from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.job import Job
 from dbanon.ledger.recorded import requested
 from dbanon.run.plan import Plan
-from dbanon.sessions.base import Relation, random_salt
+from dbanon.sessions.base import LARGEST_SALT, Relation, random_salt
 from dbanon.sessions.names import parse_relation
 from dbanon.sessions.session import Session
 from dbanon.stores.ports import Source
@@ -91,22 +91,46 @@ def has_other_rows(session: Session, release_id: str) -> bool | None:
     DbanonError : of the class that says why the source cannot be read.
     """
     request, _, _, publisher, _ = requested(session, release_id)
-    told = json.loads(request) if request else {}
-    read, asked = told.get("source", {}).get("read"), told.get("asked", {})
     own = publisher == session.current_user()
-    if not read or (asked.get("where") is not None and not own):
+    try:
+        job, read = _read_before(request)
+    except (TypeError, ValueError, KeyError, AttributeError):
+        # A runner writes entries: a broken one says nothing, and stops nobody's list.
         return None
-    source, names = SqlSource(session), tuple(read["columns"])
-    known = {name: asked[name] for name in ("table", "where", "key") if name in asked}
-    job = make(Job, {**known, "output": "none", "quasi_identifiers": names, "k": 2})
+    if job.where is not None and not own:
+        return None
+    source, names = SqlSource(session), job.quasi_identifiers
     relation = session.find_source(parse_relation(job.table))
     if not set(names) <= {a.name for a in relation.schema.attributes}:
         return True
     relation = source.locate(relation, job, names)
-    now = source_digest(source, relation, names, int(read["salt"]))
+    now = source_digest(source, relation, names, read["salt"])
     if now.get("way") != read["way"]:
         return None
     return bool(now["hash"] != read["hash"])
+
+
+def _read_before(request: str | None) -> tuple[Job, Mapping[str, Any]]:
+    """What a release read, as a job that reads the same, and the digest of it, of an entry.
+
+    Raises
+    ------
+    TypeError, ValueError, KeyError, AttributeError : the entry has none, or is broken.
+    InvalidParameter : what it has is no job.
+    """
+    told = json.loads(request or "{}")
+    read, asked = told["source"]["read"], told["asked"]
+    way, salt, hashed = read["way"], read["salt"], read["hash"]
+    if not (isinstance(way, str) and isinstance(hashed, str) and type(salt) is int):
+        raise TypeError
+    if not 0 < salt <= LARGEST_SALT:
+        raise ValueError
+    known = {name: asked[name] for name in ("table", "where", "key") if name in asked}
+    names = read["columns"]
+    job = make(Job, {**known, "output": "none", "quasi_identifiers": names, "k": 2})
+    if not job.quasi_identifiers:
+        raise ValueError
+    return job, {"way": way, "salt": salt, "hash": hashed}
 
 
 def salt_of(recorded: str) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from dbanon.data.schema import Attribute, Kind, Role
+from dbanon.data.schema import Attribute, Role
 from dbanon.ledger import entries, recorded
 from dbanon.ledger.recorded import Recorded, require_classes
 from dbanon.ledger.tables import LedgerEntry
@@ -116,19 +116,9 @@ def _distribution(
         counted = session.rows(value_counts(entry.name, text))
         if len(counted) > _MOST_VALUES:
             return not_drawn(name, role, k, "It has too many values.")
-        return _placed(attribute, role, k, counted)
+        known = [(str(value), int(size)) for value, size in counted if value is not None]
+        return of_texts(name, role, k, attribute.kind, known)
     shared = session.rows(shared_values(entry.name, text, bound_of(k)))
     others, rows = session.rows(rare_values(entry.name, text, bound_of(k)))[0]
     labels = [("NULL" if value is None else str(value), int(size)) for value, size in shared]
     return of_labels(name, role, k, labels, int(others), int(rows))
-
-
-def _placed(
-    attribute: Attribute, role: str, k: int, counted: list[tuple[str | None, int]]
-) -> Distribution:
-    """The distribution of numbers or dates, which come as text; NULLs are in no bin."""
-    known = [(str(value), int(size)) for value, size in counted if value is not None]
-    if not known:
-        return not_drawn(attribute.name, role, k, "All rows have NULL.")
-    dates = attribute.kind in (Kind.DATE, Kind.TIMESTAMP)
-    return of_texts(attribute.name, role, k, known, dates=dates)

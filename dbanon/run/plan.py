@@ -19,7 +19,7 @@ from dbanon.job.job import Asked, Job
 from dbanon.job.policy import Policy
 from dbanon.job.pseudonym import PseudonymKey, require_pseudonymous
 from dbanon.job.requirements import CLIENT, require_kinds, require_passthrough_options
-from dbanon.job.sets import require_equality
+from dbanon.job.sets import ColumnSet, require_equality
 from dbanon.job.verdict import Verdict
 from dbanon.measures.recount import trees_of_models
 from dbanon.methods import find_method
@@ -112,8 +112,8 @@ class Plan:
                 for level, model in zip(holds.models, policy.models, strict=True)
             ],
             "also_k": [
-                {"columns": list(one.released(released)), "k": one.k, "counted": found}
-                for one, found in zip(self.guarantee.also, holds.also, strict=True)
+                {"columns": list(one.columns), "k": one.k, "counted": found}
+                for one, found in zip(self.also(released), holds.also, strict=True)
             ],
             **holds.noted,
             **more,
@@ -139,7 +139,13 @@ class Plan:
     def questions(self, released: Sequence[str]) -> Questions:
         """What has to be counted on a release with quasi-identifiers of these names."""
         sensitive = tuple(dict.fromkeys(model.attribute for model in self.policy.models))
-        return self.guarantee.questions(released, sensitive, self.wanted.leaves)
+        asked = replace(self.guarantee, also=self.also(released))
+        return asked.questions(released, sensitive, self.wanted.leaves)
+
+    def also(self, released: Sequence[str]) -> tuple[ColumnSet, ...]:
+        """The sets of columns by the names that a release with these quasi-identifiers has."""
+        own = self.job.quasi_identifiers
+        return tuple(one.released(own, released) for one in self.guarantee.also)
 
     def draft(
         self, microdata: Microdata, release: Release, fingerprint: str | None = None

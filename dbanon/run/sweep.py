@@ -35,7 +35,7 @@ LINKED = 2_500
 SPENT = 4.0
 
 Tick = Callable[[float], None]
-Tried = Callable[[Point], None]
+Tried = Callable[[Point, Policy], None]
 
 
 class _TimeUp(Exception):
@@ -48,7 +48,7 @@ def sweep(
     microdata: Microdata,
     small: int,
     told: Tick,
-    tried: Tried = lambda point: None,
+    tried: Tried = lambda point, policy: None,
 ) -> Sweep:
     """Try releases with every method and k that is wished for, the cheapest first.
 
@@ -60,7 +60,7 @@ def sweep(
     ----------
     small : the first count of withheld rows that is told as it is.
     told : called with the share done; what it raises ends the sweep.
-    tried : called with each release once it was tried; the frontier is not known then.
+    tried : called with each release, its frontier not known yet, and the policy that all share.
 
     Raises
     ------
@@ -100,7 +100,7 @@ def sweep(
             tick(0.0)
             if point := trial.run(*release, tick):
                 points[release] = point
-                tried(point)
+                tried(point, planned.policy)
         except _TimeUp:
             untried = 1 + len(todo.left)
             break

@@ -234,10 +234,13 @@ class Existing:
     owner: str | None = None
 
 
+LARGEST_SALT = 2**62
+
+
 def random_salt() -> int:
     """A random number from 1 to 2**62, which nobody can foresee."""
     # Of the module secrets, which loads OpenSSL, a backend's first call has no need.
-    return int.from_bytes(os.urandom(8), "big") % 2**62 + 1
+    return int.from_bytes(os.urandom(8), "big") % LARGEST_SALT + 1
 
 
 def random_order(n: int) -> NDArray[np.int64]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -17,6 +18,7 @@ from dbanon.sessions.names import RelationName
 class PersonsSession(SessionInterface):
     """The part of a session that counts persons."""
 
+    @abstractmethod
     def insert(
         self,
         table: RelationName,
@@ -25,8 +27,14 @@ class PersonsSession(SessionInterface):
         reads: Sequence[str] = (),
         joins: str = "",
     ) -> None:
-        """Fill a table from staging, as ``Session`` does it."""
-        raise NotImplementedError
+        """Fill a table from staging: one row for each that is released.
+
+        Parameters
+        ----------
+        values : SQL expression by column.
+        source, joins : where expressions take values from; None for the copies of another database.
+        reads : the columns of the source that expressions and joins name.
+        """
 
     def recount_entities(
         self,

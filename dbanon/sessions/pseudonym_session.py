@@ -82,6 +82,10 @@ class KeyedSession(SessionInterface):
         """SQL of the pseudonym of a text that SQL gives, in hexadecimal digits; NULL has none."""
         return f"lower(hex({self.keyed_tag(text)}))"
 
+    def pads(self, attribute: Attribute) -> bool:
+        """Whether values of a type of fixed length are read with spaces that their text has not."""
+        return False
+
     @abstractmethod
     def shuffled(self, alias: str) -> str:
         """SQL by which the rows of a table are ordered at random, as nobody can foretell."""

@@ -7,11 +7,7 @@ from dbanon.errors import MissingDependency
 try:
     import sklearn as _sklearn  # noqa: F401
 except ImportError:
-    raise MissingDependency(
-        "dbanon.sklearn needs the package scikit-learn.",
-        hint='Install it with: pip install "dbanon[sklearn]"; in a checkout: pip install'
-        ' ".[sklearn]".',
-    ) from None
+    raise MissingDependency.of_extra("dbanon.sklearn", "scikit-learn", "sklearn") from None
 
 from dbanon.sklearn.microaggregation import EXPECTED_FAILED_CHECKS, Microaggregation
 

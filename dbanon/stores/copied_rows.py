@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dbanon.data.microdata import find_records
 from dbanon.data.schema import Attribute, Kind
-from dbanon.job.pseudonym import pseudonymous, text_of_value
+from dbanon.job.pseudonym import pseudonymous
 from dbanon.sessions.base import random_order
 from dbanon.sessions.session import Session
 from dbanon.stores.ports import Draft, Progress, Source
@@ -83,13 +83,14 @@ def _pseudonymized(
     if key is None:
         yield from rows
         return
-    hidden = [draft.relation.attribute(n) if n in draft.job.pseudonyms else None for n in names]
+    own = [draft.relation.attribute(n) if n in draft.job.pseudonyms else None for n in names]
+    hidden = [None if one is None else (one, source.pads(one)) for one in own]
     for keys, read in rows:
         yield (
             keys,
             [
                 tuple(
-                    value if one is None else key.of(text_of_value(one, value))
+                    value if one is None else key.of(one[0], value, one[1])
                     for one, value in zip(hidden, row, strict=True)
                 )
                 for row in read

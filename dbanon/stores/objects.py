@@ -181,10 +181,8 @@ def _system(scheme: str) -> Any:
         # A list that was kept would hide what others wrote meanwhile.
         return fsspec.filesystem(scheme, use_listings_cache=False, skip_instance_cache=True)
     except ImportError:
-        raise MissingDependency(
-            f"{scheme}:// needs the package {package}, which is not installed.",
-            hint=f"pip install 'dbanon[{_EXTRAS.get(package, package)}]'",
-        ) from None
+        extra = _EXTRAS.get(package, package)
+        raise MissingDependency.of_extra(f"{scheme}://", package, extra) from None
 
 
 @contextmanager

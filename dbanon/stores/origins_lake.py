@@ -48,9 +48,8 @@ class DeltaOrigin:
         require_columns(wanted, columns)
         read = rows.scanner(columns=list(wanted), batch_size=chunk_rows, batch_readahead=1)
         batches = unified(chain([no_rows(read.projected_schema)], read.to_batches()), wanted)
-        yield Flow(
-            columns, batches, f"version {found.version()} of the table", count, lambda: count
-        )
+        what = f"version {found.version()} of the table"
+        yield Flow(columns, batches, what, count, lambda: int(rows.count_rows()))
 
 
 class IcebergOrigin:
@@ -89,7 +88,8 @@ class IcebergOrigin:
             count = int(read.count())
             reader = read.to_arrow_batch_reader()
         batches = unified(chain([no_rows(reader.schema)], reader), wanted)
-        yield Flow(columns, batches, f"snapshot {number} of the table", count, lambda: count)
+        what = f"snapshot {number} of the table"
+        yield Flow(columns, batches, what, count, lambda: int(read.count()))
 
 
 def lake_of(url: str) -> Origin | None:

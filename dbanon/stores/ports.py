@@ -166,6 +166,12 @@ class Source(Protocol):
     ) -> Iterator[tuple[NDArray[np.int64], list[tuple[Any, ...]]]]:
         """Keys, int64 (c, m), and the values of these columns, row by row, in pieces."""
 
+    def pads(self, attribute: Attribute) -> bool:
+        """Whether ``kept_rows`` has the column's values with spaces behind them that do not count.
+
+        Its database leaves them out where it makes text of such a value.
+        """
+
     def groups(self, draft: Draft, name: str) -> ValueGroups:
         """The released rows by their value of a column that is released as it is."""
 

@@ -251,6 +251,10 @@ class SqlSource:
         """Keys and values, row by row, in pieces."""
         return self.session.read_rows(relation, names, chunk_rows)
 
+    def pads(self, attribute: Attribute) -> bool:
+        """Whether ``kept_rows`` has the column's values with spaces that do not count."""
+        return self.session.pads(attribute)
+
     def different(self, draft: Draft, name: str) -> tuple[int, int]:
         """The released rows with a value in a column, and how many texts these have, by SQL."""
         session, text = self.session, self.session.text_of(draft.relation.attribute(name))

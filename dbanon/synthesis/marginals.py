@@ -90,7 +90,8 @@ class Division:
     rounds : tables of two columns.
     class_size : order statistics in one sum.
     leaf_scale, sum_scale, between_scale, choice_scale, count_scale : of the noise on counts of
-        values, on sums of order statistics, on counts between quantiles, on scores, on tables.
+        values, on sums of order statistics, on counts between quantiles (0 with one bin, which has
+        all rows), on scores, on tables.
     """
 
     n: int
@@ -123,13 +124,20 @@ class Division:
         """What all draws cost together."""
         account = self.account
         margin = account.sum_price(noise, self.sum_scale, GRID)
-        margin += account.count_price(noise, self.between_scale)
+        if self.bins > 1:
+            margin += account.count_price(noise, self.between_scale)
         spent = self.by_counts * account.count_price(noise, self.leaf_scale)
         spent += (self.p - self.by_counts) * margin
         if self.rounds:
             choice = account.choice_price(noise, self.choice_scale, 2 * _UNIT)
             spent += self.rounds * (choice + account.count_price(noise, self.count_scale))
         return spent
+
+    def require_paid(self, noise: Noise) -> None:
+        """Check that all draws cost no more than the amount; raises AssertionError."""
+        spent = self.price(noise)
+        if not spent <= self.amount:
+            raise AssertionError(f"all draws cost {spent}, more than {self.amount}")
 
     @property
     def told(self) -> tuple[str, ...]:
@@ -193,7 +201,8 @@ def divide(
         bins, rounds = 1, 0
     of_margin = amount / p * (_MARGINS[pure] if rounds else 1.0)
     leaf_scale = account.count_scale(of_margin)
-    sum_scale = account.sum_scale(of_margin * (1 - _BETWEEN), GRID)
+    between = _BETWEEN if bins > 1 else 0.0
+    sum_scale = account.sum_scale(of_margin * (1 - between), GRID)
     return Division(
         n=n,
         p=p,
@@ -209,7 +218,7 @@ def divide(
         class_size=min(max(math.ceil(NOISE_OF_CLASS * sum_scale / GRID), 1), n // 4),
         leaf_scale=leaf_scale,
         sum_scale=sum_scale,
-        between_scale=account.count_scale(of_margin * _BETWEEN),
+        between_scale=account.count_scale(of_margin * between) if between else 0.0,
         choice_scale=account.choice_scale(rest * _CHOICE, 2 * _UNIT),
         count_scale=count_scale,
     )
@@ -227,9 +236,7 @@ def dp_marginals(
     noise : what may see the data.
     rng : for what is drawn of noisy figures.
     """
-    spent = division.price(noise)
-    if not spent <= division.amount:
-        raise AssertionError(f"all draws cost {spent}, more than {division.amount}")
+    division.require_paid(noise)
     margins = [_margin(j, column, division, noise) for j, column in enumerate(grid)]
     codes = np.array([m.spots(column, rng)[0] for m, column in zip(margins, grid, strict=True)])
     ones = [_bins(j, codes[j], margin, division, noise) for j, margin in enumerate(margins)]
@@ -261,6 +268,9 @@ def _bins(
     """How many rows the bins of a column have."""
     account, n = division.account, division.n
     if isinstance(margin, Quantiles):
+        if division.bins == 1:
+            # All rows are in it, and how many there are is public.
+            return Measured((j,), np.array([1.0 * n]), 0.0)
         # They are of about as many rows each; how many, its quantiles are too noisy to say.
         counts = counts_of_leaves(codes, division.bins)
         noisy = account.noisy(noise, counts, division.between_scale).astype(np.float64)

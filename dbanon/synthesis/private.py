@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from dbanon.data.option import Option, Parameter
 from dbanon.data.partition import Synthesis
 from dbanon.errors import BudgetExhausted, InvalidParameter, RecountFailed
-from dbanon.job.concentrated import Cost, amount_told, rho_of
+from dbanon.job.concentrated import Cost, amount_told, delta_option, rho_of
 from dbanon.job.synthesis import DP_MARGINALS, DP_RANKS, Private
 from dbanon.synthesis.columns import PublicColumn, Table, numbered, public_columns
 from dbanon.synthesis.marginals import Division, divide, dp_marginals
@@ -23,9 +23,7 @@ from dbanon.synthesis.ranks import dp_ranks
 from dbanon.synthesis.shares import Shares, require_columns, shares
 
 _TOTAL = Parameter("epsilon", float, 0.0, Option("In all.", minimum=0, above=True))
-_DELTA = Parameter(
-    "delta", float, 0.0, Option("Of all together.", minimum=0, above=True, maximum=1e-5)
-)
+_DELTA = Parameter("delta", float, 0.0, delta_option("Of all together."))
 _NAME = Parameter("name", str, "", Option("What it is called."))
 
 
@@ -110,17 +108,18 @@ def guarantee(cost: Cost, unit: str, source: str, budget: str) -> str:
     budget : what is spent of which budget, in words.
     """
     e = f"{cost.epsilon:g}"
-    name, told, more = "ε", f"ε = {e}", ""
+    name, told = "ε", f"ε = {e}"
+    means = f"changes the probability of every possible release by a factor of at most e^{e}."
     if cost.delta is not None:
         name, told = "(ε, δ)", f"ε = {e} and δ = {cost.delta:g}"
-        more = (
-            f", except with probability {cost.delta:g} (it has zero-concentrated privacy of"
-            f" ρ = {cost.rho:.6g})"
+        means = (
+            f"makes the probability of any set of releases at most e^{e} times what it was, plus"
+            f" {cost.delta:g} (it has zero-concentrated privacy of ρ = {cost.rho:.6g})."
         )
     return (
         f"{name}-differential privacy with {told} for one {unit}: replacing one {unit} of {source}"
-        " by any other changes the probability of every possible release by a factor of at most"
-        f" e^{e}{more}. The number of {unit}s, the bounds and the hierarchies are taken as public."
+        f" by any other {means} The number of {unit}s, the bounds and the hierarchies are taken as"
+        " public."
         f" {budget}; what was released outside this budget is not counted. This rests on the"
         " method's proof and its noise source; it cannot be checked on the release, and was not."
         " Rows are synthetic: none stands for a source row, and the release is not k-anonymous."
@@ -221,7 +220,9 @@ def _marginals(
         )
     amount = cost.epsilon if cost.delta is None else cost.rho
     trees, values = [one.tree for one in columns], [one.many for one in columns]
-    return _Marginals(divide(n, amount, wished.accounting, trees, values), noise())
+    way = _Marginals(divide(n, amount, wished.accounting, trees, values), noise())
+    way.divided.require_paid(way.noise)
+    return way
 
 
 _WAYS = {DP_RANKS: _ranks, DP_MARGINALS: _marginals}

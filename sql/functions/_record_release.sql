@@ -174,8 +174,19 @@ BEGIN
           AND s.epsilon >= CASE WHEN b.delta IS NULL THEN entry.epsilon ELSE entry.rho END
           AND (b.delta IS NULL) = (entry.rho IS NULL)
           AND (b.delta IS NOT NULL OR entry.delta IS NULL)
-          AND entry.epsilon > 0 AND coalesce(entry.rho > 0, true)
-          AND coalesce(entry.delta > 0 AND entry.delta <= 1e-5, true);
+          AND entry.epsilon > 0
+          -- The rho that was charged pays for the epsilon that is promised: without a delta it is
+          -- epsilon^2 / 2 or more. With one, rho means at most the epsilon of the plain conversion.
+          AND CASE
+              WHEN entry.rho IS NULL THEN true
+              WHEN NOT (entry.rho > 0 AND coalesce(entry.delta > 0 AND entry.delta <= 1e-5, true))
+                  THEN false
+              WHEN entry.delta IS NULL
+                  THEN entry.epsilon <= (1 + 1e-9) * sqrt(2 * entry.rho::double precision)
+              -- Rho is rounded to billionths.
+              ELSE entry.epsilon <= (entry.rho::double precision + 1e-9)
+                       + 2 * sqrt((entry.rho::double precision + 1e-9) * ln(1 / entry.delta))
+          END;
         IF NOT FOUND THEN
             RAISE EXCEPTION USING ERRCODE = '42501',
                 MESSAGE = 'Nothing was spent of this budget for this release.';

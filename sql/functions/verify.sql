@@ -120,7 +120,8 @@ BEGIN
                 END;
         END IF;
         IF result.release_id IS NOT NULL AND columns_now IS NULL THEN
-            FOR one IN SELECT own.columns, own.k FROM jsonb_to_recordset(entry.also_k)
+            -- A runner writes entries: without a number of its own, a set has that of the release.
+            FOR one IN SELECT own.columns, coalesce(own.k, entry.k_requested) AS k FROM jsonb_to_recordset(entry.also_k)
                               AS own (columns text[], k integer)
             LOOP
                 IF (SELECT min(found.size) FROM dbanon._class_sizes(verify.relation, one.columns) AS found)

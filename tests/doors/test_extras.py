@@ -86,11 +86,16 @@ def test_every_public_function_is_asked() -> None:
     assert functions == {*_OF_DATABASE, *_ADVICE, *_ALONE, *_FILES}
 
 
-@pytest.mark.parametrize("extra", _DATABASES)
-@pytest.mark.parametrize("having", [(), ("sqlite",)], ids=["numpy alone", "with SQLAlchemy"])
+@pytest.mark.parametrize(
+    ("extra", "having"),
+    [
+        (extra, having)
+        for extra in _DATABASES
+        for having in ((), ("sqlite",))
+        if extra not in having
+    ],
+)
 def test_a_database_says_which_extra_it_needs(extra: str, having: tuple[str, ...]) -> None:
-    if extra in having:
-        return
     calls = [
         (name, database, arguments)
         for database in _DATABASES[extra]
@@ -237,3 +242,23 @@ def test_each_extra_is_explained() -> None:
     rows = {line.partition("|")[2].partition("|")[0] for line in text.splitlines()}
     told = {name for row in rows for name in row.replace("`", "").replace(",", "").split()}
     assert set(without.extras()) - {"dev", "bench", "docs"} <= told
+
+
+@pytest.mark.parametrize(
+    ("call", "extra"), [("report.page()", "report"), ("bar_on(sys.stderr)", "cli")]
+)
+def test_what_a_frame_may_ask_for_later(call: str, extra: str) -> None:
+    found = without.said(
+        f"""
+import sys, pandas as pd, dbanon
+from dbanon.doors.progress import bar_on
+frame = pd.DataFrame({{"a": range(9)}})
+_, report = dbanon.anonymize_frame(frame, quasi_identifiers=["a"], k=3)
+try:
+    {call}
+except dbanon.errors.MissingDependency as error:
+    print(__import__("json").dumps(error.hint))
+""",
+        ("frame",),
+    )
+    assert f"pip install 'dbanon[{extra}]'" in found

@@ -29,9 +29,10 @@ def test_all_steps_run_and_nothing_is_left(tmp_path: Path) -> None:
     done = tutorial("--directory", str(folder))
     assert done.exit_code == 0, done.output
     known = steps("duckdb:///x", "x")
-    assert [f"{n}/{len(known)}  {step.title}" in done.stdout for n, step in enumerate(known, 1)]
-    for step in known:
-        assert step.title in done.stdout
+    heads = [f"{n}/{len(known)}  {step.title}" for n, step in enumerate(known, 1)]
+    places = [done.stdout.find(head) for head in heads]
+    assert -1 not in places
+    assert places == sorted(places)
     ends = [a.ends for step in known for a in step.actions if isinstance(a, Command) and a.ends]
     assert ends == [6, 2, 3]
     assert [f"(exit code {code})" in done.stdout for code in ends] == [True] * 3

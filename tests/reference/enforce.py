@@ -165,7 +165,7 @@ def _by_help(increases, helps):
     """The place of the least increase for what it helps; of the least one where nothing helps."""
     best = None
     for at, (increase, helped) in enumerate(zip(increases, helps.tolist(), strict=True)):
-        if helped > 0 and (
+        if helped > 1e-9 and (
             best is None or float(increase) * helps[best] < float(increases[best]) * helped
         ):
             best = at

@@ -46,8 +46,14 @@ def test_a_call_spends_rho_and_no_entry_says_less(
     anna.execute("ROLLBACK")
     assert spent(run_sql) == (total, 1)
 
-    # Attack: a spending of little rho, and an entry that says more of it, or nothing.
-    for said in ("", ", 'rho', 1", ", 'rho', 'NaN'", ", 'rho', 0.01, 'delta', 1"):
+    # Attack: a spending of little rho, and an entry that says more of it, or nothing; or that
+    # promises an epsilon for which much more is charged, with a delta and without.
+    for epsilon, said in (
+        (0.001, ""), (0.001, ", 'rho', 1"), (0.001, ", 'rho', 'NaN'"),
+        (0.001, ", 'rho', 0.01, 'delta', 1"), (0.001, ", 'rho', 0.01, 'delta', 0"),
+        (10, ", 'rho', 0.01, 'delta', 1e-9"), (0.93, ", 'rho', 0.01, 'delta', 1e-9"),
+        (5, ", 'rho', 0.01"), (0.15, ", 'rho', 0.01"), ("'NaN'", ", 'rho', 0.01"),
+    ):  # fmt: skip
         id_ = str(uuid.uuid4())
         anna.execute("SELECT dbanon._spend('magic', 0.01, %s)", (id_,))
         anna.execute("BEGIN")
@@ -58,8 +64,8 @@ def test_a_call_spends_rho_and_no_entry_says_less(
             " 'output_oid', 'release.x'::regclass::oid, 'dbanon_version', '0', 'source',"
             " 'app.magic', 'method', 'dp_marginals', 'arguments', '{}'::jsonb, 'rows_in', 1,"
             " 'rows_out', 1, 'suppressed', 0, 'null_rows', 0, 'seconds', '{}'::jsonb,"
-            " 'guarantee', '', 'seed_policy', '', 'earlier_releases', '', 'epsilon', 0.001,"
-            f" 'neighbours', 'row', 'budget', 'magic'{said})"
+            " 'guarantee', '', 'seed_policy', '', 'earlier_releases', '', 'epsilon',"
+            f" {epsilon}, 'neighbours', 'row', 'budget', 'magic'{said})"
         )
         with pytest.raises(psycopg.Error, match="Nothing was spent"):
             anna.execute(

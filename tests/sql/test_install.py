@@ -297,7 +297,7 @@ def test_an_editable_install_is_told_the_servers_python(
         install.install(url)
     checkout = Path(dbanon.__file__).parents[1]
     assert re.search(
-        rf"sudo python3\.\d+ -m pip install --target \S+ {re.escape(str(checkout))};",
+        rf"sudo python3\.\d+ -m pip install --target \S+ {re.escape(str(checkout))} &&",
         refused.value.hint or "",
     )
     assert sql_server.execute("SELECT 1 FROM pg_extension WHERE extname = 'plpython3u'",

@@ -146,6 +146,30 @@ def test_a_reader_that_loses_rows_ends_the_run(
         dbanon.anonymize(lake, **DRAWN, target=target)
 
 
+def test_rows_are_counted_again_once_all_were_read(
+    lake: str, target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts = iter([60, 61])
+    real = deltalake.DeltaTable.to_pyarrow_dataset
+
+    class Counted:
+        def __init__(self, found: Any) -> None:
+            self._found = found
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._found, name)
+
+        def count_rows(self) -> int:
+            return next(counts)
+
+    monkeypatch.setattr(
+        deltalake.DeltaTable, "to_pyarrow_dataset", lambda found: Counted(real(found))
+    )
+    monkeypatch.setattr("pyiceberg.table.DataScan.count", lambda scan: next(counts))
+    with pytest.raises(SourceChanged, match="counted 60 rows before, gave 60, and counted 61"):
+        dbanon.anonymize(lake, **DRAWN, target=target)
+
+
 def test_without_the_package(lake: str, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     real = builtins.__import__
 

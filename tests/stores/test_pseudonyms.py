@@ -154,21 +154,28 @@ def test_fewer_pseudonyms_than_values_are_not_published(
 
 @pytest.mark.in_turn
 @pytest.mark.parametrize(
-    "more",
+    ("more", "code", "match"),
     [
-        {"pseudonym_key": None},
-        {"pseudonym_key": KEY},
-        {"pseudonym_key": "env:NOT_SET"},
-        {"pseudonyms": []},
-        {"pseudonyms": ["age"]},
-        {"pseudonyms": ["nobody"]},
-        {"kept_columns": "client"},
-        {"chain": dbanon.Chain("c", "env:PSEUDONYMS"), "entity": "name"},
+        ({"pseudonym_key": None}, "invalid_parameter", "need a key"),
+        ({"pseudonym_key": KEY}, "invalid_parameter", "file:PATH or env:NAME"),
+        ({"pseudonym_key": "env:NOT_SET"}, "pseudonym_key_wrong", "NOT_SET"),
+        ({"pseudonyms": []}, "invalid_parameter", "no column is one"),
+        ({"pseudonyms": ["age"]}, "invalid_parameter", "age"),
+        ({"pseudonyms": ["nobody"]}, "column_not_found", "nobody"),
+        ({"kept_columns": "client"}, "invalid_parameter", "kept_columns"),
+        ({"chain": dbanon.Chain("c", "env:PSEUDONYMS"), "entity": "name"}, "invalid_parameter",
+         "A chain shows rows"),
+        # A value that is made anew has nothing that a set could bring together.
+        ({"also_k": [["name"]]}, "invalid_parameter", '"name" of `also_k`'),
+        ({"also_k": [["age", "id"]]}, "invalid_parameter", '"id" of `also_k`'),
     ],
-)
-def test_what_cannot_be_is_refused_and_tells_no_key(people: Database, more: dict[str, Any]) -> None:
-    with pytest.raises(DbanonError) as refused:
+)  # fmt: skip
+def test_what_cannot_be_is_refused_and_tells_no_key(
+    people: Database, more: dict[str, Any], code: str, match: str
+) -> None:
+    with pytest.raises(DbanonError, match=match) as refused:
         dbanon.anonymize(people.url, **(ASKED | more))
+    assert refused.value.code == code
     assert KEY not in str(refused.value.to_dict())
     assert ("release", "people") not in people.relations()
 
@@ -233,6 +240,36 @@ def test_values_are_hashed_before_they_are_in_another_database(
     assert written(duckdb_file) == (IDS, NAMES)
     content = b"".join(file.read_bytes() for file in duckdb_file.path.parent.glob("other*"))
     assert "Ärger".encode() not in content
+
+
+def test_types_of_fixed_length_join_wherever_they_are_hashed(
+    database: Database, sqlite_file: Database, duckdb_file: Database
+) -> None:
+    """Spaces behind a value count where its database counts them, and nowhere else."""
+    database.load("people", {"name": "CHAR(6)", "age": "INTEGER"},
+                  [(f"p{i} ", 20 + i % 20) for i in range(100)])  # fmt: skip
+    given = {"pseudonyms": ["name"], "sensitive": []}
+    released(database, **given)
+    pads = database.name == "postgresql"
+    wanted = sorted(pseudonym(f"p{i}" + ("" if pads else " ")) for i in range(100))
+    for target in (database, sqlite_file, duckdb_file):
+        if target is not database:
+            released(database, target=target.url, **given)
+        found = target.rows(f"SELECT name FROM {target.relation('release.people')}")
+        assert sorted(name for (name,) in found) == wanted
+
+
+def test_half_a_character_is_refused_and_not_told() -> None:
+    names = pd.Series(["secret \ud800", *(f"n{i}" for i in range(9))], dtype=object)
+    frame = pd.DataFrame({"name": names, "age": [30] * 10})
+    with pytest.raises(UnsupportedType, match='Column "name"') as refused:
+        dbanon.anonymize_frame(frame, quasi_identifiers=["age"], k=5, pseudonyms=["name"],
+                               pseudonym_key="env:PSEUDONYMS")  # fmt: skip
+    told: BaseException | None = refused.value
+    while told is not None:
+        assert not isinstance(told, UnicodeError)
+        assert "secret" not in repr(told)
+        told = told.__context__
 
 
 def test_frames() -> None:

@@ -64,14 +64,7 @@ def run_demo(rows: int, k: int, directory: Path, seed: int) -> None:
             detail=f"{rows} persons were asked for.",
             hint="Ask for fewer (--rows).",
         )
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        denied = isinstance(error, PermissionError)
-        raise (InsufficientRights if denied else InvalidParameter)(
-            f"{directory} is no directory, and cannot be made.",
-            hint="Choose another one (--directory).",
-        ) from None
+    make_directory(directory)
     database = directory / "persons.duckdb"
     make_persons(database, rows, seed)
     url = f"duckdb:///{database}"
@@ -111,6 +104,24 @@ def run_demo(rows: int, k: int, directory: Path, seed: int) -> None:
     page = directory / "report.html"
     write_report(report, page, url)
     tell(f"\nThe report as a page: {page}")
+
+
+def make_directory(directory: Path) -> bool:
+    """Make a directory, if there is none; whether something is in it.
+
+    Raises
+    ------
+    InvalidParameter, InsufficientRights : there is none, and none can be made, or looked into.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        return any(directory.iterdir())
+    except OSError as error:
+        denied = isinstance(error, PermissionError)
+        raise (InsufficientRights if denied else InvalidParameter)(
+            f"{directory} is no directory, and cannot be made.",
+            hint="Choose another one (--directory).",
+        ) from None
 
 
 def make_persons(database: Path, rows: int, seed: int) -> None:

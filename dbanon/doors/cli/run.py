@@ -247,8 +247,6 @@ def _run_one(job: FileJob, way: _Way) -> tuple[Outcome, dict[str, Any]]:
 
 def save_report(job: FileJob, report: Report | PrivateReport) -> None:
     """Write the report where the job says, in directories that are made for it."""
-    from dbanon.doors.cli.run import place_of
-
     if job.report is not None:
         place = place_of(job.report, job.name, report.release_id)
         write_report(report, place, job.target or job.source)

@@ -10,12 +10,12 @@ from pathlib import Path
 import click
 import duckdb
 
-from dbanon.doors.cli.demo import make_persons
+from dbanon.doors.cli.demo import make_directory, make_persons
 from dbanon.doors.cli.groups import OnDatabase
 from dbanon.doors.cli.render import rows_table, tell
 from dbanon.doors.cli.support import errors, signals
 from dbanon.doors.cli.tutorial_steps import NEXT, Command, Query, Step, steps
-from dbanon.errors import InsufficientRights, InvalidParameter, OutputExists
+from dbanon.errors import OutputExists
 
 ROWS, SEED = 5_000, 1
 DATABASE = "persons.duckdb"
@@ -82,12 +82,16 @@ class Tour:
     def _wait(self) -> None:
         if not self.waits:
             return
-        try:
-            answer = input("\nEnter: next step, q: end ")
-        except EOFError:
-            answer = "q"
-        if answer.strip().casefold() == "q":
+        if _answered("\nEnter: next step, q: end ", "q") == "q":
             raise _EndOfTour
+
+
+def _answered(question: str, at_end: str) -> str:
+    """What a reader answers; where there is nothing more to be read, ``at_end``."""
+    try:
+        return input(question).strip().casefold()
+    except EOFError:
+        return at_end
 
 
 def _command(command: Command) -> None:
@@ -120,16 +124,7 @@ def _typed(command: Command) -> str:
 def _opened(folder: Path) -> bool:
     """Make the folder of the tutorial; whether it is new."""
     new = not folder.exists()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        used = any(folder.iterdir())
-    except OSError as error:
-        denied = isinstance(error, PermissionError)
-        raise (InsufficientRights if denied else InvalidParameter)(
-            f"{folder} is not a directory, and cannot be made one.",
-            hint="Choose another one (--directory).",
-        ) from None
-    if used:
+    if make_directory(folder):
         raise OutputExists(
             f"The directory {folder} is not empty: nothing was touched.",
             hint="Choose another one (--directory), or remove it yourself.",
@@ -176,9 +171,9 @@ def tutorial(directory: Path, keep: bool | None, yes: bool) -> None:
             with suppress(_EndOfTour):
                 Tour(directory, waits=waits).run()
             if keep is None and waits:
-                answer = input(f"\nKeep the files in {directory}? [y/N] ")
-                kept = answer.strip().casefold() in ("y", "yes")
+                kept = _answered(f"\nKeep the files in {directory}? [y/N] ", "n") in ("y", "yes")
         finally:
             if not kept:
                 _removed(directory, new=new)
-        click.echo(f"\nThe files are in {directory}." if kept else f"\n{directory} was removed.")
+        gone = "The tutorial's files were removed."
+        click.echo(f"\nThe files are in {directory}." if kept else f"\n{gone}")

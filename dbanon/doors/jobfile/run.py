@@ -14,6 +14,7 @@ from dbanon.doors.dispatch import plan_classes, run_any
 from dbanon.doors.jobfile.field_types import in_its_words
 from dbanon.doors.jobfile.file import FileJob, JobFile, read_job_file
 from dbanon.doors.jobfile.outcome import Outcome, notify, write_metrics
+from dbanon.doors.progress import Wanted, shown
 from dbanon.errors import (
     DbanonError,
     InvalidParameter,
@@ -214,7 +215,7 @@ def run_job(
     job: str | None = None,
     skip_unchanged: bool = False,
     accept_types: bool = False,
-    progress: PhaseProgress | None = None,
+    progress: Wanted = None,
     on_sql: OnSql | None = None,
 ) -> Report | PrivateReport | None:
     """Run a job of a job file; None where it was skipped.
@@ -235,14 +236,15 @@ def run_job(
     """
     file = read_job_file(path).with_variables()
     [chosen] = _one(file, job)
-    made = run_in_file(
-        file,
-        chosen,
-        progress=progress,
-        on_sql=on_sql,
-        skip_unchanged=skip_unchanged,
-        accept_types=accept_types,
-    )
+    with shown(progress) as told:
+        made = run_in_file(
+            file,
+            chosen,
+            progress=told,
+            on_sql=on_sql,
+            skip_unchanged=skip_unchanged,
+            accept_types=accept_types,
+        )
     return None if isinstance(made, Skipped) else made.report
 
 

@@ -149,7 +149,7 @@ def sweep(bench: Workbench, choice: SweepChoice, task: Task) -> None:
         bench.sweep_choice, bench.chosen = choice, None
         bench.decide()
     with source_of(start) as source:
-        swept.advice = advise(wishes, source, task.tell, tried=swept.points.append)
+        swept.advice = advise(wishes, source, task.tell, tried=swept.add)
     with bench.lock:
         if swept.advice.recommendation is not None:
             bench.chosen = swept.advice.recommendation.point
@@ -209,7 +209,7 @@ def save(bench: Workbench, choice: JobChoice, task: Task, *, replace_file: bool)
     start = bench.start
     stem = choice.file.rpartition(".")[0]
     files = {
-        name: f"{stem}-{list(bench.roles).index(name) + 1}.csv"
+        name: f"{stem}.tree-{list(bench.roles).index(name) + 1}.csv"
         for name, grown in trees.items()
         if grown.choice.kind == "suggest"
     }
@@ -227,10 +227,16 @@ def save(bench: Workbench, choice: JobChoice, task: Task, *, replace_file: bool)
     text = job_file_for(
         start.url, start.table, k=bench.k, key=start.key, reading=start.reading, decided=wanted
     )
-    for name, file in files.items():
-        _write(trees[name].tree.to_csv(), start.directory / file, bench, replace_file)
     place = start.directory / choice.file
-    _write(text, place, bench, replace_file)
+    written = {start.directory / file: trees[name].tree.to_csv() for name, file in files.items()}
+    # What may be replaced is the job file, and no table that has the name of a tree.
+    for one in written:
+        _require_own(one, bench)
+    if not replace_file:
+        _require_own(place, bench)
+    for one, content in (written | {place: text}).items():
+        write(content, one)
+        bench.files[one] = _digest(content)
     with bench.lock:
         bench.saved = Saved(choice, text, decided, tuple(files.values()))
         bench.changed()
@@ -242,14 +248,15 @@ def _options(bench: Workbench) -> dict[str, Any]:
     point, swept = bench.chosen, bench.swept
     if point is None:
         return {}
-    start = {} if swept is None or swept.advice is None else swept.advice.start
-    found = {
+    policy = None if swept is None else swept.policy
+    found: dict[str, Any] = {
         "method": point.method,
         "refine": point.refine,
         "recoding": point.recoding,
-        "nulls": start.get("nulls"),
-        "max_suppression": start.get("max_suppression"),
     }
+    if policy is not None:
+        found["nulls"] = None if policy.nulls == "error" else policy.nulls
+        found["max_suppression"] = policy.max_suppression or None
     return {name: value for name, value in found.items() if value is not None}
 
 
@@ -270,18 +277,16 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
 
 
-def _write(text: str, place: Path, bench: Workbench, replace_file: bool) -> None:
-    """Write a file that appears when it is complete; another one stays unless that was said."""
-    if os.path.lexists(place) and not replace_file:
+def _require_own(place: Path, bench: Workbench) -> None:
+    """Check that nothing has a place, or what this workbench wrote there; raises OutputExists."""
+    if os.path.lexists(place):
         ours = bench.files.get(place)
         if place.is_symlink() or ours is None or _digest(place.read_text("utf-8")) != ours:
             raise OutputExists(
                 f"There is a file {place.name} already, which this workbench did not write, or"
                 " which was changed since.",
-                hint="Choose another name, or say that it is to be replaced.",
+                hint="Choose another name for the job file, or say that it is to be replaced.",
             )
-    write(text, place)
-    bench.files[place] = _digest(text)
 
 
 def plan(bench: Workbench, task: Task) -> None:

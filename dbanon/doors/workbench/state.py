@@ -12,7 +12,9 @@ from dbanon.advice.request import KS, SECONDS
 from dbanon.advice.roles import IDENTIFIER, QUASI_IDENTIFIER, SENSITIVE
 from dbanon.doors.jobfile.init import VIEW
 from dbanon.doors.workbench.tasks import Tasks
+from dbanon.job.policy import Policy
 from dbanon.job.reading import USUAL, Reading
+from dbanon.run.open import open_store
 from dbanon.stores.folders import is_of_files
 
 if TYPE_CHECKING:
@@ -147,12 +149,19 @@ class Swept:
 
     Parameters
     ----------
-    advice : None until then, and where it was cancelled.
+    policy : of all of them, but for method, refinement, recoding and k; None before the first.
+    advice : None until the end, and where it was cancelled.
     """
 
     choice: SweepChoice
     points: list[Point] = field(default_factory=list)
+    policy: Policy | None = None
     advice: Advice | None = None
+
+    def add(self, point: Point, policy: Policy) -> None:
+        """A release that was tried."""
+        self.policy = policy
+        self.points.append(point)
 
 
 @dataclass(frozen=True)
@@ -226,6 +235,8 @@ class Workbench:
 
     def __init__(self, start: Start) -> None:
         self.start = start
+        # The pages show it.
+        self.shown_url = open_store(start.url, reading=start.reading, table=start.table).url
         self.lock = threading.RLock()
         self.tasks = Tasks()
         self.revision = self.decided = 0

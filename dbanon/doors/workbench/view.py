@@ -14,6 +14,7 @@ from dbanon.advice.request import OF_CATEGORIES, OF_NUMBERS, are_numbers
 from dbanon.advice.roles import REASONS
 from dbanon.data.schema import Role
 from dbanon.doors.html import svg
+from dbanon.doors.html.card import LOSSES
 from dbanon.doors.html.figures import figure
 from dbanon.doors.html.view import Pictures, drawn, few, map_of
 from dbanon.doors.jobfile.init import proposal
@@ -22,7 +23,7 @@ from dbanon.doors.workbench import forms
 from dbanon.doors.workbench.state import Grown, Swept, Workbench
 from dbanon.doors.workbench.tasks import Task
 from dbanon.errors import DbanonError
-from dbanon.release.distribution import Distribution
+from dbanon.release.distribution import Distribution, bound_of
 from dbanon.run.inspect_release import Look
 from dbanon.run.tree_counts import TreeNode
 
@@ -130,7 +131,7 @@ def trees(bench: Workbench) -> Row:
                 "kind": "" if grown is None else grown.choice.kind,
                 "more": "" if grown is None else grown.choice.more,
                 "offered": [(one, TREE_WORDS[one]) for one in forms.trees_for(bench, name)],
-                "tree": None if grown is None else _tree(grown),
+                "tree": None if grown is None else _tree(grown, bench.k),
             }
         )
     return {
@@ -141,7 +142,7 @@ def trees(bench: Workbench) -> Row:
     }
 
 
-def _tree(grown: Grown) -> Row:
+def _tree(grown: Grown, k: int) -> Row:
     counts = grown.counts
     most, what = 1, "persons" if grown.counts.persons else "rows"
 
@@ -162,6 +163,8 @@ def _tree(grown: Grown) -> Row:
         "height": counts.height,
         "bound": counts.bound,
         "counted": what,
+        # Counted before a larger k was chosen, it shows labels of too few.
+        "outgrown": counts.bound < bound_of(k),
         "root": None if counts.root is None else told(counts.root),
     }
 
@@ -176,11 +179,10 @@ def _is_numeric(bench: Workbench) -> bool:
 
 def map_told(swept: Swept, chosen: Point | None) -> dict[str, Any]:
     """The map of a sweep, as the report takes it."""
-    numbers = swept.advice is not None and swept.advice.sweep.measure == "sse_loss"
     points = sorted(swept.points, key=lambda point: (point.curve, point.k))
     return {
         "risk": "linkage risk",
-        "loss": "loss" if swept.advice is None else ("SSE/SST" if numbers else "iloss"),
+        "loss": "loss" if swept.advice is None else LOSSES[swept.advice.sweep.measure],
         "points": [
             {
                 "curve": point.curve,
@@ -231,7 +233,7 @@ def sweep(bench: Workbench) -> Row:
         ],
         "notes": [] if advice is None else advice.sweep.notes(),
         "start": [] if advice is None else advice.recommended(),
-        "command": command(bench.start.url, advice.start) if advice and advice.start else "",
+        "command": command(bench.shown_url, advice.start) if advice and advice.start else "",
         "singling": []
         if advice is None
         else [

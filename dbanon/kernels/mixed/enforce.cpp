@@ -7,6 +7,13 @@
 
 namespace dbanon {
 
+namespace {
+
+// What is less is rounding, and helps nothing.
+constexpr double kLeastHelp = 1e-9;
+
+}  // namespace
+
 Enforce::Enforce(Mixed mixed, const std::int32_t* labels,
                  const std::int32_t* values, Models models, std::int64_t budget)
     : Kernel({nullptr, mixed->records(), mixed->d()}, 1),
@@ -65,7 +72,7 @@ bool Enforce::look_at(std::size_t chosen, std::size_t other, Cost increase) {
     const double lacks = lack(together_.data());
     if (!by_help_) return lacks == 0;
     const double help = most - lacks;
-    if (help <= 0 || (better_ != chosen && !costs(help))) return false;
+    if (help <= kLeastHelp || (better_ != chosen && !costs(help))) return false;
     help_ = help;
     return true;
 }

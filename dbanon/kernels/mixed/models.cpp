@@ -113,6 +113,9 @@ double Models::lack(const Model& model, const Count* counts, Count persons) cons
 
 namespace {
 
+// Whether shares add up to the same in a class and in the table, apart from rounding.
+bool balanced(double all) { return std::abs(all) <= 1e-12; }
+
 // What moves along an order, and to none what is over at its end; over adds up what is over. What
 // goes to none, added up, rises from 0 to all of it, as near to over as can be: isotonic regression
 // by absolute differences, with a heap.
@@ -140,7 +143,8 @@ double along(std::vector<double>& over, double steps) {
 
 // The earth mover's distance of a class from the whole table. Where persons have several values,
 // the shares add up to how many a person has: where class and table differ in that, the difference
-// is moved to having none, which is as far from every value as values can be.
+// is moved to having none, which is as far from every value as values can be. Where they do not, it
+// is measured as it is of records, to the last bit.
 double Models::moved(const Model& model, const Count* counts, double size) const {
     const std::size_t s = width_[model.attribute];
     double sum = 0;
@@ -151,7 +155,7 @@ double Models::moved(const Model& model, const Count* counts, double size) const
             sum += std::abs(extra);
             all += extra;
         }
-        return persons_ ? (sum + std::abs(all)) / 2 : sum / 2;
+        return persons_ && !balanced(all) ? (sum + std::abs(all)) / 2 : sum / 2;
     }
     if (model.wish == Wish::ordered_t) {
         const auto steps = static_cast<double>(std::max<std::size_t>(s - 1, 1));
@@ -162,7 +166,7 @@ double Models::moved(const Model& model, const Count* counts, double size) const
             sum += std::abs(over);
             if (persons_) over_.push_back(over);
         }
-        return persons_ ? along(over_, steps) : sum / steps;
+        return persons_ && !balanced(over) ? along(over_, steps) : sum / steps;
     }
     // What does not balance below a node moves above it.
     over_.assign(s + 1, 0);
@@ -181,8 +185,9 @@ double Models::moved(const Model& model, const Count* counts, double size) const
         (below > 0 ? gain_ : loss_)[parent] += std::abs(below);
     }
     if (height_.empty() || height_[0] == 0) return 0;
+    const bool differ = persons_ && !balanced(over_[s]);
     for (std::size_t node = 0; node < nodes; ++node) {
-        const bool none = persons_ && node == 0;
+        const bool none = differ && node == 0;
         sum += (none ? std::max(gain_[node], loss_[node]) : std::min(gain_[node], loss_[node])) *
                height_[node];
     }

@@ -6,12 +6,10 @@ from typing import Any
 
 import pandas as pd
 
-from dbanon.data.schema import Kind
 from dbanon.job.guarantee_names import recorded
 from dbanon.release.distribution import (
     Distribution,
     bound_of,
-    not_drawn,
     of_labels,
     of_persons,
     of_texts,
@@ -49,10 +47,8 @@ def _distribution(
     kind = attribute_of(name, series).kind
     if placed(kind) and not sensitive:
         counted = series.dropna().value_counts()
-        if counted.empty:
-            return not_drawn(name, role, k, "All rows have NULL.")
         pairs = [(str(value), int(size)) for value, size in counted.items()]
-        return of_texts(name, role, k, pairs, dates=kind in (Kind.DATE, Kind.TIMESTAMP))
+        return of_texts(name, role, k, kind, pairs)
     sizes = series.astype(object).where(series.notna(), "NULL").astype(str).value_counts()
     shared = sizes[sizes >= bound_of(k)]
     others = sizes[sizes < bound_of(k)]

@@ -218,6 +218,10 @@ class FrameSource:
             keys = np.arange(start, start + len(piece), dtype=np.int64).reshape(-1, 1)
             yield keys, list(piece.itertuples(index=False, name=None))
 
+    def pads(self, attribute: Attribute) -> bool:
+        """False: values are as they stand in the frame."""
+        return False
+
     def different(self, draft: Draft, name: str) -> tuple[int, int]:
         """The released rows with a value in a column, and how many texts these have."""
         places = draft.microdata.keys[draft.release.partition.members, 0]
@@ -251,10 +255,10 @@ def _counted(name: str, series: pd.Series[Any]) -> Column:
     distinct = int(_codes(present).max(initial=-1)) + 1
     length = worded = 0.0
     if attribute.kind is Kind.CATEGORY and len(present):
-        # By objects: pandas before 3 warns of casts of categories to text.
-        texts = present.astype(object).astype(str)
-        length = float(texts.str.len().mean())
-        worded = float(texts.str.contains(" ", regex=False).mean())
+        # Not by pandas' text type, which half a character makes fail with an error that holds it.
+        texts = [str(value) for value in present.astype(object)]
+        length = sum(map(len, texts)) / len(texts)
+        worded = sum(" " in text for text in texts) / len(texts)
     return Column(attribute, len(present), distinct, False, length, worded)
 
 

@@ -14,7 +14,6 @@ from dbanon.data.counts import Cells, Counts, EntityCount, Questions, Recount
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidParameter
 from dbanon.job.job import Job
-from dbanon.job.pseudonym import text_of_value
 from dbanon.recoding import GENERALIZED, RANGE, ReleasedColumn
 from dbanon.release.alignment import INPUT, SHUFFLED
 from dbanon.release.attribute_disclosure import TellingColumn
@@ -274,7 +273,7 @@ def _pseudonyms(values: pd.Series[Any], draft: Draft) -> pd.Series[Any]:
     key, attribute = draft.pseudonym_key, draft.relation.attribute(str(values.name))
     assert key is not None
     plain = values.astype(object).where(values.notna(), None)
-    told = [key.of(text_of_value(attribute, value)) for value in plain]
+    told = [key.of(attribute, value) for value in plain]
     made: pd.Series[Any] = pd.Series(told, dtype=pd.Series(["text"]).dtype)
     return made
 

@@ -15,6 +15,7 @@ hash of 0 is the seed itself.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -35,6 +36,7 @@ from dbanon.sessions.pseudonym_session import (
 )
 
 WAY = "pg1"
+_FIXED = re.compile(r"(character|char|bpchar)\b(?! varying)", re.I)
 
 # What a relation's rows hash to, as SQL text over the alias s. Each mask has the states of 15
 # columns, two bits a column. A chain has 210 columns at most, as the server's parser does not nest
@@ -189,6 +191,10 @@ class PostgresqlKeyed(KeyedSession):
 
     def pseudonym_of(self, text: str) -> str:
         return f"encode({self.keyed_tag(text)}, 'hex')"
+
+    def pads(self, attribute: Attribute) -> bool:
+        # Of character(n), which is read in full length, and loses its spaces where it is made text.
+        return bool(_FIXED.match(attribute.sql_type))
 
     def shuffled(self, alias: str) -> str:
         # From the server's strong random source, which setseed does not steer.

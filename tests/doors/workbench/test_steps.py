@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
+from html import unescape
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from dbanon.doors.workbench.state import Workbench
 from dbanon.sessions.names import quote
 from tests.doors.html.pages import HOSTILE
 from tests.doors.workbench.client import STEPS, Client, said, workbench
@@ -103,6 +107,71 @@ def test_a_file_that_it_did_not_write_stays(client: Client, tmp_path: Path) -> N
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".dbanon")]
 
 
+def test_a_tree_never_replaces_what_the_workbench_did_not_write(
+    client: Client, tmp_path: Path
+) -> None:
+    """The box of the form is of the job file: a table may have the name of a tree's file."""
+    decided(client, **ROLES)
+    client.done("trees", trees(client, area="suggest"))
+    position = list(client.routes.bench.roles).index("area") + 1
+    data = tmp_path / f"people.tree-{position}.csv"
+    data.write_text("north,1\n")
+    form = client.form(client.page("job"), "job") | {"replace": "yes"}
+    assert "which this workbench did not write" in client.sent("job", form)
+    assert data.read_text() == "north,1\n"
+    assert not (tmp_path / "people.yaml").exists()
+    data.unlink()
+    client.done("job", form)
+    assert "north" in data.read_text()
+    client.done("job", form)
+
+
+def test_a_release_of_one_try_withholds_as_it_was_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With NULLs, and without a comparison that could recommend anything."""
+    monkeypatch.chdir(tmp_path)
+    columns = [f"{name} {kind}" for name, kind in COLUMNS.items()]
+    given = [[None if n == 4 and i < 20 else cell for n, cell in enumerate(row)]
+             for i, row in enumerate(rows())]  # fmt: skip
+    url = loaded(tmp_path, "people", columns, given)
+    with workbench(url, "people", tmp_path, key=("id",)) as client:
+        decided(client, **ROLES)
+        swept(client, **{"from": 5, "to": 5})
+        assert client.routes.bench.swept.advice.start == {}
+        client.sent("choose", {"point": "gaa_cp/5"})
+        client.done("job", client.form(client.page("job"), "job"))
+        written = (tmp_path / "people.yaml").read_text()
+        assert "nulls: " in written
+        client.done("plan", {})
+
+
+def test_pages_show_no_password(client: Client) -> None:
+    url = "postgresql://anna:zyxomma@127.0.0.1:9/none"
+    bench = client.routes.bench
+    shown = Workbench(replace(bench.start, url=url)).shown_url
+    assert "anna" in shown
+    assert "zyxomma" not in shown
+    bench.shown_url = shown
+    decided(client, **ROLES)
+    page = unescape(swept(client))
+    [line] = re.findall(r'aria-label="Command"><code>(.*?)</code>', page, re.S)
+    assert shown in line
+
+
+def test_trees_of_before_a_larger_k_are_not_shown(client: Client) -> None:
+    decided(client, **ROLES)
+    client.done("trees", trees(client, area="suggest"))
+    assert "north" in client.page("trees")
+    swept(client, **{"from": 30, "to": 31})
+    client.sent("choose", {"point": "gaa_cp/30"})
+    page = client.page("trees")
+    assert "make the trees again" in page
+    assert "north" not in page
+    client.done("trees", trees(client, area="suggest"))
+    assert "north" in client.page("trees")
+
+
 WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("columns", {"role-0": "by"}, "one of the roles"),
     ("columns", {"role-0": "keep"}, "has no reason"),
@@ -175,7 +244,7 @@ def test_hostile_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert "<b>" not in answer.body
         assert not any("\n" in value or "\r" in value for value in answer.headers.values())
     assert {path.name for path in tmp_path.iterdir() if path.suffix in (".yaml", ".csv")} == {
-        "b-DROP-x.yaml", "b-DROP-x-3.csv",
+        "b-DROP-x.yaml", "b-DROP-x.tree-3.csv",
     }  # fmt: skip
 
 

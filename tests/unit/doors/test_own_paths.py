@@ -74,7 +74,9 @@ def test_the_way_out_is_one_line_for_the_servers_python() -> None:
     told = server_python.way_out("3.13")
     assert "sudo python3.13 -m pip install --target /usr/local/lib/dbanon dbanon==" in told
     assert "\n" not in told
-    assert "/src/dbanon;" in server_python.way_out("3.11", "/src/dbanon")
+    assert "/src/dbanon &&" in server_python.way_out("3.11", "/src/dbanon")
+    # It is pasted as root.
+    assert "'/src/a b;c' &&" in server_python.way_out("3.11", "/src/a b;c")
     too_old = server_python.way_out("3.9")
     assert "pip install" not in too_old
     assert "--sql-only" in too_old

@@ -14,6 +14,7 @@ from dbanon.errors import InvalidParameter, RecountFailed, SourceChanged
 from dbanon.job.guarantee import Guarantee, OfPersons
 from dbanon.job.guarantee_names import PerAttribute, recorded
 from dbanon.job.policy import Policy
+from dbanon.job.sets import ColumnSet
 from dbanon.job.verdict import Expected
 from dbanon.measures import Model
 from dbanon.methods import METHODS
@@ -48,6 +49,19 @@ def test_questions() -> None:
     assert each.classes == (("age", "site"), ("height", "site"))
     # A published release tells its strata among its quasi-identifiers.
     assert EACH.guaranteed(["site"]).questions(["age", "site", "height"]) == each
+
+
+def test_sets_by_the_names_of_the_release() -> None:
+    """Bounds of a range stand for the quasi-identifier that was asked for, and for nothing else."""
+    own = ("age", "x_low", "x_high")
+    released = ("age_low", "age_high", "x_low", "x_high")
+    assert ColumnSet(("age", "ill"), 5).released(own, released).columns == (
+        "age_low", "age_high", "ill",
+    )  # fmt: skip
+    assert ColumnSet(("x", "x_low")).released(own, released).columns == ("x", "x_low")
+    # What the ledger has of a release is by its names already.
+    told = recorded(3, {"also_k": [{"columns": ["x"], "k": 4}]})
+    assert told.questions(released).also == (("x",),)
 
 
 def test_sentences() -> None:

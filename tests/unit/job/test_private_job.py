@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import date
-from decimal import Decimal
+from decimal import ROUND_FLOOR, Decimal
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +13,7 @@ import pytest
 from dbanon.data.schema import Attribute, Kind
 from dbanon.doors.cli.options import ends
 from dbanon.errors import InvalidParameter, UnknownOption, UnsupportedType
-from dbanon.job.concentrated import Cost
+from dbanon.job.concentrated import Cost, epsilon_of
 from dbanon.job.private import NewBudget, own_options, private_job
 from dbanon.ledger.budgets import charged
 from dbanon.stores.synthetic import dtype_of, require_kind, synthetic_column
@@ -76,6 +76,24 @@ def test_what_an_epsilon_costs_is_never_less() -> None:
     assert charged(Cost(1e-30), None) == Decimal("1e-9")
     assert charged(Cost(1.0000000001), None) == Decimal("1.000000001")
     assert sum((charged(Cost(0.1), None) for _ in range(3)), Decimal(0)) == Decimal("0.3")
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 1, 3, 6])
+def test_one_release_may_spend_all_of_a_budget(epsilon: float) -> None:
+    """What is charged of rho is what the noise is for, to the last part."""
+    cost = Cost(epsilon, 1e-9)
+    budget = NewBudget(name="m", source="people", epsilon=epsilon, delta=1e-9)
+    total = Decimal(repr(budget.amount)).quantize(Decimal("1e-9"), ROUND_FLOOR)
+    assert total == charged(cost, 1e-9) == Decimal(repr(cost.rho))
+    assert epsilon_of(float(total), 1e-9) <= epsilon * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("epsilon", [1e-300, 1e-9, 1e-5])
+def test_a_rho_of_less_than_a_part_is_none(epsilon: float) -> None:
+    with pytest.raises(InvalidParameter, match="must be 1e-9 or more"):
+        charged(Cost(epsilon, 1e-9), 1e-9)
+    with pytest.raises(InvalidParameter, match="must be 1e-9 or more"):
+        NewBudget(name="m", source="people", epsilon=epsilon, delta=1e-9)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """Privacy models that count persons: kernels beside the plain way, record by record."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,8 +7,11 @@ from hypothesis import strategies as st
 
 from dbanon import kernels
 from dbanon.data.microdata import first_of_each
+from dbanon.hierarchy.tree import Hierarchy
+from dbanon.measures import Model
 from dbanon.partitioning.merge import Guard, keeps
 from dbanon.partitioning.protect import compiled
+from dbanon.spaces.mixed import UNIT, MixedSpace
 from tests.reference import enforce as reference_enforce
 from tests.unit.kernels.test_model_kernels import EMPTY, NO_RANGES, cases, finish
 from tests.unit.kernels.test_model_kernels import guard_of as guard_of_records
@@ -88,9 +89,6 @@ def test_keeping_to_a_model_is_what_the_measure_says(case, n, data):
 @settings(max_examples=100, deadline=None)
 def test_one_record_each_is_as_without_persons(case, size):
     space, _, codes, models = case
-    # Shares of persons and of records round in their own way: where a class reaches such a level
-    # exactly, one of them may say yes and the other no.
-    models = [replace(m, level=m.level + 1e-6) if m.compares_with_table else m for m in models]
     n = space.n_records
     labels = (np.random.default_rng(n).permutation(n) // size).astype(np.int32)
     guard, _ = guard_of(codes, models, np.arange(n), labels)
@@ -108,6 +106,46 @@ def test_one_record_each_is_as_without_persons(case, size):
             ]
         ).astype(np.int32)
     )
+
+
+@pytest.mark.parametrize("wish", ["equal_t", "ordered_t", "hierarchical_t"])
+def test_with_a_value_each_distances_are_those_of_records_to_the_last_bit(wish):
+    rng = np.random.default_rng(4)
+    tree = Hierarchy.from_nested({"*": {"a": ["b", "c", "d"], "e": ["f", "g"], "h": ["i", "j"]}})
+    shape = (EMPTY, NO_RANGES)
+    if wish == "hierarchical_t":
+        shape = (tree.parents.astype(np.int32), tree.ranges.astype(np.int32))
+    for _ in range(200):
+        whole, counts = rng.multinomial(60, np.ones(7) / 7) / 60, rng.multinomial(9, np.ones(7) / 7)
+        of_records = kernels.Models(np.array([7], np.int32), False)
+        of_persons = kernels.Models(np.array([7, 1], np.int32), True)
+        for models in (of_records, of_persons):
+            models.add(wish, 0, 0.0, 1, whole, *shape)
+        together = np.append(counts, 9).astype(np.int32)
+        assert of_persons.lack(together) == of_records.lack(together[:7])
+
+
+@pytest.mark.parametrize(
+    ("distance", "level", "places", "values", "before"),
+    [
+        ("equal", 0.1, "000012222", "011100011", "011234455"),
+        ("ordered", 0.15, "0000111111112222", "0110001111000000", "0001122234556778"),
+    ],
+)
+def test_what_helps_by_rounding_alone_is_no_help(distance, level, places, values, before):
+    """A neighbour at no loss would be taken for it, where persons have a record each."""
+    places, values, labels = (np.array(list(one), np.int32) for one in (places, values, before))
+    codes = (places * (UNIT // 8)).reshape(-1, 1)
+    table = MixedSpace(codes, np.array([UNIT]), (None,), ("a",)).table()
+    models = [Model("t_closeness", "b", level, distance=distance)]
+    of_records = guard_of_records({"b": values}, models, labels)[0]
+    of_persons = guard_of({"b": values}, models, np.arange(len(labels)), labels)[0]
+    found, others = (
+        finish(kernels.Enforce(table, labels, one.values, one.models, 0))
+        for one in (of_persons, of_records)
+    )
+    np.testing.assert_array_equal(found, others)
+    assert found.max() > 0
 
 
 def test_what_is_refused():

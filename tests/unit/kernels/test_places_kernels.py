@@ -151,7 +151,9 @@ def test_small_tables_with_many_ties(method, seed, n, k):
 @pytest.mark.parametrize("method", ["mdav", "cbfs", "md", "tfrp1"])
 def test_a_table_that_fills_several_trees(method):
     rng = np.random.default_rng(7)
-    codes, metric = drawn(("number", "some", "deep", "broad"), 1_500, rng)
+    # Trees are built anew where half of the tuples are left, and these are 1000 at least.
+    codes, metric = drawn(("number", "some", "deep", "broad"), 2_100, rng)
+    assert len(np.unique(codes, axis=0)) == 2_100
     np.testing.assert_array_equal(run(method, codes, metric, 5), expected(method, codes, metric, 5))
 
 
