@@ -92,7 +92,7 @@ def test_all_steps_and_nothing_of_few_rows(client: Client, loaded: Database) -> 
     assert classes > 1
     assert fewest >= 4
     # What a monthly run does.
-    assert {path.name for path in Path().glob("people*")} == {"people-4.csv", "people.yaml"}
+    assert {path.name for path in Path().glob("people*")} == {"people.tree-4.csv", "people.yaml"}
     assert oct(os.stat("people.yaml").st_mode)[-3:] == "600"
 
 

@@ -63,15 +63,19 @@ class Tab:
         """Move the focus there by the keyboard alone."""
         for _ in range(120):
             self.page.keyboard.press("Tab")
-            if self.page.evaluate("s => document.activeElement.matches(s)", selector):
+            if self.page.evaluate("s => document.activeElement?.matches(s)", selector):
                 return
         raise AssertionError(f"the keyboard does not reach {selector}")
 
     def press(self, selector: str, key: str = "Enter") -> None:
         """Do what a person does who has no mouse."""
         self.tab_to(selector)
-        self.page.keyboard.press(key)
-        self.page.wait_for_load_state()
+        if self.page.evaluate("document.activeElement.matches('summary')"):
+            self.page.keyboard.press(key)
+            return
+        # A key press does not wait for the page that it asks for.
+        with self.page.expect_navigation():
+            self.page.keyboard.press(key)
         self.settle()
 
     def text(self) -> str:
