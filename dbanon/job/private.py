@@ -45,7 +45,7 @@ class NewBudget:
     epsilon: Annotated[
         float,
         Option(
-            "In all, for all releases of the source together.",
+            "The total for all releases of the source together.",
             minimum=0,
             above=True,
             maximum=1_000_000,
@@ -56,23 +56,25 @@ class NewBudget:
     delta: Annotated[
         float | None,
         delta_option(
-            "With which epsilon is meant: rho is counted then, which releases with Gaussian noise"
-            " need.",
+            "The delta that belongs to epsilon. The budget then counts rho, as releases with"
+            " Gaussian noise require.",
             see=_SEE,
         ),
     ] = None
     unit: Annotated[
-        str, Option("What one of is protected: a row, or a person.", choices=UNITS, see=_SEE)
+        str, Option("The unit of protection: a row or a person.", choices=UNITS, see=_SEE)
     ] = ROW
     entity: Annotated[
         str | None,
-        Option("Of persons: the column that says whose a row is.", form="COLUMN", see=_SEE),
+        Option(
+            "With the unit person: the column that says whose a row is.", form="COLUMN", see=_SEE
+        ),
     ] = None
     raises: Annotated[
         str | None,
         Option(
-            "The open budget whose place it takes with a larger total; what was spent of that one"
-            " is spent of this one.",
+            "The open budget that this one replaces with a larger total. The amount spent"
+            " carries over.",
             form="NAME",
             see=_SEE,
         ),
@@ -105,7 +107,7 @@ class NewBudget:
 _AS_PUBLISHED = "dcmdp"
 
 _BUDGET = Option(
-    "The budget of the source, charged before any noise is drawn: see dbanon budget.",
+    "The privacy budget of the source. It is charged before any noise is drawn. See dbanon budget.",
     expected="the name of a budget",
     form="NAME",
     release=True,

@@ -44,8 +44,8 @@ class Pseudonymized:
     pseudonyms: Annotated[
         tuple[str, ...],
         Option(
-            "Identifiers that are released as keyed hashes, so that they join: one value has one"
-            " pseudonym, wherever the key is the same.",
+            "Identifiers to release as keyed hashes, so that releases can be joined. With the"
+            " same key, a value always has the same pseudonym.",
             flag="pseudonym",
             form="NAME",
             release=True,
@@ -56,7 +56,7 @@ class Pseudonymized:
     pseudonym_key: Annotated[
         str | None,
         Option(
-            "Where the key of pseudonyms is, never the key itself.",
+            "Where the key for pseudonyms is. Never give the key itself.",
             expected=_KEY_FORM,
             form="file:PATH|env:NAME",
             release=True,

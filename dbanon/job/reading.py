@@ -36,8 +36,8 @@ class Reading:
     dates: Annotated[
         str | None,
         Option(
-            "Dates of a CSV file: dmy for 31.12.2025, mdy for 12/31/2025; 2025-12-31 is always"
-            " one.",
+            "How a CSV file writes dates: dmy for 31.12.2025, mdy for 12/31/2025. 2025-12-31"
+            " is always read as a date.",
             choices=(DMY, MDY),
             sql=False,
             see=_SEE,
@@ -59,7 +59,7 @@ class Reading:
     null_words: Annotated[
         tuple[str, ...],
         Option(
-            "Texts of a CSV file that stand for NULL, as in k.A.; nothing at all always does.",
+            "Texts that mean NULL in a CSV file, such as k.A. An empty field always means NULL.",
             item="texts",
             sql=False,
             see=_SEE,
