@@ -175,8 +175,8 @@ def require_source(chain: ChainKept, job: Job, session: Session, relation: Relat
     if not reads_kept and SqlSource(session).takes(relation, others, job.where):
         return
     raise InvalidParameter(
-        "where of a chain may not read a column that is released as it is: who leaves would tell"
-        " its value.",
+        "In a chain, where may not read a column that is released as it is: a person who"
+        " leaves would reveal its value.",
         detail=f"Released as they are: {', '.join(kept)}.",
         hint="Choose rows by quasi-identifiers and others, without the name of the table.",
     )

@@ -134,7 +134,7 @@ class Rules:
             "How to treat values that change. show: show them. hold: hold them while few"
             " members of a class differ. freeze: keep the values from the day of admission.",
             choices=CHANGES,
-            hint="There is no default: see docs/chains.md for what each tells.",
+            hint="There is no default. docs/chains.md says what each choice reveals.",
         ),
     ]
     class_size: Annotated[

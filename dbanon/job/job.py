@@ -250,10 +250,8 @@ class Job:
     source_digest: Annotated[
         bool,
         Option(
-            (
-                "Also record a slow hash of the rows that were read. `releases` with exact uses"
-                " it to detect later changes."
-            ),
+            "Also record a slow hash of the rows that were read. `releases` with exact uses"
+            " it to detect later changes.",
             release=True,
             see="rules.md#exactly",
         ),
@@ -379,7 +377,8 @@ class Job:
         """
         if what == "skip_unchanged" and self.chain is not None:
             raise InvalidParameter(
-                "A job of a chain is never skipped: code 99 would tell that nothing changed.",
+                "A job of a chain is never skipped, because code 99 would reveal that nothing"
+                " changed.",
                 hint="Run it whether or not something changed.",
             )
 

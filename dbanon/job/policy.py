@@ -190,10 +190,8 @@ class Policy:
     also_k: Annotated[
         tuple[ColumnSet, ...],
         Option(
-            (
-                "Another set of columns whose released combinations must be shared by K rows."
-                " Copied columns may be in the set."
-            ),
+            "Another set of columns whose released combinations must be shared by K rows."
+            " Copied columns may be in the set.",
             item="sets of columns",
             flag="also_k",
             form="A,B=K",
@@ -204,10 +202,8 @@ class Policy:
     withhold_failing: Annotated[
         bool,
         Option(
-            (
-                "Withhold a class that fails a model if merging it would lose more. Limited by"
-                " `max_suppression`."
-            ),
+            "Withhold a class that fails a model if merging it would lose more. Limited by"
+            " `max_suppression`.",
             release=True,
             see="generalization.md#privacy-models",
         ),
@@ -296,7 +292,8 @@ class Policy:
         bounded = recoding.measure == "sse" and method.gives.of_rows
         if self.certificate is not None and not bounded:
             raise InvalidParameter(
-                "A certificate is of the SSE/SST of classes of rows, which this release has not.",
+                "A certificate bounds the SSE/SST of classes of rows, and this release has no"
+                " such classes.",
                 hint="Leave out `certificate`, or choose a method and recoding of numbers.",
             )
         if self.also_k and recoding.method is not None:

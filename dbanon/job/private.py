@@ -116,9 +116,9 @@ _BUDGET = Option(
 
 # What other methods take, and why these do not.
 _COPIED = "A column that is copied has no noise: name it in `quasi_identifiers`, or leave it out."
-_CLASSES = "It is of classes, and synthetic rows have none."
+_CLASSES = "It applies to classes, and synthetic rows have no classes."
 _REASONS = {
-    "k": "Synthetic rows have no classes, and stand for nobody.",
+    "k": "Synthetic rows have no classes, and no row belongs to a person.",
     "sensitive": _COPIED,
     "keep": _COPIED,
     "by": _COPIED,
@@ -127,13 +127,16 @@ _REASONS = {
     "refine": _CLASSES,
     "recoding": _CLASSES,
     "max_suppression": _CLASSES,
-    "nulls": "Say what stands for NULL: `null_as`.",
+    "nulls": "Say which value replaces NULL: `null_as`.",
     "evaluate": "What the release lost is an answer of its own, and nothing is spent for it.",
     "seed": "Noise has no seed: who knew it would know the data.",
-    "chain": "Rows stand for nobody who could be followed: each release spends of the budget.",
+    "chain": (
+        "Synthetic rows belong to no person who could be followed. Each release spends from the"
+        " budget."
+    ),
     "key": "Rows are read once, and never found again.",
     "target": "The budget is in the database that is read, and so is the release.",
-    "exports": "Copy the release: it may be copied as it is.",
+    "exports": "Copy the release instead. It may be copied as it is.",
     "skip_unchanged": "Whether the rows are as they were is an answer that nothing is spent for.",
     "retries": "Each run spends again.",
     "engine": "Spark does not have it: noise is drawn and a budget spent where the source is. Leave"

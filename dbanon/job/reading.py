@@ -91,7 +91,7 @@ class Reading:
         """
         for name in self.asked:
             raise InvalidParameter(
-                f"{name} is of CSV files, and none is read.",
+                f"{name} applies to CSV files, and the source is not one.",
                 hint="Leave it out, or read a file: file:people.csv.",
             )
 
@@ -102,7 +102,7 @@ USUAL = Reading()
 # What is passed over as it is: texts, texts with backslashes, names in quotes.
 _QUOTED = re.compile(r"""(?<!\w)[eE]'(?:[^'\\]|\\.|'')*'|'(?:[^']|'')*'|"(?:[^"]|"")*\"""", re.S)
 _REFUSED = re.compile(r"--|/\*|[;$\0'\"]")
-_HINT = "Write what stands behind WHERE, as in where=\"status = 'active'\"."
+_HINT = "Write the condition without WHERE, as in where=\"status = 'active'\"."
 
 
 def require_condition(text: str) -> None:

@@ -35,7 +35,8 @@ def require_chained(policy: Policy, entity: str | None, pseudonyms: Sequence[str
         )
     if policy.evaluate:
         raise InvalidParameter(
-            "A release of a chain is not evaluated: most of its classes are of earlier releases.",
+            "A release of a chain cannot be evaluated, because most of its classes come from"
+            " earlier releases.",
             hint="Leave out `evaluate`.",
         )
     if policy.certificate is not None:
@@ -176,7 +177,7 @@ def check_models(models: Sequence[Model], sensitive: Sequence[str]) -> None:
         if name not in sensitive:
             raise InvalidParameter(
                 f'The privacy model of "{name}" names no sensitive column.',
-                hint="Name the column in `sensitive`, too.",
+                hint="Also name the column in `sensitive`.",
             )
         if model.distance != "equal" and orders.setdefault(name, model.distance) != model.distance:
             raise InvalidParameter(

@@ -123,10 +123,8 @@ class Private:
     scale: Annotated[
         Mapping[str, str],
         Option(
-            (
-                "log: for columns of numbers with a few large values. Noise is then proportional"
-                " to the value."
-            ),
+            "log: for columns of numbers with a few large values. Noise is then proportional"
+            " to the value.",
             item="log",
             flag="scale",
             form="NAME=log",
@@ -166,7 +164,7 @@ class Private:
     null_as: Annotated[
         Mapping[str, Any],
         Option(
-            "What stands for NULL in a column whose type holds it.",
+            "The value that replaces NULL in a column whose type allows NULL.",
             item="values",
             flag="null-as",
             form="NAME=VALUE",

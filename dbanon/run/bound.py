@@ -88,7 +88,7 @@ def bound(
         raise TooFewRecords(f"There are {n} records, fewer than k = {k}.")
     if microdata.valid is not None:
         raise NullInQuasiIdentifier(
-            "Quasi-identifiers hold NULL, and a bound is of records that have all values.",
+            "Quasi-identifiers hold NULL, and a bound needs records with all values.",
             hint="Name a view, or give a frame, without the rows that are to be withheld.",
         )
     scales = Measures.of(microdata).numbers

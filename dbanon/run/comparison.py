@@ -216,7 +216,10 @@ def _recorded_model(
     if "kind" not in recorded:
         return "recorded by an earlier version, in words only"
     if recorded.get("counted_in") == PERSONS:
-        return "it was counted in persons, whom the release does not tell apart"
+        return (
+            "it was counted in persons, and the release does not show which rows belong to one"
+            " person"
+        )
     distance: Any = recorded.get("distance", "equal")
     if distance == HIERARCHICAL:
         origin = hierarchies.get(recorded["attribute"], {})

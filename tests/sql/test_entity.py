@@ -127,7 +127,7 @@ def test_models_count_persons(
         True,
     )
     assert said[0] == (
-        "Privacy models of sensitive columns were counted in persons, whom the release does not"
+        "Privacy models of sensitive columns were counted in persons, and the release does not"
         " tell apart: nobody can count them in it."
     )
 

@@ -111,7 +111,8 @@ def advise(url: str, to_declare: bool, yes: bool, **given: Any) -> None:
             wishes["memory_limit"] = half_of_memory()
         if to_declare and is_of_files(url):
             raise InvalidParameter(
-                "Rules are of the database that their table is in, and files of rows have none.",
+                "Rules are kept in the database of their table, and a file of rows has no"
+                " database.",
                 hint="Leave out --declare, and name the columns in the call.",
             )
         if to_declare and form == "json" and not yes:

@@ -82,7 +82,7 @@ def engine_of(given: Mapping[str, Any]) -> Engine | None:
     name, master = given["engine"], given["master"]
     if name is None:
         if master is not None or given["tasks"] is not None or given["conf"]:
-            raise click.UsageError("--master, --tasks and --conf are of an engine: --engine spark.")
+            raise click.UsageError("--master, --tasks and --conf need an engine: --engine spark.")
         return None
     if given["method"] in PRIVATE_METHODS:
         raise refused("engine", given["method"])

@@ -54,8 +54,8 @@ def chain_of(given: Mapping[str, Any]) -> Chain | None:
     if given["chain"] is None:
         if any(parts.values()):
             raise InvalidParameter(
-                "--chain-key, --max-exposed, --accept-turnover, --table-output and --table-keep are"
-                " of a chain.",
+                "--chain-key, --max-exposed, --accept-turnover, --table-output and"
+                " --table-keep need a chain.",
                 hint="Name it: --chain NAME.",
             )
         return None
@@ -201,8 +201,8 @@ def measure(url: str, names: tuple[str, ...], form: str, print_sql: bool, **give
         of_chain, of_releases = given["key"] is not None, given["entity"] is not None
         if of_chain == of_releases:
             raise InvalidParameter(
-                "What is measured is a chain, whose key is named, or releases that tell persons"
-                " apart.",
+                "Measure either a chain, with its key, or releases that have a column for the"
+                " person.",
                 hint="Add --chain-key file:PATH or env:NAME, or --entity COLUMN.",
             )
         if of_chain and (len(names) > 1 or given["k"] is not None or given["sensitive"]):

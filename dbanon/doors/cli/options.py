@@ -166,7 +166,7 @@ def model(given: str) -> Model:
             more["distance"] = value
         else:
             raise InvalidParameter(
-                "A privacy model has no such option.",
+                "This privacy model does not have this option.",
                 hint="recursive_cl takes l=NUMBER, t_closeness takes distance=equal, ordered or"
                 " a hierarchy.",
             )

@@ -110,7 +110,8 @@ def report(
             handed = {"recipient": recipient or "", "purpose": purpose or ""}
             if path.suffix != ".html":
                 raise InvalidParameter(
-                    "--for and --purpose are of a page that is signed.", hint="Name a .html file."
+                    "--for and --purpose belong to a page that is signed.",
+                    hint="Name a .html file.",
                 )
         store, name = open_store(url, sql_printer(print_sql)), parse_relation(relation)
         found = look(store, name)
@@ -236,7 +237,7 @@ def evaluate(
 
         if changed_source and original is None:
             raise InvalidParameter(
-                "--changed-source is of an original.", hint="Add --original TABLE."
+                "--changed-source needs an original.", hint="Add --original TABLE."
             )
         found = api.evaluate_release(
             url,

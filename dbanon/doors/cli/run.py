@@ -88,7 +88,8 @@ def run(
 
         if metrics is not None and metrics.suffix != ".prom":
             raise InvalidParameter(
-                "A file of metrics must end in .prom.", hint="The collector reads no other."
+                "The name of a file of metrics must end in .prom.",
+                hint="The collector ignores other files.",
             )
         whole = opened(file, inline_password)
         jobs = whole.chosen(names)
