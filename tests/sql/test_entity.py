@@ -128,7 +128,7 @@ def test_models_count_persons(
     )
     assert said[0] == (
         "Privacy models of sensitive columns were counted in persons, and the release does not"
-        " tell apart: nobody can count them in it."
+        " show which rows belong to one person: nobody can count them in it."
     )
 
 
