@@ -44,18 +44,15 @@ from dbanon.methods import METHODS
     "spilled",
     multiple=True,
     metavar="DIR",
-    help=(
-        "A directory that runs spill to. Leftovers of killed runs in it are removed as well;"
-        " repeatable. The URL is then optional."
-    ),
+    help="Also remove what killed runs spilled into this directory. Repeatable, and needs no URL.",
 )
 @click.option(
     "--staged",
     multiple=True,
     metavar="DIR",
     help=(
-        "A directory that a cluster writes releases to. Files that a lost driver staged there"
-        " more than a day ago are removed as well. Repeatable. The URL is then optional."
+        "Also remove what a lost driver staged into this directory of a cluster's releases more"
+        " than a day ago. Repeatable, and needs no URL."
     ),
 )
 @click.option(
@@ -63,8 +60,8 @@ from dbanon.methods import METHODS
     multiple=True,
     metavar="DIR",
     help=(
-        "A directory that Spark keeps its files in (spark.local.dir, or /tmp). Leftovers of a"
-        " killed driver are removed as well. Repeatable. The URL is then optional."
+        "Also remove what a killed driver left in this directory of Spark (spark.local.dir, or"
+        " /tmp). Repeatable, and needs no URL."
     ),
 )
 @common
@@ -124,8 +121,8 @@ _TRUST_OWNER = click.option(
     multiple=True,
     metavar="ACCOUNT",
     help=(
-        "An account, besides root and the server's own, that may own the imported files;"
-        " repeatable. DANGEROUS: it can then run code as the server's account."
+        "An account, besides root and the server's own, that may own the imported files."
+        " Repeatable. DANGEROUS: it can then run code as the server's account."
     ),
 )
 
