@@ -133,13 +133,13 @@ def headline(
             "k counted",
             f"{report.k_achieved:,}",
             f"{report.k_requested:,} asked for",
-            f"The fewest that share released values: {guarantee.unit}.",
+            f"Smallest number that share released values: {guarantee.unit}.",
         ),
         (
             "rows released",
             f"{report.rows_out:,}",
             f"{withheld} withheld",
-            "Withheld rows are in no figure of loss or risk.",
+            "Figures of loss and risk do not include withheld rows.",
         ),
         (
             verdict.classes,
