@@ -82,7 +82,7 @@ def test_its_parts_in_their_order(text: str) -> None:
         "Loss against risk", "Released values", "How each column is released", "How it was made",
     ]  # fmt: skip
     assert outline.said("caption") == [
-        "Privacy models, as every class written keeps to them",
+        "Privacy models, as counted on every written class",
         "Number of classes by size",
         "Loss by column, SSE/SST",
         "All measures of loss",
@@ -202,9 +202,9 @@ def test_a_release_without_evaluation(whole: Made) -> None:
 
 def test_what_the_ledger_does_not_hold_is_named(whole: Made) -> None:
     later = page(whole.look.recorded.report, look=whole.look)
-    assert "which does not hold: the seconds of the commit; which columns" in later
+    assert "which does not have: the seconds of the commit; which columns" in later
     assert "; an evaluation." in later
-    assert "does not hold" not in page(whole.report, look=whole.look)
+    assert "which does not have" not in page(whole.report, look=whole.look)
 
 
 def test_an_evaluation_that_the_ledger_holds_is_told(whole: Made) -> None:
