@@ -1,16 +1,15 @@
 """Where records with categories are cut into blocks: between two values of one attribute.
 
-A principal direction says little of values without an order. Records that are alike have most often
-the same sex and seldom the same of 5,000 places, so that a border between the values of an
-attribute that has few parts the fewest of them. Each cut is where the mean squared distance of two
-records falls most, of this attribute and within the sides, for each bit that the side tells: as in
-regression trees (L. Breiman et al., CART, 1984), whose borders lie anywhere, while these leave
-blocks of about the wanted size. Numbers are one attribute here: their first principal direction.
+A principal direction says little of values without an order. Records that are alike mostly have the
+same sex, and seldom the same of 5,000 places, so that a border between the sexes parts few of them.
+Of all borders that leave blocks of about the wanted size, the one is taken that parts the fewest
+pairs of near records for each bit that the side tells. Pairs are those of a sample. Numbers are one
+attribute here: their first principal direction.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +21,18 @@ from dbanon.spaces.mixed import Axis
 # A block may have so many times the records of the mean one, and has to have such a part of them.
 MOST, LEAST = 1.3, 0.5
 
+# The nearest of some records are looked for among so many: of more records of a table than of a
+# part of it, where pairs have become too few.
+_AMONG, _NEAREST = 10_000, 5
+_OF_TABLE, _OF_PART = 2_000, 250
+_FEWEST_PAIRS = 250
+
+# Of distances looked at in one go.
+_CELLS = 1 << 21
+
+# What makes equal distances differ, by far less than others do.
+_APART = 1e-13
+
 
 @dataclass(frozen=True)
 class Border:
@@ -32,13 +43,13 @@ class Border:
     direction : float64 (p,).
     border : the place along it of the first records that are not below.
     below : the number of blocks below.
-    gain : by how much the mean squared distance falls, for each bit.
+    parted : the share of near pairs that it parts, for each bit.
     """
 
     direction: NDArray[np.float64]
     border: float
     below: int
-    gain: float
+    parted: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,69 +75,138 @@ class MixedCuts:
         axes: tuple[Axis, ...],
         size: float,
         principal: Callable[[NDArray[np.float64]], NDArray[np.float64]],
-    ) -> MixedCuts:
-        """Those of axes, of which some have a hierarchy."""
+    ) -> MixedCuts | None:
+        """Those of axes; None where none that counts has a hierarchy."""
         trees = {at: axis.tree for at, axis in enumerate(axes) if axis.width > 0}
         levels = {at: levels_of(tree) for at, tree in trees.items() if tree is not None}
-        return cls(axes, levels, size, principal)
+        return cls(axes, levels, size, principal) if levels else None
 
-    def best(self, points: NDArray[np.float64], wanted: int) -> Border | None:
-        """The best cut of some points, float64 (n, p), into so many blocks; None without any."""
-        found = [border for border in self._borders(points, wanted) if border is not None]
-        return max(found, key=lambda border: border.gain, default=None)
+    def near(
+        self,
+        points: NDArray[np.float64],
+        records: NDArray[np.int64],
+        known: NDArray[np.int64] | None,
+    ) -> NDArray[np.int64]:
+        """Pairs of near records, int64 (m, 2), of a part of the points.
 
-    def _borders(self, points: NDArray[np.float64], wanted: int) -> Iterator[Border | None]:
-        """The best one of each attribute, of numbers together."""
+        Parameters
+        ----------
+        records : int64 (n,), the part.
+        known : those of a larger part that are in it; None where this is the largest.
+        """
+        if known is not None and len(known) >= _FEWEST_PAIRS:
+            return known
+        among = records[:: max(len(records) // _AMONG, 1)]
+        wanted = _OF_TABLE if known is None else _OF_PART
+        asked = np.arange(0, len(among), max(len(among) // wanted, 1))
+        at_once = max(_CELLS // len(among), 1)
+        found = [
+            self._nearest(points[among], asked[start : start + at_once])
+            for start in range(0, len(asked), at_once)
+        ]
+        return among[np.concatenate(found)]
+
+    def _nearest(
+        self, points: NDArray[np.float64], asked: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """Pairs of some records, int64 (q,), and their nearest among these points."""
+        squares = np.tile(np.arange(len(points)) * _APART, (len(asked), 1))
+        for at, axis in enumerate(self.axes):
+            column = points[:, at]
+            if at in self.levels:
+                leaves = self._leaves(at, column)
+                height = len(self.levels[at])
+                for step, nodes in enumerate(self.levels[at][:, leaves]):
+                    weight = axis.width**2 * (2 * step + 1) / height**2
+                    squares += weight * (nodes != nodes[asked, None])
+            elif axis.tree is None:
+                squares += np.square(column - column[asked, None])
+        squares[np.arange(len(asked)), asked] = np.inf
+        count = min(_NEAREST, len(points) - 1)
+        nearest = np.argpartition(squares, max(count - 1, 0), axis=1)[:, :count]
+        return np.column_stack([np.repeat(asked, count), nearest.reshape(-1)])
+
+    def _leaves(self, at: int, places: NDArray[np.float64]) -> NDArray[np.int64]:
+        steps = max(self.levels[at].shape[1] - 1, 1)
+        return np.rint(places / self.axes[at].width * steps).astype(np.int64)
+
+    def best(
+        self,
+        points: NDArray[np.float64],
+        records: NDArray[np.int64],
+        pairs: NDArray[np.int64],
+        wanted: int,
+    ) -> Border | None:
+        """The best cut of a part of the points into so many blocks; None where there is no good one.
+
+        Parameters
+        ----------
+        records : int64 (n,), the part.
+        pairs : int64 (m, 2), near records of it.
+        """
+        found = [
+            border
+            for direction in self._directions(points, records)
+            if (border := self._border(direction, points, records, pairs, wanted)) is not None
+        ]
+        return min(found, key=lambda border: border.parted, default=None)
+
+    def _directions(
+        self, points: NDArray[np.float64], records: NDArray[np.int64]
+    ) -> Iterator[NDArray[np.float64]]:
+        """What may be cut across, float64 (p,)."""
         numbers = [at for at, axis in enumerate(self.axes) if axis.tree is None]
         if numbers:
             direction = np.zeros(len(self.axes))
-            direction[numbers] = self.principal(points[:, numbers])
-            along = np.zeros(len(points))
-            # As a record's place is found later on: column by column.
-            for column, share in zip(points.T, direction, strict=True):
-                along += column * share
-            values, counts = np.unique(along, return_counts=True)
-            within = _within_number(values - along.mean(), counts)
-            yield self._border(direction, values, counts, within, wanted)
-        for at, levels in self.levels.items():
-            width = self.axes[at].width
-            values, counts = np.unique(points[:, at], return_counts=True)
-            leaves = np.rint(values / width * max(levels.shape[1] - 1, 1)).astype(np.int64)
-            nodes = levels[:, leaves]
-            below, above = (_within_tree(nodes[:, ::s], counts[::s]) * width**2 for s in (1, -1))
+            direction[numbers] = self.principal(points[np.ix_(records, numbers)])
+            yield direction
+        for at in self.levels:
             direction = np.zeros(len(self.axes))
             direction[at] = 1.0
-            yield self._border(direction, values, counts, (below, above[::-1]), wanted)
+            yield direction
 
     def _border(
         self,
         direction: NDArray[np.float64],
-        values: NDArray[np.float64],
-        counts: NDArray[np.int64],
-        within: tuple[NDArray[np.float64], NDArray[np.float64]],
+        points: NDArray[np.float64],
+        records: NDArray[np.int64],
+        pairs: NDArray[np.int64],
         wanted: int,
     ) -> Border | None:
-        """The best border between the values, float64 (v,), that leaves blocks of a good size.
-
-        Parameters
-        ----------
-        counts : int64 (v,), of each.
-        within : float64 (v,), squared distances of all pairs of records up to each value; from it.
-        """
-        n = int(counts.sum())
+        """The best border across a direction that leaves blocks of a good size."""
+        values, counts = np.unique(along(points, records, direction), return_counts=True)
         low = np.cumsum(counts)[:-1]
-        high = n - low
-        below = np.clip(np.rint(wanted * low / n), 1, wanted - 1)
+        high = len(records) - low
+        below = np.clip(np.rint(wanted * low / len(records)), 1, wanted - 1)
         sizes = np.array([low / below, high / (wanted - below)]) / self.size
-        good = (sizes.max(axis=0) <= MOST) & (sizes.min(axis=0) >= max(LEAST, 1 / self.size))
+        least = max(LEAST, 1 / self.size)
+        good = (sizes.max(axis=0) <= MOST) & (sizes.min(axis=0) >= least)
         if not good.any():
             return None
-        shares = np.array([low, high]) / n
+        ends = np.sort(np.searchsorted(values, along(points, pairs, direction)), axis=1).T
+        passed = np.bincount(ends[0], minlength=len(values)).cumsum()
+        passed -= np.bincount(ends[1], minlength=len(values)).cumsum()
+        shares = np.array([low, high]) / len(records)
         bits = -(shares * np.log2(shares)).sum(axis=0)
-        left = (within[0][:-1] / low + within[1][1:] / high) / n
-        gains = np.where(good, (within[0][-1] / n**2 - left) / bits, -np.inf)
-        at = int(np.argmax(gains))
-        return Border(direction, float(values[at + 1]), int(below[at]), float(gains[at]))
+        # One more than were seen: of borders that part nothing the one that tells more is better.
+        parted = np.where(good, (passed[:-1] + 1) / (len(pairs) + 1) / bits, np.inf)
+        at = int(np.argmin(parted))
+        return Border(direction, float(values[at + 1]), int(below[at]), float(parted[at]))
+
+
+def along(
+    points: NDArray[np.float64], records: NDArray[np.int64], direction: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """The place of some of the points along a direction, float64, of the shape of ``records``.
+
+    Sums in the order of columns: those of a linear algebra library depend on how many points there
+    are, and a record would not go where it went.
+    """
+    places = np.zeros(records.shape)
+    for at, share in enumerate(direction.tolist()):
+        if share:
+            places += points[records, at] * share
+    return places
 
 
 def levels_of(tree: Hierarchy) -> NDArray[np.int64]:
@@ -138,42 +218,3 @@ def levels_of(tree: Hierarchy) -> NDArray[np.int64]:
             nodes = np.where(low, parents, nodes)
         found.append(nodes)
     return np.array(found, np.int64).reshape(tree.height, tree.n_leaves)
-
-
-def _within_number(
-    values: NDArray[np.float64], counts: NDArray[np.int64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Squared distances of all pairs of records up to each value, and from it, float64 (v,)."""
-
-    def up_to(values: NDArray[np.float64], counts: NDArray[np.int64]) -> NDArray[np.float64]:
-        n, sums, squares = (np.cumsum(counts * values**power) for power in (0, 1, 2))
-        found: NDArray[np.float64] = 2 * np.maximum(n * squares - sums**2, 0)
-        return found
-
-    return up_to(values, counts), up_to(values[::-1], counts[::-1])[::-1]
-
-
-def _within_tree(nodes: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Squared distances of all pairs of records up to each value, float64 (v,); of a width of 1.
-
-    Two of them are as far apart as the height at which they meet, over that of the tree.
-
-    Parameters
-    ----------
-    nodes : int64 (H, v), of each height the node of each value; equal ones are beside one another.
-    counts : int64 (v,), the records of each value.
-    """
-    before = np.cumsum(counts) - counts
-    pairs = np.square(before + counts, dtype=np.float64)
-    found = np.zeros(len(counts))
-    for height, own in enumerate(nodes):
-        first = np.append(True, own[1:] != own[:-1])
-        alike = before - before[np.maximum.accumulate(np.where(first, np.arange(len(own)), 0))]
-        together = np.cumsum(counts * (2.0 * alike + counts))
-        found += ((height + 1) ** 2 - height**2) * (pairs - together)
-    return found / max(len(nodes), 1) ** 2
-
-
-def has_trees(axes: Sequence[Axis]) -> bool:
-    """Whether some of the axes that count have a hierarchy."""
-    return any(axis.tree is not None and axis.width > 0 for axis in axes)
