@@ -106,9 +106,7 @@ class MixedCuts:
         ]
         return among[np.concatenate(found)]
 
-    def _nearest(
-        self, points: NDArray[np.float64], asked: NDArray[np.int64]
-    ) -> NDArray[np.int64]:
+    def _nearest(self, points: NDArray[np.float64], asked: NDArray[np.int64]) -> NDArray[np.int64]:
         """Pairs of some records, int64 (q,), and their nearest among these points."""
         squares = np.tile(np.arange(len(points)) * _APART, (len(asked), 1))
         for at, axis in enumerate(self.axes):
@@ -137,7 +135,7 @@ class MixedCuts:
         pairs: NDArray[np.int64],
         wanted: int,
     ) -> Border | None:
-        """The best cut of a part of the points into so many blocks; None where there is no good one.
+        """The best cut of a part of the points into so many blocks; None without a good one.
 
         Parameters
         ----------
