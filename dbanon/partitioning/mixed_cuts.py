@@ -126,7 +126,8 @@ class MixedCuts:
 
     def _leaves(self, at: int, places: NDArray[np.float64]) -> NDArray[np.int64]:
         steps = max(self.levels[at].shape[1] - 1, 1)
-        return np.rint(places / self.axes[at].width * steps).astype(np.int64)
+        leaves: NDArray[np.int64] = np.rint(places / self.axes[at].width * steps).astype(np.int64)
+        return leaves
 
     def best(
         self,
@@ -153,8 +154,8 @@ class MixedCuts:
         self, points: NDArray[np.float64], records: NDArray[np.int64]
     ) -> Iterator[NDArray[np.float64]]:
         """What may be cut across, float64 (p,)."""
-        numbers = [at for at, axis in enumerate(self.axes) if axis.tree is None]
-        if numbers:
+        numbers = np.flatnonzero([axis.tree is None for axis in self.axes])
+        if len(numbers):
             direction = np.zeros(len(self.axes))
             direction[numbers] = self.principal(points[np.ix_(records, numbers)])
             yield direction
