@@ -132,7 +132,7 @@ def followed(
             found = [members for members in classes.values() if members & persons]
             if any(refused[cell] for cell in classes if classes[cell] & persons):
                 # All or nobody of a stratum, as its values say.
-                assert not world.rules.kept_by([source[person].kept for person in persons])
+                assert not chain.keeps([source[person].kept for person in persons])
                 assert persons <= set().union(*found)
                 return [sorted(persons)]
             assert set().union(*found) == persons
