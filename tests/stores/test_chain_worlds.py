@@ -257,7 +257,8 @@ def test_persons_with_several_rows_are_those_of_the_reference(
 def test_with_models_no_exchange_is_visible_inside_the_classes_before(
     kind: Any, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    models = MODELS[seed % len(MODELS)]
+    # The last of them compare with the first release.
+    models = MODELS[-1 - seed % len(MODELS)]
     require_no_visible_exchange(kind, world_of(seed, models), tmp_path, monkeypatch)
 
 
