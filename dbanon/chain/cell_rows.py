@@ -2,7 +2,7 @@
 
 A cell is held where its rows of now would break a model. Only cells are looked at of which all are
 in the source, and some rows are not as they were shown: the others keep to the models as before.
-What is fetched is how often values occur; and which, for models that compare with the first release.
+What is fetched is how often values occur; which, only for models that compare with a table.
 """
 
 from __future__ import annotations

@@ -172,9 +172,7 @@ def broken_models(world: World) -> list[Any]:
         for cell, shown in zip_longest(chain.cells, before, fillvalue={}):
             taken: list[Value] = [shown[p] for p in shown.keys() - cell.members if cell.whose]
             broken += [
-                values
-                for values in (cell.shown, taken)
-                if values and not chain.keeps(values)
+                values for values in (cell.shown, taken) if values and not chain.keeps(values)
             ]
     return broken
 

@@ -91,20 +91,18 @@ def test_every_class_keeps_to_the_model_beside_the_first_release(
 def all_well(database: Database, tmp_path: Path, model: Model) -> tuple[Chained, Months]:
     """A first release of twelve, of each illness as many but one, ``none``."""
     months = Months(n=12, leave=0, join=0, change=0)
-    months.now = {
-        one: (*values[:3], ORDER[one % 3], 0) for one, values in months.now.items()
-    }
+    months.now = {one: (*values[:3], ORDER[one % 3], 0) for one, values in months.now.items()}
     load(database, months.now)
     chained = Chained.made(database, tmp_path)
     chained.release(models=[model])
     return chained, months
 
 
-@pytest.mark.parametrize("model", [Model("beta_likeness", "ill", 2), Model("delta_disclosure", "ill", 2)],
-                         ids=by_name)  # fmt: skip
+@pytest.mark.parametrize("kind", ["beta_likeness", "delta_disclosure"])
 def test_a_value_that_the_first_release_lacks_holds_its_class(
-    database: Database, tmp_path: Path, model: Model
+    database: Database, tmp_path: Path, kind: str
 ) -> None:
+    model = Model(kind, "ill", 2)
     chained, months = all_well(database, tmp_path, model)
     first = released(database)
     months.now[1] = (*months.now[1][:3], "none", 0)
