@@ -41,7 +41,7 @@ def hold_unfit(
     session = state.session
     places = {attribute.name: place for place, attribute in enumerate(kept)}
     unfit: set[int] = set()
-    rows = (
+    now = (
         f"FROM {quote(PRESENT)} AS s JOIN {quote(DIFFERING)} AS d ON d.cell = s.cell"
         " WHERE s.left_at IS NULL"
     )
@@ -52,11 +52,11 @@ def hold_unfit(
             if not references:
                 continue  # The first release has no rows that were shown before.
             beside = references[model.attribute]
-            unfit |= {*breaking(state, rows, replace(kept[place], name=name), model, beside)[0]}
+            unfit |= {*breaking(state, now, replace(kept[place], name=name), model, beside)[0]}
             continue
         value = session.told_apart(kept[place], name)
         found = session.rows(
-            f"SELECT c.cell, count(*) FROM (SELECT s.cell, {value} AS value {rows}) AS c"
+            f"SELECT c.cell, count(*) FROM (SELECT s.cell, {value} AS value {now}) AS c"
             " GROUP BY c.cell, c.value ORDER BY c.cell"
         )
         unfit |= _breaking(np.array(found, np.int64).reshape(len(found), 2), model)

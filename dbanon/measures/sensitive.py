@@ -185,7 +185,7 @@ def each_delta(
 
 def _new(counts: Counts, whole: Values) -> NDArray[np.bool_]:
     """Which classes have a value that the table lacks, bool (n_classes,)."""
-    new: NDArray[np.bool_] = (counts[:, whole <= 0] > 0).any(axis=1)
+    new: NDArray[np.bool_] = np.any(counts[:, whole <= 0] > 0, axis=1)
     return new
 
 
