@@ -135,8 +135,8 @@ BEGIN
         END IF;
         IF result.release_id IS NOT NULL THEN
             IF entry.of_persons THEN
-                RAISE NOTICE 'Privacy models of sensitive columns were counted in persons, whom the release'
-                             ' does not tell apart: nobody can count them in it.';
+                RAISE NOTICE 'Privacy models of sensitive columns were counted in persons, and the release does'
+                             ' not show which rows belong to one person: nobody can count them in it.';
             ELSIF entry.models > 0 THEN
                 RAISE NOTICE 'Privacy models of sensitive columns are not counted here: the command'
                              ' dbanon verify counts them.';

@@ -49,7 +49,7 @@ def test_options_and_commands_that_are_named_exist() -> None:
         command = main.commands[first]
         assert not second or not isinstance(command, click.Group) or second in command.commands
     named = set(re.findall(r"`(\w+)`", TEXT))
-    assert {"distinct_l", "recursive_cl"} <= named
+    assert {"anonymize_frame", "strict"} <= named
     assert not named & set(METHODS) - {"full_domain"}
 
 
