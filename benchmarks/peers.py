@@ -25,7 +25,7 @@ from benchmarks.beside import Version
 from benchmarks.markdown import NotMeasuredError, table
 from benchmarks.mixed_speed import K, draw, losses_of
 
-SIZES = (1_000, 5_000, 20_000)
+SIZES = (1_000, 5_000, 10_000)
 LARGEST = {"anonypyx MDAV-generic": 5_000}
 
 OURS = """

@@ -276,9 +276,20 @@ def mixed_space(
     labels = None
     if label_steps is not None:
         labels = label_costs(microdata.attributes, trees, measures, units, label_steps)
-    return lambda records: MixedSpace(
-        np.ascontiguousarray(codes[records]), units, trees, names, labels
-    )
+    return lambda records: MixedSpace(codes_of(codes, records), units, trees, names, labels)
+
+
+def codes_of(codes: NDArray[np.int32], records: NDArray[np.int64]) -> NDArray[np.int32]:
+    """The rows of some records, int64 (m,), int32 (m, d), C order; no copy where they are all.
+
+    Parameters
+    ----------
+    codes : int32 (n, d), C order, which nobody writes to any more.
+    records : different ones.
+    """
+    if len(records) == len(codes) and bool((records[1:] > records[:-1]).all()):
+        return codes
+    return np.ascontiguousarray(codes[records])
 
 
 def _units(names: tuple[str, ...], weights: Mapping[str, float]) -> NDArray[np.int64]:

@@ -17,7 +17,7 @@ from dbanon.data.schema import Attribute
 from dbanon.errors import InvalidParameter, MemoryLimit
 from dbanon.hierarchy.leaves import Hierarchies, leaf_codes, trees_of
 from dbanon.hierarchy.tree import Hierarchy
-from dbanon.spaces.mixed import Axis
+from dbanon.spaces.mixed import Axis, codes_of
 from dbanon.spaces.places import Measured, Metric, Places
 
 Made = TypeVar("Made")
@@ -219,7 +219,7 @@ def _places(
             if valid is not None:
                 codes[~valid, position] = 0
     dense = _mixed_points(microdata, measures, trees, standardize, weights, factors, codes)
-    return lambda records: Places(np.ascontiguousarray(codes[records]), metric, records, dense)
+    return lambda records: Places(codes_of(codes, records), metric, records, dense)
 
 
 def _mixed_points(
