@@ -270,7 +270,7 @@ def test_what_is_not_as_at_first_is_refused(database: Database, tmp_path: Path) 
     with pytest.raises(ChainChanged) as refused:
         chained.release(models=[dbanon.Model("distinct_l", "ill", 2)])
     assert refused.value.detail == "Otherwise: models."
-    with pytest.raises(InvalidParameter, match="not evaluated"):
+    with pytest.raises(InvalidParameter, match="cannot be evaluated"):
         chained.release(evaluate=True)
     assert chained.shown().sequence == 1
     assert chained.release().arguments["chain"]["sequence"] == 2
