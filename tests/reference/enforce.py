@@ -49,6 +49,8 @@ def _lack(model, counts, whole, persons):
     total = 0.0
     for count, share in zip(counts[0].tolist(), whole.tolist(), strict=True):
         if share <= 0:
+            # Of a value that the table lacks, any is too many.
+            total += count
             continue
         if model.kind == "beta_likeness":
             most = (1 + level) * share * size
