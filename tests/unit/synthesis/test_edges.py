@@ -136,7 +136,10 @@ AT_MOST = {
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "epsilon"), AT_MOST)
 def test_ranges_are_answered_better_than_by_ranks(name, epsilon):
-    found = {margins: mean_measures(name, epsilon, margins, draws=2) for margins in ("ranks", "quantiles")}
+    found = {
+        margins: mean_measures(name, epsilon, margins, draws=2)
+        for margins in ("ranks", "quantiles")
+    }
     apart, _, ranges = found["quantiles"]
     assert (apart <= AT_MOST[name, epsilon][0], ranges <= AT_MOST[name, epsilon][1]) == (True, True)
     assert ranges < found["ranks"][2]
