@@ -236,7 +236,7 @@ class Advice(Plotted):
         listed = sum(kinds[name].is_coded for name in self.quasi_identifiers)
         found = DP_MARGINALS if 2 * listed > many else DP_RANKS
         return (
-            f"where differential privacy is wanted in place of k: {found}, as {listed} of {many}"
+            f"for differential privacy instead of k: {found}, because {listed} of {many}"
             " quasi-identifiers are categories (most: dp_marginals, counts of pairs; else dp_ranks,"
             " ranks of numbers)"
         )

@@ -277,7 +277,7 @@ def _by_bend(points: Sequence[Point]) -> Recommendation:
             others = [_next(curves[first])]
         others = others or [p for p in points if p is not found]
         runner_up = min(others, key=lambda p: (p.risk, p.loss), default=None)
-    note = "the bend moves with the range of k that is looked at"
+    note = "the bend depends on the range of k that is tried"
     if len(over) != len(BENDS) or over[0] != BENDS[0]:
         note += f"; usual is k = {BENDS[0]}..{BENDS[-1]}, all of which was not tried"
     return Recommendation(found, rule, runner_up, {n: p.k for n, p in bends.items()}, note)

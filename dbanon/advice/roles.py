@@ -34,7 +34,7 @@ REASONS = {
     "known": "others can see or know it, and it may also be sensitive. You decide",
     "all_different_number": "no two rows share a number: identifier, or a number?",
     "different_number": "a number that no two rows share: it is protected as one",
-    "values": "several values: others may know it of a person",
+    "values": "several values: others may know it about a person",
     "person_name": "its name says that it numbers persons: whose a row is, and no quasi-identifier",
     "person_values": "birth date or sex do not vary within its values: it numbers persons",
 }

@@ -372,4 +372,4 @@ def test_a_method_of_synthetic_rows_is_named_by_the_types(columns: list[str], me
     if method == "dp_ranks":
         frame = pd.DataFrame(ROWS, columns=list(COLUMNS))
     advice = dbanon.advise(frame, quasi_identifiers=columns, **QUICK)
-    assert f"in place of k: {method}, as" in dict(advice.recommended())["synthetic rows"]
+    assert f"instead of k: {method}, because" in dict(advice.recommended())["synthetic rows"]

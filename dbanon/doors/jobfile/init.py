@@ -119,16 +119,16 @@ class Decided:
 _PROPOSED = Decided()
 
 _INIT = """\
-# dbanon init made this of the columns of {table}. Roles are proposals: decide on each, then:
+# dbanon init made this from the columns of {table}. Roles are proposals: decide on each, then:
 #   dbanon check FILE    dbanon plan FILE    dbanon run FILE
 """
 _DECIDED = """\
-# dbanon workbench made this of what was decided on of {table}. It is run by:
+# dbanon workbench made this from your decisions on {table}. To run it:
 #   dbanon run FILE
 """
 _HEAD = """\
 {made}#
-# role: identifier         says whose a row is; never released
+# role: identifier         identifies a person; never released
 #       quasi_identifier   with others it could re-identify a person: released as its class's value
 #       sensitive          released as it is, and counted as sensitive
 #       keep               released as it is; needs a reason: "…"
@@ -148,11 +148,11 @@ jobs:
 {key}{reading}    columns:
 """
 _METHOD = f"""\
-  # {OF_NUMBERS[0]}, or where not all quasi-identifiers are numbers or dates {OF_CATEGORIES[0]}
+  # {OF_NUMBERS[0]}, or {OF_CATEGORIES[0]} if not all quasi-identifiers are numbers or dates
 {{}}  method: {{}}
 """
 _PLACE = """\
-  # A file is not written into: a database of its own, which the first release makes
+  # Releases of a file go to a database of their own, which the first release creates
   url: {}
 """
 _TAIL = """\
