@@ -31,4 +31,5 @@ CREATE TYPE dbanon.verification AS (
     digest         text
 );
 REVOKE ALL ON TYPE dbanon.verification FROM PUBLIC;
-COMMENT ON TYPE dbanon.verification IS 'What a recount of a relation found, in rows; digest says of the rows beside those released.';
+COMMENT ON TYPE dbanon.verification IS
+'What a recount of a relation found, in rows. digest says how its rows compare with those released.';

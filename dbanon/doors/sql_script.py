@@ -175,7 +175,7 @@ def manual(method: Method, job: type[Any] = Job) -> str:
 def advice_manual() -> str:
     """The manual of ``dbanon.advise``."""
     lines = [
-        "What columns may be, what singles rows out, and which release to start from.",
+        "Proposes column roles, shows which columns single rows out, and recommends a first release.",
         "Roles are proposals, never decisions. The function writes nothing and shows no value"
         " of the data.",
         "Keys of options:",

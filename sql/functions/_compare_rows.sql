@@ -38,4 +38,4 @@ $function$;
 REVOKE ALL ON FUNCTION dbanon._compare_rows(regclass, text) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION dbanon._compare_rows(regclass, text) TO dbanon_reader;
 COMMENT ON FUNCTION dbanon._compare_rows(regclass, text) IS
-'Internal: what the digest of a relation''s rows says beside one that was recorded.';
+'Internal: how the digest of a relation''s rows compares with one that was recorded.';

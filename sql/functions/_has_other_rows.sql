@@ -20,4 +20,4 @@ END
 $function$;
 REVOKE ALL ON FUNCTION dbanon._has_other_rows(uuid) FROM PUBLIC;
 COMMENT ON FUNCTION dbanon._has_other_rows(uuid) IS
-'Internal: whether the source of a release has other rows than it read.';
+'Internal: whether the rows of a release''s source differ from those that it read.';

@@ -11,4 +11,4 @@ AS $function$
 $function$;
 REVOKE ALL ON FUNCTION dbanon._name_of(text, text) FROM PUBLIC;
 COMMENT ON FUNCTION dbanon._name_of(text, text) IS
-'Internal: the name of a relation as the ledger has names.';
+'Internal: the name of a relation as the ledger writes names.';

@@ -30,4 +30,4 @@ END
 $function$;
 REVOKE ALL ON FUNCTION dbanon._require_room(text) FROM PUBLIC;
 COMMENT ON FUNCTION dbanon._require_room(text) IS
-'Internal: refuses a role more entries of the ledger a day than are allowed; gives how many are.';
+'Internal: refuses a role that has written too many entries into the ledger in a day; returns the limit.';

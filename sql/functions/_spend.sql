@@ -39,4 +39,4 @@ END
 $function$;
 REVOKE ALL ON FUNCTION dbanon._spend(text, numeric, uuid) FROM PUBLIC;
 COMMENT ON FUNCTION dbanon._spend(text, numeric, uuid) IS
-'Internal: spends of a budget, and can do nothing else; NULL where less is left.';
+'Internal: spends from a budget, and can do nothing else; NULL if less is left.';

@@ -21,4 +21,4 @@ END
 $function$;
 REVOKE ALL ON FUNCTION dbanon.check() FROM PUBLIC;
 COMMENT ON FUNCTION dbanon.check() IS
-'Whether SQL functions, ledger and Python package fit together; 55000 when versions differ.';
+'Whether SQL functions, ledger and Python package fit together; 55000 if versions differ.';

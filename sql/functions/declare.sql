@@ -71,12 +71,13 @@ END
 $function$;
 REVOKE ALL ON FUNCTION dbanon.declare(regclass, jsonb, boolean) FROM PUBLIC;
 COMMENT ON FUNCTION dbanon.declare(regclass, jsonb, boolean) IS
-'What the columns of a table are, kept beside it: {"age": "quasi_identifier", "name": "identifier"}.
+'Declares the role of each column of a table, and keeps it beside the table:
+{"age": "quasi_identifier", "name": "identifier"}.
 A rule is a role, or an object with a role and what belongs to it:
   quasi_identifier: hierarchy (the name of a stored one, or as calls take it), step, weight, order
   sensitive: model, as in {"distinct_l": 2}, or models, a list
   keep: reason (copied as it is); by (makes strata); drop: reason
-  entity (says whose a row is; one column): pseudonym, where it is released as one
+  entity (identifies the person; one column): pseudonym, if it is released as one
   pseudonym (released as a keyed hash, by clients); identifier (never released)
 Only the table''s owner declares. Columns that are not named keep their rules.
 from_comments: also read comments on columns that have a line "dbanon: quasi_identifier".

@@ -13,4 +13,5 @@ $function$;
 REVOKE ALL ON FUNCTION dbanon.disclosure_risk(regclass) FROM PUBLIC;
 COMMENT ON FUNCTION dbanon.disclosure_risk(regclass) IS
 'What an attacker still gains from a release: the risks among dbanon.evaluate(release).
-class_risk is that of whoever knows that a person is in it; it stays when others fall to 0.';
+class_risk is the risk from someone who knows that a person is in the release.
+It stays when others fall to 0.';

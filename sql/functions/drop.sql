@@ -66,5 +66,5 @@ END
 $function$;
 REVOKE ALL ON FUNCTION dbanon.drop(regclass) FROM PUBLIC;
 COMMENT ON FUNCTION dbanon.drop(regclass) IS
-'Drop a release of ours: its view, its table and its summary. The ledger keeps its entry, as dropped.
+'Drops a release of dbanon: its view, its table and its summary. The ledger keeps its entry, as dropped.
 Only relations of the calling role that the ledger knows by oid and mark.';

@@ -18,4 +18,4 @@ END
 $function$;
 REVOKE ALL ON FUNCTION dbanon.drop_hierarchy(text) FROM PUBLIC;
 COMMENT ON FUNCTION dbanon.drop_hierarchy(text) IS
-'Removes a stored hierarchy; true. Releases that used it stay as they are.';
+'Removes a stored hierarchy, and returns true. Releases that used it stay as they are.';

@@ -27,5 +27,5 @@ $function$;
 REVOKE ALL ON FUNCTION dbanon.equivalence_classes(regclass, text[], integer) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION dbanon.equivalence_classes(regclass, text[], integer) TO dbanon_reader;
 COMMENT ON FUNCTION dbanon.equivalence_classes(regclass, text[], integer) IS
-'The histogram of class sizes: (smallest, largest, classes, rows) a line.
-Sizes below k are one line, from 1 to k - 1.';
+'The histogram of class sizes, one line each: (smallest, largest, classes, rows).
+Sizes below k share one line, from 1 to k - 1.';

@@ -58,5 +58,5 @@ END
 $function$;
 REVOKE ALL ON FUNCTION dbanon.gc(integer) FROM PUBLIC;
 COMMENT ON FUNCTION dbanon.gc(integer) IS
-'Drop released tables that their view no longer shows, but for the newest keep_last of each view.
+'Drops released tables that their view no longer shows, except the newest keep_last of each view.
 Only tables of the calling role that the ledger knows by oid and mark.';

@@ -28,4 +28,4 @@ $function$;
 REVOKE ALL ON FUNCTION dbanon.help(text) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION dbanon.help(text) TO dbanon_reader;
 COMMENT ON FUNCTION dbanon.help(text) IS
-'The functions, a line each; with a name, the manual of that one.';
+'Lists the functions, one per line. With a name: the manual of that function.';

@@ -20,4 +20,4 @@ END
 $function$;
 REVOKE ALL ON FUNCTION dbanon.hierarchies() FROM PUBLIC;
 COMMENT ON FUNCTION dbanon.hierarchies() IS
-'The stored hierarchies, which calls name as {"education": {"name": "education"}}.';
+'The stored hierarchies. Calls refer to one as {"education": {"name": "education"}}.';

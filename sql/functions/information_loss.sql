@@ -94,6 +94,6 @@ END
 $function$;
 REVOKE ALL ON FUNCTION dbanon.information_loss(regclass, regclass, text[]) FROM PUBLIC;
 COMMENT ON FUNCTION dbanon.information_loss(regclass, regclass, text[]) IS
-'Information loss: 0 is none; what is not a mean, or rounded, can lose more than 1.
+'Information loss: 0 is none. Rounded values, and values other than means, can lose more than 1.
 Without original: what the ledger recorded for the release.
 With original and quasi_identifiers: 1 - SSB/SST on z-scores, exact for unrounded class means.';

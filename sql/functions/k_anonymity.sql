@@ -13,5 +13,5 @@ $function$;
 REVOKE ALL ON FUNCTION dbanon.k_anonymity(regclass, text[]) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION dbanon.k_anonymity(regclass, text[]) TO dbanon_reader;
 COMMENT ON FUNCTION dbanon.k_anonymity(regclass, text[]) IS
-'The size of the smallest class: the k that holds for these columns now, in rows.
+'The size of the smallest class: the k that these columns have now, in rows.
 NULL is counted as a value. 0 for an empty relation.';

@@ -43,5 +43,5 @@ END
 $function$;
 REVOKE ALL ON FUNCTION dbanon.rules(regclass) FROM PUBLIC;
 COMMENT ON FUNCTION dbanon.rules(regclass) IS
-'The rules that are declared, of a table, with its columns that have none, or of all tables.
+'The declared rules of a table, with its columns that have none, or the rules of all tables.
 state: current; another table (made under this name since, or restored); no column; no table; no rule.';

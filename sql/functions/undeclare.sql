@@ -28,5 +28,5 @@ END
 $function$;
 REVOKE ALL ON FUNCTION dbanon.undeclare(regclass, text[]) FROM PUBLIC;
 COMMENT ON FUNCTION dbanon.undeclare(regclass, text[]) IS
-'Forget rules of a table: of these columns, or all of them. How many are left.
-Only the table''s owner may.';
+'Removes rules of a table, of these columns or of all. Returns how many are left.
+Only the table''s owner may do this.';

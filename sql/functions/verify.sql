@@ -169,6 +169,6 @@ $function$;
 REVOKE ALL ON FUNCTION dbanon.verify(regclass, text[], integer) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION dbanon.verify(regclass, text[], integer) TO dbanon_reader;
 COMMENT ON FUNCTION dbanon.verify(regclass, text[], integer) IS
-'Recount a published relation, against its ledger entry or the given columns and k.
-ZK001: a class is smaller than k. ZK007: it is not as it was released; the message says in what.
-unchanged is NULL where the rows could not be compared: digest says why.';
+'Recounts a published relation, against its ledger entry or the given columns and k.
+ZK001: a class is smaller than k. ZK007: it is not as it was released; the message says what differs.
+unchanged is NULL if the rows could not be compared; digest says why.';

@@ -40,5 +40,6 @@ END
 $function$;
 REVOKE ALL ON FUNCTION dbanon.anonymize(@TYPES@, text) FROM PUBLIC;
 COMMENT ON FUNCTION dbanon.anonymize(@TYPES@, text) IS
-'The release of any method by its name: as the function of the method, with method => ''gaa_cp''.
+'Makes a release by any method, given by name: like the method''s own function,
+with method => ''gaa_cp''.
 dbanon.help(''gaa_cp'') lists the keys of options that a method takes.';

@@ -34,5 +34,5 @@ $function$;
 REVOKE ALL ON FUNCTION dbanon.check_hierarchy(jsonb, regclass, text) FROM PUBLIC;
 COMMENT ON FUNCTION dbanon.check_hierarchy(jsonb, regclass, text) IS
 'Everything that is wrong with a hierarchy: (problem, label); no row when nothing is.
-With source and column_name also the values of the column that are no leaf.
+With source and column_name, also the values of the column that are not leaves.
 For the owner of the data: labels may be values.';

@@ -42,5 +42,5 @@ $function$;
 REVOKE ALL ON FUNCTION dbanon.classes(regclass, text, text[], integer, jsonb) FROM PUBLIC;
 COMMENT ON FUNCTION dbanon.classes(regclass, text, text[], integer, jsonb) IS
 'The class of every row, without writing anything: (row_key, class).
-row_key is the primary key, or the row''s address where there is none.
-class is NULL where the row would be withheld. For the owner of the data, not for release.';
+row_key is the primary key, or the row''s address if there is none.
+class is NULL if the row would be withheld. For the owner of the data, not for release.';

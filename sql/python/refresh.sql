@@ -27,7 +27,7 @@ END
 $function$;
 REVOKE ALL ON FUNCTION dbanon.refresh(regclass, text[]) FROM PUBLIC;
 COMMENT ON FUNCTION dbanon.refresh(regclass, text[]) IS
-'A release again by its entry in the ledger, of its source as it is now, in its place.
-ZK010: it would be another thing than it was; the message says in what. accept takes what is as it
-should be: version (of dbanon), rules, source (another table, other types), hierarchies.
+'Makes a release again from its entry in the ledger and its source as it is now, in its place.
+ZK010: what the release depends on has changed; the message says what. accept lists changes that
+you approve: version (of dbanon), rules, source (another table, other types), hierarchies.
 Only for the role that published it.';

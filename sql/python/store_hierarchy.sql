@@ -1,6 +1,6 @@
 -- dbanon.store_hierarchy(name, hierarchy, replace, description)
 --
--- Keeps a hierarchy by name, for calls here and for clients: {"tree": {"*": {"a": ["b", "c"]}}},
+-- Stores a hierarchy by name, for calls here and for clients: {"tree": {"*": {"a": ["b", "c"]}}},
 -- {"tree": [["child", "parent"]]}, {"levels": [["leaf", "level 1", "root"]]} or
 -- {"table": "ref.tree"}, which is copied as it is now.
 CREATE OR REPLACE FUNCTION dbanon.store_hierarchy(
@@ -31,7 +31,7 @@ END
 $function$;
 REVOKE ALL ON FUNCTION dbanon.store_hierarchy(text, jsonb, boolean, text) FROM PUBLIC;
 COMMENT ON FUNCTION dbanon.store_hierarchy(text, jsonb, boolean, text) IS
-'Keeps a hierarchy by name, for calls here and for clients: (leaves, height, sha256).
+'Stores a hierarchy by name, for calls here and for clients: (leaves, height, sha256).
 {"tree": {"*": {"a": ["b", "c"]}}}, {"tree": [["child", "parent"]]},
 {"levels": [["leaf", "level 1", "root"]]} or {"table": "ref.tree"}, copied as it is now.
-Needs the role dbanon_admin. One of this name stays unless replace is true.';
+Needs the role dbanon_admin. An existing one of this name stays unless replace is true.';
