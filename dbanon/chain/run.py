@@ -128,7 +128,7 @@ def run_chained(
 
     Raises
     ------
-    DbanonError : of the class that says what went wrong. What was committed before counts as
+    DbanonError : its class says what went wrong.  What was committed before counts as
         published, and is kept as such.
     """
     assert job.chain is not None

@@ -54,7 +54,7 @@ class Known:
 
 @dataclass(frozen=True)
 class MeasuredReleases:
-    """What releases tell together.
+    """What releases reveal together.
 
     Parameters
     ----------

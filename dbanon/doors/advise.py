@@ -68,14 +68,17 @@ def advise(
     ----------
     data : a URL, a SQLAlchemy engine, a DuckDB connection, or a pandas data frame.
     table : its name, as in ``app.people``; None for a data frame.
-    quasi_identifiers : that together could re-identify a person; proposed where none is named.
-    sensitive : columns that are sensitive and no quasi-identifiers.
+    quasi_identifiers : columns that together could re-identify a person; proposed if you name
+        none.
+    sensitive : columns that are sensitive and not quasi-identifiers.
     k : sizes of classes to try.
     methods : methods to try, such as ``mdav`` or ``mdav+fast``.
-    max_risk, max_loss : what is allowed: the least loss, or risk, within it is recommended.
+    max_risk, max_loss : limits: within one, the release with the least loss, or risk, is
+        recommended.
     max_seconds : CPU seconds that finding the classes of all rows may take, by forecast.
-    sample : releases are tried on so many rows, drawn by ``seed``, where there are more.
-    time_limit : seconds after which no further release is tried; one always is.
+    sample : if there are more rows than this, releases are tried on so many, drawn by ``seed``.
+    time_limit : seconds after which no further release is tried. At least one is always
+        completed.
     key, hierarchies, memory_limit : as in ``anonymize``.
     progress : called with a part (``profile``, ``read``, ``singling``, ``sweep``) and a share; True
         for a bar, in a notebook or on a terminal.
@@ -136,7 +139,7 @@ def lower_bound(
     orders: Mapping[str, Sequence[str]] | None = None,
     seconds: float = SECONDS,
 ) -> float:
-    """What no partition into classes of k or more can lose less than: SSE/SST on z-scores.
+    """The least that any partition into classes of k or more loses: SSE/SST on z-scores, a bound.
 
     As a share of SST it compares with ``information_loss`` of the same data, which is never less.
 
@@ -175,13 +178,13 @@ def certificate(
     """The lower bound of ``lower_bound`` with what proves it: a price for each record.
 
     ``certificate.prices``, shares of SST, add up to the bound, and no class of k or more records
-    loses less than its prices: whoever doubts the bound looks for one. See docs/bounds.md.
+    loses less than its prices. To refute the bound, find such a class. See docs/bounds.md.
 
     Parameters
     ----------
     data : as in ``lower_bound``, or a database as in ``anonymize``.
     table, quasi_identifiers, key, memory_limit, on_sql : as in ``anonymize``, of a database.
-    progress : called with a share now and then; what it raises ends it.
+    progress : called with a share now and then; an error that it raises ends the search.
     reading : how a CSV file is written: ``dates``, ``decimal``, ``encoding``, ``null_words`` as in
         ``anonymize``.
 

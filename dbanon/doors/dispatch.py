@@ -27,7 +27,7 @@ def run_any(
 
     Raises
     ------
-    DbanonError : of the class that says what went wrong.
+    DbanonError : its class says what went wrong.
     """
     if isinstance(job, PrivateJob):
         from dbanon.run.private import run_private

@@ -41,7 +41,7 @@ class Engine:
 
         Raises
         ------
-        DbanonError : of the class that says what went wrong; nothing was published then.
+        DbanonError : its class says what went wrong; nothing was published.
         """
         from dbanon.spark import open_session
         from dbanon.spark.table import checked, run_on_spark

@@ -62,13 +62,14 @@ def evaluate(
     row that has ``*`` in every quasi-identifier is suppressed; so is an original whose key is in no
     released row. A release in a database is for ``evaluate_release``: it has neither order nor
     keys. Rows paired by their place are tried against chance: docs/evaluation.md says what that
-    tells.
+    shows.
 
     Parameters
     ----------
     original, released : (n, p) numbers both, or tables both, as ``anonymize_frame`` takes them.
         Intervals are text as in ``[20, 30)``, and labels those of ``hierarchies``. NaN is NULL.
-    quasi_identifiers : the columns to compare; None for all that both tables have, but the key.
+    quasi_identifiers : the columns to compare; None for all that both tables have, except the
+        key.
     key : columns of both tables that pair the rows, unique and without NULL; None for their places.
     report : that of the same call of ``anonymize_frame``, which knows in memory which row became
         which, and whose columns, orders, strata and persons are taken.
@@ -85,7 +86,7 @@ def evaluate(
         different values.
     RowsNotAligned : rows at the same place do not belong together, or the report is of others.
     ColumnNotFound : a table has no column of a name.
-    UnsupportedType : a column is released as another type that is no text.
+    UnsupportedType : a column is released as another type that is not text.
     """
     _require_one_way(key, report)
     before, after = _tables(original, released)

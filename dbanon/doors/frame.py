@@ -100,37 +100,36 @@ def anonymize_frame(
     """Anonymize a data frame; the result is counted again before it is returned.
 
     Rows come back in fresh random order under a new index. Columns named nowhere are left out.
-    NaN and NaT are NULLs. What came as an Arrow table or of polars comes back as one. The report
-    knows in memory which row became which, for ``evaluate``; nothing that is written of it does.
+    NaN and NaT are NULLs. An Arrow table or polars frame comes back as one. The report knows in
+    memory which row became which, for ``evaluate``; nothing that is written of it has this.
 
     Parameters
     ----------
-    frame : the records: a data frame of pandas or polars, an Arrow table or what hands out one, a
-        dict of columns or a list of dicts. Its order is the record order, its index is not looked
-        at.
+    frame : the records: a data frame of pandas or polars, an Arrow table or an object that
+        provides one, a dict of columns or a list of dicts. Its order is the record order; its
+        index is ignored.
     quasi_identifiers, sensitive, keep : column names by role.
     by : columns whose values make strata: released as they are, no class crosses them, and k counts
         them as quasi-identifiers.
-    entity : the column that says whose a row is: k counts its distinct values, and all rows of one
-        (in a stratum) share a class. It is not released. None: every row is a person of its own.
+    entity : the column that identifies the person: k counts its distinct values, and all rows of
+        a person (in a stratum) share a class. It is not released. None: each row counts as a
+        person.
     hierarchies : by column, a Hierarchy, the path of a file, or a builder such as
         ``{"intervals": [5, 10]}``.
     pseudonyms : identifiers that are released as keyed hashes, so that they join.
     pseudonym_key : where their key is: ``file:PATH`` or ``env:NAME``.
-    rows : ``shuffled``, or ``input`` to keep order and index of the rows that are released: for
-        your own use, as they link to their originals, of which ``RowsLinkable`` warns; ``strict``
-        refuses it.
-    progress : True for a bar, in a notebook or on a terminal, or what is called with a phase and
-        the share of it that is done; what it raises ends the run.
+    rows : ``shuffled``, or ``input`` to keep order and index of the released rows. That is for
+        your own use, because it links rows to their originals: ``RowsLinkable`` warns, and
+        ``strict`` refuses it.
+    progress : True for a bar, in a notebook or on a terminal; or a function that is called with a
+        phase and the share of it that is done. An error that it raises ends the run.
     options : the other options of ``Policy``. Ordered categoricals have the order of their
-        categories, unless ``orders`` says another.
-
-    Of columns released as they are that tell too much ``KeptColumnTells`` warns; ``strict`` refuses
-    them.
+        categories, unless ``orders`` gives another. ``KeptColumnTells`` warns about copied
+        columns that reveal too much; ``strict`` refuses them.
 
     Raises
     ------
-    DbanonError : of the class that says what went wrong.
+    DbanonError : its class says what went wrong.
     """
     table, handed_back = frame_of(frame)
     columns = {"quasi_identifiers": quasi_identifiers, "sensitive": sensitive, "keep": keep,

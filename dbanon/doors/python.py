@@ -94,7 +94,7 @@ def anonymize(
     run_id: str | None = None,
     **options: Any,
 ) -> Report | PrivateReport:
-    """Anonymize a table of a database into a table or view that was recounted before it is visible.
+    """Anonymize a table of a database into a table or view, and recount it before it is visible.
 
     Parameters
     ----------
@@ -107,35 +107,36 @@ def anonymize(
     sensitive, keep : columns that are copied as they are. A column named nowhere is not copied.
     by : columns whose values make strata: released as they are, no class crosses them, and k counts
         them as quasi-identifiers.
-    entity : the column that says whose a row is: k counts its distinct values, and all rows of one
-        (in a stratum) share a class. It is not released. None: every row is a person of its own.
-    key : columns that tell every row from every other; needed for views and foreign tables.
+    entity : the column that identifies the person: k counts its distinct values, and all rows of
+        a person (in a stratum) share a class. It is not released. None: each row counts as a
+        person.
+    key : columns that are unique for each row; needed for views and foreign tables.
     hierarchies : by column, for methods of generalization: a Hierarchy, the path of a file, or what
         ``hierarchy.spec`` takes, such as ``{"table": "ref.tree"}``, ``{"name": "education"}`` or
         ``{"intervals": [5, 10]}``.
-    declared : the columns are what the rules of the table say that they are, in place of
+    declared : take the roles of columns from the rules of the table, instead of
         quasi_identifiers, sensitive, keep, by, entity, hierarchies, models, weights, steps and
         orders; see ``dbanon.declare``. Each column must have a rule.
-    target : another database to write to, as ``database``; the same one when None.
+    target : another database to write to, as ``database``; if None, the same one.
     progress : called with a phase (``draw``, ``read``, ``cluster``, ``write``, ``verify``) and a
         share; True for a bar, in a notebook or on a terminal.
     on_sql : called with the text of each SQL statement before it runs.
     door : where the run was asked for, for the ledger: ``python``, ``cli`` or ``job``.
-    run_id : the run in the ledger, a UUID, to find it again by; a fresh one when None.
+    run_id : a UUID by which to find the run in the ledger; if None, a fresh one.
     options : the other options of ``Policy`` and ``Job``.
 
     Method ``dp_ranks`` makes synthetic rows that are differentially private: with ``epsilon``,
     ``bounds`` and ``budget``, the name of a budget of the database (``create_budget``), and with
-    ``null_as`` and ``entity``, as docs/differential-privacy.md has them. Epsilon is spent before
-    any noise is drawn, and stays spent whatever becomes of the run.
+    ``null_as`` and ``entity``: see docs/differential-privacy.md. Epsilon is spent before any
+    noise is drawn, and stays spent even if the run fails.
 
-    With ``guarantee="per_attribute"`` rows are not k-anonymous, which the warning
-    ``RowsNotAnonymous`` says. Of columns copied as they are that tell too much ``KeptColumnTells``
-    warns; ``strict`` refuses them.
+    With ``guarantee="per_attribute"`` rows are not k-anonymous, as the warning
+    ``RowsNotAnonymous`` says. ``KeptColumnTells`` warns about copied columns that reveal too
+    much; ``strict`` refuses them.
 
     Raises
     ------
-    DbanonError : of the class that says what went wrong; nothing was published then.
+    DbanonError : its class says what went wrong; nothing was published.
     """
     given = locals()
     with shown(progress) as given["progress"]:
@@ -171,14 +172,13 @@ def plan(
     on_sql: OnSql | None = None,
     **options: Unpack[JobOptions],
 ) -> Outlook:
-    """Say what ``anonymize`` would do with these arguments, or refuse it as ``anonymize`` would.
+    """Show what ``anonymize`` would do with these arguments, or refuse as ``anonymize`` would.
 
-    Rows are counted, names, types and rights are looked at. Nothing is changed, and no run is
-    noted.
+    Counts rows, and checks names, types and rights. Changes nothing, and records no run.
 
     Parameters
     ----------
-    cluster : also read the quasi-identifiers, find the classes and tell what they lose.
+    cluster : also read the quasi-identifiers, find the classes and report what they lose.
 
     The other parameters are those of ``anonymize``.
 

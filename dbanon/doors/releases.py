@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 
 
 def releases(database: Any, *, exact: bool = False, on_sql: OnSql | None = None) -> list[Listed]:
-    """What the ledger of a database has, newest first, and what became of each.
+    """The releases in the ledger of a database with their current state, newest first.
 
     Parameters
     ----------
     database : a URL, a SQLAlchemy engine or a DuckDB connection.
-    exact : whether sources have other rows now is also looked at, of releases that were made with
-        ``source_digest``: all rows that they read are read again, in the database.
+    exact : also check whether sources have other rows now, for releases that were made with
+        ``source_digest``: the database reads all their rows again.
 
     Raises
     ------
@@ -56,7 +56,7 @@ def releases(database: Any, *, exact: bool = False, on_sql: OnSql | None = None)
 
 
 def attempts(database: Any, job: str, *, on_sql: OnSql | None = None) -> list[Attempt]:
-    """Each run of a job of a file that the ledger of its target has, newest first.
+    """The runs of a job that the ledger of its target has, newest first.
 
     Parameters
     ----------
@@ -72,11 +72,11 @@ def attempts(database: Any, job: str, *, on_sql: OnSql | None = None) -> list[At
 
 
 def show(database: Any, release: str, *, on_sql: OnSql | None = None) -> dict[str, Any]:
-    """All that the ledger has of a release: its entry, state, columns and run, as plain values.
+    """What the ledger has about a release: entry, state, columns and run, as plain values.
 
     Parameters
     ----------
-    release : its id, or the name of its output; of several releases of a name the newest.
+    release : its id, or the name of its output; the newest if several releases have that name.
 
     Raises
     ------
@@ -107,7 +107,7 @@ def verify(
     Raises
     ------
     RecountFailed : a class holds fewer than k rows, or does not keep to a privacy model.
-    ReleaseChanged : it is not as it was released; the message says in what.
+    ReleaseChanged : it is not as it was released; the message says what differs.
     InsufficientRights : the role may not read the relation, or the ledger.
     ReleaseNotFound : neither a ledger entry nor quasi-identifiers and k were given.
     """
@@ -126,16 +126,15 @@ def evaluate_release(
     on_sql: OnSql | None = None,
 ) -> ReleaseEvaluation:
     """What a release in a database lost and still risks, as far as that can be measured later.
-
-    What was recorded when it was made with ``evaluate``, and its classes counted now; with the
-    original, losses that follow from both relations without pairs of rows. Frames and arrays, row
-    beside row, are for ``dbanon.evaluate``.
+    Gives what was recorded if it was made with ``evaluate``, and its classes counted now. With the
+    original, also losses that follow from both relations without pairs of rows. Frames and arrays,
+    row beside row, are for ``dbanon.evaluate``.
 
     Parameters
     ----------
     release : the name of its output.
     original : the relation that it was made of, in the same database.
-    changed_source : True to compare it though its rows or columns are others than then.
+    changed_source : True to compare it although its rows or columns have changed.
 
     Raises
     ------
@@ -153,9 +152,9 @@ def evaluate_release(
 
 
 def drop(database: Any, release: str, *, on_sql: OnSql | None = None) -> list[str]:
-    """Drop the release that has this name: its view, its table and its summary; their names.
+    """Drop the release of this name: its view, its table and its summary. Returns their names.
 
-    Only what the ledger knows and what bears the release's mark. The entry stays, as ``dropped``.
+    Drops only what the ledger knows and has the release's mark. The entry stays, as ``dropped``.
 
     Raises
     ------
@@ -179,14 +178,14 @@ def store_hierarchy(
     description: str | None = None,
     on_sql: OnSql | None = None,
 ) -> Hierarchy:
-    """Store a hierarchy by name in a database, beside the ledger; what was stored.
+    """Store a hierarchy by name in a database, beside the ledger; returns what was stored.
 
     Parameters
     ----------
     database : a URL, a SQLAlchemy engine or a DuckDB connection.
     hierarchy : a Hierarchy, the path of a file, a table of the same database
         (``{"table": "ref.tree"}``), or another form that needs no values of a column.
-    replace : True to take the place of the one of this name.
+    replace : True to replace the one of this name.
 
     Raises
     ------
@@ -225,7 +224,7 @@ def drop_hierarchy(database: Any, name: str, *, on_sql: OnSql | None = None) -> 
 
 
 def list_hierarchies(database: Any, *, on_sql: OnSql | None = None) -> list[Stored]:
-    """What a database has stored, by name."""
+    """The hierarchies that a database has stored, by name."""
     with _reading(database, on_sql) as session:
         return hierarchies.list_hierarchies(session)
 
@@ -266,14 +265,14 @@ def create_chain(
     database : a URL, a SQLAlchemy engine or a DuckDB connection.
     table, entity : what it reads, and the column that says whose a row is: one row a person where
         ``max_rows_per_person`` is None.
-    changes : ``show``, ``hold`` or ``freeze``: what becomes of values that change. There is no
-        default: each tells something else.
+    changes : ``show``, ``hold`` or ``freeze``: how changed values are shown. There is no default,
+        because each way reveals something else.
     key_out : where the key is written, 32 random bytes in hexadecimal digits, for its owner alone.
-        The database never has it; who loses it has ended the chain. None with ``new_chain_from``.
-    class_size : persons that share a class when they are admitted; k when None.
-    admit_every : newcomers are admitted with every so many releases.
-    min_newcomers : fewer wait, all of them, for ``max_wait`` releases; 5 k when None.
-    departures : ``hold`` or ``withdraw``: what becomes of a class that some have left.
+        The database never has it. Losing it ends the chain. None with ``new_chain_from``.
+    class_size : persons that share a class when they are admitted; if None, k.
+    admit_every : newcomers are admitted at every so many releases.
+    min_newcomers : if fewer wait, all of them wait for ``max_wait`` releases; if None, 5 k.
+    departures : ``hold`` or ``withdraw``: what happens to a class that some have left.
     withdraw_above : withdraw a held class once a larger share of its persons have left.
     max_rows_per_person : persons have several rows; no more than so many of each are released, and
         more are withheld, of each table. None: one row each, and more are refused.
@@ -344,19 +343,19 @@ def measure_releases(
     sensitive: Sequence[str] | None = None,
     on_sql: OnSql | None = None,
 ) -> MeasuredReleases:
-    """Count what releases of one source tell together, whether or not they are a chain.
+    """Count what releases of one source reveal together, whether or not they are a chain.
 
-    After each release but the first more is known: of how many persons fewer than k share the joint
-    history, of how many nobody else does, and of how many one sensitive value is left. Counts are
-    exact: they are for who has the data.
+    After each release except the first, it counts the persons whose joint history fewer than k
+    share, those whose joint history nobody else shares, and those for whom one sensitive value is
+    left. Counts are exact, and meant for those who have the data.
 
     Parameters
     ----------
     releases : two or more of this database, in the order in which they are taken together.
     entity : a column of each release that says whose a row is. Releases that nobody else reads can
         be made with one: nothing else tells which rows are the same person's.
-    k : what is counted against; the least of the releases' own when None.
-    sensitive : columns of each release; those released as sensitive when None.
+    k : what is counted against; if None, the smallest k of the releases.
+    sensitive : columns of each release; if None, those released as sensitive.
 
     Raises
     ------
@@ -374,7 +373,7 @@ def measure_releases(
 def withdraw(
     database: Any, name: str, entities: Iterable[str], *, key: str, on_sql: OnSql | None = None
 ) -> int:
-    """Take the classes of some persons out of all later releases, for good; how many classes.
+    """Withdraw the classes of some persons from all later releases, for good; returns how many.
 
     Parameters
     ----------

@@ -26,7 +26,7 @@ def declare(
     from_comments: bool = False,
     on_sql: OnSql | None = None,
 ) -> list[Declared]:
-    """Declare what the columns of a table are, in its database; all that it has then.
+    """Declare the roles of a table's columns, in its database; returns all its rules.
 
     Rules go by the table's name. Columns that are not named keep theirs.
 
@@ -51,7 +51,7 @@ def declare(
 def undeclare(
     database: Any, table: str, columns: Sequence[str] | None = None, *, on_sql: OnSql | None = None
 ) -> list[Declared]:
-    """Forget rules of a table, of these columns or all; what it has then.
+    """Remove rules of a table, of these columns or of all; returns the rules that are left.
 
     Raises
     ------
@@ -86,14 +86,14 @@ def refresh(
     door: str = "python",
     run_id: str | None = None,
 ) -> Report:
-    """Make a release again by its entry in the ledger: of its source as it is now, in its place.
+    """Make a release again, in its place, from its ledger entry and its source as it is now.
 
     Method, columns, strata, conditions, chain and exports are as they were.
 
     Parameters
     ----------
     release : the name of its output.
-    accept : what may be another one than at the release: ``version`` of dbanon, ``rules`` of the
+    accept : what may differ from the release: ``version`` of dbanon, ``rules`` of the
         table, ``source`` (another table, other types), ``hierarchies``.
     chain_key : where the key of its chain is, of a release of a chain: ``file:PATH`` or
         ``env:NAME``.
@@ -104,7 +104,7 @@ def refresh(
     ------
     ReleaseNotFound : the ledger has no such release.
     InsufficientRights : another role published it, or a right was lost since.
-    RefreshRefused : it would be another release than it was; the message says why.
+    RefreshRefused : what the release depends on has changed; the message says what.
     DbanonError : as ``anonymize``; the release is as it was then.
     """
     store = open_store(database, on_sql)

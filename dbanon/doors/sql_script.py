@@ -175,7 +175,8 @@ def manual(method: Method, job: type[Any] = Job) -> str:
 def advice_manual() -> str:
     """The manual of ``dbanon.advise``."""
     lines = [
-        "Proposes column roles, shows which columns single rows out, and recommends a first release.",
+        "Proposes column roles, shows which columns single rows out, and recommends a first"
+        " release.",
         "Roles are proposals, never decisions. The function writes nothing and shows no value"
         " of the data.",
         "Keys of options:",

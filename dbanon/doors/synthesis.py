@@ -46,7 +46,7 @@ def create_budget(
     raises: str | None = None,
     on_sql: OnSql | None = None,
 ) -> BudgetShown:
-    """Make a privacy budget, of which all differentially private releases of a table spend.
+    """Make a privacy budget, from which all differentially private releases of a table spend.
 
     It is kept in the database of the table, and only the owner of the ledger can make one.
 
@@ -55,15 +55,15 @@ def create_budget(
     database : a URL, a SQLAlchemy engine or a DuckDB connection.
     source : the table, as in ``app.people``.
     epsilon : in all.
-    delta : with which epsilon is meant; what is counted is rho then, as Gaussian noise needs.
-    unit : ``row``, or ``person`` with ``entity``: what one of is protected.
+    delta : the delta that goes with epsilon; the budget then counts rho, as Gaussian noise needs.
+    unit : what is protected: one ``row``, or one ``person`` with ``entity``.
     entity : the column that says whose a row is.
-    raises : the open budget whose place it takes, with a larger total.
+    raises : the open budget that it replaces, with a larger total.
 
     Raises
     ------
     BudgetExists : there is one of this name, or an open one of the table and unit.
-    BudgetNotFound : there is none that it could take the place of.
+    BudgetNotFound : there is no budget that it could replace.
     InsufficientRights : the ledger is another role's.
     TableNotFound, ColumnNotFound, UnsupportedType : it cannot be of this table.
     """
@@ -85,7 +85,7 @@ def budgets(database: Any, *, on_sql: OnSql | None = None) -> list[BudgetShown]:
 
 
 def show_budget(database: Any, name: str, *, on_sql: OnSql | None = None) -> BudgetShown:
-    """A privacy budget, with all that was spent of it.
+    """A privacy budget, with everything that was spent from it.
 
     Raises
     ------
@@ -113,7 +113,7 @@ def synthesize(
         tables; ``accounting="zcdp"`` with a ``delta`` has Gaussian noise.
         ``dcmdp``: noise as Liu and Li published it, which guarantees nothing; with
         ``guarantee="as_published"`` only, and with the warning ``NotDifferentiallyPrivate``.
-    budget : what ``dp_ranks`` spends its epsilon of, before any noise is drawn.
+    budget : from which ``dp_ranks`` spends its epsilon, before any noise is drawn.
     types : of ``dp_ranks``, by column what it is declared as, ``integer``, ``number``,
         ``boolean``, ``text``, ``date`` or ``timestamp``; one word for all. What a column has in
         memory follows from its values, and is not asked.

@@ -35,7 +35,7 @@ class DatabaseBusy(DatabaseFailure):
 
 
 class OutputBusy(DatabaseBusy):
-    """Other sessions keep the output, so that the release cannot take its place."""
+    """Other sessions keep the output open, so the release cannot take its place."""
 
     code = "output_busy"
 
@@ -76,13 +76,13 @@ class AccessRefused(InsufficientRights):
 
 
 class LedgerNotTrusted(InsufficientRights):
-    """The ledger belongs to another role, or code of one hangs on it."""
+    """The ledger belongs to another role, or code of another role is attached to it."""
 
     code = "ledger_not_trusted"
 
 
 class LedgerQuota(InsufficientRights):
-    """The role wrote as many entries of the ledger as it may in a day."""
+    """The role has written as many ledger entries as it may in a day."""
 
     code = "ledger_quota"
     sqlstate = "53400"

@@ -56,14 +56,14 @@ class PseudonymsNotHere(UsageError):
 
 
 class ChainEntityRows(UsageError):
-    """A person has more rows in a chain, or more values of a quasi-identifier, than one."""
+    """A person has more than one row in a chain, or more than one value of a quasi-identifier."""
 
     code = "chain_entity_rows"
     sqlstate = "23505"
 
 
 class ChainModel(UsageError):
-    """This privacy model is not kept over the releases of a chain."""
+    """A chain cannot maintain this privacy model over its releases."""
 
     code = "chain_model"
     sqlstate = "0A000"
@@ -113,14 +113,14 @@ class SuppressionOverBudget(PrivacyRefusal):
 
 
 class ModelInfeasible(PrivacyRefusal):
-    """The table as one class does not keep to the privacy model: no release of it can."""
+    """The table as one class does not satisfy the privacy model, so no release of it can."""
 
     code = "model_infeasible"
     sqlstate = "ZK002"
 
 
 class BudgetExhausted(PrivacyRefusal):
-    """Less is left of the privacy budget than the release would spend."""
+    """The privacy budget has less left than the release would spend."""
 
     code = "budget_exhausted"
     sqlstate = "ZK009"
@@ -142,7 +142,7 @@ class ReleaseChanged(DbanonError):
 
 
 class RefreshRefused(DbanonError):
-    """The release would be another thing than it was, or the ledger does not say all of it."""
+    """What the release depends on has changed, or the ledger does not say all of it."""
 
     code = "refresh_refused"
     exit_code = 6
@@ -150,7 +150,7 @@ class RefreshRefused(DbanonError):
 
 
 class OriginalChanged(DbanonError):
-    """The relation is not the one that the release was made of, or not as it was then."""
+    """The relation is not the one that the release was made from, or it has changed since."""
 
     code = "original_changed"
     exit_code = 6
@@ -182,7 +182,7 @@ class ColumnWithoutRule(DbanonError):
 
 
 class RuleWithoutColumn(DbanonError):
-    """A rule names a column that its table has not."""
+    """A rule names a column that its table does not have."""
 
     code = "rule_without_column"
     exit_code = 6
@@ -190,7 +190,7 @@ class RuleWithoutColumn(DbanonError):
 
 
 class TellingColumnRefused(DbanonError):
-    """A column that is released as it is tells too much, and strict was asked for."""
+    """A column that is released as it is reveals too much, and strict was asked for."""
 
     code = "telling_column"
     exit_code = 6
@@ -198,7 +198,7 @@ class TellingColumnRefused(DbanonError):
 
 
 class RowsLinkableRefused(DbanonError):
-    """Released rows would stand as their originals do, and strict was asked for."""
+    """Released rows would be in the order of their originals, and strict was asked for."""
 
     code = "rows_linkable"
     exit_code = 6
@@ -206,7 +206,7 @@ class RowsLinkableRefused(DbanonError):
 
 
 class TooFewPersons(DbanonError):
-    """Classes would hold fewer than k persons, as one column tells, and strict was asked for."""
+    """Classes would hold fewer than k persons, as one column shows, and strict was asked for."""
 
     code = "too_few_persons"
     exit_code = 6
@@ -214,21 +214,21 @@ class TooFewPersons(DbanonError):
 
 
 class TraceTooSmall(PrivacyRefusal):
-    """A history over the releases of a chain would be shared by fewer than k persons."""
+    """Fewer than k persons would share a history over the releases of a chain."""
 
     code = "trace_too_small"
     sqlstate = "ZK006"
 
 
 class ChainModelBroken(PrivacyRefusal):
-    """A class of a chain would not keep to a privacy model."""
+    """A class of a chain would not satisfy a privacy model."""
 
     code = "chain_model_broken"
     sqlstate = "ZK006"
 
 
 class ChainTurnover(PrivacyRefusal):
-    """Many members of a chain left and as many newcomers came: ids may be written otherwise."""
+    """Many members of a chain left and as many newcomers came: ids may be written differently."""
 
     code = "chain_turnover"
     sqlstate = "ZK006"
@@ -242,7 +242,7 @@ class ChainExposed(PrivacyRefusal):
 
 
 class ChainChanged(DbanonError):
-    """The job is not as the chain's first release was made."""
+    """The job differs from the one of the chain's first release."""
 
     code = "chain_changed"
     exit_code = 6

@@ -22,13 +22,13 @@ class InvalidParameter(UsageError):
 
 
 class RowsNotAligned(UsageError):
-    """Original and released rows do not belong together as they stand."""
+    """Original and released rows at the same place do not belong together."""
 
     code = "rows_not_aligned"
 
 
 class FileMalformed(InvalidParameter):
-    """A file of rows is not written as it must be: line and column are named, no value."""
+    """A file of rows is malformed. The message names line and column, and no value."""
 
     code = "file_malformed"
     sqlstate = "22P04"
@@ -95,7 +95,7 @@ class TableNotFound(UsageError):
 
 
 class RulesNotFound(UsageError):
-    """No rules are declared of the table."""
+    """No rules are declared for the table."""
 
     code = "rules_not_found"
     sqlstate = "42704"
@@ -211,7 +211,7 @@ class ValueNotInOrder(UsageError):
 
 
 class MixedTypes(UsageError):
-    """A column holds values of another type than it declares."""
+    """A column holds values of a type other than it declares."""
 
     code = "mixed_types"
     sqlstate = "22P02"
@@ -280,13 +280,13 @@ class NoQuasiIdentifiers(UsageError):
 
 
 class NothingFits(UsageError):
-    """None of the releases that were tried keeps to the limits."""
+    """None of the releases that were tried is within the limits."""
 
     code = "nothing_fits"
 
 
 class JobFileInvalid(_WithProblems):
-    """A job file is not as it must be.
+    """A job file is not valid.
 
     Attributes
     ----------
@@ -318,13 +318,13 @@ class FormulaInText(UsageError):
 
 
 class NotADatabase(UsageError):
-    """This is no database file."""
+    """This is not a database file."""
 
     code = "not_a_database"
 
 
 class NotBuilt(UsageError):
-    """This is not built yet."""
+    """This is not available yet."""
 
     code = "not_built"
     sqlstate = "0A000"
@@ -345,21 +345,21 @@ class EngineUnsuitable(UsageError):
 
 
 class ViewsNotHere(UsageError):
-    """This database does not release views: no statement of it swaps a marked one."""
+    """This database does not release views: it has no statement that swaps a marked one."""
 
     code = "views_not_here"
     sqlstate = "0A000"
 
 
 class ChainsNotHere(UsageError):
-    """This database keeps no chains: a release and its state cannot be one transaction in it."""
+    """This database keeps no chains: a release and its state cannot share a transaction in it."""
 
     code = "chains_not_here"
     sqlstate = "0A000"
 
 
 class BudgetsNotHere(UsageError):
-    """This database keeps no privacy budgets, so that no synthetic rows are made in it."""
+    """This database keeps no privacy budgets, so dbanon makes no synthetic rows in it."""
 
     code = "budgets_not_here"
     sqlstate = "0A000"

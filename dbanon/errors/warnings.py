@@ -4,15 +4,15 @@ from __future__ import annotations
 
 
 class PrivacyWarning(UserWarning):
-    """A result tells more than its readers may think."""
+    """A result reveals more than its readers may think."""
 
 
 class KeptColumnTells(PrivacyWarning):
-    """A column that is released as it is tells rows apart, or what a quasi-identifier was."""
+    """A column released as it is distinguishes rows, or reveals what a quasi-identifier was."""
 
 
 class PseudonymsLink(PrivacyWarning):
-    """Rows of one value can be put together by their pseudonym, in this release and in others."""
+    """Rows of one value can be linked by their pseudonym, in this release and in others."""
 
 
 class PersonsBelowK(PrivacyWarning):
@@ -24,7 +24,7 @@ class RowsNotAnonymous(PrivacyWarning):
 
 
 class RowsLinkable(PrivacyWarning):
-    """The rows of this result stand as their originals do: whoever has those pairs them all."""
+    """The rows are in the order of their originals: anyone who has these can pair every row."""
 
 
 class WorkersNotPrivate(UserWarning):
@@ -32,11 +32,11 @@ class WorkersNotPrivate(UserWarning):
 
 
 class ColumnLost(UserWarning):
-    """A quasi-identifier is released with nothing left of it: one label for all of its values."""
+    """A quasi-identifier has lost everything: one label is released for all of its values."""
 
 
 class CommitConfirmed(UserWarning):
-    """The connection was lost or a signal came at COMMIT, and it was committed all the same."""
+    """The connection was lost or a signal came at COMMIT, but the transaction was committed."""
 
 
 class NotTold(UserWarning):
@@ -44,7 +44,7 @@ class NotTold(UserWarning):
 
 
 class ExportPending(UserWarning):
-    """A file of a published release could not get its place, and waits under another name."""
+    """A file of a published release could not take its place, and waits under another name."""
 
 
 class ReleaseNotNoted(UserWarning):
@@ -52,7 +52,7 @@ class ReleaseNotNoted(UserWarning):
 
 
 class RulesOfAnotherTable(UserWarning):
-    """Rules were declared of another table that had this name before, or of one that was restored."""  # noqa: E501
+    """Rules belong to another table that had this name before, or to one that was restored."""
 
 
 class TablesLeft(UserWarning):

@@ -148,7 +148,7 @@ def shown(session: Session, release: str) -> dict[str, Any]:
 
     Parameters
     ----------
-    release : its id, or the name of its output; of several releases of a name the newest.
+    release : its id, or the name of its output; the newest if several releases have that name.
 
     Raises
     ------

@@ -93,7 +93,7 @@ def advise(
     best = recommend(swept.points, wishes.max_risk, wishes.max_loss) if compared else None
     if best is None and compared:
         raise NothingFits(
-            "None of the releases that were tried keeps to the limits.",
+            "None of the releases that were tried is within the limits.",
             hint="Allow more risk or loss, try other k or methods, or name fewer"
             " quasi-identifiers.",
         )

@@ -83,7 +83,7 @@ def evaluated(
     Parameters
     ----------
     original : the relation that it was made of, in the same database.
-    changed_source : True to compare it though its rows or columns are others than then.
+    changed_source : True to compare it although its rows or columns have changed.
 
     Raises
     ------

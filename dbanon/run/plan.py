@@ -193,7 +193,7 @@ def plan(
 
     Raises
     ------
-    DbanonError : of the class that says what went wrong.
+    DbanonError : its class says what went wrong.
     """
     relation = source.describe(job)
     require_roles(job, relation)

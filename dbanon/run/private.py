@@ -128,7 +128,7 @@ def release(spender: Spender, noise: Callable[[], Noise] = OpenDpNoise) -> Priva
 
     Raises
     ------
-    DbanonError : of the class that says what went wrong.
+    DbanonError : its class says what went wrong.
     """
     started = time.perf_counter()
     begun = spender.begun

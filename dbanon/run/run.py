@@ -58,7 +58,7 @@ def run(
 
     Raises
     ------
-    DbanonError : of the class that says what went wrong; nothing was published then.
+    DbanonError : its class says what went wrong; nothing was published.
     """
     clock = Clock(progress)
     with clock.phase("read") as tick:

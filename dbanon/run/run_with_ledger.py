@@ -106,7 +106,7 @@ def run_between(
 
     Raises
     ------
-    DbanonError : of the class that says what went wrong; nothing was published then.
+    DbanonError : its class says what went wrong; nothing was published.
     """
     require_place(job, source, target)
     # Outermost: what databases put there is gone before it goes.

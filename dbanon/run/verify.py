@@ -179,7 +179,7 @@ def verify(
     Raises
     ------
     RecountFailed : a class holds fewer than k rows, or does not keep to a privacy model.
-    ReleaseChanged : it is not as it was released; the message says in what.
+    ReleaseChanged : it is not as it was released; the message says what differs.
     InsufficientRights : the role may not read the relation, or the ledger.
     ReleaseNotFound : neither a ledger entry nor quasi-identifiers and k were given.
     """

@@ -81,7 +81,7 @@ def anonymize(
 
     Raises
     ------
-    DbanonError : of the class that says what went wrong.
+    DbanonError : its class says what went wrong.
     """
     check_method(options)
     options.setdefault("block_size", BLOCK_SIZE)

@@ -75,7 +75,7 @@ def anonymize_table(
 
     Raises
     ------
-    DbanonError : of the class that says what went wrong; nothing was published then.
+    DbanonError : its class says what went wrong; nothing was published.
     """
     check_method(options)
     given = {"quasi_identifiers": quasi_identifiers, "k": k, "sensitive": sensitive, "keep": keep,

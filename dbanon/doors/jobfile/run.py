@@ -104,7 +104,7 @@ def run_file_job(
 
     Parameters
     ----------
-    skip_unchanged : do nothing where source, job and release are as at its last release.
+    skip_unchanged : do nothing if source, job and release are as at its last release.
     accept_types : columns may have other types than then.
     began : called when the job has its lock.
     committed : called when the release is visible, before older ones are dropped.
@@ -220,12 +220,12 @@ def run_job(
     progress: Wanted = None,
     on_sql: OnSql | None = None,
 ) -> Report | PrivateReport | None:
-    """Run a job of a job file; None where it was skipped.
+    """Run a job of a job file; None if it was skipped.
 
     Parameters
     ----------
     path : the file.
-    job : the job's name; it may be left out where the file has one.
+    job : the job's name; it may be omitted if the file has one job.
     skip_unchanged : do nothing where source, job and release are as at its last release.
     accept_types : columns may have other types than then.
     progress, on_sql : as for ``anonymize``.
@@ -234,7 +234,7 @@ def run_job(
     ------
     JobFileInvalid : the file is wrong.
     JobRunning : the job runs already.
-    DbanonError : of the class that says what went wrong; nothing was published then.
+    DbanonError : its class says what went wrong; nothing was published.
     """
     file = read_job_file(path).with_variables()
     [chosen] = _one(file, job)
