@@ -68,17 +68,14 @@ def advise(
     ----------
     data : a URL, a SQLAlchemy engine, a DuckDB connection, or a pandas data frame.
     table : its name, as in ``app.people``; None for a data frame.
-    quasi_identifiers : columns that together could re-identify a person; proposed if you name
-        none.
+    quasi_identifiers : columns that together could re-identify a person; proposed if empty.
     sensitive : columns that are sensitive and not quasi-identifiers.
     k : sizes of classes to try.
     methods : methods to try, such as ``mdav`` or ``mdav+fast``.
-    max_risk, max_loss : limits: within one, the release with the least loss, or risk, is
-        recommended.
+    max_risk, max_loss : limits for the release that is recommended.
     max_seconds : CPU seconds that finding the classes of all rows may take, by forecast.
     sample : if there are more rows than this, releases are tried on so many, drawn by ``seed``.
-    time_limit : seconds after which no further release is tried. At least one is always
-        completed.
+    time_limit : seconds after which no further release is tried. One is always completed.
     key, hierarchies, memory_limit : as in ``anonymize``.
     progress : called with a part (``profile``, ``read``, ``singling``, ``sweep``) and a share; True
         for a bar, in a notebook or on a terminal.

@@ -71,8 +71,8 @@ END
 $function$;
 REVOKE ALL ON FUNCTION dbanon.declare(regclass, jsonb, boolean) FROM PUBLIC;
 COMMENT ON FUNCTION dbanon.declare(regclass, jsonb, boolean) IS
-'Declares the role of each column of a table, and keeps it beside the table:
-{"age": "quasi_identifier", "name": "identifier"}.
+'Declares the role of each column of a table, and keeps the roles beside the table.
+rules: by column, as in {"age": "quasi_identifier", "name": "identifier"}.
 A rule is a role, or an object with a role and what belongs to it:
   quasi_identifier: hierarchy (the name of a stored one, or as calls take it), step, weight, order
   sensitive: model, as in {"distinct_l": 2}, or models, a list

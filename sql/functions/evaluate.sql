@@ -126,7 +126,8 @@ END
 $function$;
 REVOKE ALL ON FUNCTION dbanon.evaluate(regclass, regclass, jsonb) FROM PUBLIC;
 COMMENT ON FUNCTION dbanon.evaluate(regclass, regclass, jsonb) IS
-'What a release lost and what it still risks: figures recorded if it was made with evaluate,
-figures counted now, and with source a comparison without pairs of rows. attribute is NULL for all columns together.
+'What a release lost and what it still risks.
+Figures recorded if it was made with evaluate, figures counted now, and with source a comparison
+without pairs of rows. attribute is NULL for all columns together.
 options: quasi_identifiers (for relations that are not in the ledger), changed_source.
 ZK008: source does not have the rows or columns that were released.';

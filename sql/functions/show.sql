@@ -42,5 +42,5 @@ END
 $function$;
 REVOKE ALL ON FUNCTION dbanon.show(text) FROM PUBLIC;
 COMMENT ON FUNCTION dbanon.show(text) IS
-'Everything that the ledger has about a release, by its id or the name of its output:
-entry, state, columns, run.';
+'Everything that the ledger has about a release: entry, state, columns and run.
+release is its id, or the name of its output.';

@@ -17,5 +17,5 @@ END
 $function$;
 REVOKE ALL ON FUNCTION dbanon.usage() FROM PUBLIC;
 COMMENT ON FUNCTION dbanon.usage() IS
-'What each role has written into the ledger: entries, entries of the last day, how many are allowed,
-and their bytes.';
+'What each role has written into the ledger.
+Entries, entries of the last day, how many are allowed, and their bytes.';

@@ -40,6 +40,6 @@ END
 $function$;
 REVOKE ALL ON FUNCTION dbanon.anonymize(@TYPES@, text) FROM PUBLIC;
 COMMENT ON FUNCTION dbanon.anonymize(@TYPES@, text) IS
-'Makes a release by any method, given by name: like the method''s own function,
-with method => ''gaa_cp''.
+'Makes a release by any method, given by name.
+Like the method''s own function, with method => ''gaa_cp''.
 dbanon.help(''gaa_cp'') lists the keys of options that a method takes.';
