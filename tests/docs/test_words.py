@@ -14,6 +14,7 @@ from tests.docs.words import (
     docstrings,
     found,
     help_texts,
+    kinds,
     pages,
     prose,
     readability,
@@ -66,9 +67,19 @@ def test_shorter_sentences_and_words_are_easier() -> None:
     assert easy.words < hard.words
 
 
+def test_sentences_stay_short() -> None:
+    """In shares of sentences of more than 30 words, with room for one or two."""
+    most = {"README": 0.03, "help": 0.03}
+    found = {place: readability(text) for place, text in kinds()}
+    assert all(one.sentences > 80 for one in found.values())
+    long = {place: one.long for place, one in found.items() if one.long > most.get(place, 0.006)}
+    assert long == {}, f"See `python -m tests.docs.words`: {long}"
+
+
 def test_the_style_page_lists_ten_examples_and_the_module() -> None:
     page = (ROOT / "docs" / "style.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| (?!instead|---)", page, re.M)
+    examples = page.partition("## Before and after")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (?!instead|---)", examples, re.M)
     assert len(rows) == 10
     assert "tests/docs/words.py" in page
     assert all(re.compile(pattern) for pattern in INSTEAD)

@@ -119,6 +119,22 @@ def help_texts() -> Iterator[Text]:
     yield from walk(main, "dbanon")
 
 
+def kinds() -> list[Text]:
+    """README, the other pages, help, errors and public docstrings, each as one text."""
+    documented = [*docstrings()]
+    errors = [one for one in documented if one.place.startswith("dbanon.errors")]
+    every = [*pages()]
+    parts = {
+        "README": every[:1],
+        "docs": every[1:],
+        "all pages": every,
+        "help": [*help_texts()],
+        "errors": errors,
+        "public docstrings": [one for one in documented if one not in errors],
+    }
+    return [Text(name, "\n".join(text for _, text in texts)) for name, texts in parts.items()]
+
+
 def found(texts: Iterator[Text]) -> list[str]:
     """Each use of a phrase, with its place and what to write instead."""
     uses = []
@@ -174,6 +190,6 @@ if __name__ == "__main__":
         for use in found(iter([*every, *strings(), *docstrings(), *help_texts()])):
             print(use)
     print(f"{'page':46} sentences  words  >30 words  ease")
-    for place, text in [*every, Text("all pages", "\n".join(text for _, text in every))]:
+    for place, text in [*every, *kinds()]:
         one = readability(text)
         print(f"{place:46} {one.sentences:9} {one.words:6.1f} {one.long:9.1%} {one.ease:5.1f}")

@@ -9,6 +9,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -70,10 +72,15 @@ class Terminal:
         os.close(other)
         self.seen = ""
 
-    def wait_for(self, text: str) -> None:
-        """Read until a text is there."""
-        until = time.monotonic() + 120
+    def wait_for(
+        self, text: str, seconds: float = 120, again: Callable[[], None] | None = None
+    ) -> None:
+        """Read until a text is there; what is done ``again`` after so many seconds, once."""
+        until = time.monotonic() + seconds
         while text not in self.seen:
+            if again is not None and time.monotonic() > until:
+                again()
+                until, again = time.monotonic() + 120, None
             assert time.monotonic() < until, self.seen
             if not select.select([self.own], [], [], 1)[0]:
                 continue
@@ -113,7 +120,9 @@ def test_ctrl_c_ends_it_and_leaves_what_a_reader_made(tmp_path: Path) -> None:
     terminal = Terminal(folder)
     terminal.wait_for("next step")
     (folder / "notes").write_text("mine")
-    terminal.process.send_signal(signal.SIGINT)
-    terminal.wait_for("Interrupted")
+    interrupt = partial(terminal.process.send_signal, signal.SIGINT)
+    interrupt()
+    # A signal between the prompt and the read that follows it is seen when the read ends.
+    terminal.wait_for("Interrupted", 20, interrupt)
     assert terminal.end() == 130
     assert [one.name for one in folder.iterdir()] == ["notes"]
