@@ -140,7 +140,7 @@ def test_a_report_of_a_frame_evaluates_it() -> None:
         assert found.losses[name] == (None if value is None else pytest.approx(value)), name
     with pytest.raises(RowsNotAligned, match="original is not as it was"):
         report.evaluate(frame[::-1])
-    with pytest.raises(RowsNotAligned, match="no copy"):
+    with pytest.raises(RowsNotAligned, match="not a copy"):
         report.made().evaluate(frame)  # type: ignore[attr-defined]
     released.iloc[0, 0] = "[0, 5)"
     with pytest.raises(RowsNotAligned, match="release is not as it was"):

@@ -332,7 +332,7 @@ def test_nothing_unpaid_is_told(
 def test_other_options_are_refused_in_words(run_sql: Run, connect: Connect, budget: None) -> None:
     connection = connect()
     for option, why in (
-        ('{"recoding": "mean"}', "have none"),
+        ('{"recoding": "mean"}', "have no classes"),
         ('{"where": "a > 3"}', "filter"),
         ('{"seed": 1}', "no seed"),
         ('{"evaluate": true}', "nothing is spent"),

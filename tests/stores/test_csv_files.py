@@ -303,14 +303,14 @@ def test_what_is_of_csv_is_refused_elsewhere(tmp_path: Path, what: str) -> None:
     doors: tuple[Callable[..., Any], ...] = (dbanon.anonymize, dbanon.plan)
     for url in (duck, f"file:{tmp_path / 'a.parquet'}"):
         for door in doors:
-            with pytest.raises(InvalidParameter, match=f"{what} is of CSV files"):
+            with pytest.raises(InvalidParameter, match=f"{what} applies to CSV files"):
                 door(url, **asked, **{what: given})
     with pytest.raises(InvalidParameter, match=f"Spark does not have {what}"):
         check_job(make(Job, {**asked, "block_size": 9, what: given}))
     frame = pd.DataFrame({"a": range(9)})
     for alone in (lambda more: dbanon.advise(frame, **more),
                   lambda more: dbanon.certificate(frame, 3, **more)):  # fmt: skip
-        with pytest.raises(InvalidParameter, match=f"{what} is of CSV files"):
+        with pytest.raises(InvalidParameter, match=f"{what} applies to CSV files"):
             alone({what: given})
 
 

@@ -82,7 +82,7 @@ def test_init_says_nothing_of_a_table_without_rows(database: Database, tmp_path:
     done = call("check", file)
     assert done.exit_code == 2
     assert "columns must have a quasi_identifier" in done.stderr
-    assert len(done.stderr.splitlines()) == 3
+    assert len(done.stderr.splitlines()) == 4
 
 
 def test_names_travel_from_a_table_to_a_file_and_back(database: Database, tmp_path: Path) -> None:

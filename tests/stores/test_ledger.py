@@ -193,7 +193,7 @@ def test_no_more_memory_is_a_limit_and_no_surprise(
         raise MemoryError
 
     monkeypatch.setattr(runs, "run", full)
-    with pytest.raises(errors.MemoryLimit, match="no more memory"):
+    with pytest.raises(errors.MemoryLimit, match="out of memory"):
         database.anonymize(quasi_identifiers=NUMERIC, output="release.other")
     assert database.relations() == before
     codes = database.rows(f"SELECT error_code FROM {database.ledger('run')}")

@@ -88,7 +88,7 @@ def test_the_hint_is_two_commands_that_work(tmp_path: Path, monkeypatch: Any) ->
     given = ["anonymize", "duckdb:///people.csv", "--table", "people", *options.split()]
     done = CliRunner().invoke(main, given)
     assert done.exit_code == 2
-    first, second = done.stderr.splitlines()[-2:]
+    first, second = done.stderr.splitlines()[-3:-1]
     assert first.startswith("  python -c ")
     assert second.startswith("  dbanon anonymize duckdb:///people.duckdb --table people")
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"

@@ -63,5 +63,5 @@ def test_what_cannot_be_quoted(identifier: str) -> None:
 def test_length_counts_bytes() -> None:
     check_length("x" * 63, 63, "name")
     check_length("x" * 1000, None, "name")
-    with pytest.raises(NameTooLong, match="64 bytes long; at most 63 fit"):
+    with pytest.raises(NameTooLong, match="64 bytes long; at most 63 bytes are allowed"):
         check_length("é" * 32, 63, "name")
