@@ -1,0 +1,1 @@
+"""What an attacker reaches who holds released rows: singling out, linking, inferring, membership."""
