@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from dbanon.chain.together import MeasuredReleases
     from dbanon.data.partition import AttributePartition, Partition, Synthesis
     from dbanon.doors.advise import advise, certificate, lower_bound
+    from dbanon.doors.attack import attack
     from dbanon.doors.arrays import generalization_loss, information_loss, partition
     from dbanon.doors.evaluate import evaluate
     from dbanon.doors.frame import anonymize_frame
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from dbanon.ledger.releases import Listed
     from dbanon.measures import Model
     from dbanon.methods import METHODS
+    from dbanon.release.attacks import Attacks
     from dbanon.release.evaluation import Evaluation
     from dbanon.release.private_report import PrivateReport
     from dbanon.release.report import Report
@@ -96,6 +98,7 @@ _HOMES = {
     "anonymize": "dbanon.doors.python",
     "anonymize_frame": "dbanon.doors.frame",
     "attempts": "dbanon.doors.releases",
+    "attack": "dbanon.doors.attack",
     "budgets": "dbanon.doors.synthesis",
     "certificate": "dbanon.doors.advise",
     "chains": "dbanon.doors.releases",
@@ -163,6 +166,7 @@ __all__ = [
     "anonymize",
     "anonymize_frame",
     "attempts",
+    "attack",
     "budgets",
     "certificate",
     "chains",

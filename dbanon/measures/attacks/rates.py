@@ -63,6 +63,7 @@ class Attacked:
     random : guesses that use nothing of how released values go together.
     control : the same attack at records that the release was not made of; None without such.
     columns : by secret column, where there are several.
+    chance : the rate of random guesses where it is known without guessing.
     note : why there is no figure, or what one has to know about it.
     """
 
@@ -70,6 +71,7 @@ class Attacked:
     random: Rate
     control: Rate | None = None
     columns: Mapping[str, Attacked] = field(default_factory=dict)
+    chance: float | None = None
     note: str = ""
 
     @property
@@ -80,7 +82,8 @@ class Attacked:
     @property
     def risk(self) -> float | None:
         """0 or below for nothing beyond the reference, 1 for everybody; None without guesses."""
-        attack, reference = self.attack.value, self.reference.value
+        attack = self.attack.value
+        reference = self.reference.value if self.chance is None else self.chance
         return None if attack is None or reference is None else _beyond(attack, reference)
 
     @property
@@ -88,6 +91,9 @@ class Attacked:
         """Where the risk is, at 95 % or more; below 0 where the reference is the higher one."""
         if self.risk is None:
             return None
+        if self.chance is not None:
+            ends = self.attack.interval()
+            return _beyond(ends[0], self.chance), _beyond(ends[1], self.chance)
         (low, high), (least, most) = (
             rate.interval(_BOTH) for rate in (self.attack, self.reference)
         )
@@ -102,7 +108,7 @@ class Attacked:
             "interval": None if interval is None else list(interval),
             "guesses": self.attack.guesses,
             "attack": self.attack.value,
-            "random": self.random.value,
+            "random": self.random.value if self.chance is None else self.chance,
             "control": None if self.control is None else self.control.value,
             "note": self.note,
         }
