@@ -230,6 +230,10 @@ class Policy:
             see="evaluation.md#when-a-release-is-made",
         ),
     ] = False
+    attacks: Annotated[
+        bool,
+        Option("Also attack a release of half the rows.", release=True, see="evaluation.md#attacks"),
+    ] = False
     certificate: Annotated[
         float | None,
         Option(
@@ -289,6 +293,8 @@ class Policy:
                 "A certificate is of the SSE/SST of classes of rows, which this release has not.",
                 hint="Leave out `certificate`, or choose a method and recoding of numbers.",
             )
+        if self.attacks and not self.evaluate:
+            raise InvalidParameter("attacks is a part of evaluate: ask for that, too.")
         if self.also_k and recoding.method is not None:
             raise InvalidParameter(
                 f"Recoding {recoding.name} releases classes of its own, which no set of columns can"

@@ -23,6 +23,7 @@ from dbanon.measures.attacks.rates import Attacked
 from dbanon.measures.attacks.task import Exposed
 from dbanon.recoding import ReleasedColumn
 from dbanon.release.evaluation import columns_of
+from dbanon.release.words import reached
 
 
 @dataclass(frozen=True)
@@ -59,19 +60,7 @@ class Attacks(Shown):
 
     def pairs(self) -> list[tuple[str, str]]:
         """The figures as pairs of label and text, for people."""
-        return [(name, in_words(one.to_dict())) for name, one in self.found.items()]
-
-
-def in_words(told: Mapping[str, Any]) -> str:
-    """What one attack reached, of its plain values, in one line."""
-    if told["risk"] is None:
-        return f"none: {told['note']}"
-    low, high = told["interval"]
-    text = f"risk {told['risk']:.3f} (95 %: {low:.3f} to {high:.3f}); right {told['attack']:.3f}"
-    text += f" of {told['guesses']:,} guesses, at random {told['random']:.3f}"
-    if told["control"] is not None:
-        text += f", at control records {told['control']:.3f}"
-    return text + (f"; {told['note']}" if told["note"] else "")
+        return [(name, reached(one.to_dict())) for name, one in self.found.items()]
 
 
 def exposed_of(

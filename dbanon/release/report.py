@@ -21,6 +21,7 @@ from dbanon.release.words import (
     passthrough_note,
     plain,
     told_figure,
+    told_of_attacks,
     told_of,
 )
 
@@ -130,7 +131,7 @@ class Evaluated:
                 for name, value in self.figures[kind].items()
                 if value is not None
             ]
-        return told
+        return told + told_of_attacks(self.figures)
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,8 @@
 
 A predicate is about some columns of one row: of a number that it is as high or as low (whichever
 is on its side of the released median), of a label or an interval that it covers. The attacker
-keeps predicates that one of the released rows that differ satisfies, those of the fewest rows
-first. Random guesses take the value of each column from a row of its own, and are kept as they are.
+keeps predicates that one of the released rows that differ satisfies, one of each row, those of the
+fewest rows first: predicates of one row would be right or wrong together. Random guesses take the value of each column from a row of its own, and are kept as they are.
 
 Source: Giomi et al. 2023, section 4.1, multivariate.
 """
@@ -35,7 +35,7 @@ class _Rule(NamedTuple):
 
 
 def attack(exposed: Exposed) -> Attacked:
-    """Over predicates, each of which differs from the others."""
+    """Over predicates, each of another released row."""
     rng = exposed.rng(NAME)
     middles = {at: _middle(one, exposed.weights) for at, one in enumerate(exposed.columns)}
     wanted = exposed.affordable(max(exposed.members, len(exposed.weights)))
@@ -106,18 +106,23 @@ def _kept(
 ) -> list[_Rule]:
     """Predicates that one of the rows that differ satisfies, those of the fewest rows first."""
     m, p = len(exposed.weights), len(exposed.columns)
-    found: dict[tuple[tuple[int, ...], int], int] = {}
-    for row in rng.integers(m, size=_TRIED * wanted):
+    found: dict[int, Ints] = {}
+    rows = np.concatenate([rng.permutation(m) for _ in range(_TRIED)])[: _TRIED * wanted]
+    alone = 0
+    for row in rows.tolist():
+        if row in found:
+            continue
         columns = np.sort(rng.choice(p, int(rng.integers(1, p + 1)), replace=False))
         held = np.ones(m, bool)
         for at in columns:
-            held &= _also(exposed.columns[at], int(row), middles[int(at)])
+            held &= _also(exposed.columns[at], row, middles[int(at)])
         if held.sum() == 1:
-            found[tuple(columns.tolist()), int(row)] = int(exposed.weights[row])
-        if sum(weight == 1 for weight in found.values()) >= wanted:
+            found[row] = columns
+            alone += exposed.weights[row] == 1
+        if alone >= wanted:
             break
-    fewest = sorted(found, key=found.__getitem__)[:wanted]
-    return [_Rule(np.array(c), np.full(len(c), row)) for c, row in fewest]
+    fewest = sorted(found, key=lambda row: int(exposed.weights[row]))[:wanted]
+    return [_Rule(found[row], np.full(len(found[row]), row)) for row in fewest]
 
 
 def _singled(
