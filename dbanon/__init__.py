@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from dbanon.chain.together import MeasuredReleases
     from dbanon.data.partition import AttributePartition, Partition, Synthesis
     from dbanon.doors.advise import advise, certificate, lower_bound
-    from dbanon.doors.attack import attack
     from dbanon.doors.arrays import generalization_loss, information_loss, partition
+    from dbanon.doors.attack import attack
     from dbanon.doors.evaluate import evaluate
     from dbanon.doors.frame import anonymize_frame
     from dbanon.doors.frame_report import FrameReport
@@ -165,8 +165,8 @@ __all__ = [
     "advise",
     "anonymize",
     "anonymize_frame",
-    "attempts",
     "attack",
+    "attempts",
     "budgets",
     "certificate",
     "chains",

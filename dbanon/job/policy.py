@@ -232,7 +232,9 @@ class Policy:
     ] = False
     attacks: Annotated[
         bool,
-        Option("Also attack a release of half the rows.", release=True, see="evaluation.md#attacks"),
+        Option(
+            "Also attack a release of half the rows.", release=True, see="evaluation.md#attacks"
+        ),
     ] = False
     certificate: Annotated[
         float | None,

@@ -21,8 +21,8 @@ from dbanon.release.words import (
     passthrough_note,
     plain,
     told_figure,
-    told_of_attacks,
     told_of,
+    told_of_attacks,
 )
 
 T = TypeVar("T")

@@ -15,8 +15,6 @@ from dbanon.advice.profile import Count
 from dbanon.advice.recommend import BENDS, Point, promising, with_frontier
 from dbanon.advice.request import AdviceRequest, are_numbers, curve, usual_methods
 from dbanon.data.microdata import Microdata
-from dbanon.data.partition import Partition
-from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import DbanonError, TimeLimit, TooFewRecords, counted
 from dbanon.hierarchy.leaves import only
 from dbanon.job.policy import Policy

@@ -17,9 +17,7 @@ def totals_of(microdata: Microdata) -> ExactTotals:
     """Sums by class and attribute, of the numbers as they were read: a store has exact ones."""
     names = [attribute.name for attribute in microdata.numeric]
 
-    def totals(
-        partition: Partition, wide: Sequence[Attribute]
-    ) -> dict[str, NDArray[np.object_]]:
+    def totals(partition: Partition, wide: Sequence[Attribute]) -> dict[str, NDArray[np.object_]]:
         found = {}
         for attribute in wide:
             values = microdata.numbers[:, names.index(attribute.name)]

@@ -42,9 +42,7 @@ def attack(exposed: Exposed) -> Attacked:
     rules = _kept(exposed, middles, wanted, rng)
     if not rules:
         return Attacked(Rate(0, 0), Rate(0, 0), note=NO_PREDICATE)
-    random = [
-        _Rule(one.columns, exposed.any_rows(rng, len(one.columns))) for one in rules
-    ]
+    random = [_Rule(one.columns, exposed.any_rows(rng, len(one.columns))) for one in rules]
     members = np.arange(exposed.members)
     control, note = None, ""
     if exposed.controls >= _SMALLER * exposed.members:

@@ -11,6 +11,7 @@ import pytest
 
 import dbanon
 from dbanon.errors import ColumnNotFound, InvalidParameter, TooFewRecords
+from dbanon.hierarchy.tree import Hierarchy
 from dbanon.measures.attacks.catalogue import ATTACKS
 from dbanon.measures.attacks.membership import told_apart
 from dbanon.measures.attacks.rates import Attacked, Rate
@@ -84,18 +85,23 @@ def test_the_table_itself_gives_all_away_and_membership_too() -> None:
 
 
 def test_rows_of_others_give_nothing_away() -> None:
+    """0 is in the interval 19 times of 20: of twelve independent tables in ten at least."""
+    held: dict[str, int] = {}
+    for seed in range(0, 36, 3):
+        found = dbanon.attack(
+            people(seed, 150), people(seed + 1, 150), control=people(seed + 2, 150)
+        )
+        for name, one in found.found.items():
+            assert one.interval is not None
+            held[name] = held.get(name, 0) + (one.interval[0] <= 0 <= one.interval[1])
+    assert min(held.values()) >= 10, held
+    others = iter(range(100, 300))
     found = dbanon.attack(
-        people(1),
-        people(3),
-        control=people(2),
-        make=lambda rows: people(int(rows["a"].sum() * 1e6) % 2**32, len(rows)),
-        releases=16,
-    )
-    for name, one in found.found.items():
-        assert one.interval is not None
-        low, high = one.interval
-        assert low <= 0 <= high, name
-        assert abs(one.risk or 0) < (0.5 if name == "membership" else 0.12), name
+        people(1, 100), people(3, 100), make=lambda rows: people(next(others), len(rows)),
+        targets=1, releases=16,
+    )  # fmt: skip
+    low, high = found.found["membership"].interval or (1, 1)
+    assert low <= 0 <= high
 
 
 def test_classes_are_linked_no_more_than_one_in_k_times() -> None:
@@ -127,15 +133,12 @@ def test_a_label_that_covers_the_value_is_right_and_one_that_covers_all_is_no_ri
     ages = [21, 22, 23, 34, 35, 36]
     jobs = ["nurse", "nurse", "cook", "cook", "baker", "baker"]
     original = pd.DataFrame({"age": ages, "job": jobs})
-    tree = {"job": {"tree": {"*": {"care": ["nurse"], "food": ["cook", "baker"]}}}}
-    released = pd.DataFrame({"age": ["[20, 30)"] * 3 + ["[30, 40)"] * 3, "job": ["*"] * 6})
-    from dbanon.hierarchy.tree import Hierarchy
-
     tree = {
-        "job": Hierarchy.from_rows(
+        "job": Hierarchy.from_levels(
             [["nurse", "care", "*"], ["cook", "food", "*"], ["baker", "food", "*"]]
         )
     }
+    released = pd.DataFrame({"age": ["[20, 30)"] * 3 + ["[30, 40)"] * 3, "job": ["*"] * 6})
     found = dbanon.attack(original, released, hierarchies=tree).found["attribute_inference"]
     assert found.columns["job"].attack == found.columns["job"].random == Rate(6, 6)
     assert found.columns["job"].risk == 0
@@ -154,8 +157,7 @@ def test_linking_and_inferring_are_the_references(seed: int) -> None:
     originals = original.to_numpy(object).tolist()
     rows = released.to_numpy(object).tolist()
     spans = [
-        float(original[name].max() - original[name].min()) if name != "d" else 1.0
-        for name in NAMES
+        float(original[name].max() - original[name].min()) if name != "d" else 1.0 for name in NAMES
     ]
     found = dbanon.attack(original, released, linked=[["a", "b"], ["c"]]).found
     linked = [reference.linkable(one, rows, spans, (0, 1), (2,)) for one in originals]
