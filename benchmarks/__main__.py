@@ -15,6 +15,7 @@ from benchmarks.markdown import NotMeasuredError, machine
 NAMES = (
     "advise",
     "alignment",
+    "attacks",
     "bounds",
     "chain_returns",
     "chain_speed",
@@ -47,6 +48,7 @@ NAMES = (
 )
 ON_REQUEST = (
     "advise",
+    "attacks",
     "bounds",
     "chain_returns",
     "chain_speed",
@@ -65,6 +67,7 @@ ON_REQUEST = (
 )  # minutes, if named
 WITH_ANOTHER = (
     "advise",
+    "attacks",
     "evaluation",
     "main_job",
     "mixed_evaluation",
@@ -73,6 +76,7 @@ WITH_ANOTHER = (
     "peers",
     "plpython",
     "second_round",
+    "synthesis",
 )
 WITH_BIG = ("spark",)
 RESULTS = Path(__file__).resolve().parent / "results"

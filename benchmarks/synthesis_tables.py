@@ -63,13 +63,12 @@ def tables(directory: Path) -> list[Table]:
     # What a person earns above the median is found from the other columns.
     middle = census["PEARNVAL"].median()
     census["PEARNVAL"] = np.where(census["PEARNVAL"] > middle, "more", "less")
-    found = [
+    return [
         _table("Adult", adult, {"age": (17, 90)}, "salary-class", ("age",)),
         _table("MAGIC", magic, dict(zip(magic, map(tuple, MAGIC_BOUNDS), strict=False)), "class"),
         _table("Census", census, dict(zip(numbers.names, map(tuple, census_high), strict=True)),
                "PEARNVAL"),
     ]  # fmt: skip
-    return found
 
 
 def _table(

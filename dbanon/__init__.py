@@ -67,6 +67,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Advice": "dbanon.advice.answer",
+    "Attacks": "dbanon.release.attacks",
     "Attempt": "dbanon.ledger.job_history",
     "AttributePartition": "dbanon.data.partition",
     "Budget": "dbanon.synthesis.private",
@@ -136,6 +137,7 @@ _HOMES = {
 __all__ = [
     "METHODS",
     "Advice",
+    "Attacks",
     "Attempt",
     "AttributePartition",
     "Budget",

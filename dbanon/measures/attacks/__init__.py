@@ -1,1 +1,1 @@
-"""What an attacker reaches who holds released rows: singling out, linking, inferring, membership."""
+"""What an attacker reaches with released rows: singling out, linking, inferring, membership."""

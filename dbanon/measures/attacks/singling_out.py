@@ -3,7 +3,8 @@
 A predicate is about some columns of one row: of a number that it is as high or as low (whichever
 is on its side of the released median), of a label or an interval that it covers. The attacker
 keeps predicates that one of the released rows that differ satisfies, one of each row, those of the
-fewest rows first: predicates of one row would be right or wrong together. Random guesses take the value of each column from a row of its own, and are kept as they are.
+fewest rows first: predicates of one row would be right or wrong together. Random guesses take the
+value of each column from a row of its own, and are kept as they are.
 
 Source: Giomi et al. 2023, section 4.1, multivariate.
 """
