@@ -48,14 +48,6 @@ seconds. PrivBayes and `dp_*` without zcdp have delta = 0.
 
 Made by `python -m benchmarks synthesis --beside PYTHON`, of an interpreter that has dpmm.
 """
-GOALS = """
-## Goals
-
-Two-way total variation on Adult at epsilon = 1: 0.05 or less with pure epsilon; with delta at most
-1.2 times AIM's, in a tenth of its seconds.
-
-"""
-
 Figures = dict[str, float]
 
 
@@ -70,11 +62,7 @@ def run(quick: bool = False, beside: str | None = None) -> str:
         n, p = one.rows.shape
         rows = list(_rows(one, beside, quick))
         text += f"\n## {one.name}, {n:,} × {p}\n\n" + table(header, rows)
-    return text + GOALS + _goals(directory)
-
-
-def _goals(directory: Any) -> str:
-    return ""
+    return text
 
 
 def _rows(one: Table, beside: str | None, quick: bool) -> Iterator[list[object]]:
@@ -145,7 +133,8 @@ def _told(found: list[Figures]) -> list[str]:
 
 def _compared(one: Table, rows: pd.DataFrame) -> Figures:
     """All figures of synthetic rows."""
-    rows = rows[list(one.rows)].astype({c: str for c in one.listed} | dict.fromkeys(one.bounds, float))
+    kinds: dict[str, Any] = dict.fromkeys(one.listed, str) | dict.fromkeys(one.bounds, float)
+    rows = rows[list(one.rows)].astype(kinds)
     cut = [_cut(one, c) for c in one.rows]
     both = pd.concat([one.rows, rows], ignore_index=True)
     codes = [part(both[c]) for part, c in zip(cut, one.rows, strict=True)]

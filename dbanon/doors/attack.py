@@ -72,8 +72,13 @@ def attack(
     UnsupportedType : a column is released as another type that is no text.
     TooFewRecords : there are no originals, or no released rows.
     """
-    for name, value, least in (("guesses", guesses, 1), ("targets", targets, 1),
-                               ("releases", releases, 4), ("seed", seed, 0)):  # fmt: skip
+    numbers: tuple[tuple[str, Any, int], ...] = (
+        ("guesses", guesses, 1),
+        ("targets", targets, 1),
+        ("releases", releases, 4),
+        ("seed", seed, 0),
+    )
+    for name, value, least in numbers:
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise InvalidParameter(f"{name} must be a whole number, {least} or more.")
     if releases % 2:

@@ -88,7 +88,8 @@ def _beyond(
     if column.withheld is not None and column.withheld[row]:
         return gone
     value = column.placed_released[row]
-    return ~gone & (places >= value if value >= middle else places <= value)
+    held: NDArray[np.bool_] = places >= value if value >= middle else places <= value
+    return ~gone & held
 
 
 def _also(column: Column, row: int, middle: float) -> NDArray[np.bool_]:
