@@ -71,15 +71,15 @@ class Sweep(Plotted):
                 " of all rows, the loss at most this"
             )
         if self.linked is not None:
-            found.append(f"linkage risk is of {self.linked} rows, drawn by the seed")
+            found.append(f"linkage risk was measured on {self.linked} rows, drawn by the seed")
         if self.untried:
             found.append(
                 f"releases that the time limit left untried, the costliest: {self.untried}"
             )
         if self.passed_over:
             found.append(
-                f"refined releases that were not tried: {self.passed_over}; those before foretell"
-                " that none would be recommended. All are tried where methods are named"
+                f"refined releases not tried: {self.passed_over}; the earlier ones show that"
+                f" none of these would be recommended. Name methods to try all of them"
             )
         found += [f"{one.curve} was left out ({one.code}): {one.message}" for one in self.left_out]
         return found
@@ -216,8 +216,8 @@ class Advice(Plotted):
         if found is None:
             [point] = self.sweep.points
             return [*pairs, ("release", f"none: one release alone was tried, {point.curve} with"
-                             f" k = {point.k}, and says nothing of others; allow more time_limit,"
-                             " or a smaller sample")]  # fmt: skip
+                             f" k = {point.k}, so there is no comparison. Allow a longer"
+                             f" time_limit, or a smaller sample")]  # fmt: skip
         pairs += [("release", _with_withheld(found.point)), ("rule", found.rule)]
         if found.point.forecast is not None:
             words = in_words(found.point.forecast)

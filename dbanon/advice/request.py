@@ -33,41 +33,57 @@ class AdviceRequest:
     table: Annotated[str, Option("The table or view to read, as in app.people.", sql=False)]
     quasi_identifiers: Annotated[
         tuple[str, ...],
-        Option("Columns that together could re-identify a person; proposed where none is named."),
+        Option(
+            "Columns that together could re-identify a person. If you name none, dbanon proposes"
+            " some.",
+        ),
     ] = ()
     sensitive: Annotated[
-        tuple[str, ...], Option("Columns that are sensitive and no quasi-identifiers.")
+        tuple[str, ...], Option("Columns that are sensitive and not quasi-identifiers.")
     ] = ()
     k: Annotated[
         tuple[int, ...],
-        Option("Sizes of classes to try.", minimum=2, expected="whole numbers, 2 or more"),
+        Option("Class sizes to try.", minimum=2, expected="whole numbers, 2 or more"),
     ] = KS
     methods: Annotated[
         tuple[str, ...],
         Option(
-            "Methods to try, each as method or method+refinement, as in mdav+fast. By default"
-            f" {', '.join(OF_NUMBERS)} where all columns are numbers, else"
+            "Methods to try, each as method or method+refinement, such as mdav+fast. Default:"
+            f" {', '.join(OF_NUMBERS)} if all columns are numbers, otherwise"
             f" {', '.join(OF_CATEGORIES)}."
         ),
     ] = ()
     max_risk: Annotated[
         float | None,
-        Option("Linkage risk that is allowed: the least loss within it.", minimum=0, maximum=1),
+        Option(
+            "Highest linkage risk to allow. The release with the least loss within this limit is"
+            " recommended.",
+            minimum=0,
+            maximum=1,
+        ),
     ] = None
     max_loss: Annotated[
-        float | None, Option("Loss that is allowed: the least risk within it.", minimum=0)
+        float | None,
+        Option(
+            "Highest loss to allow. The release with the least risk within this limit is"
+            " recommended.",
+            minimum=0,
+        ),
     ] = None
     max_seconds: Annotated[
         float,
         Option(
-            "CPU seconds that finding the classes of all rows may take, by forecast: methods that"
-            " take more are not tried.",
+            "Longest forecast for finding the classes of all rows, in CPU seconds. Slower"
+            " methods are not tried.",
             minimum=0,
             above=True,
         ),
     ] = SECONDS
     sample: Annotated[
-        int, Option("Try releases on so many rows, drawn by `seed`, where there are more.",
+        int, Option((
+            "If the table has more rows than this, try releases on a sample of this size. `seed`"
+            " draws it."
+        ),
                     minimum=100)
     ] = 2_000  # fmt: skip
     seed: Annotated[int, Option("Random seed.", minimum=0)] = 0

@@ -31,7 +31,7 @@ REASONS = {
     "long_text": "long texts may hold anything",
     "worded_text": "many different texts of several words may hold anything",
     "moment": "a moment that something was noted at",
-    "known": "strangers can see or know it, and it may be sensitive, too: decide",
+    "known": "others can see or know it, and it may also be sensitive. You decide",
     "all_different_number": "no two rows share a number: identifier, or a number?",
     "different_number": "a number that no two rows share: it is protected as one",
     "values": "several values: others may know it of a person",

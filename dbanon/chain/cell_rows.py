@@ -2,17 +2,19 @@
 
 A cell is held where its rows of now would break a model. Only cells are looked at of which all are
 in the source, and some rows are not as they were shown: the others keep to the models as before.
-What is fetched is how often values occur, and no value.
+What is fetched is how often values occur; which, only for models that compare with a table.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.chain.membership import PARTED, CellState
+from dbanon.chain.reference import References, breaking
 from dbanon.chain.returns import hold_returned
 from dbanon.chain.rows_shown import rows_anew
 from dbanon.chain.several import OF_ROWS, Part
@@ -27,7 +29,9 @@ from dbanon.sessions.pseudonym_session import CURRENT, DIFFERING, PRESENT, UNFIT
 _AT_ONCE = 1000
 
 
-def hold_unfit(state: CellState, kept: Sequence[Attribute], models: Sequence[Model]) -> int:
+def hold_unfit(
+    state: CellState, kept: Sequence[Attribute], models: Sequence[Model], references: References
+) -> int:
     """Hold the cells that would break a model with the rows of now; how many cells.
 
     Parameters
@@ -37,13 +41,22 @@ def hold_unfit(state: CellState, kept: Sequence[Attribute], models: Sequence[Mod
     session = state.session
     places = {attribute.name: place for place, attribute in enumerate(kept)}
     unfit: set[int] = set()
+    now = (
+        f"FROM {quote(PRESENT)} AS s JOIN {quote(DIFFERING)} AS d ON d.cell = s.cell"
+        " WHERE s.left_at IS NULL"
+    )
     for model in models:
         place = places[model.attribute]
-        value = session.told_apart(kept[place], statements.kept_column(place))
+        name = statements.kept_column(place)
+        if model.compares_with_table:
+            if not references:
+                continue  # The first release has no rows that were shown before.
+            beside = references[model.attribute]
+            unfit |= {*breaking(state, now, replace(kept[place], name=name), model, beside)[0]}
+            continue
+        value = session.told_apart(kept[place], name)
         found = session.rows(
-            "SELECT c.cell, count(*) FROM"
-            f" (SELECT s.cell, {value} AS value FROM {quote(PRESENT)} AS s"
-            f" JOIN {quote(DIFFERING)} AS d ON d.cell = s.cell WHERE s.left_at IS NULL) AS c"
+            f"SELECT c.cell, count(*) FROM (SELECT s.cell, {value} AS value {now}) AS c"
             " GROUP BY c.cell, c.value ORDER BY c.cell"
         )
         unfit |= _breaking(np.array(found, np.int64).reshape(len(found), 2), model)
@@ -94,7 +107,7 @@ def _breaking(found: NDArray[np.int64], model: Model) -> set[int]:
     if not len(found):
         return set()
     cells, starts, sizes = np.unique(found[:, 0], return_index=True, return_counts=True)
-    # No model that a chain keeps asks which value it is, so each has a place in its own cell.
+    # None of these models asks which value it is, so each has a place in its own cell.
     counts = np.zeros((len(cells), int(sizes.max())), np.int64)
     place = np.arange(len(found)) - np.repeat(starts, sizes)
     counts[np.repeat(np.arange(len(cells)), sizes), place] = found[:, 1]
@@ -121,7 +134,9 @@ def make_tables(state: CellState, values: Sequence[str], kept: Sequence[str]) ->
         state.session.run(f"CREATE TABLE {table} ({', '.join([*first, *columns])})")
 
 
-def compare(state: CellState, kept: Sequence[Attribute], models: Sequence[Model]) -> dict[str, int]:
+def compare(
+    state: CellState, kept: Sequence[Attribute], models: Sequence[Model], references: References
+) -> dict[str, int]:
     """Stage which live cells have rows that are not as they were shown, and hold some of them.
 
     How many cells drifted, how many rows changed, and how many cells are held for persons who are
@@ -131,13 +146,14 @@ def compare(state: CellState, kept: Sequence[Attribute], models: Sequence[Model]
     ----------
     kept : as they were staged beside the persons.
     models : what the rows of a cell must keep to, to be shown.
+    references : what some of these compare them with.
     """
     if state.chain.rules.changes == FREEZE:
         return {"drifted": 0, "changed": 0, "back": 0, "unfit": 0}
     told_by = 1 if state.several else len(kept)
     told = _differing(state, [statements.kept_column(i) for i in range(told_by)])
     told["back"] = hold_returned(state, told_by, bool(models))
-    return told | {"unfit": hold_unfit(state, kept, models)}
+    return told | {"unfit": hold_unfit(state, kept, models, references)}
 
 
 def rewrite(

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from dbanon.chain import reference
 from dbanon.chain.state import ChainKept, require_entity
 from dbanon.data.measures import Distribution, Measures
 from dbanon.data.microdata import Microdata
@@ -28,7 +29,7 @@ from dbanon.stores.sql_source import SqlSource
 
 
 def to_plain(measures: Measures) -> dict[str, Any]:
-    """Scales, dictionaries and whitenings as plain values; not the shares of sensitive columns."""
+    """Scales, dictionaries and whitenings as plain values; sensitive columns: ``reference``."""
     return {
         "numbers": {name: asdict(scale) for name, scale in measures.numbers.items()},
         "categories": {
@@ -63,8 +64,8 @@ def as_part(
 ) -> tuple[Microdata, Measures]:
     """Records as a part of the table that was measured: with the codes of its dictionaries.
 
-    Sensitive columns are measured by these records alone: models that may be kept to here look at
-    classes, and at nothing else.
+    Sensitive columns are measured by these records alone, for models that look at classes and at
+    nothing else; ``reference`` has what others compare with.
 
     Parameters
     ----------
@@ -175,8 +176,8 @@ def require_source(chain: ChainKept, job: Job, session: Session, relation: Relat
     if not reads_kept and SqlSource(session).takes(relation, others, job.where):
         return
     raise InvalidParameter(
-        "where of a chain may not read a column that is released as it is: who leaves would tell"
-        " its value.",
+        "In a chain, where may not read a column that is released as it is: a person who"
+        " leaves would reveal its value.",
         detail=f"Released as they are: {', '.join(kept)}.",
         hint="Choose rows by quasi-identifiers and others, without the name of the table.",
     )
@@ -205,6 +206,7 @@ def made(
             for name, tree in release.hierarchies.items()
         },
         "columns": columns_of(job, planned.relation, release),
+        "sensitive": reference.to_plain(release.measures, planned.policy.models),
         "loss_measure": release.measure,
         "class_loss": typical,
     }

@@ -39,8 +39,10 @@ def last_published(where: str, identity: str) -> int:
     except (OSError, ValueError):
         raise ChainKeyWrong(
             f"The note {path} beside the key cannot be read.",
-            hint="It says which release was the last. Let this role read it; or take it away, where"
-            " you know that the database was not restored.",
+            hint=(
+                "The file says which release was the last. Let this role read it. If you are sure"
+                " that the database was not restored, you may remove it."
+            ),
         ) from None
 
 

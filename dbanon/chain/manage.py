@@ -142,11 +142,11 @@ def create(
         raise InvalidParameter(
             "A chain has a new key (`key_out`), or that of the closed chain that it follows"
             " (`new_chain_from`, with the place of its key).",
-            hint="Say where the key is to be written, or name both the chain and its key.",
+            hint="Say where to write the key, or name both the chain and its key.",
         )
     if not store.lasting:
         raise InvalidParameter(
-            "A chain keeps its state in the database that it reads, and a file has none.",
+            "A chain keeps its state in the database that it reads, and a file is not a database.",
             hint="Load the rows into a database.",
         )
     with ExitStack() as stack:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from dbanon.chain import definition
 from dbanon.chain.membership import CellState
 from dbanon.chain.quality import GOOD, class_losses
+from dbanon.chain.reference import References, beside, of_plain
 from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Found, Partition
@@ -139,8 +140,9 @@ def newcomers(
         records = np.flatnonzero(let_in[classes.labels])
         pool, found = _of(pool, records), classes_of(found, records)
     refused = pool.keys[:0]
+    references = of_plain(chain.definition, policy.models, planned.sensitive)
     if not first and pool.n_records:
-        keeping = _keeping(pool, policy.models)
+        keeping = _keeping(pool, policy.models, references)
         found = classes_of(found, keeping)
         pool, refused = _parted(pool, keeping)
     if not pool.n_records:
@@ -150,7 +152,7 @@ def newcomers(
     if seen is not None:
         found = replace(found, measures=seen)
     made = Newcomers(known, policy, found, seen, refused, typical)
-    return _protected(made, planned, state, pool, clock) if policy.models else made
+    return _protected(made, planned, state, pool, references, clock) if policy.models else made
 
 
 def classes_of(found: Found, records: NDArray[np.int64]) -> Found:
@@ -167,13 +169,19 @@ def classes_of(found: Found, records: NDArray[np.int64]) -> Found:
 
 
 def _protected(
-    made: Newcomers, planned: Plan, state: CellState, pool: Microdata, clock: Clock
+    made: Newcomers,
+    planned: Plan,
+    state: CellState,
+    pool: Microdata,
+    references: References,
+    clock: Clock,
 ) -> Newcomers:
     """Newcomers whose classes keep to the models; whom these withhold is kept out for good.
 
     Parameters
     ----------
     pool : the records of ``made`` as they were read.
+    references : what models compare classes with, after the first release.
     """
     first = state.chain.definition is None
     with clock.phase("cluster") as tick:
@@ -184,6 +192,7 @@ def _protected(
             sensitive=planned.sensitive,
             memory_limit=planned.job.memory_limit,
             tick=tick,
+            beside=beside(references, made.microdata.sensitive),
         )
     classes = partition_of(found)
     if not classes.n_suppressed:
@@ -238,14 +247,22 @@ def _admissible(microdata: Microdata, size: int | None) -> NDArray[np.int64]:
     return _together([group for group in _apart(microdata) if len(group) >= size])
 
 
-def _keeping(microdata: Microdata, models: Sequence[Model]) -> NDArray[np.int64]:
+def _keeping(
+    microdata: Microdata, models: Sequence[Model], references: References
+) -> NDArray[np.int64]:
     """The records of strata and patterns of NULLs that, as one class, keep to the models."""
+    known = beside(references, microdata.sensitive)
 
     def keeps(group: NDArray[np.int64]) -> bool:
         for model in models:
             # NULL, -1, is a value, too.
-            counts = np.bincount(microdata.sensitive[model.attribute].codes[group] + 1)
-            if not model.satisfied(counts[None], np.empty(0))[0]:
+            codes, whole = microdata.sensitive[model.attribute].codes + 1, np.empty(0)
+            if model.attribute in known:
+                # As classes are counted that are merged: values that are new are one.
+                codes, table = known[model.attribute]
+                whole = table.shares
+            counts = np.bincount(codes[group], minlength=len(whole))
+            if not model.satisfied(counts[None], whole)[0]:
                 return False
         return True
 

@@ -96,6 +96,8 @@ def _require_one(state: CellState, parts: Sequence[Part], name: str) -> None:
         raise ChainEntityRows(
             f'The column "{name}" has more than one value in the rows of {many} persons: in a chain'
             " quasi-identifiers are a person's, and have one.",
-            hint="Give each person one value in a view, or release the column as it is: what"
-            " differs by row is kept.",
+            hint=(
+                "Give each person one value in a view, or release the column as it is, with its"
+                " value for each row."
+            ),
         )

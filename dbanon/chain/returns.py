@@ -114,6 +114,9 @@ def settle(state: CellState) -> None:
         " AND m.left_at_release IS NULL AND m.missed IS NULL"
         f" AND m.tag IN (SELECT p.tag FROM {quote(MISSING)} AS p)"
     )
+    if session.rows(f"SELECT 1 FROM {quote(MISSING)} AS p LIMIT 1"):
+        # Planners take nobody to be out, and would go through all cells for each who is.
+        session.analyze(session.ledger_name("chain_member"))
     unshown = ""
     if state.chain.rules.changes == HOLD:
         unshown = (

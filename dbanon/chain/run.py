@@ -135,7 +135,7 @@ def run_chained(
     require_place(job, source, target)
     if not source.lasting:
         raise InvalidParameter(
-            "A chain keeps its state in the database that it reads, and a file has none.",
+            "A chain keeps its state in the database that it reads, and a file is not a database.",
             hint="Load the rows into a database, and release from there.",
         )
     key = read_key(job.chain.key)

@@ -183,7 +183,7 @@ def find(session: Session, name: str) -> ChainKept:
         raise InsufficientRights(
             "This role may not see chains.",
             detail=error.detail,
-            hint="The owner of the ledger runs them; docs/rights.md says how to let others in.",
+            hint="The owner of the ledger runs them. docs/rights.md says how to let others in.",
         ) from None
     if not found:
         raise missing
@@ -279,8 +279,10 @@ def require_key(chain: ChainKept, key: bytes) -> None:
     if not hmac.compare_digest(check_of(key), chain.key_check):
         raise ChainKeyWrong(
             f"The key is not that of chain {chain.name}.",
-            hint="With another key everybody would be a newcomer. Name the file that dbanon chain"
-            " create wrote; a chain whose key is lost has ended.",
+            hint=(
+                "With another key everyone would look like a newcomer. Name the file that dbanon"
+                " chain create wrote. If the key is lost, the chain has ended."
+            ),
         )
 
 

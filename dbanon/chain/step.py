@@ -11,7 +11,7 @@ from typing import cast
 
 import numpy as np
 
-from dbanon.chain import cell_rows, definition, recount
+from dbanon.chain import cell_rows, definition, recount, reference
 from dbanon.chain import state as chain_state
 from dbanon.chain.cell_rows import keep_out
 from dbanon.chain.membership import CellState
@@ -169,7 +169,9 @@ def advance(begun: Begun, clock: Clock) -> Advanced:
         tick(0.0)
         histories = _histories(state, presence, changed, len(microdata.keys), len(came.refused))
         kept = [attribute for part in begun.parts for attribute in part.kept]
-        histories = replace(histories, failing=recount.failing(state, kept, policy.models))
+        failing = recount.failing(state, kept, policy.models)
+        broken, levels = reference.recounted(state, kept, policy.models, planned.sensitive)
+        histories = replace(histories, failing=failing + broken, levels=levels)
         shown = None
         if state.several:
             shown = rows_shown(state)
@@ -282,7 +284,8 @@ def _advanced(
     told_by = 1 if state.several else len(kept)
     staged = 0 if chain.rules.changes == FREEZE else told_by
     state.decide(whole_cells(state), batches=not models, kept=staged)
-    changed = cell_rows.compare(state, kept, models)
+    beside = reference.of_plain(chain.definition, models, planned.sensitive)
+    changed = cell_rows.compare(state, kept, models, beside)
     settle(state)
     state.apply()
     if microdata.n_records:

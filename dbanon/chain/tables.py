@@ -161,7 +161,9 @@ def parts_of(session: Session, job: Job, relation: Relation, rules: Rules) -> li
             raise InvalidParameter(
                 "Each further table of a chain is released to a place of its own, and no other is:"
                 f" {', '.join(sorted(wrong))}.",
-                hint="Name those that dbanon chain show tells, each with where it goes: outputs.",
+                hint=(
+                    "Name the tables that dbanon chain show lists, each with its output: outputs."
+                ),
             )
     places = [parse_relation(place) for place in (job.output, *outputs.values())]
     if len(set(places)) < len(places):
@@ -171,12 +173,13 @@ def parts_of(session: Session, job: Job, relation: Relation, rules: Rules) -> li
         )
     if rules.tables and job.exports:
         raise InvalidParameter(
-            "A chain of several tables writes no files: a table in a file would stand alone.",
+            "A chain of several tables writes no files, because a file would hold one table"
+            " without the others.",
             hint="Leave out the exports, and copy the tables once they are released.",
         )
     if rules.tables and job.where is not None:
         raise InvalidParameter(
-            "where chooses rows of one table, and the chain has several.",
+            "where selects rows of one table, but the chain has several.",
             hint="Choose rows in views, of each table by itself.",
         )
     for number, table in enumerate(rules.tables, 1):

@@ -24,8 +24,9 @@ from dbanon.sessions.session import Session
 from dbanon.sessions.store import Store
 
 _HINT = (
-    "Make each release once more where nobody else reads it, with that column kept, or name another"
-    " one that all of them hold: nothing else tells which rows are the same person's."
+    "Make each release once more, where nobody else can read it, with that column kept. Or"
+    " name another column that all of them have. Without one, dbanon cannot know which rows"
+    " belong to the same person."
 )
 
 

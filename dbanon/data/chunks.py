@@ -349,7 +349,7 @@ def duplicate_keys() -> DuplicateKeys:
     """The error of two rows with the same key."""
     return DuplicateKeys(
         "The row key is not unique.",
-        hint='Name columns that tell every row from every other: `key=["…"]`.',
+        hint='Name columns that are unique for each row: `key=["…"]`.',
     )
 
 

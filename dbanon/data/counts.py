@@ -182,6 +182,8 @@ class Histories:
     apart : where they have rows in several tables: combinations in any of them that fewer than k
         persons share.
     told : what else was counted of classes and persons, by name.
+    levels : that all classes on display keep to, of privacy models that compare them with the first
+        release, by the model's place.
     """
 
     sequence: int
@@ -201,6 +203,7 @@ class Histories:
     fewest: int | None = None
     apart: int = 0
     told: Mapping[str, int] = field(default_factory=dict)
+    levels: Mapping[int, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)

@@ -36,11 +36,14 @@ class Distribution:
     values : the values where they are known: s, or one less where the last code is NULL's.
     size : what shares are shares of, where ``counts`` are of persons, who may have several values:
         the persons. None for the sum of the counts.
+    fixed : True where it is another table's than that of the records which are compared with it: it
+        may lack their values, and stays as it is when some of them are withheld.
     """
 
     counts: NDArray[np.int64]
     values: tuple[str, ...] = ()
     size: int | None = None
+    fixed: bool = False
 
     def __post_init__(self) -> None:
         self.counts.setflags(write=False)
@@ -93,6 +96,8 @@ class Distribution:
 
         With ``units``, as in ``of``, all records of each.
         """
+        if self.fixed:
+            return self
         codes, persons = _once(codes, units)
         gone = np.bincount(codes[codes >= 0], minlength=len(self.counts))
         left = None if self.size is None else self.size - (persons or 0)

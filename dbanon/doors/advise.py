@@ -58,7 +58,7 @@ def advise(
     on_sql: OnSql | None = None,
     **reading: Unpack[ReadingOptions],
 ) -> Advice:
-    """Say what columns may be, what singles rows out, and which release to start from.
+    """Propose column roles, show which columns single rows out, and recommend a first release.
 
     Roles are proposals, never decisions. Nothing is written, and no value of the data is shown.
     ``anonymize(data, **advice.start)`` makes the release that is recommended; of a frame

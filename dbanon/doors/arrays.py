@@ -231,7 +231,7 @@ def microdata_of(data: Any, orders: Mapping[str, Sequence[str]] | None = None) -
             data, list(data.columns), orders=parameter(Policy, "orders").check(orders)
         )
     if orders:
-        raise InvalidParameter("Orders are of the columns of a data frame, not of an array.")
+        raise InvalidParameter("Orders belong to the columns of a data frame. An array has none.")
     return _microdata_from_array(data)
 
 
@@ -247,7 +247,10 @@ def _microdata_from_array(data: ArrayLike) -> Microdata:
     except (TypeError, ValueError):
         raise InvalidParameter(
             "The data must be numbers.",
-            hint="Other columns are taken from tables with named columns, such as a data frame.",
+            hint=(
+                "Other columns can only be taken from tables with named columns, such as a data"
+                " frame."
+            ),
         ) from None
     if numbers.ndim != 2 or not numbers.shape[1]:
         raise InvalidParameter(

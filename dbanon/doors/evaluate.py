@@ -126,8 +126,10 @@ def _require_related(pairs: Pairs, seed: int) -> None:
         raise RowsNotAligned(
             "Original and released rows are paired by their places, and are no nearer to each"
             " other than rows paired at random.",
-            hint="Put both in one order, or name a `key` of both tables; of anonymize_frame, give"
-            " its `report`.",
+            hint=(
+                "Put both in one order, or name a `key` of both tables. After anonymize_frame,"
+                " give its `report`."
+            ),
         )
 
 
@@ -270,8 +272,8 @@ def _places(
     strangers = int((~indices[1].isin(indices[0])).sum())
     if strangers:
         raise InvalidParameter(
-            f"The release has {strangers} rows whose key is none of the original's.",
-            hint="Both keys are of one type, and rows are those of the original.",
+            f"The release has {strangers} rows whose key is not in the original.",
+            hint="Both keys must have the same type, and every row must come from the original.",
         )
     return np.asarray(indices[1].get_indexer(indices[0]), np.int64)
 

@@ -68,8 +68,8 @@ class FrameReport(Report):
         known = self.alignment
         if known is None:
             raise RowsNotAligned(
-                "The report does not know which row became which: only the one that"
-                " anonymize_frame returned does, and no copy of it.",
+                "This report does not know which row became which. Only the report that"
+                " anonymize_frame returned knows it, not a copy.",
                 hint="Call dbanon.evaluate with both frames, and name a `key` of both.",
             )
         trees: Any = {"hierarchies": known.hierarchies}

@@ -290,7 +290,7 @@ def _call(given: str) -> dict[str, Any]:
         if len(digits) > _DIGITS:
             raise InvalidParameter(
                 f"A whole number has more than {_DIGITS} digits.",
-                hint="Write it as text where it is a label.",
+                hint="If it is a label, write it as text.",
             )
         return int(digits)
 

@@ -240,7 +240,7 @@ def refusal_of(plpy: Any, failure: Exception) -> DbanonError:
     if isinstance(failure, RecursionError):
         return InvalidParameter("An argument is nested too deep.")
     if isinstance(failure, MemoryError):
-        return MemoryLimit("The backend has no more memory.")
+        return MemoryLimit("The backend has run out of memory.")
     if hasattr(failure, "spidata"):
         return spi_error(failure)
     # The text of an exception may hold a value: only its type is told.

@@ -127,7 +127,8 @@ class _Call:
         session = self._session()
         if session.source_name() != begun.relation.name:
             raise SourceChanged(
-                f"{begun.relation.name} was renamed after epsilon was spent; it stays spent."
+                f"{begun.relation.name} was renamed after epsilon was spent. The epsilon stays"
+                f" spent."
             )
         return kept, session
 

@@ -105,7 +105,7 @@ class _Check:
             return found
         who = "Everybody" if found.st_mode & stat.S_IWOTH else "A group"
         raise UnsafeError(
-            f"{who} may write to {path}: whoever does would run code as the server's account.",
+            f"{who} may write to {path}, and could so run code as the server's account.",
             "Take that right away: chmod go-w",
         )
 

@@ -389,7 +389,7 @@ def withdraw(
 
 
 def close_chain(database: Any, name: str, *, on_sql: OnSql | None = None) -> ChainShown:
-    """End a chain: there is no further release of it, and its state stays.
+    """Close a chain. It takes no further release, and its state is kept.
 
     Raises
     ------

@@ -63,7 +63,8 @@ def own_paths() -> list[str]:
     modules, core = Path(kernels.__file__).parent, Path(_kernels.__file__).parent
     if modules != core:
         refused = PythonNotUsable(
-            "dbanon is installed editable here: no directory has all of it for a server to import.",
+            "dbanon is an editable install here, so no single directory has all of it for a"
+            " server to import.",
             detail=f"Its modules are in {modules.parent}, the compiled core is in {core}.",
             hint=way_out("3", str(modules.parents[1])),
         )

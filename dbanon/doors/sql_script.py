@@ -176,7 +176,8 @@ def advice_manual() -> str:
     """The manual of ``dbanon.advise``."""
     lines = [
         "What columns may be, what singles rows out, and which release to start from.",
-        "Roles are proposals, never decisions. Nothing is written; no value of the data is shown.",
+        "Roles are proposals, never decisions. The function writes nothing and shows no value"
+        " of the data.",
         "Keys of options:",
         *(f"  {name}: {describe_option(one)}" for name, one in wish_keys().items()),
     ]

@@ -138,7 +138,7 @@ def synthesize(
         return _as_published(data, wished)
     if not isinstance(budget, Budget):
         raise InvalidParameter(
-            f"Method {method} spends of a budget, and there is none.",
+            f"Method {method} needs a budget, and the source has none.",
             hint="Make one for all releases of these rows, once: dbanon.Budget(3.0).",
         )
     table = table_of(data, wished.entity, types)

@@ -25,9 +25,11 @@ class MemoryLimit(DbanonError):
     def of_process(cls) -> MemoryLimit:
         """The limit is the machine's, or of its administrator."""
         return cls(
-            "The process has no more memory; a run that was not finished is rolled back.",
-            hint="Give it more, or anonymize in blocks; a limit says so before it begins:"
-            " `memory_limit`.",
+            "The process has run out of memory. An unfinished run is rolled back.",
+            hint=(
+                "Give it more memory, or anonymize in blocks. With a limit, the run refuses"
+                " before it begins: `memory_limit`."
+            ),
         )
 
 

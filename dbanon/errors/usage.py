@@ -303,7 +303,10 @@ class JobFileInvalid(_WithProblems):
         return cls(
             f"The job file {file} has {many}.",
             detail="\n".join(map(str, found)),
-            hint="See docs/jobs.md; dbanon schema prints what editors check a file by.",
+            hint=(
+                "See docs/jobs.md. dbanon schema prints the JSON Schema that editors use to check"
+                " a job file."
+            ),
             problems=found,
         )
 

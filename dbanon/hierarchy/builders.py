@@ -90,7 +90,7 @@ def dates(
         raise InvalidParameter("Steps of dates are, in this order: " + ", ".join(DATE_STEPS) + ".")
     if "week" in steps and steps[-1] != "week":
         raise InvalidParameter(
-            "A week may lie in two months and in two years: no other step stands after it.",
+            "A week may lie in two months or two years, so no other step may follow it.",
             hint='Write ["week"] or ["day", "week"], or leave the week out.',
         )
     found = []
@@ -168,7 +168,7 @@ def ordered(values: Sequence[str], fanout: int = 2, *, pulse: Pulse = no_pulse) 
     if fanout < 2:
         raise InvalidParameter("The fanout must be 2 or more.")
     if len(set(values)) != len(values):
-        raise InvalidParameter("A value of the order stands twice.")
+        raise InvalidParameter("A value appears twice in the order.")
     rows = [[value] for value in values]
     size = fanout
     while size < len(values):

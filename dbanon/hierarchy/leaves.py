@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -126,6 +126,15 @@ def by_value(texts: Collection[str], attribute: Attribute) -> list[str]:
     if attribute.kind in (Kind.INTEGER, Kind.DECIMAL, Kind.FLOAT):
         return sorted(texts, key=_by_number)
     return sorted(texts)
+
+
+def in_place(text: str, attribute: Attribute) -> Any:
+    """What sorts the values of a column as ``by_value`` does; alike for texts of one number."""
+    if text in attribute.order:
+        return attribute.order.index(text)
+    if attribute.kind in (Kind.INTEGER, Kind.DECIMAL, Kind.FLOAT):
+        return _by_number(text)
+    return text
 
 
 def _by_number(text: str) -> tuple[bool, Decimal]:

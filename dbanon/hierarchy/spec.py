@@ -227,7 +227,7 @@ def build(
     """
     if spec.kind in IN_DATABASES:
         raise InvalidParameter(
-            f'The hierarchy of "{column}" is read from a database, and there is none here.',
+            f'The hierarchy of "{column}" is read from a database, but no database is given here.',
             hint="Load it first, and give it as a Hierarchy.",
         )
     with _about(column):

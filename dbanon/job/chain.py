@@ -39,7 +39,7 @@ class Chain:
     name: Annotated[
         str,
         Option(
-            "The chain of the release: releases of the same persons that stay private together.",
+            "The chain that the release belongs to. Releases of one chain stay private together.",
             flag="chain",
             form="NAME",
         ),
@@ -56,8 +56,9 @@ class Chain:
     max_exposed: Annotated[
         float | None,
         Option(
-            "In a chain that measures, or follows another: the share of persons whose joint"
-            " history may be shared by fewer than k. A release above it is refused.",
+            "Largest share of persons whose joint history fewer than k persons may share. A"
+            " release above it is refused. For chains that only measure, or that follow"
+            " another chain.",
             minimum=0,
             maximum=1,
         ),
@@ -69,7 +70,7 @@ class Chain:
     outputs: Annotated[
         Mapping[str, str],
         Option(
-            "In a chain of several tables: where each of the other tables is released to.",
+            "In a chain of several tables: the output for each of the other tables.",
             flag="table_output",
             form="TABLE=TABLE",
         ),
@@ -77,8 +78,7 @@ class Chain:
     kept: Annotated[
         Mapping[str, Sequence[str]],
         Option(
-            "In a chain of several tables: the columns that each of the other tables is released"
-            " with.",
+            "In a chain of several tables: the columns to release from each of the other tables.",
             flag="table_keep",
             form="TABLE=A,B",
         ),
@@ -131,30 +131,34 @@ class Rules:
     changes: Annotated[
         str,
         Option(
-            "What becomes of values that change: show; hold, while few of a class differ; freeze.",
+            "How to treat values that change. show: show them. hold: hold them while few"
+            " members of a class differ. freeze: keep the values from the day of admission.",
             choices=CHANGES,
-            hint="There is no default: see docs/chains.md for what each tells.",
+            hint="There is no default. docs/chains.md says what each choice reveals.",
         ),
     ]
     class_size: Annotated[
         int | None,
-        Option("Persons that share a class when they are admitted, k or more.", minimum=2),
+        Option(
+            "Number of persons that share a class when they are admitted: k or more.", minimum=2
+        ),
     ] = None
-    admit_every: Annotated[
-        int, Option("Newcomers are admitted with every so many releases.", minimum=1)
-    ] = 1
+    admit_every: Annotated[int, Option("Admit newcomers with every Nth release.", minimum=1)] = 1
     min_newcomers: Annotated[
         int | None,
         Option("Fewer newcomers wait, until max_wait; 5 k where nothing is said.", minimum=0),
     ] = None
     max_wait: Annotated[
         int,
-        Option("How many releases newcomers wait for a good class; 0: for none.", minimum=0),
+        Option(
+            "Number of releases that newcomers may wait for a good class. 0: they do not wait.",
+            minimum=0,
+        ),
     ] = 6
     departures: Annotated[
         str,
         Option(
-            "What becomes of a class that some have left: hold, withdraw for good.",
+            "How to treat a class that some persons have left: hold it, or withdraw it for good.",
             choices=DEPARTURES,
         ),
     ] = HOLD
@@ -169,8 +173,8 @@ class Rules:
     max_rows_per_person: Annotated[
         int | None,
         Option(
-            "Persons have several rows, and no more than so many of each are shown; one row each"
-            " where nothing is said, and more are refused.",
+            "Largest number of rows to show per person. Without this option each person has"
+            " one row, and more are refused.",
             minimum=1,
         ),
     ] = None
@@ -183,15 +187,17 @@ class Rules:
     mode: Annotated[
         str,
         Option(
-            "continue keeps every history shared by k persons; measure only counts.", choices=MODES
+            "continue: at least k persons share every history. measure: only count how many"
+            " share each.",
+            choices=MODES,
         ),
     ] = CONTINUE
 
     new_chain_from: Annotated[
         str | None,
         Option(
-            "A closed chain over the same persons, whose key this one takes: how many persons both"
-            " expose together is counted with the first release.",
+            "A closed chain over the same persons. The new chain takes over its key, and the"
+            " first release counts how many persons both chains expose together.",
             form="NAME",
         ),
     ] = None

@@ -115,8 +115,8 @@ class Cost:
             return self.rho
         if self.delta is not None:
             raise InvalidParameter(
-                "The budget is of epsilon without a delta, which a release with Gaussian noise"
-                " cannot keep to.",
+                "The budget has an epsilon and no delta. A release with Gaussian noise cannot"
+                " keep within it.",
                 hint="Make a budget with a delta, or take pure accounting.",
             )
         return self.epsilon

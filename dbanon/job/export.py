@@ -50,7 +50,7 @@ class Export:
             ending = self.path.rpartition(".")[2].lower()
             if ending not in FORMATS:
                 raise InvalidParameter(
-                    "The format of an export is not told by the ending of its path.", hint=_HINT
+                    "The ending of the export's path does not say which format it has.", hint=_HINT
                 )
             object.__setattr__(self, "format", ending)
         for name, known in (

@@ -225,8 +225,10 @@ class Guarantee:
         if recount.rows != expected.rows:
             raise SourceChanged(
                 f"{expected.rows} records were read, but {recount.rows} rows were written.",
-                hint="The source gives other rows each time it is read: anonymize a table, or name"
-                ' columns that tell every row from every other: `key=["…"]`.',
+                hint=(
+                    "The source gives different rows each time it is read. Anonymize a table, or"
+                    ' name columns that are unique for each row: `key=["…"]`.'
+                ),
             )
         if self.k_in_rows and recount.smallest < self.k:
             raise RecountFailed(

@@ -54,12 +54,12 @@ class PerAttribute(Guarantee):
             )
         if self.models:
             raise InvalidParameter(
-                "Privacy models are of classes of rows, which guarantee=per_attribute has not.",
+                "Privacy models need classes of rows, and guarantee=per_attribute has none.",
                 hint="Leave out `models`, or choose a method that groups rows.",
             )
         if self.also:
             raise InvalidParameter(
-                "Sets of columns are of classes of rows, which guarantee=per_attribute has not.",
+                "Sets of columns need classes of rows, and guarantee=per_attribute has none.",
                 hint="Leave out `also_k`, or choose a method that groups rows.",
             )
         if recoding.takes_categories:

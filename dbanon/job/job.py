@@ -40,7 +40,7 @@ DOORS = ("python", "cli", "job", "sql")
 DEFAULT_CHUNK_ROWS = 65_536
 
 # Of other requests, too.
-KEY = Option("Columns that tell every row from every other; needed for views and foreign tables.")
+KEY = Option("Columns that are unique for each row. Views and foreign tables need them.")
 HIERARCHIES = Option(
     "Generalization tree of a quasi-identifier.",
     expected="an object: a hierarchy by column",
@@ -134,14 +134,15 @@ class Job:
     by: Annotated[
         tuple[str, ...],
         Option(
-            "Columns whose values make strata: released as they are, no class crosses them.",
+            "Columns whose values divide the table into strata. They are released as they"
+            " are, and no class crosses a stratum.",
             release=True,
         ),
     ] = ()
     entity: Annotated[
         str | None,
         Option(
-            "The column that says whose a row is: k counts its distinct values. It is not"
+            "The column that says whose a row is. k counts its distinct values. It is not"
             " released.",
             expected="the name of one column",
             form="NAME",
@@ -151,7 +152,7 @@ class Job:
     chain: Annotated[
         Chain | None,
         Option(
-            "The chain of the release: releases of the same persons that stay private together.",
+            "The chain that the release belongs to. Releases of one chain stay private together.",
             expected="a chain: its name, and where its key is",
             flag="chain",
             form="NAME",
@@ -184,7 +185,8 @@ class Job:
     output_kind: Annotated[
         str,
         Option(
-            "view: a stable name over a released table; grants survive.",
+            "view: release a table behind a view with a stable name. Grants on the view"
+            " survive the next release.",
             choices=OUTPUT_KINDS,
             release=True,
         ),
@@ -227,7 +229,7 @@ class Job:
     exports: Annotated[
         tuple[Export, ...],
         Option(
-            "Also write a .parquet or .csv file of the release; it is counted again in the file.",
+            "Also write the release to a .parquet or .csv file, and count it again in the file.",
             item="exports",
             flag="export",
             form="FILE",
@@ -239,7 +241,7 @@ class Job:
     time_limit: Annotated[
         float | None,
         Option(
-            "Seconds that a run may take; a longer run is rolled back.",
+            "Longest time for the run, in seconds. A longer run is rolled back.",
             minimum=0,
             above=True,
             sql=False,
@@ -248,8 +250,8 @@ class Job:
     source_digest: Annotated[
         bool,
         Option(
-            "Also note a slow hash of the rows that were read, by which `releases` with exact tells"
-            " whether they are others now.",
+            "Also record a slow hash of the rows that were read. `releases` with exact uses"
+            " it to detect later changes.",
             release=True,
             see="rules.md#exactly",
         ),
@@ -257,8 +259,8 @@ class Job:
     swap_timeout: Annotated[
         float,
         Option(
-            "Seconds to wait, in short tries, for readers of the release that is replaced; on"
-            " MariaDB.",
+            "MariaDB only: seconds to wait, in short tries, for readers of the release that"
+            " is replaced.",
             minimum=0,
             above=True,
             sql=False,
@@ -375,7 +377,8 @@ class Job:
         """
         if what == "skip_unchanged" and self.chain is not None:
             raise InvalidParameter(
-                "A job of a chain is never skipped: code 99 would tell that nothing changed.",
+                "A job of a chain is never skipped, because code 99 would reveal that nothing"
+                " changed.",
                 hint="Run it whether or not something changed.",
             )
 

@@ -18,6 +18,10 @@ from dbanon.errors import (
 from dbanon.job.guarantee import OF_TABLES, REPORT_IT, Guarantee
 from dbanon.job.verdict import Expected, Verdict
 from dbanon.measures.models import CountedModel
+from dbanon.measures.recount import levels_reached
+
+# Behind the words of a model that compares with a table: which one that is.
+BESIDE_FIRST = ", beside the chain's first release"
 
 
 @dataclass(frozen=True)
@@ -163,6 +167,21 @@ class OfChain(Guarantee):
             f" history that fewer than {self.k} share, more than the allowed share"
             f" {self.max_exposed:g}; nothing was published.",
             hint="Allow more, or keep histories: a chain of mode continue.",
+        )
+
+    def _levels(self, counts: Counts, expected: Expected) -> tuple[CountedModel, ...]:
+        """The levels; of models that compare classes with the first release, those of the state."""
+        histories = counts.histories
+        assert histories is not None
+        beside = {
+            number: CountedModel(f"{self.models[number].describe()}{BESIDE_FIRST}", level)
+            for number, level in histories.levels.items()
+        }
+        here = [model for number, model in enumerate(self.models) if number not in beside]
+        found = iter(levels_reached(here, expected.sensitive, counts))
+        return tuple(
+            beside[number] if number in beside else next(found)
+            for number in range(len(self.models))
         )
 
     def verdict(self, counts: Counts, levels: tuple[CountedModel, ...]) -> Verdict:

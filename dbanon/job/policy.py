@@ -68,7 +68,7 @@ class Policy:
     standardize: Annotated[
         str | None,
         Option(
-            "How columns are made comparable; zscore by default, range for dcm and for the"
+            "How columns are made comparable. Default: zscore, but range for dcm and for the"
             " recoding representative.",
             choices=STANDARDIZATIONS,
             see="methods.md#distances",
@@ -86,8 +86,8 @@ class Policy:
     nulls: Annotated[
         str,
         Option(
-            "suppress: withhold records with a NULL. category: classes within each pattern of"
-            " NULLs.",
+            "suppress: withhold records with a NULL. category: build classes within each"
+            " pattern of NULLs.",
             choices=NULL_POLICIES,
             see="guarantees.md",
         ),
@@ -105,7 +105,7 @@ class Policy:
     recoding: Annotated[
         str | None,
         Option(
-            "How a class is turned into released values; by default the method's own way.",
+            "How a class is turned into released values. Default: the method's own way.",
             choices=tuple(RECODINGS),
             see="methods.md#recodings",
         ),
@@ -116,7 +116,7 @@ class Policy:
     refine: Annotated[
         str | None,
         Option(
-            "After the method, search for classes with less loss.",
+            "Search for classes with less loss after the method has run.",
             choices=REFINEMENTS,
             hint="pass is one search, fast takes moments, thorough loses less.",
             see="methods.md#refinement",
@@ -134,7 +134,10 @@ class Policy:
     ] = "text"
     local_range: Annotated[
         bool,
-        Option("Release classes' own ranges, whose borders are values of members.", release=True),
+        Option(
+            "Release each class's own range. Its borders are values of members of the class.",
+            release=True,
+        ),
     ] = False
     steps: Annotated[
         Mapping[str, float],
@@ -158,7 +161,8 @@ class Policy:
     refine_seconds: Annotated[
         float | None,
         Option(
-            "A limit for each stratum; the result then depends on the machine's speed.",
+            "Time limit for each stratum, in seconds. The result then depends on the speed of"
+            " the machine.",
             minimum=0,
             above=True,
         ),
@@ -176,7 +180,7 @@ class Policy:
     models: Annotated[
         tuple[Model, ...],
         Option(
-            "Privacy model that every class keeps to in a sensitive column.",
+            "Privacy model that every class must satisfy for a sensitive column.",
             flag="model",
             form="NAME=KIND:LEVEL",
             release=True,
@@ -186,8 +190,8 @@ class Policy:
     also_k: Annotated[
         tuple[ColumnSet, ...],
         Option(
-            "Columns whose combinations of released values k rows share, too, or another number of"
-            " them: copied columns may be among these.",
+            "Another set of columns whose released combinations must be shared by K rows."
+            " Copied columns may be in the set.",
             item="sets of columns",
             flag="also_k",
             form="A,B=K",
@@ -198,8 +202,8 @@ class Policy:
     withhold_failing: Annotated[
         bool,
         Option(
-            "Withhold classes that fail a model, within `max_suppression`, where merging loses"
-            " more.",
+            "Withhold a class that fails a model if merging it would lose more. Limited by"
+            " `max_suppression`.",
             release=True,
             see="generalization.md#privacy-models",
         ),
@@ -207,7 +211,8 @@ class Policy:
     guarantee: Annotated[
         str,
         Option(
-            "per_attribute: release what individual_ranking gives, whose rows are not k-anonymous.",
+            "per_attribute: allow the release of individual_ranking, whose rows are not"
+            " k-anonymous.",
             choices=GUARANTEES,
             release=True,
             see="guarantees.md#per-attribute",
@@ -216,8 +221,8 @@ class Policy:
     strict: Annotated[
         bool,
         Option(
-            "Refuse columns copied as they are that are nearly unique or determine a"
-            " quasi-identifier, and classes that hold few persons, instead of warning about them.",
+            "Refuse instead of warning: copied columns that are nearly unique or determine a"
+            " quasi-identifier, and classes with too few persons.",
             release=True,
             see="guarantees.md#columns-copied-as-they-are",
         ),
@@ -225,7 +230,8 @@ class Policy:
     evaluate: Annotated[
         bool,
         Option(
-            "Measure what the release lost and what it still risks, for the ledger and the report.",
+            "Measure the loss and the remaining risk of the release, for the ledger and the"
+            " report.",
             release=True,
             see="evaluation.md#when-a-release-is-made",
         ),
@@ -239,8 +245,8 @@ class Policy:
     certificate: Annotated[
         float | None,
         Option(
-            "Seconds to search for the least possible loss, which the report shows beside that"
-            " of the release.",
+            "Seconds to search for the least possible loss. The report shows it beside the"
+            " loss of the release.",
             minimum=0,
             above=True,
             release=True,
@@ -251,8 +257,8 @@ class Policy:
     orders: Annotated[
         Mapping[str, Sequence[str]],
         Option(
-            "The values of a text column from the lowest to the highest, which are then taken as"
-            " ranks.",
+            "The values of a text column from the lowest to the highest. The column is then"
+            " treated as ranks.",
             flag="order",
             form="NAME=A,B,C",
             secret=True,
@@ -292,7 +298,8 @@ class Policy:
         bounded = recoding.measure == "sse" and method.gives.of_rows
         if self.certificate is not None and not bounded:
             raise InvalidParameter(
-                "A certificate is of the SSE/SST of classes of rows, which this release has not.",
+                "A certificate bounds the SSE/SST of classes of rows, and this release has no"
+                " such classes.",
                 hint="Leave out `certificate`, or choose a method and recoding of numbers.",
             )
         if self.attacks and not self.evaluate:

@@ -45,7 +45,7 @@ class NewBudget:
     epsilon: Annotated[
         float,
         Option(
-            "In all, for all releases of the source together.",
+            "The total for all releases of the source together.",
             minimum=0,
             above=True,
             maximum=1_000_000,
@@ -56,23 +56,25 @@ class NewBudget:
     delta: Annotated[
         float | None,
         delta_option(
-            "With which epsilon is meant: rho is counted then, which releases with Gaussian noise"
-            " need.",
+            "The delta that belongs to epsilon. The budget then counts rho, as releases with"
+            " Gaussian noise require.",
             see=_SEE,
         ),
     ] = None
     unit: Annotated[
-        str, Option("What one of is protected: a row, or a person.", choices=UNITS, see=_SEE)
+        str, Option("The unit of protection: a row or a person.", choices=UNITS, see=_SEE)
     ] = ROW
     entity: Annotated[
         str | None,
-        Option("Of persons: the column that says whose a row is.", form="COLUMN", see=_SEE),
+        Option(
+            "With the unit person: the column that says whose a row is.", form="COLUMN", see=_SEE
+        ),
     ] = None
     raises: Annotated[
         str | None,
         Option(
-            "The open budget whose place it takes with a larger total; what was spent of that one"
-            " is spent of this one.",
+            "The open budget that this one replaces with a larger total. The amount spent"
+            " carries over.",
             form="NAME",
             see=_SEE,
         ),
@@ -105,7 +107,7 @@ class NewBudget:
 _AS_PUBLISHED = "dcmdp"
 
 _BUDGET = Option(
-    "The budget of the source, charged before any noise is drawn: see dbanon budget.",
+    "The privacy budget of the source. It is charged before any noise is drawn. See dbanon budget.",
     expected="the name of a budget",
     form="NAME",
     release=True,
@@ -114,9 +116,9 @@ _BUDGET = Option(
 
 # What other methods take, and why these do not.
 _COPIED = "A column that is copied has no noise: name it in `quasi_identifiers`, or leave it out."
-_CLASSES = "It is of classes, and synthetic rows have none."
+_CLASSES = "It applies to classes, and synthetic rows have no classes."
 _REASONS = {
-    "k": "Synthetic rows have no classes, and stand for nobody.",
+    "k": "Synthetic rows have no classes, and no row belongs to a person.",
     "sensitive": _COPIED,
     "keep": _COPIED,
     "by": _COPIED,
@@ -125,13 +127,16 @@ _REASONS = {
     "refine": _CLASSES,
     "recoding": _CLASSES,
     "max_suppression": _CLASSES,
-    "nulls": "Say what stands for NULL: `null_as`.",
+    "nulls": "Say which value replaces NULL: `null_as`.",
     "evaluate": "What the release lost is an answer of its own, and nothing is spent for it.",
     "seed": "Noise has no seed: who knew it would know the data.",
-    "chain": "Rows stand for nobody who could be followed: each release spends of the budget.",
+    "chain": (
+        "Synthetic rows belong to no person who could be followed. Each release spends from the"
+        " budget."
+    ),
     "key": "Rows are read once, and never found again.",
     "target": "The budget is in the database that is read, and so is the release.",
-    "exports": "Copy the release: it may be copied as it is.",
+    "exports": "Copy the release instead. It may be copied as it is.",
     "skip_unchanged": "Whether the rows are as they were is an answer that nothing is spent for.",
     "retries": "Each run spends again.",
     "engine": "Spark does not have it: noise is drawn and a budget spent where the source is. Leave"

@@ -44,8 +44,8 @@ class Pseudonymized:
     pseudonyms: Annotated[
         tuple[str, ...],
         Option(
-            "Identifiers that are released as keyed hashes, so that they join: one value has one"
-            " pseudonym, wherever the key is the same.",
+            "Identifiers to release as keyed hashes, so that releases can be joined. With the"
+            " same key, a value always has the same pseudonym.",
             flag="pseudonym",
             form="NAME",
             release=True,
@@ -56,7 +56,7 @@ class Pseudonymized:
     pseudonym_key: Annotated[
         str | None,
         Option(
-            "Where the key of pseudonyms is, never the key itself.",
+            "Where the key for pseudonyms is. Never give the key itself.",
             expected=_KEY_FORM,
             form="file:PATH|env:NAME",
             release=True,
@@ -91,8 +91,10 @@ class Pseudonymized:
         if self.pseudonyms and self.pseudonym_key is None:
             raise InvalidParameter(
                 "Pseudonyms need a key.",
-                hint="Say where it is, from a client: `pseudonym_key`. A call in SQL takes none, as"
-                " logs would show it.",
+                hint=(
+                    "Refresh from a client, and say where the key is: `pseudonym_key`. A call in"
+                    " SQL takes none, as logs would show it."
+                ),
             )
         if self.pseudonym_key is not None and not self.pseudonyms:
             raise InvalidParameter(
@@ -109,7 +111,7 @@ class Pseudonymized:
         """
         if self.pseudonyms and strict:
             raise TellingColumnRefused(
-                "Pseudonyms tell which rows are of one value; nothing was published.",
+                "Pseudonyms show which rows share a value. Nothing was published.",
                 detail=f"Pseudonyms: {', '.join(self.pseudonyms)}.",
                 hint="Leave them out, or leave strict out.",
             )
@@ -208,5 +210,5 @@ def caution_of(columns: Collection[str], entity: str | None) -> Caution:
     return Caution(
         f"pseudonyms link rows ({', '.join(columns)})",
         "PSEUDONYMS LINK ROWS",
-        f"{rows}. k speaks of each combination of values, not of what such rows tell together",
+        f"{rows}. k holds for each combination of values, not for what such rows reveal together",
     )

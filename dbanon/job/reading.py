@@ -36,8 +36,8 @@ class Reading:
     dates: Annotated[
         str | None,
         Option(
-            "Dates of a CSV file: dmy for 31.12.2025, mdy for 12/31/2025; 2025-12-31 is always"
-            " one.",
+            "How a CSV file writes dates: dmy for 31.12.2025, mdy for 12/31/2025. 2025-12-31"
+            " is always read as a date.",
             choices=(DMY, MDY),
             sql=False,
             see=_SEE,
@@ -59,7 +59,7 @@ class Reading:
     null_words: Annotated[
         tuple[str, ...],
         Option(
-            "Texts of a CSV file that stand for NULL, as in k.A.; nothing at all always does.",
+            "Texts that mean NULL in a CSV file, such as k.A. An empty field always means NULL.",
             item="texts",
             sql=False,
             see=_SEE,
@@ -91,7 +91,7 @@ class Reading:
         """
         for name in self.asked:
             raise InvalidParameter(
-                f"{name} is of CSV files, and none is read.",
+                f"{name} applies to CSV files, and the source is not one.",
                 hint="Leave it out, or read a file: file:people.csv.",
             )
 
@@ -102,7 +102,7 @@ USUAL = Reading()
 # What is passed over as it is: texts, texts with backslashes, names in quotes.
 _QUOTED = re.compile(r"""(?<!\w)[eE]'(?:[^'\\]|\\.|'')*'|'(?:[^']|'')*'|"(?:[^"]|"")*\"""", re.S)
 _REFUSED = re.compile(r"--|/\*|[;$\0'\"]")
-_HINT = "Write what stands behind WHERE, as in where=\"status = 'active'\"."
+_HINT = "Write the condition without WHERE, as in where=\"status = 'active'\"."
 
 
 def require_condition(text: str) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from dbanon.data.scales import MAHALANOBIS
 from dbanon.data.schema import Attribute, Kind
-from dbanon.errors import ChainModel, InvalidParameter, UnsupportedType
+from dbanon.errors import InvalidParameter, UnsupportedType
 from dbanon.job.policy import Policy
 from dbanon.measures import Model
 from dbanon.methods import METHODS, find_method
@@ -21,7 +21,6 @@ def require_chained(policy: Policy, entity: str | None, pseudonyms: Sequence[str
     Raises
     ------
     InvalidParameter : it has no entity, or an option that looks at the release alone.
-    ChainModel : it has a privacy model that compares classes with the whole table.
     """
     if not entity:
         raise InvalidParameter(
@@ -35,20 +34,14 @@ def require_chained(policy: Policy, entity: str | None, pseudonyms: Sequence[str
         )
     if policy.evaluate:
         raise InvalidParameter(
-            "A release of a chain is not evaluated: most of its classes are of earlier releases.",
+            "A release of a chain cannot be evaluated, because most of its classes come from"
+            " earlier releases.",
             hint="Leave out `evaluate`.",
         )
     if policy.certificate is not None:
         raise InvalidParameter(
             "A release of a chain has no certificate: its classes keep to earlier releases.",
             hint="Leave out `certificate`.",
-        )
-    with_table = [model.describe() for model in policy.models if model.compares_with_table]
-    if with_table:
-        raise ChainModel(
-            "A chain keeps no model that compares classes with the whole table, which is another"
-            f" one at each release: {'; '.join(with_table)}.",
-            hint="Use distinct_l, entropy_l, recursive_cl or alpha_k, or release without a chain.",
         )
     if policy.models and policy.refine is not None:
         raise InvalidParameter(
@@ -176,7 +169,7 @@ def check_models(models: Sequence[Model], sensitive: Sequence[str]) -> None:
         if name not in sensitive:
             raise InvalidParameter(
                 f'The privacy model of "{name}" names no sensitive column.',
-                hint="Name the column in `sensitive`, too.",
+                hint="Also name the column in `sensitive`.",
             )
         if model.distance != "equal" and orders.setdefault(name, model.distance) != model.distance:
             raise InvalidParameter(

@@ -216,7 +216,7 @@ def _rule(name: str, given: Any) -> dict[str, Any]:
         if key not in ROLES[role]:
             known = ", ".join(("role", *ROLES[role]))
             raise InvalidParameter(
-                f'The rule of column "{name}", of role {role}, has a key that is none of its own.',
+                f'The rule of column "{name}" has a key that the role {role} does not have.',
                 hint=f"It takes: {known}.",
             )
         fits, expected = _VALUES[key]

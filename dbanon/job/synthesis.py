@@ -80,7 +80,7 @@ class Private:
     epsilon: Annotated[
         float,
         Option(
-            "How much one row may reveal; above 10 the promise is weak.",
+            "How much one row may reveal. Above 10 the guarantee is weak.",
             minimum=0,
             above=True,
             maximum=100,
@@ -91,8 +91,8 @@ class Private:
     bounds: Annotated[
         Mapping[str, Sequence[Any]],
         Option(
-            "The low and the high of each column of numbers or moments, as anyone may know them:"
-            " never taken from the data.",
+            "Lowest and highest value of each column of numbers, dates or timestamps. Take"
+            " them from public knowledge, never from the data.",
             item="a low and a high",
             flag="bounds",
             form="NAME=LOW:HIGH",
@@ -123,8 +123,8 @@ class Private:
     scale: Annotated[
         Mapping[str, str],
         Option(
-            "log for columns of numbers with a few large values: noise is then a share of the"
-            " value.",
+            "log: for columns of numbers with a few large values. Noise is then proportional"
+            " to the value.",
             item="log",
             flag="scale",
             form="NAME=log",
@@ -155,8 +155,8 @@ class Private:
     delta: Annotated[
         float | None,
         delta_option(
-            "Of accounting zcdp, what is added to e^epsilon times each probability: far below 1 in"
-            " the rows.",
+            "For zcdp: the delta of (epsilon, delta)-differential privacy. Choose it far"
+            " below 1 divided by the number of rows.",
             release=True,
             see=_SEE,
         ),
@@ -164,7 +164,7 @@ class Private:
     null_as: Annotated[
         Mapping[str, Any],
         Option(
-            "What stands for NULL in a column whose type holds it.",
+            "The value that replaces NULL in a column whose type allows NULL.",
             item="values",
             flag="null-as",
             form="NAME=VALUE",

@@ -74,7 +74,8 @@ def require_classes(entry: LedgerEntry) -> None:
     """
     if entry.epsilon is not None:
         raise InvalidParameter(
-            f"The rows of {entry.name} are synthetic: they stand for nobody, and have no classes.",
+            f"The rows of {entry.name} are synthetic. They belong to no person and have no"
+            f" classes.",
             hint="dbanon verify counts what can be counted of them.",
         )
 

@@ -152,11 +152,12 @@ def each_beta(
 ) -> Values:
     """The largest relative gain (q - p) / p of a value's share in each class: basic beta-likeness.
 
-    Source: J. Cao and P. Karras, "Publishing microdata with a robust privacy guarantee", PVLDB 5
-    (2012).
+    Infinite where a class has a value that the table lacks. Source: J. Cao and P. Karras,
+    "Publishing microdata with a robust privacy guarantee", PVLDB 5 (2012).
     """
     p = _whole(counts, whole)
     values: Values = (_shares(counts, persons)[:, p > 0] / p[p > 0] - 1).max(axis=1, initial=0.0)
+    values[_new(counts, p)] = np.inf
     return values
 
 
@@ -169,7 +170,8 @@ def each_delta(
 
     Source: J. Brickell and V. Shmatikov, "The cost of privacy", KDD 2008. There all values of the
     table are meant, so that one that a class lacks breaks every delta; here, as in ARX and pycanon,
-    it is left out. Where classes hold every value (``each_distinct``) both are the same.
+    it is left out. Where classes hold every value (``each_distinct``) both are the same. Infinite
+    where a class has a value that the table lacks.
     """
     p = _whole(counts, whole)
     ratios = _shares(counts, persons)[:, p > 0] / p[p > 0]
@@ -177,7 +179,14 @@ def each_delta(
     np.log(ratios, out=logs, where=ratios > 0)
     np.abs(logs, out=logs)
     values: Values = logs.max(axis=1, initial=0.0)
+    values[_new(counts, p)] = np.inf
     return values
+
+
+def _new(counts: Counts, whole: Values) -> NDArray[np.bool_]:
+    """Which classes have a value that the table lacks, bool (n_classes,)."""
+    new: NDArray[np.bool_] = np.any(counts[:, whole <= 0] > 0, axis=1)
+    return new
 
 
 def _shares(counts: Counts, persons: NDArray[np.int64] | None = None) -> Values:

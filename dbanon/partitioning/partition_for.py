@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.data.measures import Measures
+from dbanon.data.measures import Distribution, Measures
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import SUPPRESSED, Found, Partition, places_of
 from dbanon.data.pieces import on_all_cores
@@ -137,12 +137,15 @@ def protected(
     sensitive: Mapping[str, Attribute],
     memory_limit: int | None = None,
     tick: Tick = lambda share: None,
+    beside: Mapping[str, tuple[NDArray[np.int32], Distribution]] | None = None,
 ) -> Found:
     """Classes that were found by quasi-identifiers, such that they keep to the policy's models.
 
     Parameters
     ----------
     found : with the measures of the table.
+    beside : by sensitive column, where classes are compared with another table: the place of each
+        record's value, int32 (n,), and how often each place occurs there.
 
     Raises
     ------
@@ -150,9 +153,11 @@ def protected(
     """
     partition, measures = partition_of(found), found.measures
     assert measures is not None
-    places, table = released_places(
-        microdata, partition, policy.models, sensitive, measures, memory_limit
-    )
+    beside = beside or {}
+    here = [model for model in policy.models if model.attribute not in beside]
+    places, table = released_places(microdata, partition, here, sensitive, measures, memory_limit)
+    places |= {name: places_there for name, (places_there, _) in beside.items()}
+    table |= {name: there for name, (_, there) in beside.items()}
     kept = protect(microdata, partition, policy, places, tick, measures, table)
     return replace(found, classes=kept)
 

@@ -245,8 +245,11 @@ def _as_counted(
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
     """Codes, int32 (n,), and shares of values as a recount of the release has them.
 
-    It has all leaves of a hierarchy, and of other columns only values that are released.
+    It has all leaves of a hierarchy, and of other columns only values that are released, or all of
+    another table.
     """
+    if table.fixed:
+        return codes, table.shares
     if any(m.attribute == name and isinstance(m.distance, Hierarchy) for m in models):
         shares = table.shares
         leaves = width_of(models, name, codes)

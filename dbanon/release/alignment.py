@@ -60,10 +60,10 @@ def against_chance(pairs: Pairs, seed: int = 0) -> tuple[float, float] | None:
 # How rows of a released frame stand, as its attrs and the arguments of its report say.
 SHUFFLED, INPUT = "shuffled", "input"
 ROWS_LINK = Caution(
-    "the rows stand as their originals do",
+    "the rows are in the order of their originals",
     "ROWS LINK TO THEIR ORIGINALS",
-    "order and index are those of the input, so that whoever has it pairs every row with its"
-    " original: for your own use, and not for handing on",
+    "order and index are those of the input. Anyone who has the input can pair every row with"
+    " its original. Use the result yourself, and do not hand it on",
 )
 
 

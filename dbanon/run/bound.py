@@ -52,8 +52,8 @@ def require_number(attribute: Attribute, orders: Collection[str] = ()) -> None:
     takes = attribute.kind.is_numeric or attribute.kind is Kind.OTHER
     if not takes and attribute.name not in orders:
         raise UnsupportedType(
-            f'Column "{attribute.name}" is of type {attribute.sql_type or "text"}, and a bound is'
-            " of numbers, dates and text that has an order.",
+            f'Column "{attribute.name}" is of type {attribute.sql_type or "text"}, and a bound'
+            " needs numbers, dates, or text that has an order.",
             hint="Leave it out of `quasi_identifiers`, or state its order: `orders`.",
         )
 
@@ -88,7 +88,7 @@ def bound(
         raise TooFewRecords(f"There are {n} records, fewer than k = {k}.")
     if microdata.valid is not None:
         raise NullInQuasiIdentifier(
-            "Quasi-identifiers hold NULL, and a bound is of records that have all values.",
+            "Quasi-identifiers hold NULL, and a bound needs records with all values.",
             hint="Name a view, or give a frame, without the rows that are to be withheld.",
         )
     scales = Measures.of(microdata).numbers

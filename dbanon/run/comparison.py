@@ -12,6 +12,7 @@ from dbanon.errors import DbanonError, RecountFailed, ReleaseChanged
 from dbanon.hierarchy.spec import parse
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.guarantee import PERSONS
+from dbanon.job.of_chain import BESIDE_FIRST
 from dbanon.ledger.recorded import recorded_digest, released_columns
 from dbanon.ledger.tables import LedgerEntry
 from dbanon.measures import HIERARCHICAL, Model
@@ -215,8 +216,13 @@ def _recorded_model(
     """The model of a ledger's entry, or why it cannot be known again."""
     if "kind" not in recorded:
         return "recorded by an earlier version, in words only"
+    if str(recorded["model"]).endswith(BESIDE_FIRST):
+        return "it compares with the first release of its chain, which the state of the chain has"
     if recorded.get("counted_in") == PERSONS:
-        return "it was counted in persons, whom the release does not tell apart"
+        return (
+            "it was counted in persons, and the release does not show which rows belong to one"
+            " person"
+        )
     distance: Any = recorded.get("distance", "equal")
     if distance == HIERARCHICAL:
         origin = hierarchies.get(recorded["attribute"], {})

@@ -72,7 +72,7 @@ def telling_columns(
                 found.append(finding)
     refused = partial(
         TellingColumnRefused,
-        "A column that would be released as it is tells too much; nothing was published.",
+        "A column that would be released as it is reveals too much. Nothing was published.",
         hint="Do not copy it, name it as a quasi-identifier, or leave strict out.",
     )
     _warn_or_refuse(found, draft.job.policy, KeptColumnTells, refused)

@@ -174,7 +174,7 @@ def _require_original(session: Session, source: Relation, found: Recorded) -> No
             f"{source.name} is not what was released: it has no column "
             + ", ".join(f'"{name}"' for name in missing)
             + ".",
-            hint="Name the relation that the release was made of, as it was then.",
+            hint="Name the relation that the release was made from, as it was then.",
         )
     rows, then = rows_of(session, source.relation), found.report.rows_in
     if rows != then:

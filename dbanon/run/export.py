@@ -88,7 +88,7 @@ class Exporter:
                 places.require_free(place)
             elif not self._is_free(place, _digests(self._exports_of(session))):
                 raise OutputExists(
-                    f"The file {place} is none that dbanon made of a release: it stays.",
+                    f"The file {place} is not a file that dbanon made from a release, so it stays.",
                     hint="Choose another place, or remove it.",
                 )
             if make and "{release}" not in export.path:
@@ -334,6 +334,6 @@ def _require_same(
         raise RecountFailed(
             f"The {export.format} file does not hold what was released: {', '.join(differing)}"
             " differ; nothing was published.",
-            hint="Values may be such as files of this format cannot tell apart"
+            hint="A file of this format may not be able to distinguish some of the values"
             + ("." if export.format == PARQUET else ": export Parquet."),
         )

@@ -36,7 +36,7 @@ def read_key(where: str, wrong: type[DbanonError], made: str, instead: str) -> b
         return bytes.fromhex(text.decode())
     if len(content) == BYTES:
         return content
-    raise wrong("What stands where the key is to be is no key.", hint=form)
+    raise wrong("The text at the place of the key is not a key.", hint=form)
 
 
 def key_of_pseudonyms(where: str) -> PseudonymKey:

@@ -241,7 +241,7 @@ def run_private(
         parse_relation(name)
     if not store.lasting:
         raise InvalidParameter(
-            "A budget is kept in the database that is read, and a file has none.",
+            "A budget is kept in the database that is read, and a file is not a database.",
             hint="Load the rows into a database, and release from there.",
         )
     # Who was told to end has little time for that, too.

@@ -72,7 +72,7 @@ def job_again(
         if chain_key is None:
             raise InvalidParameter(
                 f"{name} is a release of chain {found['chain']['name']}, which needs its key.",
-                hint="Say where it is, from a client: file:PATH or env:NAME.",
+                hint="Refresh from a client, and say where the key is: file:PATH or env:NAME.",
             )
         with_chain = {"chain": Chain(key=chain_key, **found["chain"])}
     if "pseudonyms" in arguments:
@@ -90,7 +90,7 @@ def job_again(
         raise RefreshRefused(
             f"{name} would be another thing than it was: nothing was published.",
             detail="; ".join(what for found in others.values() for what in found) + ".",
-            hint=f"Accept what is as it should be: {', '.join(others)}; or release it anew.",
+            hint=f"Accept intended changes: {', '.join(others)}. Or release the table anew.",
         )
     return job
 
@@ -104,7 +104,7 @@ def _entry(session: Session, name: RelationName) -> tuple[dict[str, Any], str, M
     if release_id is None or existing is None:
         raise ReleaseNotFound(
             f"The ledger of this database has no release {name}.",
-            hint="dbanon releases lists what it has, and what became of it.",
+            hint="dbanon releases lists all releases with their current state.",
         )
     request, arguments, then, publisher, epsilon = requested(session, release_id)
     user = session.current_user()
@@ -112,7 +112,9 @@ def _entry(session: Session, name: RelationName) -> tuple[dict[str, Any], str, M
         # Its conditions and files are what that role asked for, with its own rights.
         raise InsufficientRights(
             f"{name} was published by role {publisher}, and this is {user}.",
-            hint="Whoever published a release makes it again; or release the source anew.",
+            hint=(
+                "The role that published a release can make it again. Or release the source anew."
+            ),
         )
     if epsilon is not None:
         raise RefreshRefused(
@@ -124,7 +126,7 @@ def _entry(session: Session, name: RelationName) -> tuple[dict[str, Any], str, M
             f"The ledger does not say all that {name} was asked for.",
             detail="It was made by an earlier version, on a cluster, or of another database or a"
             " file.",
-            hint="Release it once more; from then on it can be made again.",
+            hint="Release it once more with all options. From then on it can be refreshed.",
         )
     found: dict[str, Any] = json.loads(request)
     if found.get("lacks"):
@@ -148,7 +150,7 @@ def _require_key(name: RelationName, then: Mapping[str, Any], where: str | None)
     if where is None:
         raise InvalidParameter(
             f"{name} has pseudonyms, which need their key.",
-            hint="Say where it is, from a client: `pseudonym_key`.",
+            hint="Refresh from a client, and say where the key is: `pseudonym_key`.",
         )
     Pseudonymized(pseudonym_key=where)
     if key_of_pseudonyms(where).check != then["key"]:

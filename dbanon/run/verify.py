@@ -29,11 +29,11 @@ from dbanon.stores.synthetic import Kept
 from dbanon.stores.synthetic import recount as recount_synthetic
 
 _NO_RELEASE = (
-    "The ledger has no release of this name: these are the rows as they are. What is to be"
-    " published is a release of them, made with this k."
+    "The ledger has no release of this name. These are the rows as they are in the table"
+    " itself. Publish a release of them, made with this k."
 )
 
-_COUNTED_PRIVATE = "rows, NULLs, bounds and lists; differential privacy cannot be counted"
+_COUNTED_PRIVATE = "rows, NULLs, bounds and lists. Differential privacy cannot be counted"
 
 
 @dataclass(frozen=True)

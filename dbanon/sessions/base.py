@@ -304,7 +304,7 @@ def key_required(source: Relation, hidden: str | None = None) -> KeyRequired:
         f"{source.name} is a {source.kind}: its rows have no key of their own."
         if hidden is None
         else f'{source.name} has a column named "{hidden}", which hides the address of its rows.',
-        hint='Name columns that tell every row from every other: `key=["…"]`.',
+        hint='Name columns that are unique for each row: `key=["…"]`.',
     )
 
 
@@ -354,8 +354,8 @@ def labelled_rows(pieces: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]
 def passthrough_refused() -> InvalidParameter:
     """The error where kept columns cannot travel with the client and back."""
     return InvalidParameter(
-        "Kept columns travel through the client only where it releases from and to one PostgreSQL"
-        " database.",
+        "Kept columns can travel through the client only if source and output are in one"
+        " PostgreSQL database.",
         hint="Leave out `kept_columns`.",
     )
 
@@ -391,7 +391,7 @@ def job_running(job: str, holder: Holder | None = None, ends: str = "") -> JobRu
     told = "" if holder is None or holder == Holder() else f" It is held by {holder}."
     return JobRunning(
         f'The job "{job}" is running already.{told}',
-        hint=f"Wait until it is done; two would do the same.{ends}",
+        hint=f"Wait until it is done. Two runs would do the same work.{ends}",
     )
 
 

@@ -99,7 +99,7 @@ def check_length(identifier: str, limit: int | None, what: str) -> None:
     length = len(identifier.encode())
     if limit is not None and length > limit:
         raise NameTooLong(
-            f"The {what} is {length} bytes long; at most {limit} fit.",
+            f"The {what} is {length} bytes long; at most {limit} bytes are allowed.",
             hint="Choose a shorter name.",
         )
 

@@ -138,7 +138,7 @@ class Session(KeyedSession, RuledSession, PersonsSession):
             raise DuplicateKeys(
                 f"The key of {source.name} is not unique: {counted(repeated, 'key')} more than"
                 f" once, {counted(nulls, 'row')} with NULL in the key.",
-                hint='Name columns that tell every row from every other: `key=["…"]`.',
+                hint='Name columns that are unique for each row: `key=["…"]`.',
             )
 
     def stage_values(

@@ -87,6 +87,6 @@ class Microaggregation(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         if not find_method(self.method).gives.of_rows:
             raise InvalidParameter(
                 f"Method {self.method} groups each attribute by itself: a row has no class then.",
-                hint='Choose a method whose classes are of rows: `method="mdav"`.',
+                hint='Choose a method that makes classes of rows: `method="mdav"`.',
             )
         return self.method

@@ -192,7 +192,7 @@ def _places(
     """As ``numeric_space``, of attributes of which some are no numbers, or have a hierarchy."""
     if standardize == MAHALANOBIS:
         raise InvalidParameter(
-            "Mahalanobis distances are of numbers, and text or hierarchies have none.",
+            "Mahalanobis distances need numbers, and text or hierarchies have none.",
             hint='Choose `standardize="range"` or `standardize="zscore"`.',
         )
     factors = weight_vector(tuple(a.name for a in microdata.attributes), weights)

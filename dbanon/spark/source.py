@@ -280,7 +280,7 @@ def of_frame(
     relation = DataFrameSource(frame).describe(job)
     if job.where is not None:
         raise InvalidParameter(
-            "A condition is of a table of PostgreSQL.",
+            "A condition needs a table in PostgreSQL.",
             hint="Filter the DataFrame, or the files, and leave out `where`.",
         )
     arrow_schema([relation.attribute(name) for name in job.read])

@@ -195,8 +195,10 @@ def _database(place: Any) -> URL | None:
     if not isinstance(place, str) or not place:
         raise InvalidParameter(
             "Spark reads and writes PostgreSQL and Parquet files.",
-            hint="Give the URL of a PostgreSQL database or the name of a directory; a source may"
-            " be a DataFrame, too.",
+            hint=(
+                "Give the URL of a PostgreSQL database or the name of a directory. A source may"
+                " also be a DataFrame."
+            ),
         )
     kind = place.partition(":")[0].partition("+")[0]
     if kind in _POSTGRESQL:

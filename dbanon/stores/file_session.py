@@ -61,7 +61,10 @@ def _take(path: Path, job: str) -> int:
         except OSError:
             raise InsufficientRights(
                 f"The lock of the job, {path}, cannot be made or opened.",
-                hint="Whoever runs jobs needs to write to the directory of the database.",
+                hint=(
+                    "The account that runs jobs must be able to write to the directory of the"
+                    " database."
+                ),
             ) from None
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

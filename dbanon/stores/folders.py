@@ -191,7 +191,7 @@ def _rows_of(root: Place, found: Sequence[Place]) -> list[Place]:
             continue
         if not ending_of(path):
             raise FileMalformed(
-                f"{path} is no .csv and no .parquet file, and stands among those that are read.",
+                f"{path} is neither a .csv nor a .parquet file, and is among the files to read.",
                 hint="Read a pattern, which leaves it out: file:data/**/*.parquet.",
             )
         rows.append(path)

@@ -72,7 +72,9 @@ def resolve(
         return load(session, given.value)
     raise InvalidParameter(
         f'A hierarchy of kind "{given.kind}" is made from a column.',
-        hint="Give it where the column is anonymized; here a tree, levels, a table or a file.",
+        hint=(
+            "Give it where the column is anonymized. Here give a tree, levels, a table or a file."
+        ),
     )
 
 
@@ -235,8 +237,8 @@ def _columns(source: Relation) -> tuple[Attribute, ...]:
     if "leaf" in by_name and levels:
         return by_name["leaf"], *levels
     raise InvalidParameter(
-        f"{source.name} holds no hierarchy that its columns' names tell.",
-        hint="Name them child and parent, or leaf, level1, level2, …; a view can.",
+        f"{source.name} has no columns with names from which a hierarchy can be read.",
+        hint="Name them child and parent, or leaf, level1, level2, …, for example in a view.",
     )
 
 

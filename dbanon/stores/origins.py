@@ -97,7 +97,7 @@ def require_columns(wanted: Sequence[str], columns: Sequence[str]) -> None:
 
 def unfit(name: str, kind: Any) -> UnsupportedType:
     return UnsupportedType(
-        f'Column "{name}" holds a value that is none of its type, {kind}.',
+        f'Column "{name}" holds a value that is not of its type, {kind}.',
         hint="Cast it in a view, or in the stream.",
     )
 
@@ -134,7 +134,7 @@ class AdbcOrigin:
                 cursor.execute(f"SELECT count(*) FROM {name}")
                 return int(cursor.fetchone()[0])
 
-        with failing("The source has no such table, or does not let it be read."):
+        with failing("The source does not have this table, or does not allow it to be read."):
             with self._connection.cursor() as cursor:
                 cursor.execute(f"SELECT * FROM {name} WHERE 1 = 0")
                 columns = tuple(cursor.fetch_arrow_table().schema.names)

@@ -58,7 +58,7 @@ class IcebergOrigin:
     def __init__(self, catalog: str) -> None:
         if not catalog.isidentifier():
             raise InvalidParameter(
-                "What stands behind iceberg: is not the name of a catalog.",
+                "The text after iceberg: is not the name of a catalog.",
                 hint="Write iceberg:NAME, as .pyiceberg.yaml or PYICEBERG_CATALOG__NAME__URI has"
                 " it, and the table as namespace.table.",
             )

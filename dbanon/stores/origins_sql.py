@@ -76,8 +76,10 @@ class SqlOrigin:
         except NoSuchTableError:
             raise TableNotFound(
                 f"There is no table {name} at the source.",
-                hint="Names are taken as SQLAlchemy's dialect has them: where all of a name is in"
-                " capitals on Oracle or Snowflake, it is written in small letters.",
+                hint=(
+                    "Write names as SQLAlchemy's dialect has them. On Oracle and Snowflake, a"
+                    " name that is all capitals is written in small letters."
+                ),
             ) from None
 
     def _counted(self, connection: Connection, count: Any) -> tuple[int, str]:
@@ -145,7 +147,7 @@ def _kind_of(column: Column[Any]) -> tuple[pa.DataType, bool]:
     if isinstance(kind, (kinds.String, kinds.Uuid)):
         return pa.string(), False
     raise UnsupportedType(
-        f'Column "{column.name}" is of a type that cannot be drawn: {type(kind).__name__}.',
+        f'Column "{column.name}" has a type that cannot be drawn: {type(kind).__name__}.',
         hint="Cast it to a number, text, date, timestamp or boolean in a view, or do not name it.",
     )
 

@@ -329,8 +329,10 @@ def clear_staged_in(directory: str) -> list[str]:
     if _SCHEME.match(directory):
         raise InvalidParameter(
             "Only directories on a disk of this machine are cleared.",
-            hint="Give its path there, without a scheme; elsewhere remove directories whose names"
-            " begin with a dot and end in .dbanon.",
+            hint=(
+                "Give its path there, without a scheme. Elsewhere remove directories whose names"
+                " begin with a dot and end in .dbanon."
+            ),
         )
     place = Path(os.path.abspath(os.path.expanduser(directory)))
     if not os.path.lexists(place):

@@ -108,7 +108,7 @@ class SqlSource:
             ):
                 raise
             raise InvalidParameter(
-                "The database does not take the condition that where states.",
+                "The database does not accept the condition in where.",
                 detail=error.detail,
                 hint="It is SQL over the columns of the table, as behind WHERE. On PostgreSQL"
                 " functions of other schemas than pg_catalog need their schema's name.",

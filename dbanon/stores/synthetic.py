@@ -219,7 +219,7 @@ def require_entity(entity: Attribute) -> None:
     if entity.nullable:
         raise UnsupportedType(
             f'Column "{entity.name}" says whose a row is, and may hold NULL.',
-            hint="Declare it NOT NULL: nobody knows whose such a row is.",
+            hint="Declare it NOT NULL, because nobody knows whose a row without it is.",
         )
 
 

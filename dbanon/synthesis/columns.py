@@ -103,8 +103,8 @@ def _public(table: Table, j: int, wished: Private) -> PublicColumn:
     )
     if table.nullable[j] and name not in wished.null_as:
         raise InvalidParameter(
-            f'Column "{name}" may hold NULL, and a release that says where is not private.',
-            hint="Say what stands for NULL, whether there is one or not: `null_as`.",
+            f'Column "{name}" may hold NULL, and a release that shows where is not private.',
+            hint="Say which value replaces NULL, even if the column holds none: `null_as`.",
         )
     return column
 

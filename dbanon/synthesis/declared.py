@@ -93,7 +93,7 @@ def _table(
     if left:
         raise InvalidParameter(
             f'Column "{left[0]}" has no declared type, and the one in memory follows from its'
-            " values: one blank, or one text, changes it, and the release would tell.",
+            " values: one blank or one text changes it, and the release would reveal that.",
             hint=_SAY,
         )
     kinds = [TYPES[types[name]] for name in names]

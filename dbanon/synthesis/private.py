@@ -217,8 +217,9 @@ def _marginals(
     cost = wished.cost
     if cost.delta is not None and cost.delta * n >= 1:
         raise InvalidParameter(
-            f"delta must be below 1 in the {n} rows: else one of them could be released as it is.",
-            hint="Take a far smaller one, such as 1e-9.",
+            f"delta must be below 1 in the {n} rows: otherwise one of them could be released as"
+            f" it is.",
+            hint="Choose a far smaller delta, such as 1e-9.",
         )
     amount = cost.epsilon if cost.delta is None else cost.rho
     trees, values = [one.tree for one in columns], [one.many for one in columns]

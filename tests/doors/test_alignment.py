@@ -171,7 +171,7 @@ def test_nothing_that_is_written_of_a_report_says_which_row_became_which() -> No
 
 def test_rows_of_the_input_on_demand() -> None:
     table = people()
-    with pytest.warns(RowsLinkable, match="not for handing on"):
+    with pytest.warns(RowsLinkable, match="do not hand it on"):
         found, report = released(table, rows="input", keep=["pid"])
     assert list(found.index) == list(table.index)
     assert found["pid"].equals(table["pid"])
@@ -180,7 +180,7 @@ def test_rows_of_the_input_on_demand() -> None:
     assert "ROWS LINK TO THEIR ORIGINALS" in str(report)
     assert "ROWS LINK TO THEIR ORIGINALS" in page(report)
     assert "those of the input" in report.seed_policy
-    assert any("not for handing on" in text for text in report.warned)
+    assert any("do not hand it on" in text for text in report.warned)
     told = dbanon.evaluate(table, found, quasi_identifiers=QUASI)
     assert report.evaluation is not None
     assert told.losses["sse_loss"] == pytest.approx(report.evaluation["losses"]["sse_loss"])

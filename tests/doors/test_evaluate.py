@@ -204,7 +204,7 @@ BAD: dict[str, tuple[dict[str, Any], type[DbanonError], str]] = {
     "strangers": (
         {"key": "id", "released": people().assign(id=lambda t: t["id"] + 5)},
         InvalidParameter,
-        "5 rows whose key is none",
+        "5 rows whose key is not in",
     ),
     "label": (
         {"released": people().assign(age=SECRET)},

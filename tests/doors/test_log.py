@@ -134,3 +134,17 @@ def test_words_are_for_people(database: DuckdbDatabase, capsys: Any) -> None:
     assert capsys.readouterr().err == ""
     log.progress("read", 0.5)
     assert capsys.readouterr().err == f"run {log.run_id[:8]}: read 50%\n"
+
+
+@pytest.mark.parametrize("form", ["table", "json"])
+def test_an_error_ends_with_the_command_that_explains_it(
+    database: DuckdbDatabase, form: str
+) -> None:
+    words = ["verify", database.url, "release.nothing"]
+    refused = CliRunner().invoke(main, words)
+    assert refused.stderr.splitlines()[-1] == "More: dbanon explain release_not_found"
+    explained = CliRunner().invoke(main, ["explain", "release_not_found", "--format", form])
+    assert (explained.exit_code, "release_not_found" in explained.stdout) == (0, True)
+    # Machines have the code already.
+    assert "dbanon explain" not in CliRunner().invoke(main, [*words, "--format", "json"]).stdout
+    assert "dbanon explain" not in str(call(*words)[1])

@@ -18,13 +18,17 @@ Value = Hashable
 # What a reader sees of a class: stratum and released values; None where nothing was known.
 Combination = tuple[Any, ...]
 State = Literal["live", "held", "gone", "withdrawn", "refused"]
-ModelKind = Literal["distinct_l", "entropy_l", "recursive_cl", "alpha_k"]
+ModelKind = Literal[
+    "distinct_l", "entropy_l", "recursive_cl", "alpha_k",
+    "t_closeness", "beta_likeness", "delta_disclosure",
+]  # fmt: skip
 
 # Without them persons can be told apart: `hold` of cells that somebody left; the released values of
 # the day of admission; keeping out for good whom a model refused, and who left and came back; no
 # batches where changes are held, or where a model is kept; the rows shown last where a model would
 # be broken by those of now; the rows shown last where somebody was out and is back, and too few of
-# those of now stood there before; the quality of newcomers' classes by quasi-identifiers alone.
+# those of now stood there before; the quality of newcomers' classes by quasi-identifiers alone; the
+# first release's table as what classes are compared with, at all times.
 # Where persons have several rows: which of many are shown, without a look at whose they are; one
 # number for all times of how many; one table with the others.
 DEFENCES = frozenset(
@@ -38,6 +42,7 @@ DEFENCES = frozenset(
         "held by models",
         "held after returns",
         "quality by quasi-identifiers",
+        "fixed reference",
         "limit by rows alone",
         "fixed limit",
         "tables together",
@@ -103,10 +108,16 @@ class Rules:
         """How many newcomers make a class."""
         return self.class_size or self.k
 
-    def kept_by(self, values: Sequence[Value]) -> bool:
-        """Whether a class with these values keeps to the models."""
-        counts = sorted(Counter(values).values(), reverse=True)
-        return all(_MODELS[kind](counts, level) for kind, level in self.models)
+    def kept_by(self, values: Sequence[Value], table: Counter[Value]) -> bool:
+        """Whether a class with these values keeps to the models, beside those of a table."""
+        found = Counter(values)
+        counts = sorted(found.values(), reverse=True)
+        return all(
+            _BESIDE_TABLE[kind](_both_shares(found, table)) <= level + 1e-9
+            if kind in _BESIDE_TABLE
+            else _MODELS[kind](counts, level)
+            for kind, level in self.models
+        )
 
 
 def _entropy(counts: list[int]) -> float:
@@ -121,6 +132,24 @@ _MODELS: dict[str, Callable[[list[int], float], bool]] = {
     # Of l = 2.
     "recursive_cl": lambda counts, c: len(counts) > 1 and counts[0] < c * sum(counts[1:]),
     "alpha_k": lambda counts, alpha: counts[0] < alpha * sum(counts) + 1e-6,
+}
+
+# The shares of each value of a class: in it, and in the table. A value that the table lacks gains
+# without end.
+Shares = Sequence[tuple[float, float]]
+
+
+def _both_shares(found: Counter[Value], table: Counter[Value]) -> Shares:
+    n, whole = sum(found.values()), sum(table.values())
+    return [(count / n, table[value] / whole) for value, count in found.items()]
+
+
+_BESIDE_TABLE: dict[str, Callable[[Shares], float]] = {
+    "t_closeness": lambda shares: sum(max(q - p, 0.0) for q, p in shares),
+    "beta_likeness": lambda shares: max(q / p - 1 if p else math.inf for q, p in shares),
+    "delta_disclosure": lambda shares: max(
+        abs(math.log(q / p)) if p else math.inf for q, p in shares
+    ),
 }
 
 

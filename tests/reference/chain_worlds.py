@@ -22,7 +22,11 @@ MODELS: tuple[Models, ...] = (
     (("recursive_cl", 2.5),),
     (("alpha_k", 0.6),),
     (("distinct_l", 2), ("alpha_k", 0.75)),
+    (("t_closeness", 0.5),),
+    (("beta_likeness", 2.0),),
+    (("delta_disclosure", 1.2),),
 )
+BESIDE_TABLE = MODELS[-3:]
 
 
 @dataclass(frozen=True)
@@ -168,9 +172,7 @@ def broken_models(world: World) -> list[Any]:
         for cell, shown in zip_longest(chain.cells, before, fillvalue={}):
             taken: list[Value] = [shown[p] for p in shown.keys() - cell.members if cell.whose]
             broken += [
-                values
-                for values in (cell.shown, taken)
-                if values and not chain.rules.kept_by(values)
+                values for values in (cell.shown, taken) if values and not chain.keeps(values)
             ]
     return broken
 

@@ -61,6 +61,8 @@ class Chain:
         self.typical: float | None = None
         self.deviations: list[float] = []
         self.returned: set[Person] = set()
+        # What classes are compared with: the kept values of the first release.
+        self.table: Counter[Value] = Counter()
 
     def release(self, source: Source, erase: Sequence[Person] = ()) -> Released:
         """The rows of the next release, as a multiset; without the cells of whom to ``erase``."""
@@ -68,6 +70,8 @@ class Chain:
             self.withdraw(person)
         self.sequence += 1
         source = self._limited(source)
+        if "fixed reference" in self.rules.without:
+            self.table = Counter(row.kept for row in source.values())
         known = {person for cell in self.cells for person in cell.members}
         if "left for good" not in self.rules.without:
             known |= set(self.left)
@@ -123,6 +127,10 @@ class Chain:
                 kept += [one for _, _, one in of_table[:most]]
             limited[person] = replace(row, kept=tuple(sorted(kept)))
         return limited
+
+    def keeps(self, values: Sequence[Value]) -> bool:
+        """Whether a class with these values keeps to the models, beside the first release."""
+        return self.rules.kept_by(values, self.table)
 
     def _is_let_in(self, members: Sequence[Person], source: Source) -> bool:
         """Whether a class of newcomers is good, of enough of them, or has waited for long."""
@@ -220,7 +228,7 @@ class Chain:
             cell.combination = self.combine([source[person] for person in sorted(stay)])
         now = [source[person].kept for person in sorted(stay)]
         if rules.changes != "freeze" and "held by models" not in rules.without:
-            held = held or not rules.kept_by(now)
+            held = held or not self.keeps(now)
         after = cell.loose
         if not held and not parted and self._after_return(cell, now):
             stood = sum((Counter(now) & Counter(cell.shown)).values()) - (cell.loose or 0)
@@ -273,6 +281,8 @@ class Chain:
             rows = [newcomers[person] for persons in enough for person in persons]
             columns = zip(*(row.qi for row in rows), strict=True)
             self.deviations = [_deviation(column) for column in columns]
+            if "fixed reference" not in self.rules.without:
+                self.table = Counter(row.kept for row in rows)
         lost = []
         for persons in enough:
             found = self.cluster([(p, newcomers[p].qi) for p in persons], self.rules.size)
@@ -290,7 +300,7 @@ class Chain:
         for number, members in enumerate(classes):
             waiting.append(members)
             together = sorted(person for core in waiting for person in core)
-            keeps = self.rules.kept_by([source[person].kept for person in together])
+            keeps = self.keeps([source[person].kept for person in together])
             if not keeps and number < len(classes) - 1:
                 continue
             cell = Cell(

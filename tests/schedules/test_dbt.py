@@ -157,6 +157,8 @@ def test_k_anonymity_is_a_generic_test(project: Project) -> None:
     project.execute('CREATE TABLE app."some_rows" ("Age" INTEGER, note VARCHAR(9))')
     rows = ", ".join(["(41, 'a')"] * 3 + ["(NULL, 'b')"] * 2 + ["(7391, 'c')"])
     project.execute(f'INSERT INTO app."some_rows" VALUES {rows}')
+    if project.server is not None:
+        project.execute('GRANT SELECT ON app."some_rows" TO transformer')
     for k, classes in ((2, 1), (3, 2), (4, 3)):
         put_test(project, "app", "some_rows", {"quasi_identifiers": ["Age"], "k": k})
         told = project.dbt("test", "--select", "source:app", "--store-failures", fails=True)

@@ -127,8 +127,8 @@ def test_models_count_persons(
         True,
     )
     assert said[0] == (
-        "Privacy models of sensitive columns were counted in persons, whom the release does not"
-        " tell apart: nobody can count them in it."
+        "Privacy models of sensitive columns were counted in persons, and the release does not"
+        " show which rows belong to one person: nobody can count them in it."
     )
 
 

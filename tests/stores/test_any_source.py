@@ -299,7 +299,7 @@ def test_types_that_are_not_known(tmp_path: Path, target: str) -> None:
         connection.exec_driver_sql("UPDATE people SET age = 'Jane Roe' WHERE id = 50")
     error = refused(engine, target)
     assert isinstance(error, UnsupportedType)
-    assert error.message == 'Column "age" holds a value that is none of its type, int64.'
+    assert error.message == 'Column "age" holds a value that is not of its type, int64.'
     engine.dispose()
     assert isinstance(refused(url, target, table="nothing"), TableNotFound)
     assert isinstance(refused(url, target, keep=["nothing"]), ColumnNotFound)

@@ -322,7 +322,7 @@ def test_tables_are_named_as_the_chain_has_them(database: Database, tmp_path: Pa
     ):
         with pytest.raises(InvalidParameter, match=match):
             both.release(persons(), chain=both.chain(**wrong))
-    with pytest.raises(InvalidParameter, match="where chooses rows"):
+    with pytest.raises(InvalidParameter, match="where selects rows"):
         both.release(persons(), where="age > 3")
     both.release(persons())
     with pytest.raises(dbanon.errors.ChainChanged, match="tables"):

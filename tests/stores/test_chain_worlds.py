@@ -132,7 +132,7 @@ def followed(
             found = [members for members in classes.values() if members & persons]
             if any(refused[cell] for cell in classes if classes[cell] & persons):
                 # All or nobody of a stratum, as its values say.
-                assert not world.rules.kept_by([source[person].kept for person in persons])
+                assert not chain.keeps([source[person].kept for person in persons])
                 assert persons <= set().union(*found)
                 return [sorted(persons)]
             assert set().union(*found) == persons
@@ -257,7 +257,8 @@ def test_persons_with_several_rows_are_those_of_the_reference(
 def test_with_models_no_exchange_is_visible_inside_the_classes_before(
     kind: Any, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    models = MODELS[seed % len(MODELS)]
+    # The last of them compare with the first release.
+    models = MODELS[-1 - seed % len(MODELS)]
     require_no_visible_exchange(kind, world_of(seed, models), tmp_path, monkeypatch)
 
 

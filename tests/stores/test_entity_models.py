@@ -174,7 +174,9 @@ def test_a_later_verify_says_that_persons_are_not_there(database: Database) -> N
     assert found.unchanged
     [model] = found.models
     assert (model.recorded, model.counted) == (3, None)
-    assert model.why_not == "it was counted in persons, whom the release does not tell apart"
+    assert model.why_not == (
+        "it was counted in persons, and the release does not show which rows belong to one person"
+    )
     shown = [str(cell) for cell in verification_table(found).columns[1].cells]
     assert any(f"released 3, NOT recounted: {model.why_not}" in cell for cell in shown)
     # Another value is seen all the same: the digest is of all that was counted.

@@ -88,7 +88,7 @@ def test_files_that_do_not_belong_together(tmp_path: Path, kind: str) -> None:
     put(tmp_path / f"hive/y=2/b.{kind}", "SELECT 1 AS x, 'p' AS Y")
     assert 'Column "y" is in the file' in refused(tmp_path / "hive").message
     (tmp_path / "in/notes.txt").write_text("")
-    assert "notes.txt is no .csv and no .parquet file" in refused(tmp_path / "in").message
+    assert "notes.txt is neither a .csv nor a .parquet file" in refused(tmp_path / "in").message
 
 
 def test_types_differ_by_file_and_column(tmp_path: Path) -> None:

@@ -148,7 +148,7 @@ def test_tables_of_another_form(database: Database) -> None:
     load(database)
     refuse(database, errors.TableNotFound, **GIVEN, hierarchies={"place": table("nowhere")})
     refuse(
-        database, errors.InvalidParameter, "no hierarchy that its columns' names tell", **GIVEN,
+        database, errors.InvalidParameter, "no columns with names from which a hierarchy", **GIVEN,
         hierarchies={"place": table("people")},
     )  # fmt: skip
     text = database.types["text"]

@@ -101,7 +101,7 @@ def test_an_export_has_its_place_once_the_release_is_committed(bucket: str, tmp_
         released(tmp_path / "d.duckdb", exports=[f"{bucket}/p.csv"], output="o2")
     released(tmp_path / "d.duckdb", exports=[f"{bucket}/p.csv"], if_exists="replace")
     put_rows(tmp_path / "foreign.csv", "p.csv")
-    with pytest.raises(OutputExists, match="none that dbanon made"):
+    with pytest.raises(OutputExists, match="is not a file that dbanon made"):
         released(tmp_path / "d.duckdb", exports=[f"{bucket}/p.csv"], if_exists="replace")
     assert names() == ["p.csv", "people.parquet"]
 

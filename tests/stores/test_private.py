@@ -332,7 +332,7 @@ def test_the_command_line(budgeted: Database, tmp_path: Path) -> None:
     found = json.loads(run("budget", "show", budgeted.url, "magic", "--format", "json"))
     assert (found["spent"], found["left"], len(found["spendings"])) == (1.0, 2.0, 1)
     out = run("verify", budgeted.url, "release.magic")
-    assert "differential privacy cannot be counted" in out
+    assert "Differential privacy cannot be counted" in out
     assert "dp_ranks" in run("releases", budgeted.url)
     run("report", budgeted.url, "release.magic", str(tmp_path / "r.html"), exit_code=2)
 

@@ -126,6 +126,6 @@ def test_what_is_no_condition_is_refused_before_a_database_sees_it(where: str) -
 def test_what_the_database_does_not_take_is_refused(database: Database, where: str) -> None:
     load_people(database)
     before = database.state()
-    with pytest.raises(InvalidParameter, match="does not take the condition"):
+    with pytest.raises(InvalidParameter, match="does not accept the condition"):
         database.anonymize(**AGES, where=where)
     assert database.state() == before

@@ -10,13 +10,14 @@ import os
 import random
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import combinations_with_replacement, product
+from itertools import combinations_with_replacement, islice, product
 from typing import Any
 
 import pytest
 
 from tests.reference.chain_rules import DEFENCES, Row, Rules
 from tests.reference.chain_worlds import (
+    BESIDE_TABLE,
     MODELS,
     World,
     broken_models,
@@ -245,6 +246,49 @@ def test_all_small_worlds_of_values(changes: Any, size: tuple[int, int, int]) ->
         assert not visible_exchanges(world)
         live += 1
     assert live > 100
+
+
+def beside_table(models: Any, without: frozenset[str] = frozenset()) -> Iterator[World]:
+    """Six persons of two values, the last two of whom come with the second of two releases.
+
+    All ways to be in or out then, and all that is kept. The order of two of a class is nothing.
+    """
+    old = combinations_with_replacement(product((True, False), (0, 1), (0, 1)), 2)
+    pairs, new = list(old), list(combinations_with_replacement(product((True,), (0,), (0, 1)), 2))
+    for one, other, late in product(pairs, pairs, new):
+        persons = (*one, *other, *late)
+        yield World(
+            Rules(2, models=models, without=without),
+            (frozenset(range(4)), frozenset(p for p in range(6) if persons[p][0])),
+            tuple(tuple(Row(0, (p,), persons[p][1 + now]) for p in range(6)) for now in range(2)),
+        )
+
+
+NOW = frozenset({"fixed reference"})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [models[0][0] for models in BESIDE_TABLE][: 3 if FULL else 1])
+def test_all_small_worlds_beside_the_first_release(kind: Any) -> None:
+    states: set[str] = set()
+    for world in beside_table(((kind, 0.3),)):
+        assert not visible_exchanges(world)
+        assert not too_small(world)
+        assert not broken_models(world)
+        chain = Chain(world.rules)
+        for source in world.sources():
+            chain.release(source)
+        states |= {cell.state for cell in chain.cells}
+    assert {"live", "held", "refused"} <= states
+
+
+@pytest.mark.parametrize("models", BESIDE_TABLE, ids=str)
+def test_a_table_that_changes_tells_who_is_exchanged(models: Any) -> None:
+    """Where classes are compared with the source as it is now, and one of two persons is out."""
+    asked = ((models[0][0], 0.3),)
+    found = (bool(visible_exchanges(world)) for world in beside_table(asked, NOW))
+    assert sum(islice(found, 1000)) >= 3
+    assert not any(visible_exchanges(world) for world in islice(beside_table(asked), 1000))
 
 
 # -- several rows a person, and several tables -----------------------------------------------------

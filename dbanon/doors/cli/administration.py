@@ -30,36 +30,39 @@ from dbanon.methods import METHODS
     type=int,
     default=1,
     show_default=True,
-    help="Replaced releases of each view that stay.",
+    help="Number of replaced releases to keep for each view.",
 )
 @click.option(
     "--runs-older-than",
     "days",
     type=float,
     metavar="DAYS",
-    help="What the ledger has of runs that failed, and began longer ago, goes, too.",
+    help="Also delete the ledger's entries of failed runs that began longer ago than this.",
 )
 @click.option(
     "--spill",
     "spilled",
     multiple=True,
     metavar="DIR",
-    help="A directory that runs were given to spill to: what one that was killed left there goes,"
-    " too; repeatable. With it the URL may be left out.",
+    help="Also remove what killed runs spilled into this directory. Repeatable, and needs no URL.",
 )
 @click.option(
     "--staged",
     multiple=True,
     metavar="DIR",
-    help="A directory that a cluster wrote releases into: what a driver that was lost staged there,"
-    " more than a day ago, goes, too; repeatable. With it the URL may be left out.",
+    help=(
+        "Also remove what a lost driver staged into this directory of a cluster's releases more"
+        " than a day ago. Repeatable, and needs no URL."
+    ),
 )
 @click.option(
     "--spark-local",
     multiple=True,
     metavar="DIR",
-    help="A directory that Spark puts its files into (spark.local.dir, or /tmp): what a driver that"
-    " was killed left there goes, too; repeatable. With it the URL may be left out.",
+    help=(
+        "Also remove what a killed driver left in this directory of Spark (spark.local.dir, or"
+        " /tmp). Repeatable, and needs no URL."
+    ),
 )
 @common
 def gc(
@@ -72,7 +75,7 @@ def gc(
     form: str,
     print_sql: bool,
 ) -> None:
-    """Drop released tables that their view no longer shows, and what killed runs left."""
+    """Drop released tables that their view no longer shows, and leftovers of killed runs."""
     with errors(form), signals(), lasting() as committed:
         from dbanon.doors.cli.render import rows_table
         from dbanon.run import gc as garbage
@@ -107,16 +110,20 @@ _PYTHON_PATH = click.option(
     "python_paths",
     multiple=True,
     metavar="DIRECTORY",
-    help="Where the server's Python imports dbanon and numpy from; repeatable. Default: where this"
-    " Python does.",
+    help=(
+        "Directory from which the server's Python imports dbanon and numpy. Repeatable. Default:"
+        " that of this Python."
+    ),
 )
 _TRUST_OWNER = click.option(
     "--trust-owner",
     "trusted_owners",
     multiple=True,
     metavar="ACCOUNT",
-    help="An account beside root and the server's own that may own what is imported; repeatable."
-    " DANGEROUS: it can then run code as the server's account.",
+    help=(
+        "An account, besides root and the server's own, that may own the imported files."
+        " Repeatable. DANGEROUS: it can then run code as the server's account."
+    ),
 )
 
 
@@ -126,8 +133,10 @@ _LOCK_TIMEOUT = click.option(
     default=60.0,
     show_default=True,
     metavar="SECONDS",
-    help="How long the ledger's tables are asked for while others read them; in short tries, so"
-    " that nobody waits behind.",
+    help=(
+        "How long to wait for the ledger's tables while others read them. The command waits in"
+        " short tries, so that no session queues behind it."
+    ),
 )
 
 
@@ -141,8 +150,14 @@ def _warn_of(owners: tuple[str, ...]) -> None:
 
 @click.command(cls=OnDatabase, epilog=URL_HELP)
 @click.argument("url", envvar="DBANON_URL")
-@click.option("--extension", is_flag=True, help="As an extension: writes to the server's files.")
-@click.option("--sql-only", is_flag=True, help="Only what needs no PL/Python.")
+@click.option(
+    "--extension",
+    is_flag=True,
+    help="Install as an extension, which writes to the server's files.",
+)
+@click.option(
+    "--sql-only", is_flag=True, help="Install only the functions that do not need PL/Python."
+)
 @_PYTHON_PATH
 @_TRUST_OWNER
 @_LOCK_TIMEOUT
@@ -195,7 +210,8 @@ def uninstall(url: str, ledger: bool, lock_timeout: float) -> None:
 @click.command(cls=OnDatabase)
 @FORMAT
 def methods(form: str) -> None:
-    """List the methods: data they take, class sizes, guarantee, cost, reference, options."""
+    """List the methods with the data they take, class sizes, guarantee, cost, reference and
+    options."""
     with errors(form):
         from dbanon.doors.cli.render import rows_table
 

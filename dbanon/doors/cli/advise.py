@@ -64,7 +64,7 @@ def _with_options(command: Any) -> Any:
         if one.name in own:
             short, name, told = own[one.name]
             command = click.option(
-                short, name, multiple=True, metavar="NAME", help=f"{told}; repeatable."
+                short, name, multiple=True, metavar="NAME", help=f"{told}. Repeatable."
             )(command)
         if one.name == "k":
             option = click.option("--k", type=Sizes(), default=KS, help=_k_help(one.help))
@@ -75,7 +75,7 @@ def _with_options(command: Any) -> Any:
 
 
 def _k_help(told: str) -> str:
-    return f"{told.rstrip('.')}; 3..10,15,20 by default."
+    return f"{told} Default: 3..10,15,20."
 
 
 @click.command(epilog=ROWS_HELP)
@@ -85,13 +85,15 @@ def _k_help(told: str) -> str:
     "--declare",
     "to_declare",
     is_flag=True,
-    help="After a look at the proposals, and a yes, declare the roles of columns that have no rule"
-    " yet. A column to be decided of gets none.",
+    help=(
+        "Show the proposals, ask for a yes, then declare the roles of columns that have no rule"
+        " yet. A column whose role is undecided gets no rule."
+    ),
 )
 @click.option("--yes", is_flag=True, help="With --declare, do not ask.")
 @common
 def advise(url: str, to_declare: bool, yes: bool, **given: Any) -> None:
-    """Say what columns may be, what singles rows out, and which release to start from.
+    """Propose column roles, show which columns single rows out, and recommend a first release.
 
     Roles are proposals, never decisions. Without --declare nothing is written. No value of the
     data is printed.
@@ -109,7 +111,8 @@ def advise(url: str, to_declare: bool, yes: bool, **given: Any) -> None:
             wishes["memory_limit"] = half_of_memory()
         if to_declare and is_of_files(url):
             raise InvalidParameter(
-                "Rules are of the database that their table is in, and files of rows have none.",
+                "Rules are kept in the database of their table, and a file of rows has no"
+                " database.",
                 hint="Leave out --declare, and name the columns in the call.",
             )
         if to_declare and form == "json" and not yes:

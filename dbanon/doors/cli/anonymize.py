@@ -38,21 +38,28 @@ _OPTIONS = (
     click.option(
         "--engine",
         type=click.Choice(ENGINES),
-        help="Run on a cluster: URL and --target are PostgreSQL, or directories of Parquet files."
-        " See docs/scale-out.md.",
+        help=(
+            "Run on a cluster. URL and --target are then PostgreSQL, or directories of Parquet"
+            " files. See docs/scale-out.md."
+        ),
     ),
     click.option("--master", metavar="URL", help="The cluster's master, as spark://host:7077."),
     click.option(
         "--tasks",
         type=click.IntRange(min=1),
-        help="How many work on blocks; as many as the cluster has cores, or more, by default.",
+        help=(
+            "Number of tasks that work on blocks. Default: at least the number of cores of the"
+            " cluster."
+        ),
     ),
     click.option(
         "--conf",
         multiple=True,
         metavar="NAME=VALUE",
-        help="A setting of Spark; repeatable. Secrets belong into its own files: others on this"
-        " machine see the command line.",
+        help=(
+            "A setting of Spark. Repeatable. Put secrets into Spark's own files, because others"
+            " on this machine can see the command line."
+        ),
     ),
 )
 
@@ -75,7 +82,7 @@ def engine_of(given: Mapping[str, Any]) -> Engine | None:
     name, master = given["engine"], given["master"]
     if name is None:
         if master is not None or given["tasks"] is not None or given["conf"]:
-            raise click.UsageError("--master, --tasks and --conf are of an engine: --engine spark.")
+            raise click.UsageError("--master, --tasks and --conf need an engine: --engine spark.")
         return None
     if given["method"] in PRIVATE_METHODS:
         raise refused("engine", given["method"])
@@ -98,21 +105,21 @@ _OWN: dict[str, Decorator] = {
         "single_q",
         multiple=True,
         metavar="NAME",
-        help="One quasi-identifier, taken literally; repeatable.",
+        help="One quasi-identifier, taken literally. Repeatable.",
     ),
     "sensitive": click.option(
         "-s",
         "single_s",
         multiple=True,
         metavar="NAME",
-        help="One sensitive column, taken literally; repeatable.",
+        help="One sensitive column, taken literally. Repeatable.",
     ),
     "orders": click.option(
         "--order-file",
         "order_files",
         multiple=True,
         metavar="NAME=FILE",
-        help="The same from a file, one value a line; repeatable.",
+        help="The same from a file, with one value per line. Repeatable.",
     ),
     "chain": with_parts,
     "output": click.option("--target", help="URL of another database to write to."),
@@ -134,7 +141,10 @@ def with_options(known: Sequence[Parameter]) -> Decorator:
 _DECLARED = click.option(
     "--declared",
     is_flag=True,
-    help="The columns are what the rules of the table say: see dbanon declare. Each must have one.",
+    help=(
+        "Take the role of each column from the rules of the table. Every column must have a rule."
+        " See dbanon declare."
+    ),
 )
 
 
@@ -205,13 +215,13 @@ def anonymize(url: str, **given: Any) -> None:
 @click.option(
     "--cluster",
     is_flag=True,
-    help="Also read the quasi-identifiers, find the classes and tell what they lose.",
+    help="Also read the quasi-identifiers, find the classes and report their loss.",
 )
 @common
 def plan(url: str, **given: Any) -> None:
-    """Say what anonymize would do with these options, or refuse it as anonymize would.
+    """Show what anonymize would do with these options, or refuse as anonymize would.
 
-    Rows are counted, names, types and rights are looked at. Nothing is changed.
+    The command counts rows and checks names, types and rights. It changes nothing.
     """
     form = given["form"]
     with errors(form), signals():
@@ -241,14 +251,16 @@ _BOUND_OPTIONS = tuple(one for one in OPTIONS if one.name in _TAKEN or one in pa
     type=click.FloatRange(min=0, min_open=True),
     default=60.0,
     show_default=True,
-    help="A limit for the linear programs; the best bound until then is printed.",
+    help=(
+        "Time limit for the linear programs, in seconds. The best bound found by then is printed."
+    ),
 )
 @common
 def bound(url: str, **given: Any) -> None:
-    """Say what no release of a table in classes of k or more rows can lose less than.
+    """Compute the least loss that any release of a table in classes of k or more rows must have.
 
-    The quasi-identifiers are read, and nothing is written. Up to 10,000 rows the bound is that of
-    linear programs, which need the extra dbanon[bound].
+    The command reads the quasi-identifiers and writes nothing. Up to 10,000 rows it computes the
+    bound by linear programs, which need the extra dbanon[bound].
     """
     form = given["form"]
     with errors(form), signals():

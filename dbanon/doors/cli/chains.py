@@ -54,8 +54,8 @@ def chain_of(given: Mapping[str, Any]) -> Chain | None:
     if given["chain"] is None:
         if any(parts.values()):
             raise InvalidParameter(
-                "--chain-key, --max-exposed, --accept-turnover, --table-output and --table-keep are"
-                " of a chain.",
+                "--chain-key, --max-exposed, --accept-turnover, --table-output and"
+                " --table-keep need a chain.",
                 hint="Name it: --chain NAME.",
             )
         return None
@@ -90,7 +90,10 @@ _KEY = click.option("--chain-key", "key", required=True, metavar="file:PATH|env:
     "tables",
     required=True,
     multiple=True,
-    help="What its releases read, as in app.people; repeatable: all of one entity.",
+    help=(
+        "A table that its releases read, such as app.people. Repeatable. All tables have the same"
+        " entity."
+    ),
 )
 @click.option("--entity", required=True, metavar="COLUMN",
               help="The column that says whose a row is.")  # fmt: skip
@@ -99,13 +102,16 @@ _KEY = click.option("--chain-key", "key", required=True, metavar="file:PATH|env:
     "--key-out",
     metavar="FILE",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Where the key is written, for its owner alone; whoever loses it has ended the chain.",
+    help=(
+        "The file to write the key to, readable by its owner only. If the key is lost, the chain"
+        " has ended."
+    ),
 )
 @click.option("--chain-key", "key", metavar="file:PATH|env:NAME",
-              help="With --new-chain-from: where the key of that chain is.")  # fmt: skip
+              help="With --new-chain-from: where that chain's key is.")  # fmt: skip
 @common
 def create(url: str, name: str, **given: Any) -> None:
-    """Make a chain: its rules, which stay, and its key."""
+    """Create a chain with its key. Its rules stay the same afterwards."""
     form = given["form"]
     with errors(form), signals(), lasting() as committed:
         from dbanon.doors import releases as api
@@ -147,7 +153,7 @@ def list_chains(url: str, form: str, print_sql: bool) -> None:
 @_NAME
 @common
 def show_chain(url: str, name: str, form: str, print_sql: bool) -> None:
-    """Show a chain: rules, releases, and what is to be expected of twelve more."""
+    """Show a chain: its rules, its releases, and a forecast for twelve more releases."""
     with errors(form), signals():
         from dbanon.doors import releases as api
         from dbanon.doors.cli.render import pairs_table
@@ -160,24 +166,34 @@ def show_chain(url: str, name: str, form: str, print_sql: bool) -> None:
 @click.argument("url", envvar="DBANON_URL")
 @click.argument("names", nargs=-1, required=True, metavar="NAME | RELEASE RELEASE...")
 @click.option("--chain-key", "key", metavar="file:PATH|env:NAME",
-              help="Of a chain: where its key is.")  # fmt: skip
-@click.option("--entity", metavar="COLUMN",
-              help="Of releases: their column that says whose a row is.")  # fmt: skip
+              help="For a chain: where its key is.")  # fmt: skip
+@click.option(
+    "--entity",
+    metavar="COLUMN",
+    help="For releases without a chain: the column that says whose a row is.",
+)
 @click.option(
     "--k",
     type=click.IntRange(min=2),
     metavar="N",
-    help="Of releases: what is counted against, in place of the least of their own.",
+    help=(
+        "For releases without a chain: the k to count against. Default: the smallest k of these"
+        " releases."
+    ),
 )
 @click.option(
     "--sensitive",
     multiple=True,
     metavar="COLUMN",
-    help="Of releases: a column of each, in place of those released as sensitive.",
+    help=(
+        "For releases without a chain: a column of every release to use instead of those released"
+        " as sensitive."
+    ),
 )
 @common
 def measure(url: str, names: tuple[str, ...], form: str, print_sql: bool, **given: Any) -> None:
-    """Count how many persons share each joint history over releases, of a chain or of none."""
+    """Count how many persons share each joint history over several releases, with or without a
+    chain."""
     with errors(form), signals():
         from dbanon.doors import releases as api
         from dbanon.doors.cli.render import pairs_table
@@ -185,8 +201,8 @@ def measure(url: str, names: tuple[str, ...], form: str, print_sql: bool, **give
         of_chain, of_releases = given["key"] is not None, given["entity"] is not None
         if of_chain == of_releases:
             raise InvalidParameter(
-                "What is measured is a chain, whose key is named, or releases that tell persons"
-                " apart.",
+                "Measure either a chain, with its key, or releases that have a column for the"
+                " person.",
                 hint="Add --chain-key file:PATH or env:NAME, or --entity COLUMN.",
             )
         if of_chain and (len(names) > 1 or given["k"] is not None or given["sensitive"]):
@@ -214,15 +230,15 @@ def measure(url: str, names: tuple[str, ...], form: str, print_sql: bool, **give
     "--entity-from-stdin",
     is_flag=True,
     required=True,
-    help="Read who it is from stdin, one person a line: a command line is seen by others.",
+    help="Read the persons from stdin, one per line, because others can see the command line.",
 )
 @common
 def withdraw(
     url: str, name: str, key: str, entity_from_stdin: bool, form: str, print_sql: bool
 ) -> None:
-    """Take the classes of some persons out of all later releases, for good.
+    """Remove the classes of some persons from all later releases, permanently.
 
-    The answer to a request for erasure: a person cannot leave without their class.
+    Use it for a request for erasure. A person can only leave together with their class.
     """
     with errors(form), signals(), lasting() as committed:
         from dbanon.doors import releases as api
@@ -241,7 +257,7 @@ def withdraw(
 @_NAME
 @common
 def close(url: str, name: str, form: str, print_sql: bool) -> None:
-    """End a chain: there is no further release of it, and its state stays."""
+    """Close a chain. It takes no further release, and its state is kept."""
     with errors(form), signals(), lasting() as committed:
         from dbanon.doors import releases as api
         from dbanon.doors.cli.render import pairs_table
@@ -256,7 +272,8 @@ _OPTIONS = parameters(NewBudget)
 
 @click.group("budget", cls=Commands)
 def budget() -> None:
-    """What differentially private releases of a table may spend together."""
+    """Privacy budgets: how much the differentially private releases of a table may spend
+    together."""
 
 
 def _with_options(command: Any) -> Any:
@@ -271,7 +288,7 @@ def _with_options(command: Any) -> Any:
 @_with_options
 @common
 def create_budget(url: str, name: str, **given: Any) -> None:
-    """Make a budget; of an existing one, only what is spent ever changes."""
+    """Create a budget. Afterwards only the amount spent changes."""
     form = given["form"]
     with errors(form), signals(), lasting() as committed:
         from dbanon.doors import synthesis
@@ -303,7 +320,7 @@ def list_budgets(url: str, form: str, print_sql: bool) -> None:
 @_NAME
 @common
 def show_budget(url: str, name: str, form: str, print_sql: bool) -> None:
-    """Show a budget, and all that was spent of it."""
+    """Show a budget and everything that was spent from it."""
     with errors(form), signals():
         from dbanon.doors import synthesis
         from dbanon.doors.cli.render import pairs_table

@@ -199,9 +199,11 @@ def _mark(database: Path, release_id: str) -> None:
     type=click.Path(file_okay=False, path_type=Path),
     default=Path("demo"),
     show_default=True,
-    help="Where the database file is made.",
+    help="The directory for the database file.",
 )
-@click.option("--seed", type=int, default=1, show_default=True, help="Of the invented persons.")
+@click.option(
+    "--seed", type=int, default=1, show_default=True, help="Random seed of the invented persons."
+)
 def demo(rows: int, k: int, directory: Path, seed: int) -> None:
     """Invent a table of persons in a DuckDB file, anonymize it, and verify it."""
     with errors("table"), signals():

@@ -17,7 +17,7 @@ from dbanon.doors.cli.support import FORMAT, errors, show, signals
 @FORMAT
 @log_format
 def explain(code: str | None, form: str) -> None:
-    """Explain an error: what its code means, why it comes, and what to do.
+    """Explain an error: what its code means, why it occurs, and what to do.
 
     CODE is the word in brackets before a message, as in null_in_quasi_identifier. The name of
     its class or a SQLSTATE works as well. Without CODE all errors are listed.

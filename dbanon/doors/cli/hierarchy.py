@@ -41,14 +41,14 @@ FILE_HELP = (
 @click.argument("file")
 @click.argument("url", required=False, envvar="DBANON_URL")
 @click.option("--table", help="The table whose values must be leaves.")
-@click.option("--column", help="The column of it.")
+@click.option("--column", help="The column of that table.")
 @common
 def check(
     file: str, url: str | None, table: str | None, column: str | None, form: str, print_sql: bool
 ) -> None:
-    """List everything that is wrong with a tree, with the labels meant, on stdout.
+    """List all problems of a tree on stdout, with the labels concerned.
 
-    With --table and --column: also the values that are no leaf.
+    With --table and --column it also lists values that are not leaves of the tree.
     """
     with errors(form), signals():
         if (table is None) != (column is None) or (table is not None and url is None):
@@ -69,13 +69,13 @@ def check(
 @hierarchy.command(epilog=ROWS_HELP)
 @click.argument("url", envvar="DBANON_URL")
 @click.option("--table", required=True, help="The table to look at.")
-@click.option("--column", required=True, help="The column of it.")
+@click.option("--column", required=True, help="The column of that table.")
 @click.option("--print-sql", is_flag=True, help="Print each SQL statement on stderr.")
 @log_format
 def suggest(url: str, table: str, column: str, print_sql: bool) -> None:
-    """Print a proposal from the values of a column as CSV, for a person to edit.
+    """Print a proposed tree for the values of a column as CSV, for you to edit.
 
-    Why it is this one, stderr says, without a value.
+    The reason for the proposal goes to stderr, without any value.
     """
     with errors("table"), signals():
         from dbanon.hierarchy import builders as hierarchy_builders
@@ -89,9 +89,9 @@ def suggest(url: str, table: str, column: str, print_sql: bool) -> None:
 @click.argument("url", envvar="DBANON_URL")
 @click.argument("name")
 @click.argument("file", required=False)
-@click.option("--from", "source", help="Instead of FILE: table:ref.tree, or a tree as JSON.")
-@click.option("--replace", is_flag=True, help="Take the place of the one of this name.")
-@click.option("--description", help="What it is, for people.")
+@click.option("--from", "source", help="Instead of FILE: table:ref.tree or a tree as JSON.")
+@click.option("--replace", is_flag=True, help="Replace the stored tree of this name.")
+@click.option("--description", help="A description for people.")
 @common
 def store(
     url: str,
@@ -103,7 +103,7 @@ def store(
     form: str,
     print_sql: bool,
 ) -> None:
-    """Store a tree in a database, where every door finds it by name."""
+    """Store a tree in a database under a name that every door can use."""
     with errors(form), signals(), lasting() as committed:
         from dbanon.doors.releases import store_hierarchy
 
@@ -152,7 +152,7 @@ def list_stored(url: str, form: str, print_sql: bool) -> None:
     type=click.Choice(["csv", "json"]),
     default="csv",
     show_default=True,
-    help="csv: leaf, level 1, …, root in a line; json: pairs of child and parent.",
+    help="csv: one line per leaf, with leaf, level 1, …, root. json: pairs of child and parent.",
 )
 @click.option("--print-sql", is_flag=True, help="Print each SQL statement on stderr.")
 @log_format

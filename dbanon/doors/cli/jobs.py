@@ -35,7 +35,11 @@ if TYPE_CHECKING:
 
 FILE = click.argument("file", type=click.Path(path_type=Path))
 JOBS = click.option(
-    "--job", "names", multiple=True, metavar="NAME", help="A job of the file; repeatable."
+    "--job",
+    "names",
+    multiple=True,
+    metavar="NAME",
+    help="Run only this job of the file. Repeatable.",
 )
 PASSWORD = click.option(
     "--allow-inline-password",
@@ -73,9 +77,9 @@ def _evaluated(job: FileJob) -> FileJob:
 @FORMAT
 @log_format
 def check(file: Path, inline_password: bool, form: str) -> None:
-    """Check a job file, without a database; all that is wrong is said at once.
+    """Check a job file without a database, and report all problems at once.
 
-    Each problem comes with its line and its path of keys, and never with a value.
+    Each problem is reported with its line and its path of keys, never with a value.
     """
     with errors(form):
         from dbanon.doors.cli.render import rows_table
@@ -91,7 +95,7 @@ def check(file: Path, inline_password: bool, form: str) -> None:
 @click.command()
 @log_format
 def schema() -> None:
-    """Print the JSON Schema of job files, by which editors check them."""
+    """Print the JSON Schema of job files, which editors use to check them."""
     with errors("table"):
         from dbanon.doors.jobfile.models import schema_text
 
@@ -102,11 +106,13 @@ def schema() -> None:
 @click.argument("url", envvar="DBANON_URL")
 @click.option("--table", required=True, help="The table or view to read, as in app.people.")
 @click.option("--k", type=click.IntRange(min=2), default=5, show_default=True)
-@click.option("--key", type=Names(), default=(), help="Columns that tell rows apart, for views.")
+@click.option(
+    "--key", type=Names(), default=(), help="Columns that are unique for each row, for views."
+)
 @with_options(parameters(Reading))
 @log_format
 def init(url: str, table: str, k: int, key: tuple[str, ...], **reading: Any) -> None:
-    """Print a job file for a table, to be edited: its roles are proposals, never decisions."""
+    """Print a job file for a table, for you to edit. Its roles are proposals, never decisions."""
     with errors("table"), signals():
         from dbanon.doors.jobfile.init import job_file_for
 
@@ -120,7 +126,7 @@ def init(url: str, table: str, k: int, key: tuple[str, ...], **reading: Any) -> 
 @click.option(
     "--cluster",
     is_flag=True,
-    help="Also read the quasi-identifiers, find the classes and tell what they lose.",
+    help="Also read the quasi-identifiers, find the classes and report their loss.",
 )
 @PASSWORD
 @common
@@ -134,7 +140,7 @@ def plan_file(
 ) -> None:
     """Say what the jobs of a file would do, or refuse them as their runs would.
 
-    Rows are counted, names, types and rights are looked at. Nothing is changed.
+    The command counts rows and checks names, types and rights. It changes nothing.
     """
     with errors(form), signals():
         from dbanon.doors.cli.render import pairs_table

@@ -106,12 +106,18 @@ class Log:
             for label, text in (("Detail", detail), ("Hint", error.hint_by(on_command_line))):
                 if text:
                     write(f"{label}: {text}")
+            write(more_about(error.code))
 
     def end(self, exit_code: int, code: str | None = None) -> None:
         """The last line."""
         if self._opening is not None:
             self._opening.ended = True
         self.event("error" if exit_code else "info", "end", code=code, exit_code=exit_code)
+
+
+def more_about(code: str) -> str:
+    """The last line of an error, for people: the command that says what its code means."""
+    return f"More: dbanon explain {code}"
 
 
 def current() -> Log:

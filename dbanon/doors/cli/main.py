@@ -10,7 +10,7 @@ from dbanon.doors.cli.groups import Described, LoadedCommands
 _COMMANDS = {
     "advise": Described(
         "advise:advise",
-        "Say what columns may be, what singles rows out, and which release to start from.",
+        "Propose column roles, show which columns single rows out, and recommend a first release.",
     ),
     "anonymize": Described(
         "anonymize:anonymize",
@@ -18,36 +18,40 @@ _COMMANDS = {
     ),
     "bound": Described(
         "anonymize:bound",
-        "Say what no release of a table in classes of k or more rows can lose less than.",
+        "Compute the least loss that any release of a table in classes of k or more rows must"
+        " have.",
     ),
     "budget": Described(
         "chains:budget",
-        "What differentially private releases of a table may spend together.",
+        "Privacy budgets: how much the differentially private releases of a table may spend"
+        " together.",
     ),
     "chain": Described("chains:chain", "Releases of the same persons that stay private together."),
     "check": Described(
         "jobs:check",
-        "Check a job file, without a database; all that is wrong is said at once.",
+        "Check a job file without a database, and report all problems at once.",
     ),
     "declare": Described(
         "rules:declare",
-        "Declare what the columns of a table are: rules, kept beside it in its database.",
+        "Declare rules that say what the columns of a table are. They are stored in its database.",
     ),
     "demo": Described(
         "demo:demo",
         "Invent a table of persons in a DuckDB file, anonymize it, and verify it.",
     ),
     "drop": Described(
-        "releases:drop", "Drop a release of ours: its view, its table and its summary."
+        "releases:drop", "Drop a release that dbanon made: its view, its table and its summary."
     ),
-    "evaluate": Described("releases:evaluate", "Say what a release lost and what it still risks."),
+    "evaluate": Described(
+        "releases:evaluate", "Evaluate a release: its loss and its remaining risk."
+    ),
     "explain": Described(
         "explain:explain",
-        "Explain an error: what its code means, why it comes, and what to do.",
+        "Explain an error: what its code means, why it occurs, and what to do.",
     ),
     "gc": Described(
         "administration:gc",
-        "Drop released tables that their view no longer shows, and what killed runs left.",
+        "Drop released tables that their view no longer shows, and leftovers of killed runs.",
     ),
     "hierarchy": Described(
         "hierarchy:hierarchy",
@@ -55,7 +59,7 @@ _COMMANDS = {
     ),
     "init": Described(
         "jobs:init",
-        "Print a job file for a table, to be edited: its roles are proposals, never decisions.",
+        "Print a job file for a table, for you to edit. Its roles are proposals, never decisions.",
     ),
     "install": Described(
         "administration:install",
@@ -63,44 +67,48 @@ _COMMANDS = {
     ),
     "methods": Described(
         "administration:methods",
-        "List the methods: data they take, class sizes, guarantee, cost, reference, options.",
+        "List the methods with the data they take, class sizes, guarantee, cost, reference"
+        " and options.",
     ),
     "plan": Described(
         "jobs:plan_any",
-        "Say what anonymize would do with these options, or refuse it as anonymize would.",
+        "Show what anonymize would do with these options, or refuse as anonymize would.",
     ),
     "refresh": Described(
         "rules:refresh",
-        "Make a release again by its entry in the ledger, of its source as it is now.",
+        "Make a release again from its entry in the ledger, with the current rows of its source.",
     ),
     "releases": Described(
         "releases:releases",
-        "List the releases in the ledger, newest first, and what became of each.",
+        "List the releases in the ledger, newest first, with the current state of each.",
     ),
     "report": Described(
         "releases:report",
-        "Write the report of a release: what the ledger has of it, and its classes counted again.",
+        "Write the report of a release from its ledger entry, with its classes counted again.",
     ),
     "rules": Described(
         "rules:rules",
-        "List the rules that are declared, and what became of their tables and columns.",
+        "List the declared rules, and whether their tables and columns still exist.",
     ),
     "run": Described(
         "run:run",
-        "Run the jobs of a file, in its order: each its own transaction, lock and ledger row.",
+        "Run the jobs of a file in its order, each with its own transaction, lock and ledger row.",
     ),
     "schema": Described(
         "jobs:schema",
-        "Print the JSON Schema of job files, by which editors check them.",
+        "Print the JSON Schema of job files, which editors use to check them.",
     ),
     "show": Described(
         "releases:show_release",
-        "Show all that the ledger has of a release: its entry, columns and run.",
+        "Show everything that the ledger has about a release: its entry, columns and run.",
     ),
-    "undeclare": Described("rules:undeclare", "Forget rules of a table, of some columns or all."),
+    "undeclare": Described(
+        "rules:undeclare", "Remove the rules of a table, for some columns or for all."
+    ),
     "tutorial": Described(
         "tutorial:tutorial",
-        "A guided tour in ten minutes: each step is explained, run for real, and waits for Enter.",
+        "Take a guided tour in ten minutes. Each step is explained, run for real, and waits"
+        " for Enter.",
     ),
     "uninstall": Described(
         "administration:uninstall", "Remove the SQL functions; the ledger stays."
@@ -115,7 +123,7 @@ _COMMANDS = {
     ),
     "workbench": Described(
         "workbench:workbench",
-        "Open a page of this machine that leads from a table to a job file and its release.",
+        "Open a local web page that leads from a table to a job file and its release.",
     ),
 }
 

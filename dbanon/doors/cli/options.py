@@ -28,7 +28,7 @@ _WRITTEN = {
     "NAME=LOW:HIGH": "As in age=0:120 or seen=2020-01-01:2020-12-31",
     "NAME=HIERARCHY": "A CSV or JSON file, table:ref.tree, name:STORED, or JSON such as"
     ' {"intervals": [5, 10]}',
-    "A,B=K": "As in age,illness=20; without =K, the k of the release",
+    "A,B=K": "As in age,illness=20. Without =K, the k of the release applies",
     "NAME=KIND:LEVEL": "As in illness=distinct_l:3, illness=recursive_cl:3:l=2 or"
     " illness=t_closeness:0.2:distance=ordered",
 }
@@ -50,8 +50,8 @@ def click_option(one: Parameter, known: Iterable[Parameter], named: str = "") ->
     if one.option.flag and one.kind in (tuple, Mapping):
         given |= {"multiple": True, "metavar": one.option.form}
         written = _WRITTEN.get(one.option.form)
-        more = f" {written}; repeatable." if written else "; repeatable."
-        given["help"] = (told if written else told.rstrip(".")) + more
+        more = f" {written}. Repeatable." if written else " Repeatable."
+        given["help"] = told + more
     elif one.kind is tuple:
         given |= {"type": Names(), "default": ()}
     elif one.kind is bool:
@@ -166,7 +166,7 @@ def model(given: str) -> Model:
             more["distance"] = value
         else:
             raise InvalidParameter(
-                "A privacy model has no such option.",
+                "This privacy model does not have this option.",
                 hint="recursive_cl takes l=NUMBER, t_closeness takes distance=equal, ordered or"
                 " a hierarchy.",
             )

@@ -75,10 +75,12 @@ def _look_at(database: str, report: Report | PrivateReport) -> Look | None:
     "--for",
     "recipient",
     metavar="TEXT",
-    help="Recipient of the release: the page then has a line for a signature.",
+    help="Recipient of the release. The page then has a line for a signature.",
 )
 @click.option(
-    "--purpose", metavar="TEXT", help="Purpose of the release: the page shows it above a signature."
+    "--purpose",
+    metavar="TEXT",
+    help="Purpose of the release. The page shows it above the signature.",
 )
 @common
 def report(
@@ -90,9 +92,10 @@ def report(
     form: str,
     print_sql: bool,
 ) -> None:
-    """Write the report of a release: what the ledger has of it, and its classes counted again.
+    """Write the report of a release from its ledger entry, with its classes counted again.
 
-    No original is read. A release that is not as it was released ends it, as it does dbanon verify.
+    The command does not read the original. It fails if the release has changed, as dbanon verify
+    does.
     """
     with errors(form), signals():
         from dbanon.doors.cli.render import pairs_table, require_report_file, save_report
@@ -107,7 +110,8 @@ def report(
             handed = {"recipient": recipient or "", "purpose": purpose or ""}
             if path.suffix != ".html":
                 raise InvalidParameter(
-                    "--for and --purpose are of a page that is signed.", hint="Name a .html file."
+                    "--for and --purpose belong to a page that is signed.",
+                    hint="Name a .html file.",
                 )
         store, name = open_store(url, sql_printer(print_sql)), parse_relation(relation)
         found = look(store, name)
@@ -131,15 +135,18 @@ _ATTEMPT = ["started_at", "finished_at", "state", "error_code", "output", "relea
 
 @click.command(epilog=URL_HELP)
 @click.argument("url", envvar="DBANON_URL")
-@click.option("--job", metavar="NAME", help="Each run of this job of a file instead.")
+@click.option("--job", metavar="NAME", help="List the runs of this job instead.")
 @click.option(
     "--exact",
     is_flag=True,
-    help="Also look whether sources have other rows now, of releases made with --source-digest.",
+    help=(
+        "Also check whether the rows of the source have changed, for releases made with"
+        " --source-digest."
+    ),
 )
 @common
 def releases(url: str, job: str | None, exact: bool, form: str, print_sql: bool) -> None:
-    """List the releases in the ledger, newest first, and what became of each."""
+    """List the releases in the ledger, newest first, with the current state of each."""
     with errors(form), signals():
         from dbanon.doors import releases as api
         from dbanon.doors.cli.render import rows_table
@@ -168,7 +175,7 @@ def releases(url: str, job: str | None, exact: bool, form: str, print_sql: bool)
 @click.argument("release")
 @common
 def show_release(url: str, release: str, form: str, print_sql: bool) -> None:
-    """Show all that the ledger has of a release: its entry, columns and run.
+    """Show everything that the ledger has about a release: its entry, columns and run.
 
     RELEASE is its id, or the name of its output.
     """
@@ -200,12 +207,15 @@ def show_release(url: str, release: str, form: str, print_sql: bool) -> None:
 @click.option(
     "--original",
     metavar="TABLE",
-    help="The relation that it was made of: losses that follow from both without pairs of rows.",
+    help=(
+        "The relation that it was made from. Adds the losses that can be computed without pairing"
+        " rows."
+    ),
 )
 @click.option(
     "--changed-source",
     is_flag=True,
-    help="Compare the original though its rows or columns are others than then.",
+    help="Compare with the original even if its rows or columns have changed since.",
 )
 @common
 def evaluate(
@@ -216,10 +226,10 @@ def evaluate(
     form: str,
     print_sql: bool,
 ) -> None:
-    """Say what a release lost and what it still risks.
+    """Evaluate a release: its loss and its remaining risk.
 
-    RELEASE is the name of its output. What was recorded when it was made with --evaluate, and its
-    classes counted now.
+    RELEASE is the name of its output. The command prints the figures that were recorded with
+    --evaluate when it was made, and counts its classes again.
     """
     with errors(form), signals():
         from dbanon.doors import releases as api
@@ -227,7 +237,7 @@ def evaluate(
 
         if changed_source and original is None:
             raise InvalidParameter(
-                "--changed-source is of an original.", hint="Add --original TABLE."
+                "--changed-source needs an original.", hint="Add --original TABLE."
             )
         found = api.evaluate_release(
             url,
@@ -254,9 +264,9 @@ def evaluate(
 @click.argument("release")
 @common
 def drop(url: str, release: str, form: str, print_sql: bool) -> None:
-    """Drop a release of ours: its view, its table and its summary.
+    """Drop a release that dbanon made: its view, its table and its summary.
 
-    RELEASE is the name of its output. The ledger keeps its entry, and says that it was dropped.
+    RELEASE is the name of its output. The ledger keeps its entry and marks it as dropped.
     """
     with errors(form), signals(), lasting() as committed:
         from dbanon.doors import releases as api
@@ -275,7 +285,10 @@ def drop(url: str, release: str, form: str, print_sql: bool) -> None:
 @click.command("verify", cls=OnDatabase, epilog=ROWS_HELP)
 @click.argument("url", envvar="DBANON_URL")
 @click.argument("relation")
-@recounted("For relations that are not in the ledger of this database.", "the ledger's k")
+@recounted(
+    "The quasi-identifiers, for a relation that is not in the ledger of this database.",
+    "the ledger's k",
+)
 @common
 def verify(
     url: str,

@@ -29,7 +29,9 @@ from dbanon.errors import InvalidParameter
 if TYPE_CHECKING:
     from dbanon.run.rules import Declared
 
-_TABLE = click.option("--table", required=True, help="Whose columns they are, as in app.people.")
+_TABLE = click.option(
+    "--table", required=True, help="The table that has the columns, such as app.people."
+)
 
 
 @click.command(cls=OnDatabase, epilog=URL_HELP)
@@ -41,17 +43,20 @@ _TABLE = click.option("--table", required=True, help="Whose columns they are, as
 @click.option(
     "--from-comments",
     is_flag=True,
-    help='Also read comments on columns that have a line "dbanon: quasi_identifier", or "dbanon:"'
-    " and a rule as JSON. They are never run; what FILE says goes before.",
+    help=(
+        'Also read column comments that contain a line "dbanon: quasi_identifier", or "dbanon:" '
+        "and a rule as JSON. Comments are never executed. FILE takes precedence."
+    ),
 )
 @common
 def declare(
     url: str, file: Path | None, table: str, from_comments: bool, form: str, print_sql: bool
 ) -> None:
-    """Declare what the columns of a table are: rules, kept beside it in its database.
+    """Declare rules that say what the columns of a table are. They are stored in its database.
 
-    FILE is a JSON object: by column a role (quasi_identifier, sensitive, by, keep, entity,
-    identifier, drop), or an object with it. Columns that are not named keep their rules.
+    FILE is a JSON object that gives each column a role (quasi_identifier, sensitive, by, keep,
+    entity, identifier, drop), or an object with the role in it. Columns that are not named keep
+    their rules.
     """
     with errors(form), signals(), lasting() as committed:
         from dbanon.doors import rules as api
@@ -70,10 +75,13 @@ def declare(
 @click.argument("url", envvar="DBANON_URL")
 @_TABLE
 @click.option("--column", "columns", multiple=True, metavar="NAME",
-              help="A column whose rule goes; repeatable. Without it all of them go.")  # fmt: skip
+              help=(
+                  "A column whose rule is removed. Repeatable. Without this option all rules of"
+                  " the table are removed."
+              ))  # fmt: skip
 @common
 def undeclare(url: str, table: str, columns: tuple[str, ...], form: str, print_sql: bool) -> None:
-    """Forget rules of a table, of some columns or all."""
+    """Remove the rules of a table, for some columns or for all."""
     with errors(form), signals(), lasting() as committed:
         from dbanon.doors import rules as api
 
@@ -84,10 +92,12 @@ def undeclare(url: str, table: str, columns: tuple[str, ...], form: str, print_s
 
 @click.command(cls=OnDatabase, epilog=URL_HELP)
 @click.argument("url", envvar="DBANON_URL")
-@click.option("--table", help="Of this table alone, with its columns that have none.")
+@click.option(
+    "--table", help="List only the rules of this table, with its columns that have no rule."
+)
 @common
 def rules(url: str, table: str | None, form: str, print_sql: bool) -> None:
-    """List the rules that are declared, and what became of their tables and columns."""
+    """List the declared rules, and whether their tables and columns still exist."""
     with errors(form), signals():
         from dbanon.doors import rules as api
 
@@ -102,12 +112,12 @@ def rules(url: str, table: str | None, form: str, print_sql: bool) -> None:
     "--accept",
     type=Names(),
     default=(),
-    help="What may be another one than at the release: version, rules, source, hierarchies.",
+    help="What may differ from the release: version, rules, source, hierarchies.",
 )
 @click.option("--chain-key", "chain_key", metavar="file:PATH|env:NAME",
-              help="Where the key of its chain is, of a release of a chain.")  # fmt: skip
+              help="For a release of a chain: where the chain's key is.")  # fmt: skip
 @click.option("--pseudonym-key", "pseudonym_key", metavar="file:PATH|env:NAME",
-              help="Where the key of its pseudonyms is, of a release that has some.")  # fmt: skip
+              help="For a release with pseudonyms: where their key is.")  # fmt: skip
 @click.option("--no-progress", is_flag=True, help="No progress on stderr.")
 @common
 def refresh(
@@ -120,10 +130,10 @@ def refresh(
     form: str,
     print_sql: bool,
 ) -> None:
-    """Make a release again by its entry in the ledger, of its source as it is now.
+    """Make a release again from its entry in the ledger, with the current rows of its source.
 
-    RELEASE is the name of its output. It is refused where version, rules, source or hierarchies
-    make it another thing than it was.
+    RELEASE is the name of its output. The command refuses if the version, the rules, the source or
+    a hierarchy has changed in a way that would change the release.
     """
     with errors(form), signals(), lasting() as committed:
         from dbanon.doors import rules as api

@@ -42,23 +42,25 @@ def place_of(path: str, job: str, release_id: str) -> Path:
 @click.command()
 @FILE
 @JOBS
-@click.option("--fail-fast", is_flag=True, help="Run no further job when one failed.")
+@click.option("--fail-fast", is_flag=True, help="Stop after the first job that fails.")
 @click.option(
     "--skip-unchanged",
     is_flag=True,
-    help="Do nothing for a job whose rows, definition and release are as at its last release;"
-    " exit code 99 where that is so of all.",
+    help=(
+        "Skip a job whose rows, definition and release are the same as at its last release. The"
+        " exit code is 99 if all jobs are skipped."
+    ),
 )
 @click.option(
     "--accept-types",
     is_flag=True,
-    help="Columns may have other types than at the job's last release.",
+    help="Accept columns whose types differ from the job's last release.",
 )
 @click.option(
     "--metrics",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE.prom",
-    help="Where what monitoring reads of the jobs is written; as the file says, by default.",
+    help="The file to write metrics for monitoring to. Default: the one in the job file.",
 )
 @PASSWORD
 @click.option("--no-progress", is_flag=True, help="No progress on stderr.")
@@ -75,10 +77,10 @@ def run(
     form: str,
     print_sql: bool,
 ) -> None:
-    """Run the jobs of a file, in its order: each its own transaction, lock and ledger row.
+    """Run the jobs of a file in its order, each with its own transaction, lock and ledger row.
 
-    One that fails does not stop the next. Exit code: that of the job where there is one, else 8;
-    99 where all were skipped.
+    A failed job does not stop the next one. The exit code is that of the job if only one ran, 8 if
+    any of several failed, and 99 if all were skipped.
     """
     with errors(form), signals() as arrived:
         from dbanon.doors.jobfile.outcome import NOTHING_TO_DO
@@ -86,7 +88,8 @@ def run(
 
         if metrics is not None and metrics.suffix != ".prom":
             raise InvalidParameter(
-                "A file of metrics must end in .prom.", hint="The collector reads no other."
+                "The name of a file of metrics must end in .prom.",
+                hint="The collector ignores other files.",
             )
         whole = opened(file, inline_password)
         jobs = whole.chosen(names)

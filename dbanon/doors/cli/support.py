@@ -118,8 +118,8 @@ def recounted(of_none: str, k: str) -> Callable[[Callable[..., Any]], Callable[.
     options = (
         click.option("--quasi-identifiers", type=Names(), default=(), help=of_none),
         click.option("-q", "single_q", multiple=True, metavar="NAME",
-                     help="One quasi-identifier, taken literally; repeatable."),
-        click.option("--k", type=int, help=f"What is expected; {k} by default."),
+                     help="One quasi-identifier, taken literally. Repeatable."),
+        click.option("--k", type=int, help=f"The expected k. Default: {k}."),
     )  # fmt: skip
 
     def given(command: Callable[..., Any]) -> Callable[..., Any]:

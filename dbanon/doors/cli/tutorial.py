@@ -147,17 +147,20 @@ def _removed(folder: Path, *, new: bool) -> None:
     type=click.Path(file_okay=False, path_type=Path),
     default=Path("tutorial"),
     show_default=True,
-    help="Where the files of the tutorial are made; it must be new or empty.",
+    help="The directory for the files of the tutorial. It must be new or empty.",
 )
 @click.option(
     "--keep/--remove",
     "keep",
     default=None,
-    help="Whether the files stay at the end. Without either, a terminal is asked, and files go.",
+    help=(
+        "Whether to keep the files at the end. Without either option, dbanon asks in a terminal,"
+        " and otherwise removes them."
+    ),
 )
 @click.option("--yes", is_flag=True, help="Do not wait for Enter between steps.")
 def tutorial(directory: Path, keep: bool | None, yes: bool) -> None:
-    """A guided tour in ten minutes: each step is explained, run for real, and waits for Enter.
+    """Take a guided tour in ten minutes. Each step is explained, run for real, and waits for Enter.
 
     It starts from a raw table of invented persons, makes a release, verifies it, changes it, and
     shows what is refused. It needs no database server. Where input or output is not a terminal, it

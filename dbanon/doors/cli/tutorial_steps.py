@@ -118,8 +118,9 @@ def _a_check(url: str, release: tuple[str, ...]) -> Sequence[Step]:
                 Command(("verify", url, "release.person"), 6),
                 Command(("explain", "release_changed")),
             ),
-            "The exit code is 6, so that a script notices, too. Every error has a code, and"
-            " `dbanon explain CODE` says what to do. The release is made again in the next step.",
+            "The exit code is 6, so that a script notices as well. Every error has a code,"
+            " and `dbanon explain CODE` says what to do. The next step makes the release"
+            " again.",
         ),
         Step(
             "A replacement",
@@ -169,9 +170,8 @@ def _its_limits(url: str, folder: str) -> Sequence[Step]:
         ),
         Step(
             "A report for others",
-            "The report as a page, with a line to sign, for whoever gets the release. And a"
-            " list of all"
-            " releases in this database.",
+            "The report as a page with a line to sign, for the recipient of the release, and"
+            " a list of all releases in this database.",
             (
                 Command(("report", url, "release.person", "--output", f"{folder}/report.html",
                          "--for", "the research group")),

@@ -17,24 +17,28 @@ from dbanon.job.reading import Reading
 
 @click.command(epilog=ROWS_HELP)
 @click.argument("url", envvar="DBANON_URL")
-@click.option("--table", required=True, help="What is read, as in app.people; of a file any name.")
-@click.option("--target", help="URL of the database that releases go into; the source by default.")
-@click.option("--key", type=Names(), default=(), help="Columns that tell rows apart, for views.")
+@click.option(
+    "--table", required=True, help="The table to read, such as app.people. For a file, any name."
+)
+@click.option("--target", help="URL of the database for the releases. Default: the source.")
+@click.option(
+    "--key", type=Names(), default=(), help="Columns that are unique for each row, for views."
+)
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
     default=0,
-    help="The port of 127.0.0.1 to listen on; any that is free by default.",
+    help="The port of 127.0.0.1 to listen on. Default: any free port.",
 )
 @with_options(parameters(Reading))
 @log_format
 def workbench(
     url: str, table: str, target: str | None, key: tuple[str, ...], port: int, **reading: Any
 ) -> None:
-    """Open a page of this machine that leads from a table to a job file and its release.
+    """Open a local web page that leads from a table to a job file and its release.
 
-    It prints an address with a key, for a browser of this machine, and ends with Ctrl-C. Job files
-    go into the current directory.
+    The command prints an address with a key, for a browser on this machine. Ctrl-C ends it. Job
+    files are saved in the current directory.
     """
     with errors("table"), signals() as arrived:
         from dbanon.doors.cli.jobs import opened

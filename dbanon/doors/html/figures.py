@@ -17,7 +17,7 @@ _ROWS_A_COLUMN = 30
 _OF_CORRELATIONS = ("correlation_loss",)
 # Measures of distances, and what they are where labels cover all values.
 _OF_LABELS = {"direct_loss": 0, "nearest_linkage_risk": 1, "disclosure_risk": 1}
-_COVERS = "a label that covers its value is at distance 0 of it."
+_COVERS = "a label that covers its value has distance 0 from it."
 _HEADLINES = ("linkage_risk", "sse_loss")
 
 

@@ -134,13 +134,13 @@ def headline(
             "k counted",
             f"{report.k_achieved:,}",
             f"{report.k_requested:,} asked for",
-            f"The fewest that share released values: {guarantee.unit}.",
+            f"Smallest number that share released values: {guarantee.unit}.",
         ),
         (
             "rows released",
             f"{report.rows_out:,}",
             f"{withheld} withheld",
-            "Withheld rows are in no figure of loss or risk.",
+            "Figures of loss and risk do not include withheld rows.",
         ),
         (
             verdict.classes,
@@ -153,7 +153,7 @@ def headline(
             "information lost",
             f"{100 * report.information_loss:.2f} %",
             symbol,
-            "0 % is the original; 100 % tells nothing that sets rows apart.",
+            "0 % is the original; 100 % no longer distinguishes any rows.",
         ),
     ]
     if evaluation and evaluation["risks"].get("linkage_risk") is not None:
@@ -162,7 +162,7 @@ def headline(
                 "linkage risk",
                 f"{100 * evaluation['risks']['linkage_risk']:.1f} %",
                 "of an attacker with the originals",
-                "The share of records that whoever holds all originals finds again.",
+                "The share of records that someone who holds all originals finds again.",
             )
         )
     return found

@@ -235,8 +235,8 @@ class _Reader:
             if trap.fullmatch(text):
                 self._document.refuse(
                     path,
-                    f"this is {why}: put it in quotes where it is text, and write a number in"
-                    " plain digits, a truth as true or false",
+                    f"this is {why}: put it in quotes if it is text, write a number in plain"
+                    f" digits, and write a truth value as true or false",
                 )
                 return None
         if _NULL.fullmatch(text):

@@ -245,7 +245,7 @@ class JobSpec(_JobOptions):
     def _fits(self) -> JobSpec:
         if not self.columns:
             if self.entity:
-                raise refused("entity is what rules say, where columns are declared")
+                raise refused("with declared columns, the rules say which column is the entity")
             return self
         roles = {name: column.role for name, column in self.columns.items()}
         whose = [name for name in (self.entity,) if name is not None]

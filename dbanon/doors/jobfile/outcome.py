@@ -205,14 +205,18 @@ _PREFIX = "dbanon_job_"
 METRICS = {
     "last_success_timestamp_seconds": "When the job last ended well: done, or nothing to do.",
     "last_begin_timestamp_seconds": "When the job last began: with its lock, before it reads.",
-    "last_end_timestamp_seconds": "When the job last ended, however it did; before its begin"
-    " while it runs, and where it was killed.",
+    "last_end_timestamp_seconds": (
+        "When the job last ended, with or without success. It is earlier than the begin while the"
+        " job runs, and if it was killed."
+    ),
     "last_exit_code": "Exit code of the job's last run: 0 done, 99 nothing to do.",
     "duration_seconds": "Seconds of the last release, by phase.",
     "rows": "Rows of the last release.",
     "k_counted": "The smallest class that was counted in the last release.",
     "information_loss": "Information loss of the last release, 0 to 1.",
-    "suppressed_ratio": "Share of the rows that the last release withholds; of fewer than k, of k.",
+    "suppressed_ratio": (
+        "Share of rows that the last release withholds. Fewer than k rows count as k."
+    ),
 }
 _BEGIN = "last_begin_timestamp_seconds"
 _SAMPLE = re.compile(

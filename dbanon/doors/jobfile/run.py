@@ -174,7 +174,9 @@ def _drop_old(job: FileJob, store: Store) -> tuple[str, ...]:
         return tuple(collect_garbage(store, job.keep_last, parse_relation(job.job.output)))
     except DbanonError as error:
         # The release is there: its job did not fail, and another run would make another release.
-        what = f"Tables of earlier releases were not dropped ({error.code}); the next run does it."
+        what = (
+            f"Tables of earlier releases were not dropped ({error.code}). The next run drops them."
+        )
         warn_caller(TablesLeft(what))
         return ()
 

@@ -85,7 +85,7 @@ def roles_of(bench: Workbench, fields: Fields) -> tuple[dict[str, str], dict[str
             if not reasons[name]:
                 raise InvalidParameter(
                     f'Column "{name}" is kept as it is, and has no reason.',
-                    hint="Write why it tells nothing of a person, or give it another role.",
+                    hint="Write why it reveals nothing about a person, or give it another role.",
                 )
     if QUASI_IDENTIFIER not in roles.values():
         raise InvalidParameter(

@@ -149,7 +149,7 @@ class Routes:
                 if isinstance(refused, _StaleError)
                 else "Something else is running. Wait for its end, or cancel it."
             )
-            told = InvalidParameter(why, hint="This is how it stands now. Nothing was changed.")
+            told = InvalidParameter(why, hint="This is its current state. Nothing was changed.")
             return self._page(step, {}, told, 409)
         except DbanonError as error:
             return self._page(step, {}, error, 422)

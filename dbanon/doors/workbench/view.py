@@ -31,8 +31,8 @@ Row = dict[str, Any]
 
 STEPS = (
     ("columns", "Columns", "What each column is"),
-    ("trees", "Hierarchies", "What values are generalized to"),
-    ("sweep", "Loss against risk", "Releases that are tried, and made nowhere"),
+    ("trees", "Hierarchies", "The labels that values are generalized to"),
+    ("sweep", "Loss against risk", "Releases that are tried in memory and written nowhere"),
     ("compare", "Compare", "Two releases side by side"),
     ("job", "Job file", "Saved, checked, planned"),
     ("run", "Run", "The release and its report"),

@@ -89,7 +89,8 @@ double Models::lack(const Model& model, const Count* counts, Count persons) cons
             for (std::size_t v = 0; v < s; ++v) {
                 const double most = (1 + level) * model.whole[v] * size;
                 const double slack = kSlack * model.whole[v] * size;
-                if (model.whole[v] > 0 && counts[v] > most + slack) value += counts[v] - most;
+                // Of a value that the table lacks, any is too many.
+                if (counts[v] > most + slack) value += counts[v] - most;
             }
             return value;
         case Wish::each_k:
@@ -99,7 +100,12 @@ double Models::lack(const Model& model, const Count* counts, Count persons) cons
             return value;
         case Wish::delta_disclosure:
             for (std::size_t v = 0; v < s; ++v) {
-                if (!counts[v] || model.whole[v] <= 0) continue;
+                if (!counts[v]) continue;
+                if (model.whole[v] <= 0) {
+                    // No share of a value that the table lacks is near to none.
+                    value += counts[v];
+                    continue;
+                }
                 const double expected = model.whole[v] * size;
                 if (std::abs(std::log(counts[v] / expected)) <= level + kSlack) continue;
                 value += std::abs(counts[v] - expected * std::exp(counts[v] > expected ? level : -level));

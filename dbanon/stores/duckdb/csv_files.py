@@ -125,7 +125,10 @@ def _require_names(names: Sequence[str], path: Place, line: int) -> None:
     if len(names) > MAX_COLUMNS:
         raise FileMalformed(
             f"The file {path} has {len(names)} columns, more than {MAX_COLUMNS}.",
-            hint="Leave out what is not needed, or give it as rows: one for each person and item.",
+            hint=(
+                "Leave out columns that you do not need, or give them as rows: one for each"
+                " person and item."
+            ),
         )
     seen: dict[str, int] = {}
     for place, name in enumerate(names):

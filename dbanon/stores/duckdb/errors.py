@@ -52,7 +52,7 @@ def translated(what: str = "The database refused a statement.") -> Iterator[None
         raise Cancelled from None
     except duckdb.OutOfMemoryException:
         raise MemoryLimit(
-            "The database has no more memory, or no more room where it spills to.",
+            "The database has run out of memory, or of disk space where it spills to.",
             hint="Raise the limit (`memory_limit`), or make room in the directory (`spill`).",
         ) from None
     except duckdb.IOException as error:

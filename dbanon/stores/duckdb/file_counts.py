@@ -115,6 +115,6 @@ def _type_of(session: DuckdbSession, attribute: Attribute) -> str:
 
 def _other_columns() -> RecountFailed:
     return RecountFailed(
-        "The file has other columns than what was released; nothing was published.",
+        "The file has other columns than the release. Nothing was published.",
         hint="Names that differ in case only are one to many readers: rename them in a view.",
     )

@@ -112,7 +112,7 @@ class FileRows:
         if columns > MAX_COLUMNS:
             raise FileMalformed(
                 f"The file {path} has {columns} columns, more than {MAX_COLUMNS}.",
-                hint="Leave out what is not needed.",
+                hint="Leave out columns that you do not need.",
             )
 
     def _parts_of(self, pieces: Sequence[Piece]) -> Mapping[str, Typed]:

@@ -49,8 +49,10 @@ class FileStore(DuckdbStore):
         if isinstance(place, Path) and not kind and not several and not place.is_dir():
             raise InvalidParameter(
                 "A file of rows must be a .csv or .parquet file.",
-                hint="Write file:people.csv or file:/data/people.parquet; a folder or a pattern of"
-                " such files will do, too: file:data/, file:data/*.parquet.",
+                hint=(
+                    "Write file:people.csv or file:/data/people.parquet. A folder or a pattern of"
+                    " such files also works: file:data/, file:data/*.parquet."
+                ),
             )
         self._connection = in_memory()
         super().__init__(self._connection, on_sql)
@@ -104,7 +106,7 @@ class FileStore(DuckdbStore):
         if pieces_of(self._place) != pieces:
             raise SourceChanged(
                 f"Files of {self._place} changed while they were read; nothing was published.",
-                hint="Run it again once whoever writes them is done.",
+                hint="Run it again when the program that writes them is done.",
             )
         self._loaded = True
 

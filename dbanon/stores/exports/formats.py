@@ -93,8 +93,10 @@ def _refuse(export: Export, where: str, found: Any) -> None:
             f"Spreadsheets would run texts of {where} as formulas: {count} of those that were"
             " looked at begin with =, +, -, @, a tab or a line's end, or do so behind a comma,"
             " semicolon, tab or line's end in them. Nothing was published.",
-            hint="Set formulas of the export to escape, which puts an apostrophe before them, or to"
-            " keep for readers that are no spreadsheets; or export Parquet.",
+            hint=(
+                "Set formulas of the export to escape, which puts an apostrophe before them, or"
+                " to keep if no spreadsheet reads the file, or export Parquet."
+            ),
         )
 
 

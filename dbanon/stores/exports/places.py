@@ -63,7 +63,7 @@ def file_for(path: str, release_id: str) -> Path:
     if isinstance(place, ObjectPath):
         raise InvalidParameter(
             f"{place} is no file of this machine.",
-            hint="Releases alone are exported to object stores; write a report to a disk.",
+            hint="Only releases can be exported to object stores. Write a report to a disk.",
         )
     return place
 

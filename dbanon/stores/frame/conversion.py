@@ -193,8 +193,8 @@ def rows_by_report(
     known = report.alignment
     if known is None:
         raise RowsNotAligned(
-            "The report does not know which row became which: only the one that anonymize_frame"
-            " returned does, and no copy of it.",
+            "This report does not know which row became which. Only the report that"
+            " anonymize_frame returned knows it, not a copy.",
             hint="Name a `key` of both tables.",
         )
     names = list(names)

@@ -46,8 +46,10 @@ def attribute_of_objects(name: str, series: pd.Series[Any]) -> Attribute | None:
     if any(issubclass(kind, _NESTED) for kind in kinds):
         raise UnsupportedType(
             f'Column "{name}" holds lists or dicts, which have neither an order nor a hierarchy.',
-            hint="Take what is needed out of them, a column each: frame.explode(…),"
-            " pandas.json_normalize(…).",
+            hint=(
+                "Extract the values that you need into columns of their own: frame.explode(…),"
+                " pandas.json_normalize(…)."
+            ),
         )
     if any(issubclass(kind, (complex, np.complexfloating)) for kind in kinds):
         raise complex_numbers(name)

@@ -256,7 +256,10 @@ class MariadbCatalog(Session):
         if found:
             raise LedgerNotTrusted(
                 f"A trigger hangs on {LEDGER_SCHEMA}.{found[0][0]}.",
-                hint="Drop it: what is counted must not change, and no code may see it before.",
+                hint=(
+                    "Drop it. Nothing may change the rows after they are counted, and no code may"
+                    " see them before."
+                ),
             )
 
     def ensure_ledger(self) -> None:

@@ -100,7 +100,9 @@ class MariadbStore:
                 if "mariadb" not in told.lower():
                     raise InvalidParameter(
                         "The server is no MariaDB.",
-                        hint="MySQL lacks what texts are told apart with here, and was not tried.",
+                        hint=(
+                            "MySQL lacks what dbanon needs to compare texts, and it was not tested."
+                        ),
                     )
                 if database is None:
                     raise InvalidParameter(

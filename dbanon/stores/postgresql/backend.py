@@ -334,7 +334,7 @@ class PlpySession(PostgresqlSession):
         found = self.rows("SELECT version_num FROM dbanon.alembic_version")
         if found != [(HEAD,)]:
             raise LedgerMissing(
-                "The ledger of this database is of another version than dbanon's functions.",
+                "The ledger of this database has another version than dbanon's functions.",
                 hint="Ask a superuser to run: dbanon upgrade",
             )
 

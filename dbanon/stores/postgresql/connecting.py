@@ -162,7 +162,7 @@ _KNOWN: tuple[tuple[str, type[DbanonError], str, str | None], ...] = (
         r"no pg_hba\.conf entry",
         AccessRefused,
         "pg_hba.conf of the server has no entry that lets {role} into {database} from here",
-        "Ask its administrator for one; where only encrypted connections have one, add"
+        "Ask its administrator for an entry. If only encrypted connections have one, add"
         " ?sslmode=require to the URL.",
     ),
     (
@@ -207,7 +207,7 @@ _KNOWN: tuple[tuple[str, type[DbanonError], str, str | None], ...] = (
         r"|invalid integer value|invalid URI|missing \"=\"",
         InvalidParameter,
         "the client library does not know a setting of the URL, or its service",
-        "Settings stand after the ?, as in ?sslmode=require&connect_timeout=10.",
+        "Settings follow the ?, as in ?sslmode=require&connect_timeout=10.",
     ),
     (
         r"invalid response to \w+ negotiation|unsupported frontend protocol|invalid message",
@@ -219,8 +219,8 @@ _KNOWN: tuple[tuple[str, type[DbanonError], str, str | None], ...] = (
         r"\b(SSL|TLS|GSSAPI)\b|certificate",
         TlsFailed,
         "no encrypted connection as it was asked for came about (TLS) with {place}",
-        "sslmode, sslrootcert and sslcert in the URL or PGSSLMODE … say what is asked for; the"
-        " server's ssl says what it has.",
+        "sslmode, sslrootcert and sslcert in the URL or PGSSLMODE … set what the client asks"
+        " for, and the server's ssl setting what it offers.",
     ),
     (
         r"Temporary failure in name resolution|Try again|\[Errno -3\]",

@@ -319,8 +319,8 @@ def refusal(name: object, what: str, owner: str) -> ForeignCode:
 
 
 HINT = (
-    "Let the owner release it, or release a copy: a table of your own that the owner, or a role"
-    " with no more rights than needed, fills."
+    "Let the owner release it. Or release a copy: a table of your own, filled by the owner or"
+    " by a role with no more rights than needed."
 )
 
 

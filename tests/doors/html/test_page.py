@@ -79,7 +79,7 @@ def test_its_parts_in_their_order(text: str) -> None:
     assert outline.said("h1") == []
     assert outline.said("h2") == [
         "What is guaranteed", "Classes", "What was lost", "What an attacker still gains",
-        "Loss against risk", "Released values", "What became of the columns", "How it was made",
+        "Loss against risk", "Released values", "How each column is released", "How it was made",
     ]  # fmt: skip
     assert outline.said("caption") == [
         "Privacy models, as every class written keeps to them",

@@ -309,7 +309,7 @@ def test_a_budget_of_rho_adds_up_both():
 
 def test_a_budget_of_epsilon_takes_no_delta():
     budget = dbanon.Budget(9.0)
-    with pytest.raises(errors.InvalidParameter, match="of epsilon without a delta"):
+    with pytest.raises(errors.InvalidParameter, match="has an epsilon and no delta"):
         dbanon.synthesize(PEOPLE, budget=budget, **OPTIONS, **ZCDP)
     assert budget.spent == 0.0
     with pytest.raises(errors.InvalidParameter):
