@@ -27,6 +27,7 @@ PARTS = 10
 # By name the method and its options.
 WAYS: dict[str, dict[str, Any]] = {
     "dp_ranks": {"method": "dp_ranks"},
+    "dp_ranks, quantiles": {"method": "dp_ranks", "margins": "quantiles"},
     "dp_marginals": {"method": "dp_marginals"},
     "dp_marginals, zcdp": {"method": "dp_marginals", "accounting": "zcdp", "delta": DELTA},
 }

@@ -238,9 +238,7 @@ class Policy:
     ] = False
     attacks: Annotated[
         bool,
-        Option(
-            "Also attack a release of half the rows.", release=True, see="evaluation.md#attacks"
-        ),
+        Option("Also attack a release of half of it.", release=True, see="evaluation.md#attacks"),
     ] = False
     certificate: Annotated[
         float | None,
@@ -302,8 +300,6 @@ class Policy:
                 " such classes.",
                 hint="Leave out `certificate`, or choose a method and recoding of numbers.",
             )
-        if self.attacks and not self.evaluate:
-            raise InvalidParameter("attacks is a part of evaluate: ask for that, too.")
         if self.also_k and recoding.method is not None:
             raise InvalidParameter(
                 f"Recoding {recoding.name} releases classes of its own, which no set of columns can"
@@ -395,10 +391,8 @@ def _plain_value(value: Any, secret: bool) -> Any:
     """A value of a policy as the ledger has it; of a secret one no more than its numbers."""
     if isinstance(value, Hierarchy):
         return {"leaves": value.n_leaves, "height": value.height}
-    if isinstance(value, Model):
-        return value.describe()
-    if isinstance(value, ColumnSet):
-        return value.plain()
+    if isinstance(value, Model | ColumnSet):
+        return value.describe() if isinstance(value, Model) else value.plain()
     if isinstance(value, Mapping):
         return {name: _plain_value(part, secret) for name, part in value.items()}
     if isinstance(value, tuple):

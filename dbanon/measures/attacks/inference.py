@@ -18,7 +18,7 @@ from dbanon.measures.attributes import Numbers
 
 NAME = "attribute_inference"
 SUMMARY = "The nearest released row tells a column of a person whose others are known"
-ONE_COLUMN = "a record of one column has nothing that tells of it"
+ONE_COLUMN = "a record of one column has no others to infer it from"
 
 
 def attack(exposed: Exposed) -> Attacked:
