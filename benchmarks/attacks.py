@@ -27,17 +27,18 @@ Adult, 2,000 random records to make releases of, 2,000 as control group, nine co
 their 95 % intervals; `-` where a package does not take labels. Linkability: the first five columns
 and the other four. Inference: `salary-class` from all others. anonymeter 1.1.0 with 500 attacks
 each and three columns for singling out. SDMetrics 0.32.0: overfitting is the share of rows nearer
-to originals than to control records beyond one half, DisclosureProtection (CAP) of the same secret;
+to originals than to control records beyond one half (DCROverfittingProtection, of 300 rows, as it
+compares every row with every other in Python), DisclosureProtection (CAP) of the same secret;
 both are given as risk, 1 less the score. CPU seconds are of all attacks of a package. What the
 attacks are: docs/evaluation.md. Made by `python -m benchmarks attacks --beside PYTHON`, of an
 interpreter that has both packages.
 
 """
 NOTE = """
-anonymeter refuses a row that it cannot attack, or gives none where an attack fails. Its intervals
-are Wilson's of both rates, as errors that add up in squares; dbanon's are wider, because both ends
-hold whatever the rates have in common. dbanon guesses one of the rows that are alike, where
-anonymeter takes the first: of classes dbanon's linkability is at most about 1/k.
+anonymeter adds the errors of both rates in squares and cuts its figures at 0; dbanon's intervals are
+wider, because their ends hold whatever both rates have in common, and go below 0. The figures of
+one secret are of 2,000 guesses (dbanon) and 500. Of 300 rows the overfitting of the records
+themselves is small, too: most of them have no copy among so few originals.
 """
 THEIRS = """
 import json, sys, time, warnings, logging
@@ -69,7 +70,7 @@ metadata = {"tables": {"t": {"columns": {c: {"sdtype": "numerical" if c == "age"
 started = time.process_time()
 for name, run in (
     ("overfitting", lambda: DCROverfittingProtection.compute_breakdown(ori, syn, control,
-        metadata, "t")),
+        metadata, "t", num_rows_subsample=300)),
     ("disclosure", lambda: DisclosureProtection.compute_breakdown(ori, syn,
         [c for c in columns if c != secret], [secret], continuous_column_names=["age"])),
 ):
