@@ -1,7 +1,8 @@
 """Cutting many records into blocks that are anonymized on their own, on all cores.
 
-Blocks are cut along the first principal direction, again and again (``cuts``), so that a block
-holds records that are near each other. No class crosses a block's border, which costs some loss: a
+Blocks are cut along the first principal direction, again and again (``cuts``), or where there are
+categories between two values (``mixed_cuts``), so that a block holds records that are near each
+other. No class crosses a block's border, which costs some loss: a
 method in blocks is another method, and is asked for by name. Refinement in blocks has several
 turns, whose borders lie elsewhere.
 """
@@ -72,7 +73,8 @@ class Blocks:
 
     Parameters
     ----------
-    size : about how many records a block holds, exactly no more where the table is small.
+    size : about how many records a block holds; exactly no more where the table is small and has
+        numbers only, else a third more at most.
     least : how many it holds at least.
     """
 
@@ -107,7 +109,8 @@ class Blocks:
         """
         parts = self.cut_at(len(keys)) or 1
         sample = sampled(keys, parts)
-        cuts = Cuts.fit(space.take(sample).coordinates, parts, direction, keys[sample])
+        own = space.take(sample)
+        cuts = Cuts.fit(own.coordinates, parts, direction, keys[sample], own.axes)
         numbers = np.empty(len(keys), np.int32)
 
         def assign(piece: slice) -> NDArray[np.int64]:

@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 from dbanon.data.frozen import dataclass
 from dbanon.data.pieces import on_all_cores, pieces
 from dbanon.kernels import block_of
+from dbanon.partitioning.mixed_cuts import MixedCuts, along
+from dbanon.spaces.mixed import Axis
 
 # The direction of a sample cuts as well as the direction of all records.
 SAMPLE = 10_000
@@ -30,6 +32,9 @@ _MOST_SAMPLED = 2_000_000
 # How many more hashes than wanted are looked at, in standard deviations of their number.
 _SPARE_DEVIATIONS = 8.0
 _MOST_HASH = 2**64 - 1
+
+# With a key that none comes before, records on the border itself are not below.
+_BEFORE_ALL = np.iinfo(np.int64).min
 
 # With fewer points than these both sides of a cut are cut on by one thread.
 _LEAST_APART = 20_000
@@ -115,8 +120,9 @@ class Cuts:
         parts: int,
         direction: int = 0,
         keys: NDArray[np.int64] | None = None,
+        axes: tuple[Axis, ...] = (),
     ) -> Cuts:
-        """Cuts that make blocks of nearly equal size of these points.
+        """Cuts that make blocks of nearly equal size of these points; of about that with trees.
 
         Parameters
         ----------
@@ -124,6 +130,8 @@ class Cuts:
         parts : how many blocks, n at most.
         direction : across which principal direction, the first being 0; the last when p is less.
         keys : int64 (n,), all different; None for positions.
+        axes : what the p columns stand for; where some have hierarchies, cuts are between values
+            (``mixed_cuts``), while there are any that leave blocks of a good size. None for points.
 
         Raises
         ------
@@ -139,7 +147,8 @@ class Cuts:
             np.zeros(m, np.int64),
             np.zeros((m, 2), np.int64),
         )
-        fitting = _Fitting(made, points, keys, direction)
+        mixed = MixedCuts.of(axes, len(points) / parts, _first_principal)
+        fitting = _Fitting(made, points, keys, direction, mixed)
         fitting.run()
         return made
 
@@ -220,12 +229,14 @@ class _Piece:
     block : the first one's number.
     cut : the first cut's number. Cuts and blocks are numbered as they are met from the root on,
         the lower side first, so that b blocks have the b - 1 cuts from here on.
+    near : int64 (m, 2), pairs of near records of the piece, as far as they are known.
     """
 
     records: NDArray[np.int64]
     wanted: int
     block: int
     cut: int
+    near: NDArray[np.int64] | None = None
 
     @property
     def leads_to(self) -> int:
@@ -241,12 +252,14 @@ class _Fitting:
     ----------
     made : the cuts, to be filled.
     points, keys, direction : as for ``Cuts.fit``.
+    mixed : what finds borders between values; None for points.
     """
 
     made: Cuts
     points: NDArray[np.float64]
     keys: NDArray[np.int64]
     direction: int
+    mixed: MixedCuts | None
 
     def run(self) -> None:
         """Find all cuts."""
@@ -272,33 +285,51 @@ class _Fitting:
         if wanted == 1:
             return ()
         made, keys = self.made, self.keys
+        if self.mixed is not None and (sides := self._cut_between(piece, self.mixed)):
+            return sides
         place = len(records) * (wanted // 2) // wanted
         made.directions[cut] = _principal(self.points, records, self.direction)
-        along = _along(self.points[records], made.directions[cut])
-        order = np.argpartition(along, place)
-        border = along[order[place]]
-        tied = np.flatnonzero(along[order] == border)
+        places = along(self.points, records, made.directions[cut])
+        order = np.argpartition(places, place)
+        border = places[order[place]]
+        tied = np.flatnonzero(places[order] == border)
         order[tied] = order[tied][np.argsort(keys[records[order[tied]]])]
         made.borders[cut], made.keys[cut] = border, keys[records[order[place]]]
-        low = wanted // 2
+        return self._sides(piece, records[order[:place]], records[order[place:]], wanted // 2)
+
+    def _cut_between(self, piece: _Piece, mixed: MixedCuts) -> tuple[_Piece, ...]:
+        """Both sides of a cut between values; none where there is no good one."""
+        points, records, made = self.points, piece.records, self.made
+        pairs = mixed.near(points, records, piece.near)
+        found = mixed.best(points, records, pairs, piece.wanted)
+        if found is None:
+            return ()
+        made.directions[piece.cut], made.borders[piece.cut] = found.direction, found.border
+        made.keys[piece.cut] = _BEFORE_ALL
+        below = along(points, records, found.direction) < found.border
+        ends = along(points, pairs, found.direction) < found.border
+        near = pairs[ends.all(axis=1)], pairs[~ends.any(axis=1)]
+        return self._sides(piece, records[below], records[~below], found.below, near)
+
+    def _sides(
+        self,
+        piece: _Piece,
+        below: NDArray[np.int64],
+        others: NDArray[np.int64],
+        low: int,
+        near: tuple[NDArray[np.int64] | None, NDArray[np.int64] | None] = (None, None),
+    ) -> tuple[_Piece, ...]:
+        """Both sides of a piece's cut, of which the lower one becomes so many blocks."""
         sides = (
-            _Piece(records[order[:place]], low, piece.block, cut + 1),
-            _Piece(records[order[place:]], wanted - low, piece.block + low, cut + low),
+            _Piece(below, low, piece.block, piece.cut + 1, near[0]),
+            _Piece(others, piece.wanted - low, piece.block + low, piece.cut + low, near[1]),
         )
-        made.next[cut] = [side.leads_to for side in sides]
+        self.made.next[piece.cut] = [side.leads_to for side in sides]
         return sides
 
 
-def _along(points: NDArray[np.float64], direction: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The place of each point along a direction, float64 (n,).
-
-    Sums in the order of columns: those of a linear algebra library depend on how many points there
-    are, and a record would not go where it went.
-    """
-    places = np.zeros(len(points))
-    for column, share in zip(points.T, direction, strict=True):
-        places += column * share
-    return places
+def _first_principal(points: NDArray[np.float64]) -> NDArray[np.float64]:
+    return _principal(points, np.arange(len(points)), 0)
 
 
 def _principal(

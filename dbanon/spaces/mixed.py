@@ -144,6 +144,20 @@ def spans(units: NDArray[np.int64], trees: Sequence[Hierarchy | None]) -> NDArra
 
 
 @dataclass(frozen=True)
+class Axis:
+    """What a column of coordinates stands for.
+
+    Parameters
+    ----------
+    tree : the hierarchy whose leaves are spread evenly over the axis, from 0; None for a number.
+    width : the largest distance of two values; of leaves, how long the axis is as well.
+    """
+
+    tree: Hierarchy | None
+    width: float
+
+
+@dataclass(frozen=True)
 class MixedSpace:
     """The records as a method of generalization sees them.
 
@@ -177,7 +191,16 @@ class MixedSpace:
 
         Leaves in the order of their hierarchy stand for places: those of one branch are together.
         """
-        return self.codes / spans(self.units, self.trees)
+        return self.codes / spans(self.units, self.trees) * self._widths
+
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        """What the d columns of ``coordinates`` stand for."""
+        return tuple(map(Axis, self.trees, self._widths.tolist()))
+
+    @property
+    def _widths(self) -> NDArray[np.float64]:
+        return self.units / max(int(self.units.max(initial=0)), 1)
 
     def take(self, records: NDArray[np.int64]) -> MixedSpace:
         """The space of some of the records, int64 (m,)."""

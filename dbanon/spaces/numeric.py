@@ -17,6 +17,7 @@ from dbanon.data.schema import Attribute
 from dbanon.errors import InvalidParameter, MemoryLimit
 from dbanon.hierarchy.leaves import Hierarchies, leaf_codes, trees_of
 from dbanon.hierarchy.tree import Hierarchy
+from dbanon.spaces.mixed import Axis
 from dbanon.spaces.places import Measured, Metric, Places
 
 Made = TypeVar("Made")
@@ -120,6 +121,11 @@ class Space:
     def coordinates(self) -> NDArray[np.float64]:
         """Where the records lie, float64 (n, p), for cutting them into blocks."""
         return self.points
+
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        """What the columns of ``coordinates`` stand for: none, as any direction is as good."""
+        return ()
 
     def take(self, records: NDArray[np.int64]) -> Space:
         """The space of some of the records, int64 (m,)."""

@@ -22,7 +22,7 @@ from dbanon.data.frozen import dataclass
 from dbanon.data.scales import Scale, Standardization
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.kernels import MixedTable
-from dbanon.spaces.mixed import number_codes, spans
+from dbanon.spaces.mixed import Axis, number_codes, spans
 
 Made = TypeVar("Made")
 
@@ -177,9 +177,20 @@ class Places:
 
         Leaves in the order of their hierarchy stand for places: those of one branch are together.
         """
-        units = self.metric.units / max(int(self.metric.units.max()), 1)
-        trees = [attribute.tree for attribute in self.metric.attributes]
-        return self.codes * (units / spans(self.metric.units, trees))
+        return self.codes * (self._widths / spans(self.metric.units, self._trees))
+
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        """What the d columns of ``coordinates`` stand for."""
+        return tuple(map(Axis, self._trees, self._widths.tolist()))
+
+    @property
+    def _widths(self) -> NDArray[np.float64]:
+        return self.metric.units / max(int(self.metric.units.max()), 1)
+
+    @property
+    def _trees(self) -> list[Hierarchy | None]:
+        return [attribute.tree for attribute in self.metric.attributes]
 
     def take(self, records: NDArray[np.int64]) -> Places:
         """The space of some of the records, int64 (m,)."""

@@ -200,12 +200,17 @@ def guard_on(microdata: Microdata, partition: Partition, known: TableContext) ->
 
 def guard_of_table(known: TableContext) -> Guard:
     """The models as the driver asks them of counts: of no record."""
+    return guard_on(nobody(known), Partition(np.zeros(0, np.int32)), known)
+
+
+def nobody(known: TableContext) -> Microdata:
+    """The table without any record."""
     layout, none = known.layout, np.zeros(0, np.int32)
     attributes = layout.quasi_identifiers
     dictionaries = tuple(
         known.released.categories[a.name].values for a in attributes if not a.kind.is_numeric
     )
-    nobody = Microdata(
+    return Microdata(
         attributes,
         np.zeros((0, 1), np.int64),
         np.zeros((0, len(attributes) - len(dictionaries))),
@@ -216,4 +221,3 @@ def guard_of_table(known: TableContext) -> Guard:
             a.name: Coded(none, known.released.sensitive[a.name].values) for a in layout.sensitive
         },
     )
-    return guard_on(nobody, Partition(none), known)

@@ -20,11 +20,12 @@ from dbanon.job.policy import Policy
 from dbanon.methods import find_method
 from dbanon.partitioning.blocks import Blocks as Sizes
 from dbanon.partitioning.blocks import failing
+from dbanon.partitioning.classes import space_of
 from dbanon.partitioning.cuts import Cuts, sample_size, sampled
 from dbanon.partitioning.refine import Turn, turns_of
 from dbanon.spark.class_repartition import CountClasses, Move, SampleClasses, joined
 from dbanon.spark.layout import CLASSES, FACTS, ROWS, Layout
-from dbanon.spark.pieces import TableContext, guard_of_table
+from dbanon.spark.pieces import TableContext, guard_of_table, nobody
 from dbanon.spark.refusals import infeasible_stratum
 from dbanon.spark.tasks import PACKETS, Disks, Through, collect_facts, collect_from, mapped, shuffle
 from dbanon.spark.trees import EVERYTHING, Forest, Stratum, Tree, packed, threshold
@@ -100,6 +101,9 @@ class Stages:
             limits = {n: threshold(wanted[n], strata[n].size) for n in lacking}
             found = [one for one in found if one[0] not in limits]
             found += collect_from(rows, Sample(self.known, bare, limits), self._at_once, ROWS)
+        axes = space_of(nobody(self.known), self.known.clustered, self.policy)(
+            np.empty(0, np.int64)
+        ).axes
         for number, cut in parts.items():
             own = [one for one in found if one[0] == number]
             keys = np.concatenate([one[1] for one in own])
@@ -107,7 +111,7 @@ class Stages:
             order = np.argsort(keys, kind="stable")
             keys, points = keys[order], points[order]
             chosen = sampled(keys, cut)
-            trees[number] = Tree(cuts=Cuts.fit(points[chosen], cut, 0, keys[chosen]))
+            trees[number] = Tree(cuts=Cuts.fit(points[chosen], cut, 0, keys[chosen], axes))
         bare = replace(bare, trees=tuple(trees))
         counts = _added(collect_from(rows, Count(self.known, bare), self._at_once, ROWS))
         return self._finished(bare, counts)

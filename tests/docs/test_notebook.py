@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,14 @@ import pytest
 
 import dbanon
 
-nbformat = pytest.importorskip("nbformat")
-pytest.importorskip("ipykernel")
+if not all(map(find_spec, ("nbformat", "ipykernel"))):
+    pytest.skip("no nbformat or ipykernel", allow_module_level=True)
 FILE = Path(__file__).resolve().parents[2] / "examples" / "notebook.ipynb"
 
 
 def notebook() -> Any:
+    import nbformat
+
     return nbformat.read(FILE, as_version=4)
 
 
@@ -33,6 +36,7 @@ def data(executed: Any, code: str, kind: str) -> str:
 
 @pytest.fixture(scope="module")
 def executed(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    import nbformat
     from nbclient import NotebookClient
 
     folder = tmp_path_factory.mktemp("notebook")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from dbanon.partitioning.cuts import Cuts, _along, _principal
+from dbanon.partitioning.cuts import Cuts, _principal
+from dbanon.partitioning.mixed_cuts import along as along_of
 
 _MASK = 2**64 - 1
 
@@ -114,7 +115,7 @@ def fit(points, parts, direction, keys):
             continue
         place = len(records) * (wanted // 2) // wanted
         chosen = _principal(points, records, direction)
-        along = _along(points[records], chosen)
+        along = along_of(points, records, chosen)
         order = np.argpartition(along, place)
         border = along[order[place]]
         tied = np.flatnonzero(along[order] == border)

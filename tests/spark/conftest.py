@@ -28,7 +28,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("spark")
     # Each change of session costs a Java process, so there are few: all tests in one place of the
     # list, those of one session after each other.
-    here = [number for number, item in enumerate(items) if HERE in item.path.parents]
+    here = [number for number, item in enumerate(items) if item.path.parent == HERE]
     ordered = sorted((items[number] for number in here), key=_session_of)
     for number, item in zip(here, ordered, strict=True):
         items[number] = item

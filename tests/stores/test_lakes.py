@@ -14,8 +14,6 @@ import duckdb
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
-from pyiceberg.catalog import load_catalog
-from pyiceberg.utils.config import Config
 
 import dbanon
 from dbanon.doors.cli.main import main
@@ -59,6 +57,8 @@ def delta(folder: Path) -> str:
 
 def iceberg(folder: Path) -> str:
     """The same in a catalog of a SQLite file, as its settings name it."""
+    from pyiceberg.catalog import load_catalog
+
     catalog = load_catalog("here")
     catalog.create_namespace("clinic")
     table = catalog.create_table(TABLE, schema=ROWS.schema)
@@ -76,6 +76,8 @@ def lake(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
                         ("WAREHOUSE", f"file://{warehouse}")):  # fmt: skip
         monkeypatch.setenv(f"PYICEBERG_CATALOG__HERE__{name}", value)
     # It reads them when it is imported.
+    from pyiceberg.utils.config import Config
+
     monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())
     made: Callable[[Path], str] = request.param
     return made(tmp_path)

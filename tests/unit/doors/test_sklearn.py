@@ -14,15 +14,11 @@ import pytest
 import dbanon
 from dbanon.errors import InvalidParameter, UnknownMethod
 
-sklearn = pytest.importorskip("sklearn")
-from sklearn.base import clone, is_clusterer  # noqa: E402
-from sklearn.exceptions import SkipTestWarning  # noqa: E402
-from sklearn.model_selection import ParameterGrid  # noqa: E402
-from sklearn.pipeline import make_pipeline  # noqa: E402
-from sklearn.preprocessing import StandardScaler  # noqa: E402
-from sklearn.utils.estimator_checks import check_estimator  # noqa: E402
 
-from dbanon.sklearn import EXPECTED_FAILED_CHECKS, Microaggregation  # noqa: E402
+@pytest.fixture(scope="module", autouse=True)
+def _sklearn() -> None:
+    # Where it is used: each process of tests collects this file, one runs it.
+    pytest.importorskip("sklearn")
 
 
 def table(n: int = 90) -> pd.DataFrame:
@@ -32,6 +28,11 @@ def table(n: int = 90) -> pd.DataFrame:
 
 @pytest.mark.parametrize("method", ["mdav", "vmdav"])
 def test_all_checks_of_scikit_learn(method: Any) -> None:
+    from sklearn.exceptions import SkipTestWarning
+    from sklearn.utils.estimator_checks import check_estimator
+
+    from dbanon.sklearn import EXPECTED_FAILED_CHECKS, Microaggregation
+
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SkipTestWarning)
         found = check_estimator(
@@ -48,6 +49,8 @@ def test_all_checks_of_scikit_learn(method: Any) -> None:
 
 
 def test_labels_are_those_of_partition_and_centroids_are_means() -> None:
+    from dbanon.sklearn import Microaggregation
+
     frame = table()
     made = Microaggregation(k=4, method="mdav", refine="fast").fit(frame)
     assert made.labels_.tolist() == dbanon.partition(frame, 4, refine="fast").labels.tolist()
@@ -61,6 +64,13 @@ def test_labels_are_those_of_partition_and_centroids_are_means() -> None:
 
 
 def test_in_a_pipeline_with_names_of_columns() -> None:
+    from sklearn.base import clone, is_clusterer
+    from sklearn.model_selection import ParameterGrid
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    from dbanon.sklearn import Microaggregation
+
     line = make_pipeline(StandardScaler(), Microaggregation(k=6)).set_output(transform="pandas")
     labels = line.fit_predict(table())
     assert list(line[-1].feature_names_in_) == ["age", "income"]
@@ -73,11 +83,15 @@ def test_in_a_pipeline_with_names_of_columns() -> None:
 
 def test_records_that_come_later_get_no_class() -> None:
     """They would have no k: neither of them is promised anything."""
+    from dbanon.sklearn import Microaggregation
+
     for name in ("predict", "transform", "fit_transform"):
         assert not hasattr(Microaggregation(), name)
 
 
 def test_what_is_refused() -> None:
+    from dbanon.sklearn import Microaggregation
+
     with pytest.raises(ValueError, match="minimum of 5 is required by Microaggregation"):
         Microaggregation(k=5).fit(table(4))
     with pytest.raises(ValueError, match="NaN"):

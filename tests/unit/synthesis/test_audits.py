@@ -36,6 +36,9 @@ Draws = NDArray[np.float64]
 # Of being wrong on either side: the source's 95 %; where draws have no seed, so that no test fails
 # by chance.
 OFTEN, NEVER = 0.025, 5e-4
+# Of a whole release. What one table never shows and the other always is told up to 2.9 of epsilon
+# by so many, more than the 2 that is claimed.
+DRAWS = 300
 
 
 def surely(one: Draws, other: Draws, wrong: float = OFTEN) -> float:
@@ -152,16 +155,16 @@ def noise() -> OpenDpNoise:
 
 
 def of_sums(noise: OpenDpNoise, one: Draws, other: Draws, size: int, scale: float) -> float:
-    """The audit of a margin's noisy sums, 40,000 draws."""
+    """The audit of a margin's noisy sums, 20,000 draws."""
     sums = [sums_of_ranks(table.astype(np.int64), size) for table in (one, other)]
     return of_figures(noise, *sums, scale)
 
 
 def of_figures(noise: OpenDpNoise, one: Draws, other: Draws, scale: float) -> float:
-    """The audit of noisy whole numbers of two tables, 40,000 draws."""
+    """The audit of noisy whole numbers of two tables, 20,000 draws."""
     found = []
     for of_table in (one, other):
-        rows = noise.laplace(np.tile(of_table, 20_000), scale).reshape(20_000, -1)
+        rows = noise.laplace(np.tile(of_table, 10_000), scale).reshape(10_000, -1)
         found.append(likelihood(rows.astype(float), one, other, scale))
     return surely(*found, NEVER)
 
@@ -221,7 +224,7 @@ def test_quantiles_keep_their_claim_and_half_their_noise_is_caught(noise, monkey
     def audit(epsilon: float) -> float:
         scale = Edges(1, 2 * 2 / epsilon, 1.0).choice_scale
         found = [
-            np.array([noisy_edges(table, 1, scale, noise)[1] for _ in range(6000)], float)
+            np.array([noisy_edges(table, 1, scale, noise)[1] for _ in range(4000)], float)
             for table in (other, one)
         ]
         return surely(*found, NEVER)
@@ -250,7 +253,7 @@ def test_the_whole_of_dp_ranks_keeps_its_claim(noise):
     divided = shares(500, 2, 2.0)
     assert divided.dependent
     first, second = (
-        [dp_ranks(table, divided, noise, np.random.default_rng()) for _ in range(1000)]
+        [dp_ranks(table, divided, noise, np.random.default_rng()) for _ in range(DRAWS)]
         for table in (one, other)
     )
     for figure in (
@@ -277,7 +280,7 @@ def test_the_whole_of_dp_ranks_keeps_its_claim_with_listed_values(margins, noise
     divided = shares(1000, 3, 2.0, (None, tree, TRUTHS), margins)
     assert divided.dependent
     first, second = (
-        [dp_ranks(table, divided, noise, np.random.default_rng()) for _ in range(600)]
+        [dp_ranks(table, divided, noise, np.random.default_rng()) for _ in range(DRAWS)]
         for table in (one, other)
     )
     for figure in (

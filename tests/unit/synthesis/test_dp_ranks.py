@@ -38,8 +38,8 @@ def synthesize(data=NUMBERS, **options):
 
 @pytest.mark.slow
 def test_sums_of_order_statistics_move_by_the_range_at_most_and_reach_it():
-    """All columns of up to nine of five values, all changes of one value, all sizes of sums."""
-    for n in (6, 7, 8, 9):
+    """All columns of five to seven of five values, all changes of one value, all sizes of sums."""
+    for n in (5, 6, 7):
         worst = dict.fromkeys(range(1, n), 0)
         for values in combinations_with_replacement(range(5), n):
             column = np.array(values)
@@ -325,7 +325,7 @@ def test_dependence_survives():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", EXPECTED)
 def test_measures_are_those_that_were_measured(name):
-    draws = 2 if name == "magic" else 8
+    draws = 1 if name == "magic" else 4
     for epsilon, told in EXPECTED[name].items():
         if told is None:
             with pytest.raises(errors.NoiseTooLarge):
