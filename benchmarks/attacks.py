@@ -35,8 +35,8 @@ interpreter that has both packages.
 
 """
 NOTE = """
-anonymeter adds the errors of both rates in squares and cuts its figures at 0; dbanon's intervals are
-wider, because their ends hold whatever both rates have in common, and go below 0. The figures of
+anonymeter adds the errors of both rates in squares and cuts its figures at 0; dbanon's intervals
+are wider, because their ends hold whatever both rates have in common, and go below 0. The figures of
 one secret are of 2,000 guesses (dbanon) and 500. Of 300 rows the overfitting of the records
 themselves is small, too: most of them have no copy among so few originals.
 """
