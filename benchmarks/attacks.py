@@ -35,10 +35,10 @@ interpreter that has both packages.
 
 """
 NOTE = """
-anonymeter adds the errors of both rates in squares and cuts its figures at 0; dbanon's intervals
-are wider, because their ends hold whatever both rates have in common, and go below 0. The figures of
-one secret are of 2,000 guesses (dbanon) and 500. Of 300 rows the overfitting of the records
-themselves is small, too: most of them have no copy among so few originals.
+anonymeter adds the errors of both rates in squares and cuts its figures at 0. dbanon's intervals
+are wider, because their ends hold whatever both rates have in common, and go below 0. The figures
+of one secret are of 2,000 guesses (dbanon) and 500. The overfitting of the records themselves is
+small, too, because of 300 rows most have no copy among so few originals.
 """
 THEIRS = """
 import json, sys, time, warnings, logging
