@@ -22,6 +22,7 @@ from dbanon.release.words import (
     plain,
     told_figure,
     told_of,
+    told_of_attacks,
 )
 
 T = TypeVar("T")
@@ -130,7 +131,7 @@ class Evaluated:
                 for name, value in self.figures[kind].items()
                 if value is not None
             ]
-        return told
+        return told + told_of_attacks(self.figures)
 
 
 @dataclass(frozen=True)

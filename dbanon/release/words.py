@@ -156,3 +156,26 @@ def plain(value: Any) -> Any:
     if isinstance(value, (tuple, list)):
         return type(value)(plain(part) for part in value)
     return value
+
+
+def reached(told: Mapping[str, Any]) -> str:
+    """What one attack reached, of its plain values, in one line."""
+    if told["risk"] is None:
+        return f"none: {told['note']}"
+    low, high = told["interval"]
+    text = f"risk {told['risk']:.3f} (95 %: {low:.3f} to {high:.3f}); right {told['attack']:.3f}"
+    text += f" of {told['guesses']:,} guesses, at random {told['random']:.3f}"
+    if told["control"] is not None:
+        text += f", at control records {told['control']:.3f}"
+    return text + (f"; {told['note']}" if told["note"] else "")
+
+
+def told_of_attacks(figures: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Pairs of label and text of the attacks of an evaluation, where there are some."""
+    attacks = figures.get("attacks")
+    if attacks is None:
+        return []
+    if "failed" in attacks:
+        return [("NOT ATTACKED", str(attacks["failed"]))]
+    title = ("attacks", "for the controller, not for publication: see docs/evaluation.md")
+    return [title, *((f"  {name}", reached(one)) for name, one in attacks["found"].items())]
