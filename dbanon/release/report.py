@@ -22,7 +22,7 @@ from dbanon.release.words import (
     plain,
     told_figure,
     told_of,
-    told_of_attacks,
+    attack_pairs,
 )
 
 T = TypeVar("T")
@@ -131,7 +131,7 @@ class Evaluated:
                 for name, value in self.figures[kind].items()
                 if value is not None
             ]
-        return told + told_of_attacks(self.figures)
+        return told + attack_pairs(self.figures)
 
 
 @dataclass(frozen=True)

@@ -158,24 +158,24 @@ def plain(value: Any) -> Any:
     return value
 
 
-def reached(told: Mapping[str, Any]) -> str:
-    """What one attack reached, of its plain values, in one line."""
-    if told["risk"] is None:
-        return f"none: {told['note']}"
-    low, high = told["interval"]
-    text = f"risk {told['risk']:.3f} (95 %: {low:.3f} to {high:.3f}); right {told['attack']:.3f}"
-    text += f" of {told['guesses']:,} guesses, at random {told['random']:.3f}"
-    if told["control"] is not None:
-        text += f", at control records {told['control']:.3f}"
-    return text + (f"; {told['note']}" if told["note"] else "")
+def attack_text(figures: Mapping[str, Any]) -> str:
+    """One line about one attack, from its plain values."""
+    if figures["risk"] is None:
+        return f"none: {figures['note']}"
+    low, high = figures["interval"]
+    text = f"risk {figures['risk']:.3f} (95 %: {low:.3f} to {high:.3f}); right {figures['attack']:.3f}"
+    text += f" of {figures['guesses']:,} guesses, at random {figures['random']:.3f}"
+    if figures["control"] is not None:
+        text += f", at control records {figures['control']:.3f}"
+    return text + (f"; {figures['note']}" if figures["note"] else "")
 
 
-def told_of_attacks(figures: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Pairs of label and text of the attacks of an evaluation, where there are some."""
+def attack_pairs(figures: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Label and text for each attack of an evaluation; none where it has no attacks."""
     attacks = figures.get("attacks")
     if attacks is None:
         return []
     if "failed" in attacks:
         return [("NOT ATTACKED", str(attacks["failed"]))]
     title = ("attacks", "for the controller, not for publication: see docs/evaluation.md")
-    return [title, *((f"  {name}", reached(one)) for name, one in attacks["found"].items())]
+    return [title, *((f"  {name}", attack_text(one)) for name, one in attacks["found"].items())]
