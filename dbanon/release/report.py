@@ -16,13 +16,13 @@ from dbanon.release.attribute_disclosure import FewPersons, TellingColumn
 from dbanon.release.recode import ColumnLoss
 from dbanon.release.words import (
     WithCard,
+    attack_pairs,
     cautions_of,
     nearness,
     passthrough_note,
     plain,
     told_figure,
     told_of,
-    attack_pairs,
 )
 
 T = TypeVar("T")
