@@ -15,6 +15,7 @@ from benchmarks.markdown import NotMeasuredError, machine
 NAMES = (
     "advise",
     "alignment",
+    "attacks",
     "bounds",
     "chain_returns",
     "chain_sybils",
@@ -48,6 +49,7 @@ NAMES = (
 )
 ON_REQUEST = (
     "advise",
+    "attacks",
     "bounds",
     "chain_returns",
     "chain_sybils",
@@ -67,6 +69,7 @@ ON_REQUEST = (
 )  # minutes, if named
 WITH_ANOTHER = (
     "advise",
+    "attacks",
     "evaluation",
     "main_job",
     "mixed_evaluation",
@@ -75,6 +78,7 @@ WITH_ANOTHER = (
     "peers",
     "plpython",
     "second_round",
+    "synthesis",
 )
 WITH_BIG = ("spark",)
 RESULTS = Path(__file__).resolve().parent / "results"

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from dbanon.data.partition import AttributePartition, Partition, Synthesis
     from dbanon.doors.advise import advise, certificate, lower_bound
     from dbanon.doors.arrays import generalization_loss, information_loss, partition
+    from dbanon.doors.attack import attack
     from dbanon.doors.evaluate import evaluate
     from dbanon.doors.frame import anonymize_frame
     from dbanon.doors.frame_report import FrameReport
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from dbanon.ledger.releases import Listed
     from dbanon.measures import Model
     from dbanon.methods import METHODS
+    from dbanon.release.attacks import Attacks
     from dbanon.release.evaluation import Evaluation
     from dbanon.release.private_report import PrivateReport
     from dbanon.release.report import Report
@@ -65,6 +67,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Advice": "dbanon.advice.answer",
+    "Attacks": "dbanon.release.attacks",
     "Attempt": "dbanon.ledger.job_history",
     "AttributePartition": "dbanon.data.partition",
     "Budget": "dbanon.synthesis.private",
@@ -96,6 +99,7 @@ _HOMES = {
     "anonymize": "dbanon.doors.python",
     "anonymize_frame": "dbanon.doors.frame",
     "attempts": "dbanon.doors.releases",
+    "attack": "dbanon.doors.attack",
     "budgets": "dbanon.doors.synthesis",
     "certificate": "dbanon.doors.advise",
     "chains": "dbanon.doors.releases",
@@ -133,6 +137,7 @@ _HOMES = {
 __all__ = [
     "METHODS",
     "Advice",
+    "Attacks",
     "Attempt",
     "AttributePartition",
     "Budget",
@@ -162,6 +167,7 @@ __all__ = [
     "advise",
     "anonymize",
     "anonymize_frame",
+    "attack",
     "attempts",
     "budgets",
     "certificate",

@@ -89,11 +89,11 @@ def evaluate(
     UnsupportedType : a column is released as another type that is not text.
     """
     _require_one_way(key, report)
-    before, after = _tables(original, released)
+    before, after = tables_of(original, released)
     if report is not None:
         quasi_identifiers = quasi_identifiers or report.quasi_identifiers
         orders = orders or report.arguments["orders"]
-    names = _names(before, after, quasi_identifiers, key)
+    names = names_of(before, after, quasi_identifiers, key)
     places = _places(before, after, names, key, report)
     trees_given = parse_all(hierarchies, files=True)
     parameters = _parameters(
@@ -153,9 +153,9 @@ def _pairs(
     after = after[names].iloc[np.maximum(places, 0)] if len(after) else after[names]
     gone = places < 0
     if len(after) and stars:
-        gone |= _stars(after, names)
+        gone |= starred(after, names)
     columns = [
-        _Written.of(attribute, after[attribute.name]) if len(after) else _Written.none(attribute)
+        Written.of(attribute, after[attribute.name]) if len(after) else Written.none(attribute)
         for attribute in microdata.attributes
     ]
     labels, firsts = _classes(columns, gone, classes, microdata)
@@ -167,7 +167,7 @@ def _pairs(
 
 
 @extras_told()
-def _tables(original: Any, released: Any) -> tuple[pd.DataFrame, pd.DataFrame]:
+def tables_of(original: Any, released: Any) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Both as data frames; columns of arrays are named by their places."""
     import pandas as pd
 
@@ -200,7 +200,7 @@ def _keys(key: str | Sequence[str] | None) -> list[str]:
     return [] if key is None else [key] if isinstance(key, str) else list(key)
 
 
-def _names(
+def names_of(
     before: pd.DataFrame,
     after: pd.DataFrame,
     wanted: Sequence[str] | None,
@@ -279,7 +279,7 @@ def _places(
     return np.asarray(indices[1].get_indexer(indices[0]), np.int64)
 
 
-def _stars(after: pd.DataFrame, names: Sequence[str]) -> NDArray[np.bool_]:
+def starred(after: pd.DataFrame, names: Sequence[str]) -> NDArray[np.bool_]:
     """bool (n,), which released rows say nothing."""
     found = np.ones(len(after), bool)
     for name in names:
@@ -289,7 +289,7 @@ def _stars(after: pd.DataFrame, names: Sequence[str]) -> NDArray[np.bool_]:
     return found
 
 
-class _Written:
+class Written:
     """A released column, by row: as numbers, or as text.
 
     Parameters
@@ -304,7 +304,7 @@ class _Written:
         self.attribute, self.values, self.missing = attribute, values, missing
 
     @classmethod
-    def of(cls, attribute: Attribute, series: pd.Series[Any]) -> _Written:
+    def of(cls, attribute: Attribute, series: pd.Series[Any]) -> Written:
         """What was released of an attribute."""
         from dbanon.stores.frame.microdata import attribute_of, microdata_from_frame
 
@@ -333,7 +333,7 @@ class _Written:
         return cls(Attribute(name, Kind.CATEGORY), texts, missing)
 
     @classmethod
-    def none(cls, attribute: Attribute) -> _Written:
+    def none(cls, attribute: Attribute) -> Written:
         """Of a release without rows."""
         return cls(Attribute(attribute.name, Kind.FLOAT), np.zeros(0), np.zeros(0, bool))
 
@@ -351,7 +351,7 @@ class _Written:
 
 
 def _classes(
-    columns: Sequence[_Written],
+    columns: Sequence[Written],
     gone: NDArray[np.bool_],
     given: Any,
     microdata: Microdata,

@@ -76,6 +76,7 @@ class PolicyOptions(TypedDict, total=False):
     guarantee: Literal["rows", "per_attribute"]
     strict: bool
     evaluate: bool
+    attacks: bool
     certificate: float | None
     orders: Mapping[str, Sequence[str]] | None
 

@@ -236,6 +236,10 @@ class Policy:
             see="evaluation.md#when-a-release-is-made",
         ),
     ] = False
+    attacks: Annotated[
+        bool,
+        Option("Also attack a release of half of it.", release=True, see="evaluation.md#attacks"),
+    ] = False
     certificate: Annotated[
         float | None,
         Option(
@@ -387,10 +391,8 @@ def _plain_value(value: Any, secret: bool) -> Any:
     """A value of a policy as the ledger has it; of a secret one no more than its numbers."""
     if isinstance(value, Hierarchy):
         return {"leaves": value.n_leaves, "height": value.height}
-    if isinstance(value, Model):
-        return value.describe()
-    if isinstance(value, ColumnSet):
-        return value.plain()
+    if isinstance(value, Model | ColumnSet):
+        return value.describe() if isinstance(value, Model) else value.plain()
     if isinstance(value, Mapping):
         return {name: _plain_value(part, secret) for name, part in value.items()}
     if isinstance(value, tuple):

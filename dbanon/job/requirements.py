@@ -178,6 +178,15 @@ def check_models(models: Sequence[Model], sensitive: Sequence[str]) -> None:
             )
 
 
+def require_evaluation(policy: Policy) -> None:
+    """Check that a release that is to be attacked is evaluated; raises InvalidParameter."""
+    if policy.attacks and not policy.evaluate:
+        raise InvalidParameter(
+            "Attacks are a part of an evaluation, and there is none.",
+            hint="Ask for it, too: `evaluate`.",
+        )
+
+
 def require_kinds(policy: Policy, attributes: tuple[Attribute, ...]) -> None:
     """Check that the method takes these attributes, before anything is read.
 

@@ -160,19 +160,29 @@ def pairs_of(
         records = np.flatnonzero(partition.labels >= 0)
         microdata, partition = only(microdata, records), partition.of(records)
     measures = measures or Measures.of(microdata)
-    of_source: dict[str, list[ReleasedColumn]] = {}
-    for column in columns:
-        of_source.setdefault(column.source, []).append(column)
     trees = trees_of(microdata.attributes, hierarchies or {}, measures)
     return Pairs(
-        tuple(
-            _column(microdata, measures, attribute, tree, of_source[attribute.name])
-            for attribute, tree in zip(microdata.attributes, trees, strict=True)
-        ),
+        columns_of(microdata, measures, trees, columns),
         partition,
         suppressed,
         microdata.strata,
         microdata.entities,
+    )
+
+
+def columns_of(
+    microdata: Microdata,
+    measures: Measures,
+    trees: Iterable[Hierarchy | None],
+    columns: Iterable[ReleasedColumn],
+) -> tuple[Column, ...]:
+    """Each attribute as it was and as it is written, by the trees of all attributes."""
+    of_source: dict[str, list[ReleasedColumn]] = {}
+    for column in columns:
+        of_source.setdefault(column.source, []).append(column)
+    return tuple(
+        _column(microdata, measures, attribute, tree, of_source[attribute.name])
+        for attribute, tree in zip(microdata.attributes, trees, strict=True)
     )
 
 

@@ -16,6 +16,7 @@ from dbanon.release.attribute_disclosure import FewPersons, TellingColumn
 from dbanon.release.recode import ColumnLoss
 from dbanon.release.words import (
     WithCard,
+    attack_pairs,
     cautions_of,
     nearness,
     passthrough_note,
@@ -130,7 +131,7 @@ class Evaluated:
                 for name, value in self.figures[kind].items()
                 if value is not None
             ]
-        return told
+        return told + attack_pairs(self.figures)
 
 
 @dataclass(frozen=True)

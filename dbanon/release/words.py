@@ -156,3 +156,26 @@ def plain(value: Any) -> Any:
     if isinstance(value, (tuple, list)):
         return type(value)(plain(part) for part in value)
     return value
+
+
+def attack_text(figures: Mapping[str, Any]) -> str:
+    """One line about one attack, from its plain values."""
+    if figures["risk"] is None:
+        return f"none: {figures['note']}"
+    low, high = figures["interval"]
+    text = f"risk {figures['risk']:.3f} (95 %: {low:.3f} to {high:.3f}); "
+    text += f"right {figures['attack']:.3f} of {figures['guesses']:,} guesses, at random {figures['random']:.3f}"
+    if figures["control"] is not None:
+        text += f", at control records {figures['control']:.3f}"
+    return text + (f"; {figures['note']}" if figures["note"] else "")
+
+
+def attack_pairs(figures: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Label and text for each attack of an evaluation; none where it has no attacks."""
+    attacks = figures.get("attacks")
+    if attacks is None:
+        return []
+    if "failed" in attacks:
+        return [("NOT ATTACKED", str(attacks["failed"]))]
+    title = ("attacks", "for the controller, not for publication: see docs/evaluation.md")
+    return [title, *((f"  {name}", attack_text(one)) for name, one in attacks["found"].items())]

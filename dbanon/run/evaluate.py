@@ -16,6 +16,7 @@ from dbanon.job.policy import Policy
 from dbanon.methods.registry import Tick
 from dbanon.release.recode import Release
 from dbanon.release.report import Evaluated
+from dbanon.run.plan import Plan
 
 T = TypeVar("T")
 
@@ -40,6 +41,28 @@ def evaluate(microdata: Microdata, release: Release, tick: Tick) -> Evaluated:
         return evaluation_of(pairs, tick=told).to_dict()
 
     return Evaluated(*attempted(work, tick))
+
+
+def attack(microdata: Microdata, planned: Plan, tick: Tick) -> dict[str, Any]:
+    """What attacks reach on a release of a random half of the records, or why that is not known.
+
+    The other half is the control group. A failure of it fails nothing else; what ``tick`` raises
+    does.
+
+    Parameters
+    ----------
+    microdata : all records that were read.
+    planned : its policy has the hierarchies of these records.
+    """
+
+    def work(told: Tick) -> dict[str, Any]:
+        # A backend imports attacks only where they are asked for.
+        from dbanon.run.attacks import attacks_on_half
+
+        return attacks_on_half(microdata, planned, told).to_dict()
+
+    found, failed = attempted(work, tick)
+    return {"failed": failed} if found is None else found
 
 
 def certify(microdata: Microdata, release: Release, policy: Policy, tick: Tick) -> dict[str, Any]:

@@ -139,6 +139,11 @@ def _recorded(evaluation: Mapping[str, Any] | None) -> Iterator[FoundFigure]:
             yield FoundFigure(
                 name, None, found[name], _noted(RECORDED, found[name], notes.get(name, ""))
             )
+    attacks = evaluation.get("attacks", {})
+    for name, one in attacks.get("found", {}).items():
+        low, high = one["interval"] or (None, None)
+        between = "" if low is None else f"; 95 %: {low:.3f} to {high:.3f}"
+        yield FoundFigure(name, None, one["risk"], f"{one['note'] or RECORDED}{between}")
     for column, own in evaluation["columns"].items():
         for name, value in own.items():
             yield FoundFigure(name, column, value, RECORDED)

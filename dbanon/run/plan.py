@@ -18,7 +18,12 @@ from dbanon.job.guarantee import Guarantee
 from dbanon.job.job import Asked, Job
 from dbanon.job.policy import Policy
 from dbanon.job.pseudonym import PseudonymKey, require_pseudonymous
-from dbanon.job.requirements import CLIENT, require_kinds, require_passthrough_options
+from dbanon.job.requirements import (
+    CLIENT,
+    require_evaluation,
+    require_kinds,
+    require_passthrough_options,
+)
 from dbanon.job.sets import ColumnSet, require_equality
 from dbanon.job.verdict import Verdict
 from dbanon.measures.recount import trees_of_models
@@ -203,6 +208,7 @@ def plan(
     persons = tuple(as_identifier(relation.attribute(name)) for name in job.guarantee.persons)
     job.guarantee.require(find_method(job.policy.method))
     require_kinds(job.policy, attributes)
+    require_evaluation(job.policy)
     if target is not None:
         _require_ranges(job, target, attributes)
     names = list(dict.fromkeys([*job.named, *job.guarantee.looked_at]))

@@ -25,13 +25,13 @@ from dbanon.release.recode import Release, combinations, lost_completely, recode
 from dbanon.release.report import Counted, Evaluated, Lost, MadeBy, Report
 from dbanon.release.words import now
 from dbanon.run.disclosure import few_persons, require_pseudonyms, telling_columns
-from dbanon.run.evaluate import certify, evaluate
+from dbanon.run.evaluate import attack, certify, evaluate
 from dbanon.run.fingerprint import fingerprint, source_digest
 from dbanon.run.plan import Plan, plan
 from dbanon.stores.ports import Draft, Source, Target, W
 from dbanon.version import version
 
-# ``evaluate`` and ``certificate`` stand beside them where they are asked for.
+# ``evaluate``, ``attacks`` and ``certificate`` stand beside them where they are asked for.
 PHASES = ("read", "cluster", "write", "verify", "digest")
 
 # Called with the phase and the share of it that is done; what it raises ends the run.
@@ -135,6 +135,10 @@ def publish(
     if planned.policy.evaluate:
         with clock.phase("evaluate") as tick:
             evaluated = evaluate(draft.microdata, draft.release, tick)
+    if planned.policy.attacks and evaluated.figures is not None:
+        with clock.phase("attacks") as tick:
+            reached = {"attacks": attack(draft.microdata, planned, tick)}
+            evaluated = replace(evaluated, figures={**evaluated.figures, **reached})
     if planned.policy.certificate is not None:
         with clock.phase("certificate") as tick:
             certificate = certify(draft.microdata, draft.release, planned.policy, tick)

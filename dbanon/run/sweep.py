@@ -15,8 +15,6 @@ from dbanon.advice.profile import Count
 from dbanon.advice.recommend import BENDS, Point, promising, with_frontier
 from dbanon.advice.request import AdviceRequest, are_numbers, curve, usual_methods
 from dbanon.data.microdata import Microdata
-from dbanon.data.partition import Partition
-from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import DbanonError, TimeLimit, TooFewRecords, counted
 from dbanon.hierarchy.leaves import only
 from dbanon.job.policy import Policy
@@ -28,6 +26,7 @@ from dbanon.partitioning.partition_for import partition_for
 from dbanon.release.evaluation import evaluation_of, pairs_of
 from dbanon.release.recode import recode
 from dbanon.run.plan import Plan
+from dbanon.run.totals import totals_of
 
 # Records that are linked where columns are not all numbers; of more a draw.
 LINKED = 2_500
@@ -235,7 +234,8 @@ class _Trial:
         found = partition_for(
             self.microdata, policy, trees=self.planned.trees, tick=lambda s: tick(0.6 * s)
         )
-        release = recode(self.microdata, found, policy, self._totals, self.planned.trees)
+        totals = totals_of(self.microdata)
+        release = recode(self.microdata, found, policy, totals, self.planned.trees)
         hierarchies = policy.hierarchies
         if release.partition.n_suppressed:
             released = np.flatnonzero(release.partition.labels >= 0)
@@ -311,21 +311,3 @@ class _Trial:
         if m == self.total or not self.numeric:
             return None
         return float(loss * (m / self.total) ** (2 / p))
-
-    def _totals(
-        self, partition: Partition, wide: Sequence[Attribute]
-    ) -> dict[str, NDArray[np.object_]]:
-        """Sums of wide numbers as they were read: nothing of this is released."""
-        names = [attribute.name for attribute in self.microdata.numeric]
-        found = {}
-        for attribute in wide:
-            values = self.microdata.numbers[:, names.index(attribute.name)]
-            valid = self.microdata.valid_column(attribute.name)
-            if valid is not None:
-                values = np.where(valid, values, 0.0)
-            # Moments are held in microseconds, other numbers as they are.
-            digits = attribute.scale - (6 if attribute.kind is Kind.TIMESTAMP else 0)
-            units = (values * 10.0**digits)[partition.members]
-            exact = np.array([int(value) for value in units.tolist()], object)
-            found[attribute.name] = np.asarray(np.add.reduceat(exact, partition.starts), object)
-        return found

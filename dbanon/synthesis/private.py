@@ -206,7 +206,9 @@ def _ranks(
 ) -> Way:
     trees, values = [one.tree for one in columns], [one.many for one in columns]
     divided = shares(n, len(columns), wished.epsilon, trees, wished.margins, values)
-    return _Ranks(divided, noise())
+    way = _Ranks(divided, noise())
+    way.divided.require_paid(way.noise)
+    return way
 
 
 def _marginals(

@@ -213,9 +213,7 @@ def dp_ranks(
     noise : what may see the data.
     rng : for what is drawn of noisy figures.
     """
-    spent = shares.price(noise)
-    if not spent <= shares.epsilon:
-        raise AssertionError(f"all draws cost {spent}, more than epsilon {shares.epsilon}")
+    shares.require_paid(noise)
     margins = [
         _margin(column, tree, many, shares, noise)
         for column, tree, many in zip(grid, shares.trees, shares.counted, strict=True)

@@ -147,6 +147,12 @@ class Shares:
             spent += noise.laplace_price(self.residual_scale, self.agreement_sensitivity)
         return spent
 
+    def require_paid(self, noise: Noise) -> None:
+        """Check that all draws cost no more than epsilon; raises AssertionError."""
+        spent = self.price(noise)
+        if not spent <= self.epsilon:
+            raise AssertionError(f"all draws cost {spent}, more than epsilon {self.epsilon}")
+
 
 def shares(
     n: int,

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from dbanon.measures.attacks import membership
+from dbanon.measures.attacks.catalogue import ATTACKS
 from dbanon.measures.catalogue import MEASURES
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "evaluation.md").read_text(encoding="utf-8")
@@ -17,4 +19,8 @@ def test_every_measure_is_in_a_table(name: str) -> None:
 
 
 def test_no_other_measure_is_in_a_table() -> None:
-    assert set(re.findall(r"^\| `(\w+)` \|", PAGE, re.M)) == set(MEASURES)
+    assert set(re.findall(r"^\| `(\w+)` \|", PAGE, re.M)) == {
+        *MEASURES,
+        *ATTACKS,
+        membership.NAME,
+    }

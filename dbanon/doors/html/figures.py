@@ -55,6 +55,31 @@ def risks(evaluation: Mapping[str, Any], guarantee: Guarantee | None) -> Row:
     return _describe_rows(rows)
 
 
+def attacks(evaluation: Mapping[str, Any]) -> Row | None:
+    """A row for each attack with its interval, or why there are none; None where nobody asked."""
+    found = evaluation.get("attacks")
+    if found is None:
+        return None
+    if "failed" in found:
+        return {"rows": [], "failed": found["failed"]}
+    rows = []
+    for name, one in found["found"].items():
+        ends = one["interval"]
+        rows.append(
+            (
+                name.replace("_", " "),
+                figure(one["risk"], 3),
+                "–" if ends is None else f"{ends[0]:.3f} to {ends[1]:.3f}",
+                figure(one["attack"], 3),
+                figure(one["control"], 3),
+                figure(one["random"], 3),
+                f"{one['guesses']:,}",
+                one["note"],
+            )
+        )
+    return {"rows": rows, "failed": ""}
+
+
 def _describe_rows(rows: list[Row]) -> Row:
     """Rows with a figure; of the others their names by the reason why there is none."""
     left: dict[str, list[str]] = {}

@@ -54,6 +54,7 @@ def view(
         "losses": figures.losses(evaluation) if evaluation else None,
         "columns": figures.by_column(evaluation) if evaluation else {"names": [], "rows": []},
         "risks": figures.risks(evaluation, guarantee) if evaluation else None,
+        "attacks": figures.attacks(evaluation) if evaluation else None,
         "class_risk": _class_risk(report, guarantee),
         "evaluated": evaluation is not None,
         "why_not": report.evaluation_failed or "",

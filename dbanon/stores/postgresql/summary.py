@@ -155,10 +155,11 @@ def write(
 
 
 def _for_readers(evaluation: Mapping[str, Any] | None, k: int) -> str | None:
-    """An evaluation as JSON, without a count of few."""
+    """An evaluation as JSON, without a count of few, and without attacks on those it is of."""
     if evaluation is None:
         return None
-    return json.dumps({**evaluation, "suppressed": binned(evaluation["suppressed"], k)})
+    shown = {name: part for name, part in evaluation.items() if name != "attacks"}
+    return json.dumps({**shown, "suppressed": binned(evaluation["suppressed"], k)})
 
 
 def binned(count: int, k: int) -> str:

@@ -12,7 +12,7 @@ import dbanon
 from dbanon import errors
 from dbanon.hierarchy.tree import flat
 from dbanon.job.concentrated import Cost, delta_of, epsilon_of, rho_of, rho_of_pure
-from dbanon.synthesis import marginals
+from dbanon.synthesis import marginals, ranks
 from dbanon.synthesis.domains import TRUTHS
 from dbanon.synthesis.marginals import divide, dp_marginals
 from dbanon.synthesis.noise import OpenDpNoise
@@ -273,11 +273,14 @@ def test_delta_is_below_one_in_the_rows():
     assert budget.spent == 0.0
 
 
-def test_what_all_draws_cost_is_asked_before_anything_is_spent(monkeypatch):
-    monkeypatch.setattr(marginals.Division, "price", lambda division, noise: 9.0)
+@pytest.mark.parametrize(
+    ("method", "divided"), [("dp_marginals", marginals.Division), ("dp_ranks", ranks.Shares)]
+)
+def test_what_all_draws_cost_is_asked_before_anything_is_spent(monkeypatch, method, divided):
+    monkeypatch.setattr(divided, "price", lambda division, noise: 9.0)
     budget = dbanon.Budget(9.0)
     with pytest.raises(AssertionError, match="all draws cost"):
-        dbanon.synthesize(PEOPLE, budget=budget, **OPTIONS)
+        dbanon.synthesize(PEOPLE, budget=budget, **OPTIONS | {"method": method})
     assert budget.spent == 0.0
 
 

@@ -1,0 +1,1 @@
+"""What an attacker reaches with released rows: singling out, linking, inferring, membership."""

@@ -1,0 +1,90 @@
+"""Attacks as an option of a release: where the figures are, and where not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dbanon
+from dbanon.errors import InvalidParameter
+from dbanon.stores.postgresql.summary import _for_readers
+
+NAMES = {"singling_out", "linkability", "attribute_inference"}
+
+
+def people(n: int) -> pd.DataFrame:
+    """Numbers and a category; a value that stands out."""
+    rng = np.random.default_rng(4)
+    one = rng.normal(size=n).round(3)
+    return pd.DataFrame(
+        {"age": one, "height": (one + rng.normal(size=n)).round(3), "job": rng.choice([*"abc"], n)}
+    )
+
+
+@pytest.fixture(scope="module")
+def made() -> dbanon.FrameReport:
+    frame = people(200)
+    frame.loc[3, "age"] = 98765.4
+    _, report = dbanon.anonymize_frame(
+        frame, quasi_identifiers=list(frame), k=4, method="gaa_cp", evaluate=True, attacks=True
+    )
+    return report
+
+
+def test_figures_are_in_the_report_and_in_its_json(made: dbanon.FrameReport) -> None:
+    assert made.evaluation is not None
+    told = json.loads(json.dumps(made.to_dict()))["evaluation"]["attacks"]
+    assert set(told["found"]) == NAMES
+    assert (told["originals"], told["controls"], told["released"]) == (100, 100, 100)
+    linked = told["found"]["linkability"]
+    assert linked["interval"][0] <= linked["risk"] <= linked["interval"][1]
+    # A guess among at least four rows that are alike.
+    assert linked["attack"] <= 0.5
+    assert "linkability" in str(made)
+    assert "98765" not in json.dumps(told)
+
+
+def test_the_page_has_them_with_their_intervals(made: dbanon.FrameReport, tmp_path: Path) -> None:
+    assert made.evaluation is not None
+    made.page(str(tmp_path / "people.html"))
+    page = (tmp_path / "people.html").read_text(encoding="utf-8")
+    section = page.partition('id="attacks"')[2].partition("</section>")[0]
+    low, high = made.evaluation["attacks"]["found"]["attribute_inference"]["interval"]
+    assert f"{low:.3f} to {high:.3f}" in section
+    assert "not for publication" in section
+
+
+def test_readers_of_a_release_get_none_of_it(made: dbanon.FrameReport) -> None:
+    shown = json.loads(str(_for_readers(made.evaluation, 4)))
+    assert "linkage_risk" in shown["risks"]
+    assert "attacks" not in shown
+
+
+def test_half_of_too_few_records_fails_the_attacks_alone() -> None:
+    frame = people(9)
+    _, report = dbanon.anonymize_frame(
+        frame, quasi_identifiers=list(frame), k=5, method="gaa_cp", evaluate=True, attacks=True
+    )
+    assert report.evaluation is not None
+    assert report.evaluation["attacks"] == {
+        "failed": "Half of the records are too few for a class."
+    }
+    assert "NOT ATTACKED" in str(report)
+
+
+def test_attacks_need_an_evaluation() -> None:
+    with pytest.raises(InvalidParameter, match="part of an evaluation"):
+        dbanon.anonymize_frame(people(20), quasi_identifiers=["age"], k=3, attacks=True)
+
+
+def test_without_the_option_there_are_none() -> None:
+    _, report = dbanon.anonymize_frame(
+        people(40), quasi_identifiers=["age", "height"], k=3, evaluate=True
+    )
+    assert report.evaluation is not None
+    assert "attacks" not in report.evaluation
+    assert "attacks" not in report.seconds
