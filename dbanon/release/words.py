@@ -164,7 +164,8 @@ def attack_text(figures: Mapping[str, Any]) -> str:
         return f"none: {figures['note']}"
     low, high = figures["interval"]
     text = f"risk {figures['risk']:.3f} (95 %: {low:.3f} to {high:.3f}); "
-    text += f"right {figures['attack']:.3f} of {figures['guesses']:,} guesses, at random {figures['random']:.3f}"
+    text += f"right {figures['attack']:.3f} of {figures['guesses']:,} guesses, "
+    text += f"at random {figures['random']:.3f}"
     if figures["control"] is not None:
         text += f", at control records {figures['control']:.3f}"
     return text + (f"; {figures['note']}" if figures["note"] else "")
