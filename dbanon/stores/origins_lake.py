@@ -73,9 +73,9 @@ class IcebergOrigin:
     def flow(self, table: str, wanted: Sequence[str], chunk_rows: int) -> Iterator[Flow]:
         """The columns of the newest snapshot; raises as ``Origin``."""
         name = parse_relation(table)
-        missing = _iceberg("exceptions").NoSuchTableError
+        missing = iceberg_module("exceptions").NoSuchTableError
         with failing("The catalog cannot be read."):
-            catalog = _iceberg("catalog").load_catalog(self._catalog)
+            catalog = iceberg_module("catalog").load_catalog(self._catalog)
             try:
                 found = catalog.load_table(tuple(filter(None, (name.schema, name.name))))
             except missing:
@@ -114,7 +114,8 @@ def _delta() -> Any:
     return deltalake
 
 
-def _iceberg(module: str) -> Any:
+def iceberg_module(module: str) -> Any:
+    """A module of pyiceberg's; raises MissingDependency."""
     from importlib import import_module
 
     try:

@@ -160,7 +160,7 @@ class _Expansion:
         found = self.text(text, key)
         if found is None:
             return found
-        if is_object(found):
+        if is_object(found) or found.startswith("iceberg:"):
             return found
         return os.path.join(self.document.file.resolve().parent, os.path.expanduser(found))
 
