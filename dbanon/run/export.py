@@ -35,8 +35,9 @@ from dbanon.release.report import Report
 from dbanon.sessions.session import Session
 from dbanon.sessions.store import Store
 from dbanon.stores.duckdb.file_counts import counted_file
-from dbanon.stores.exports import formats, places
+from dbanon.stores.exports import formats, places, problems
 from dbanon.stores.exports.arrow import arrow_schema, batches
+from dbanon.stores.exports.lake import TablePlace, beside
 from dbanon.stores.sql_persons import SqlWritten
 from dbanon.stores.sql_target import SqlTarget
 
@@ -88,11 +89,12 @@ class Exporter:
                 places.require_free(place)
             elif not self._is_free(place, _digests(self._exports_of(session))):
                 raise OutputExists(
-                    f"The file {place} is not a file that dbanon made from a release, so it stays.",
+                    f"{places.what(place)} {place} is not one that dbanon made from a release,"
+                    " so it stays.",
                     hint="Choose another place, or remove it.",
                 )
             if make and "{release}" not in export.path:
-                places.make_directories(place.parent)
+                places.make_above(place)
 
     def _exports_of(self, session: Session) -> list[tuple[str, int, dict[str, Any]]]:
         return releases.exports_of(session, self._job.output)
@@ -149,27 +151,41 @@ class Exporter:
                 )
                 size, digest = pending.written()
             except OSError as error:
-                raise places.not_written(place.parent, error) from None
+                raise problems.not_written(place.parent, error) from None
             _require_same(pending.path, export, attributes, questions, counts, guarantee.models)
             try:
+                older = beside(place, self._found.get(place))
                 pending.counted()
             except OSError as error:
-                raise places.not_written(place.parent, error) from None
+                raise problems.not_written(place.parent, error) from None
             told.append({
                 "path": str(place), "format": export.format, "bytes": size, "sha256": digest,
-                "template": export.path,
+                "template": export.path, **older,
             })  # fmt: skip
         return told
 
     def finish(self) -> None:
-        """Give the files their places: the release is committed, and nothing fails any more."""
+        """Give the files their places: the release is committed, and nothing fails any more.
+
+        Raises
+        ------
+        OutputBusy, DatabaseFailure : a file has no place, and no database has the release.
+        """
+        lost: list[tuple[places.Place, DbanonError | OSError]] = []
         for pending in self._pending:
             try:
                 with pending.file:
                     pending.finish(replace=self._may_replace(pending.place))
             except (DbanonError, OSError) as error:
-                _warn_of(pending.shown, pending.place, error)
+                if self._database.lasting:
+                    _warn_of(pending.shown, pending.place, error)
+                    continue
+                # No ledger will settle it.
+                pending.undo()
+                lost.append((pending.place, error))
         self._pending.clear()
+        for place, why in lost:
+            raise why if isinstance(why, DbanonError) else problems.not_placed(place, why)
         try:
             self._drop_old()
         except (DbanonError, OSError) as error:
@@ -209,7 +225,7 @@ class Exporter:
             if ended:
                 self._settle(ended)
 
-    def _settle(self, left: Sequence[tuple[places.Place, str, int]]) -> None:
+    def _settle(self, left: Sequence[tuple[places.Staged, str, int]]) -> None:
         """Give files their places, where they are what the ledger has; else take them away."""
         known: list[tuple[str, int, dict[str, Any]]] = []
         with suppress(DatabaseNotFound), self._database.session(write=False) as session:
@@ -253,6 +269,8 @@ class Exporter:
             named = [(places.place_for(one["path"], ""), one) for one in older]
             there = [both for both in named if places.is_file(places.found_at(both[0]))]
             for path, one in there[export.keep_last :]:
+                # A table has no name of a release in its path: each is a snapshot of it.
+                assert not isinstance(path, TablePlace)
                 if places.sha256(path) == one["sha256"]:
                     path.unlink(missing_ok=True)
 
@@ -261,7 +279,9 @@ def _digests(known: Sequence[tuple[str, int, Mapping[str, Any]]]) -> set[str]:
     return {one["sha256"] for _, _, one in known}
 
 
-def _warn_of(path: places.Place, place: places.Place, error: DbanonError | OSError) -> None:
+def _warn_of(
+    path: places.Place | places.Staged, place: places.Place, error: DbanonError | OSError
+) -> None:
     why = error.strerror if isinstance(error, OSError) else error.code
     warn_caller(
         ExportPending(
