@@ -88,8 +88,9 @@ class Exporter:
             if not self._replaces:
                 places.require_free(place)
             elif not self._is_free(place, _digests(self._exports_of(session))):
+                what = places.what(place)
                 raise OutputExists(
-                    f"{places.what(place)} {place} is not one that dbanon made from a release,"
+                    f"The {what} {place} is not a {what} that dbanon made from a release,"
                     " so it stays.",
                     hint="Choose another place, or remove it.",
                 )

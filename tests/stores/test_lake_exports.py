@@ -206,7 +206,7 @@ def test_tables_of_others_stay(warehouse: Path) -> None:
         pa.table({"age": pa.array([1.0], pa.float64()).cast(rows().schema.field("age").type),
                   "site": ["theirs"]})
     )  # fmt: skip
-    with pytest.raises(OutputExists, match="not one that dbanon made"):
+    with pytest.raises(OutputExists, match="not a table that dbanon made"):
         released(warehouse, if_exists="replace")
     assert rows().num_rows == 101
 

@@ -72,8 +72,8 @@ def file_for(path: str, release_id: str) -> Path:
 
 
 def what(place: Place) -> str:
-    """What stands at a place, as a sentence begins."""
-    return "The table" if isinstance(place, TablePlace) else "The file"
+    """What stands at a place, in a word."""
+    return "table" if isinstance(place, TablePlace) else "file"
 
 
 def make_above(place: Place) -> None:
@@ -140,7 +140,7 @@ def require_free(place: Place) -> None:
     """Check that nothing has a place; raises OutputExists."""
     if found_at(place) is not None:
         raise OutputExists(
-            f"{what(place)} {place} exists already.",
+            f"The {what(place)} {place} exists already.",
             hint='Choose another name, write {release} in it, or use `if_exists="replace"`.',
         )
 
