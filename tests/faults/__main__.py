@@ -25,6 +25,7 @@ QUICK = {
     "memory": 3,
     "ddl": 4,
     "race": 2,
+    "mariadb": 24,
 }
 FULL = {
     "table": 2100,
@@ -36,6 +37,7 @@ FULL = {
     "memory": 40,
     "ddl": 60,
     "race": 20,
+    "mariadb": 200,
 }
 
 
