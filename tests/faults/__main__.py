@@ -26,6 +26,7 @@ QUICK = {
     "ddl": 4,
     "race": 2,
     "mariadb": 24,
+    "export": 30,
 }
 FULL = {
     "table": 2100,
@@ -38,6 +39,7 @@ FULL = {
     "ddl": 60,
     "race": 20,
     "mariadb": 200,
+    "export": 200,
 }
 
 

@@ -47,16 +47,18 @@ def perform(task: Task, seed: int, yard: Any) -> Any:
     """Run one case: its ``Result``."""
     from tests.faults.adversity import KINDS, run_adversity
     from tests.faults.cases import random_case
+    from tests.faults.exports import run_export
     from tests.faults.kills import run_kill
     from tests.faults.mariadb import run_mariadb
     from tests.faults.scenario import run_case
 
+    run = {"kill": run_kill, "mariadb": run_mariadb, "export": run_export}
     if task.kind == "table":
         result = run_case(random_case(seed, task.number), yard)
     elif task.kind in KINDS:
         result = run_adversity(task.kind, seed, task.number, yard)
     else:
-        result = {"kill": run_kill, "mariadb": run_mariadb}[task.kind](seed, task.number, yard)
+        result = run[task.kind](seed, task.number, yard)
     return result
 
 

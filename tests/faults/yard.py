@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import shutil
 import tempfile
@@ -18,6 +19,7 @@ from tests.faults.mariadb_place import MariadbPlace
 from tests.faults.places import DuckdbPlace, Place, PostgresqlPlace, SqlitePlace
 from tests.mariadb_server import MariadbServer, throwaway_mariadb
 from tests.memory import memory
+from tests.object_server import served
 from tests.postgres_server import Server, throwaway_server
 
 ERRORS = Path(__file__).resolve().parents[2] / "docs" / "errors.md"
@@ -38,6 +40,7 @@ class Yard:
         self._made = 0
         self._others = ExitStack()
         self._mariadb: MariadbServer | None = None
+        self._bucket: str | None = None
 
     @property
     def mariadb(self) -> MariadbServer:
@@ -45,6 +48,14 @@ class Yard:
         if self._mariadb is None:
             self._mariadb = self._others.enter_context(throwaway_mariadb())
         return self._mariadb
+
+    def objects(self) -> str:
+        """The bucket of an object store, to which the environment leads once it was asked for."""
+        if self._bucket is None:
+            # It tells each request.
+            logging.getLogger("werkzeug").setLevel(logging.ERROR)
+            self._bucket = self._others.enter_context(served())
+        return self._bucket
 
     def close(self) -> None:
         """End the servers that it started."""
