@@ -7,9 +7,10 @@ was not published; what a crash leaves is put in its place, or taken away, by th
 
 from __future__ import annotations
 
+import errno
 import json
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from math import isclose
 from pathlib import Path
@@ -38,6 +39,7 @@ from dbanon.stores.duckdb.file_counts import counted_file
 from dbanon.stores.exports import formats, places, problems
 from dbanon.stores.exports.arrow import arrow_schema, batches
 from dbanon.stores.exports.lake import TablePlace, beside
+from dbanon.stores.interrupts import ended_by_signals
 from dbanon.stores.sql_persons import SqlWritten
 from dbanon.stores.sql_target import SqlTarget
 
@@ -175,7 +177,7 @@ class Exporter:
         lost: list[tuple[places.Place, DbanonError | OSError]] = []
         for pending in self._pending:
             try:
-                with pending.file:
+                with pending.file, _left_to_the_next_run(pending.place):
                     pending.finish(replace=self._may_replace(pending.place))
             except (DbanonError, OSError) as error:
                 if self._database.lasting:
@@ -188,8 +190,9 @@ class Exporter:
         for place, why in lost:
             raise why if isinstance(why, DbanonError) else problems.not_placed(place, why)
         try:
-            self._drop_old()
-        except (DbanonError, OSError) as error:
+            with ended_by_signals():
+                self._drop_old()
+        except (DbanonError, OSError, KeyboardInterrupt) as error:
             what = f"Files of earlier releases were not looked at ({type(error).__name__})."
             warn_caller(ExportPending(what))
 
@@ -274,6 +277,24 @@ class Exporter:
                 assert not isinstance(path, TablePlace)
                 if places.sha256(path) == one["sha256"]:
                     path.unlink(missing_ok=True)
+
+
+@contextmanager
+def _left_to_the_next_run(place: places.Place) -> Iterator[None]:
+    """Let a signal end the wait for a store that stalls; a disk is waited for.
+
+    Raises
+    ------
+    OSError : one arrived.
+    """
+    if isinstance(place, Path):
+        yield
+        return
+    try:
+        with ended_by_signals():
+            yield
+    except KeyboardInterrupt:
+        raise InterruptedError(errno.EINTR, "it was interrupted") from None
 
 
 def _digests(known: Sequence[tuple[str, int, Mapping[str, Any]]]) -> set[str]:

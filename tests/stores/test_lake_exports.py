@@ -180,6 +180,27 @@ def test_a_refused_release_leaves_an_older_one_as_it_was(
     assert len(told(warehouse)) == 1
 
 
+@pytest.mark.parametrize("how", ["dropped", "expired"])
+def test_what_was_taken_away_stays_away(warehouse: Path, how: str) -> None:
+    """The file is on the store still, and the ledger has it: it is not shown a second time."""
+    released(warehouse)
+    if how == "dropped":
+        load_catalog("here").drop_table(TABLE)
+    else:
+        first = load_catalog("here").load_table(TABLE).current_snapshot().snapshot_id
+        released(warehouse, if_exists="replace", keep=[])
+        table = load_catalog("here").load_table(TABLE)
+        table.maintenance.expire_snapshots().by_id(first).commit()
+    assert len(told(warehouse)) == 1
+    # One that is refused, after which nothing else is shown.
+    with pytest.raises(DbanonError):
+        released(warehouse, k=101, if_exists="replace")
+    if how == "dropped":
+        assert not load_catalog("here").table_exists(TABLE)
+    else:
+        assert rows().column_names == ["age"]
+
+
 def _half(real: Callable[..., None]) -> Callable[..., None]:
     def fail(self: Any, file: Any, size: int) -> None:
         real(self, file, size)

@@ -12,8 +12,9 @@ from __future__ import annotations
 import errno
 import re
 import stat
+import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import cache
 from shutil import copyfileobj
 from typing import Any, BinaryIO
@@ -25,9 +26,13 @@ from dbanon.errors import InvalidParameter, OutputBusy, OutputExists
 from dbanon.job.export import ICEBERG
 from dbanon.sessions.names import parse_relation
 from dbanon.stores.objects import ObjectStat, iceberg_module, reached
+from dbanon.stores.scratch import OLD
 
 _FILE = "dbanon-{tag}-{release}-{place}.parquet"
-_OURS = re.compile(r"dbanon-([0-9a-f]{12})-([0-9a-f-]{36})-(\d+)\.parquet")
+# Beside a file that was not shown yet: one whose table was dropped, or whose snapshot has expired,
+# has none, and is never shown again.
+_PENDING = ".pending"
+_OURS = re.compile(r"dbanon-([0-9a-f]{12})-([0-9a-f-]{36})-(\d+)\.parquet" + re.escape(_PENDING))
 _MAPPING = "schema.name-mapping.default"
 _RETRIES = "commit.retry.num-retries"
 
@@ -106,7 +111,7 @@ class TablePlace:
         return TableFile(self, f"{self._data()}/{name}")
 
     def left(self, tag: str) -> Iterator[tuple[TableFile, str, int]]:
-        """Files of one output that no snapshot has, with release and number; raises OSError."""
+        """Files of one output that were never shown, with release and number; raises OSError."""
         io, folder = self._io(), self._data()
         # Another reader of files than Arrow's cannot list them.
         if not hasattr(io, "fs_by_scheme"):
@@ -118,11 +123,18 @@ class TablePlace:
             )
             found = self._table()
             shown = set() if found is None else _data_files(found)
-        for one in listed:
-            ours = _OURS.fullmatch(one.base_name)
-            location = f"{folder}/{one.base_name}"
-            if ours and ours[1] == tag and location not in shown:
-                yield TableFile(self, location), ours[2], int(ours[3])
+        there = {one.base_name: one for one in listed}
+        for name, mark in sorted(there.items()):
+            ours = _OURS.fullmatch(name)
+            if not ours or ours[1] != tag:
+                continue
+            file = TableFile(self, f"{folder}/{name.removesuffix(_PENDING)}")
+            if file.location in shown:
+                file.say_shown()
+            elif file.name in there:
+                yield file, ours[2], int(ours[3])
+            elif time.time() - mark.mtime_ns / 1e9 > OLD:
+                file.say_shown()
 
     def commit(self, file: TableFile, *, replace: bool) -> None:
         """Show a file's rows, and none else, from the next moment on.
@@ -166,6 +178,7 @@ class TablePlace:
                 came_first = True
         if came_first:
             raise busy(self)
+        file.say_shown()
 
     def _is_release(self, found: Any) -> bool:
         """True where its one file says of itself that it is a release's."""
@@ -243,10 +256,11 @@ class TableFile:
         return opened
 
     def put(self, file: BinaryIO, size: int) -> None:
-        """Write a file's bytes there; raises OSError."""
+        """Write a file's bytes there, and before them that it was not shown yet; raises OSError."""
         io = self.table._io()
         file.seek(0)
         with reached():
+            io.new_output(f"{self.location}{_PENDING}").create(overwrite=True).close()
             with closing(io.new_output(self.location).create()) as made:
                 copyfileobj(file, made, 2**20)
             written = len(io.new_input(self.location))
@@ -263,13 +277,18 @@ class TableFile:
 
     def unlink(self, missing_ok: bool = False) -> None:
         """Take it away; raises OSError."""
-        io = self.table._io()
         try:
             with reached():
-                io.delete(self.location)
+                self.table._io().delete(self.location)
         except FileNotFoundError:
             if not missing_ok:
                 raise
+        self.say_shown()
+
+    def say_shown(self) -> None:
+        """Take away what says that it was not shown yet; what cannot be, the next run does."""
+        with suppress(OSError), reached():
+            self.table._io().delete(f"{self.location}{_PENDING}")
 
 
 @cache

@@ -25,8 +25,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
 
-from dbanon.errors import InvalidParameter, OutputExists
+from dbanon.errors import DatabaseUnreachable, InvalidParameter, OutputExists
 from dbanon.job.export import is_table
+from dbanon.sessions.ending import ending
 from dbanon.stores.exports.lake import TableFile, TablePlace
 from dbanon.stores.exports.problems import not_written, refused
 from dbanon.stores.objects import ObjectPath, ObjectStat, is_object
@@ -259,8 +260,11 @@ class PendingObject:
         """Take away what was uploaded, as far as the store can be reached."""
         self.file.close()
         if self.uploaded:
-            with suppress(OSError):
-                self.staged.unlink(missing_ok=True)
+            # A run that was told to end does not wait for a store that stalls.
+            with suppress(OSError, DatabaseUnreachable):
+                ending().connected(
+                    lambda: self.staged.unlink(missing_ok=True), lambda nothing: None
+                )
 
 
 def begin(place: Place, tag: str, release_id: str, number: int) -> Pending | PendingObject:
