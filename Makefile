@@ -89,8 +89,9 @@ test-postgres: ## the tests of stores and SQL on another Debian suite, SUITE=tri
 	.ci/postgres.sh "$(SUITE)" $(PYTEST_ARGS)
 
 # FAULTS=full for the long campaign; FAULTS_SEED and FAULTS_CASE repeat what a finding names.
-faults: setup ## random tables and killed runs against an oracle of its own, in some ten minutes
+faults: setup ## random tables and killed runs against an oracle of its own, in some fifteen minutes
 	.ci/prepare.sh postgres
+	.ci/prepare.sh mariadb
 	$(VENV)/bin/python -m tests.faults
 
 chains: setup ## chains at length: 1,000 random worlds, all small ones, killed runs; hours

@@ -10,12 +10,14 @@ socket alone.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import pwd
 import shutil
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -27,6 +29,8 @@ from tests.memory import memory
 from tests.postgres.tools import NoServerError, ends_with_us
 
 _STARTUP_SECONDS = 60
+# What a server says where a table or its database is not there, and where the server is not.
+_MISSING, _LOST = (1146, 1049), (0, 1053, 2002, 2003, 2006, 2013)
 _SHARED = (Path("/usr/share/mysql"), Path("/usr/share/mariadb"))
 _SYSTEM = ("mysql_system_tables.sql", "mysql_system_tables_data.sql")
 # Few pages and files: a server a worker of tests.
@@ -164,6 +168,90 @@ class MariadbServer:
 
     def url(self, database: str, user: str = "root") -> str:
         return f"mysql+pymysql://{user}@localhost/{database}?unix_socket={self.socket}"
+
+
+def digest_of(rows: Sequence[str]) -> str:
+    """Of rows as texts."""
+    return hashlib.sha256("\n".join(rows).encode()).hexdigest()
+
+
+class Readers:
+    """Two sessions that read a whole release in a loop, as another account would.
+
+    ``seen`` has the digest of every answer and how often it was met; ``missing`` counts answers
+    that there is no such table; ``lost`` those that a server which ended did not give.
+    """
+
+    def __init__(self, server: MariadbServer, schema: str, relation: str) -> None:
+        self.seen: dict[str, int] = {}
+        self.missing = self.lost = 0
+        self._server, self._sql = server, f"SELECT * FROM {relation}"
+        # Of another account than dbanon's: a campaign ends all sessions of that.
+        server.execute(
+            "CREATE USER IF NOT EXISTS reader@localhost",
+            f"GRANT SELECT ON {schema}.* TO reader@localhost",
+        )
+        self._stop, self._lock = threading.Event(), threading.Lock()
+
+    def digest(self) -> str | None:
+        """What stands now, as readers see it; None where nothing does."""
+        try:
+            rows = self._server.execute(self._sql)
+        except pymysql.err.ProgrammingError:
+            return None
+        return digest_of(sorted(map(repr, rows)))
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[None]:
+        """They read for the block."""
+        self._stop.clear()
+        threads = [threading.Thread(target=self._loop) for _ in range(2)]
+        for one in threads:
+            one.start()
+        try:
+            yield
+        finally:
+            self._stop.set()
+            for one in threads:
+                one.join()
+
+    def wait(self) -> None:
+        """Until they had another answer, in at most 10 s."""
+        deadline, known = time.monotonic() + 10, sum(self.seen.values()) + self.missing
+        while sum(self.seen.values()) + self.missing == known and time.monotonic() < deadline:
+            time.sleep(0.005)
+
+    def _loop(self) -> None:
+        while not self._stop.is_set():
+            try:
+                with contextlib.closing(self._server.connect(user="reader")) as one:
+                    cursor = one.cursor()
+                    cursor.execute("SET SESSION sql_mode = 'ANSI_QUOTES'")
+                    while not self._stop.is_set():
+                        cursor.execute(self._sql)
+                        self._note(digest_of(sorted(map(repr, cursor.fetchall()))))
+            except (pymysql.err.Error, OSError) as error:
+                code = error.args[0] if error.args else 0
+                with self._lock:
+                    self.missing += code in _MISSING
+                    self.lost += code in _LOST
+                if code not in _MISSING + _LOST:
+                    self._note(f"error {code}")
+                time.sleep(0.005)
+
+    def _note(self, digest: str) -> None:
+        with self._lock:
+            self.seen[digest] = self.seen.get(digest, 0) + 1
+
+    def findings(self, allowed: Sequence[str | None]) -> list[str]:
+        """What readers met that is none of these, or nothing at all where one of them stood."""
+        found = []
+        others = {digest for digest in self.seen if digest not in allowed}
+        if others:
+            found.append(f"readers met {len(others)} other tables than the old and the new release")
+        if self.missing and None not in allowed:
+            found.append(f"readers met no table {self.missing} times")
+        return found
 
 
 @contextlib.contextmanager

@@ -15,8 +15,15 @@ FORMATS = (PARQUET, CSV)
 COMPRESSIONS = ("zstd", "snappy", "gzip", "none")
 KEEP = "keep"
 FORMULAS = ("error", "escape", KEEP)
+# What the path of a table in a catalog begins with, as an export and as a source.
+ICEBERG = "iceberg:"
 
 _HINT = 'Write a file as in "out/people.parquet" or "out/people.csv".'
+
+
+def is_table(path: str) -> bool:
+    """True for what names a table of a catalog of Iceberg's."""
+    return path.startswith(ICEBERG)
 
 
 @dataclass(frozen=True)
@@ -25,7 +32,8 @@ class Export:
 
     Parameters
     ----------
-    path : where it goes; ``{release}`` stands for the release's id.
+    path : where it goes; ``{release}`` stands for the release's id. Also an object of a store, or a
+        table of Iceberg as ``iceberg:CATALOG/namespace.table``.
     format : ``parquet`` or ``csv``; by the ending of the path where it is empty.
     compression : of Parquet: ``zstd``, ``snappy``, ``gzip`` or ``none``.
     statistics : True for minima and maxima of all columns in Parquet, which catalogs copy to where
@@ -46,6 +54,8 @@ class Export:
         path: Any = self.path
         if not isinstance(path, str) or not path.strip() or "\0" in path or not is_text(path):
             raise InvalidParameter("The path of an export must be text.", hint=_HINT)
+        if is_table(self.path):
+            self._require_fits_table()
         if not self.format:
             ending = self.path.rpartition(".")[2].lower()
             if ending not in FORMATS:
@@ -67,6 +77,16 @@ class Export:
             raise InvalidParameter(
                 "keep_last of an export needs {release} in its path: else each replaces the last."
             )
+
+    def _require_fits_table(self) -> None:
+        """Take the format of tables' files, and nothing that only files have."""
+        if self.format not in ("", PARQUET) or "{release}" in self.path:
+            raise InvalidParameter(
+                "An export to Iceberg is of Parquet, without {release} in its path.",
+                hint="Each release is a snapshot of the one table; expire older ones by Iceberg's"
+                " own tools.",
+            )
+        object.__setattr__(self, "format", PARQUET)
 
     @classmethod
     def of_plain(cls, given: Mapping[str, Any]) -> Export:

@@ -7,9 +7,10 @@ was not published; what a crash leaves is put in its place, or taken away, by th
 
 from __future__ import annotations
 
+import errno
 import json
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from math import isclose
 from pathlib import Path
@@ -35,8 +36,10 @@ from dbanon.release.report import Report
 from dbanon.sessions.session import Session
 from dbanon.sessions.store import Store
 from dbanon.stores.duckdb.file_counts import counted_file
-from dbanon.stores.exports import formats, places
+from dbanon.stores.exports import formats, places, problems
 from dbanon.stores.exports.arrow import arrow_schema, batches
+from dbanon.stores.exports.lake import TablePlace, beside
+from dbanon.stores.interrupts import ended_by_signals
 from dbanon.stores.sql_persons import SqlWritten
 from dbanon.stores.sql_target import SqlTarget
 
@@ -87,12 +90,14 @@ class Exporter:
             if not self._replaces:
                 places.require_free(place)
             elif not self._is_free(place, _digests(self._exports_of(session))):
+                what = places.what(place)
                 raise OutputExists(
-                    f"The file {place} is not a file that dbanon made from a release, so it stays.",
+                    f"The {what} {place} is not a {what} that dbanon made from a release,"
+                    " so it stays.",
                     hint="Choose another place, or remove it.",
                 )
             if make and "{release}" not in export.path:
-                places.make_directories(place.parent)
+                places.make_above(place)
 
     def _exports_of(self, session: Session) -> list[tuple[str, int, dict[str, Any]]]:
         return releases.exports_of(session, self._job.output)
@@ -149,30 +154,45 @@ class Exporter:
                 )
                 size, digest = pending.written()
             except OSError as error:
-                raise places.not_written(place.parent, error) from None
+                raise problems.not_written(place.parent, error) from None
             _require_same(pending.path, export, attributes, questions, counts, guarantee.models)
             try:
+                older = beside(place, self._found.get(place))
                 pending.counted()
             except OSError as error:
-                raise places.not_written(place.parent, error) from None
+                raise problems.not_written(place.parent, error) from None
             told.append({
                 "path": str(place), "format": export.format, "bytes": size, "sha256": digest,
-                "template": export.path,
+                "template": export.path, **older,
             })  # fmt: skip
         return told
 
     def finish(self) -> None:
-        """Give the files their places: the release is committed, and nothing fails any more."""
+        """Give the files their places: the release is committed, and nothing fails any more.
+
+        Raises
+        ------
+        OutputBusy, DatabaseFailure : a file has no place, and no database has the release.
+        """
+        lost: list[tuple[places.Place, DbanonError | OSError]] = []
         for pending in self._pending:
             try:
-                with pending.file:
+                with pending.file, _left_to_the_next_run(pending.place):
                     pending.finish(replace=self._may_replace(pending.place))
             except (DbanonError, OSError) as error:
-                _warn_of(pending.shown, pending.place, error)
+                if self._database.lasting:
+                    _warn_of(pending.shown, pending.place, error)
+                    continue
+                # No ledger will settle it.
+                pending.undo()
+                lost.append((pending.place, error))
         self._pending.clear()
+        for place, why in lost:
+            raise why if isinstance(why, DbanonError) else problems.not_placed(place, why)
         try:
-            self._drop_old()
-        except (DbanonError, OSError) as error:
+            with ended_by_signals():
+                self._drop_old()
+        except (DbanonError, OSError, KeyboardInterrupt) as error:
             what = f"Files of earlier releases were not looked at ({type(error).__name__})."
             warn_caller(ExportPending(what))
 
@@ -209,7 +229,7 @@ class Exporter:
             if ended:
                 self._settle(ended)
 
-    def _settle(self, left: Sequence[tuple[places.Place, str, int]]) -> None:
+    def _settle(self, left: Sequence[tuple[places.Staged, str, int]]) -> None:
         """Give files their places, where they are what the ledger has; else take them away."""
         known: list[tuple[str, int, dict[str, Any]]] = []
         with suppress(DatabaseNotFound), self._database.session(write=False) as session:
@@ -253,15 +273,37 @@ class Exporter:
             named = [(places.place_for(one["path"], ""), one) for one in older]
             there = [both for both in named if places.is_file(places.found_at(both[0]))]
             for path, one in there[export.keep_last :]:
+                # A table has no name of a release in its path: each is a snapshot of it.
+                assert not isinstance(path, TablePlace)
                 if places.sha256(path) == one["sha256"]:
                     path.unlink(missing_ok=True)
+
+
+@contextmanager
+def _left_to_the_next_run(place: places.Place) -> Iterator[None]:
+    """Let a signal end the wait for a store that stalls; a disk is waited for.
+
+    Raises
+    ------
+    OSError : one arrived.
+    """
+    if isinstance(place, Path):
+        yield
+        return
+    try:
+        with ended_by_signals():
+            yield
+    except KeyboardInterrupt:
+        raise InterruptedError(errno.EINTR, "it was interrupted") from None
 
 
 def _digests(known: Sequence[tuple[str, int, Mapping[str, Any]]]) -> set[str]:
     return {one["sha256"] for _, _, one in known}
 
 
-def _warn_of(path: places.Place, place: places.Place, error: DbanonError | OSError) -> None:
+def _warn_of(
+    path: places.Place | places.Staged, place: places.Place, error: DbanonError | OSError
+) -> None:
     why = error.strerror if isinstance(error, OSError) else error.code
     warn_caller(
         ExportPending(

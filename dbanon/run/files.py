@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from dbanon.errors import DbanonError, InvalidParameter, OutcomeUnknown
 from dbanon.job.job import Job
+from dbanon.sessions.ending import ending
 from dbanon.sessions.store import Store
 from dbanon.stores.interrupts import held_once_committed
 
@@ -45,6 +46,9 @@ def files_of(job: Job, database: Store) -> Iterator[Exporter | None]:
     try:
         yield exporter
     except BaseException as error:
+        # Nor does taking away wait for a store that stalls.
+        if isinstance(error, (KeyboardInterrupt, SystemExit)):
+            ending().tell()
         # Where nobody knows, the ledger says it to the next run.
         refused = isinstance(error, DbanonError) and not isinstance(error, OutcomeUnknown)
         if exporter.committing and not refused:

@@ -134,6 +134,12 @@ class SessionInterface(PassthroughInterface, ABC):
     ) -> Iterator[tuple[NDArray[np.int64], list[tuple[Any, ...]]]]:
         """Keys, int64 (c, m), and the values of these columns, row by row, in pieces."""
 
+    def read_pieces(
+        self, source: Relation, columns: Sequence[str], chunk_rows: int
+    ) -> Iterator[Any]:
+        """The values of these columns in pieces: rows, or batches of Arrow where it has these."""
+        return (rows for _, rows in self.read_rows(source, columns, chunk_rows))
+
     def bounded(self, attribute: Attribute, low: str, high: str) -> str:
         """SQL of a number, truth or moment of the alias s as a double between two bounds.
 

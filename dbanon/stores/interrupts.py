@@ -45,6 +45,8 @@ def shared_driver(engine: Engine) -> Any | None:
     return None if record is None else record.driver_connection
 
 
+# What an operator sends, and not a limit of time.
+_ENDS = (signal.SIGINT, signal.SIGTERM)
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
 
 _Arrived = tuple[int, FrameType | None]
@@ -107,6 +109,30 @@ def held_once_committed() -> Iterator[Callable[[], None]]:
                 " all is as it should be."
             )
         )
+
+
+@contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """Let a signal end the block though others are held: of work that can be left to a later run.
+
+    Raises
+    ------
+    KeyboardInterrupt : one arrived.
+    """
+
+    def end(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before: dict[int, Any] = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in _ENDS:
+            handler = signal.getsignal(number)
+            if callable(handler) and not isinstance(handler, int):
+                before[number] = signal.signal(number, end)
+    try:
+        yield
+    finally:
+        _restore(before)
 
 
 def _keep(arrived: list[_Arrived], before: dict[int, Any]) -> None:

@@ -96,6 +96,9 @@ class ObjectPath:
         """The place beside it."""
         return ObjectPath(self.scheme, f"{self.parent.key}/{name}")
 
+    def make_above(self) -> None:
+        """Nothing: an object needs no directory above it."""
+
     def lstat(self) -> ObjectStat:
         """What is known of it; raises OSError, FileNotFoundError where there is none."""
         with reached():
@@ -183,6 +186,16 @@ def _system(scheme: str) -> Any:
     except ImportError:
         extra = _EXTRAS.get(package, package)
         raise MissingDependency.of_extra(f"{scheme}://", package, extra) from None
+
+
+def iceberg_module(module: str) -> Any:
+    """A module of pyiceberg's; raises MissingDependency."""
+    try:
+        return import_module(f"pyiceberg.{module}")
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "pyiceberg":
+            raise
+        raise MissingDependency.of_extra("Iceberg", "pyiceberg", "iceberg") from None
 
 
 @contextmanager

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from dbanon.errors import DatabaseNotFound, InvalidParameter, MissingDependency, TableNotFound
+from dbanon.job.export import ICEBERG
 from dbanon.sessions.names import parse_relation
-from dbanon.stores.objects import ObjectPath, is_object
+from dbanon.stores.objects import ObjectPath, iceberg_module, is_object
 from dbanon.stores.origins import Flow, Origin, failing, no_rows, require_columns, unified
 
-DELTA, ICEBERG = "delta:", "iceberg:"
+DELTA = "delta:"
 
 
 class DeltaOrigin:
@@ -73,9 +74,9 @@ class IcebergOrigin:
     def flow(self, table: str, wanted: Sequence[str], chunk_rows: int) -> Iterator[Flow]:
         """The columns of the newest snapshot; raises as ``Origin``."""
         name = parse_relation(table)
-        missing = _iceberg("exceptions").NoSuchTableError
+        missing = iceberg_module("exceptions").NoSuchTableError
         with failing("The catalog cannot be read."):
-            catalog = _iceberg("catalog").load_catalog(self._catalog)
+            catalog = iceberg_module("catalog").load_catalog(self._catalog)
             try:
                 found = catalog.load_table(tuple(filter(None, (name.schema, name.name))))
             except missing:
@@ -112,14 +113,3 @@ def _delta() -> Any:
             raise
         raise MissingDependency.of_extra("Delta", "deltalake", "delta") from None
     return deltalake
-
-
-def _iceberg(module: str) -> Any:
-    from importlib import import_module
-
-    try:
-        return import_module(f"pyiceberg.{module}")
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "pyiceberg":
-            raise
-        raise MissingDependency.of_extra("Iceberg", "pyiceberg", "iceberg") from None

@@ -220,15 +220,17 @@ class SqlTarget:
 
     def released(
         self, written: SqlWritten, chunk_rows: int
-    ) -> tuple[tuple[Attribute, ...], Iterator[list[tuple[Any, ...]]]]:
-        """The columns of what was written, and its rows in pieces, in their random order."""
+    ) -> tuple[tuple[Attribute, ...], Iterator[Any]]:
+        """The columns of what was written, and its rows in pieces, in their random order.
+
+        Pieces are of rows, or batches of Arrow.
+        """
         relation = self.session.find_source(written.relation)
         relation = self.session.locate(relation, ())
         attributes = self.session.inspect(relation, relation.schema.attributes)
         relation = relation.with_attributes(attributes)
         names = [attribute.name for attribute in attributes]
-        rows = self.session.read_rows(relation, names, chunk_rows)
-        return attributes, (piece for _, piece in rows)
+        return attributes, self.session.read_pieces(relation, names, chunk_rows)
 
     # -- publishing -------------------------------------------------------------------------------
 

@@ -25,6 +25,8 @@ QUICK = {
     "memory": 3,
     "ddl": 4,
     "race": 2,
+    "mariadb": 24,
+    "export": 30,
 }
 FULL = {
     "table": 2100,
@@ -36,6 +38,8 @@ FULL = {
     "memory": 40,
     "ddl": 60,
     "race": 20,
+    "mariadb": 200,
+    "export": 200,
 }
 
 

@@ -34,44 +34,49 @@ class Tally:
     done: Counter[str] = field(default_factory=Counter)
     outcomes: Counter[str] = field(default_factory=Counter)
     findings: list[str] = field(default_factory=list)
+    answers: int = 0
+    """Of readers beside the runs."""
 
     def line(self) -> str:
         parts = ", ".join(f"{count} {kind}s" for kind, count in sorted(self.done.items()))
-        return f"faults: {parts} … {len(self.findings)} findings"
+        read = f", {self.answers} answers to readers" if self.answers else ""
+        return f"faults: {parts}{read} … {len(self.findings)} findings"
 
 
-def perform(task: Task, seed: int, yard: Any) -> tuple[str, list[str]]:
-    """Run one case: its outcome and its findings."""
+def perform(task: Task, seed: int, yard: Any) -> Any:
+    """Run one case: its ``Result``."""
     from tests.faults.adversity import KINDS, run_adversity
     from tests.faults.cases import random_case
+    from tests.faults.exports import run_export
     from tests.faults.kills import run_kill
+    from tests.faults.mariadb import run_mariadb
     from tests.faults.scenario import run_case
 
+    run = {"kill": run_kill, "mariadb": run_mariadb, "export": run_export}
     if task.kind == "table":
         result = run_case(random_case(seed, task.number), yard)
-        return result.outcome, result.findings
-    if task.kind in KINDS:
+    elif task.kind in KINDS:
         result = run_adversity(task.kind, seed, task.number, yard)
-        return result.outcome, result.findings
-    if task.kind == "kill":
-        result = run_kill(seed, task.number, yard)
-        return result.outcome, result.findings
-    raise ValueError(f"there is no kind of case {task.kind}")
+    else:
+        result = run[task.kind](seed, task.number, yard)
+    return result
 
 
 def _work(seed: int, package: Path, tasks: Any, results: Any) -> None:
     from tests.faults.yard import yard
 
     with yard(package) as here:
-        results.put((os.getpid(), "ready", None, "", []))
+        results.put((os.getpid(), "ready", None, "", [], 0))
         while (task := tasks.get()) is not None:
-            results.put((os.getpid(), "begins", task, "", []))
+            results.put((os.getpid(), "begins", task, "", [], 0))
             try:
-                outcome, findings = perform(task, seed, here)
+                found = perform(task, seed, here)
+                outcome, findings, answers = found.outcome, found.findings, found.answers
             except Exception as error:
                 where = "".join(traceback.format_exception(error)[-3:])
                 outcome, findings = "broke", [f"the campaign itself broke: {where}"]
-            results.put((os.getpid(), "ended", task, outcome, findings))
+                answers = 0
+            results.put((os.getpid(), "ended", task, outcome, findings, answers))
 
 
 class Campaign:
@@ -113,7 +118,7 @@ class Campaign:
     def _step(self, package: Path, waiting: Any, results: Any) -> int:
         """Take one message, or look after the workers; how many cases ended."""
         try:
-            pid, what, task, outcome, findings = results.get(timeout=1)
+            pid, what, task, outcome, findings, answers = results.get(timeout=1)
         except queue.Empty:
             return self._look_after(package, waiting, results)
         process, _, _ = self._running[pid]
@@ -121,6 +126,7 @@ class Campaign:
         if what != "ended":
             return 0
         self._count(task, outcome, findings)
+        self.tally.answers += answers
         return 1
 
     def _count(self, task: Task, outcome: str, findings: list[str]) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import signal
 import sys
 from typing import Any
 
@@ -22,10 +23,14 @@ def main() -> None:
         import psycopg
         import sqlalchemy.dialects.postgresql.psycopg  # noqa: F401
 
+        from dbanon.doors.cli import start
         from dbanon.doors.cli.main import main as command
 
         # With its library: what cannot be loaded for want of memory is not what is asked here.
         assert psycopg.pq.version()
+        # As the program begins: signals that come before the command has handlers of its own.
+        for number in start._ENDS:
+            signal.signal(number, start._end)
         _wait(given)
         command(given["words"])
     _call(given)
@@ -41,8 +46,6 @@ def _wait(given: dict[str, Any]) -> None:
         most = pages * resource.getpagesize() + room
         resource.setrlimit(resource.RLIMIT_AS, (most, most))
     if size := given.get("file_size"):
-        import signal
-
         # As on a full disk, the write fails; the signal's default would end the process.
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))

@@ -280,6 +280,8 @@ class Struck(ExitStack):
         if code == 0 and self.state != "new":
             found.append("exit code 0, and the new release does not stand")
         unknown = "unknown" in (outcome.code or "") or "unknown" in outcome.said.lower()
+        # Outside of the run a process cannot say which it was, and says both.
+        unknown |= "or after all was done" in outcome.said
         # A session that is ended may have committed before; a cancelled one was told otherwise.
         told_so = self.case.door != "sql" or way == "pg_cancel_backend"
         if self.state == "new" and code != 0 and not killed and not unknown and told_so:

@@ -16,7 +16,7 @@ from tests.faults.tables import quote
 from tests.faults.yard import Yard, documented_errors
 
 # Rows of these may change by a run that fails: it is recorded there.
-RUNS = (("dbanon", "run"), ("", "dbanon_run"))
+RUNS = (("dbanon", "run"), ("", "dbanon_run"), ("dbanon", "publication"))
 
 
 @dataclass
@@ -25,6 +25,8 @@ class Result:
 
     findings: list[str] = field(default_factory=list)
     outcome: str = ""
+    answers: int = 0
+    """Of readers beside the run."""
 
     def add(self, stage: str, found: list[str]) -> None:
         self.findings += [f"{stage}: {text}" for text in found]

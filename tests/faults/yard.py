@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import shutil
 import tempfile
@@ -14,8 +15,11 @@ from sqlalchemy import make_url
 
 from dbanon.doors import install
 from tests.backend_package import copy_package
+from tests.faults.mariadb_place import MariadbPlace
 from tests.faults.places import DuckdbPlace, Place, PostgresqlPlace, SqlitePlace
+from tests.mariadb_server import MariadbServer, throwaway_mariadb
 from tests.memory import memory
+from tests.object_server import served
 from tests.postgres_server import Server, throwaway_server
 
 ERRORS = Path(__file__).resolve().parents[2] / "docs" / "errors.md"
@@ -34,11 +38,40 @@ class Yard:
     def __init__(self, folder: Path, server: Server, installed: str) -> None:
         self.folder, self.server, self.installed = folder, server, installed
         self._made = 0
+        self._others = ExitStack()
+        self._mariadb: MariadbServer | None = None
+        self._bucket: str | None = None
+
+    @property
+    def mariadb(self) -> MariadbServer:
+        """A server of MariaDB, started when it is first asked for."""
+        if self._mariadb is None:
+            self._mariadb = self._others.enter_context(throwaway_mariadb())
+        return self._mariadb
+
+    def objects(self) -> str:
+        """The bucket of an object store, to which the environment leads once it was asked for."""
+        if self._bucket is None:
+            # It tells each request.
+            logging.getLogger("werkzeug").setLevel(logging.ERROR)
+            self._bucket = self._others.enter_context(served())
+        return self._bucket
+
+    def close(self) -> None:
+        """End the servers that it started."""
+        self._others.close()
 
     @contextmanager
     def place(self, kind: str, functions: bool = True) -> Iterator[Place]:
         """An empty database; with ``functions`` dbanon is installed in one of PostgreSQL."""
         self._made += 1
+        if kind == "mariadb":
+            on_mariadb = MariadbPlace(self.mariadb)
+            try:
+                yield on_mariadb
+            finally:
+                on_mariadb.close()
+            return
         if kind == "postgresql":
             place = PostgresqlPlace(self.server, self.installed if functions else "template1")
             try:
@@ -65,7 +98,9 @@ def yard(package: Path | None = None) -> Iterator[Yard]:
         server = stack.enter_context(throwaway_server(fsync=False, kind="local"))
         url = server.create_database("faults_installed")
         install.install(url, python_paths=[str(package)])
-        yield Yard(folder, server, str(make_url(url).database))
+        made = Yard(folder, server, str(make_url(url).database))
+        stack.callback(made.close)
+        yield made
 
 
 @contextmanager

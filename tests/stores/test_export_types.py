@@ -14,6 +14,7 @@ from pyarrow import parquet
 from dbanon.errors import UnsupportedType
 from dbanon.run.open import open_store
 from dbanon.sessions.names import parse_relation
+from dbanon.stores.exports.arrow import batches
 from tests.stores.databases import DuckdbDatabase, PostgresqlDatabase
 
 
@@ -86,3 +87,52 @@ def test_what_no_file_holds_is_refused(postgresql: PostgresqlDatabase, tmp_path:
         with pytest.raises(UnsupportedType):
             postgresql.anonymize(**given, keep=[column])
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "value", ["'infinity'::DATE", "'-infinity'::TIMESTAMP", "'infinity'::TIMESTAMPTZ",
+              "'0044-03-15 (BC)'::DATE", "'20000-01-01'::TIMESTAMP"],
+)  # fmt: skip
+def test_moments_that_no_file_holds(
+    duckdb_file: DuckdbDatabase, tmp_path: Path, value: str
+) -> None:
+    duckdb_file.execute(
+        f"CREATE TABLE people AS SELECT range AS age, CASE WHEN range > 8 THEN {value} END AS odd"
+        " FROM range(12)"
+    )
+    given: dict[str, Any] = {"quasi_identifiers": ["age"], "keep": ["odd"]}
+    with pytest.raises(UnsupportedType):
+        duckdb_file.anonymize(**given, exports=[tmp_path / "p.parquet"])
+    assert list(tmp_path.glob("*.parquet")) == []
+
+
+def test_columns_and_rows_become_the_same_file(duckdb_file: DuckdbDatabase) -> None:
+    """DuckDB gives whole columns, other databases rows: neither way tells of itself."""
+    duckdb_file.execute(
+        "CREATE TABLE t AS SELECT CASE WHEN range > 3 THEN range END AS n, range::HUGEINT AS huge,"
+        " range::UBIGINT AS wide, range::UTINYINT AS tiny, range::FLOAT / 3 AS single,"
+        " CASE range WHEN 1 THEN 'nan'::DOUBLE WHEN 2 THEN -0.0 ELSE range / 7 END AS double,"
+        " (range / 3)::DECIMAL(38, 3) AS amount, range % 2 = 0 AS truth,"
+        " CASE WHEN range > 2 THEN date '0001-01-01' + range::INT END AS day,"
+        " make_timestamp(range * 1000001) AS moment, '9999-12-31 23:59:59.999999'::TIMESTAMP AS"
+        " last, make_timestamp_ns(range * 1000000000) AS ns, '2020-06-01 12:00+02'::TIMESTAMPTZ +"
+        " INTERVAL (range) HOUR AS instant, NULL::DATE AS never, uuid() AS uuid, 'ä' || range AS"
+        " text, ''::VARCHAR AS none, range::VARCHAR::ENUM('0', '1', '2', '3', '4', '5', '6') AS"
+        " listed, [range] AS list, '1 day'::INTERVAL AS span, 'a'::BLOB AS bytes FROM range(7)"
+    )
+    with open_store(duckdb_file.url).session(write=False) as session:
+        found = session.find_source(parse_relation("t"))
+        source = session.locate(found, ())
+        names = [one.name for one in source.schema.attributes]
+        attributes = session.inspect(source, source.schema.attributes)
+        columns = list(session.read_pieces(source, names, 3))
+        rows = [piece for _, piece in session.read_rows(source, names, 3)]
+    assert isinstance(columns[0], pa.RecordBatch)
+    made, wanted = (
+        pa.Table.from_batches(batches(attributes, pieces, 4)) for pieces in (columns, rows)
+    )
+    assert len(names) == 21
+    for name in names:
+        assert made[name].type == wanted[name].type
+        assert repr(made[name].to_pylist()) == repr(wanted[name].to_pylist())
+    assert [len(one) for one in batches(attributes, columns, 4)] == [4, 3]

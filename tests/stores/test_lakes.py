@@ -181,7 +181,7 @@ def test_without_the_package(lake: str, target: str, monkeypatch: pytest.MonkeyP
         return real(name, *more, **named)
 
     monkeypatch.setattr(builtins, "__import__", gone)
-    monkeypatch.setattr("importlib.import_module", gone)
+    monkeypatch.setattr("dbanon.stores.objects.import_module", gone)
     with pytest.raises(MissingDependency, match=r"needs the package") as told:
         dbanon.anonymize(lake, **DRAWN, target=target)
     assert f"dbanon[{lake.partition(':')[0]}]" in str(told.value.hint)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -17,6 +16,7 @@ from dbanon import errors
 from dbanon.run.open import open_store
 from dbanon.sessions.names import parse_relation
 from dbanon.stores.mariadb import dialect, publication
+from tests.mariadb_server import Readers
 from tests.stores.databases import MariadbDatabase
 from tests.stores.people import load_people
 
@@ -263,28 +263,17 @@ def test_readers_see_whole_releases(mariadb: MariadbDatabase) -> None:
     mariadb.execute("CREATE TABLE few AS SELECT * FROM people WHERE id <= 20")
     mariadb.execute("ALTER TABLE few ADD PRIMARY KEY (id)")
     mariadb.anonymize(**GIVEN)
-    seen: list[Any] = []
-    stop = threading.Event()
-
-    def read() -> None:
-        with contextlib.closing(mariadb.server.connect("app")) as reader:
-            cursor = reader.cursor()
-            while not stop.is_set():
-                cursor.execute("SELECT count(*) FROM release.people")
-                seen.append(cursor.fetchall()[0][0])
-
-    readers = [threading.Thread(target=read) for _ in range(2)]
-    for one in readers:
-        one.start()
-    try:
+    readers = Readers(mariadb.server, '"release"', '"release".people')
+    stood = [readers.digest()]
+    with readers.reading():
         for n in range(6):
             table = "people" if n % 2 else "few"
             mariadb.anonymize(**GIVEN, table=table, if_exists="replace")
-    finally:
-        stop.set()
-        for one in readers:
-            one.join()
-    assert set(seen) == {20, 40}
+            stood.append(readers.digest())
+    assert readers.findings(stood) == []
+    # The rows of each, and no others: of two tables, which take turns.
+    assert set(readers.seen) == set(stood)
+    assert len(set(stood)) == 2
 
 
 @contextlib.contextmanager
@@ -303,6 +292,26 @@ def before(cut: str, then: Callable[[], None]) -> Iterator[Callable[[str], None]
 
 def _die() -> None:
     os._exit(9)
+
+
+@contextlib.contextmanager
+def _child(database: MariadbDatabase, cut: str) -> Iterator[Callable[[], int]]:
+    """A client that dies at a cut; made before there are threads, and begun by what is given."""
+    told, tell = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.read(told, 1)
+        with before(cut, _die) as at, contextlib.suppress(BaseException):
+            database.anonymize(**GIVEN, if_exists="replace", on_sql=at)
+        os._exit(0)
+
+    def go() -> int:
+        os.write(tell, b"x")
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+    yield go
+    os.close(told)
+    os.close(tell)
 
 
 def _require_settled(database: MariadbDatabase, old: str, cut: str) -> None:
@@ -332,20 +341,27 @@ def test_killed_between_two_steps(mariadb: MariadbDatabase, cut: str, who: str) 
     mariadb.execute("CREATE TABLE few AS SELECT * FROM people WHERE id <= 20")
     mariadb.execute("ALTER TABLE few ADD PRIMARY KEY (id)")
     old = mariadb.anonymize(**GIVEN, table="few").release_id
+    readers = Readers(mariadb.server, '"release"', '"release".people')
+    stood = [readers.digest()]
     if who == "server":
         with (
+            readers.reading(),
             before(cut, mariadb.server.crash) as at,
             pytest.raises((errors.ConnectionLost, errors.OutcomeUnknown)),
         ):
             mariadb.anonymize(**GIVEN, if_exists="replace", on_sql=at)
         mariadb.server.start()
     else:
-        child = os.fork()
-        if child == 0:
-            with before(cut, _die) as at, contextlib.suppress(BaseException):
-                mariadb.anonymize(**GIVEN, if_exists="replace", on_sql=at)
-            os._exit(0)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+        with _child(mariadb, cut) as go, readers.reading():
+            assert go() == 9
+            readers.wait()
+    with readers.reading():
+        with open_store(mariadb.url).session(write=True):
+            pass
+        readers.wait()
+    # One that was shown and not kept would be neither.
+    assert readers.findings([*stood, readers.digest()]) == []
+    assert readers.seen
     _require_settled(mariadb, old, cut)
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -225,3 +228,41 @@ def test_other_stores_by_the_same_way(tmp_path: Path, monkeypatch: pytest.Monkey
         report = dbanon.anonymize("memory://clinic/in/", **given, output="o", if_exists="replace")
         assert report.rows_out == 100
     assert [path.name for path in ObjectPath("memory", "clinic/out").below()] == ["p.parquet"]
+
+
+@pytest.mark.parametrize("step", ["put", "copy_to", "unlink"])
+def test_a_signal_while_the_store_stalls(
+    bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """It ends the wait: before COMMIT the run, afterwards what the next run does as well."""
+    released(tmp_path / "d.duckdb", exports=[f"{bucket}/other.parquet"], output="other")
+    stalled: list[str] = []
+    real = getattr(ObjectPath, step)
+
+    def stall(self: ObjectPath, *given: Any, **more: Any) -> None:
+        if step == "put":
+            # It is there, and its answer does not come.
+            real(self, *given)
+            monkeypatch.setattr(ObjectPath, "unlink", lambda *given, **more: time.sleep(60))
+        stalled.append(step)
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(60)
+
+    export = f"{bucket}/people.parquet"
+    started = time.monotonic()
+    with monkeypatch.context() as patch:
+        patch.setattr(ObjectPath, step, stall)
+        if step == "put":
+            with pytest.raises(KeyboardInterrupt):
+                released(tmp_path / "d.duckdb", exports=[export])
+        else:
+            with pytest.warns(ExportPending, match="interrupted"):
+                released(tmp_path / "d.duckdb", exports=[export])
+        assert stalled == [step]
+        monkeypatch.undo()
+    assert time.monotonic() - started < 20
+    # The next run finds it; of what the ledger has not nobody knows whether its run has ended.
+    released(tmp_path / "d.duckdb", exports=[export], if_exists="replace")
+    left = [name for name in names() if name.startswith(".dbanon")]
+    assert "people.parquet" in names()
+    assert len(left) == (step == "put")

@@ -26,7 +26,7 @@ from dbanon.doors.jobfile.problems import (
     note_refusals,
 )
 from dbanon.errors import DbanonError, InvalidParameter, nearest_names
-from dbanon.job.export import Export
+from dbanon.job.export import Export, is_table
 from dbanon.job.job import Job
 from dbanon.job.private import PrivateJob, own_options, private_job, refused, require_other
 from dbanon.job.rules import BY_RULES
@@ -160,7 +160,7 @@ class _Expansion:
         found = self.text(text, key)
         if found is None:
             return found
-        if is_object(found):
+        if is_object(found) or is_table(found):
             return found
         return os.path.join(self.document.file.resolve().parent, os.path.expanduser(found))
 

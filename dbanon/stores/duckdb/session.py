@@ -220,12 +220,8 @@ class DuckdbSession(FileSession):
     def read_rows(
         self, source: Relation, columns: Sequence[str], chunk_rows: int
     ) -> Iterator[tuple[NDArray[np.int64], list[tuple[Any, ...]]]]:
-        parts = [f"{key} AS key{i}" for i, key in enumerate(source.located.expressions)]
-        for name in columns:
-            attribute = source.attribute(name)
-            parts.append(types.portable(attribute))
-        query = f"SELECT {', '.join(parts)} FROM {source.from_clause}{source.where}"
-        for batch in self._batches(query, chunk_rows):
+        keys = [f"{key} AS key{i}" for i, key in enumerate(source.located.expressions)]
+        for batch in self.read_pieces(source, columns, chunk_rows, keys):
             try:
                 lists = [column.to_pylist() for column in batch.columns[1:]]
             except (pa.ArrowException, ValueError, OverflowError):
@@ -233,13 +229,19 @@ class DuckdbSession(FileSession):
             rows = list(zip(*lists, strict=True)) if lists else [()] * batch.num_rows
             yield values_of(batch.column(0)).astype(np.int64).reshape(-1, 1), rows
 
+    def read_pieces(
+        self, source: Relation, columns: Sequence[str], chunk_rows: int, more: Sequence[str] = ()
+    ) -> Iterator[pa.RecordBatch]:
+        parts = [*more, *(types.portable(source.attribute(name)) for name in columns)]
+        query = f"SELECT {', '.join(parts)} FROM {source.from_clause}{source.where}"
+        return self._batches(query, chunk_rows)
+
     def texts(self, given: Sequence[str]) -> tuple[str, Any]:
         return "SELECT unnest(CAST(? AS VARCHAR[]))", list(given)
 
     def figures(self, query: str, chunk_rows: int) -> Iterator[NDArray[np.float64]]:
         for batch in self._batches(query, chunk_rows):
-            found = [values_of(column.fill_null(types.NAN)) for column in batch.columns]
-            yield np.column_stack(found)
+            yield np.column_stack([values_of(c.fill_null(types.NAN)) for c in batch.columns])
 
     # -- staging ----------------------------------------------------------------------------------
 

@@ -8,10 +8,17 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import UnsupportedType
 from dbanon.sessions.base import cannot_travel
+
+# Of moments: the whole numbers behind them, and those of the years 1 to 9999.
+_MOMENTS = {
+    pa.date32().id: (pa.int32(), -719_162, 2_932_896),
+    pa.timestamp("us").id: (pa.int64(), -62_135_596_800_000_000, 253_402_300_799_999_999),
+}
 
 
 def arrow_type(attribute: Attribute) -> pa.DataType:
@@ -40,29 +47,50 @@ def arrow_schema(attributes: Sequence[Attribute]) -> pa.Schema:
 
 
 def batches(
-    attributes: Sequence[Attribute], pieces: Iterable[Sequence[tuple[Any, ...]]], rows: int
+    attributes: Sequence[Attribute], pieces: Iterable[Any], rows: int
 ) -> Iterator[pa.RecordBatch]:
-    """Rows in pieces as batches of so many rows, in their order; the last may have fewer."""
+    """Rows in pieces as batches of so many rows, in their order; the last may have fewer.
+
+    Parameters
+    ----------
+    pieces : lists of rows, or batches of Arrow, with columns as a database has them.
+    """
     schema = arrow_schema(attributes)
-    held: list[tuple[Any, ...]] = []
-    for piece in pieces:
-        held += piece
+    held = schema.empty_table()
+    for piece in filter(len, pieces):
+        held = pa.concat_tables([held, pa.Table.from_batches([_batch(schema, piece)])])
         while len(held) >= rows:
-            yield _batch(schema, held[:rows])
-            held = held[rows:]
-    if held:
-        yield _batch(schema, held)
+            yield from held.slice(0, rows).combine_chunks().to_batches()
+            held = held.slice(rows)
+    yield from held.combine_chunks().to_batches()
 
 
-def _batch(schema: pa.Schema, rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
+def _batch(schema: pa.Schema, piece: Any) -> pa.RecordBatch:
+    of_arrow = isinstance(piece, pa.RecordBatch)
+    columns: Iterable[Any] = piece.columns if of_arrow else zip(*piece, strict=True)
+    make: Any = _cast if of_arrow else _array
     try:
-        arrays = [
-            _array(values, field.type)
-            for field, values in zip(schema, zip(*rows, strict=True), strict=True)
-        ]
+        arrays = [make(values, field.type) for field, values in zip(schema, columns, strict=True)]
     except (pa.ArrowException, ValueError, TypeError, OverflowError, ArithmeticError):
         raise cannot_travel() from None
     return pa.record_batch(arrays, schema=schema)
+
+
+def _cast(column: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """A column of Arrow's as another type; by its values where Arrow has no way."""
+    if limits := _MOMENTS.get(wanted.id):
+        whole, first, last = limits
+        found = pc.min_max(column.cast(whole)) if column.type == wanted else None
+        if found is None or column.null_count == len(column):
+            return _array(column.to_pylist(), wanted)
+        # What is no moment to others, as infinity, does not travel.
+        if found["min"].as_py() < first or found["max"].as_py() > last:
+            raise cannot_travel()
+        return column
+    try:
+        return column if column.type == wanted else column.cast(wanted)
+    except pa.ArrowException:
+        return _array(column.to_pylist(), wanted)
 
 
 def _array(values: Sequence[Any], wanted: pa.DataType) -> pa.Array:

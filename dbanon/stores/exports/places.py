@@ -4,7 +4,8 @@ A file is written under a name that says which release it belongs to, and is loc
 What a crash leaves, the next run finds: the ledger says whether the release is there.
 
 A file of an object store is counted on this machine's disk, where it has no name. Then it is
-uploaded, once, under such a name, and copied within the store once the release is committed.
+uploaded, once, under such a name, and copied within the store once the release is committed. So is
+a table's file of a lake, which a commit of its catalog's shows.
 """
 
 from __future__ import annotations
@@ -24,18 +25,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
 
-from dbanon.errors import (
-    DatabaseFailure,
-    DatabaseUnreachable,
-    DbanonError,
-    InsufficientRights,
-    InvalidParameter,
-    OutputExists,
-)
+from dbanon.errors import DatabaseUnreachable, InvalidParameter, OutputExists
+from dbanon.job.export import is_table
+from dbanon.sessions.ending import ending
+from dbanon.stores.exports.lake import TableFile, TablePlace
+from dbanon.stores.exports.problems import not_written, refused
 from dbanon.stores.objects import ObjectPath, ObjectStat, is_object
 from dbanon.stores.scratch import OLD
 
-Place: TypeAlias = "Path | ObjectPath"
+Away: TypeAlias = "ObjectPath | TablePlace"
+Place: TypeAlias = "Path | Away"
+# What is there before it has its place.
+Staged: TypeAlias = "Path | ObjectPath | TableFile"
 Found: TypeAlias = "os.stat_result | ObjectStat | None"
 
 _NAME = ".dbanon-{tag}-{release}-{place}.tmp"
@@ -50,7 +51,9 @@ def tag_of(database: str, output: str) -> str:
 
 
 def place_for(path: str, release_id: str) -> Place:
-    """The file or object that a path means; raises InvalidParameter."""
+    """The file, object or table that a path means; raises InvalidParameter."""
+    if is_table(path):
+        return TablePlace.of(path)
     path = path.replace("{release}", release_id)
     return (
         ObjectPath.of(path) if is_object(path) else Path(os.path.abspath(os.path.expanduser(path)))
@@ -60,23 +63,38 @@ def place_for(path: str, release_id: str) -> Place:
 def file_for(path: str, release_id: str) -> Path:
     """The file of this machine that a path means; raises InvalidParameter."""
     place = place_for(path, release_id)
-    if isinstance(place, ObjectPath):
+    if not isinstance(place, Path):
         raise InvalidParameter(
             f"{place} is no file of this machine.",
-            hint="Only releases can be exported to object stores. Write a report to a disk.",
+            hint="Only releases can be exported to object stores and to Iceberg. Write a report to"
+            " a disk.",
         )
     return place
 
 
-def make_directories(directory: Place) -> None:
-    """Make a directory and those above it, for their owner alone; object stores have none.
+def what(place: Place) -> str:
+    """What stands at a place, in a word."""
+    return "table" if isinstance(place, TablePlace) else "file"
+
+
+def make_above(place: Place) -> None:
+    """Make what a place is in; raises as ``make_directories``, DatabaseUnreachable."""
+    if isinstance(place, Path):
+        make_directories(place.parent)
+        return
+    try:
+        place.make_above()
+    except OSError as error:
+        raise refused(f"No namespace can be made for {place}.", error) from None
+
+
+def make_directories(directory: Path) -> None:
+    """Make a directory and those above it, for their owner alone.
 
     Raises
     ------
     InsufficientRights, InvalidParameter : it cannot be made.
     """
-    if isinstance(directory, ObjectPath):
-        return
     wanted, missing = directory, []
     try:
         while not directory.exists():
@@ -86,7 +104,7 @@ def make_directories(directory: Place) -> None:
             one.mkdir(mode=0o700, exist_ok=True)
             sync_directory(one.parent)
     except OSError as error:
-        raise _refused(f"The directory {wanted} cannot be made.", error) from None
+        raise refused(f"The directory {wanted} cannot be made.", error) from None
 
 
 def found_at(place: Place) -> Found:
@@ -101,7 +119,7 @@ def found_at(place: Place) -> Found:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise _refused(f"No file can have the place {place}.", error) from None
+        raise refused(f"No file can have the place {place}.", error) from None
 
 
 def is_file(found: Found) -> bool:
@@ -123,7 +141,7 @@ def require_free(place: Place) -> None:
     """Check that nothing has a place; raises OutputExists."""
     if found_at(place) is not None:
         raise OutputExists(
-            f"The file {place} exists already.",
+            f"The {what(place)} {place} exists already.",
             hint='Choose another name, write {release} in it, or use `if_exists="replace"`.',
         )
 
@@ -142,7 +160,7 @@ class Pending:
     place: Path
 
     @property
-    def shown(self) -> Place:
+    def shown(self) -> Staged:
         """Where it can be found until it has its place."""
         return self.path
 
@@ -161,7 +179,7 @@ class Pending:
             try:
                 file = os.fdopen(os.open(path, flags, 0o600), "w+b")
             except OSError as error:
-                raise _refused(f"No file can be written in {place.parent}.", error) from None
+                raise refused(f"No file can be written in {place.parent}.", error) from None
             fcntl.flock(file, fcntl.LOCK_EX)
             # Before it was locked, another run may have taken it for one that was left behind.
             if path.exists() and path.stat().st_ino == os.fstat(file.fileno()).st_ino:
@@ -191,7 +209,7 @@ class Pending:
 
 @dataclass
 class PendingObject:
-    """A file that is written on this machine, to become an object.
+    """A file that is written on this machine, to become an object, or a table's file.
 
     Parameters
     ----------
@@ -202,23 +220,26 @@ class PendingObject:
 
     file: BinaryIO
     path: Path
-    staged: ObjectPath
-    place: ObjectPath
+    staged: ObjectPath | TableFile
+    place: Away
     uploaded: bool = False
 
     @property
-    def shown(self) -> Place:
+    def shown(self) -> Staged:
         """Where it can be found until it has its place."""
         return self.staged
 
     @classmethod
-    def begin(cls, place: ObjectPath, tag: str, release_id: str, number: int) -> PendingObject:
+    def begin(cls, place: Away, tag: str, release_id: str, number: int) -> PendingObject:
         """A new file of this machine, without a name; raises DatabaseFailure."""
         try:
             file: Any = tempfile.TemporaryFile()  # noqa: SIM115
         except OSError as error:
             raise not_written(Path(tempfile.gettempdir()), error) from None
-        staged = place.with_name(_NAME.format(tag=tag, release=release_id, place=number))
+        if isinstance(place, TablePlace):
+            staged: Any = place.staged(tag, release_id, number)
+        else:
+            staged = place.with_name(_NAME.format(tag=tag, release=release_id, place=number))
         return cls(file, Path(f"/dev/fd/{file.fileno()}"), staged, place)
 
     def written(self) -> tuple[int, str]:
@@ -239,22 +260,28 @@ class PendingObject:
         """Take away what was uploaded, as far as the store can be reached."""
         self.file.close()
         if self.uploaded:
-            with suppress(OSError):
-                self.staged.unlink(missing_ok=True)
+            # A run that was told to end does not wait for a store that stalls.
+            with suppress(OSError, DatabaseUnreachable):
+                ending().connected(
+                    lambda: self.staged.unlink(missing_ok=True), lambda nothing: None
+                )
 
 
 def begin(place: Place, tag: str, release_id: str, number: int) -> Pending | PendingObject:
     """A file that is to get a place; raises as ``Pending.begin``."""
-    if isinstance(place, ObjectPath):
-        return PendingObject.begin(place, tag, release_id, number)
-    return Pending.begin(place, tag, release_id, number)
+    kind: Any = Pending if isinstance(place, Path) else PendingObject
+    begun: Pending | PendingObject = kind.begin(place, tag, release_id, number)
+    return begun
 
 
-def into_place(path: Place, place: Place, *, replace: bool) -> None:
+def into_place(path: Staged, place: Place, *, replace: bool) -> None:
     """Rename a file, for good; raises OSError, as when ``replace`` is False and one is there."""
-    if isinstance(path, ObjectPath) or isinstance(place, ObjectPath):
+    if isinstance(place, TablePlace):
+        assert isinstance(path, TableFile)
+        place.commit(path, replace=replace)
+        return
+    if isinstance(place, ObjectPath):
         assert isinstance(path, ObjectPath)
-        assert isinstance(place, ObjectPath)
         # What appears right now is lost: object stores know no copy into a free place.
         if not replace:
             require_free(place)
@@ -262,6 +289,8 @@ def into_place(path: Place, place: Place, *, replace: bool) -> None:
         with suppress(OSError):
             path.unlink(missing_ok=True)
         return
+    assert isinstance(path, Path)
+    assert isinstance(place, Path)
     found = found_at(place)
     if isinstance(found, os.stat_result) and os.path.samestat(found, path.lstat()):
         # A run ended between link and unlink; a rename would leave both names.
@@ -296,13 +325,17 @@ def sync_directory(directory: Path) -> None:
         os.close(opened)
 
 
-def left_behind(path: str, tag: str) -> Iterator[tuple[Place, str, int]]:
+def left_behind(path: str, tag: str) -> Iterator[tuple[Staged, str, int]]:
     """Files that are not in their places, with release, and number in it; see ``held``."""
     parent = place_for(path, "{release}").parent
+    if isinstance(parent, TablePlace):
+        with suppress(OSError):
+            yield from parent.left(tag)
+        return
     directory = parent.key if isinstance(parent, ObjectPath) else str(parent)
     pattern = "*".join(glob.escape(part) for part in directory.split("{release}"))
     pattern = os.path.join(pattern, f".dbanon-{tag}-*.tmp")
-    names: Iterable[Place] = map(Path, glob.glob(pattern))
+    names: Iterable[Path | ObjectPath] = map(Path, glob.glob(pattern))
     if isinstance(parent, ObjectPath):
         with suppress(OSError):
             names = ObjectPath(parent.scheme, pattern).matching()
@@ -312,23 +345,23 @@ def left_behind(path: str, tag: str) -> Iterator[tuple[Place, str, int]]:
             yield name, found[1], int(found[2])
 
 
-def drop_left(path: Place) -> None:
+def drop_left(path: Staged) -> None:
     """Take away what was left behind; raises OSError.
 
     Of an object nobody knows whether its run has ended: one of the last day stays.
     """
-    if not isinstance(path, ObjectPath) or path.age(time.time()) > OLD:
+    if isinstance(path, Path) or path.age(time.time()) > OLD:
         path.unlink(missing_ok=True)
 
 
 @contextmanager
-def held(path: Place) -> Iterator[bool]:
+def held(path: Staged) -> Iterator[bool]:
     """A file for the block, and nobody else's: False where a run holds it, or it is gone.
 
     No link is followed, and no pipe waited for: in a directory of many, anybody may make them.
     Objects have no locks.
     """
-    if isinstance(path, ObjectPath):
+    if not isinstance(path, Path):
         yield True
         return
     with ExitStack() as stack:
@@ -343,25 +376,10 @@ def held(path: Place) -> Iterator[bool]:
         yield is_left
 
 
-def sha256(path: Place) -> str:
+def sha256(path: Place | Staged) -> str:
     """The digest of a file's bytes."""
     found: Any = hashlib.sha256()
     with path.open("rb") as file:
         while piece := file.read(2**20):
             found.update(piece)
     return str(found.hexdigest())
-
-
-def not_written(directory: Place, error: OSError) -> DatabaseFailure:
-    """The error of a file that was begun: a full disk may have room later."""
-    return DatabaseFailure(
-        f"A file in {directory} cannot be written; nothing was published.", detail=error.strerror
-    )
-
-
-def _refused(message: str, error: OSError) -> DbanonError:
-    if error.errno == errno.EIO:
-        return DatabaseUnreachable(message, detail=error.strerror)
-    denied = isinstance(error, PermissionError)
-    kind = InsufficientRights if denied else InvalidParameter
-    return kind(message, detail=error.strerror)
