@@ -18,6 +18,7 @@ from dbanon.release.words import (
     WithCard,
     attack_pairs,
     cautions_of,
+    export_pairs,
     nearness,
     passthrough_note,
     plain,
@@ -382,10 +383,7 @@ class Report(WithCard):
                 "seconds",
                 ", ".join(f"{phase} {value:.2f}" for phase, value in self.seconds.items()),
             ),
-            *(
-                ("exported", f"{one['path']}, {one['bytes']} bytes{_older(one)}")
-                for one in self.arguments.get("exports", ())
-            ),
+            *export_pairs(self.arguments.get("exports", ())),
             ("seed policy", self.seed_policy),
             ("guarantee", self.guarantee),
             ("earlier releases", self.earlier_releases),
@@ -393,9 +391,3 @@ class Report(WithCard):
         if self.relation != self.output:
             pairs.insert(3, ("released table", self.relation))
         return pairs
-
-
-def _older(exported: Mapping[str, Any]) -> str:
-    """What is said of a table whose earlier versions its readers can read."""
-    count = exported.get("older_versions", 0)
-    return f"; older versions readable until their files are deleted: {count}" if count else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from datetime import datetime, timezone
 from typing import Any
@@ -180,3 +180,14 @@ def attack_pairs(figures: Mapping[str, Any]) -> list[tuple[str, str]]:
         return [("NOT ATTACKED", str(attacks["failed"]))]
     title = ("attacks", "for the controller, not for publication: see docs/evaluation.md")
     return [title, *((f"  {name}", attack_text(one)) for name, one in attacks["found"].items())]
+
+
+def export_pairs(exports: Iterable[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """Label and text for each exported file or table."""
+    return [("exported", f"{one['path']}, {one['bytes']} bytes{_older(one)}") for one in exports]
+
+
+def _older(exported: Mapping[str, Any]) -> str:
+    """What is said of a table whose earlier versions its readers can read."""
+    count = exported.get("older_versions", 0)
+    return f"; older versions readable until their files are deleted: {count}" if count else ""
