@@ -1,5 +1,6 @@
 #include "points/fitting.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -69,7 +70,7 @@ void Fitting::measure(std::size_t one) {
     excess_[one] = sum - cost;
 }
 
-// Takes the record once.
+// Takes the record once, or more often at a price of 0.
 void Fitting::fit(std::int32_t id) {
     const std::size_t begin = first_[id], end = first_[id + 1];
     if (begin == end) return;
@@ -81,8 +82,9 @@ void Fitting::fit(std::int32_t id) {
         const double excess = excess_[of_[i]];
         if (excess > floor) sum += std::exp((excess - most) / spread_);
     }
-    const double change = -(most + spread_ * std::log(sum));
-    prices_[id] += change;
+    const double price = std::max(0.0, prices_[id] - (most + spread_ * std::log(sum)));
+    const double change = price - prices_[id];
+    prices_[id] = price;
     for (std::size_t i = begin; i < end; ++i) excess_[of_[i]] += change;
 }
 
