@@ -39,6 +39,7 @@ from numpy.typing import NDArray
 
 from dbanon.bounds import classes
 from dbanon.bounds.classes import SLACK, error_of, lowered, raised
+from dbanon.bounds.fitting import fitted_prices
 from dbanon.bounds.program import NEAR_ENOUGH, Program, solved_here
 from dbanon.bounds.tolls import Tolls, no_tolls
 from dbanon.data.notebook import Shown
@@ -221,6 +222,10 @@ def certificate(
             better, paid, complete = classes.class_prices(points, k, start, prices, ends, tick)
             if math.fsum(better) - math.fsum(paid.tolls) > math.fsum(prices):
                 prices, tolls, way = better, paid.charged(), "classes"
+    elif simple.any() and len(points) > k:
+        found, complete = fitted_prices(points, k, prices, ends, tick)
+        if math.fsum(found) > math.fsum(prices):
+            prices, way = found, "fitting"
     total = _total(points)
     shares = [_shares(one, total) for one in (prices, simple)]
     paid_shares = raised(tolls.tolls / total, 1) if len(tolls.tolls) else tolls.tolls

@@ -36,6 +36,9 @@ Pricing::Pricing(const Table& table, std::int32_t k, const double* prices, const
                      [&](std::int32_t a, std::int32_t b) { return prices_[a] > prices_[b]; });
     double highest = 0.0;
     for (std::int32_t id = 0; id < table.n; ++id) highest = std::max(highest, std::abs(prices[id]));
+    for (std::int64_t i = 0; inner && i < std::int64_t{k - 2} * table.n; ++i) {
+        highest = std::max(highest, std::abs(inner[i]) / k);
+    }
     // A bound that matters has distances of no more than twice the prices of k records; their terms
     // are rounded p + k * k times at most, and the rest is room to spare.
     slack_ = std::ldexp(1.0 * table.p + 1.0 * k * k + 64.0, -49) * 4.0 * k * (highest - threshold);
@@ -186,7 +189,8 @@ bool Pricing::narrow(std::int32_t seed) {
             }
             return true;
         }
-        if (left > kMostCandidates) {
+        // To measure what is between them are steps, too.
+        if (left > kMostCandidates || std::int64_t(left * left) > 4 * effort_) {
             open_ = std::min(open_, rest + least);
             return false;
         }
