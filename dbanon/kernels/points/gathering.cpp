@@ -1,12 +1,14 @@
 #include "points/gathering.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 namespace dbanon {
 
 namespace {
 
-constexpr int kTurns = 20;
+constexpr int kTurns = 6;
 
 }  // namespace
 
@@ -35,7 +37,16 @@ void Gathering::gather(const double* centre) {
     std::copy_n(centre, table_.p, mean_.begin());
     before_.clear();
     for (int turn = 0; turn < kTurns; ++turn) {
-        work_.left -= tree_.least(mean_.data(), 1.0, -1, k_, found_);
+        // The records of the last turn are k that are near.
+        double limit = std::numeric_limits<double>::infinity();
+        if (turn > 0) {
+            limit = -limit;
+            for (const std::int32_t id : before_) {
+                limit = std::max(limit, tree_.value(mean_.data(), 1.0, id));
+            }
+            limit = std::nextafter(limit, std::numeric_limits<double>::infinity());
+        }
+        work_.left -= tree_.least(mean_.data(), 1.0, -1, limit, k_, found_);
         members_.clear();
         for (const WeightedTree::Found& one : found_) members_.push_back(one.id);
         std::sort(members_.begin(), members_.end());

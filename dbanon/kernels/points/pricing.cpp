@@ -147,7 +147,8 @@ void Pricing::list_candidates(std::size_t position) {
     const std::int32_t place = static_cast<std::int32_t>(position);
     const double* point = table_.row(seed);
     const double scale = 1.0 / k_;
-    listed_ = 1 + tree_->least(point, scale, place, k_ - 2, found_);
+    listed_ = 1 + tree_->least(point, scale, place, std::numeric_limits<double>::infinity(), k_ - 2,
+                               found_);
     double rest = -prices_[seed];
     for (const WeightedTree::Found& one : found_) rest += one.value;
     listed_ += tree_->below(point, scale, place, bar_ - rest + slack_, found_);

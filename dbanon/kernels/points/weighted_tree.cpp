@@ -135,15 +135,16 @@ std::int64_t WeightedTree::walk(const double* point, double scale, std::int32_t 
         for (std::int32_t i = node.begin; i < node.end; ++i) {
             const std::int32_t id = order_[i];
             if (places_[id] <= place) continue;
-            const double value = distance(point, id) * scale + weights_[id];
-            if (value < limit) limit = keep(value, id);
+            const double here = value(point, scale, id);
+            if (here < limit) limit = keep(here, id);
         }
     }
     return steps;
 }
 
 std::int64_t WeightedTree::least(const double* point, double scale, std::int32_t place,
-                                 std::int32_t count, std::vector<Found>& found) const {
+                                 double limit, std::int32_t count,
+                                 std::vector<Found>& found) const {
     found.clear();
     if (count < 1) return 0;
     return walk(point, scale, place, [&](double value, std::int32_t id) {
@@ -153,8 +154,7 @@ std::int64_t WeightedTree::least(const double* point, double scale, std::int32_t
             found.insert(at, {value, id});
             if (found.size() > static_cast<std::size_t>(count)) found.pop_back();
         }
-        return found.size() < static_cast<std::size_t>(count) ? std::numeric_limits<double>::infinity()
-                                                              : found.back().value;
+        return found.size() < static_cast<std::size_t>(count) ? limit : found.back().value;
     });
 }
 

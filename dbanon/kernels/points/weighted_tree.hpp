@@ -27,10 +27,13 @@ class WeightedTree {
     // Weights, and places in an order of which a search may leave out the first.
     void weigh(const std::vector<double>& weights, const std::vector<std::int32_t>& places);
 
-    // The least `count` values of records placed behind `place`, rising; fewer where there are fewer.
-    // Tells the steps taken.
-    std::int64_t least(const double* point, double scale, std::int32_t place, std::int32_t count,
-                       std::vector<Found>& found) const;
+    // The least `count` values, of records placed behind `place` and below `limit`, rising; fewer where
+    // there are fewer. Tells the steps taken.
+    std::int64_t least(const double* point, double scale, std::int32_t place, double limit,
+                       std::int32_t count, std::vector<Found>& found) const;
+    double value(const double* point, double scale, std::int32_t id) const {
+        return distance(point, id) * scale + weights_[id];
+    }
     // All below `limit`, in no order.
     std::int64_t below(const double* point, double scale, std::int32_t place, double limit,
                        std::vector<Found>& found) const;
