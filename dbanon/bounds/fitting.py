@@ -48,6 +48,9 @@ _GATHERED, _THRESHOLD = 1e-4, 1e-7
 _WANTED, _EFFORT = 3, 2**20
 # Pricing ends where the certificate is so near to the prices that it is of, relatively.
 _NEAR_ENOUGH = 2e-3
+# Larger classes are not worth a search where one of this size found so much less than was known:
+# too many classes are left that there was no time to look into.
+_WORTH = 0.9
 # Records that lie together are numbered together, to groups of so many.
 _GROUP = 32
 # What is nearest says what a class costs, but for about this.
@@ -57,7 +60,7 @@ _DEARER = 1.5
 def fitted_prices(
     points: Floats, k: int, prices: Floats, ends: float, tick: Tick
 ) -> tuple[Floats, bool]:
-    """Prices, float64 (n,), and whether all sizes to k were looked at in time.
+    """Prices, float64 (n,), and whether there was time for all that could make them better.
 
     Parameters
     ----------
@@ -66,21 +69,20 @@ def fitted_prices(
     ends : when to end, of the monotonic clock.
     """
     order = _near_order(points)
-    search = _Sizes(np.ascontiguousarray(points[order]), k, ends, tick)
-    best, complete = prices, False
+    best = prices
     try:
+        search = _Sizes(np.ascontiguousarray(points[order]), k, ends, tick)
         for size in range(2, k + 1):
-            last = search.price(size)
+            worth = search.price(size)
             found = np.empty_like(prices)
             found[order] = scaled(search.prices, size, k)
             if math.fsum(found) > math.fsum(best):
                 best = found
-            if not last:
+            if not worth:
                 break
-        complete = size == k
     except _TimeIsOverError:
-        pass
-    return best, complete
+        return best, False
+    return best, True
 
 
 def scaled(prices: Floats, size: int, k: int) -> Floats:
@@ -123,20 +125,21 @@ class _Sizes:
         self.prices = np.zeros(n)
 
     def price(self, size: int) -> bool:
-        """Find the certificate of the next size; whether a larger one could profit from it."""
+        """Find the certificate of the next size; whether one of a larger size is worth a search."""
         known = scaled(self.prices, size - 1, size) if size > 2 else self.prices
-        best = self._search(size, known)
-        self.prices = best
-        self._inner = np.concatenate([self._inner, lowered(size * best, 1)[None]])
-        return size == 2 or best is not known
+        found = self._search(size)
+        least = math.fsum(known)
+        self.prices = found if math.fsum(found) > least else known
+        self._inner = np.concatenate([self._inner, lowered(size * self.prices, 1)[None]])
+        return math.fsum(found) >= _WORTH * least
 
-    def _search(self, size: int, known: Floats) -> Floats:
+    def _search(self, size: int) -> Floats:
         prices = self._apart[:, : size - 1].sum(axis=1) / (2 * size)
         cost = _DEARER * size * float(prices.mean())
         if not cost > 0:
-            return known  # Nothing costs anything.
+            return np.zeros(len(prices))  # The nearest cost nothing.
         pool, prices = self._gathered(size, prices, cost)
-        best, bar = known, np.zeros(len(prices))
+        best, bar = None, np.zeros(len(prices))
         for spread in _PRICED if size == self._k else _PRICED[:1]:
             prices, excess = self._fit(pool, prices, spread * cost)
             kernel = Pricing(
@@ -145,12 +148,13 @@ class _Sizes:
             )  # fmt: skip
             self._run(kernel)
             found = lowered(prices + kernel.least(), 1)
-            if math.fsum(found) > math.fsum(best):
+            if best is None or math.fsum(found) > math.fsum(best):
                 best = found
             if math.fsum(found) > (1 - _NEAR_ENOUGH) * math.fsum(prices):
                 break
             new = kernel.classes().reshape(-1, size)
             pool = pool.renewed(excess > -_LISTED * spread * cost, new)
+        assert best is not None
         return best
 
     def _gathered(self, size: int, prices: Floats, cost: float) -> tuple[_Pool, Floats]:
@@ -190,11 +194,12 @@ class _Sizes:
         return kernel.prices(), kernel.excess()
 
     def _run(self, kernel: Kernel) -> None:
-        while not kernel.step():
-            self._tick(kernel.progress)
+        done = False
+        while not done:
             if time.monotonic() > self._ends:
                 raise _TimeIsOverError
-        self._tick(1.0)
+            done = kernel.step()
+            self._tick(kernel.progress)
 
 
 def _distinct(classes: Classes) -> Classes:
