@@ -37,8 +37,8 @@ Classes = NDArray[np.int32]  # (m, r), each rising, none twice
 
 # Spreads of the smoothed program, as shares of what a class costs: while classes are gathered, for
 # the last size and for those before it, and while they are priced.
-_LAST, _BEFORE, _PRICED = (0.05, 0.03, 0.02, 0.01), (0.05, 0.02), (0.01, 0.005, 0.005)
-_SWEEPS = 60
+_LAST, _BEFORE, _PRICED = (0.05, 0.03, 0.02, 0.01), (0.05,), (0.01, 0.005, 0.0025)
+_SWEEPS = 80
 # Classes that cost so many spreads more than their prices are as good as never taken: they are not
 # listed again, or no others are looked for around them.
 _LISTED, _AROUND = 30.0, 6.0
@@ -47,7 +47,7 @@ _GATHERED, _THRESHOLD = 1e-4, 1e-7
 # How many classes a seed gives a round, and the steps of a search from it, about a nanosecond each.
 _WANTED, _EFFORT = 3, 2**20
 # Pricing ends where the certificate is so near to the prices that it is of, relatively.
-_NEAR_ENOUGH = 2e-3
+_NEAR_ENOUGH = 1e-3
 # Larger classes are not worth a search where one of this size found so much less than was known:
 # too many classes are left that there was no time to look into.
 _WORTH = 0.9
@@ -69,20 +69,11 @@ def fitted_prices(
     ends : when to end, of the monotonic clock.
     """
     order = _near_order(points)
-    best = prices
-    try:
-        search = _Sizes(np.ascontiguousarray(points[order]), k, ends, tick)
-        for size in range(2, k + 1):
-            worth = search.price(size)
-            found = np.empty_like(prices)
-            found[order] = scaled(search.prices, size, k)
-            if math.fsum(found) > math.fsum(best):
-                best = found
-            if not worth:
-                break
-    except _TimeIsOverError:
-        return best, False
-    return best, True
+    search = _Sizes(np.ascontiguousarray(points[order]), k, ends, tick)
+    complete = search.look()
+    found = np.empty_like(prices)
+    found[order] = scaled(search.prices, search.size, k)
+    return (found if math.fsum(found) > math.fsum(prices) else prices), complete
 
 
 def scaled(prices: Floats, size: int, k: int) -> Floats:
@@ -114,32 +105,40 @@ class _Sizes:
     def __init__(self, points: Floats, k: int, ends: float, tick: Tick) -> None:
         self._points, self._k, self._ends, self._tick = points, k, ends, tick
         n = len(points)
-        kernel = Neighbours(points, min(k, n - 1), keep=True)
-        self._run(kernel)
-        ids = kernel.ids().reshape(n, -1)
-        self._around = np.column_stack([np.arange(n, dtype=np.int32), ids])
-        self._apart = np.column_stack(
-            [np.square(points[other] - points).sum(axis=1) for other in ids.T]
-        )
+        self._around, self._apart = np.zeros((n, 1), np.int32), np.zeros((n, 0))
         self._inner = np.zeros((0, n))
-        self.prices = np.zeros(n)
+        self.prices, self.size = np.zeros(n), 2
 
-    def price(self, size: int) -> bool:
-        """Find the certificate of the next size; whether one of a larger size is worth a search."""
-        known = scaled(self.prices, size - 1, size) if size > 2 else self.prices
-        found = self._search(size)
-        least = math.fsum(known)
-        self.prices = found if math.fsum(found) > least else known
-        self._inner = np.concatenate([self._inner, lowered(size * self.prices, 1)[None]])
-        return math.fsum(found) >= _WORTH * least
+    def look(self) -> bool:
+        """Find certificates of all sizes to k that are worth a search; False where time ended it."""
+        points = self._points
+        n = len(points)
+        try:
+            kernel = Neighbours(points, min(self._k, n - 1), keep=True)
+            self._run(kernel)
+            ids = kernel.ids().reshape(n, -1)
+            self._around = np.column_stack([np.arange(n, dtype=np.int32), ids])
+            self._apart = np.column_stack(
+                [np.square(points[other] - points).sum(axis=1) for other in ids.T]
+            )
+            for size in range(2, self._k + 1):
+                self.prices, self.size = scaled(self.prices, self.size, size), size
+                known = math.fsum(self.prices)
+                if self._search(size) < _WORTH * known:
+                    break
+                self._inner = np.concatenate([self._inner, lowered(size * self.prices, 1)[None]])
+        except _TimeIsOverError:
+            return False
+        return True
 
-    def _search(self, size: int) -> Floats:
+    def _search(self, size: int) -> float:
+        """Look for better prices than those known; tells the sum of those found."""
         prices = self._apart[:, : size - 1].sum(axis=1) / (2 * size)
         cost = _DEARER * size * float(prices.mean())
         if not cost > 0:
-            return np.zeros(len(prices))  # The nearest cost nothing.
+            return 0.0  # The nearest cost nothing.
         pool, prices = self._gathered(size, prices, cost)
-        best, bar = None, np.zeros(len(prices))
+        best, bar = -math.inf, np.zeros(len(prices))
         for spread in _PRICED if size == self._k else _PRICED[:1]:
             prices, excess = self._fit(pool, prices, spread * cost)
             kernel = Pricing(
@@ -148,13 +147,13 @@ class _Sizes:
             )  # fmt: skip
             self._run(kernel)
             found = lowered(prices + kernel.least(), 1)
-            if best is None or math.fsum(found) > math.fsum(best):
-                best = found
+            best = max(best, math.fsum(found))
+            if math.fsum(found) > math.fsum(self.prices):
+                self.prices = found
             if math.fsum(found) > (1 - _NEAR_ENOUGH) * math.fsum(prices):
                 break
             new = kernel.classes().reshape(-1, size)
             pool = pool.renewed(excess > -_LISTED * spread * cost, new)
-        assert best is not None
         return best
 
     def _gathered(self, size: int, prices: Floats, cost: float) -> tuple[_Pool, Floats]:

@@ -125,7 +125,7 @@ def test_a_bound_holds_wherever_time_ends(k: int, monkeypatch: pytest.MonkeyPatc
     points = records(9, 60, 2, "normal")
     total = float(exact_total(points))
     shares = []
-    for most in (0, 3, 10, 14, 20, 26, 34, 45, 10_000):
+    for most in (0, 3, 7, 11, 14, 16, 18, 10_000):
         clock = iter(range(10**6))
         monkeypatch.setattr(fitting.time, "monotonic", lambda clock=clock: float(next(clock)))
         found = fitting.fitted_prices(
@@ -133,7 +133,8 @@ def test_a_bound_holds_wherever_time_ends(k: int, monkeypatch: pytest.MonkeyPatc
         )
         prices, complete = found
         assert dearest(points, k, prices, -1e-9 * total) >= -1e-9 * total
-        assert complete == (most == 10_000)
+        assert complete or most < 10_000
+        assert not complete or most > 7
         shares.append(prices.sum())
     assert shares == sorted(shares)
     assert len(set(shares)) >= 3
