@@ -185,7 +185,8 @@ class _Sizes:
         means = np.zeros((len(classes), self._points.shape[1]))
         for members in classes.T:
             means += self._points[members]
-        return means / classes.shape[1]
+        means /= classes.shape[1]
+        return means
 
     def _fit(self, pool: _Pool, prices: Floats, spread: float) -> tuple[Floats, Floats]:
         kernel = Fitting(self._points, pool.classes, prices, spread, _SWEEPS)

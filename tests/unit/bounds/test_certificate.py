@@ -168,10 +168,18 @@ def test_wrong_arguments_of_the_kernels_are_refused() -> None:
         lambda: Pricing(points, 2, ones, ones, no, 1.0, 1, 1, *FREE),
         lambda: Pricing(points, 2, ones, ones, no, 0.0, 0, 1, *FREE),
         lambda: Pricing(points, 2, ones, ones, no, 0.0, 1, 0, *FREE),
-        lambda: Pricing(points, 2, ones, ones, no, 0.0, 1, 1, np.array([[0, 0]], np.int32), ones[:1]),
-        lambda: Pricing(points, 2, ones, ones, no, 0.0, 1, 1, np.array([[0, 5]], np.int32), ones[:1]),
-        lambda: Pricing(points, 2, ones, ones, no, 0.0, 1, 1, np.array([[0, 1]], np.int32), ones[:2]),
-        lambda: Pricing(points, 2, ones, ones, no, 0.0, 1, 1, np.array([[0, 1]], np.int32), -ones[:1]),
+        lambda: Pricing(
+            points, 2, ones, ones, no, 0.0, 1, 1, np.array([[0, 0]], np.int32), ones[:1]
+        ),
+        lambda: Pricing(
+            points, 2, ones, ones, no, 0.0, 1, 1, np.array([[0, 5]], np.int32), ones[:1]
+        ),
+        lambda: Pricing(
+            points, 2, ones, ones, no, 0.0, 1, 1, np.array([[0, 1]], np.int32), ones[:2]
+        ),
+        lambda: Pricing(
+            points, 2, ones, ones, no, 0.0, 1, 1, np.array([[0, 1]], np.int32), -ones[:1]
+        ),
     ):
         with pytest.raises(ValueError):
             wrong()
