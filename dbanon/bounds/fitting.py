@@ -1,8 +1,8 @@
 """Prices of many records: classes of 2, of 3, and on to k, by proportional fitting and by pricing.
 
 The program is that of ``classes.py``, without its solver. Prices come from the kernel ``Fitting``,
-which smooths the program. Classes that cost less than their prices come from the kernel ``Gathering``,
-which is quick and misses some. What ``Pricing`` says in the end is the certificate, as there: prices
+which smooths the program. Classes that cost less than their prices come from ``Gathering``, which
+is quick and misses some. What ``Pricing`` says in the end is the certificate, as there: prices
 y(i) + m(i), m(i) <= 0 being at most the least reduced cost of the classes whose seed is i. Nothing
 that the first two say has to be right.
 
@@ -10,13 +10,13 @@ that the first two say has to be right.
 other is at least what the certificate of classes of r - 1 says: their squared distances add up to
 (r - 1) SSE, which is (r - 1) times their prices or more. So each size makes the next one quick.
 
-A certificate y of classes of r is one of classes of k > r, times r (k - 1)/(k (r - 1)). For a class S
-of k has C(k, r) parts T of r records. Each of its pairs is in C(k - 2, r - 2) of them, each record in
-C(k - 1, r - 1). With r SSE(T) for the squared distances of the pairs of T,
+A certificate y of classes of r, times r (k - 1)/(k (r - 1)), is one of classes of k > r. A class S
+of k has C(k, r) parts T of r records. Each of its pairs is in C(k - 2, r - 2) of them, each record
+in C(k - 1, r - 1). With r SSE(T) for the squared distances of the pairs of T,
 
     C(k - 2, r - 2) k SSE(S) = sum of r SSE(T) >= sum of r y(T) = r C(k - 1, r - 1) y(S)
 
-and C(k - 1, r - 1)/C(k - 2, r - 2) = (k - 1)/(r - 1). So what was found is of use wherever time ends.
+and C(k - 1, r - 1)/C(k - 2, r - 2) = (k - 1)/(r - 1). So what was found is of use where time ends.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class _Sizes:
         self.prices, self.size = np.zeros(n), 2
 
     def look(self) -> bool:
-        """Find certificates of all sizes to k that are worth a search; False where time ended it."""
+        """Find certificates of sizes to k that are worth a search; False where time ended it."""
         points = self._points
         n = len(points)
         try:

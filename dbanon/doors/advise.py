@@ -145,8 +145,8 @@ def lower_bound(
     data, orders : as in ``information_loss``, without NULLs.
     k : smallest number of records in a class.
     seconds : a limit in wall time for all but the bound of nearest neighbours, which is quick and
-        weak; the best bound until then is given. Up to 10,000 records linear programs give it, which
-        need the extra ``dbanon[bound]``; without it, and of more records, ``fitting`` does.
+        weak; the best bound until then is given. Up to 10,000 records linear programs give it,
+        which need the extra ``dbanon[bound]``; without it, and of more records, ``fitting`` does.
 
     Raises
     ------

@@ -154,7 +154,7 @@ def fitted(
 
 
 def gathered(points: Floats, k: int, prices: Floats, centre: Floats, turns: int) -> tuple[int, ...]:
-    """The k records of the least squared distance to a centre less price, the mean being the next."""
+    """The k records of the least squared distance to a centre less price, then to their mean."""
     before: NDArray[np.int64] = np.zeros(0, np.int64)
     for _ in range(turns):
         values = np.square(points - centre).sum(axis=1) - prices

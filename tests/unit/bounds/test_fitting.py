@@ -1,4 +1,4 @@
-"""Bounds of many records never lie: the same way with few, checked in fractions over all classes."""
+"""Bounds of many records never lie: the same way with few, in fractions over all classes."""
 
 from __future__ import annotations
 
