@@ -88,3 +88,33 @@ def test_without_the_option_there_are_none() -> None:
     assert report.evaluation is not None
     assert "attacks" not in report.evaluation
     assert "attacks" not in report.seconds
+
+
+def test_rows_of_a_person_are_in_one_half() -> None:
+    """With the same persons on both sides, control records would be found as members are."""
+    alone = people(200)
+    frame = alone.loc[alone.index.repeat(4)].reset_index(drop=True)
+    frame["who"] = frame.index // 4
+    options = {"k": 2, "method": "gaa_cp", "evaluate": True, "attacks": True}
+    attributes = list(alone)
+    _, several = dbanon.anonymize_frame(
+        frame, quasi_identifiers=attributes, entity="who", **options
+    )
+    _, one = dbanon.anonymize_frame(alone, quasi_identifiers=attributes, **options)
+    assert several.evaluation is not None
+    assert one.evaluation is not None
+    found, wanted = (report.evaluation["attacks"]["found"] for report in (several, one))
+    assert several.evaluation["attacks"]["controls"] == 400
+    for name in ("linkability", "attribute_inference"):
+        assert found[name]["risk"] > wanted[name]["risk"] - 0.1, name
+
+
+def test_sets_of_columns_make_the_classes_of_the_half_coarser_too() -> None:
+    frame = people(400)
+    options = {"quasi_identifiers": list(frame), "k": 2, "evaluate": True, "attacks": True}
+    found = []
+    for more in ({}, {"also_k": [{"columns": ["age"], "k": 50}]}):
+        _, report = dbanon.anonymize_frame(frame, method="gaa_cp", **options, **more)
+        assert report.evaluation is not None
+        found.append(report.evaluation["attacks"]["found"]["attribute_inference"])
+    assert found[0] != found[1]
