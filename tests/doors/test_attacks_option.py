@@ -118,3 +118,31 @@ def test_sets_of_columns_make_the_classes_of_the_half_coarser_too() -> None:
         assert report.evaluation is not None
         found.append(report.evaluation["attacks"]["found"]["attribute_inference"])
     assert found[0] != found[1]
+
+
+def test_strata_of_few_are_left_out_and_no_count_of_them_is_said() -> None:
+    frame = people(60).assign(site=["m"] * 53 + ["f"] * 7)
+    options = {"quasi_identifiers": ["age", "height"], "k": 5, "evaluate": True, "attacks": True}
+    _, report = dbanon.anonymize_frame(frame, by=["site"], **options)
+    assert report.evaluation is not None
+    attacks = report.evaluation["attacks"]
+    assert set(attacks["found"]) == NAMES
+    assert attacks["originals"] + attacks["controls"] in (53, 52)
+
+
+def test_why_there_are_no_figures_says_no_count() -> None:
+    """The one record with another illness is in the half, or the half keeps to no model."""
+    told = set()
+    for row in range(4):
+        frame = people(40).assign(ill="flu")
+        frame.loc[row, "ill"] = "gout"
+        _, report = dbanon.anonymize_frame(
+            frame, quasi_identifiers=["age", "height"], k=3, sensitive=["ill"], evaluate=True,
+            attacks=True, models=[dbanon.Model("distinct_l", "ill", 2)],
+        )  # fmt: skip
+        assert report.evaluation is not None
+        told.add(report.evaluation["attacks"].get("failed"))
+    assert len(told) == 2
+    [failed] = told - {None}
+    assert "cannot be released by the same options (" in failed
+    assert not any(letter.isdigit() for letter in failed)
