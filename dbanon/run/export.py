@@ -159,6 +159,7 @@ class Exporter:
         Raises
         ------
         OutputBusy, DatabaseFailure : a file has no place, and no database has the release.
+        OutcomeUnknown : nobody said whether a table shows it, and no database has it.
         """
         lost: list[tuple[places.Place, DbanonError | OSError]] = []
         for pending in self._pending:

@@ -24,6 +24,7 @@ from dbanon.errors import (
     OutcomeUnknown,
 )
 from dbanon.run import export as exporting
+from dbanon.stores import objects
 from dbanon.stores.exports import formats, lake, places
 from tests.stores.conftest import PLANTED
 from tests.stores.test_lake_exports import EXPORT, GIVEN, TABLE, files, released, rows
@@ -107,15 +108,18 @@ def test_an_answer_that_is_lost_takes_no_file_from_a_table(
 
 @pytest.mark.parametrize(
     ("kind", "moment"),
-    # A disk has no way to ask and rename in one.
+    # Disks and object stores have no way to ask and put in one.
     [("table", "before"), ("table", "between"), ("table", "left"), ("disk", "before"),
-     ("disk", "left")],
+     ("disk", "left"), ("objects", "before"), ("objects", "left")],
 )  # fmt: skip
 def test_an_older_release_never_follows_a_newer_one(
     warehouse: Path, monkeypatch: pytest.MonkeyPatch, kind: str, moment: str
 ) -> None:
     """One that stalls after COMMIT, until another has its place, or is left behind there."""
-    given = {**REPLACED, "exports": [EXPORT if kind == "table" else warehouse / "people.parquet"]}
+    monkeypatch.setitem(objects.SCHEMES, "memory", "fsspec")
+    folder = {"table": "", "disk": str(warehouse), "objects": f"memory://older/{moment}"}[kind]
+    export = f"{folder}/people.parquet" if folder else EXPORT
+    given = {**REPLACED, "exports": [export]}
     released(warehouse, **given)
     newer: list[str] = []
     owner, name = (places, "into_place") if moment == "between" else (exporting.Exporter, "finish")
@@ -140,11 +144,14 @@ def test_an_older_release_never_follows_a_newer_one(
     # Nothing but what was left behind is looked at: this run is refused.
     with pytest.raises(DbanonError):
         released(warehouse, **given, k=101)
-    assert [shown(given["exports"][0])] == newer
+    assert [shown(export)] == newer
     if kind == "table":
         require_whole(warehouse)
-    else:
+    elif kind == "disk":
         assert os.listdir(warehouse) == ["people.parquet"]
+    else:
+        found = objects.ObjectPath("memory", folder.removeprefix("memory://")).below()
+        assert [path.name for path in found] == ["people.parquet"]
 
 
 def test_a_file_is_committed_once(warehouse: Path) -> None:

@@ -74,7 +74,12 @@ class TablePlace:
         return cls(catalog, (name.schema, name.name))
 
     def __str__(self) -> str:
-        return f"{ICEBERG}{self.catalog}/{RelationName(*self.identifier)}"
+        return f"{ICEBERG}{self.catalog}/{self.name}"
+
+    @property
+    def name(self) -> str:
+        """The table, without its catalog."""
+        return str(RelationName(*self.identifier))
 
     @property
     def parent(self) -> TablePlace:
@@ -318,21 +323,27 @@ class TableFile:
         """Take it away, unless a snapshot has it or may have it; raises OSError."""
         if self.unsure:
             return
+        found = self.table._table()
+        io = self.table._io(found, self.location)
         with reached():
-            shown = self.location in lake_commit.data_files(self.table._table())
+            shown = self.location in lake_commit.data_files(found)
         try:
             with reached():
                 if not shown:
-                    self._io().delete(self.location)
+                    io.delete(self.location)
         except FileNotFoundError:
             if not missing_ok:
                 raise
-        self.say_shown()
+        self._drop_mark(io)
 
     def say_shown(self) -> None:
         """Take away what says that it was not shown yet; what cannot be, the next run does."""
+        with suppress(OSError):
+            self._drop_mark(self._io())
+
+    def _drop_mark(self, io: Any) -> None:
         with suppress(OSError), reached():
-            self._io().delete(f"{self.location}{_PENDING}")
+            io.delete(f"{self.location}{_PENDING}")
 
     def _io(self) -> Any:
         return self.table._io(self.table._table(), self.location)
