@@ -51,6 +51,8 @@ _NEAR_ENOUGH = 1e-3
 # Larger classes are not worth a search where one of this size found so much less than was known:
 # too many classes are left that there was no time to look into.
 _WORTH = 0.9
+# Of larger classes there are mostly too many.
+_ALL_LOOKED_INTO = 6
 # Records that lie together are numbered together, to groups of so many.
 _GROUP = 32
 # What is nearest says what a class costs, but for about this.
@@ -139,7 +141,7 @@ class _Sizes:
             return 0.0  # The nearest cost nothing.
         pool, prices = self._gathered(size, prices, cost)
         best, bar = -math.inf, np.zeros(len(prices))
-        for spread in _PRICED if size == self._k else _PRICED[:1]:
+        for spread in _PRICED if self._wanted(size) else _PRICED[:1]:
             prices, excess = self._fit(pool, prices, spread * cost)
             kernel = Pricing(
                 self._points, size, prices, bar, self._inner, -_THRESHOLD * cost, _WANTED, _EFFORT,
@@ -156,11 +158,15 @@ class _Sizes:
             pool = pool.renewed(excess > -_LISTED * spread * cost, new)
         return best
 
+    def _wanted(self, size: int) -> bool:
+        """Whether the size's prices may be the answer, and not only help the next size."""
+        return size == self._k or self._k > _ALL_LOOKED_INTO <= size + 1
+
     def _gathered(self, size: int, prices: Floats, cost: float) -> tuple[_Pool, Floats]:
         """Classes to begin with, and prices that they cost nearly."""
         pool = self._near(size)
         centres = self._points
-        for spread in _LAST if size == self._k else _BEFORE:
+        for spread in _LAST if self._wanted(size) else _BEFORE:
             prices, excess = self._fit(pool, prices, spread * cost)
             if pool.kept is not pool.classes:
                 some = pool.classes[excess > -_AROUND * spread * cost]

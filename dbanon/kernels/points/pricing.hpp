@@ -9,7 +9,7 @@
 //     reduced cost >= D(T)/k - y(T) + the r smallest of (d(T, j) + h_r(j))/k - y_j
 // where D are pairs inside T, d(T, j) those of j with T, and h_r(j) half the r - 1 smallest squared
 // distances of j among the candidates: every pair to come is counted by halves, and no more. Prices
-// that no class of r records costs less than (`inner`, k times them) are mostly the better h. Some
+// that no class of r records costs less than (`inner`, r times them) are mostly the better h. Some
 // pairs may have tolls, 0 or more, which a class pays that holds both: they are added to d.
 //
 // Rounding: all distances are sums of squares, so that a bound differs from its exact value by a tiny
