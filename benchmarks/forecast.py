@@ -39,8 +39,8 @@ K, LIMIT, GROWTH = 5, 240.0, 1.4
 SIZES = (10_000, 100_000, 1_000_000)
 POINTS = {"normal, p = 4": 4, "normal, p = 10": 10}
 SHAPES = {"U": Shape(2, 0, 4), "R": Shape(2, 2, 2), "C": Shape(0, 0, 6), "W": Shape(4, 2, 7)}
-# What one constant of kinds stands for.
-OTHERS, CATEGORIES = ("trees", "categories"), ("categories",)
+# What one constant of kinds stands for; and by what factor `both` must fit better.
+OTHERS, CATEGORIES, WORTH = ("trees", "categories"), ("categories",), 1.25
 # Of the others the two smaller sizes tell enough.
 ALL_SIZES = ("mdav", "mdav+pass", "mdav+fast", "kward", "gaa_cp", "kmember", "gaa_cp+pass")
 MIXED = (
@@ -198,17 +198,23 @@ def _fits(found: Mapping[Case, tuple[float, float] | None]) -> Iterator[list[obj
         seconds = max(measured[0] - base[0], 1e-3)
         known.setdefault((case.curve, data), []).append((case, seconds))
     for (curve, data), cases in known.items():
-        fits = [_fit(cases, kinds) for kinds in (OTHERS, CATEGORIES)[: 1 if len(cases) < 4 else 2]]
-        power, off = min(fits, key=lambda fit: fit[1])
+        fits = [
+            _fit(cases, kinds, both) for kinds in (OTHERS, CATEGORIES) for both in (False, True)
+        ]
+        # Of fits that are about as good, the one without `both`: it says less of wide tables.
+        power, off = min(fits, key=lambda fit: fit[1] * (WORTH if fit[0].both else 1.0))
         yield [curve, data, f"`{power}`", off]
 
 
-def _fit(cases: Sequence[tuple[Case, float]], kinds: Sequence[str]) -> tuple[Power, float]:
+def _fit(
+    cases: Sequence[tuple[Case, float]], kinds: Sequence[str], both: bool
+) -> tuple[Power, float]:
     """By least squares of logarithms, and the worst factor; of one size or width an exponent is 1.
 
     Parameters
     ----------
     kinds : of attributes that one constant stands for.
+    both : whether more attributes may make more of more records.
     """
     shapes = [case.shape for case, _ in cases]
     logs = np.log([seconds for _, seconds in cases])
@@ -218,7 +224,7 @@ def _fit(cases: Sequence[tuple[Case, float]], kinds: Sequence[str]) -> tuple[Pow
     features = {"records": rows, "attributes": columns, "both": rows * columns}
     features["kinds"] = np.array(shares)
     grid = {(case.n, case.shape.attributes) for case, _ in cases}
-    if len(grid) < 4:
+    if len(grid) < 4 or not both:
         del features["both"]
     if not np.ptp(features["kinds"]):
         del features["kinds"]

@@ -19,13 +19,17 @@ from dbanon.partitioning.blocks import Blocks
 # many more steps and rounds it has than ``fast``.
 REFINEMENTS: Mapping[str, Mapping[str, Forecast]] = {
     "points": {
-        "pass": Forecast(Power(0.27, 1.0, 0.89), Power(9.0, 1.4, 1.7)),
-        "fast": Forecast(Power(2.4, 1.0, 0.35), Power(9.0, 1.2, 1.3)),
+        "pass": Forecast(
+            Power(0.27, 1.0, 0.89), Power(0.9, 1.37, 1.89, trees=3.07, categories=3.07)
+        ),
+        "fast": Forecast(
+            Power(2.4, 1.0, 0.35), Power(0.88, 1.25, 1.73, trees=3.11, categories=3.11)
+        ),
         "thorough": Forecast(Power(200.0, 1.0, 0.35), Power(200.0, 1.0, 1.0)),
     },
     "generalized": {
-        "pass": Forecast(mixed=Power(9.0, 0.82, 0.45)),
-        "fast": Forecast(mixed=Power(28.0, 0.76, 0.2)),
+        "pass": Forecast(mixed=Power(7.9, 0.98, 0.51, categories=0.82)),
+        "fast": Forecast(mixed=Power(3.3, 1.0, 0.0, categories=4.08)),
         "thorough": Forecast(mixed=Power(4300.0, 0.9, 1.9)),
     },
 }
