@@ -13,9 +13,9 @@ anonypyx and umbra-k. Both are Mondrian without hierarchies, get tables without 
 for 10,000 rows only. ARX is a Java program and sdcMicro an R package. Neither is in the registries
 of Python or of Debian, so they are not measured here.
 
-*Loss* is counted, of up to 100,000 rows, from the classes by code that shares nothing with any of
-these, as in `mixed_speed`: iloss, of *mdav* the distance to the mean or the most frequent value.
-That of two versions differs only where a refinement does.
+*Loss* is counted from the classes by code that shares nothing with any of these, as in
+`mixed_speed`: iloss, of *mdav* the distance to the mean or the most frequent value. That of two
+versions differs only where a refinement does.
 """
 
 from __future__ import annotations
