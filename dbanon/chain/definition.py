@@ -21,6 +21,7 @@ from dbanon.hierarchy.leaves import by_value, column_texts
 from dbanon.hierarchy.spec import ENUM, HierarchySpec, build
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.job import Job
+from dbanon.job.policy import Policy
 from dbanon.release.recode import Release
 from dbanon.run.plan import Plan
 from dbanon.sessions.base import Relation
@@ -102,7 +103,16 @@ def as_part(
 
 
 # What a later release may say otherwise: it shapes no class, or only those of newcomers.
-_FREE = ("max_suppression", "seed", "strict", "evaluate", "refine_seconds", "hierarchies", "orders")
+_FREE = (
+    "max_suppression",
+    "seed",
+    "strict",
+    "evaluate",
+    "attacks",
+    "refine_seconds",
+    "hierarchies",
+    "orders",
+)
 
 
 def definition_of(job: Job, planned: Plan) -> dict[str, Any]:
@@ -128,8 +138,13 @@ def definition_of(job: Job, planned: Plan) -> dict[str, Any]:
             for name, tree in trees.items()
         },
     }
-    plain: dict[str, Any] = json.loads(json.dumps(found))
-    return plain
+    return _plain(found)
+
+
+def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
+    """As they come back from the database."""
+    found: dict[str, Any] = json.loads(json.dumps(values))
+    return found
 
 
 def require_same(chain: ChainKept, now: Mapping[str, Any]) -> None:
@@ -140,8 +155,10 @@ def require_same(chain: ChainKept, now: Mapping[str, Any]) -> None:
     ChainChanged : it is not; the message says in what.
     """
     assert chain.definition is not None
-    before = chain.definition["job"]
-    differing = [name for name in {**before, **now} if before.get(name) != now.get(name)]
+    # An older version did not know each option: it released as without it.
+    unknown = _plain(Policy(2).arguments())
+    before = {name: unknown.get(name) for name in now} | chain.definition["job"]
+    differing = [name for name in before if before[name] != now.get(name)]
     if differing:
         raise ChainChanged(
             f"The job is not as the first release of chain {chain.name} was made.",

@@ -25,8 +25,8 @@ from dbanon.measures import Model
 from dbanon.measures.recount import trees_of_models
 from dbanon.sessions import statements
 
-# Classes that are compared at once: each takes a number for every value.
-_AT_ONCE = 4096
+# Numbers that are compared at once: each class takes one for every value.
+_AT_ONCE = 2**22
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,10 +145,11 @@ def breaking(
     known, of_rows = np.unique(cells, return_inverse=True)
     failing: list[int] = []
     level = 0.0
-    for start in range(0, len(known), _AT_ONCE):
-        first, last = np.searchsorted(of_rows, (start, start + _AT_ONCE))
+    step = max(1, _AT_ONCE // len(whole))
+    for start in range(0, len(known), step):
+        first, last = np.searchsorted(of_rows, (start, start + step))
         own = slice(int(first), int(last))
-        part = known[start : start + _AT_ONCE]
+        part = known[start : start + step]
         counts = np.zeros((len(part), len(whole)), np.int64)
         np.add.at(counts, (of_rows[own] - start, places[own]), sizes[own])
         failing += part[~model.satisfied(counts, whole)].tolist()

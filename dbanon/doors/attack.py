@@ -104,9 +104,11 @@ def _two_parts(
 ) -> Sequence[Sequence[str]] | None:
     if linked is None:
         return None
-    parts = [list(part) for part in linked if not isinstance(part, str)]
+    given: Sequence[Any] = linked if isinstance(linked, (list, tuple)) else ()
+    parts = [list(part) for part in given if isinstance(part, (list, tuple))]
     used = [name for part in parts for name in part]
-    if len(parts) != 2 or not all(parts) or len(set(used)) < len(used) or not set(used) <= {*names}:
+    fits = all(name in names for name in used) and all(used.count(name) == 1 for name in used)
+    if len(given) != 2 or len(parts) != 2 or not all(parts) or not fits:
         raise InvalidParameter(
             "linked must be two lists of columns, none of them in both.",
             hint="Such as [['age', 'sex'], ['zip']], of the columns that are compared.",

@@ -16,7 +16,7 @@ class PseudonymsLink(PrivacyWarning):
 
 
 class PersonsBelowK(PrivacyWarning):
-    """Classes hold fewer than k values of a column that looks like a number of persons."""
+    """Classes hold fewer than k values of a column that looks like a person's number."""
 
 
 class RowsNotAnonymous(PrivacyWarning):

@@ -40,7 +40,7 @@ DOORS = ("python", "cli", "job", "sql")
 DEFAULT_CHUNK_ROWS = 65_536
 
 # Of other requests, too.
-KEY = Option("Columns that are unique for each row. Views and foreign tables need them.")
+KEY = Option("Columns that together are unique for each row. Views and foreign tables need them.")
 HIERARCHIES = Option(
     "Generalization tree of a quasi-identifier.",
     expected="an object: a hierarchy by column",

@@ -190,7 +190,7 @@ class Policy:
     also_k: Annotated[
         tuple[ColumnSet, ...],
         Option(
-            "Another set of columns whose released combinations must be shared by K rows."
+            "Another set of columns: at least K rows (default: k) share each released combination."
             " Copied columns may be in the set.",
             item="sets of columns",
             flag="also_k",
@@ -238,7 +238,7 @@ class Policy:
     ] = False
     attacks: Annotated[
         bool,
-        Option("Also attack a release of half of it.", release=True, see="evaluation.md#attacks"),
+        Option("Attack a release of half the records.", release=True, see="evaluation.md#attacks"),
     ] = False
     certificate: Annotated[
         float | None,

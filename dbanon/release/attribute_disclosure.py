@@ -51,7 +51,7 @@ class TellingColumn:
 
 @dataclass(frozen=True)
 class FewPersons:
-    """A column of the source that looks like a number of persons, of which classes hold few.
+    """A column of the source that looks like a person's number, of which classes hold few.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ class FewPersons:
     def describe(self, k: int) -> str:
         """What was found, in words."""
         return (
-            f'"{self.name}" looks like a number of persons, and about {self.share:.0%} of the'
+            f'"{self.name}" looks like a person\'s number, and about {self.share:.0%} of the'
             f" classes hold fewer than {k} of its values: k counts rows, and a class may be one"
             " person's"
         )

@@ -1,4 +1,4 @@
-"""Attacks on a release of half of the records, made as the release is, with the others as control.
+"""Attacks on a release of half of the persons, made as the release is, with the others as control.
 
 Of a release of all records nobody is left whom it was not made of, so that nothing would tell what
 it gives away of its persons from what is true of everybody.
@@ -7,12 +7,16 @@ it gives away of its persons from what is true of everybody.
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dbanon.data.microdata import Microdata
-from dbanon.errors import TooFewRecords
+from dbanon.errors import DbanonError, TooFewRecords
 from dbanon.hierarchy.leaves import only
+from dbanon.job.policy import Policy
 from dbanon.methods.registry import Tick
 from dbanon.partitioning.partition_for import partition_for
+from dbanon.partitioning.sets import with_sets
+from dbanon.partitioning.strata import apart, count_of, groups
 from dbanon.release.attacks import Attacks, attacks_of, exposed_of
 from dbanon.release.recode import recode
 from dbanon.run.plan import Plan
@@ -25,29 +29,33 @@ def attacks_on_half(microdata: Microdata, planned: Plan, tick: Tick) -> Attacks:
     Raises
     ------
     TooFewRecords : half of the records make no class, or all of them would be withheld.
-    DbanonError : as finding classes raises.
     """
-    policy, n = planned.policy, microdata.n_records
-    half = n // 2
-    if half < policy.k:
+    policy = planned.policy
+    members, others = _halves(microdata, policy)
+    if not len(members):
         raise TooFewRecords("Half of the records are too few for a class.")
-    order = np.random.default_rng([policy.seed, half]).permutation(n)
-    members, others = np.sort(order[:half]), np.sort(order[half : 2 * half])
     mine = only(microdata, members)
-    found = partition_for(
-        mine,
-        policy,
-        sensitive=planned.sensitive,
-        memory_limit=planned.job.memory_limit,
-        tick=lambda share: tick(share / 2),
-    )
+    try:
+        found = partition_for(
+            mine,
+            policy,
+            sensitive=planned.sensitive,
+            memory_limit=planned.job.memory_limit,
+            tick=lambda share: tick(share / 2),
+        )
+        found = with_sets(mine, found, policy, planned.job.memory_limit)
+    except DbanonError as error:
+        # Its words may have a count, and the ledger has more readers than the run has.
+        raise TooFewRecords(
+            f"Half of the records cannot be released by the same options ({error.code})."
+        ) from None
     release = recode(mine, found, policy, totals_of(mine))
     if not release.partition.n_classes:
         raise TooFewRecords("All records of the half would be withheld.")
     return attacks_of(
         exposed_of(
             only(microdata, np.concatenate((members, others))),
-            half,
+            len(members),
             release.columns,
             np.asarray(release.partition.sizes, np.int64),
             release.hierarchies,
@@ -55,3 +63,26 @@ def attacks_on_half(microdata: Microdata, planned: Plan, tick: Tick) -> Attacks:
             tick=lambda share: tick((1 + share) / 2),
         )
     )
+
+
+def _halves(microdata: Microdata, policy: Policy) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The records of a random half of the persons, and those of the others.
+
+    Rows of one person stay together: a control group that shares persons with the release would
+    hide what the release reveals of them. Strata whose half is no class are in neither.
+    """
+    persons = microdata.entities
+    if persons is None:
+        persons = np.arange(microdata.n_records, dtype=np.int32)
+    named, places = np.unique(persons, return_inverse=True)
+    half = len(named) // 2
+    inside = np.zeros(len(named), np.bool_)
+    inside[np.random.default_rng([policy.seed, half]).permutation(len(named))[:half]] = True
+    parts: tuple[list[NDArray[np.int64]], list[NDArray[np.int64]]] = ([], [])
+    for records in groups(apart(microdata)):
+        chosen = inside[places[records]]
+        if count_of(microdata, records[chosen]) >= policy.k:
+            parts[0].append(records[chosen])
+            parts[1].append(records[~chosen])
+    none = np.zeros(0, np.int64)
+    return np.sort(np.concatenate([none, *parts[0]])), np.sort(np.concatenate([none, *parts[1]]))

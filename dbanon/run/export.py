@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import errno
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from math import isclose
@@ -22,6 +22,7 @@ from dbanon.errors import (
     DatabaseNotFound,
     DbanonError,
     ExportPending,
+    OutcomeUnknown,
     OutputExists,
     RecountFailed,
     warn_caller,
@@ -33,12 +34,13 @@ from dbanon.ledger import releases
 from dbanon.measures import Model
 from dbanon.measures.recount import levels_in_rows
 from dbanon.release.report import Report
+from dbanon.run import export_shown
 from dbanon.sessions.session import Session
 from dbanon.sessions.store import Store
 from dbanon.stores.duckdb.file_counts import counted_file
-from dbanon.stores.exports import formats, places, problems
+from dbanon.stores.exports import formats, lake_commit, places, problems
 from dbanon.stores.exports.arrow import arrow_schema, batches
-from dbanon.stores.exports.lake import TablePlace, beside
+from dbanon.stores.exports.lake import TablePlace, beside, numbered
 from dbanon.stores.interrupts import ended_by_signals
 from dbanon.stores.sql_persons import SqlWritten
 from dbanon.stores.sql_target import SqlTarget
@@ -61,6 +63,7 @@ class Exporter:
         self._pending: list[places.Pending | places.PendingObject] = []
         # What the places had when they were looked at: that may be replaced.
         self._found: dict[places.Place, places.Found] = {}
+        self._release_id = ""
         # From the moment of COMMIT on: then the ledger says what becomes of the files.
         self.committing = False
 
@@ -89,7 +92,7 @@ class Exporter:
             self._found[place] = places.found_at(place)
             if not self._replaces:
                 places.require_free(place)
-            elif not self._is_free(place, _digests(self._exports_of(session))):
+            elif not export_shown.is_free(place, self._exports_of(session)):
                 what = places.what(place)
                 raise OutputExists(
                     f"The {what} {place} is not a {what} that dbanon made from a release,"
@@ -101,24 +104,6 @@ class Exporter:
 
     def _exports_of(self, session: Session) -> list[tuple[str, int, dict[str, Any]]]:
         return releases.exports_of(session, self._job.output)
-
-    def _is_free(self, place: places.Place, digests: Collection[str]) -> bool:
-        """True where nothing is, or a file of a release, as it or the ledger's digests say."""
-        found = places.found_at(place)
-        if found is None:
-            return True
-        # No link is replaced, nor followed, and no pipe waited for.
-        if not places.is_file(found):
-            return False
-        try:
-            if formats.metadata_of(place).get("release_id"):
-                return True
-        except (ValueError, OSError):
-            pass
-        try:
-            return places.sha256(place) in digests
-        except OSError:
-            return False
 
     def __call__(
         self,
@@ -137,6 +122,7 @@ class Exporter:
         FormulaInText, UnsupportedType : it cannot hold it.
         """
         told = []
+        self._release_id = report.release_id
         for number, export in enumerate(self._job.exports):
             place = places.place_for(export.path, report.release_id)
             pending = places.begin(place, self._tag, report.release_id, number)
@@ -147,7 +133,7 @@ class Exporter:
                 formats.write(
                     pending.file,
                     export,
-                    arrow_schema(attributes),
+                    numbered(place, arrow_schema(attributes)),
                     batches(attributes, pieces, _BATCH_ROWS),
                     quasi_identifiers=shared,
                     metadata=_metadata(report, shared),
@@ -173,17 +159,19 @@ class Exporter:
         Raises
         ------
         OutputBusy, DatabaseFailure : a file has no place, and no database has the release.
+        OutcomeUnknown : nobody said whether a table shows it, and no database has it.
         """
         lost: list[tuple[places.Place, DbanonError | OSError]] = []
         for pending in self._pending:
             try:
                 with pending.file, _left_to_the_next_run(pending.place):
-                    pending.finish(replace=self._may_replace(pending.place))
-            except (DbanonError, OSError) as error:
+                    self._finish(pending)
+            except (DbanonError, OSError) as raised:
+                error = lake_commit.outcome(pending.shown, pending.place, raised)
                 if self._database.lasting:
                     _warn_of(pending.shown, pending.place, error)
                     continue
-                # No ledger will settle it.
+                # No ledger will settle it. What a table may show, or shows, stays all the same.
                 pending.undo()
                 lost.append((pending.place, error))
         self._pending.clear()
@@ -196,14 +184,18 @@ class Exporter:
             what = f"Files of earlier releases were not looked at ({type(error).__name__})."
             warn_caller(ExportPending(what))
 
-    def _may_replace(self, place: places.Place) -> bool:
-        """True where a place has what it had, or a file that another run put there meanwhile."""
-        if not self._replaces or places.found_at(place) is None:
-            return False
-        if places.same_file(places.found_at(place), self._found.get(place)):
-            return True
-        with self._database.session(write=False) as session:
-            return self._is_free(place, _digests(self._exports_of(session)))
+    def _finish(self, pending: places.Pending | places.PendingObject) -> None:
+        """Give a file its place, unless a later release has it: then it goes."""
+        place, over = pending.place, places.found_at(pending.place)
+        if over is not None and not places.same_file(over, self._found.get(place)):
+            # Another run put something there meanwhile.
+            with self._database.session(write=False) as session:
+                known = self._exports_of(session)
+            if export_shown.has_passed(place, self._release_id, known):
+                pending.undo()
+                return
+            over = over if export_shown.is_free(place, known) else None
+        pending.finish(over=over if self._replaces else None)
 
     def undo(self) -> None:
         """Take the files away: the release was not published."""
@@ -238,28 +230,29 @@ class Exporter:
             (release_id, number): (age, one)
             for age, (release_id, number, one) in enumerate(reversed(known))
         }
-        # The oldest first: what replaces it comes after it.
         nothing: tuple[int, Mapping[str, Any]] = (-1, {})
-        for _, one, path in sorted(
-            (
-                (*noted.get((release_id, number), nothing), path)
-                for path, release_id, number in left
-            ),
-            key=lambda found: (found[0], str(found[2])),
+        # The oldest first: what replaces it comes after it.
+        for path, release_id, number in sorted(
+            left, key=lambda one: (noted.get(one[1:], nothing)[0], str(one[0]))
         ):
-            place = places.place_for(one["path"], "") if one else None
+            one = noted.get((release_id, number), nothing)[1]
+            place: places.Place | None = None
             try:
+                place = places.place_for(one["path"], "") if one else None
                 if (
                     place is None
                     or place.parent != path.parent
                     or one["sha256"] != places.sha256(path)
                 ):
                     places.drop_left(path)
-                    continue
-                replace = self._replaces and self._is_free(place, _digests(known))
-                places.into_place(path, place, replace=replace)
+                elif export_shown.has_passed(place, release_id, known):
+                    path.unlink(missing_ok=True)
+                else:
+                    found = places.found_at(place)
+                    replaces = self._replaces and export_shown.is_free(place, known)
+                    places.into_place(path, place, over=found if replaces else None)
             except (DbanonError, OSError) as error:
-                _warn_of(path, place or path, error)
+                _warn_of(path, place or path, lake_commit.outcome(path, place, error))
 
     def _drop_old(self) -> None:
         """Take away files of earlier releases, but for as many as are kept, as they were made."""
@@ -297,20 +290,23 @@ def _left_to_the_next_run(place: places.Place) -> Iterator[None]:
         raise InterruptedError(errno.EINTR, "it was interrupted") from None
 
 
-def _digests(known: Sequence[tuple[str, int, Mapping[str, Any]]]) -> set[str]:
-    return {one["sha256"] for _, _, one in known}
-
-
 def _warn_of(
-    path: places.Place | places.Staged, place: places.Place, error: DbanonError | OSError
+    path: places.Place | places.Staged,
+    place: places.Place | places.Staged,
+    error: DbanonError | OSError,
 ) -> None:
-    why = error.strerror if isinstance(error, OSError) else error.code
-    warn_caller(
-        ExportPending(
+    if isinstance(error, OutcomeUnknown):
+        message = (
+            f"The release was published, but the commit to {place} was not answered: the next run"
+            f" finds out whether it shows the file. It is {path}."
+        )
+    else:
+        why = error.strerror if isinstance(error, OSError) else error.code
+        message = (
             f"The release was published, but its file could not get the place {place}"
             f" ({why}): it is {path}."
         )
-    )
+    warn_caller(ExportPending(message))
 
 
 def _metadata(report: Report, shared: tuple[str, ...]) -> dict[str, str]:

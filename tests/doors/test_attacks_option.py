@@ -88,3 +88,61 @@ def test_without_the_option_there_are_none() -> None:
     assert report.evaluation is not None
     assert "attacks" not in report.evaluation
     assert "attacks" not in report.seconds
+
+
+def test_rows_of_a_person_are_in_one_half() -> None:
+    """With the same persons on both sides, control records would be found as members are."""
+    alone = people(200)
+    frame = alone.loc[alone.index.repeat(4)].reset_index(drop=True)
+    frame["who"] = frame.index // 4
+    options = {"k": 2, "method": "gaa_cp", "evaluate": True, "attacks": True}
+    attributes = list(alone)
+    _, several = dbanon.anonymize_frame(
+        frame, quasi_identifiers=attributes, entity="who", **options
+    )
+    _, one = dbanon.anonymize_frame(alone, quasi_identifiers=attributes, **options)
+    assert several.evaluation is not None
+    assert one.evaluation is not None
+    found, wanted = (report.evaluation["attacks"]["found"] for report in (several, one))
+    assert several.evaluation["attacks"]["controls"] == 400
+    for name in ("linkability", "attribute_inference"):
+        assert found[name]["risk"] > wanted[name]["risk"] - 0.1, name
+
+
+def test_sets_of_columns_make_the_classes_of_the_half_coarser_too() -> None:
+    frame = people(400)
+    options = {"quasi_identifiers": list(frame), "k": 2, "evaluate": True, "attacks": True}
+    found = []
+    for more in ({}, {"also_k": [{"columns": ["age"], "k": 50}]}):
+        _, report = dbanon.anonymize_frame(frame, method="gaa_cp", **options, **more)
+        assert report.evaluation is not None
+        found.append(report.evaluation["attacks"]["found"]["attribute_inference"])
+    assert found[0] != found[1]
+
+
+def test_strata_of_few_are_left_out_and_no_count_of_them_is_said() -> None:
+    frame = people(60).assign(site=["m"] * 53 + ["f"] * 7)
+    options = {"quasi_identifiers": ["age", "height"], "k": 5, "evaluate": True, "attacks": True}
+    _, report = dbanon.anonymize_frame(frame, by=["site"], **options)
+    assert report.evaluation is not None
+    attacks = report.evaluation["attacks"]
+    assert set(attacks["found"]) == NAMES
+    assert attacks["originals"] + attacks["controls"] in (53, 52)
+
+
+def test_why_there_are_no_figures_says_no_count() -> None:
+    """The one record with another illness is in the half, or the half keeps to no model."""
+    told = set()
+    for row in range(4):
+        frame = people(40).assign(ill="flu")
+        frame.loc[row, "ill"] = "gout"
+        _, report = dbanon.anonymize_frame(
+            frame, quasi_identifiers=["age", "height"], k=3, sensitive=["ill"], evaluate=True,
+            attacks=True, models=[dbanon.Model("distinct_l", "ill", 2)],
+        )  # fmt: skip
+        assert report.evaluation is not None
+        told.add(report.evaluation["attacks"].get("failed"))
+    assert len(told) == 2
+    [failed] = told - {None}
+    assert "cannot be released by the same options (" in failed
+    assert not any(letter.isdigit() for letter in failed)

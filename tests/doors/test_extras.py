@@ -45,6 +45,7 @@ _ADVICE: dict[str, dict[str, Any]] = {
     "certificate": {"k": 3, "table": "t", "quasi_identifiers": ["a"]},
 }
 _ALONE = (
+    "attack",
     "evaluate",
     "generalization_loss",
     "information_loss",

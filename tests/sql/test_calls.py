@@ -182,8 +182,8 @@ def test_every_option_that_is_known_is_taken(run_sql: Run) -> None:
         "refine_iterations": None, "refine_seconds": None, "block_size": None, "by": ["t"],
         "models": [{"attribute": "id", "kind": "distinct_l", "level": 2}],
         "withhold_failing": True, **{kind: {"id": 1.5} for kind in (*SHORT_MODELS, *model_kinds())},
-        "guarantee": "rows", "strict": False, "evaluate": True, "attacks": False, "certificate": None,
-        "also_k": [["a"]], "source_digest": True,
+        "guarantee": "rows", "strict": False, "evaluate": True, "attacks": False,
+        "certificate": None, "also_k": [["a"]], "source_digest": True,
     }  # fmt: skip
     arguments = {"entity", "sensitive", "keep", "quasi_identifiers", "k", "hierarchies", "nulls",
                  "max_suppression", "if_exists", "output"}  # fmt: skip

@@ -90,6 +90,7 @@ WRONG: dict[str, tuple[str, dict[str, Any]]] = {
     "unknown refinement (word)": ("invalid_parameter", {"refine": "fastest"}),
     "a budget without refinement": ("invalid_parameter", {"refine_iterations": 5}),
     "no time to refine": ("invalid_parameter", {"refine": "fast", "refine_seconds": 0.0}),
+    "attacks without an evaluation": ("invalid_parameter", {"attacks": True}),
     "no time for a certificate": ("invalid_parameter", {"certificate": 0.0}),
     "a certificate of ranges": ("invalid_parameter", {**RANGES, "certificate": 5.0}),
     "blocks below 2k": ("invalid_parameter", {"block_size": 9}),

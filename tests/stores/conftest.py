@@ -44,6 +44,32 @@ def interrupts() -> Iterator[None]:
         yield
 
 
+PLANTED = "planted-9f3a"
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The files of a catalog in a SQLite file, and a database with a table to be released."""
+    import duckdb
+    from pyiceberg.utils.config import Config
+
+    from dbanon.stores.exports import lake
+
+    found = tmp_path / "warehouse"
+    found.mkdir()
+    for name, value in (("TYPE", "sql"), ("URI", f"sqlite:///{tmp_path}/catalog.db"),
+                        ("WAREHOUSE", f"file://{found}")):  # fmt: skip
+        monkeypatch.setenv(f"PYICEBERG_CATALOG__HERE__{name}", value)
+    monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())
+    lake._catalog.cache_clear()
+    with duckdb.connect(str(tmp_path / "d.duckdb")) as connection:
+        connection.execute(
+            f"CREATE TABLE people AS SELECT range AS id, 20 + range % 30 AS age,"
+            f" '{PLANTED}-' || range % 3 AS site FROM range(100)"
+        )
+    return found
+
+
 # SQLite, in this process, answers five times as fast as the others.
 TURNS = ("sqlite", "postgresql", "sqlite", "duckdb")
 _NOTHING = SimpleNamespace(params={})

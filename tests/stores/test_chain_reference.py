@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import pytest
 
@@ -16,11 +18,11 @@ from dbanon.chain import cell_rows
 from dbanon.chain.reference import Reference
 from dbanon.data.measures import Distribution
 from dbanon.data.schema import Attribute, Kind
-from dbanon.errors import ChainModelBroken
+from dbanon.errors import ChainChanged, ChainModelBroken
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.measures import Model
 from tests.stores.chain_cases import Chained, Months, load, released
-from tests.stores.databases import Database, SqliteDatabase
+from tests.stores.databases import Database, DuckdbDatabase, SqliteDatabase
 from tests.stores.test_chain_models import shown_rows
 
 # No engine decides of these.
@@ -176,3 +178,40 @@ def test_no_model_asks_for_it_and_nothing_is_remembered(
     [(told,)] = sqlite_file.rows(f"SELECT definition FROM {sqlite_file.ledger('chain_definition')}")
     assert '"sensitive": {}' in told
     assert "mumps" not in told
+
+
+def test_an_instant_is_one_value_in_every_zone(tmp_path: Path, monkeypatch: Any) -> None:
+    """DuckDB writes it in the session's zone, which is the process's, and may change its day."""
+    clinic = DuckdbDatabase(tmp_path / "clinic.duckdb")
+    load(clinic, Months(n=24).now)
+    noon = "timestamptz '2024-01-01 12:00:00+00'"
+    clinic.execute("ALTER TABLE people ADD COLUMN seen TIMESTAMPTZ")
+    clinic.execute(f"UPDATE people SET seen = {noon} + (id % 4) * INTERVAL 1 HOUR")
+    chained = Chained.made(clinic, tmp_path)
+    given = {"sensitive": ["seen"], "models": [Model("beta_likeness", "seen", 5)]}
+    found = []
+    for zone in ("UTC", "Asia/Tokyo"):
+        with duckdb.connect(clinic.path) as caller:
+            caller.execute(f"SET TimeZone = '{zone}'")
+            found.append(chained.release(database=caller, **given))
+    first, second = (one.arguments["models"][0]["counted"] for one in found)
+    assert first == second
+    assert chained.shown().releases[-1]["held"] == 0
+
+
+def test_an_option_that_an_older_version_did_not_know_was_not_used(
+    sqlite_file: SqliteDatabase, tmp_path: Path
+) -> None:
+    load(sqlite_file, Months(n=20).now)
+    chained = Chained.made(sqlite_file, tmp_path)
+    chained.release()
+    table = sqlite_file.ledger("chain_definition")
+    [(told,)] = sqlite_file.rows(f"SELECT definition FROM {table}")
+    older = json.loads(told)
+    del older["sensitive"], older["job"]["also_k"], older["job"]["weights"]
+    sqlite_file.execute(f"UPDATE {table} SET definition = '{json.dumps(older)}'")
+    with pytest.raises(ChainChanged) as refused:
+        chained.release(weights={"age": 2})
+    assert refused.value.detail == "Otherwise: weights."
+    chained.release()
+    assert chained.shown().sequence == 2

@@ -91,11 +91,10 @@ def test_what_no_file_holds_is_refused(postgresql: PostgresqlDatabase, tmp_path:
 
 @pytest.mark.parametrize(
     "value", ["'infinity'::DATE", "'-infinity'::TIMESTAMP", "'infinity'::TIMESTAMPTZ",
-              "'0044-03-15 (BC)'::DATE", "'20000-01-01'::TIMESTAMP"],
+              "'0044-03-15 (BC)'::DATE", "'20000-01-01'::TIMESTAMP",
+              "170141183460469231731687303715884105727::HUGEINT"],
 )  # fmt: skip
-def test_moments_that_no_file_holds(
-    duckdb_file: DuckdbDatabase, tmp_path: Path, value: str
-) -> None:
+def test_values_that_no_file_holds(duckdb_file: DuckdbDatabase, tmp_path: Path, value: str) -> None:
     duckdb_file.execute(
         f"CREATE TABLE people AS SELECT range AS age, CASE WHEN range > 8 THEN {value} END AS odd"
         " FROM range(12)"

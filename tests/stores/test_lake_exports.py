@@ -30,35 +30,17 @@ from dbanon.job.job import Job
 from dbanon.job.policy import Policy
 from dbanon.run import export as exporting
 from dbanon.run.open import open_store
-from dbanon.stores.exports import lake, places
+from dbanon.stores.exports import lake, lake_commit, places
 from dbanon.stores.sql_target import SqlTarget
+from tests.stores.conftest import PLANTED
 
 TABLE = "clinic.people"
 EXPORT = f"iceberg:here/{TABLE}"
-PLANTED = "planted-9f3a"
 GIVEN: dict[str, Any] = {"table": "people", "quasi_identifiers": ["age"], "k": 5,
                          "keep": ["site"], "output": "release.people",
                          "exports": [EXPORT]}  # fmt: skip
 
 pytestmark = pytest.mark.usefixtures("no_temporary_file")
-
-
-@pytest.fixture
-def warehouse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The files of a catalog in a SQLite file, and a database with a table to be released."""
-    found = tmp_path / "warehouse"
-    found.mkdir()
-    for name, value in (("TYPE", "sql"), ("URI", f"sqlite:///{tmp_path}/catalog.db"),
-                        ("WAREHOUSE", f"file://{found}")):  # fmt: skip
-        monkeypatch.setenv(f"PYICEBERG_CATALOG__HERE__{name}", value)
-    monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())
-    lake._catalog.cache_clear()
-    with duckdb.connect(str(tmp_path / "d.duckdb")) as connection:
-        connection.execute(
-            f"CREATE TABLE people AS SELECT range AS id, 20 + range % 30 AS age,"
-            f" '{PLANTED}-' || range % 3 AS site FROM range(100)"
-        )
-    return found
 
 
 def released(warehouse: Path, **given: Any) -> dbanon.Report:
@@ -260,14 +242,14 @@ def test_another_commit_at_the_last_moment(
 ) -> None:
     """Between look and swap: neither tried again on top of it, nor mixed with it."""
     first = released(warehouse)
-    real = lake._fit
+    real = lake_commit._fit
 
     def other(change: Any, schema: Any) -> None:
         real(change, schema)
         _append()
 
     with monkeypatch.context() as patch:
-        patch.setattr(lake, "_fit", other)
+        patch.setattr(lake_commit, "_fit", other)
         with pytest.warns(ExportPending, match="output_busy"):
             second = released(warehouse, if_exists="replace")
     assert first.release_id != second.release_id
@@ -330,7 +312,8 @@ def test_killed_between_upload_and_commit(
 @pytest.mark.parametrize(
     "path", ["iceberg:", "iceberg:here", "iceberg:here/people", "iceberg:here/../a.b",
              "iceberg:key:secret@here/a.b", "iceberg:here/a.b/c", 'iceberg:here/"a.b".c',
-             "iceberg:here/clinic.{release}"],
+             "iceberg:here/clinic.{release}", 'iceberg:here/clinic."a?b"',
+             'iceberg:here/"a#b".people', 'iceberg:here/clinic."a\nb"'],
 )  # fmt: skip
 def test_names_that_lead_elsewhere(warehouse: Path, path: str) -> None:
     with pytest.raises((InvalidParameter, InvalidName)) as raised:
@@ -370,7 +353,7 @@ def test_a_file_of_rows_into_a_lake(warehouse: Path, monkeypatch: pytest.MonkeyP
     assert rows().num_rows == 100
     assert dbanon.plan(f"file:{source}", **given).rows == 100
     with monkeypatch.context() as patch:
-        patch.setattr(lake, "_fit", lambda *given: _append())
+        patch.setattr(lake_commit, "_fit", lambda *given: _append())
         with pytest.raises(OutputBusy):
             dbanon.anonymize(f"file:{source}", **given)
     shown = load_catalog("here").load_table(TABLE).inspect.all_files().num_rows

@@ -199,6 +199,15 @@ def portable(attribute: Attribute) -> str:
     return column
 
 
+def text(attribute: Attribute) -> str:
+    """SQL of a column's values as text, the same in every session, that sorts by code point."""
+    column = f"s.{quote(attribute.name)}"
+    if attribute.zoned:
+        # The session's zone is the caller's; chains compare texts of several sessions.
+        return f"(CAST({column} AT TIME ZONE 'UTC' AS VARCHAR) || '+00') COLLATE C"
+    return f"CAST({column} AS VARCHAR) COLLATE C"
+
+
 # As scalars of Arrow: to make one of a Python number it imports pandas, which takes half a second.
 _ZERO = column_of(np.zeros(1))[0]
 NAN = column_of(np.full(1, np.nan))[0]

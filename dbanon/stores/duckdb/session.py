@@ -196,7 +196,7 @@ class DuckdbSession(FileSession):
         return f"CAST({column} AS VARCHAR) COLLATE C" if attribute.kind is Kind.CATEGORY else column
 
     def text_of(self, attribute: Attribute) -> str:
-        return f"CAST(s.{quote(attribute.name)} AS VARCHAR) COLLATE C"
+        return types.text(attribute)
 
     def sample(self, relation: RelationName, share: float) -> str:
         return f"{relation.quoted} AS s TABLESAMPLE BERNOULLI ({100 * share:.6f} PERCENT)"

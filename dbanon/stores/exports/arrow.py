@@ -87,6 +87,9 @@ def _cast(column: pa.Array, wanted: pa.DataType) -> pa.Array:
         if found["min"].as_py() < first or found["max"].as_py() > last:
             raise cannot_travel()
         return column
+    if pa.types.is_decimal(column.type):
+        # DuckDB hands out a HUGEINT's 39 digits as a decimal of 38.
+        column.validate(full=True)
     try:
         return column if column.type == wanted else column.cast(wanted)
     except pa.ArrowException:

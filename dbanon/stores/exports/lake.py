@@ -1,7 +1,8 @@
 """Tables of Iceberg as places of exports: one data file, which a commit shows to readers.
 
 The file is counted on this machine, uploaded among the table's data under a name that no snapshot
-has, and committed by compare and swap: the commit of another ends this one. Snapshots before it
+has, and committed by compare and swap: the commit of another ends this one. From the moment that
+the commit begins until it is known to have failed, nobody takes the file away. Snapshots before it
 stay readable until they are expired.
 
 Of what a catalog or a store answers with, the class alone is told: it may hold credentials.
@@ -15,16 +16,20 @@ import stat
 import time
 from collections.abc import Iterator
 from contextlib import closing, suppress
+from dataclasses import dataclass as mutable
+from dataclasses import field
 from functools import cache
 from shutil import copyfileobj
 from typing import Any, BinaryIO
 
+import pyarrow as pa
 from pyarrow import fs, parquet
 
 from dbanon.data.frozen import dataclass
-from dbanon.errors import InvalidParameter, OutputBusy, OutputExists
+from dbanon.errors import InvalidParameter, OutputExists
 from dbanon.job.export import ICEBERG
-from dbanon.sessions.names import parse_relation
+from dbanon.sessions.names import RelationName, parse_relation
+from dbanon.stores.exports import lake_commit
 from dbanon.stores.objects import ObjectStat, iceberg_module, reached
 from dbanon.stores.scratch import OLD
 
@@ -33,8 +38,9 @@ _FILE = "dbanon-{tag}-{release}-{place}.parquet"
 # has none, and is never shown again.
 _PENDING = ".pending"
 _OURS = re.compile(r"dbanon-([0-9a-f]{12})-([0-9a-f-]{36})-(\d+)\.parquet" + re.escape(_PENDING))
-_MAPPING = "schema.name-mapping.default"
-_RETRIES = "commit.retry.num-retries"
+# Catalogs make directories of names; of a URL, pyiceberg cuts off what follows the last two, and
+# leaves out ends of lines.
+_NOT_IN_NAMES = re.compile(r"[./?#\x00-\x1f\x7f]")
 
 
 @dataclass(frozen=True)
@@ -60,20 +66,20 @@ class TablePlace:
                 hint="Write iceberg:CATALOG/namespace.table, the catalog as .pyiceberg.yaml or"
                 " PYICEBERG_CATALOG__NAME__URI has it.",
             )
-        if any("/" in part or "." in part for part in (name.schema, name.name)):
+        if any(_NOT_IN_NAMES.search(part) for part in (name.schema, name.name)):
             raise InvalidParameter(
-                "Namespace and table of an export to Iceberg have no dots or slashes in them:"
-                " catalogs make directories of them."
+                "Namespace and table of an export to Iceberg have no dots, slashes, question marks,"
+                " number signs or control characters in them: catalogs make directories of them."
             )
         return cls(catalog, (name.schema, name.name))
 
     def __str__(self) -> str:
-        return f"{ICEBERG}{self.catalog}/{'.'.join(self.identifier)}"
+        return f"{ICEBERG}{self.catalog}/{self.name}"
 
     @property
     def name(self) -> str:
         """The table, without its catalog."""
-        return ".".join(self.identifier)
+        return str(RelationName(*self.identifier))
 
     @property
     def parent(self) -> TablePlace:
@@ -81,9 +87,16 @@ class TablePlace:
         return self
 
     def make_above(self) -> None:
-        """Make the namespace where there is none; raises OSError."""
+        """Make the namespace where there is none, and see where the table's files go.
+
+        Raises
+        ------
+        InvalidParameter : the catalog has no place for them that is the same each time.
+        OSError : the catalog fails.
+        """
         with reached():
             self._open_catalog().create_namespace_if_not_exists(self.identifier[:1])
+        self._data(self._table())
 
     def lstat(self) -> ObjectStat:
         """Its state, which each commit changes; raises OSError, FileNotFoundError without one."""
@@ -106,13 +119,21 @@ class TablePlace:
         return TableFile(self, self._only_file(found).file_path).open()
 
     def staged(self, tag: str, release_id: str, number: int) -> TableFile:
-        """A file among its data that no snapshot has; raises OSError."""
+        """A file among its data that no snapshot has; raises OSError, InvalidParameter."""
         name = _FILE.format(tag=tag, release=release_id, place=number)
-        return TableFile(self, f"{self._data()}/{name}")
+        return TableFile(self, f"{self._data(self._table())}/{name}")
 
     def left(self, tag: str) -> Iterator[tuple[TableFile, str, int]]:
-        """Files of one output that were never shown, with release and number; raises OSError."""
-        io, folder = self._io(), self._data()
+        """Files of one output that were never shown, with release and number.
+
+        Raises
+        ------
+        InvalidParameter : the catalog has no place for them that is the same each time.
+        OSError : the catalog or the store fails.
+        """
+        found = self._table()
+        folder = self._data(found)
+        io = self._io(found, folder)
         # Another reader of files than Arrow's cannot list them.
         if not hasattr(io, "fs_by_scheme"):
             return
@@ -121,8 +142,7 @@ class TablePlace:
             listed = io.fs_by_scheme(scheme, host).get_file_info(
                 fs.FileSelector(path, allow_not_found=True)
             )
-            found = self._table()
-            shown = set() if found is None else _data_files(found)
+            shown = lake_commit.data_files(found)
         there = {one.base_name: one for one in listed}
         for name, mark in sorted(there.items()):
             ours = _OURS.fullmatch(name)
@@ -136,49 +156,68 @@ class TablePlace:
             elif time.time() - mark.mtime_ns / 1e9 > OLD:
                 file.say_shown()
 
-    def commit(self, file: TableFile, *, replace: bool) -> None:
-        """Show a file's rows, and none else, from the next moment on.
+    def commit(self, file: TableFile, *, over: Any) -> None:
+        """Show a file's rows, and none else, from the next moment on, unless they were already.
+
+        Parameters
+        ----------
+        over : the table's state that may be replaced; None where nothing may.
 
         Raises
         ------
         OutputExists : the table is there, and not of a release or not to be replaced.
         OutputBusy : another commit came first; the file is there still.
-        OSError : the catalog or the store fails.
+        OutcomeUnknown : nobody said whether it was committed; the file is there still.
+        OSError : the catalog or the store fails, and nothing was committed.
         """
-        failed = iceberg_module("exceptions")
         found = self._table()
-        if found is not None and not (replace and self._is_release(found)):
-            raise OutputExists(f"The table {self} exists already, and is not to be replaced.")
+        with reached():
+            shown = file.location in lake_commit.data_files(found)
+        if shown:
+            # Another run settled it. A later one may have followed: that stays.
+            file.say_shown()
+            return
+        if found is not None:
+            if over is None or not self._is_release(found):
+                raise OutputExists(f"The table {self} exists already, and is not to be replaced.")
+            if str(found.metadata_location) != over.st_ino:
+                raise lake_commit.busy(self)
         with reached(), file.open() as opened:
             schema = parquet.read_schema(opened).remove_metadata()
         with reached():
             if found is None:
-                change = self._open_catalog().create_table_transaction(self.identifier, schema)
+                change = self._begin(schema, file.location.rpartition("/data/")[0])
             else:
-                # A try again would be on top of what another committed meanwhile.
-                kept = {**found.metadata.properties, _RETRIES: "0"}
-                found.metadata = found.metadata.model_copy(update={"properties": kept})
-                change = found.transaction()
-                _fit(change, schema)
-            # Files of releases have names and no numbers of columns. It follows later schemas.
-            if change.table_metadata.name_mapping() is None:
-                mapping = change.table_metadata.schema().name_mapping.model_dump_json()
-                change.set_properties(**{_MAPPING: mapping})
-            convert = iceberg_module("io.pyarrow").parquet_files_to_data_files
-            snapshot = change.update_snapshot()
-            with snapshot.fast_append() if found is None else snapshot.overwrite() as made:
-                if found is not None:
-                    made.delete_data_file(self._only_file(found))
-                for one in convert(self._io(), change.table_metadata, iter([file.location])):
-                    made.append_data_file(one)
-            came_first = False
-            try:
-                change.commit_transaction()
-            except (failed.CommitFailedException, failed.TableAlreadyExistsError):
-                came_first = True
-        if came_first:
-            raise busy(self)
-        file.say_shown()
+                change = lake_commit.replacement(found, schema)
+            fits = lake_commit.fits(change, schema)
+        if not fits:
+            raise lake_commit.busy(self)
+        with reached():
+            io = self._io(found, file.location)
+            before = None if found is None else self._only_file(found)
+            lake_commit.append(io, change, file.location, before)
+        self._send(change, file)
+
+    def _send(self, change: Any, file: TableFile) -> None:
+        """Commit; where that does not end well, look what became of it."""
+        failed = iceberg_module("exceptions")
+        error: BaseException | None = None
+        file.unsure = True
+        try:
+            change.commit_transaction()
+            file.say_shown()
+        except BaseException as raised:
+            error = raised
+        if error is None:
+            return
+        shown = lake_commit.looked(lambda: file.location in lake_commit.data_files(self._table()))
+        if shown:
+            lake_commit.confirm(self, error)
+        elif isinstance(error, (failed.CommitFailedException, failed.TableAlreadyExistsError)):
+            file.unsure = False
+            raise lake_commit.busy(self)
+        else:
+            raise lake_commit.unknown(self, error)
 
     def _is_release(self, found: Any) -> bool:
         """True where its one file says of itself that it is a release's."""
@@ -203,37 +242,42 @@ class TablePlace:
             except missing:
                 return None
 
-    def _data(self) -> str:
+    def _data(self, found: Any) -> str:
         """The directory of its files, also of a table that is not there yet."""
-        found = self._table()
-        with reached():
-            if found is None:
-                empty = iceberg_module("schema").Schema()
-                begun = self._open_catalog().create_table_transaction(self.identifier, empty)
-                metadata = begun.table_metadata
-            else:
-                metadata = found.metadata
-            return f"{metadata.location.rstrip('/')}/data"
+        if found is None:
+            location = lake_commit.new_location(self, self.identifier[-1], self._begin)
+        else:
+            location = found.metadata.location
+        return f"{location.rstrip('/')}/data"
 
-    def _io(self) -> Any:
+    def _begin(self, schema: Any, location: str | None = None) -> Any:
+        """A transaction that makes the table."""
+        begin = self._open_catalog().create_table_transaction
+        return begin(self.identifier, schema, location=location)
+
+    def _io(self, found: Any, location: str) -> Any:
         """What reads and writes files there."""
-        found = self._table()
         if found is not None:
             return found.io
-        folder = self._data()
         with reached():
-            return iceberg_module("io").load_file_io(self._open_catalog().properties, folder)
+            return iceberg_module("io").load_file_io(self._open_catalog().properties, location)
 
     def _open_catalog(self) -> Any:
         return _catalog(self.catalog)
 
 
-@dataclass(frozen=True)
+@mutable(unsafe_hash=True)
 class TableFile:
-    """A file among a table's data, by its URL."""
+    """A file among a table's data, by its URL.
+
+    Parameters
+    ----------
+    unsure : its commit has begun, and is not known to have failed: then it is not taken away.
+    """
 
     table: TablePlace
     location: str
+    unsure: bool = field(default=False, compare=False)
 
     def __str__(self) -> str:
         return f"{self.name} among the data of {self.table}"
@@ -252,12 +296,12 @@ class TableFile:
         """Its bytes, to be read; raises OSError."""
         assert mode == "rb"
         with reached():
-            opened: BinaryIO = self.table._io().new_input(self.location).open()
+            opened: BinaryIO = self._io().new_input(self.location).open()
         return opened
 
     def put(self, file: BinaryIO, size: int) -> None:
         """Write a file's bytes there, and before them that it was not shown yet; raises OSError."""
-        io = self.table._io()
+        io = self._io()
         file.seek(0)
         with reached():
             io.new_output(f"{self.location}{_PENDING}").create(overwrite=True).close()
@@ -269,26 +313,40 @@ class TableFile:
 
     def age(self, now: float) -> float:
         """Seconds since it was written; raises OSError."""
-        io = self.table._io()
+        io = self._io()
         with reached():
             scheme, host, path = io.parse_location(self.location)
             [found] = io.fs_by_scheme(scheme, host).get_file_info([path])
             return now - float(found.mtime_ns / 1e9)
 
     def unlink(self, missing_ok: bool = False) -> None:
-        """Take it away; raises OSError."""
+        """Take it away, unless a snapshot has it or may have it; raises OSError."""
+        if self.unsure:
+            return
+        found = self.table._table()
+        io = self.table._io(found, self.location)
+        with reached():
+            shown = self.location in lake_commit.data_files(found)
         try:
             with reached():
-                self.table._io().delete(self.location)
+                if not shown:
+                    io.delete(self.location)
         except FileNotFoundError:
             if not missing_ok:
                 raise
-        self.say_shown()
+        self._drop_mark(io)
 
     def say_shown(self) -> None:
         """Take away what says that it was not shown yet; what cannot be, the next run does."""
+        with suppress(OSError):
+            self._drop_mark(self._io())
+
+    def _drop_mark(self, io: Any) -> None:
         with suppress(OSError), reached():
-            self.table._io().delete(f"{self.location}{_PENDING}")
+            io.delete(f"{self.location}{_PENDING}")
+
+    def _io(self) -> Any:
+        return self.table._io(self.table._table(), self.location)
 
 
 @cache
@@ -315,44 +373,14 @@ def beside(place: object, found: object) -> dict[str, int]:
     except FileNotFoundError:
         now = None
     if now != found:
-        raise busy(place)
+        raise lake_commit.busy(place)
     return {"older_versions": place.older()}
 
 
-def busy(place: TablePlace) -> OutputBusy:
-    """The error of a table that another committed to meanwhile."""
-    return OutputBusy(
-        f"Another commit to {place} came first: this release was not committed there.",
-        hint="Run the job again, once nothing else writes to the table.",
-    )
-
-
-def _data_files(found: Any) -> set[str]:
-    """All files that a snapshot has: those stay."""
-    return {
-        entry.data_file.file_path
-        for snapshot in found.metadata.snapshots
-        for manifest in snapshot.manifests(found.io)
-        for entry in manifest.fetch_manifest_entry(found.io, discard_deleted=False)
-    }
-
-
-def _fit(change: Any, schema: Any) -> None:
-    """Give a table the columns of a release, and no others."""
-    names = iceberg_module("table.name_mapping")
-    mapping = names.NameMapping(
-        [names.MappedField(field_id=i, names=[name]) for i, name in enumerate(schema.names, 1)]
-    )
-    converted = iceberg_module("io.pyarrow").pyarrow_to_schema(schema, mapping)
-    wanted = {one.name: one.field_type for one in converted.fields}
-    there = {one.name: one.field_type for one in change.table_metadata.schema().fields}
-    if wanted == there:
-        return
-    with change.update_schema(allow_incompatible_changes=True) as update:
-        for name, kind in there.items():
-            if wanted.get(name) != kind:
-                update.delete_column((name,))
-    with change.update_schema() as update:
-        for name, kind in wanted.items():
-            if there.get(name) != kind:
-                update.add_column((name,), kind)
+def numbered(place: object, schema: pa.Schema) -> pa.Schema:
+    """The columns of a file with the numbers that a table has them by; raises OSError."""
+    if not isinstance(place, TablePlace):
+        return schema
+    found = place._table()
+    with reached():
+        return lake_commit.numbered(found, schema)

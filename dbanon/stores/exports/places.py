@@ -197,9 +197,9 @@ class Pending:
     def counted(self) -> None:
         """Take note that the file holds what was released: it is where it has to be."""
 
-    def finish(self, *, replace: bool) -> None:
+    def finish(self, *, over: Found) -> None:
         """Give the file its place; raises OSError where that cannot be."""
-        into_place(self.path, self.place, replace=replace)
+        into_place(self.path, self.place, over=over)
 
     def undo(self) -> None:
         """Take the file away."""
@@ -237,7 +237,10 @@ class PendingObject:
         except OSError as error:
             raise not_written(Path(tempfile.gettempdir()), error) from None
         if isinstance(place, TablePlace):
-            staged: Any = place.staged(tag, release_id, number)
+            try:
+                staged: Any = place.staged(tag, release_id, number)
+            except OSError as error:
+                raise not_written(place, error) from None
         else:
             staged = place.with_name(_NAME.format(tag=tag, release=release_id, place=number))
         return cls(file, Path(f"/dev/fd/{file.fileno()}"), staged, place)
@@ -252,9 +255,9 @@ class PendingObject:
         self.uploaded = True
         self.staged.put(self.file, os.fstat(self.file.fileno()).st_size)
 
-    def finish(self, *, replace: bool) -> None:
+    def finish(self, *, over: Found) -> None:
         """Give the object its place; raises OSError where that cannot be."""
-        into_place(self.staged, self.place, replace=replace)
+        into_place(self.staged, self.place, over=over)
 
     def undo(self) -> None:
         """Take away what was uploaded, as far as the store can be reached."""
@@ -274,16 +277,21 @@ def begin(place: Place, tag: str, release_id: str, number: int) -> Pending | Pen
     return begun
 
 
-def into_place(path: Staged, place: Place, *, replace: bool) -> None:
-    """Rename a file, for good; raises OSError, as when ``replace`` is False and one is there."""
+def into_place(path: Staged, place: Place, *, over: Found) -> None:
+    """Rename a file, for good; raises OSError, as when another is there.
+
+    Parameters
+    ----------
+    over : what may be replaced; None where nothing may.
+    """
     if isinstance(place, TablePlace):
         assert isinstance(path, TableFile)
-        place.commit(path, replace=replace)
+        place.commit(path, over=over)
         return
     if isinstance(place, ObjectPath):
         assert isinstance(path, ObjectPath)
         # What appears right now is lost: object stores know no copy into a free place.
-        if not replace:
+        if over is None:
             require_free(place)
         path.copy_to(place)
         with suppress(OSError):
@@ -295,7 +303,7 @@ def into_place(path: Staged, place: Place, *, replace: bool) -> None:
     if isinstance(found, os.stat_result) and os.path.samestat(found, path.lstat()):
         # A run ended between link and unlink; a rename would leave both names.
         path.unlink()
-    elif replace:
+    elif over is not None:
         os.replace(path, place)
     else:
         _into_free_place(path, place)

@@ -155,16 +155,16 @@ def noise() -> OpenDpNoise:
 
 
 def of_sums(noise: OpenDpNoise, one: Draws, other: Draws, size: int, scale: float) -> float:
-    """The audit of a margin's noisy sums, 20,000 draws."""
+    """The audit of a margin's noisy sums, 40,000 draws."""
     sums = [sums_of_ranks(table.astype(np.int64), size) for table in (one, other)]
     return of_figures(noise, *sums, scale)
 
 
 def of_figures(noise: OpenDpNoise, one: Draws, other: Draws, scale: float) -> float:
-    """The audit of noisy whole numbers of two tables, 20,000 draws."""
+    """The audit of noisy whole numbers of two tables, 40,000 draws."""
     found = []
     for of_table in (one, other):
-        rows = noise.laplace(np.tile(of_table, 10_000), scale).reshape(10_000, -1)
+        rows = noise.laplace(np.tile(of_table, 20_000), scale).reshape(20_000, -1)
         found.append(likelihood(rows.astype(float), one, other, scale))
     return surely(*found, NEVER)
 
@@ -294,7 +294,7 @@ def test_the_whole_of_dp_ranks_keeps_its_claim_with_listed_values(margins, noise
 
 
 def test_noise_is_discrete_laplace_and_never_the_same(noise):
-    """20,000 draws of |x| against their probabilities; bins of five or more expected."""
+    """40,000 draws of |x| against their probabilities; bins of five or more expected."""
     scale = 7.0
     drawn = np.abs(noise.laplace(np.zeros(20_000, np.int64), scale))
     decay = np.exp(-1 / scale)

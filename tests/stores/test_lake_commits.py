@@ -1,0 +1,230 @@
+"""What became of commits to tables of Iceberg: answers that are lost, runs that overtake others."""
+
+from __future__ import annotations
+
+import os
+import signal
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from pyiceberg.catalog import load_catalog
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import CommitStateUnknownException
+
+import dbanon
+from dbanon.errors import (
+    CommitConfirmed,
+    DbanonError,
+    ExportPending,
+    InvalidParameter,
+    OutcomeUnknown,
+)
+from dbanon.run import export as exporting
+from dbanon.stores import objects
+from dbanon.stores.exports import formats, lake, places
+from tests.stores.conftest import PLANTED
+from tests.stores.test_lake_exports import EXPORT, GIVEN, TABLE, files, released, rows
+
+pytestmark = pytest.mark.usefixtures("no_temporary_file")
+
+REPLACED: dict[str, Any] = {"if_exists": "replace"}
+
+
+def shown(path: Path | str = EXPORT) -> str:
+    """The release that has a place."""
+    return formats.metadata_of(places.place_for(str(path), ""))["release_id"]
+
+
+def require_whole(warehouse: Path) -> None:
+    """Each snapshot is readable, no file has two, and no file is beside them."""
+    table = load_catalog("here").load_table(TABLE)
+    added = []
+    for one in table.snapshots():
+        assert rows(snapshot_id=one.snapshot_id).num_rows == 100
+        found = table.inspect.entries(one.snapshot_id).to_pylist()
+        added += [entry["data_file"]["file_path"].rpartition("/")[2]
+                  for entry in found if entry["status"] == 1]  # fmt: skip
+    assert sorted(added) == files(warehouse, ".parquet")
+    assert files(warehouse, ".pending") == []
+
+
+def patch_commit(patch: pytest.MonkeyPatch, how: str, late: list[Callable[[], Any]]) -> None:
+    """A catalog that does not say what became of a commit."""
+    real = SqlCatalog.commit_table
+
+    def commit(*given: Any, **more: Any) -> Any:
+        late.append(lambda: real(*given, **more))
+        if how != "late":
+            found = late.pop()()
+        if how == "signal":
+            os.kill(os.getpid(), signal.SIGINT)
+            return found
+        if how == "silent":
+            patch.setattr(SqlCatalog, "load_table", commit)
+        raise CommitStateUnknownException("nobody knows")
+
+    patch.setattr(SqlCatalog, "commit_table", commit)
+
+
+@pytest.mark.usefixtures("interrupts")
+@pytest.mark.parametrize("lasting", [False, True])
+@pytest.mark.parametrize("how", ["lost", "signal", "silent", "late"])
+def test_an_answer_that_is_lost_takes_no_file_from_a_table(
+    warehouse: Path, monkeypatch: pytest.MonkeyPatch, how: str, lasting: bool
+) -> None:
+    if lasting:
+        url = f"duckdb:///{warehouse.parent}/d.duckdb"
+    else:
+        source = warehouse.parent / "people.csv"
+        source.write_text("age,site\n" + "".join(f"{20 + i % 30},s{i % 3}\n" for i in range(100)))
+        url = f"file:{source}"
+    late: list[Callable[[], Any]] = []
+    with monkeypatch.context() as patch:
+        patch_commit(patch, how, late)
+        if how == "lost":
+            dbanon.anonymize(url, **GIVEN)
+        elif how == "signal":
+            with pytest.warns(CommitConfirmed):
+                dbanon.anonymize(url, **GIVEN)
+        elif lasting:
+            with pytest.warns(ExportPending, match="not answered"):
+                dbanon.anonymize(url, **GIVEN)
+        else:
+            with pytest.raises(OutcomeUnknown, match="not known") as raised:
+                dbanon.anonymize(url, **GIVEN)
+            assert raised.value.exit_code == 10
+            assert "nobody knows" not in f"{raised.value} {raised.value.detail}"
+    # The catalog may do at any later time what it was asked for.
+    for one in late:
+        one()
+    assert rows().num_rows == 100
+    dbanon.anonymize(url, **GIVEN, **REPLACED)
+    require_whole(warehouse)
+
+
+@pytest.mark.parametrize(
+    ("kind", "moment"),
+    # Disks and object stores have no way to ask and put in one.
+    [("table", "before"), ("table", "between"), ("table", "left"), ("disk", "before"),
+     ("disk", "left"), ("objects", "before"), ("objects", "left")],
+)  # fmt: skip
+def test_an_older_release_never_follows_a_newer_one(
+    warehouse: Path, monkeypatch: pytest.MonkeyPatch, kind: str, moment: str
+) -> None:
+    """One that stalls after COMMIT, until another has its place, or is left behind there."""
+    monkeypatch.setitem(objects.SCHEMES, "memory", "fsspec")
+    folder = {"table": "", "disk": str(warehouse), "objects": f"memory://older/{moment}"}[kind]
+    export = f"{folder}/people.parquet" if folder else EXPORT
+    given = {**REPLACED, "exports": [export]}
+    released(warehouse, **given)
+    newer: list[str] = []
+    owner, name = (places, "into_place") if moment == "between" else (exporting.Exporter, "finish")
+    real = getattr(owner, name)
+
+    def stalled(*all_: Any, **more: Any) -> None:
+        monkeypatch.setattr(owner, name, real)
+        with monkeypatch.context() as patch:
+            if moment != "before":
+                patch.setattr(places, "left_behind", lambda *given: iter(()))
+            if moment == "left":
+                all_[0].leave()
+            newer.append(released(warehouse, **given, k=7).release_id)
+        real(*all_, **more)
+
+    monkeypatch.setattr(owner, name, stalled)
+    if moment == "between":
+        with pytest.warns(ExportPending, match="output_busy"):
+            released(warehouse, **given)
+    else:
+        released(warehouse, **given)
+    # Nothing but what was left behind is looked at: this run is refused.
+    with pytest.raises(DbanonError):
+        released(warehouse, **given, k=101)
+    assert [shown(export)] == newer
+    if kind == "table":
+        require_whole(warehouse)
+    elif kind == "disk":
+        assert os.listdir(warehouse) == ["people.parquet"]
+    else:
+        found = objects.ObjectPath("memory", folder.removeprefix("memory://")).below()
+        assert [path.name for path in found] == ["people.parquet"]
+
+
+def test_a_file_is_committed_once(warehouse: Path) -> None:
+    released(warehouse)
+    place = lake.TablePlace.of(EXPORT)
+    [name] = files(warehouse, ".parquet")
+    before = place.lstat()
+    file = lake.TableFile(place, f"file://{warehouse}/clinic/people/data/{name}")
+    place.commit(file, over=before)
+    file.unlink()
+    assert place.lstat() == before
+    require_whole(warehouse)
+
+
+def crashed(monkeypatch: pytest.MonkeyPatch, warehouse: Path, **given: Any) -> dbanon.Report:
+    """A release whose run ended right after COMMIT."""
+    with monkeypatch.context() as patch:
+        patch.setattr(exporting.Exporter, "finish", exporting.Exporter.leave)
+        return released(warehouse, **given)
+
+
+@pytest.mark.parametrize("takes", [True, False])
+def test_catalogs_that_give_each_table_a_directory_of_its_own(
+    warehouse: Path, monkeypatch: pytest.MonkeyPatch, takes: bool
+) -> None:
+    def resolve(self: Any, location: str | None, space: str, name: str) -> str:
+        given = location if takes else None
+        return given or f"file://{warehouse}/{space}/{name}-{uuid.uuid4().hex}"
+
+    monkeypatch.setattr(SqlCatalog, "_resolve_table_location", resolve)
+    if not takes:
+        with pytest.raises(InvalidParameter, match="another directory each time"):
+            released(warehouse)
+        assert files(warehouse) == []
+        return
+    first = crashed(monkeypatch, warehouse)
+    with pytest.raises(DbanonError):
+        released(warehouse, k=101, **REPLACED)
+    assert shown() == first.release_id
+    require_whole(warehouse)
+
+
+def test_a_name_with_a_quote_after_a_crash(
+    warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = 'iceberg:here/clinic."a""b"'
+    assert lake.TablePlace.of(str(lake.TablePlace.of(path))) == lake.TablePlace.of(path)
+    given = {**REPLACED, "exports": [path]}
+    first = crashed(monkeypatch, warehouse, **given)
+    with pytest.raises(DbanonError):
+        released(warehouse, k=101, **given)
+    assert shown(path) == first.release_id
+    # A place of the ledger that nobody can read ends no run.
+    with monkeypatch.context() as patch:
+        patch.setattr(lake.TablePlace, "__str__", lambda self: 'iceberg:here/clinic.a"b')
+        crashed(monkeypatch, warehouse, **given)
+    with pytest.warns(ExportPending, match="invalid_name"):
+        last = released(warehouse, **given)
+    assert shown(path) == last.release_id
+
+
+def test_older_snapshots_keep_columns_whose_type_changed(warehouse: Path) -> None:
+    kinds = ("VARCHAR", "INTEGER", "VARCHAR")
+    for kind in kinds:
+        with duckdb.connect(str(warehouse.parent / "d.duckdb")) as connection:
+            value = "7" if kind == "INTEGER" else f"'{PLANTED}'"
+            connection.execute(f"ALTER TABLE people ALTER site TYPE {kind} USING {value}")
+        released(warehouse, **REPLACED)
+    # A release without the column, and one that has it again.
+    for keep in ([], ["site"]):
+        released(warehouse, **REPLACED, keep=keep)
+    snapshots = load_catalog("here").load_table(TABLE).snapshots()
+    found = [rows(snapshot_id=one.snapshot_id) for one in snapshots]
+    assert [set(one["site"].to_pylist()) if "site" in one.column_names else None for one in found
+            ] == [{PLANTED}, {7}, {PLANTED}, None, {PLANTED}]  # fmt: skip
+    require_whole(warehouse)
