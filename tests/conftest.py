@@ -24,7 +24,7 @@ CAMPAIGN = os.environ.get("CAMPAIGN") == "full"
 IN_CI = os.environ.get("CI", "").lower() in ("true", "1")
 
 # The most examples of a test; those that ask for more have them in campaigns.
-EXAMPLES = 60
+EXAMPLES = 30
 
 # No deadline, no health check on speed: a busy machine is not a wrong program.
 settings.register_profile("dev", deadline=None, suppress_health_check=[HealthCheck.too_slow])

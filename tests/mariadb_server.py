@@ -179,10 +179,14 @@ class Readers:
     """Two sessions that read a whole release in a loop, as another account would.
 
     ``seen`` has the digest of every answer and how often it was met; ``missing`` counts answers
-    that there is no such table; ``lost`` those that a server which ended did not give.
+    that there is no such table; ``lost`` those that a server which ended did not give. ``pause`` is
+    how many seconds they rest after an answer: none where what they shall meet lasts no longer than
+    a statement, which takes as much of this process as they can get.
     """
 
-    def __init__(self, server: MariadbServer, schema: str, relation: str) -> None:
+    def __init__(
+        self, server: MariadbServer, schema: str, relation: str, pause: float = 0.0
+    ) -> None:
         self.seen: dict[str, int] = {}
         self.missing = self.lost = 0
         self._server, self._sql = server, f"SELECT * FROM {relation}"
@@ -191,6 +195,7 @@ class Readers:
             "CREATE USER IF NOT EXISTS reader@localhost",
             f"GRANT SELECT ON {schema}.* TO reader@localhost",
         )
+        self._pause = pause
         self._stop, self._lock = threading.Event(), threading.Lock()
 
     def digest(self) -> str | None:
@@ -230,6 +235,8 @@ class Readers:
                     while not self._stop.is_set():
                         cursor.execute(self._sql)
                         self._note(digest_of(sorted(map(repr, cursor.fetchall()))))
+                        if self._pause:
+                            self._stop.wait(self._pause)
             except (pymysql.err.Error, OSError) as error:
                 code = error.args[0] if error.args else 0
                 with self._lock:

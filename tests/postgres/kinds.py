@@ -53,11 +53,13 @@ class LocalServer(Server):
         settings: Mapping[str, str],
         binaries: Path | None = None,
         initdb: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__()
         self.binaries = binaries or find_server_binaries()
         self._account = server_account()
         self._settings = dict(settings)
+        self._environment = dict(environment or {})
         self._process: subprocess.Popen[bytes] | None = None
         self.host = "127.0.0.1"
         self.directory = Path(tempfile.mkdtemp(prefix="dbanon-pg-", dir=_base(self._settings)))
@@ -136,6 +138,8 @@ class LocalServer(Server):
             "logging_collector": "off",
         }
         options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
+        how = self.as_account()
+        how["env"] = how.get("env", dict(os.environ)) | self._environment
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
                 [
@@ -149,7 +153,7 @@ class LocalServer(Server):
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 cwd=self.directory,
-                **self.as_account(),
+                **how,
             )
         self._wait_until_ready(self._process)
 

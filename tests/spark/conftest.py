@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 _NEEDS_SPARK = {"spark", "cluster", "on_cluster", "sessions"}
 LOCAL = "local[2]"
+# Workers of the sessions of this process are forks of tests/spark/daemon.py.
+FORKED = {"spark.python.daemon.module": "tests.spark.daemon"}
 HERE = Path(__file__).parent
 
 
@@ -123,7 +125,7 @@ def sessions(_place: Path) -> Iterator[Sessions]:
 @pytest.fixture
 def spark(sessions: Sessions) -> SparkSession:
     """A session of two threads of this process, the same for all tests."""
-    return sessions.of(LOCAL, {"spark.driver.memory": "1g"})
+    return sessions.of(LOCAL, {"spark.driver.memory": "1g"} | FORKED)
 
 
 @pytest.fixture(scope="session")
@@ -142,7 +144,7 @@ def cluster(sessions: Sessions, _place: Path) -> Iterator[Cluster]:
 @pytest.fixture
 def on_cluster(sessions: Sessions, cluster: Cluster) -> SparkSession:
     """A session of this process on the cluster, the same for all tests."""
-    return sessions.of(cluster.master, cluster.conf)
+    return sessions.of(cluster.master, cluster.conf | FORKED)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import click
 
 from dbanon.data.option import Parameter, all_parameters, parameters
 from dbanon.doors.cli.cautions import warn_of, watched
-from dbanon.doors.cli.chains import chain_of, with_parts
+from dbanon.doors.cli.chain_options import chain_of, with_parts
 from dbanon.doors.cli.log import current
 from dbanon.doors.cli.options import Decorator, click_option, values, with_files
 from dbanon.doors.cli.releases import needs_evaluation, write_report
