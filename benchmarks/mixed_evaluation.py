@@ -67,13 +67,13 @@ def run(quick: bool = False, beside: str | None = None) -> str:
         known = versions(beside)[: 2 if n == SMALL else 1]
         with tempfile.TemporaryDirectory() as folder:
             for version in known:
-                _make(Path(folder) / f"{version.name}.duckdb", n)
+                make(Path(folder) / f"{version.name}.duckdb", n)
             rows += [[n, *row] for row in _rows(known, folder, n == SMALL)]
     text = "# Evaluation of mixed releases\n\n" + (__doc__ or "").strip() + "\n\n"
     return text + table(HEADER, rows)
 
 
-def _make(path: Path, n: int) -> None:
+def make(path: Path, n: int) -> None:
     """A database with the table, which no other version writes its ledger into."""
     texts = ", ".join(f"'text {j} of ' || range % {1000 * (j + 1)} AS t{j}" for j in range(KEPT))
     with duckdb.connect(str(path)) as connection:

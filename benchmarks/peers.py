@@ -1,12 +1,12 @@
 """Packages that a notebook can install, beside dbanon: CPU seconds and loss on mixed tables, k = 5.
 
 The tables are ``U`` and ``R`` of the benchmark ``mixed_speed``, without hierarchies, as the peers
-have none. anonypyx has Mondrian and MDAV-generic; the latter holds all pairs in memory and is left
-out above 5,000 records. Seconds run from the data frame to the classes, each call in a
-process of its own. The losses are counted from the classes by code that knows neither package:
-*iloss* is the width of a class over that of the table for numbers, and 0 or 1 for categories;
-*Gower* is the distance to the mean or the most frequent value of the class, in the same units. Both
-are means over records and columns.
+have none. anonypyx has Mondrian and MDAV-generic, umbra-k has Mondrian. MDAV-generic holds all
+pairs in memory and is left out above 5,000 records. Seconds run from the data frame to the classes,
+each call in a process of its own. The losses are counted from the classes by code that knows none
+of the packages: *iloss* is the width of a class over that of the table for numbers, and 0 or 1 for
+categories; *Gower* is the distance to the mean or the most frequent value of the class, in the same
+units. Both are means over records and columns.
 
 ARX is a Java program and sdcMicro an R package: they are not measured here. Their published tables
 stand beside dbanon's in docs/generalization-measured.md and docs/evaluation.md.
@@ -34,13 +34,22 @@ def classes(frame, k, method, options):
     return dbanon.partition(frame, k, method=method, **options).labels
 """
 THEIRS = """
+import sys
 import numpy as np
-from anonypyx import models, mondrian, microaggregation
+if sys.argv[3] == "umbra-k":
+    from umbra_k import MondrianAnonymizer
+else:
+    from anonypyx import models, mondrian, microaggregation
 def classes(frame, k, method, options):
-    frame = frame.astype({c: "category" for c in frame if frame[c].dtype == object})
+    if method == "umbra-k":
+        one = MondrianAnonymizer(k, list(frame))
+        one.fit_transform(frame)
+        found = one._partitions
+    else:
+        frame = frame.astype({c: "category" for c in frame if frame[c].dtype == object})
     if method == "Mondrian":
         found = mondrian.Mondrian(frame, list(frame)).partition([models.kAnonymity(k)])
-    else:
+    elif method == "MDAV-generic":
         found = microaggregation.MDAVGeneric(frame, list(frame)).partition(k)
     labels = np.empty(len(frame), int)
     for label, records in enumerate(found):
@@ -60,8 +69,9 @@ started = time.process_time()
 labels = classes(frame, k, method, options)
 print(json.dumps([time.process_time() - started, np.asarray(labels).tolist()]))
 """
-CASES = (
+CASES: tuple[tuple[str, str, str, dict[str, str]], ...] = (
     ("anonypyx Mondrian", THEIRS, "Mondrian", {}),
+    ("umbra-k Mondrian", THEIRS, "umbra-k", {}),
     ("anonypyx MDAV-generic", THEIRS, "MDAV-generic", {}),
     ("dbanon mondrian", OURS, "mondrian", {}),
     ("dbanon mdav", OURS, "mdav", {"recoding": "representative"}),
@@ -71,14 +81,14 @@ CASES = (
 
 
 def run(quick: bool = False, beside: str | None = None) -> str:
-    """Markdown of all calls; ``beside`` is the interpreter that has anonypyx.
+    """Markdown of all calls; ``beside`` is the interpreter that has both packages.
 
     Raises
     ------
     NotMeasuredError : no such interpreter was named.
     """
     if beside is None:
-        raise NotMeasuredError("name an interpreter that has anonypyx by --beside")
+        raise NotMeasuredError("name an interpreter that has anonypyx and umbra-k by --beside")
     header = ["table", "n", "program", "CPU s", "smallest class", "iloss", "Gower"]
     text = "# Peers on mixed data\n\n" + (__doc__ or "").partition("\n\n")[2]
     return f"{text}\n{table(header, _rows(beside, SIZES[:1] if quick else SIZES))}"

@@ -14,13 +14,14 @@ loss of every partition into classes of k or more:
 2. A partition's classes hold every record once: its SSE is at least the sum of all y.
 
 So nobody has to believe how the prices were found; to check them is to look for a class of k
-records that costs less than its prices. There are three ways to find them, each better and dearer:
+records that costs less than its prices. There are four ways to find them:
 
 - ``neighbours``: half the squared distances of a record to its k - 1 nearest others, divided by k.
   In SSE(S) each record has the half of k - 1 squared distances over k, and none is smaller.
 - ``pairs``: the linear program of ``pairs.py``, where a pair's distance counts for both.
 - ``classes``: the linear program of ``classes.py``, over all classes of k records, which is the
   best that prices can do.
+- ``fitting``: nearly the same without a solver, of any number of records (``fitting.py``).
 
 Nothing here is trusted to rounding: distances are sums of squares, whose relative error is known,
 and each step takes it off. The certificate is of the points as they are, in double precision.
@@ -39,6 +40,7 @@ from numpy.typing import NDArray
 
 from dbanon.bounds import classes
 from dbanon.bounds.classes import SLACK, error_of, lowered, raised
+from dbanon.bounds.fitting import fitted_prices
 from dbanon.bounds.program import NEAR_ENOUGH, Program, solved_here
 from dbanon.bounds.tolls import Tolls, no_tolls
 from dbanon.data.notebook import Shown
@@ -141,7 +143,7 @@ class Certificate(Shown):
     ----------
     k : the smallest class.
     share : the bound, a share of SST: every partition into classes of k or more loses that.
-    way : what gave it: ``neighbours``, ``pairs`` or ``classes``.
+    way : what gave it: ``neighbours``, ``pairs``, ``classes`` or ``fitting``.
     complete : True where this way has nothing better to give, False where time ended it.
     prices : float64 (n,), of each record, a share of SST: no class of k or more loses less than its
         prices without the tolls it pays. All prices less all tolls are ``share``.
@@ -204,9 +206,8 @@ def certificate(
     ----------
     points : float64 (n, p), C order, finite: z-scores of k records or more.
     start : partitions of them into classes of k or more, the better the sooner it ends; without any
-        of them ``classes`` is not tried.
-    seconds : of wall time, for the linear programs. ``neighbours`` takes what it takes, and is all
-        where HiGHS is not installed.
+        of them ``classes`` is not tried. ``fitting`` needs none.
+    seconds : of wall time, for all but ``neighbours``, which takes what it takes.
     tick : called with a share now and then; what it raises ends it.
     """
     started, ends = time.process_time(), time.monotonic() + seconds
@@ -221,6 +222,10 @@ def certificate(
             better, paid, complete = classes.class_prices(points, k, start, prices, ends, tick)
             if math.fsum(better) - math.fsum(paid.tolls) > math.fsum(prices):
                 prices, tolls, way = better, paid.charged(), "classes"
+    elif simple.any() and len(points) > k:
+        found, complete = fitted_prices(points, k, prices, ends, tick)
+        if math.fsum(found) > math.fsum(prices):
+            prices, way = found, "fitting"
     total = _total(points)
     shares = [_shares(one, total) for one in (prices, simple)]
     paid_shares = raised(tolls.tolls / total, 1) if len(tolls.tolls) else tolls.tolls

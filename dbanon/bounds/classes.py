@@ -188,6 +188,7 @@ class _Search:
                 self.pool.add(np.split(one.members, one.starts[1:]))
         near, self._bars = _near(points, k, tick)
         self.pool.add(near)
+        self._no_inner = np.zeros((0, len(points)))
         self._around = Around(points)
         self._prices, self._tolls = prices, np.zeros(0)
         self.bound = math.fsum(prices)
@@ -207,8 +208,8 @@ class _Search:
         tolls = Tolls(self.pool.triples, each / 2)
         threshold = -_THRESHOLD * abs(value) / n
         kernel = Pricing(
-            self._points, self._k, prices, self._bars, threshold, _WANTED, self._effort,
-            *tolls.charged().pairs(),
+            self._points, self._k, prices, self._bars, self._no_inner, threshold, _WANTED,
+            self._effort, *tolls.charged().pairs(),
         )  # fmt: skip
         while not kernel.step():
             self._tick(kernel.progress)

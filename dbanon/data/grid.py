@@ -126,7 +126,8 @@ class Grid:
             if last - first > limit:
                 return None
             found.append(cells.borders(np.arange(first + 1, last + 1)))
-        borders = np.unique(np.concatenate(found))
+        # Not np.unique, which loads numpy.ma.
+        borders = np.array(sorted({border for part in found for border in part.tolist()}))
         return borders if len(borders) <= limit else None
 
 

@@ -144,9 +144,9 @@ def lower_bound(
     ----------
     data, orders : as in ``information_loss``, without NULLs.
     k : smallest number of records in a class.
-    seconds : a limit in wall time for the linear programs, which need the extra ``dbanon[bound]``
-        and are of up to 10,000 records; the best bound until then is given. Without them it is that
-        of nearest neighbours, which is quick and weak.
+    seconds : a limit in wall time for all but the bound of nearest neighbours, which is quick and
+        weak; the best bound until then is given. Up to 10,000 records linear programs give it,
+        which need the extra ``dbanon[bound]``; without it, and of more records, ``fitting`` does.
 
     Raises
     ------

@@ -5,7 +5,6 @@ A rule is an object with a role, or the role alone. Values only: nothing of a ru
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -85,6 +84,9 @@ class Rules:
     def digest(self) -> str:
         """What tells these rules from others, whatever the order of the columns is."""
         told = json.dumps(self.by_column, sort_keys=True, ensure_ascii=False)
+        # OpenSSL comes with it, which most calls need not.
+        import hashlib
+
         return hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest()
 
     def of_role(self, role: str) -> tuple[str, ...]:

@@ -469,10 +469,50 @@ class Neighbours(Kernel):
     def ids(self) -> npt.NDArray[np.int32]:
         """With `keep`: which they are, nearest first, (n * count,)."""
 
+class Fitting(Kernel):
+    """Prices by listed classes, the linear program smoothed: iterative proportional fitting.
+
+    classes: int32 (m, k). prices: float64 (n,), to begin with. spread: above 0; a class is taken
+    exp((prices - SSE) / spread) times, a record once by its classes, or oftener at a price of 0.
+    """
+
+    def __init__(
+        self,
+        points: npt.NDArray[np.float64],
+        classes: npt.NDArray[np.int32],
+        prices: npt.NDArray[np.float64],
+        spread: float,
+        sweeps: int,
+    ) -> None: ...
+    def prices(self) -> npt.NDArray[np.float64]:
+        """One of each record, (n,)."""
+
+    def excess(self) -> npt.NDArray[np.float64]:
+        """The prices of each class less its SSE, (m,)."""
+
+class Gathering(Kernel):
+    """Classes of k records that cost less than their prices, found from centres; it misses some.
+
+    prices: float64 (n,). centres: float64 (m, p). threshold: reduced costs below it are of use.
+    """
+
+    def __init__(
+        self,
+        points: npt.NDArray[np.float64],
+        k: int,
+        prices: npt.NDArray[np.float64],
+        centres: npt.NDArray[np.float64],
+        threshold: float,
+    ) -> None: ...
+    def classes(self) -> npt.NDArray[np.int32]:
+        """Those found, k records each, rising, some twice, (m * k,)."""
+
 class Pricing(Kernel):
     """The classes of k records that cost less than their prices.
 
     prices: one for each record. bars: the sum of the squared distances of its k - 2 nearest others.
+    inner: float64 (0, n), or (k - 2, n); the squared distances inside any r records add up to the
+    sum of their values in row r - 2 or more.
     threshold: 0 or less; classes of a lower reduced cost, SSE - prices, are looked for. wanted: how
     many by seed, their member of the highest price. effort: the steps that a seed may take. pairs,
     tolls: what a class pays that holds both records of a pair, (m, 2) and m.
@@ -484,11 +524,13 @@ class Pricing(Kernel):
         k: int,
         prices: npt.NDArray[np.float64],
         bars: npt.NDArray[np.float64],
+        inner: npt.NDArray[np.float64],
         threshold: float,
         wanted: int,
         effort: int,
         pairs: npt.NDArray[np.int32],
         tolls: npt.NDArray[np.float64],
+        search: Search = "auto",
     ) -> None: ...
     def least(self) -> npt.NDArray[np.float64]:
         """By seed, (n,): no class of its has a lower reduced cost. 0 at most, rounded down."""

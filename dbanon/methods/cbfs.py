@@ -22,5 +22,8 @@ METHOD = Method(
     summary="Centroid-based fixed size: one class around the farthest record each round",
     cost="O(n^2) at worst, near O(n log n) for few attributes",
     reference="Laszlo & Mukherjee 2005",
-    forecast=Forecast(numbers=Power(0.39, 1.3, 1.41, 0.33), mixed=Power(2.3, 1.25, 1.4)),
+    forecast=Forecast(
+        numbers=Power(0.39, 1.3, 1.41, 0.33),
+        mixed=Power(0.39, 1.3, 1.38, trees=2.25, categories=2.25),
+    ),
 )

@@ -1,39 +1,86 @@
 """What a method takes, as numbers that were measured: CPU seconds by size of a table.
 
-Seconds grow as powers of records and attributes. ``python -m benchmarks forecast`` sets them beside
-measured ones, and says which would fit; benchmarks/results/forecast.md names the machine.
+Seconds grow as powers of records and attributes. Where these are of several kinds they depend on
+their shares, too: a search may leave out what lies far away by numbers, less by trees, and by
+categories only what is different. ``python -m benchmarks forecast`` sets forecasts beside measured
+seconds, and says which constants would fit; benchmarks/results/forecast.md names the machine.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Container, Iterable
 
 from dbanon.data.frozen import dataclass
+from dbanon.data.schema import Attribute
 
 # Of the table that ``Power.seconds`` is about.
 RECORDS, ATTRIBUTES = 100_000, 6
 
 
 @dataclass(frozen=True)
+class Shape:
+    """How many attributes of a table are of each kind.
+
+    Parameters
+    ----------
+    numbers : those that are seen as numbers.
+    trees : those that have a hierarchy.
+    categories : all others.
+    """
+
+    numbers: int
+    trees: int = 0
+    categories: int = 0
+
+    @classmethod
+    def of(cls, attributes: Iterable[Attribute], trees: Container[str] = ()) -> Shape:
+        """That of attributes, some of which have trees."""
+        kinds = [
+            "trees" if one.name in trees else "categories" if one.kind.is_coded else "numbers"
+            for one in attributes
+        ]
+        return cls(*(kinds.count(kind) for kind in ("numbers", "trees", "categories")))
+
+    @property
+    def attributes(self) -> int:
+        """How many there are."""
+        return self.numbers + self.trees + self.categories
+
+    @property
+    def is_mixed(self) -> bool:
+        """True where not all are numbers."""
+        return self.attributes > self.numbers
+
+
+@dataclass(frozen=True)
 class Power:
-    """seconds · N^(records + both · ln P) · P^attributes; N is n / 100,000 records, P is p / 6.
+    """seconds · N^(records + both · ln P) · P^attributes · e^(trees · T + categories · C).
+
+    N is n / 100,000 records, P is p / 6 attributes; of these the share T has trees, and the share C
+    are categories without.
 
     Parameters
     ----------
     seconds : CPU seconds of 100,000 records with six attributes, k = 5; larger k take less.
     both : by how much more each attribute makes of more records: indexes prune less then.
+    trees, categories : how much longer it takes where all attributes are such, as logarithms.
     """
 
     seconds: float
     records: float
     attributes: float = 1.0
     both: float = 0.0
+    trees: float = 0.0
+    categories: float = 0.0
 
-    def seconds_of(self, n: float, p: int) -> float:
-        """CPU seconds for n records with p attributes."""
+    def seconds_of(self, n: float, shape: Shape) -> float:
+        """CPU seconds for n records with such attributes."""
+        p = shape.attributes
         wide = p / ATTRIBUTES
         power = self.records + self.both * math.log(wide)
-        return float(self.seconds * (n / RECORDS) ** power * wide**self.attributes)
+        kinds = math.exp((self.trees * shape.trees + self.categories * shape.categories) / p)
+        return float(self.seconds * (n / RECORDS) ** power * wide**self.attributes * kinds)
 
 
 @dataclass(frozen=True)

@@ -70,7 +70,7 @@ def bound(
     Parameters
     ----------
     start : partitions of all of them into classes of k or more; where there is none, one is made.
-    seconds : of wall time, for the linear programs.
+    seconds : of wall time, for all but the bound of nearest neighbours.
     tick : called with a share now and then; what it raises ends it.
 
     Raises

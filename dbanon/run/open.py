@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sqlite3
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,7 +43,7 @@ _SAID: dict[str, tuple[str, str]] = {
 
 def _openable(database: Any) -> Any:
     """What a store can be opened on; what is no such thing comes back, for others to refuse."""
-    if isinstance(database, sqlite3.Connection):
+    if _is_sqlite(database):
         return database
     kind = type(database)
     package = kind.__module__.partition(".")[0]
@@ -155,6 +155,12 @@ def open_source(
     )
 
 
+def _is_sqlite(database: Any) -> bool:
+    # Who has a connection has loaded its module; others need not.
+    loaded = sys.modules.get("_sqlite3")
+    return loaded is not None and isinstance(database, loaded.Connection)
+
+
 def _is_engine(database: Any) -> bool:
     return type(database).__module__.partition(".")[0] == "sqlalchemy" and hasattr(
         database, "connect"
@@ -198,7 +204,7 @@ def open_store(
         from dbanon.stores.duckdb.store import DuckdbStore
 
         return DuckdbStore(database, on_sql)
-    if isinstance(database, sqlite3.Connection):
+    if _is_sqlite(database):
         from dbanon.stores.sqlite.store import SqliteStore
 
         return SqliteStore(database, on_sql)

@@ -11,7 +11,7 @@ from dbanon.errors import InvalidParameter, UnsupportedType
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.job import Job
 from dbanon.job.requirements import CLIENT
-from dbanon.methods.forecast import in_words
+from dbanon.methods.forecast import Shape, in_words
 from dbanon.partitioning.forecast import Foreseen, forecast
 from dbanon.release.words import passthrough_note
 from dbanon.run.changes import Changes, PlannedFile, changes, planning_ports
@@ -317,11 +317,8 @@ def _outlook(
 
 def _foreseen(planned: Plan, rows: int) -> Foreseen | None:
     """What finding classes would take, of a table that is no chain's."""
-    attributes = planned.wanted.quasi_identifiers
-    numbers = sum(
-        not one.kind.is_coded and one.name not in planned.given.trees for one in attributes
-    )
-    return forecast(planned.policy, rows, numbers, len(attributes) - numbers)
+    shape = Shape.of(planned.wanted.quasi_identifiers, planned.given.trees)
+    return forecast(planned.policy, rows, shape)
 
 
 def _seconds(found: Mapping[str, float] | None) -> str:

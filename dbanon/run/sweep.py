@@ -21,6 +21,7 @@ from dbanon.job.policy import Policy
 from dbanon.job.requirements import require_kinds
 from dbanon.measures.figure import Parameters
 from dbanon.methods import find_method
+from dbanon.methods.forecast import Shape
 from dbanon.partitioning.forecast import Foreseen, forecast, quickest
 from dbanon.partitioning.partition_for import partition_for
 from dbanon.release.evaluation import evaluation_of, pairs_of
@@ -271,19 +272,16 @@ class _Trial:
     def usual_methods(self) -> tuple[str, ...]:
         """The methods to try where none is named; one alone where these would take too long."""
         usual = usual_methods(self.numeric)
-        first = quickest(usual[:1], self.total, *self._columns, self.wishes.max_seconds)
+        first = quickest(usual[:1], self.total, self._shape, self.wishes.max_seconds)
         return usual if first in usual else (first,)
 
     @property
-    def _columns(self) -> tuple[int, int]:
-        """How many columns are numbers, and how many are not."""
-        attributes = self.microdata.attributes
-        numbers = sum(are_numbers([one], self.trees) for one in attributes)
-        return numbers, len(attributes) - numbers
+    def _shape(self) -> Shape:
+        return Shape.of(self.microdata.attributes, self.trees)
 
     def _foreseen(self, policy: Policy) -> Foreseen | None:
         """What all rows would take, where that is no more than they may."""
-        found = forecast(policy, self.total, *self._columns)
+        found = forecast(policy, self.total, self._shape)
         if found is not None and found.seconds > self.wishes.max_seconds:
             raise TimeLimit(
                 f"The classes of all {self.total} rows would take about {found}, more than"

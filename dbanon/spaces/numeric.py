@@ -24,6 +24,8 @@ Made = TypeVar("Made")
 
 # Of all records and attributes, 8 bytes each: 1 GiB.
 MOST_COORDINATES = 1 << 27
+# Of one record: kernels refuse points of more.
+MOST_OF_A_RECORD = 4096
 
 
 def embedded(
@@ -45,7 +47,8 @@ def embedded(
 
     Raises
     ------
-    MemoryLimit : there would be more coordinates than ``MOST_COORDINATES``.
+    MemoryLimit : there would be more coordinates than ``MOST_COORDINATES``, or of each record more
+        than ``MOST_OF_A_RECORD``.
     HierarchyBroken : a value is no leaf of its hierarchy.
     """
     occurring = [
@@ -54,11 +57,14 @@ def embedded(
     ]
     nodes = [_telling(tree, used) for tree, used in zip(trees, occurring, strict=True)]
     wanted = others + sum(map(len, nodes))
-    if n_records * wanted > MOST_COORDINATES:
+    if wanted > MOST_OF_A_RECORD or n_records * wanted > MOST_COORDINATES:
         most = max(zip(map(len, nodes), attributes, strict=True), key=lambda one: one[0])
+        limit = f"{MOST_COORDINATES} in all"
+        if wanted > MOST_OF_A_RECORD:
+            limit = f"{MOST_OF_A_RECORD} for each"
         raise MemoryLimit(
-            f"{wanted} coordinates for each of {n_records} records are more than"
-            f" {MOST_COORDINATES} in all, which methods on points may have.",
+            f"{wanted} coordinates for each of {n_records} records are more than {limit}, which"
+            " methods on points may have.",
             detail=f'The most, {most[0]}, are of "{most[1].name}", about one for each value.',
             hint="Bring rare values together in a view, or choose a method that needs no"
             ' coordinates, as `method="mdav"`.',

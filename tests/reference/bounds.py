@@ -131,3 +131,35 @@ class _Search:
         members = (*chosen, one)
         near = {t: each for i in members for t, each in self.tolls.get(i, {}).items()}
         return toll_of(members, near)
+
+
+def fitted(
+    points: Floats, classes: NDArray[np.int32], prices: Floats, spread: float, sweeps: int
+) -> tuple[Floats, Floats]:
+    """Prices by iterative proportional fitting, and what each class's prices exceed its SSE by.
+
+    One record after the other is taken once by its classes, or oftener at a price of 0.
+    """
+    members = points[classes]
+    costs = np.square(members - members.mean(axis=1, keepdims=True)).sum(axis=(1, 2))
+    prices = prices.copy()
+    holds = [np.flatnonzero((classes == record).any(axis=1)) for record in range(len(points))]
+    for _ in range(sweeps):
+        for record, some in enumerate(holds):
+            if len(some):
+                excess = (prices[classes[some]].sum(axis=1) - costs[some]) / spread
+                taken = np.logaddexp.reduce(excess)
+                prices[record] = max(prices[record] - spread * taken, 0.0)
+    return prices, prices[classes].sum(axis=1) - costs
+
+
+def gathered(points: Floats, k: int, prices: Floats, centre: Floats, turns: int) -> tuple[int, ...]:
+    """The k records of the least squared distance to a centre less price, then to their mean."""
+    before: NDArray[np.int64] = np.zeros(0, np.int64)
+    for _ in range(turns):
+        values = np.square(points - centre).sum(axis=1) - prices
+        now = np.sort(np.argsort(values, kind="stable")[:k])
+        if np.array_equal(now, before):
+            break
+        before, centre = now, points[now].mean(axis=0)
+    return tuple(map(int, before))

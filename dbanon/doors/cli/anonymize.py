@@ -12,7 +12,7 @@ import click
 
 from dbanon.data.option import Parameter, all_parameters, parameters
 from dbanon.doors.cli.cautions import warn_of, watched
-from dbanon.doors.cli.chains import chain_of, with_parts
+from dbanon.doors.cli.chain_options import chain_of, with_parts
 from dbanon.doors.cli.log import current
 from dbanon.doors.cli.options import Decorator, click_option, values, with_files
 from dbanon.doors.cli.releases import needs_evaluation, write_report
@@ -251,16 +251,15 @@ _BOUND_OPTIONS = tuple(one for one in OPTIONS if one.name in _TAKEN or one in pa
     type=click.FloatRange(min=0, min_open=True),
     default=60.0,
     show_default=True,
-    help=(
-        "Time limit for the linear programs, in seconds. The best bound found by then is printed."
-    ),
+    help=("Time limit for the search, in seconds. The best bound found by then is printed."),
 )
 @common
 def bound(url: str, **given: Any) -> None:
     """Compute the least loss that any release of a table in classes of k or more rows must have.
 
     The command reads the quasi-identifiers and writes nothing. Up to 10,000 rows it computes the
-    bound by linear programs, which need the extra dbanon[bound].
+    bound by linear programs, which need the extra dbanon[bound]. For more rows, or without the
+    extra, it uses no solver.
     """
     form = given["form"]
     with errors(form), signals():

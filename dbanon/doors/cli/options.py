@@ -34,15 +34,14 @@ _WRITTEN = {
 }
 
 
-def click_option(one: Parameter, known: Iterable[Parameter], named: str = "") -> Decorator:
+def click_option(one: Parameter, known: Sequence[Parameter], named: str = "") -> Decorator:
     """An option as click has it; ``known`` are those that its help may name.
 
     Parameters
     ----------
     named : the name that the command takes it by, where that is not the option's own.
     """
-    flags = {other.name: flag(other) for other in known}
-    told = one.told(lambda name: flags.get(name, name))
+    told = one.told(lambda name: next((flag(other) for other in known if other.name == name), name))
     given: dict[str, Any] = {"help": told}
     default = None if one.default is REQUIRED else one.default
     if one.default is REQUIRED and one.kind is not tuple:

@@ -17,11 +17,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from dbanon.errors import InvalidParameter
-from dbanon.release.private_report import PrivateReport
 from dbanon.release.report import Report
 from dbanon.release.words import printable
 
 if TYPE_CHECKING:
+    from dbanon.release.private_report import PrivateReport
     from dbanon.run.inspect_release import Look
     from dbanon.run.verify import PrivateVerification, Verification
 

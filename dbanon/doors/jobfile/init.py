@@ -16,7 +16,6 @@ from dbanon.advice.request import (
     OF_NUMBERS,
     SECONDS,
     AdviceRequest,
-    are_numbers,
     usual_methods,
 )
 from dbanon.advice.roles import IDENTIFIER, QUASI_IDENTIFIER, REASONS, SENSITIVE, Role
@@ -26,6 +25,7 @@ from dbanon.doors.spelling import PLACE
 from dbanon.errors import NoRows
 from dbanon.job.policy import Policy
 from dbanon.job.reading import USUAL, Reading
+from dbanon.methods.forecast import Shape
 from dbanon.partitioning.forecast import forecast, quickest
 from dbanon.run.advise import proposed
 from dbanon.run.open import open_store
@@ -307,10 +307,9 @@ def _options(decided: Decided, chosen: Sequence[Attribute], rows: int, k: int) -
 
 def _method(chosen: Sequence[Attribute], rows: int, k: int) -> str:
     """The method to begin with, and about what it takes: a usual one unless it would take long."""
-    numbers = sum(are_numbers([one]) for one in chosen)
-    others = len(chosen) - numbers
-    method = quickest(usual_methods(not others)[:1], rows, numbers, others, SECONDS)
-    found = forecast(Policy(k=k, method=method), rows, numbers, others) if rows else None
+    shape = Shape.of(chosen)
+    method = quickest(usual_methods(not shape.is_mixed)[:1], rows, shape, SECONDS)
+    found = forecast(Policy(k=k, method=method), rows, shape) if rows else None
     told = (
         f"  # Of {rows:,} rows it takes {found} to find the classes, by forecast\n" if found else ""
     )

@@ -1,4 +1,6 @@
 #include "bind/binding.hpp"
+#include "points/fitting.hpp"
+#include "points/gathering.hpp"
 #include "points/neighbours.hpp"
 #include "points/pricing.hpp"
 
@@ -6,6 +8,8 @@ namespace dbanon {
 namespace {
 
 using Values = nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Inner = nb::ndarray<const double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using Members = nb::ndarray<const std::int32_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Pairs = nb::ndarray<const std::int32_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
 // The distances inside larger classes do not fit a stack of branches; no bound is that patient.
@@ -28,22 +32,86 @@ class NeighboursRun : public RunWith<Neighbours> {
     }
 };
 
+class FittingRun : public RunWith<Fitting> {
+   public:
+    FittingRun(Points points, Members classes, Values prices, double spread, std::int64_t sweeps)
+        : RunWith(points, make(points, classes, prices, spread, sweeps)) {}
+
+    auto prices() { return copied(finished().prices()); }
+    auto excess() { return copied(finished().excess()); }
+
+   private:
+    static Fitting* make(const Points& points, const Members& classes, const Values& prices,
+                         double spread, std::int64_t sweeps) {
+        const std::size_t k = classes.shape(1);
+        const Table table = checked(points, static_cast<std::int64_t>(k));
+        const std::size_t n = table.n, count = classes.shape(0);
+        if (count >= (std::size_t{1} << 31) / (k + 1)) throw nb::value_error("too many classes");
+        for (std::size_t i = 0; i < count * k; ++i) {
+            const std::int32_t one = classes.data()[i];
+            if (one < 0 || static_cast<std::size_t>(one) >= n) {
+                throw nb::value_error("classes must be of records");
+            }
+        }
+        if (prices.shape(0) != n) throw nb::value_error("one price for each record");
+        for (std::size_t i = 0; i < n; ++i) {
+            if (!std::isfinite(prices.data()[i])) throw nb::value_error("prices must be finite");
+        }
+        if (!(spread > 0.0) || !std::isfinite(spread) || sweeps < 0) {
+            throw nb::value_error("spread above 0, sweeps from 0");
+        }
+        return new Fitting(table, static_cast<std::int32_t>(k), classes.data(), count,
+                           prices.data(), spread, sweeps);
+    }
+};
+
+class GatheringRun : public RunWith<Gathering> {
+   public:
+    GatheringRun(Points points, std::int64_t k, Values prices, Points centres, double threshold)
+        : RunWith(points, make(points, k, prices, centres, threshold)),
+          prices_(std::move(prices)),
+          centres_(std::move(centres)) {}
+
+    auto classes() { return copied(finished().classes()); }
+
+   private:
+    static Gathering* make(const Points& points, std::int64_t k, const Values& prices,
+                           const Points& centres, double threshold) {
+        const Table table = checked(points, k);
+        const Table some = checked(centres, 1);
+        if (some.p != table.p) throw nb::value_error("centres must have the points' attributes");
+        const std::size_t n = table.n;
+        if (prices.shape(0) != n) throw nb::value_error("one price for each record");
+        for (std::size_t i = 0; i < n; ++i) {
+            if (!std::isfinite(prices.data()[i])) throw nb::value_error("prices must be finite");
+        }
+        if (!std::isfinite(threshold)) throw nb::value_error("threshold must be finite");
+        return new Gathering(table, static_cast<std::int32_t>(k), prices.data(), some.points,
+                             static_cast<std::size_t>(some.n), threshold);
+    }
+
+    Values prices_;
+    Points centres_;
+};
+
 class PricingRun : public RunWith<Pricing> {
    public:
-    PricingRun(Points points, std::int64_t k, Values prices, Values bars, double threshold,
-               std::int64_t wanted, std::int64_t effort, Pairs pairs, Values tolls)
-        : RunWith(points, make(points, k, prices, bars, threshold, wanted, effort,
-                               checked_tolls(points, pairs, tolls))),
+    PricingRun(Points points, std::int64_t k, Values prices, Values bars, Inner inner,
+               double threshold, std::int64_t wanted, std::int64_t effort, Pairs pairs, Values tolls,
+               const std::string& search)
+        : RunWith(points, make(points, k, prices, bars, inner, threshold, wanted, effort,
+                               checked_tolls(points, pairs, tolls), search_named(search))),
           prices_(std::move(prices)),
-          bars_(std::move(bars)) {}
+          bars_(std::move(bars)),
+          inner_(std::move(inner)) {}
 
     auto least() { return copied(finished().least()); }
     auto classes() { return copied(finished().classes()); }
 
    private:
     static Pricing* make(const Points& points, std::int64_t k, const Values& prices,
-                         const Values& bars, double threshold, std::int64_t wanted,
-                         std::int64_t effort, const Tolls& tolls) {
+                         const Values& bars, const Inner& inner, double threshold, std::int64_t wanted,
+                         std::int64_t effort, const Tolls& tolls, Search search) {
         const Table table = checked(points, k);
         if (k < 2 || k > kLargestPriced) throw nb::value_error("k must be from 2 to 64");
         const std::size_t n = table.n;
@@ -55,12 +123,20 @@ class PricingRun : public RunWith<Pricing> {
                 throw nb::value_error("prices must be finite, bars 0 or more");
             }
         }
+        const std::size_t rows = inner.shape(0);
+        if (rows && (inner.shape(1) != n || rows + 2 != static_cast<std::size_t>(k))) {
+            throw nb::value_error("inner must have no rows, or k - 2 of a value for each record");
+        }
+        for (std::size_t i = 0; i < rows * n; ++i) {
+            if (!std::isfinite(inner.data()[i])) throw nb::value_error("inner must be finite");
+        }
         if (!(threshold <= 0.0) || !std::isfinite(threshold) || wanted < 1 || wanted > 1000 ||
             effort < 1) {
             throw nb::value_error("threshold 0 or less, 1 to 1000 wanted, effort from 1");
         }
         return new Pricing(table, static_cast<std::int32_t>(k), prices.data(), bars.data(),
-                           threshold, static_cast<std::int32_t>(wanted), effort, tolls);
+                           rows ? inner.data() : nullptr, threshold,
+                           static_cast<std::int32_t>(wanted), effort, tolls, search);
     }
     static Tolls checked_tolls(const Points& points, const Pairs& pairs, const Values& tolls) {
         const std::size_t count = tolls.shape(0);
@@ -81,6 +157,7 @@ class PricingRun : public RunWith<Pricing> {
     }
 
     Values prices_, bars_;
+    Inner inner_;
 };
 
 }  // namespace
@@ -92,12 +169,24 @@ void bind_bounds(nb::module_& m) {
              nb::arg("search") = "auto")
         .def("sums", &NeighboursRun::sums)
         .def("ids", &NeighboursRun::ids);
-    nb::class_<PricingRun, Run>(m, "Pricing")
-        .def(nb::init<Points, std::int64_t, Values, Values, double, std::int64_t, std::int64_t,
-                      Pairs, Values>(),
+    nb::class_<FittingRun, Run>(m, "Fitting")
+        .def(nb::init<Points, Members, Values, double, std::int64_t>(),
+             nb::arg("points").noconvert(), nb::arg("classes").noconvert(),
+             nb::arg("prices").noconvert(), nb::arg("spread"), nb::arg("sweeps"))
+        .def("prices", &FittingRun::prices)
+        .def("excess", &FittingRun::excess);
+    nb::class_<GatheringRun, Run>(m, "Gathering")
+        .def(nb::init<Points, std::int64_t, Values, Points, double>(),
              nb::arg("points").noconvert(), nb::arg("k"), nb::arg("prices").noconvert(),
-             nb::arg("bars").noconvert(), nb::arg("threshold"), nb::arg("wanted"),
-             nb::arg("effort"), nb::arg("pairs").noconvert(), nb::arg("tolls").noconvert())
+             nb::arg("centres").noconvert(), nb::arg("threshold"))
+        .def("classes", &GatheringRun::classes);
+    nb::class_<PricingRun, Run>(m, "Pricing")
+        .def(nb::init<Points, std::int64_t, Values, Values, Inner, double, std::int64_t, std::int64_t,
+                      Pairs, Values, const std::string&>(),
+             nb::arg("points").noconvert(), nb::arg("k"), nb::arg("prices").noconvert(),
+             nb::arg("bars").noconvert(), nb::arg("inner").noconvert(), nb::arg("threshold"),
+             nb::arg("wanted"), nb::arg("effort"), nb::arg("pairs").noconvert(), nb::arg("tolls").noconvert(),
+             nb::arg("search") = "auto")
         .def("least", &PricingRun::least)
         .def("classes", &PricingRun::classes);
 }

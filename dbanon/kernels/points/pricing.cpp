@@ -11,14 +11,18 @@ namespace {
 
 // The distances between more candidates than these would not be worth their memory.
 constexpr std::size_t kMostCandidates = 3000;
+// Fewer records are looked at one by one.
+constexpr std::int32_t kIndexed = 3000;
 
 }  // namespace
 
 Pricing::Pricing(const Table& table, std::int32_t k, const double* prices, const double* bars,
-                 double threshold, std::int32_t wanted, std::int64_t effort, const Tolls& tolls)
+                 const double* inner, double threshold, std::int32_t wanted, std::int64_t effort,
+                 const Tolls& tolls, Search search)
     : Kernel(table, k),
       prices_(prices),
-      bars_(bars),
+      inner_(inner),
+      weights_(table.n),
       threshold_(threshold),
       wanted_(wanted),
       effort_(effort),
@@ -32,10 +36,20 @@ Pricing::Pricing(const Table& table, std::int32_t k, const double* prices, const
                      [&](std::int32_t a, std::int32_t b) { return prices_[a] > prices_[b]; });
     double highest = 0.0;
     for (std::int32_t id = 0; id < table.n; ++id) highest = std::max(highest, std::abs(prices[id]));
+    for (std::int64_t i = 0; inner && i < std::int64_t{k - 2} * table.n; ++i) {
+        highest = std::max(highest, std::abs(inner[i]) / k);
+    }
     // A bound that matters has distances of no more than twice the prices of k records; their terms
     // are rounded p + k * k times at most, and the rest is room to spare.
     slack_ = std::ldexp(1.0 * table.p + 1.0 * k * k + 64.0, -49) * 4.0 * k * (highest - threshold);
+    const double* last = inner && k > 2 ? inner + std::int64_t{k - 3} * table.n : nullptr;
+    for (std::int32_t id = 0; id < table.n; ++id) {
+        weights_[id] = (last ? last[id] : bars[id] / 2) / k - prices[id];
+    }
     list_tolls(tolls);
+    if (search == Search::index || (search == Search::automatic && table.n > kIndexed)) {
+        tree_ = std::make_unique<WeightedTree>(table);
+    }
 }
 
 void Pricing::list_tolls(const Tolls& tolls) {
@@ -53,10 +67,18 @@ void Pricing::list_tolls(const Tolls& tolls) {
 }
 
 Steps Pricing::run() {
+    if (tree_) {
+        while (!tree_->build(work_)) co_yield nullptr;
+        std::vector<std::int32_t> places(order_.size());
+        for (std::size_t i = 0; i < order_.size(); ++i) {
+            places[order_[i]] = static_cast<std::int32_t>(i);
+        }
+        tree_->weigh(weights_, places);
+    }
     for (std::size_t position = 0; position < order_.size(); ++position) {
         look_from(position);
         assign(order_[position], 0);
-        work_.left -= steps_ + (table_.n - static_cast<std::int64_t>(position)) * (1 + table_.p / 8);
+        work_.left -= steps_ + listed_ * (1 + table_.p / 8);
         if (work_.spent()) co_yield nullptr;
     }
 }
@@ -87,8 +109,9 @@ void Pricing::look_from(std::size_t position) {
     bar_ = threshold_;
     open_ = 0.0;
     steps_ = 0;
-    candidates_.assign(order_.begin() + static_cast<std::ptrdiff_t>(position) + 1, order_.end());
-    if (candidates_.size() + 1 < static_cast<std::size_t>(k_)) return;  // seed of no class
+    listed_ = 0;
+    if (order_.size() - position < static_cast<std::size_t>(k_)) return;  // seed of no class
+    list_candidates(position);
     for (const std::int32_t id : candidates_) {
         to_seed_[id] = distance(seed, id);
     }
@@ -96,7 +119,7 @@ void Pricing::look_from(std::size_t position) {
         to_seed_[toll.other] += toll.distance;
     }
     double& least = least_[seed];
-    if (narrow(seed)) {
+    if (candidates_.size() + 1 >= static_cast<std::size_t>(k_) && narrow(seed)) {
         std::vector<Option>& options = options_[k_ - 1];
         options.clear();
         for (std::int32_t c = 0; c < static_cast<std::int32_t>(candidates_.size()); ++c) {
@@ -113,6 +136,31 @@ void Pricing::look_from(std::size_t position) {
     }
 }
 
+// Those behind the seed; the tree leaves out what narrow() would leave out first.
+void Pricing::list_candidates(std::size_t position) {
+    if (!tree_) {
+        candidates_.assign(order_.begin() + static_cast<std::ptrdiff_t>(position) + 1, order_.end());
+        listed_ = static_cast<std::int64_t>(candidates_.size());
+        return;
+    }
+    const std::int32_t seed = order_[position];
+    const std::int32_t place = static_cast<std::int32_t>(position);
+    const double* point = table_.row(seed);
+    const double scale = 1.0 / k_;
+    listed_ = 1 + tree_->least(point, scale, place, std::numeric_limits<double>::infinity(), k_ - 2,
+                               found_);
+    double rest = -prices_[seed];
+    for (const WeightedTree::Found& one : found_) rest += one.value;
+    listed_ += tree_->below(point, scale, place, bar_ - rest + slack_, found_);
+    std::sort(found_.begin(), found_.end(),
+              [&](const WeightedTree::Found& a, const WeightedTree::Found& b) {
+                  const double x = prices_[a.id], y = prices_[b.id];
+                  return x > y || (x == y && a.id < b.id);
+              });
+    candidates_.clear();
+    for (const WeightedTree::Found& one : found_) candidates_.push_back(one.id);
+}
+
 // Leaves the candidates that may be in a class below the bar, with what is between them; false
 // where there are too few for a class, or too many to look into.
 bool Pricing::narrow(std::int32_t seed) {
@@ -122,8 +170,8 @@ bool Pricing::narrow(std::int32_t seed) {
         std::vector<double> bound(before);
         for (std::size_t c = 0; c < before; ++c) {
             const std::int32_t id = candidates_[c];
-            const double half = measured ? halves(others)[c] : bars_[id] / 2;
-            bound[c] = (to_seed_[id] + half) / k_ - prices_[id];
+            bound[c] = measured ? (to_seed_[id] + halves(others)[c]) / k_ - prices_[id]
+                                : to_seed_[id] / k_ + weights_[id];
         }
         some_ = bound;
         const double rest = least_sum(some_, others) - prices_[seed];
@@ -142,7 +190,8 @@ bool Pricing::narrow(std::int32_t seed) {
             }
             return true;
         }
-        if (left > kMostCandidates) {
+        // To measure what is between them are steps, too.
+        if (left > kMostCandidates || std::int64_t(left * left) > 4 * effort_) {
             open_ = std::min(open_, rest + least);
             return false;
         }
@@ -174,7 +223,20 @@ void Pricing::measure() {
             halves_.row(r)[a] = sum;
         }
     }
+    if (inner_) choose_inner();
     steps_ += static_cast<std::int64_t>(count * count);
+}
+
+// In place of halves the prices of smaller classes, where these say more.
+void Pricing::choose_inner() {
+    for (std::int32_t r = 2; r < k_; ++r) {
+        const double* inner = inner_ + std::int64_t{r - 2} * table_.n;
+        double* half = halves(r - 1);
+        double more = 0.0;
+        for (std::size_t c = 0; c < candidates_.size(); ++c) more += inner[candidates_[c]] - half[c];
+        if (!(more > 0.0)) continue;
+        for (std::size_t c = 0; c < candidates_.size(); ++c) half[c] = inner[candidates_[c]];
+    }
 }
 
 // Adds the tolls of pairs of candidates to what is between them.

@@ -8,19 +8,22 @@
 // candidates of lower prices. With r members still to come of candidates j, T being those chosen,
 //     reduced cost >= D(T)/k - y(T) + the r smallest of (d(T, j) + h_r(j))/k - y_j
 // where D are pairs inside T, d(T, j) those of j with T, and h_r(j) half the r - 1 smallest squared
-// distances of j among the candidates: every pair to come is counted by halves, and no more. Some
+// distances of j among the candidates: every pair to come is counted by halves, and no more. Prices
+// that no class of r records costs less than (`inner`, r times them) are mostly the better h. Some
 // pairs may have tolls, 0 or more, which a class pays that holds both: they are added to d.
 //
 // Rounding: all distances are sums of squares, so that a bound differs from its exact value by a tiny
 // share of its terms. What least() says has that share taken off, `slack_`, and is never too high.
 #pragma once
 
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "common/grid.hpp"
 #include "common/kernel.hpp"
 #include "points/records.hpp"
+#include "points/weighted_tree.hpp"
 
 namespace dbanon {
 
@@ -34,10 +37,14 @@ struct Tolls {
 class Pricing final : public Kernel {
    public:
     // What these point to must outlive the kernel, one value for each record: `prices`, and `bars`,
-    // the sums of the squared distances of the k - 2 nearest others. Classes below `threshold` (0 or
+    // the sums of the squared distances of the k - 2 nearest others. `inner`, null or k - 2 rows: the
+    // squared distances inside any r records add up to the sum of their values in row r - 2, or more.
+    // Classes below `threshold` (0 or
     // less) are looked for, the `wanted` best of each seed; `effort` are the steps a seed may take.
+    // What is found does not depend on `search`.
     Pricing(const Table& table, std::int32_t k, const double* prices, const double* bars,
-            double threshold, std::int32_t wanted, std::int64_t effort, const Tolls& tolls);
+            const double* inner, double threshold, std::int32_t wanted, std::int64_t effort,
+            const Tolls& tolls, Search search);
 
     // By seed: no class of its has a lower reduced cost; 0 at most. Also where effort ended a search.
     const std::vector<double>& least() const { return least_; }
@@ -69,9 +76,11 @@ class Pricing final : public Kernel {
         return {tolls_.data() + first[0], first[1] - first[0]};
     }
     void look_from(std::size_t position);
+    void list_candidates(std::size_t position);
     bool narrow(std::int32_t seed);
     void measure();
     void add_tolls();
+    void choose_inner();
     void branch(std::int32_t missing, double base);
     void pair(const std::vector<Option>& options, double base);
     void keep(double cost);
@@ -84,12 +93,15 @@ class Pricing final : public Kernel {
     double least_sum(std::vector<double>& of, std::int32_t count) const;
 
     const double* prices_;
-    const double* bars_;
+    const double* inner_;
+    std::vector<double> weights_;  // by record: what is inside at least, by halves, less its price
     const double threshold_;
     const std::int32_t wanted_;
     const std::int64_t effort_;
     double slack_ = 0.0;
     std::vector<std::int32_t> order_;  // by falling price
+    std::unique_ptr<WeightedTree> tree_;
+    std::vector<WeightedTree::Found> found_;
     std::vector<Toll> tolls_;          // of all records, one after the other
     std::vector<std::size_t> first_toll_;  // by record
     std::vector<double> least_;
@@ -107,6 +119,7 @@ class Pricing final : public Kernel {
     double bar_ = 0.0;   // what is not below it is of no use
     double open_ = 0.0;  // the least bound of what was not looked into
     std::int64_t steps_ = 0;
+    std::int64_t listed_ = 0;  // the steps of listing candidates
 };
 
 }  // namespace dbanon

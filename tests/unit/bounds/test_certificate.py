@@ -29,6 +29,11 @@ certificate = bounds.certificate
 FREE = (np.zeros((0, 2), np.int32), np.zeros(0))  # pairs and their tolls
 
 
+def none_inside(n: int) -> Floats:
+    """Nothing is known of what is inside smaller classes."""
+    return np.zeros((0, n))
+
+
 def standardized(data: Floats) -> Floats:
     """z-scores; a constant column is 0."""
     spread = data.std(axis=0, ddof=1)
@@ -91,10 +96,12 @@ def _classes(n: int, k: int) -> list[tuple[int, ...]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("charged", [0, 9])
+@pytest.mark.parametrize(("charged", "search"), [(0, "brute"), (9, "brute"), (9, "index")])
 @pytest.mark.parametrize("k", [2, 3, 4, 5])
 @pytest.mark.parametrize("kind", KINDS)
-def test_pricing_finds_the_least_of_all_classes(k: int, kind: str, charged: int) -> None:
+def test_pricing_finds_the_least_of_all_classes(
+    k: int, kind: str, charged: int, search: Any
+) -> None:
     points = some(k, 13, 3, kind)
     rng = np.random.default_rng(k)
     prices = rng.normal(0.3, 0.3, 13)
@@ -104,7 +111,10 @@ def test_pricing_finds_the_least_of_all_classes(k: int, kind: str, charged: int)
     tolls = rng.uniform(0, 0.3, charged)
     apart = np.square(points[:, None] - points[None]).sum(axis=2)
     bars = np.sort(apart, axis=1)[:, 1 : k - 1].sum(axis=1)
-    kernel = Pricing(points, k, prices, bars, 0.0, 1, 10**9, pairs, tolls)
+    # What is inside r records: r times what no class of r costs less than.
+    known = [r * bounds.neighbour_prices(points, r) for r in range(2, k)]
+    inner = np.array(known) if search == "index" and known else none_inside(13)
+    kernel = Pricing(points, k, prices, bars, inner, 0.0, 1, 10**9, pairs, tolls, search)
     while not kernel.step(10):
         assert 0 <= kernel.progress < 1
     from itertools import combinations
@@ -132,7 +142,7 @@ def test_pricing_that_has_no_time_tells_less_and_never_more() -> None:
     bars = np.zeros(60)
     told = []
     for effort in (1, 1000, 10**9):
-        kernel = Pricing(points, 5, prices, bars, -1e-9, 2, effort, *FREE)
+        kernel = Pricing(points, 5, prices, bars, none_inside(60), -1e-9, 2, effort, *FREE)
         while not kernel.step():
             pass
         told.append(kernel.least())
@@ -143,22 +153,33 @@ def test_pricing_that_has_no_time_tells_less_and_never_more() -> None:
 
 def test_wrong_arguments_of_the_kernels_are_refused() -> None:
     points, ones = np.zeros((5, 2)), np.ones(5)
-    nan = np.full(5, np.nan)
+    nan, no = np.full(5, np.nan), none_inside(5)
     for wrong in (
         lambda: Neighbours(points, 5),
         lambda: Neighbours(points, -1),
-        lambda: Pricing(points, 1, ones, ones, 0.0, 1, 1, *FREE),
-        lambda: Pricing(points, 6, ones, ones, 0.0, 1, 1, *FREE),
-        lambda: Pricing(points, 2, ones[:4], ones, 0.0, 1, 1, *FREE),
-        lambda: Pricing(points, 2, nan, ones, 0.0, 1, 1, *FREE),
-        lambda: Pricing(points, 2, ones, -ones, 0.0, 1, 1, *FREE),
-        lambda: Pricing(points, 2, ones, ones, 1.0, 1, 1, *FREE),
-        lambda: Pricing(points, 2, ones, ones, 0.0, 0, 1, *FREE),
-        lambda: Pricing(points, 2, ones, ones, 0.0, 1, 0, *FREE),
-        lambda: Pricing(points, 2, ones, ones, 0.0, 1, 1, np.array([[0, 0]], np.int32), ones[:1]),
-        lambda: Pricing(points, 2, ones, ones, 0.0, 1, 1, np.array([[0, 5]], np.int32), ones[:1]),
-        lambda: Pricing(points, 2, ones, ones, 0.0, 1, 1, np.array([[0, 1]], np.int32), ones[:2]),
-        lambda: Pricing(points, 2, ones, ones, 0.0, 1, 1, np.array([[0, 1]], np.int32), -ones[:1]),
+        lambda: Pricing(points, 1, ones, ones, no, 0.0, 1, 1, *FREE),
+        lambda: Pricing(points, 6, ones, ones, no, 0.0, 1, 1, *FREE),
+        lambda: Pricing(points, 2, ones[:4], ones, no, 0.0, 1, 1, *FREE),
+        lambda: Pricing(points, 2, nan, ones, no, 0.0, 1, 1, *FREE),
+        lambda: Pricing(points, 2, ones, -ones, no, 0.0, 1, 1, *FREE),
+        lambda: Pricing(points, 3, ones, ones, np.zeros((2, 5)), 0.0, 1, 1, *FREE),
+        lambda: Pricing(points, 3, ones, ones, np.zeros((1, 4)), 0.0, 1, 1, *FREE),
+        lambda: Pricing(points, 3, ones, ones, nan[None], 0.0, 1, 1, *FREE),
+        lambda: Pricing(points, 2, ones, ones, no, 1.0, 1, 1, *FREE),
+        lambda: Pricing(points, 2, ones, ones, no, 0.0, 0, 1, *FREE),
+        lambda: Pricing(points, 2, ones, ones, no, 0.0, 1, 0, *FREE),
+        lambda: Pricing(
+            points, 2, ones, ones, no, 0.0, 1, 1, np.array([[0, 0]], np.int32), ones[:1]
+        ),
+        lambda: Pricing(
+            points, 2, ones, ones, no, 0.0, 1, 1, np.array([[0, 5]], np.int32), ones[:1]
+        ),
+        lambda: Pricing(
+            points, 2, ones, ones, no, 0.0, 1, 1, np.array([[0, 1]], np.int32), ones[:2]
+        ),
+        lambda: Pricing(
+            points, 2, ones, ones, no, 0.0, 1, 1, np.array([[0, 1]], np.int32), -ones[:1]
+        ),
     ):
         with pytest.raises(ValueError):
             wrong()
@@ -258,11 +279,12 @@ def test_ways_get_better_and_time_ends_them() -> None:
     assert 0 <= best.gap(loss) < pairs.gap(loss) < short.gap(loss)
 
 
-def test_without_the_solver_the_bound_is_that_of_neighbours(monkeypatch: Any) -> None:
+def test_without_the_solver_the_bound_is_that_of_fitting(monkeypatch: Any) -> None:
+    best = dbanon.certificate(some(1, 50, 2, "normal"), 3)
     monkeypatch.setattr("dbanon.bounds.program.find_spec", lambda name: None)
     found = dbanon.certificate(some(1, 50, 2, "normal"), 3)
-    assert (found.way, found.complete) == ("neighbours", True)
-    assert found.share == found.simple > 0
+    assert (found.way, found.complete) == ("fitting", True)
+    assert found.simple < found.share < best.share
 
 
 def test_a_cancel_ends_it() -> None:

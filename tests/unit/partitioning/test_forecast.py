@@ -2,28 +2,51 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from dbanon.advice.request import OF_CATEGORIES, OF_NUMBERS
+from dbanon.data.schema import Attribute, Kind
 from dbanon.job.policy import REFINEMENTS as EFFORTS
 from dbanon.job.policy import Policy
 from dbanon.methods import METHODS
-from dbanon.methods.forecast import ATTRIBUTES, RECORDS, Power, in_words
+from dbanon.methods.forecast import ATTRIBUTES, RECORDS, Power, Shape, in_words
 from dbanon.partitioning.forecast import REFINEMENTS, forecast, quickest
+
+SIX, MIXED = Shape(ATTRIBUTES), Shape(2, categories=4)
 
 
 def test_a_power_by_hand() -> None:
     power = Power(2.0, 1.5, 2.0, both=0.0)
-    assert power.seconds_of(RECORDS, ATTRIBUTES) == 2.0
-    assert power.seconds_of(4 * RECORDS, ATTRIBUTES) == pytest.approx(16.0)
-    assert power.seconds_of(RECORDS, 3 * ATTRIBUTES) == pytest.approx(18.0)
+    assert power.seconds_of(RECORDS, SIX) == 2.0
+    assert power.seconds_of(4 * RECORDS, SIX) == pytest.approx(16.0)
+    assert power.seconds_of(RECORDS, Shape(3 * ATTRIBUTES)) == pytest.approx(18.0)
+
+
+def test_a_power_of_kinds_by_hand() -> None:
+    power = Power(2.0, 1.0, 1.0, trees=math.log(4.0), categories=math.log(9.0))
+    assert power.seconds_of(RECORDS, SIX) == 2.0
+    assert power.seconds_of(RECORDS, Shape(0, 6, 0)) == pytest.approx(8.0)
+    assert power.seconds_of(RECORDS, Shape(3, 0, 3)) == pytest.approx(6.0)
+    assert power.seconds_of(RECORDS, Shape(0, 3, 3)) == pytest.approx(12.0)
+
+
+def test_a_number_with_a_tree_counts_as_one() -> None:
+    attributes = [Attribute(name, Kind.INTEGER) for name in "ab"]
+    attributes += [Attribute(name, Kind.CATEGORY) for name in "cde"]
+    found = Shape.of(attributes, {"b", "c"})
+    assert found == Shape(numbers=1, trees=2, categories=2)
+    assert found.attributes == 5
+    assert found.is_mixed
+    assert not Shape.of(attributes[:2]).is_mixed
 
 
 def test_both_makes_more_records_cost_more_where_there_are_more_attributes() -> None:
     power = Power(1.0, 1.0, 0.0, both=0.5)
     few, many = (
-        power.seconds_of(10 * RECORDS, p) / power.seconds_of(RECORDS, p)
-        for p in (ATTRIBUTES, 3 * ATTRIBUTES)
+        power.seconds_of(10 * RECORDS, shape) / power.seconds_of(RECORDS, shape)
+        for shape in (SIX, Shape(3 * ATTRIBUTES))
     )
     assert few == pytest.approx(10.0)
     assert many == pytest.approx(10 ** (1 + 0.5 * 1.0986122886681098))
@@ -32,9 +55,9 @@ def test_both_makes_more_records_cost_more_where_there_are_more_attributes() -> 
 @pytest.mark.parametrize("curve", [*OF_NUMBERS, *OF_CATEGORIES])
 def test_what_advice_tries_has_a_forecast(curve: str) -> None:
     method, _, refine = curve.partition("+")
-    numbers, others = (3, 0) if curve in OF_NUMBERS else (2, 4)
+    shape = Shape(3) if curve in OF_NUMBERS else MIXED
     policy = Policy(k=5, method=method, refine=refine or None)
-    few, many = (forecast(policy, n, numbers, others) for n in (50_000, 500_000))
+    few, many = (forecast(policy, n, shape) for n in (50_000, 500_000))
     assert few is not None
     assert many is not None
     assert 0 < few.method < many.method
@@ -50,8 +73,8 @@ def test_every_refinement_of_every_kind_is_foreseen() -> None:
 
 
 def test_refinement_of_points_is_foreseen_of_mixed_data_too() -> None:
-    of_numbers = forecast(Policy(k=5, refine="pass"), 100_000, 6, 0)
-    mixed = forecast(Policy(k=5, refine="pass", recoding="representative"), 100_000, 2, 4)
+    of_numbers = forecast(Policy(k=5, refine="pass"), 100_000, SIX)
+    mixed = forecast(Policy(k=5, refine="pass", recoding="representative"), 100_000, MIXED)
     assert of_numbers is not None
     assert mixed is not None
     assert of_numbers.refinement < mixed.refinement
@@ -59,24 +82,26 @@ def test_refinement_of_points_is_foreseen_of_mixed_data_too() -> None:
 
 def test_nothing_is_said_of_what_was_not_measured() -> None:
     # Of numbers alone, with categories beside them, and with options that change the work.
-    assert forecast(Policy(k=5, method="mdav"), 1000, 4, 0) is not None
-    assert forecast(Policy(k=5, method="genetic"), 1000, 4, 0) is None
+    assert forecast(Policy(k=5, method="mdav"), 1000, Shape(4)) is not None
+    assert forecast(Policy(k=5, method="genetic"), 1000, Shape(4)) is None
     vmdav = Policy(k=5, method="vmdav", options={"lambda_": 0.7})
-    assert forecast(vmdav, 1000, 4, 0) is None
+    assert forecast(vmdav, 1000, Shape(4)) is None
     refined = {"k": 5, "refine": "fast", "refine_iterations": 9}
-    assert forecast(Policy(**refined), 1000, 4, 0) is None
-    assert forecast(Policy(**refined, method="gaa_cp"), 1000, 2, 4) is None
+    assert forecast(Policy(**refined), 1000, Shape(4)) is None
+    assert forecast(Policy(**refined, method="gaa_cp"), 1000, MIXED) is None
 
 
 def test_a_refinement_takes_no_more_than_its_seconds() -> None:
-    limited = forecast(Policy(k=5, refine="fast", refine_seconds=0.125), 10**6, 4, 0)
+    limited = forecast(Policy(k=5, refine="fast", refine_seconds=0.125), 10**6, Shape(4))
     assert limited is not None
     assert limited.refinement == 0.125
 
 
 def test_blocks_take_less_than_all_records_at_once() -> None:
-    whole, cut = (forecast(Policy(k=5, block_size=size), 10**6, 4, 0) for size in (None, 50_000))
-    part = forecast(Policy(k=5), 50_000, 4, 0)
+    whole, cut = (
+        forecast(Policy(k=5, block_size=size), 10**6, Shape(4)) for size in (None, 50_000)
+    )
+    part = forecast(Policy(k=5), 50_000, Shape(4))
     assert whole is not None
     assert cut is not None
     assert part is not None
@@ -85,16 +110,16 @@ def test_blocks_take_less_than_all_records_at_once() -> None:
 
 
 def test_a_method_that_takes_longer_is_not_the_first() -> None:
-    assert quickest(OF_NUMBERS[:1], 10_000, 4, 0, 600.0) == "mdav"
-    assert quickest(OF_CATEGORIES[:1], 10_000, 2, 4, 600.0) == "gaa_cp"
-    other = quickest(OF_NUMBERS[:1], 10**8, 10, 0, 600.0)
+    assert quickest(OF_NUMBERS[:1], 10_000, Shape(4), 600.0) == "mdav"
+    assert quickest(OF_CATEGORIES[:1], 10_000, MIXED, 600.0) == "gaa_cp"
+    other = quickest(OF_NUMBERS[:1], 10**8, Shape(10), 600.0)
     assert other != "mdav"
-    seconds = [forecast(Policy(k=5, method=name), 10**8, 10, 0) for name in (other, "mdav")]
+    seconds = [forecast(Policy(k=5, method=name), 10**8, Shape(10)) for name in (other, "mdav")]
     assert seconds[0] is not None
     assert seconds[1] is not None
     assert seconds[0].seconds < seconds[1].seconds
     # Of methods that see text as points none is proposed, however quick it is.
-    assert quickest((), 10**8, 2, 4, 600.0) in ("gaa_cp", "kmember")
+    assert quickest((), 10**8, MIXED, 600.0) in ("gaa_cp", "kmember")
 
 
 def test_in_words() -> None:

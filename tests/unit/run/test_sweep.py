@@ -54,7 +54,7 @@ def test_the_others_are_tried_where_there_is_time(monkeypatch: pytest.MonkeyPatc
 
 def test_what_would_take_too_long_is_not_tried() -> None:
     # Of 200 rows the refinement is foreseen to take more than the method.
-    found = dbanon.advise(people(), k=[3, 4, 5], max_seconds=0.05, time_limit=3600.0)
+    found = dbanon.advise(people(), k=[3, 4, 5], max_seconds=0.01, time_limit=3600.0)
     assert {point.curve for point in found.sweep.points} == {"gaa_cp"}
     assert all(point.forecast is not None for point in found.sweep.points)
     [(curve, code)] = [(one.curve, one.code) for one in found.sweep.left_out]

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
+import dbanon
 from dbanon.data.chunks import Chunk, microdata_from_chunks
 from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
@@ -128,6 +130,12 @@ def test_too_many_coordinates_are_refused(monkeypatch: pytest.MonkeyPatch) -> No
     width = points(data).points.shape[1]
     monkeypatch.setattr(numeric, "MOST_COORDINATES", 60 * width)
     assert points(data).points.shape == (60, width)
+    with monkeypatch.context() as narrow:
+        narrow.setattr(numeric, "MOST_OF_A_RECORD", width)
+        assert points(data).points.shape == (60, width)
+        narrow.setattr(numeric, "MOST_OF_A_RECORD", width - 1)
+        with pytest.raises(MemoryLimit, match=f"more than {width - 1} for each, which"):
+            assert points(data).points is None
     monkeypatch.setattr(numeric, "MOST_COORDINATES", 60 * width - 1)
     space = points(data)
     with pytest.raises(MemoryLimit, match="coordinates") as refused:
@@ -189,3 +197,11 @@ def test_a_part_is_measured_as_the_table_and_nulls_are_at_no_distance() -> None:
 def test_mahalanobis_is_of_numbers() -> None:
     with pytest.raises(InvalidParameter, match="Mahalanobis"):
         points(table(), "mahalanobis")
+
+
+def test_more_coordinates_than_kernels_take_are_refused() -> None:
+    n = 4200
+    frame = pd.DataFrame({"age": np.arange(n), "code": [f"c{i}" for i in range(n)]})
+    with pytest.raises(MemoryLimit, match="more than 4096 for each") as refused:
+        dbanon.partition(frame, 5, method="dcm", recoding="representative")
+    assert '"code"' in str(refused.value.detail)

@@ -1,0 +1,53 @@
+// Prices of records by listed classes: the linear program that takes every record once, smoothed.
+//
+// With prices y, class S is taken x(S) = exp((y(S) - SSE(S)) / spread) times. Iterative proportional
+// fitting moves one price after the other so that its record is taken once:
+//     y(i) -= spread * log(sum of x(S) over the classes S of i)
+// Each step raises the dual of the program with an entropy as far as this price can (W. E. Deming and
+// F. F. Stephan, "On a least squares adjustment of a sampled frequency table when the expected marginal
+// totals are known", Annals of Mathematical Statistics 11 (1940)). Where all records are taken once, no
+// x(S) is above 1: no listed class costs less than its prices. The smaller the spread, the nearer
+// they are to the best prices, and the more sweeps it takes.
+//
+// Nothing is promised of the prices: whoever uses them looks for classes that cost less.
+#pragma once
+
+#include <vector>
+
+#include "common/grid.hpp"
+#include "common/kernel.hpp"
+
+namespace dbanon {
+
+class Fitting final : public Kernel {
+   public:
+    // `classes`, k records each, `count` of them, may die with the call, and so may `prices`.
+    Fitting(const Table& table, std::int32_t k, const std::int32_t* classes, std::size_t count,
+            const double* prices, double spread, std::int64_t sweeps);
+
+    const std::vector<double>& prices() const { return prices_; }
+    // By class: its prices less its SSE.
+    const std::vector<double>& excess() const { return excess_; }
+
+   protected:
+    Steps run() override;
+    double fraction() const override {
+        return static_cast<double>(swept_) / (static_cast<double>(sweeps_) + 1.0);
+    }
+
+   private:
+    void list();
+    void measure(std::size_t one);
+    void fit(std::int32_t id);
+
+    const double spread_;
+    const std::int64_t sweeps_;
+    std::int64_t swept_ = 0;
+    std::vector<double> prices_;
+    Grid<std::int32_t> classes_;
+    std::vector<double> excess_;
+    std::vector<std::size_t> first_;    // by record: where its classes begin
+    std::vector<std::int32_t> of_;      // classes by record
+};
+
+}  // namespace dbanon

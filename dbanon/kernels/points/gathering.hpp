@@ -1,0 +1,46 @@
+// Classes of k records that cost less than their prices, looked for from centres: quick, not all.
+//
+// A class costs the squared distances to its mean, and more to any other centre. So the k records of
+// the least d(centre, j) - price(j) are taken, then their mean is the centre, and again, for as long as
+// the class changes. Its reduced cost falls with every turn.
+#pragma once
+
+#include <vector>
+
+#include "common/grid.hpp"
+#include "common/kernel.hpp"
+#include "points/weighted_tree.hpp"
+
+namespace dbanon {
+
+class Gathering final : public Kernel {
+   public:
+    // What these point to must outlive the kernel: `prices` of the records, `count` centres.
+    Gathering(const Table& table, std::int32_t k, const double* prices, const double* centres,
+              std::size_t count, double threshold);
+
+    // Those below the threshold, k records each, rising.
+    const std::vector<std::int32_t>& classes() const { return classes_; }
+
+   protected:
+    Steps run() override;
+    double fraction() const override {
+        return static_cast<double>(done_) / (static_cast<double>(count_) + 1.0);
+    }
+
+   private:
+    void gather(const double* centre);
+    double cost();
+
+    const double* prices_;
+    const double* centres_;
+    const std::size_t count_;
+    const double threshold_;
+    std::size_t done_ = 0;
+    WeightedTree tree_;
+    std::vector<WeightedTree::Found> found_;
+    std::vector<std::int32_t> members_, before_, classes_;
+    std::vector<double> mean_;
+};
+
+}  // namespace dbanon

@@ -1,0 +1,64 @@
+// A tree of boxes over records that have weights: which are nearest to a point, their weights added.
+//
+// What is looked for is d(q, c) * scale + weight(c), d being squared distances. A box's distance is
+// rounded as those of its records are, term by term in the same order, so that it is never above them:
+// a search leaves out nothing that it would have found one by one.
+#pragma once
+
+#include <limits>
+#include <vector>
+
+#include "common/grid.hpp"
+#include "common/table.hpp"
+
+namespace dbanon {
+
+class WeightedTree {
+   public:
+    struct Found {
+        double value;
+        std::int32_t id;
+    };
+
+    // What it points to must outlive the tree. Before all else: build() until it is true, then weigh().
+    explicit WeightedTree(const Table& table);
+
+    bool build(Work& work);
+    // Weights, and places in an order of which a search may leave out the first.
+    void weigh(const std::vector<double>& weights, const std::vector<std::int32_t>& places);
+
+    // The least `count` values, of records placed behind `place` and below `limit`, rising; fewer where
+    // there are fewer. Tells the steps taken.
+    std::int64_t least(const double* point, double scale, std::int32_t place, double limit,
+                       std::int32_t count, std::vector<Found>& found) const;
+    double value(const double* point, double scale, std::int32_t id) const {
+        return distance(point, id) * scale + weights_[id];
+    }
+    // All below `limit`, in no order.
+    std::int64_t below(const double* point, double scale, std::int32_t place, double limit,
+                       std::vector<Found>& found) const;
+
+   private:
+    struct Node {
+        std::int32_t begin, end;
+        std::int32_t inner;  // the first of its two nodes; -1 of a leaf
+        std::int32_t last = -1;  // the last place of its records
+        double least = 0.0;      // weight
+    };
+
+    void enclose(std::int32_t node);
+    double apart(const double* point, std::int32_t node) const;
+    double distance(const double* point, std::int32_t id) const;
+    template <class Keep>
+    std::int64_t walk(const double* point, double scale, std::int32_t place, Keep&& keep) const;
+
+    const Table table_;
+    std::vector<std::int32_t> order_;
+    std::vector<Node> nodes_;
+    Grid<double> boxes_;  // by node: the least values, then the greatest
+    std::vector<std::int32_t> open_;
+    std::vector<double> weights_;
+    std::vector<std::int32_t> places_;
+};
+
+}  // namespace dbanon
