@@ -157,6 +157,7 @@ def drawn(seed: int, **rules: Any) -> Life:
     return lived(Rules(k, class_size=n, **told), present, changing)
 
 
+@pytest.mark.slow
 def test_nor_in_longer_lives() -> None:
     anew = parted = 0
     for seed in range(40_000 if FULL else 400):
@@ -169,6 +170,7 @@ def test_nor_in_longer_lives() -> None:
     assert parted > 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changes", ["show", "hold"])
 def test_without_the_hold_they_have(changes: Any) -> None:
     without = frozenset({"held after returns"})

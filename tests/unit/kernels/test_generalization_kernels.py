@@ -98,6 +98,7 @@ def test_swaps_of_a_worked_example():
     assert found.tolist() == [0, 0, 0, 1, 1, 1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", kernels.simd_levels())
 @given(st.data(), st.integers(3, 6), st.integers(0, 2**32))
 @settings(max_examples=5, deadline=None)
