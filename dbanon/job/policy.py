@@ -350,10 +350,8 @@ class Policy:
     def arguments(self) -> dict[str, Any]:
         """The policy as plain values, for the ledger."""
         secret = [one.name for one in parameters(type(self)) if one.option.secret]
-        return {
-            one.name: _plain_value(getattr(self, one.name), one.name in secret)
-            for one in fields(self)
-        }
+        names = [one.name for one in fields(self)]
+        return {name: _plain_value(getattr(self, name), name in secret) for name in names}
 
     @property
     def settings(self) -> Settings:
@@ -391,8 +389,10 @@ def _plain_value(value: Any, secret: bool) -> Any:
     """A value of a policy as the ledger has it; of a secret one no more than its numbers."""
     if isinstance(value, Hierarchy):
         return {"leaves": value.n_leaves, "height": value.height}
-    if isinstance(value, Model | ColumnSet):
-        return value.describe() if isinstance(value, Model) else value.plain()
+    if isinstance(value, Model):
+        return value.describe()
+    if isinstance(value, ColumnSet):
+        return value.plain()
     if isinstance(value, Mapping):
         return {name: _plain_value(part, secret) for name, part in value.items()}
     if isinstance(value, tuple):

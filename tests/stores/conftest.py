@@ -48,26 +48,34 @@ PLANTED = "planted-9f3a"
 
 
 @pytest.fixture
-def warehouse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The files of a catalog in a SQLite file, and a database with a table to be released."""
-    import duckdb
-    from pyiceberg.utils.config import Config
-
-    from dbanon.stores.exports import lake
-
+def catalog_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The files of the catalog `here`, which is in a SQLite file, as the environment has it."""
     found = tmp_path / "warehouse"
     found.mkdir()
     for name, value in (("TYPE", "sql"), ("URI", f"sqlite:///{tmp_path}/catalog.db"),
                         ("WAREHOUSE", f"file://{found}")):  # fmt: skip
         monkeypatch.setenv(f"PYICEBERG_CATALOG__HERE__{name}", value)
+    # It reads them when it is imported.
+    from pyiceberg.utils.config import Config
+
     monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())
+    return found
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path, catalog_files: Path) -> Path:
+    """The files of a catalog, and a database with a table to be released."""
+    import duckdb
+
+    from dbanon.stores.exports import lake
+
     lake._catalog.cache_clear()
     with duckdb.connect(str(tmp_path / "d.duckdb")) as connection:
         connection.execute(
             f"CREATE TABLE people AS SELECT range AS id, 20 + range % 30 AS age,"
             f" '{PLANTED}-' || range % 3 AS site FROM range(100)"
         )
-    return found
+    return catalog_files
 
 
 # SQLite, in this process, answers five times as fast as the others.

@@ -180,7 +180,7 @@ def test_no_model_asks_for_it_and_nothing_is_remembered(
     assert "mumps" not in told
 
 
-def test_an_instant_is_one_value_in_every_zone(tmp_path: Path, monkeypatch: Any) -> None:
+def test_an_instant_is_one_value_in_every_zone(tmp_path: Path) -> None:
     """DuckDB writes it in the session's zone, which is the process's, and may change its day."""
     clinic = DuckdbDatabase(tmp_path / "clinic.duckdb")
     load(clinic, Months(n=24).now)

@@ -69,16 +69,7 @@ def iceberg(folder: Path) -> str:
 
 
 @pytest.fixture(params=[delta, iceberg])
-def lake(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    warehouse = tmp_path / "warehouse"
-    warehouse.mkdir()
-    for name, value in (("TYPE", "sql"), ("URI", f"sqlite:///{tmp_path}/catalog.db"),
-                        ("WAREHOUSE", f"file://{warehouse}")):  # fmt: skip
-        monkeypatch.setenv(f"PYICEBERG_CATALOG__HERE__{name}", value)
-    # It reads them when it is imported.
-    from pyiceberg.utils.config import Config
-
-    monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())
+def lake(request: pytest.FixtureRequest, tmp_path: Path, catalog_files: Path) -> str:
     made: Callable[[Path], str] = request.param
     return made(tmp_path)
 

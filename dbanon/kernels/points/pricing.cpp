@@ -5,6 +5,8 @@
 #include <limits>
 #include <numeric>
 
+#include "points/distance.hpp"
+
 namespace dbanon {
 
 namespace {
@@ -83,17 +85,6 @@ Steps Pricing::run() {
     }
 }
 
-double Pricing::distance(std::int32_t one, std::int32_t other) const {
-    const double* a = table_.row(one);
-    const double* b = table_.row(other);
-    double sum = 0.0;
-    for (int j = 0; j < table_.p; ++j) {
-        const double gap = a[j] - b[j];
-        sum += gap * gap;
-    }
-    return sum;
-}
-
 // The sum of the smallest; changes the order.
 double Pricing::least_sum(std::vector<double>& of, std::int32_t count) const {
     if (count <= 0) return 0.0;
@@ -113,7 +104,7 @@ void Pricing::look_from(std::size_t position) {
     if (order_.size() - position < static_cast<std::size_t>(k_)) return;  // seed of no class
     list_candidates(position);
     for (const std::int32_t id : candidates_) {
-        to_seed_[id] = distance(seed, id);
+        to_seed_[id] = distance(table_.row(seed), table_.row(id), table_.p);
     }
     for (const Toll& toll : tolls_of(seed)) {
         to_seed_[toll.other] += toll.distance;
@@ -206,7 +197,8 @@ void Pricing::measure() {
     for (std::size_t a = 0; a < count; ++a) {
         apart_.row(a)[a] = 0.0;
         for (std::size_t b = 0; b < a; ++b) {
-            apart_.row(a)[b] = apart_.row(b)[a] = distance(candidates_[a], candidates_[b]);
+            apart_.row(a)[b] = apart_.row(b)[a] =
+                distance(table_.row(candidates_[a]), table_.row(candidates_[b]), table_.p);
         }
     }
     add_tolls();

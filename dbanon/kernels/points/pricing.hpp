@@ -39,9 +39,8 @@ class Pricing final : public Kernel {
     // What these point to must outlive the kernel, one value for each record: `prices`, and `bars`,
     // the sums of the squared distances of the k - 2 nearest others. `inner`, null or k - 2 rows: the
     // squared distances inside any r records add up to the sum of their values in row r - 2, or more.
-    // Classes below `threshold` (0 or
-    // less) are looked for, the `wanted` best of each seed; `effort` are the steps a seed may take.
-    // What is found does not depend on `search`.
+    // Classes below `threshold` (0 or less) are looked for, the `wanted` best of each seed; `effort`
+    // are the steps a seed may take. What is found does not depend on `search`.
     Pricing(const Table& table, std::int32_t k, const double* prices, const double* bars,
             const double* inner, double threshold, std::int32_t wanted, std::int64_t effort,
             const Tolls& tolls, Search search);
@@ -89,7 +88,6 @@ class Pricing final : public Kernel {
     }
     double* row(std::int32_t candidate) { return apart_.row(candidate); }
     double* halves(std::int32_t missing) { return halves_.row(missing); }
-    double distance(std::int32_t one, std::int32_t other) const;
     double least_sum(std::vector<double>& of, std::int32_t count) const;
 
     const double* prices_;

@@ -98,16 +98,6 @@ double WeightedTree::apart(const double* point, std::int32_t node) const {
     return sum;
 }
 
-double WeightedTree::distance(const double* point, std::int32_t id) const {
-    const double* row = table_.row(id);
-    double sum = 0.0;
-    for (int j = 0; j < table_.p; ++j) {
-        const double gap = row[j] - point[j];
-        sum += gap * gap;
-    }
-    return sum;
-}
-
 // Calls keep(value, id) of all records that may be below the limit, which it tells.
 template <class Keep>
 std::int64_t WeightedTree::walk(const double* point, double scale, std::int32_t place,

@@ -10,6 +10,7 @@
 
 #include "common/grid.hpp"
 #include "common/table.hpp"
+#include "points/distance.hpp"
 
 namespace dbanon {
 
@@ -32,7 +33,7 @@ class WeightedTree {
     std::int64_t least(const double* point, double scale, std::int32_t place, double limit,
                        std::int32_t count, std::vector<Found>& found) const;
     double value(const double* point, double scale, std::int32_t id) const {
-        return distance(point, id) * scale + weights_[id];
+        return distance(point, table_.row(id), table_.p) * scale + weights_[id];
     }
     // All below `limit`, in no order.
     std::int64_t below(const double* point, double scale, std::int32_t place, double limit,
@@ -48,7 +49,6 @@ class WeightedTree {
 
     void enclose(std::int32_t node);
     double apart(const double* point, std::int32_t node) const;
-    double distance(const double* point, std::int32_t id) const;
     template <class Keep>
     std::int64_t walk(const double* point, double scale, std::int32_t place, Keep&& keep) const;
 

@@ -6,8 +6,8 @@ risk is what originals have to fear beyond what is true of everybody:
     (attack - reference) / (1 - reference)
 
 where the reference is the rate of the control group, or of random guesses without one. Both rates
-have a Wilson interval of 97.5 %, so that both hold at 95 % at least, whatever they have in common;
-the risk's ends are those of the worst pair of ends.
+have a Wilson interval of 97.5 %, so that both hold at about 95 % or more, whatever they have in
+common, where guesses are not few; the risk's ends are those of the worst pair of ends.
 
 Sources: M. Giomi, F. Boenisch, C. Wehmeyer and B. Tasnádi, "A unified framework for quantifying
 privacy risk in synthetic data", PoPETs 2023; E. Wilson, "Probable inference, the law of succession,
@@ -88,7 +88,7 @@ class Attacked:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Where the risk is, at 95 % or more; below 0 where the reference is the higher one."""
+        """Where the risk is, at about 95 % or more; below 0 where the reference is higher."""
         if self.risk is None:
             return None
         if self.chance is not None:

@@ -272,9 +272,9 @@ class PendingObject:
 
 def begin(place: Place, tag: str, release_id: str, number: int) -> Pending | PendingObject:
     """A file that is to get a place; raises as ``Pending.begin``."""
-    kind: Any = Pending if isinstance(place, Path) else PendingObject
-    begun: Pending | PendingObject = kind.begin(place, tag, release_id, number)
-    return begun
+    if isinstance(place, Path):
+        return Pending.begin(place, tag, release_id, number)
+    return PendingObject.begin(place, tag, release_id, number)
 
 
 def into_place(path: Staged, place: Place, *, over: Found) -> None:
