@@ -31,7 +31,7 @@ Once = Callable[..., Any]
 
 @pytest.fixture(scope="session")
 def once(local_pg_server: Server, backend_path: Path) -> Iterator[Once]:
-    """`once(make, server)` enters a context when it is first asked for, and leaves it last."""
+    """`once(make, server)` enters a context when it is first asked for, and leaves it at the end."""
     made: dict[tuple[object, ...], Any] = {}
     with ExitStack() as stack:
 

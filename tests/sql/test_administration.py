@@ -20,8 +20,6 @@ from dbanon.run.open import open_store
 from tests.postgres_server import Server, conninfo
 from tests.sql.ledger_entries import PEOPLE, anonymize
 
-pytestmark = pytest.mark.own_python
-
 ROOT = Path(__file__).resolve().parents[2]
 ROLES = ROOT / "examples" / "admin" / "roles.sql"
 PAGE = ROOT / "docs" / "administration.md"

@@ -15,8 +15,6 @@ import pytest
 
 from tests.postgres_server import Server
 
-pytestmark = pytest.mark.own_python
-
 Run = Callable[..., list[tuple[Any, ...]]]
 Connect = Callable[..., psycopg.Connection[Any]]
 

@@ -16,8 +16,6 @@ import dbanon
 from tests.postgres_server import Server
 from tests.sql.private_calls import CALL, Connect, Run, spent
 
-pytestmark = pytest.mark.own_python
-
 pytest.importorskip("opendp")
 
 LOCK = 4711

@@ -23,8 +23,6 @@ from dbanon.methods import METHODS
 from dbanon.run.open import open_store
 from tests.postgres_server import Server
 
-pytestmark = pytest.mark.own_python
-
 Execute = Callable[..., list[tuple[Any, ...]]]
 
 TABLES = """

@@ -18,8 +18,6 @@ from dbanon.errors import InstallRefused
 from dbanon.ledger import tables as ledger_tables
 from tests.postgres_server import Server, find_server_binaries, libpq_environment
 
-pytestmark = pytest.mark.own_python
-
 
 def test_a_dump_keeps_the_ledger_of_the_extension(
     sql_server: Server, backend_path: Path, fresh: Callable[[], str], extension_files: Path

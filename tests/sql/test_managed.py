@@ -8,13 +8,10 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 from sqlalchemy import make_url
 
 from tests.postgres_server import Server
 from tests.sql.ledger_entries import PEOPLE
-
-pytestmark = pytest.mark.own_python
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "managed.md"
 
