@@ -53,13 +53,11 @@ class LocalServer(Server):
         settings: Mapping[str, str],
         binaries: Path | None = None,
         initdb: Sequence[str] = (),
-        environment: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__()
         self.binaries = binaries or find_server_binaries()
         self._account = server_account()
         self._settings = dict(settings)
-        self._environment = dict(environment or {})
         self._process: subprocess.Popen[bytes] | None = None
         self.host = "127.0.0.1"
         self.directory = Path(tempfile.mkdtemp(prefix="dbanon-pg-", dir=_base(self._settings)))
@@ -138,8 +136,6 @@ class LocalServer(Server):
             "logging_collector": "off",
         }
         options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
-        how = self.as_account()
-        how["env"] = how.get("env", dict(os.environ)) | self._environment
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
                 [
@@ -153,7 +149,7 @@ class LocalServer(Server):
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 cwd=self.directory,
-                **how,
+                **self.as_account(),
             )
         self._wait_until_ready(self._process)
 

@@ -6,7 +6,6 @@ import os
 import sys
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,78 +18,14 @@ from dbanon.doors import install
 from tests.backend_package import link_opendp
 from tests.conftest import IN_CI
 from tests.extension_files import extension_folder
-from tests.postgres.forked_python import forked_python
-from tests.postgres.kinds import LocalServer
 from tests.postgres_server import Server, conninfo, find_server_binaries
 from tests.sql.ledger_entries import PEOPLE
 from tests.sql.mallory import TRAP
 from tests.sql.private_calls import MAGIC
 
-Once = Callable[..., Any]
-
 
 @pytest.fixture(scope="session")
-def once(local_pg_server: Server, backend_path: Path) -> Iterator[Once]:
-    """`once(make, server)` enters a context when it is first asked for, and leaves it at the end."""
-    made: dict[tuple[object, ...], Any] = {}
-    with ExitStack() as stack:
-
-        def entered(make: Callable[..., AbstractContextManager[Any]], *given: Any) -> Any:
-            if (make, *given) not in made:
-                made[make, *given] = stack.enter_context(make(*given))
-            return made[make, *given]
-
-        yield entered
-
-
-@contextmanager
-def _forked(plain: Server, package: Path) -> Iterator[Server]:
-    """A server as the plain one, whose backends are forked with dbanon; or the plain one."""
-    environment = forked_python(package.parent, package)
-    if not environment:
-        yield plain
-        return
-    settings = {"fsync": "off", "full_page_writes": "off"}
-    server = LocalServer(settings, environment=environment)
-    try:
-        yield server
-    finally:
-        server.remove()
-
-
-@contextmanager
-def _installed(server: Server, package: Path) -> Iterator[str]:
-    with server.database() as url:
-        install.install(url, python_paths=[str(package)])
-        server.execute("CREATE SCHEMA app", url=url)
-        server.execute("CREATE SCHEMA release", url=url)
-        yield str(make_url(url).database)
-
-
-@contextmanager
-def _cloned(server: Server, template: str) -> Iterator[str]:
-    with server.database(template=template) as url:
-        yield url
-
-
-@contextmanager
-def _with_opendp(server: Server, package: Path) -> Iterator[str]:
-    # Beside the package, where the server's account may look.
-    opendp = link_opendp(package.parent / f"opendp-{uuid.uuid4().hex[:8]}")
-    with server.database() as url:
-        install.install(url, python_paths=[str(package), str(opendp)])
-        for statement in ("CREATE SCHEMA app", "CREATE SCHEMA release", MAGIC):
-            server.execute(statement, url=url)
-        server.execute("GRANT USAGE ON SCHEMA app TO PUBLIC", url=url)
-        server.execute("GRANT SELECT ON app.magic TO PUBLIC", url=url)
-        yield str(make_url(url).database)
-
-
-@pytest.fixture(scope="module")
-def sql_server(
-    request: pytest.FixtureRequest, local_pg_server: Server, backend_path: Path, once: Once
-) -> Server:
-    """A server with PL/Python: of `forked_python`, but for files that are marked `own_python`."""
+def sql_server(local_pg_server: Server) -> Server:
     if not local_pg_server.execute(
         "SELECT 1 FROM pg_available_extensions WHERE name = 'plpython3u'"
     ):
@@ -98,17 +33,17 @@ def sql_server(
         if IN_CI:
             pytest.fail(reason, pytrace=False)
         pytest.skip(reason)
-    if request.node.get_closest_marker("own_python") is not None:
-        return local_pg_server
-    found: Server = once(_forked, local_pg_server, backend_path)
-    return found
+    return local_pg_server
 
 
-@pytest.fixture(scope="module")
-def sql_template(sql_server: Server, backend_path: Path, once: Once) -> str:
+@pytest.fixture(scope="session")
+def sql_template(sql_server: Server, backend_path: Path) -> Iterator[str]:
     """Name of a database to which nobody is connected, with everything installed."""
-    found: str = once(_installed, sql_server, backend_path)
-    return found
+    with sql_server.database() as url:
+        install.install(url, python_paths=[str(backend_path)])
+        sql_server.execute("CREATE SCHEMA app", url=url)
+        sql_server.execute("CREATE SCHEMA release", url=url)
+        yield str(make_url(url).database)
 
 
 # All that a test makes in it: what dbanon has installed stays, its ledger is emptied.
@@ -139,10 +74,10 @@ def programs(tmp_path: Path) -> str:
     return f"{command.parent}:{find_server_binaries()}:{os.environ['PATH']}"
 
 
-@pytest.fixture(scope="module")
-def _one_url(sql_server: Server, sql_template: str, once: Once) -> str:
-    found: str = once(_cloned, sql_server, sql_template)
-    return found
+@pytest.fixture(scope="session")
+def _one_url(sql_server: Server, sql_template: str) -> Iterator[str]:
+    with sql_server.database(template=sql_template) as url:
+        yield url
 
 
 @pytest.fixture
@@ -253,11 +188,20 @@ def mallory(
     return connection
 
 
-@pytest.fixture(scope="module")
-def private_template(sql_server: Server, backend_path: Path, once: Once) -> str:
+@pytest.fixture(scope="session")
+def private_template(
+    sql_server: Server, backend_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
     """As ``sql_template``, with OpenDP beside dbanon, and a table of rows to release."""
-    found: str = once(_with_opendp, sql_server, backend_path)
-    return found
+    # Beside the package, where the server's account may look.
+    opendp = link_opendp(backend_path.parent / f"opendp-{uuid.uuid4().hex[:8]}")
+    with sql_server.database() as url:
+        install.install(url, python_paths=[str(backend_path), str(opendp)])
+        for statement in ("CREATE SCHEMA app", "CREATE SCHEMA release", MAGIC):
+            sql_server.execute(statement, url=url)
+        sql_server.execute("GRANT USAGE ON SCHEMA app TO PUBLIC", url=url)
+        sql_server.execute("GRANT SELECT ON app.magic TO PUBLIC", url=url)
+        yield str(make_url(url).database)
 
 
 @pytest.fixture
