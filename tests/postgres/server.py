@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from psycopg import sql
-from psycopg.errors import DependentObjectsStillExist
 from sqlalchemy import URL, make_url
 
 from tests.postgres.kept import close_kept, kept
@@ -161,9 +160,7 @@ class Server(ABC):
             for role in map(sql.Identifier, self._roles() - roles):
                 if url is not None:
                     self.execute(sql.SQL("DROP OWNED BY {} CASCADE").format(role), url=url)
-                # Another database that stays has it, and whoever made that one drops it.
-                with contextlib.suppress(DependentObjectsStillExist):
-                    self.execute(sql.SQL("DROP ROLE {}").format(role))
+                self.execute(sql.SQL("DROP ROLE {}").format(role))
 
     def create_role(self, name: str, *, url: str, options: str = "") -> str:
         """Make a role that may log in, and return its URL for the database of `url`.
