@@ -26,24 +26,16 @@ Cost: O(p n log n) for the margins, O(p^2 n) for the counts.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.synthesis.dependence import Edge, drawn, noisy_tree
-from dbanon.synthesis.margins import (
-    Margin,
-    Quantiles,
-    isotonic,
-    noisy_listed,
-    noisy_steps,
-    projected,
-    rank_quantiles,
-)
+from dbanon.synthesis.edges import edge_quantiles, noisy_parts
+from dbanon.synthesis.margins import Margin, noisy_listed, noisy_steps, rank_quantiles
 from dbanon.synthesis.noise import Noise
-from dbanon.synthesis.shares import GRID, Edges, Shares
+from dbanon.synthesis.shares import PURE_EPSILON, Shares
 
 # Below it an eigenvalue is no correlation any more.
 _LEAST = 1e-6
@@ -122,85 +114,6 @@ def _place(
     return place
 
 
-# Where an edge may be, in each part.
-CANDIDATES = 1024
-# At which shares of the rows the two are weighed.
-_PLACES = 1024
-
-
-def halving_scores(
-    ranked: NDArray[np.int64], low: int, high: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Candidates in a part, and how evenly each halves its rows; 0 is best, int64 (candidates,).
-
-    Parameters
-    ----------
-    ranked : the column, ascending, int64 (n,).
-    low, high : the part: from ``low``, below ``high``; the last one holds ``GRID``, too.
-    """
-    candidates = low + np.arange(CANDIDATES) * (high - low) // CANDIDATES
-    first, last = _below(ranked, np.array([low, high]))
-    below = np.searchsorted(ranked, candidates, side="left")
-    scores = -np.abs(2 * below - first - last)
-    return candidates, scores.astype(np.int64)
-
-
-def noisy_edges(
-    ranked: NDArray[np.int64], depth: int, scale: float, noise: Noise
-) -> NDArray[np.int64]:
-    """Edges of 2^depth parts of about as many rows each, int64, from 0 to ``GRID``.
-
-    Parameters
-    ----------
-    ranked : the column, ascending, int64 (n,).
-    """
-    edges = [0, GRID]
-    for _ in range(depth):
-        between = []
-        for low, high in pairwise(edges):
-            candidates, scores = halving_scores(ranked, low, high)
-            between.append(int(candidates[noise.choose(scores, scale)]))
-        edges = sorted([*edges, *between])
-    return np.array(edges, np.int64)
-
-
-def counts_between(ranked: NDArray[np.int64], edges: NDArray[np.int64]) -> NDArray[np.int64]:
-    """How many rows stand in each part, int64; ``GRID`` is in the last one."""
-    return np.diff(_below(ranked, edges)).astype(np.int64)
-
-
-def edge_quantiles(
-    column: NDArray[np.int64], shares: Shares, edges: Edges, noise: Noise
-) -> Quantiles:
-    """The quantiles of a column of whole numbers from 0 to ``GRID``, int64 (n,), by all of it."""
-    by_ranks = rank_quantiles(column, shares, noise)
-    ranked = np.sort(column)
-    found = noisy_edges(ranked, edges.depth, edges.choice_scale, noise).astype(np.float64)
-    noisy = noise.laplace(counts_between(ranked, found.astype(np.int64)), edges.count_scale)
-    parts = projected(noisy.astype(np.float64), shares.n) / shares.n
-    reached = np.append(0.0, np.cumsum(parts)).clip(0.0, 1.0)
-
-    places = (np.arange(_PLACES) + 0.5) / _PLACES
-    part = np.searchsorted(reached[1:-1], places, side="right")
-    width, rows = np.diff(found)[part], np.maximum(parts[part], 1 / shares.n)
-    within = ((places - reached[part]) / rows).clip(0.0, 1.0)
-    # What each is wrong by, squared: how values stand in a part is not known, nor how many are
-    # below it; of sums of ranks it is their noise. The variance of Laplace noise is 2 scale^2.
-    of_counts = np.minimum(width / rows * edges.count_scale / shares.n, width)
-    by_edges = np.square(width) / 12 + 2 * np.square(of_counts)
-    of_ranks = 2 * (shares.margin_scale / shares.class_size) ** 2
-    weight = of_ranks / (by_edges + of_ranks)
-    values = weight * (found[part] + within * width) + (1 - weight) * by_ranks.values_at(places)
-    return Quantiles(places, isotonic(values, np.ones(_PLACES)).clip(0, GRID), shares.bins)
-
-
-def _below(ranked: NDArray[np.int64], edges: NDArray[np.int64]) -> NDArray[np.int64]:
-    """How many rows are below each edge; of the last edge there is, all of them."""
-    return np.where(edges == GRID, len(ranked), np.searchsorted(ranked, edges, side="left")).astype(
-        np.int64
-    )
-
-
 def dp_ranks(
     grid: NDArray[np.int64], shares: Shares, noise: Noise, rng: np.random.Generator
 ) -> NDArray[np.float64]:
@@ -236,6 +149,9 @@ def _margin(
         return noisy_listed(column, tree, shares, noise)
     if many:
         return noisy_steps(column, many, shares, noise)
-    if shares.edges is not None:
-        return edge_quantiles(column, shares, shares.edges, noise)
-    return rank_quantiles(column, shares, noise)
+    by_ranks = rank_quantiles(column, shares, noise)
+    if shares.edges is None:
+        return by_ranks
+    parts = noisy_parts(column, shares.edges, PURE_EPSILON, noise)
+    of_ranks = PURE_EPSILON.variance(shares.margin_scale / shares.class_size)
+    return edge_quantiles(parts, by_ranks, of_ranks, shares.bins)

@@ -8,9 +8,11 @@ from dataclasses import dataclass, replace
 
 from dbanon.errors import InvalidParameter, NoiseTooLarge, TooFewRecords
 from dbanon.hierarchy.tree import Hierarchy
-from dbanon.job.synthesis import QUANTILES, RANKS
+from dbanon.job.synthesis import PURE, QUANTILES, RANKS
+from dbanon.synthesis.accounting import ACCOUNTINGS, Accounting
 from dbanon.synthesis.noise import Noise
 
+PURE_EPSILON = ACCOUNTINGS[PURE]
 # The range of every column in whole numbers.
 GRID = 2**20
 MOST_COLUMNS = 64
@@ -48,10 +50,10 @@ class Edges:
     choice_scale: float
     count_scale: float
 
-    def price(self, noise: Noise) -> float:
+    def price(self, account: Accounting, noise: Noise) -> float:
         """What they cost for one column: a choice at a sensitivity of 2 each level, and counts."""
-        level = noise.choice_price(self.choice_scale, 2)
-        return self.depth * level + noise.laplace_price(self.count_scale, 2)
+        level = account.choice_price(noise, self.choice_scale, 2)
+        return self.depth * level + account.count_price(noise, self.count_scale)
 
 
 @dataclass(frozen=True)
@@ -135,7 +137,7 @@ class Shares:
         """What all draws cost together."""
         margin = noise.laplace_price(self.margin_scale, GRID)
         if self.edges is not None:
-            margin += self.edges.price(noise)
+            margin += self.edges.price(PURE_EPSILON, noise)
         counts = sum(self.by_counts)
         spent = (self.p - counts) * margin
         spent += counts * noise.laplace_price(self.leaf_scale, 2)
@@ -187,7 +189,9 @@ def shares(
         bins = 1
     of_margin = (MARGINS if bins > 1 else 1.0) * epsilon / p
     rest = epsilon / max(p - 1, 1)
-    edges = _edges(n, of_margin) if margins == QUANTILES else None
+    edges = None
+    if margins == QUANTILES:
+        edges = edges_of(n, PURE_EPSILON, _OF_EDGES * of_margin, _OF_BETWEEN * of_margin)
     of_sums = of_margin * (_OF_RANKS if edges else 1.0)
     class_noise = _NOISE_BESIDE_EDGES if edges else NOISE_OF_CLASS
     trees = (None,) * p if trees is None else tuple(trees)
@@ -221,17 +225,27 @@ def _flips(p: int) -> int:
     return p * p // 4
 
 
-def _edges(n: int, of_margin: float) -> Edges:
-    """So deep that the noise of an edge, in rows, is no more than about the rows of a part."""
-    spent = _OF_EDGES * of_margin
+def edges_of(n: int, account: Accounting, of_choices: float, of_counts: float) -> Edges:
+    """So deep that the noise of an edge, in rows, is no more than about the rows of a part.
+
+    Parameters
+    ----------
+    n : rows.
+    of_choices, of_counts : what all choices of edges of a column may spend, and the counts between.
+    """
     depth = 1
-    while depth < _DEEPEST and 2 ** (depth + 1) * 4 * (depth + 1) <= spent * n:
+    while depth < _DEEPEST and 2 ** (depth + 1) * _choice(account, of_choices, depth + 1) <= n:
         depth += 1
     return Edges(
         depth=depth,
-        choice_scale=2 * 2 * depth / spent * _SLACK,
-        count_scale=2 / (_OF_BETWEEN * of_margin) * _SLACK,
+        choice_scale=_choice(account, of_choices, depth),
+        count_scale=account.count_scale(of_counts),
     )
+
+
+def _choice(account: Accounting, spent: float, depth: int) -> float:
+    """The scale of one level of ``depth``, whose scores one row moves by 2."""
+    return account.choice_scale(spent / depth, 2)
 
 
 def require_columns(p: int) -> None:

@@ -16,13 +16,14 @@ from numpy.typing import NDArray
 from scipy.stats import beta, chi2
 
 from dbanon.hierarchy.tree import flat
-from dbanon.synthesis import ranks
+from dbanon.synthesis import edges as of_edges
 from dbanon.synthesis.dcmdp import centroids, dense, noise_scale
 from dbanon.synthesis.domains import TRUTHS
+from dbanon.synthesis.edges import counts_between, noisy_edges
 from dbanon.synthesis.margins import counts_of_leaves, sums_of_ranks
 from dbanon.synthesis.noise import OpenDpNoise
-from dbanon.synthesis.ranks import agreements, counts_between, dp_ranks, noisy_edges
-from dbanon.synthesis.shares import GRID, Edges, shares
+from dbanon.synthesis.ranks import agreements, dp_ranks
+from dbanon.synthesis.shares import GRID, PURE_EPSILON, Edges, shares
 from tests.reference.synthesis import (
     CHAIN,
     EIGHT,
@@ -216,7 +217,7 @@ def test_counts_keep_their_claim_and_half_their_noise_is_caught(counted, noise):
 @pytest.mark.slow
 def test_quantiles_keep_their_claim_and_half_their_noise_is_caught(noise, monkeypatch):
     """A row goes from below two candidates to above them: one halves better for it, one worse."""
-    monkeypatch.setattr(ranks, "CANDIDATES", 16)
+    monkeypatch.setattr(of_edges, "CANDIDATES", 16)
     one, other = (
         np.sort(np.array([*[0] * low, *[GRID // 2] * 2, *[GRID] * (8 - low)])) for low in (5, 4)
     )
@@ -224,7 +225,9 @@ def test_quantiles_keep_their_claim_and_half_their_noise_is_caught(noise, monkey
     def audit(epsilon: float) -> float:
         scale = Edges(1, 2 * 2 / epsilon, 1.0).choice_scale
         found = [
-            np.array([noisy_edges(table, 1, scale, noise)[1] for _ in range(4000)], float)
+            np.array(
+                [noisy_edges(table, 1, scale, PURE_EPSILON, noise)[1] for _ in range(4000)], float
+            )
             for table in (other, one)
         ]
         return surely(*found, NEVER)

@@ -329,6 +329,25 @@ def test_dependence_is_released(more):
     assert "graphical model of up to 1 two-way counts" in found.told[1]
 
 
+@pytest.mark.parametrize("accounting", AMOUNTS)
+def test_bins_are_where_the_rows_are_however_wide_the_bounds(accounting):
+    """Nearly all values are in a hundredth of the range: their deciles are met all the same."""
+    n, rng = 20_000, np.random.default_rng(0)
+    heavy = np.minimum(rng.exponential(GRID / 400, n), GRID).astype(np.int64)
+    table = np.array([heavy, (heavy * 3 + rng.integers(0, GRID // 200, n)).clip(0, GRID)])
+    amount = 2.0 if accounting == "pure" else rho_of(2.0, 1e-9)
+    divided = divide(n, amount, accounting, [None, None], [0, 0])
+    assert divided.edges is not None
+    found = dp_marginals(table, divided, OPENDP, rng)
+    for real, made in zip(table, found, strict=True):
+        deciles = np.quantile(real, np.arange(1, 10) / 10)
+        shares = np.bincount(np.searchsorted(deciles, made, side="right"), minlength=10) / n
+        assert np.abs(shares - 0.1).sum() / 2 < 0.06
+    low = table < np.median(table, axis=1, keepdims=True)
+    again = found < np.median(table, axis=1, keepdims=True)
+    assert (again[0] == again[1]).mean() == pytest.approx((low[0] == low[1]).mean(), abs=0.05)
+
+
 def test_too_little_for_dependence_leaves_columns_independent():
     divided = divide(600, 0.6, "pure", TREES, VALUES)
     assert divided.rounds == 0

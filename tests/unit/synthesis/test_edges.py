@@ -10,10 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dbanon import errors
-from dbanon.synthesis import ranks as module
+from dbanon.synthesis import edges as module
+from dbanon.synthesis.edges import (
+    Parted,
+    Parts,
+    counts_between,
+    edge_quantiles,
+    halving_scores,
+    noisy_edges,
+)
+from dbanon.synthesis.margins import Quantiles
 from dbanon.synthesis.noise import OpenDpNoise
-from dbanon.synthesis.ranks import counts_between, halving_scores, noisy_edges
-from dbanon.synthesis.shares import GRID, shares
+from dbanon.synthesis.shares import GRID, PURE_EPSILON, shares
 from tests.reference.private_calls import (
     mean_measures,
     require_same_draws,
@@ -90,9 +98,65 @@ def test_a_score_by_hand():
 
 def test_edges_without_noise_halve_and_halve_again():
     column = np.random.default_rng(0).integers(0, GRID + 1, 10_000)
-    edges = noisy_edges(np.sort(column), 3, 1.0, Recording())
+    edges = noisy_edges(np.sort(column), 3, 1.0, PURE_EPSILON, Recording())
     assert len(edges) == 9
     np.testing.assert_allclose(counts_between(np.sort(column), edges), 1250, atol=30)
+
+
+# Nothing is told by sums of ranks that are this uncertain.
+UNCERTAIN = 1e30
+
+
+def test_values_of_an_outermost_part_become_fewer_towards_the_bound():
+    """A long last part begins as dense as the part beside it: its mean is that of the equation."""
+    edges = np.array([0.0, 100.0, GRID])
+    parts = Parts(1000, edges, np.array([0.5, 0.5]), 0.0)
+    even = Quantiles(np.array([0.0, 1.0]), np.array([0.0, GRID]), 2)
+    found = edge_quantiles(parts, even, UNCERTAIN, 2)
+    outer = found.values[found.shares > 0.5] - 100
+    # Of 500 rows at 5 rows a unit: exponential with a mean of 100, far from the bound.
+    assert outer.mean() == pytest.approx(100, rel=0.02)
+    assert np.median(outer) == pytest.approx(100 * np.log(2), rel=0.02)
+    mirrored = Parts(1000, GRID - edges[::-1], np.array([0.5, 0.5]), 0.0)
+    other = edge_quantiles(mirrored, even, UNCERTAIN, 2)
+    np.testing.assert_allclose(GRID - other.values[::-1], found.values, rtol=1e-9)
+
+
+def test_values_are_even_in_parts_that_are_no_outermost_ones():
+    parts = Parts(1000, np.array([0.0, 10.0, GRID - 10.0, GRID]), np.array([0.4, 0.2, 0.4]), 0.0)
+    found = edge_quantiles(
+        parts, Quantiles(np.array([0.0, 1.0]), np.array([0.0, GRID]), 2), UNCERTAIN, 2
+    )
+    inside = (found.shares > 0.4) & (found.shares < 0.6)
+    even = 10 + (found.shares[inside] - 0.4) / 0.2 * (GRID - 20)
+    np.testing.assert_allclose(found.values[inside], even)
+    # They are less dense than the part beside them nowhere: their values are even, too.
+    np.testing.assert_allclose(
+        found.values[found.shares < 0.4], found.shares[:410] / 0.04, rtol=0.01
+    )
+
+
+def test_a_margin_of_parts_by_hand():
+    """Four parts in two bins: a value is in the bin of its part, and stays between its edges."""
+    parts = Parts(8, np.array([0.0, 10.0, 20.0, 40.0, GRID]), np.array([0.1, 0.3, 0.4, 0.2]), 1.0)
+    quantiles = Quantiles(parts.reached, parts.edges, 2)
+    margin = Parted(parts, np.array([0, 0, 1, 1]), quantiles)
+    np.testing.assert_allclose(margin.odds, [0.4, 0.6])
+    codes, inside = margin.spots(
+        np.array([0, 9, 10, 19, 20, 39, 40, GRID]), np.random.default_rng()
+    )
+    assert codes.tolist() == [0, 0, 0, 0, 1, 1, 1, 1]
+    assert inside[:4].tolist() == [0.0, 0.45, 0.5, 0.95]
+    assert (inside[4], inside[-1]) == (0.0, 1.0)
+    found = margin.at(np.array([0, 0, 0, 1, 1]), np.array([0.0, 0.25, 1.0, 0.0, 1.0]))
+    np.testing.assert_allclose(found, [0.0, 10.0, 20.0, 20.0, GRID])
+
+
+def test_a_bin_without_rows_gives_values_of_its_own():
+    parts = Parts(8, np.array([0.0, 10.0, GRID]), np.array([1.0, 0.0]), 1.0)
+    margin = Parted(parts, np.array([0, 1]), Quantiles(parts.reached, parts.edges, 2))
+    found = margin.at(np.array([1, 1]), np.array([0.0, 1.0]))
+    assert (found >= 10).all()
 
 
 @pytest.mark.parametrize("p", [1, 2, 10])
