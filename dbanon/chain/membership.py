@@ -117,13 +117,8 @@ class CellState:
             rows = self.session.rows(f"SELECT {waited} FROM {joined % ''} ORDER BY p.tag")
             of_person = np.array(rows, np.int64).reshape(-1)
             return np.arange(microdata.n_records), of_person[microdata.keys[:, 0] - 1]
-        keys = ", ".join(self.session.keys_as_read(relation))
         person = f" ON p.person = s.{quote(self.chain.entity)}"
-        rows = self.session.rows(
-            f"SELECT {keys}, {waited} FROM {relation.from_clause} JOIN {joined % person}"
-            f"{relation.where} ORDER BY p.tag"
-        )
-        found = np.array(rows, np.int64).reshape(len(rows), len(relation.located.types) + 1)
+        found = self.session.keys_in_order(relation, f"JOIN {joined % person}", waited, "p.tag")
         return find_records(microdata.keys, found[:, :-1]), found[:, -1]
 
     # -- cells ------------------------------------------------------------------------------------
@@ -270,7 +265,8 @@ class CellState:
             f"INSERT INTO {self.name('chain_member')} (chain_id, tag, cell)"
             f" SELECT {chain}, p.tag, l.class + {first} FROM {rows}"
             f" JOIN {self.arrivals} AS p ON p.person = s.{quote(self.chain.entity)}"
-            " ORDER BY l.class, p.tag"
+            # As their index has them: it is filled from one end, in less than half the time.
+            " ORDER BY p.tag"
         )
         if many:
             # Planners take what was just filled for small, and would look rows up one by one.
