@@ -8,6 +8,7 @@ What is fetched is how often values occur; which, only for models that compare w
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -205,7 +206,8 @@ def rewrite(
     # Those of a cell beside one another, as all counting is by cell, and in random order: that of
     # the source would tell whose each is.
     for rows, order in anew:
-        session.run(f"INSERT INTO {state.rows} ({columns}) {rows} ORDER BY {order}")
+        with session.sorting() if many else nullcontext():
+            session.run(f"INSERT INTO {state.rows} ({columns}) {rows} ORDER BY {order}")
     if many:
         session.analyze(state.chain.table(session, "row"))
 

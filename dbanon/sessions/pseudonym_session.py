@@ -98,6 +98,11 @@ class KeyedSession(SessionInterface):
         """While SQL computes a tag for each of many rows."""
         yield
 
+    @contextmanager
+    def sorting(self) -> Iterator[None]:
+        """While SQL joins or groups as many rows as there are persons, by what is nearly sorted."""
+        yield
+
     def tagged(
         self, persons: str, columns: Sequence[str], members: str
     ) -> list[tuple[str, str, str]]:
