@@ -8,6 +8,7 @@ What is fetched is how often values occur; which, only for models that compare w
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -177,7 +178,7 @@ def rewrite(
     session, changes = state.session, state.chain.rules.changes
     kept = [attribute for part in parts for attribute in part.kept]
     names = [statements.kept_column(i) for i in range(len(kept))]
-    renewed, anew = "", []
+    renewed, anew = "", []  # What gives rows, and the order of those of a cell.
     if changes != FREEZE:
         differing = f"SELECT d.cell FROM {quote(DIFFERING)} AS d"
         if changes == HOLD:
@@ -189,26 +190,24 @@ def rewrite(
         cells = f"{verdict} {renewed}" if renewed else ""
         rows_anew(state, parts, cells, None if newcomers is None else first)
     elif renewed:
-        anew.append(
-            f"SELECT {columns} FROM {quote(PRESENT)} WHERE left_at IS NULL"
-            f" AND cell IN ({verdict} {renewed})"
-        )
+        rows = f"{quote(PRESENT)} AS n WHERE n.left_at IS NULL AND n.cell IN ({verdict} {renewed})"
+        anew.append((f"SELECT {columns} FROM {rows}", f"n.cell, {session.shuffled('n')}"))
     if newcomers is not None and not state.several:
         rows = statements.released_rows(newcomers.from_clause, newcomers.located.expressions)
         values = [f"{session.kept_value(a)} AS {n}" for a, n in zip(kept, names, strict=True)]
-        anew.append(f"SELECT {', '.join([f'l.class + {first} AS cell', *values])} FROM {rows}")
-    # At once: where a table is made empty and then filled, DuckDB 2.0 finds no rows by their place.
-    nothing = f"SELECT {columns} FROM {state.rows} WHERE 1 = 0"
-    if not state.several:
-        state.make(CURRENT, " UNION ALL ".join(anew) or nothing)
+        # Positions are random, from the operating system's source.
+        listed = ", ".join([f"l.class + {first} AS cell", *values])
+        anew.append((f"SELECT {listed} FROM {rows}", "l.class, l.position"))
+    if state.several:
+        own = f"SELECT {columns} FROM {quote(CURRENT)} AS n"
+        anew.append((own, f"n.cell, {session.shuffled('n')}"))
     replaced = f"{_ENDED} OR {renewed}" if renewed else _ENDED
     session.run(f"DELETE FROM {state.rows} WHERE cell IN ({verdict} {replaced})")
     # Those of a cell beside one another, as all counting is by cell, and in random order: that of
     # the source would tell whose each is.
-    session.run(
-        f"INSERT INTO {state.rows} ({columns}) SELECT {columns} FROM {quote(CURRENT)} AS n"
-        f" ORDER BY n.cell, {session.shuffled('n')}"
-    )
+    for rows, order in anew:
+        with session.sorting() if many else nullcontext():
+            session.run(f"INSERT INTO {state.rows} ({columns}) {rows} ORDER BY {order}")
     if many:
         session.analyze(state.chain.table(session, "row"))
 

@@ -212,7 +212,8 @@ def made(
     Parameters
     ----------
     of_tables : what holds of the chain's further tables.
-    typical : the median of what its classes lose a cell, by which later classes are admitted.
+    typical : what its classes lose a cell, by which later classes are admitted; of version 0.3 on
+        as ``typical_loss`` has it.
     """
     assert release.measures is not None
     return {
@@ -269,7 +270,7 @@ def measures(chain: ChainKept) -> Measures:
 
 
 def typical(chain: ChainKept) -> float | None:
-    """The median of what the classes of the first release lose a cell; None where none was kept."""
+    """What the classes of the first release lose a cell; None where none was kept."""
     assert chain.definition is not None
     found = chain.definition.get("class_loss")
     return None if found is None else float(found)

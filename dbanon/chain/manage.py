@@ -17,9 +17,9 @@ from dbanon.chain.membership import CellState
 from dbanon.chain.outside import releases_outside, same_persons, told_outside
 from dbanon.chain.state import ChainKept
 from dbanon.chain.tables import tables_of
-from dbanon.errors import InvalidParameter
+from dbanon.errors import InvalidParameter, counted
 from dbanon.job.chain import MEASURE, Rules, require_chain_name, require_key_form
-from dbanon.sessions.names import parse_relation
+from dbanon.sessions.names import parse_relation, quote
 from dbanon.sessions.session import Session
 from dbanon.sessions.store import ClientStore, Store
 
@@ -38,6 +38,8 @@ class ChainShown:
     forecast : what is to be expected; None before the second release, and of one that measures.
     beside : in words, what else is known to be published of its persons; nothing takes it into
         account. Only where a chain is made or shown.
+    held_back : in words, what its rules would hold back of the source as it is. Only where a chain
+        is made.
     """
 
     name: str
@@ -52,6 +54,7 @@ class ChainShown:
     releases: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
     forecast: Forecast | None = None
     beside: tuple[str, ...] = ()
+    held_back: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """The chain as plain values, for JSON."""
@@ -72,6 +75,7 @@ class ChainShown:
             found.append((f"release {one['sequence']}", _describe_release(one)))
         if self.forecast is not None:
             found += describe_forecast(self.forecast)
+        found += [("held back", text) for text in self.held_back]
         return [*found, *(("not covered", text) for text in self.beside)]
 
 
@@ -165,7 +169,11 @@ def create(
         chain_pair.require_alone(session, name, relation, rules, key)
         made = chain_state.create(session, name, relation, entity, rules, key)
         told = same_persons(session, name, relation, entity)
-        return replace(shown_of(made), beside=(*_outside(session, made), *told))
+        return replace(
+            shown_of(made),
+            beside=(*_outside(session, made), *told),
+            held_back=_held_back(session, made),
+        )
 
 
 def list_chains(store: Store) -> list[ChainShown]:
@@ -185,6 +193,40 @@ def shown(store: Store, name: str) -> ChainShown:
 def _outside(session: Session, chain: ChainKept) -> tuple[str, ...]:
     told = told_outside(releases_outside([session], chain.source), chain.source)
     return (told,) if told else ()
+
+
+def _held_back(session: Session, chain: ChainKept) -> tuple[str, ...]:
+    """In words, of each table whose rows a release would withhold, or would be refused for."""
+    told, most = [], chain.rules.max_rows_per_person
+    entity = f"s.{quote(chain.entity)}"
+    for table in (chain.source, *chain.rules.tables):
+        source = session.find_source(parse_relation(table)).name.quoted
+        persons = (
+            f"SELECT {entity} AS person, count(*) AS n FROM {source} AS s"
+            f" WHERE {entity} IS NOT NULL GROUP BY {entity}"
+        )
+        [(many, rows)] = session.rows(
+            f"SELECT count(*), coalesce(sum(p.n - {most or 1}), 0) FROM ({persons}) AS p"
+            f" WHERE p.n > {most or 1}"
+        )
+        [(nobodys,)] = session.rows(f"SELECT count(*) - count({entity}) FROM {source} AS s")
+        has = "has" if many == 1 else "have"
+        if many and most is None:
+            told.append(
+                f"{table}: {counted(int(many), 'person')} {has} more than one row, so a release"
+                " would be refused (chain_entity_rows)"
+            )
+        elif many:
+            told.append(
+                f"{table}: {counted(int(many), 'person')} {has} more than {most} rows; a release"
+                f" would withhold {int(rows)} of their rows"
+            )
+        if nobodys:
+            told.append(
+                f'{table}: {counted(int(nobodys), "row")} without a value of "{chain.entity}", so a'
+                " release would be refused (null_in_entity)"
+            )
+    return tuple(told)
 
 
 def expected(chain: ChainKept, releases: Sequence[Mapping[str, Any]]) -> Forecast | None:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dbanon.chain import definition
 from dbanon.chain.membership import CellState
-from dbanon.chain.quality import GOOD, class_losses
+from dbanon.chain.quality import GOOD, class_losses, typical_loss
 from dbanon.chain.reference import References, beside, of_plain
 from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
@@ -39,7 +39,7 @@ class Newcomers:
     found : their classes.
     measures : of the first release; None when this is it.
     refused : int64 (m, c), the row keys of those whom privacy models keep out, for good.
-    typical : where this is the first release, the median of what its classes lose a cell.
+    typical : where this is the first release, what its classes lose, as ``typical_loss`` has it.
     """
 
     microdata: Microdata
@@ -73,7 +73,8 @@ def admitted(
     losses : float64 (n_classes,), as ``class_losses`` gives them.
     waited : int64 (n_classes,), for how many releases the longest-waiting of each has waited.
     pool : newcomers in all, whatever their stratum.
-    typical : what the classes of the first release lost; None of a chain that does not know.
+    typical : what the classes of the first release lost, as ``typical_loss`` has it; None of a
+        chain that does not know.
     """
     long = waited >= rules.max_wait
     if pool < rules.fewest(k):
@@ -130,7 +131,7 @@ def newcomers(
         with clock.phase("cluster"):
             losses = class_losses(known, found.measures, found, policy)
     if first:
-        typical = float(np.median(losses))
+        typical = typical_loss(losses)
     elif chain.rules.max_wait:
         classes = partition_of(found)
         longest = np.maximum.reduceat(waited[classes.members], classes.starts)

@@ -11,7 +11,7 @@ from dbanon.errors import ChainEntityRows, ChainTurnover, NullInEntity
 from dbanon.sessions import statements
 from dbanon.sessions.base import Relation
 from dbanon.sessions.names import quote
-from dbanon.sessions.pseudonym_session import PRESENT
+from dbanon.sessions.pseudonym_session import MISSING, PRESENT
 
 if TYPE_CHECKING:
     from dbanon.chain.membership import CellState
@@ -90,12 +90,20 @@ def presence(state: CellState, relation: Relation) -> Presence:
     ChainEntityRows : a row is one of several of a person, or two persons have one text.
     """
     session, present, entity = state.session, quote(PRESENT), state.chain.entity
+    # Members have one tag each: who of them is not missing is there, and is not told apart again.
+    [(members,)] = session.rows(
+        f"SELECT count(*) FROM {state.name('chain_member')}"
+        f" WHERE {state.of_chain} AND left_at_release IS NULL"
+    )
+    [(missing,)] = session.rows(f"SELECT count(*) FROM {quote(MISSING)}")
+    others = "CASE WHEN cell IS NULL OR left_at IS NOT NULL THEN tag END"
     rows, whose, tags, newcomers, left = session.rows(
-        "SELECT count(*), count(person), count(DISTINCT tag), count(*) - count(cell),"
+        f"SELECT count(*), count(person), count(DISTINCT {others}), count(*) - count(cell),"
         f" count(left_at) FROM {present}"
     )[0]
     if whose != rows:
         raise null_in_entity(entity, rows - whose, rows)
+    tags += members - missing
     if tags != rows:
         raise ChainEntityRows(
             f'The {rows} rows of {relation.name} are of {tags} values of "{entity}": in this chain'
@@ -111,10 +119,6 @@ def presence(state: CellState, relation: Relation) -> Presence:
             f" ON c.{state.of_chain} AND c.cell = p.cell"
             " WHERE p.left_at IS NOT NULL AND c.state NOT IN ('withdrawn', 'refused')"
         )
-    [(members,)] = session.rows(
-        f"SELECT count(*) FROM {state.name('chain_member')}"
-        f" WHERE {state.of_chain} AND left_at_release IS NULL"
-    )
     there = int(rows) - int(newcomers) - int(left)
     return Presence(int(rows), int(newcomers), int(returned), int(members), int(members) - there)
 

@@ -24,8 +24,21 @@ from dbanon.recoding import ReleasedColumn, find_recoding
 from dbanon.release.evaluation import pairs_of
 
 # A class of newcomers is good when it loses at most so many times what the median of the first
-# release's classes lost.
+# release's classes lost, or no more than their mean.
 GOOD = 4.0
+
+
+def typical_loss(losses: NDArray[np.float64]) -> float:
+    """What the first release's classes lost, of which ``GOOD`` times is good for a later class.
+
+    The median; where few classes lose most, as many as make ``GOOD`` times it the mean: the first
+    release has such classes, too, and newcomers would wait in vain for better ones.
+
+    Parameters
+    ----------
+    losses : float64 (n_classes,), as ``class_losses`` gives them, of one class or more.
+    """
+    return max(float(np.median(losses)), float(losses.mean()) / GOOD)
 
 
 def class_losses(

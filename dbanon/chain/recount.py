@@ -111,11 +111,12 @@ def misplaced(state: CellState) -> int:
         f" (SELECT cell, CAST({persons} AS integer) AS size FROM {state.rows} GROUP BY cell) AS r"
         f" LEFT JOIN {state.values} AS v ON v.cell = r.cell"
     )
-    [(apart,)] = state.session.rows(
-        f"SELECT count(*) FROM (SELECT cell FROM ({members} UNION ALL {rows}) AS both_ways"
-        " GROUP BY cell HAVING sum(persons) <> sum(written) OR sum(valued) <> sum(written))"
-        " AS apart"
-    )
+    with state.session.sorting():
+        [(apart,)] = state.session.rows(
+            f"SELECT count(*) FROM (SELECT cell FROM ({members} UNION ALL {rows}) AS both_ways"
+            " GROUP BY cell HAVING sum(persons) <> sum(written) OR sum(valued) <> sum(written))"
+            " AS apart"
+        )
     if not state.several:
         return int(apart)
     most = int(state.chain.rules.max_rows_per_person or 0)

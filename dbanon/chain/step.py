@@ -151,6 +151,7 @@ def advance(begun: Begun, clock: Clock) -> Advanced:
     microdata, policy = came.microdata, came.policy
     with clock.phase("write") as tick:
         tick(0.0)
+        last_cell = state.last_cell
         keep_out(state, planned.relation, came.refused)
         admitted = microdata.n_records > 0
         if admitted:
@@ -163,7 +164,7 @@ def advance(begun: Begun, clock: Clock) -> Advanced:
             job, begun.parts, state, planned, whole, microdata, release, many, came.typical
         )
         waiting = presence.newcomers - len(microdata.keys) - len(came.refused)
-        changed["longest"] = keep_waiting(state, waiting)
+        changed["longest"] = keep_waiting(state, waiting, last_cell)
         tick(1.0)
     with clock.phase("verify") as tick:
         tick(0.0)

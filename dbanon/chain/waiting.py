@@ -7,7 +7,7 @@ from dbanon.sessions.names import quote
 from dbanon.sessions.pseudonym_session import WAITING
 
 
-def keep_waiting(state: CellState, waiting: int) -> int:
+def keep_waiting(state: CellState, waiting: int, last_cell: int) -> int:
     """Keep since when newcomers wait who were not admitted; for how long the first of them has.
 
     Nothing is kept of who is admitted, is kept out, or has left the source meanwhile.
@@ -15,6 +15,7 @@ def keep_waiting(state: CellState, waiting: int) -> int:
     Parameters
     ----------
     waiting : how many there are.
+    last_cell : the last cell before this release, which none of them can be in.
     """
     session, table, sequence = state.session, state.name("chain_waiting"), int(state.sequence)
     if not state.chain.rules.max_wait:
@@ -24,7 +25,8 @@ def keep_waiting(state: CellState, waiting: int) -> int:
             WAITING,
             f"SELECT p.tag, coalesce(w.since_release, {sequence}) AS since_release"
             f" FROM {state.arrivals} AS p LEFT JOIN {state.name('chain_member')} AS m"
-            f" ON m.{state.of_chain} AND m.tag = p.tag LEFT JOIN {table} AS w"
+            f" ON m.{state.of_chain} AND m.cell > {int(last_cell)} AND m.tag = p.tag"
+            f" LEFT JOIN {table} AS w"
             f" ON w.{state.of_chain} AND w.tag = p.tag WHERE m.tag IS NULL",
         )
     session.run(f"DELETE FROM {table} WHERE {state.of_chain}")

@@ -8,6 +8,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import ClassVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dbanon.data.schema import Attribute
 from dbanon.sessions import statements
 from dbanon.sessions.base import Relation
@@ -95,6 +98,11 @@ class KeyedSession(SessionInterface):
         """While SQL computes a tag for each of many rows."""
         yield
 
+    @contextmanager
+    def sorting(self) -> Iterator[None]:
+        """While SQL joins or groups as many rows as there are persons, by what is nearly sorted."""
+        yield
+
     def tagged(
         self, persons: str, columns: Sequence[str], members: str
     ) -> list[tuple[str, str, str]]:
@@ -171,6 +179,22 @@ class KeyedSession(SessionInterface):
     def keys_as_read(self, source: Relation) -> list[str]:
         """SQL of the columns of a row's key, as numbers, as ``read`` gives them."""
         return list(source.located.expressions)
+
+    def keys_in_order(
+        self, source: Relation, joined: str, number: str, order: str
+    ) -> NDArray[np.int64]:
+        """Row keys in an order, each with a whole number behind it, int64 (n, m + 1).
+
+        Parameters
+        ----------
+        joined : SQL of what FROM has beside the source; ``number`` and ``order`` are SQL, too.
+        """
+        keys = ", ".join(self.keys_as_read(source))
+        rows = self.rows(
+            f"SELECT {keys}, {number} FROM {source.from_clause} {joined}{source.where}"
+            f" ORDER BY {order}"
+        )
+        return np.array(rows, np.int64).reshape(len(rows), len(source.located.types) + 1)
 
     def stage_key(self, inner: bytes, outer: bytes) -> None:
         """Stage the two blocks of a keyed hash, in the way in which values are never logged."""

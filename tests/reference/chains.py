@@ -55,8 +55,8 @@ class Chain:
         # Who left, and at which release it was published: they stay out for good.
         self.left: dict[Person, int] = {}
         self.sequence = 0
-        # Who waits, and since which release; what the first release's classes lost, by the median,
-        # and the deviations of its columns.
+        # Who waits, and since which release; what the first release's classes lost, by the median
+        # and the mean, and the deviations of its columns.
         self.waiting: dict[Person, int] = {}
         self.typical: float | None = None
         self.deviations: list[float] = []
@@ -292,7 +292,7 @@ class Chain:
             chosen = [members for members in classes if self._is_let_in(members, newcomers)]
             self._let_in(self.merge(chosen), newcomers)
         if lost:
-            self.typical = statistics.median(lost)
+            self.typical = max(statistics.median(lost), statistics.mean(lost) / 4)
 
     def _let_in(self, classes: list[list[Person]], source: Source) -> None:
         """Make each class a cell; one that breaks the model joins the next, or stays out."""

@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from dbanon.chain.newcomers import admitted
+from dbanon.chain.quality import typical_loss
 from dbanon.job.chain import Rules
 from tests.stores.chain_cases import Chained, Months, load, person
 from tests.stores.databases import Database
@@ -106,6 +109,20 @@ def test_who_waits_in_vain_lets_nobody_in_sooner(database: Database, tmp_path: P
         seen.append((counted["joined"], counted["longest"]))
     # The three come with the third, and wait once.
     assert seen == [(0, 0), (0, 1), (0, 2), (3, 3), (0, 4)]
+
+
+def test_a_class_is_good_that_is_no_worse_than_the_mean_of_the_first() -> None:
+    """Where few classes of the first release lose most, four times the median is less."""
+    even, tailed = np.array([1.0, 2.0, 3.0]), np.array([*[1.0] * 9, 91.0])
+    assert typical_loss(even) == 2
+    assert typical_loss(tailed) == 10 / 4
+    losses = np.array([4.1, 8.0, 8.1, 10.0, 10.1])
+    for of_first, good in ((even, 2), (tailed, 4)):
+        let_in = admitted(
+            Rules(changes="show", min_newcomers=0), 2, losses, np.zeros(5, np.int64), 10,
+            typical_loss(of_first),
+        )  # fmt: skip
+        assert let_in.tolist() == [i < good for i in range(5)]
 
 
 def test_chains_of_earlier_versions_keep_their_rules() -> None:

@@ -58,7 +58,7 @@ class Stays:
     def __init__(self, database: Database, folder: Path, **rules: Any) -> None:
         self.database, self.key = database, folder / "stays.key"
         told = {"changes": "hold", "min_newcomers": 0, "max_rows_per_person": 5} | rules
-        dbanon.create_chain(
+        self.made = dbanon.create_chain(
             database.url, "stays", table="stays", entity="patient", key_out=self.key, **told
         )
 
@@ -186,6 +186,48 @@ def test_a_chain_of_one_row_says_what_it_would_take(database: Database, tmp_path
         chained.release(persons())
     assert "at most 3" in str(refused.value)
     assert "max_rows_per_person" in str(refused.value)
+
+
+def test_what_would_be_held_back_is_said_when_a_chain_is_made(
+    database: Database, tmp_path: Path
+) -> None:
+    known = persons()
+    load(database, known)
+    made = Stays(database, tmp_path, max_rows_per_person=2).made
+    many = sum(len(stays) > 2 for *_, stays in known.values())
+    beyond = sum(max(len(stays) - 2, 0) for *_, stays in known.values())
+    [told] = made.held_back
+    assert f"{many} persons have more than 2 rows" in told
+    assert f"withhold {beyond} of their rows" in told
+    assert dict(made.pairs())["held back"] == told
+    assert made.to_dict()["held_back"] == (told,)
+    # That is what the release holds back.
+    chain = dbanon.Chain("stays", key=f"file:{tmp_path / 'stays.key'}")
+    assert dbanon.anonymize(database.url, **GIVEN, chain=chain).suppressed == beyond
+
+
+def test_what_would_be_refused_is_said_when_a_chain_is_made(
+    database: Database, tmp_path: Path
+) -> None:
+    load(database, changed(persons(3), 0, [("A", 1)]))
+    database.execute("INSERT INTO stays VALUES (NULL, 1, 2, 'A', 3)")
+    one, nobodys = Stays(database, tmp_path, max_rows_per_person=None).made.held_back
+    assert "2 persons have more than one row" in one
+    assert "chain_entity_rows" in one
+    assert "1 row without a value" in nobodys
+    assert "null_in_entity" in nobodys
+    chain = dbanon.Chain("stays", key=f"file:{tmp_path / 'stays.key'}")
+    with pytest.raises(NullInEntity):
+        dbanon.anonymize(database.url, **GIVEN, chain=chain)
+
+
+def test_nothing_is_said_where_nothing_would_be_held_back(
+    database: Database, tmp_path: Path
+) -> None:
+    load(database, persons())
+    made = Stays(database, tmp_path, max_rows_per_person=3).made
+    assert made.held_back == ()
+    assert "held back" not in dict(made.pairs())
 
 
 def test_models_are_refused(database: Database, tmp_path: Path) -> None:

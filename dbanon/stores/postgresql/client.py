@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 # Where a connection of ours keeps what it leads to, and the search path that it was opened with.
 FOUND = "dbanon_backend"
+# Row keys that are read at a time.
+_ORDERED_ROWS = 65_536
 
 
 class PsycopgSession(PassthroughSession):
@@ -131,6 +133,19 @@ class PsycopgSession(PassthroughSession):
                     np.array([row[:width] for row in rows], np.int64),
                     [row[width:] for row in rows],
                 )
+
+    def keys_in_order(
+        self, source: Relation, joined: str, number: str, order: str
+    ) -> NDArray[np.int64]:
+        # As bytes: of a million rows, texts would take three times as long.
+        kinds = (*source.located.types, "bigint")
+        rows = f"{source.from_clause} {joined}{source.where} ORDER BY {order}"
+        keys = (*source.located.expressions, number)
+        query = packed.passthrough_records(keys, kinds, [], [], rows)
+        found = [np.empty((0, len(kinds)), np.int64)]
+        for buffer in self.copied(query, _ORDERED_ROWS):
+            found.append(packed.unpack_passthrough(buffer, kinds, [], 0)[0].keys)
+        return np.concatenate(found)
 
     def create_released(
         self, output: Output, columns: Sequence[tuple[str, str]], release_id: str
