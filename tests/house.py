@@ -63,7 +63,7 @@ class House:
 def house() -> House:
     """Count."""
     files = sorted(PACKAGE.rglob("*.py"))
-    layers = _layers()
+    layers = rooms_from_above()
     return House(
         at_the_root=[file.stem for file in sorted(PACKAGE.glob("*.py")) if file.stem != "__init__"],
         layers=[" | ".join(sorted(names)) for names in layers],
@@ -83,7 +83,7 @@ def house() -> House:
     )
 
 
-def _layers() -> list[set[str]]:
+def rooms_from_above() -> list[set[str]]:
     """The rooms from above, as pyproject has them; tomllib is of Python 3.11.
 
     What stands in parentheses is no room: an installed package has it, a checkout has not.

@@ -80,6 +80,7 @@ def test_an_unknown_code_is_an_error_with_near_matches() -> None:
     assert "dbanon explain lists all codes" in run("zzz").stderr
 
 
+@pytest.mark.slow
 def test_without_a_code_all_are_listed() -> None:
     told = json.loads(run("--format", "json").stdout)
     assert [one["code"] for one in told] == list(explained())

@@ -90,6 +90,7 @@ def test_options_that_cannot_be_read_are_told(database: DuckdbDatabase) -> None:
     assert call("hierarchy", "list", database.url, "--format", "xml")[0] == 2
 
 
+@pytest.mark.slow
 def test_every_command_on_a_database_has_it(database: DuckdbDatabase) -> None:
     assert anonymize(database, "--print-sql", "--keep", "id")[0] == 0
     lines = anonymize(database, "--print-sql", "--if-exists", "replace", "--keep", "id")[1]
@@ -106,6 +107,7 @@ def test_every_command_on_a_database_has_it(database: DuckdbDatabase) -> None:
     assert call("hierarchy", "drop", database.url, "none")[1][-1]["code"] == "hierarchy_not_found"
 
 
+@pytest.mark.slow
 def test_a_signal_is_told(database: DuckdbDatabase) -> None:
     code = (
         "import os, signal, sys\n"

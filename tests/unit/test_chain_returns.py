@@ -132,6 +132,7 @@ SMALL = [(4, 3)]
 LARGER = [(5, 3), (4, 4)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changes", ["show", "hold", "freeze"])
 @pytest.mark.parametrize(("n", "releases"), SMALL + LARGER * FULL)
 def test_nobody_who_returns_has_fewer_rows_than_k(changes: Any, n: int, releases: int) -> None:

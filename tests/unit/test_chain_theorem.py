@@ -282,6 +282,7 @@ def test_all_small_worlds_beside_the_first_release(kind: Any) -> None:
     assert {"live", "held", "refused"} <= states
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("models", BESIDE_TABLE, ids=str)
 def test_a_table_that_changes_tells_who_is_exchanged(models: Any) -> None:
     """Where classes are compared with the source as it is now, and one of two persons is out."""
@@ -315,6 +316,7 @@ def test_no_exchange_is_visible_where_persons_have_several_rows() -> None:
     assert numbers == {1, 2, 3, 4}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("without", "rules"),
     [

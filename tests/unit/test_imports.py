@@ -87,6 +87,7 @@ def test_a_release_on_duckdb_loads_no_other_client(tmp_path: Path, chosen: tuple
     )
 
 
+@pytest.mark.slow
 def test_advice_on_duckdb_loads_no_other_client(tmp_path: Path) -> None:
     place = tmp_path / "people.duckdb"
     with duckdb.connect(str(place)) as connection:

@@ -54,6 +54,7 @@ def neighbours(draw):
 # Sensitivity and accounting
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("accounting", AMOUNTS)
 @given(tables=neighbours(), seed=st.integers(0, 99))
 @settings(max_examples=10, deadline=None)
