@@ -30,7 +30,7 @@ setup: $(VENV)/.package $(VENV)/.dev ## .venv with an editable install and all d
 demo: $(VENV)/.package ## the demonstration; needs no database server
 	$(VENV)/bin/dbanon demo
 
-check: setup ## lint, and tests that need no server: about a minute
+check: setup ## lint, and a part of the tests that need no server: under a minute
 	@$(MAKE) --no-print-directory -j 4 --output-sync=target quick $(LINTS)
 
 quick:
