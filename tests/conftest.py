@@ -22,7 +22,7 @@ from tests.shares import Shares, few_of_each, sort_long_first
 # What `make campaign` adds: tests that are marked so, all cases of tests that take turns.
 CAMPAIGN = os.environ.get("CAMPAIGN") == "full"
 # The most cases of a function in `make check`.
-CASES_IN_CHECK = 4
+CASES_IN_CHECK = 3
 IN_CI = os.environ.get("CI", "").lower() in ("true", "1")
 
 # The most examples of a test; those that ask for more have them in campaigns.

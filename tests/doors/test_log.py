@@ -70,6 +70,7 @@ def test_a_run_is_told_from_start_to_end(database: DuckdbDatabase, silent: list[
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["table", "json"])
 def test_a_refusal_is_told(database: DuckdbDatabase, form: str) -> None:
     assert anonymize(database)[0] == 0

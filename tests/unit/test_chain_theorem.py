@@ -129,6 +129,7 @@ def test_rare_histories_are_counted() -> None:
         assert sum(map(bool, found)) >= 5
 
 
+@pytest.mark.slow
 def test_a_class_merged_for_a_model_is_told_apart() -> None:
     """What the documentation says is not covered: the theorem holds inside the class before."""
     visible = merged = 0
@@ -207,6 +208,7 @@ def alone_among_invented(seed: int, **rules: Any) -> bool:
     raise AssertionError("She waits for longer than the rules say.")
 
 
+@pytest.mark.slow
 def test_few_newcomers_wait_for_others_and_are_not_alone() -> None:
     guarded = [alone_among_invented(i, min_newcomers=25, max_wait=6) for i in range(100)]
     assert not any(guarded)

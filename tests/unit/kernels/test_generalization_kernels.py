@@ -119,6 +119,7 @@ def test_swaps_equal_the_plain_version_on_trees_of_several_nodes(level, data, k,
     np.testing.assert_array_equal(found, refine_loss.refine(space, start, k, 0, 1))
 
 
+@pytest.mark.slow
 def test_rounds_end_when_they_no_longer_pay():
     """They are measured by 4,096 where there are fewer classes; nothing saves all of the loss."""
     space = MixedSpace(
