@@ -34,7 +34,7 @@ check: setup ## lint, and a part of the tests that need no server: under a minut
 	@$(MAKE) --no-print-directory -j 4 --output-sync=target quick $(LINTS)
 
 quick:
-	$(VENV)/bin/pytest -q -n 2 --dist loadfile -m 'not postgresql and not mariadb and not slow' \
+	CASES=3 $(VENV)/bin/pytest -q -n 2 --dist loadfile -m 'not postgresql and not mariadb and not slow' \
 	  --hypothesis-profile=check tests/unit tests/contracts tests/docs tests/doors
 
 # A process of tests that died ends the run: xdist 3.8 may wait for one in its place without end

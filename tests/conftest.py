@@ -21,8 +21,8 @@ from tests.shares import Shares, few_of_each, sort_long_first
 
 # What `make campaign` adds: tests that are marked so, all cases of tests that take turns.
 CAMPAIGN = os.environ.get("CAMPAIGN") == "full"
-# The most cases of a function in `make check`.
-CASES_IN_CHECK = 3
+# The most cases of a function, as `make check` has it; 0 for all.
+CASES = int(os.environ.get("CASES", "0"))
 IN_CI = os.environ.get("CI", "").lower() in ("true", "1")
 
 # The most examples of a test; those that ask for more have them in campaigns.
@@ -31,7 +31,7 @@ EXAMPLES = 30
 # No deadline, no health check on speed: a busy machine is not a wrong program.
 settings.register_profile("dev", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", settings.get_profile("dev"), derandomize=True, print_blob=True)
-# Of `make check`; no test has more examples then, whatever it asks for, and no function more cases.
+# Of `make check`; no test has more examples then, whatever it asks for.
 settings.register_profile("check", settings.get_profile("dev"), max_examples=10)
 settings.load_profile("ci" if IN_CI else "dev")
 
@@ -57,8 +57,8 @@ def pytest_collection_modifyitems(
         )
     yield
     # Of those that -m and -k leave.
-    if checks:
-        _keep(few_of_each(items, CASES_IN_CHECK), items, config)
+    if CASES:
+        _keep(few_of_each(items, CASES), items, config)
 
 
 def _keep(kept: list[pytest.Item], items: list[pytest.Item], config: pytest.Config) -> None:
