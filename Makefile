@@ -30,11 +30,11 @@ setup: $(VENV)/.package $(VENV)/.dev ## .venv with an editable install and all d
 demo: $(VENV)/.package ## the demonstration; needs no database server
 	$(VENV)/bin/dbanon demo
 
-check: setup ## lint, and tests that need no server: about a minute
+check: setup ## lint, and a part of the tests that need no server: under a minute
 	@$(MAKE) --no-print-directory -j 4 --output-sync=target quick $(LINTS)
 
 quick:
-	$(VENV)/bin/pytest -q -n 2 --dist loadfile -m 'not postgresql and not mariadb and not slow' \
+	CASES=3 $(VENV)/bin/pytest -q -n 2 --dist loadfile -m 'not postgresql and not mariadb and not slow' \
 	  --hypothesis-profile=check tests/unit tests/contracts tests/docs tests/doors
 
 # A process of tests that died ends the run: xdist 3.8 may wait for one in its place without end

@@ -17,10 +17,12 @@ from tests.mariadb_server import MariadbServer, throwaway_mariadb
 from tests.memory import memory
 from tests.postgres_server import Kind, NoServerError, Server, throwaway_server
 from tests.reference.data import Table, data_directory, load_casc
-from tests.shares import Shares, sort_long_first
+from tests.shares import Shares, few_of_each, sort_long_first
 
 # What `make campaign` adds: tests that are marked so, all cases of tests that take turns.
 CAMPAIGN = os.environ.get("CAMPAIGN") == "full"
+# The most cases of a function, as `make check` has it; 0 for all.
+CASES = int(os.environ.get("CASES", "0"))
 IN_CI = os.environ.get("CI", "").lower() in ("true", "1")
 
 # The most examples of a test; those that ask for more have them in campaigns.
@@ -43,14 +45,31 @@ def pytest_configure() -> None:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(found))
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if not CAMPAIGN:
-        left_out = {item for item in items if item.get_closest_marker("campaign") is not None}
-        if left_out:
-            items[:] = [item for item in items if item not in left_out]
-            config.hook.pytest_deselected(items=list(left_out))
-    sort_long_first(items)
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> Iterator[None]:
     checks = config.getoption("--hypothesis-profile") == "check"
+    _prepare(items, checks)
+    if not CAMPAIGN:
+        _keep(
+            [item for item in items if item.get_closest_marker("campaign") is None], items, config
+        )
+    yield
+    # Of those that -m and -k leave.
+    if CASES:
+        _keep(few_of_each(items, CASES), items, config)
+
+
+def _keep(kept: list[pytest.Item], items: list[pytest.Item], config: pytest.Config) -> None:
+    if left_out := [*{*items} - {*kept}]:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = kept
+
+
+def _prepare(items: list[pytest.Item], checks: bool) -> None:
+    """Sort, limit examples, and mark what needs a server."""
+    sort_long_first(items)
     most = settings.get_profile("check").max_examples if checks else None if CAMPAIGN else EXAMPLES
     for item in items:
         if most is not None:

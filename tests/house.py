@@ -63,12 +63,18 @@ class House:
 def house() -> House:
     """Count."""
     files = sorted(PACKAGE.rglob("*.py"))
-    layers = _layers()
+    layers = rooms_from_above()
+    long_functions: list[str] = []
+    asked: list[str] = []
+    for file in files:
+        nodes = [*ast.walk(ast.parse(file.read_text(encoding="utf-8")))]
+        long_functions += _long_functions(file, nodes)
+        asked += [] if file in GUARANTEE else _asked(file, nodes)
     return House(
         at_the_root=[file.stem for file in sorted(PACKAGE.glob("*.py")) if file.stem != "__init__"],
         layers=[" | ".join(sorted(names)) for names in layers],
         upward=_upward(layers),
-        long_functions=sorted(found for file in files for found in _long_functions(file)),
+        long_functions=sorted(long_functions),
         long_files=[
             f"{file.relative_to(PACKAGE)}: {lines}"
             for file in files
@@ -79,11 +85,11 @@ def house() -> House:
             [f for f in files if not _is_door(f) and not BLOCKS & set(f.parents)]
         ),
         foreign=_foreign(),
-        asked=sorted(found for file in files if file not in GUARANTEE for found in _asked(file)),
+        asked=sorted(asked),
     )
 
 
-def _layers() -> list[set[str]]:
+def rooms_from_above() -> list[set[str]]:
     """The rooms from above, as pyproject has them; tomllib is of Python 3.11.
 
     What stands in parentheses is no room: an installed package has it, a checkout has not.
@@ -112,8 +118,8 @@ def _upward(layers: list[set[str]]) -> list[str]:
     return found
 
 
-def _long_functions(file: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+def _long_functions(file: Path, nodes: list[ast.AST]) -> Iterator[str]:
+    for node in nodes:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
             lines = (node.end_lineno or first) - first + 1
@@ -121,14 +127,11 @@ def _long_functions(file: Path) -> Iterator[str]:
                 yield f"{file.relative_to(PACKAGE)}: {node.name}, {lines}"
 
 
-def _asked(file: Path) -> Iterator[str]:
+def _asked(file: Path, nodes: list[ast.AST]) -> Iterator[str]:
     """Where a file asks which guarantee it is, or which kind of result."""
-    tree = ast.parse(file.read_text(encoding="utf-8"))
     # An assertion decides nothing.
-    asserted = {
-        id(node) for one in ast.walk(tree) if isinstance(one, ast.Assert) for node in ast.walk(one)
-    }
-    for node in ast.walk(tree):
+    asserted = {id(node) for one in nodes if isinstance(one, ast.Assert) for node in ast.walk(one)}
+    for node in nodes:
         if isinstance(node, ast.expr) and id(node) not in asserted and _asks(node):
             yield f"{file.relative_to(PACKAGE)}:{node.lineno}: {ast.unparse(node)}"
 

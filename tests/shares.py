@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+from collections import defaultdict
+
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
@@ -46,6 +49,18 @@ class Shares(LoadFileScheduling):
 def sort_long_first(items: list[pytest.Item]) -> None:
     """Put the tests of long files before the others, which keep their order."""
     items.sort(key=lambda item: _place(item.nodeid))
+
+
+def few_of_each(items: list[pytest.Item], most: int) -> list[pytest.Item]:
+    """At most so many cases of each function, drawn from all: the same ones in every process."""
+    cases: dict[str, list[int]] = defaultdict(list)
+    for at, item in enumerate(items):
+        cases[item.nodeid.partition("[")[0]].append(at)
+    kept: set[int] = set()
+    for function, places in cases.items():
+        # By the name alone: other functions may come and go.
+        kept.update(random.Random(function).sample(places, min(most, len(places))))
+    return [item for at, item in enumerate(items) if at in kept]
 
 
 def unit_of(nodeid: str) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.shares import LONG, Shares, sort_long_first
+from tests.shares import LONG, Shares, few_of_each, sort_long_first
 
 HERE = Path(__file__).parents[1]
 
@@ -37,3 +37,13 @@ def test_long_ones_come_first_and_all_keep_their_order() -> None:
     sort_long_first(items)  # type: ignore[arg-type]
     order = names[4:] + names[2:4] + names[:2]
     assert [item.nodeid for item in items] == order
+
+
+def test_few_cases_of_each_function_are_the_same_ones_every_time() -> None:
+    many = [Item(f"tests/a.py::test_x[{at}::[{at}]]") for at in range(40)]
+    few = [Item("tests/a.py::test_y"), *(Item(f"tests/a.py::test_z[{x}]") for x in "cab")]
+    found = few_of_each([*few, *many], 5)  # type: ignore[list-item]
+    assert found[:4] == few
+    assert len(found) == 4 + 5
+    assert found[4:] == few_of_each(many, 5)  # type: ignore[arg-type]
+    assert found[4:] == sorted(found[4:], key=many.index)

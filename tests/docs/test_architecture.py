@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from dbanon.kernels import _kernels
-from tests.house import PACKAGE, house
+from tests.house import PACKAGE, rooms_from_above
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
@@ -126,7 +126,7 @@ def test_all_rooms_are_on_the_map_from_above() -> None:
     named = re.findall(r"(?:^|\s{2,})(\w+)(?=\s{2,})|(\w+)$", drawn[1], re.M)
     found = [name for pair in named for name in pair if name in {*rooms, "version"}]
     assert set(found) == {*rooms, "version"}
-    height = {name: place for place, row in enumerate(house().layers) for name in row.split(" | ")}
+    height = {name: place for place, row in enumerate(rooms_from_above()) for name in row}
     assert [height[name] for name in found] == sorted(height[name] for name in found)
 
 

@@ -92,6 +92,7 @@ def test_a_file_that_is_no_database(tmp_path: Path) -> None:
     assert path.read_text() == "my notes"
 
 
+@pytest.mark.slow
 def test_a_release_of_the_readers_under_its_name(tmp_path: Path) -> None:
     path = tmp_path / "persons.duckdb"
     assert demo(tmp_path).exit_code == 0

@@ -87,6 +87,7 @@ def test_every_public_function_is_asked() -> None:
     assert functions == {*_OF_DATABASE, *_ADVICE, *_ALONE, *_FILES}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("extra", "having"),
     [
@@ -119,6 +120,7 @@ def test_frames_and_jobs_say_which_extra_they_need(tmp_path: Path) -> None:
     assert "'dbanon[job]'" in found[1][3]
 
 
+@pytest.mark.slow
 def test_rows_of_names_need_pandas() -> None:
     """Names of columns make a frame of them."""
     rows = [{"a": 1.0}, {"a": 2.0}]
@@ -132,6 +134,7 @@ def test_rows_of_names_need_pandas() -> None:
         assert "'dbanon[frame]'" in hint
 
 
+@pytest.mark.slow
 def test_noise_needs_its_library() -> None:
     found = without.said(
         """
@@ -178,6 +181,7 @@ def command(*words: str, having: tuple[str, ...]) -> tuple[int, str]:
     return done.returncode, done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "having", "extra"),
     [
@@ -213,6 +217,7 @@ def test_a_log_for_machines_says_it_too() -> None:
     assert lines[2]["exit_code"] == code == 2
 
 
+@pytest.mark.slow
 def test_the_demonstration_needs_its_own_extras(tmp_path: Path) -> None:
     done = without.run(
         f"import os\nos.chdir({str(tmp_path)!r})\n" + _COMMAND.format(words=["dbanon", "demo"]),
@@ -245,6 +250,7 @@ def test_each_extra_is_explained() -> None:
     assert set(without.extras()) - {"dev", "bench", "docs"} <= told
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("call", "extra"), [("report.page()", "report"), ("bar_on(sys.stderr)", "cli")]
 )

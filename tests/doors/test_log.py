@@ -70,6 +70,7 @@ def test_a_run_is_told_from_start_to_end(database: DuckdbDatabase, silent: list[
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["table", "json"])
 def test_a_refusal_is_told(database: DuckdbDatabase, form: str) -> None:
     assert anonymize(database)[0] == 0
@@ -90,6 +91,7 @@ def test_options_that_cannot_be_read_are_told(database: DuckdbDatabase) -> None:
     assert call("hierarchy", "list", database.url, "--format", "xml")[0] == 2
 
 
+@pytest.mark.slow
 def test_every_command_on_a_database_has_it(database: DuckdbDatabase) -> None:
     assert anonymize(database, "--print-sql", "--keep", "id")[0] == 0
     lines = anonymize(database, "--print-sql", "--if-exists", "replace", "--keep", "id")[1]
@@ -106,6 +108,7 @@ def test_every_command_on_a_database_has_it(database: DuckdbDatabase) -> None:
     assert call("hierarchy", "drop", database.url, "none")[1][-1]["code"] == "hierarchy_not_found"
 
 
+@pytest.mark.slow
 def test_a_signal_is_told(database: DuckdbDatabase) -> None:
     code = (
         "import os, signal, sys\n"

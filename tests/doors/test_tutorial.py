@@ -26,6 +26,7 @@ def tutorial(*words: str) -> Result:
     return CliRunner().invoke(main, ["tutorial", *words], env={"COLUMNS": "200"})
 
 
+@pytest.mark.slow
 def test_all_steps_run_and_nothing_is_left(tmp_path: Path) -> None:
     folder = tmp_path / "new"
     done = tutorial("--directory", str(folder))
@@ -42,6 +43,7 @@ def test_all_steps_run_and_nothing_is_left(tmp_path: Path) -> None:
     assert not folder.exists()
 
 
+@pytest.mark.slow
 def test_files_stay_where_asked_and_are_those_of_the_steps(tmp_path: Path) -> None:
     done = tutorial("--directory", str(tmp_path), "--keep", "--yes")
     assert done.exit_code == 0, done.output
@@ -99,6 +101,7 @@ class Terminal:
         return code
 
 
+@pytest.mark.slow
 def test_a_terminal_waits_for_enter_and_q_ends(tmp_path: Path) -> None:
     folder = tmp_path / "new"
     terminal = Terminal(folder)
@@ -115,6 +118,7 @@ def test_a_terminal_waits_for_enter_and_q_ends(tmp_path: Path) -> None:
     assert (folder / "persons.duckdb").exists()
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_it_and_leaves_what_a_reader_made(tmp_path: Path) -> None:
     folder = tmp_path / "new"
     terminal = Terminal(folder)

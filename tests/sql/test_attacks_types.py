@@ -181,17 +181,17 @@ def make_table(mallory: psycopg.Connection[Any], kind: str) -> None:
         mallory.execute(statement.encode())
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize("kind", TYPES)
 def test_no_code_of_a_columns_type_runs(
-    run_sql: Run, mallory: psycopg.Connection[Any], connect: Connect, kind: str
+    run_sql: Run, mallory: psycopg.Connection[Any], kind: str
 ) -> None:
     make_table(mallory, kind)
-    admin = connect()
     caught: list[str] = []
     wrong: list[object] = []
     for place, (surface, statement) in enumerate(SURFACES.items()):
         try:
-            admin.execute(statement.format(o=f"o{place}").encode())
+            run_sql(statement.format(o=f"o{place}"))
         except psycopg.Error as error:
             # Refused for what it is, and never by the server in the midst of it.
             if error.sqlstate in ("42725", "42883", "58000", "XX000"):
@@ -207,6 +207,7 @@ AT_THE_CLIENT = (
 )  # fmt: skip
 
 
+@pytest.mark.one_database
 @pytest.mark.parametrize("kind", AT_THE_CLIENT)
 def test_no_code_of_a_columns_type_runs_for_a_client(
     run_sql: Run, mallory: psycopg.Connection[Any], sql_url: str, sql_server: Server, kind: str

@@ -55,15 +55,21 @@ def test_sessions_that_replace_one_output(
         "CREATE TABLE app.people AS SELECT g AS id, sin(g) AS a FROM generate_series(1, 3000) AS g"
     )
     results: list[str] = []
+    sessions = [connect() for _ in range(4)]
+    for session in sessions:
+        session.execute(f"SET default_transaction_isolation = '{isolation}'".encode())
     for output in ("p", "p", "q"):
         barrier = threading.Barrier(4)
 
-        def call(k: int, output: str = output, barrier: threading.Barrier = barrier) -> None:
-            connection = connect()
-            connection.execute(f"SET default_transaction_isolation = '{isolation}'".encode())
+        def call(
+            session: psycopg.Connection[Any],
+            k: int,
+            output: str = output,
+            barrier: threading.Barrier = barrier,
+        ) -> None:
             barrier.wait()
             try:
-                connection.execute(
+                session.execute(
                     "SELECT dbanon.mdav('app.people', %s, '{a}', %s, if_exists => 'replace',"
                     " options => jsonb_build_object('output_kind', %s::text))",
                     (f"release.{output}", k, kind),
@@ -72,7 +78,10 @@ def test_sessions_that_replace_one_output(
             except psycopg.Error as error:
                 results.append(f"{error.sqlstate}: {error.diag.message_primary}")
 
-        threads = [threading.Thread(target=call, args=(3 + i,)) for i in range(4)]
+        threads = [
+            threading.Thread(target=call, args=(session, 3 + i))
+            for i, session in enumerate(sessions)
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:

@@ -6,13 +6,17 @@ import json
 import warnings
 from typing import Any
 
+import numpy as np
 import pytest
 
 import dbanon
 from dbanon.errors import Cancelled, OriginalChanged
 from dbanon.release import evaluation
 from dbanon.release.report import Report
-from tests.stores.databases import Database
+from dbanon.run.open import open_store
+from dbanon.sessions.names import parse_relation
+from dbanon.stores.sql_counts import side_of
+from tests.stores.databases import Database, SqliteDatabase
 from tests.stores.people import load_people
 
 # No engine decides of these.
@@ -330,3 +334,19 @@ def test_the_command(database: Database) -> None:
     assert "--changed-source" in refused.stderr
     assert CliRunner().invoke(main, [*line, "--changed-source"]).exit_code == 0
     assert CliRunner().invoke(main, [*line[:3], "--changed-source"]).exit_code == 2
+
+
+def test_covariances_of_two_rows_and_none_of_one(sqlite_file: SqliteDatabase) -> None:
+    """Of the rows that have both: pairs of a column without values have none."""
+    sqlite_file.load(
+        "t",
+        {"a": "REAL", "b": "REAL", "one": "REAL", "none": "REAL"},
+        [(1, 5, 7, None), (3, 1, None, None)],
+    )
+    with open_store(sqlite_file.url).session(write=False) as session:
+        side = side_of(session, parse_relation("t"), ["a", "b", "one", "none"])
+    np.testing.assert_array_equal(side.means, [2, 3, 7, np.nan])
+    expected = np.full((4, 4), np.nan)
+    expected[:2, :2] = [[2, -4], [-4, 8]]
+    np.testing.assert_array_equal(side.covariances, expected)
+    assert side.varies.tolist() == [True, True, False, False]

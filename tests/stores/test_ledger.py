@@ -17,7 +17,7 @@ from dbanon.run.gc import collect_garbage
 from dbanon.run.open import open_store
 from dbanon.run.verify import verify
 from dbanon.sessions.names import parse_relation
-from tests.stores.databases import Database, make_ledger_older
+from tests.stores.databases import Database, SqliteDatabase, make_ledger_older
 from tests.stores.people import load_people, rows_of_people
 
 NUMERIC = ["age", "income"]
@@ -239,3 +239,16 @@ def test_upgrade_brings_a_clients_ledger_to_this_version(database: Database) -> 
         install.upgrade(database.url)
     found = verify(store, parse_relation("release.people"))
     assert (found.release_id, found.unchanged) == (report.release_id, None)
+
+
+def test_a_ledger_that_is_not_there_has_no_release(sqlite_file: SqliteDatabase) -> None:
+    load_people(sqlite_file, rows_of_people(30))
+
+    def counted() -> tuple[int, int]:
+        with open_store(sqlite_file.url).session(write=False) as session:
+            return entries.count_of(session, "people"), entries.count_of(session, "others")
+
+    assert counted() == (0, 0)
+    for output in ("one", "two"):
+        sqlite_file.anonymize(quasi_identifiers=NUMERIC, output=output)
+    assert counted() == (2, 0)

@@ -13,7 +13,7 @@ from dbanon.errors import RecountFailed, ReleaseChanged
 from dbanon.run.open import open_store
 from dbanon.run.verify import Verification, verify
 from dbanon.sessions.names import parse_relation
-from tests.stores.databases import Database, literal, quote
+from tests.stores.databases import Database, DuckdbDatabase, literal, quote
 
 RELEASE = "release.people"
 COLUMNS = {"age": "integer", "ill": "text", "cost": "decimal", "note": "text"}
@@ -317,3 +317,31 @@ def test_salts_differ(database: Database) -> None:
     digests = [digest for (digest,) in database.rows(f"SELECT digest FROM {database.ledger()}")]
     salts, sums = ({digest.split(":")[i] for digest in digests} for i in (1, 4))
     assert len(digests) == len(salts) == len(sums) == 2
+
+
+@pytest.mark.parametrize(
+    ("sql_type", "one", "other"),
+    [
+        ("FLOAT", "'0.0'", "'-0.0'"),
+        ("DOUBLE", "'0.0'", "'-0.0'"),
+        ("INTERVAL", "'1 month'", "'30 days'"),
+        ("ENUM ('a', 'b')", "'a'", "'b'"),
+        ("VARCHAR", "NULL", "''"),
+    ],
+)
+def test_values_that_duckdb_may_call_equal_have_digests_of_their_own(
+    duckdb_file: DuckdbDatabase, sql_type: str, one: str, other: str
+) -> None:
+    duckdb_file.execute(
+        *(
+            f"CREATE TABLE {name} AS SELECT CAST({value} AS {sql_type}) AS x, 7 AS y"
+            for name, value in (("one", one), ("same", one), ("other", other))
+        )
+    )
+    found = {}
+    with open_store(duckdb_file.url).session(write=False) as session:
+        for name in ("one", "same", "other"):
+            held = session.find_source(parse_relation(name))
+            columns = [held.attribute("x"), held.attribute("y")]
+            found[name] = session.digest(parse_relation(f"main.{name}"), columns, 5)
+    assert found["one"] == found["same"] != found["other"]

@@ -66,6 +66,7 @@ def test_medians_of_two_versions_side_by_side():
     assert [version.name for version in versions(None)] == ["this"]
 
 
+@pytest.mark.slow
 def test_figures_are_the_same_every_time(tmp_path):
     pytest.importorskip("matplotlib", reason="benchmarks only: pip install '.[bench]'")
     from benchmarks import figures

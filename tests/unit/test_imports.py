@@ -87,6 +87,7 @@ def test_a_release_on_duckdb_loads_no_other_client(tmp_path: Path, chosen: tuple
     )
 
 
+@pytest.mark.slow
 def test_advice_on_duckdb_loads_no_other_client(tmp_path: Path) -> None:
     place = tmp_path / "people.duckdb"
     with duckdb.connect(str(place)) as connection:
@@ -103,6 +104,7 @@ def test_advice_on_duckdb_loads_no_other_client(tmp_path: Path) -> None:
     assert spared.isdisjoint(packages(found))
 
 
+@pytest.mark.slow
 def test_a_backend_loads_what_a_release_needs() -> None:
     found = loaded_by("import dbanon.doors.plpython")
     assert HEAVY.isdisjoint(packages(found))

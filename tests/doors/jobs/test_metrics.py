@@ -164,6 +164,7 @@ def test_a_job_that_runs_already_is_no_failure(people: DuckdbDatabase, tmp_path:
     assert samples(path) == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("nulls", [1, 2, 3])
 def test_counts_below_k_are_not_told(people: DuckdbDatabase, tmp_path: Path, nulls: int) -> None:
     people.execute(f"UPDATE people SET age = NULL WHERE id <= {nulls}")
@@ -199,6 +200,7 @@ def test_an_old_file_is_read_leniently(tmp_path: Path, text: str) -> None:
     }
 
 
+@pytest.mark.slow
 def test_runs_of_several_jobs_at_once_lose_nothing(tmp_path: Path) -> None:
     path, names = tmp_path / "x.prom", [f"job-{n}" for n in range(6)]
     script = (

@@ -65,6 +65,7 @@ def nothing_half_written(place: Path, name: str) -> None:
     assert not [path for path in place.rglob("out/**/*") if path.is_file()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "number", "code"),
     [("run", signal.SIGINT, 130), ("run", signal.SIGKILL, -9)],
@@ -79,6 +80,7 @@ def test_in_the_middle_of_something(place: Path, name: str, number: int, code: i
     nothing_half_written(place, name)
 
 
+@pytest.mark.slow
 def test_cancelled_and_used_again(place: Path) -> None:
     with process(place, "duckdb:///people.duckdb", "--table", "people") as bench:
         for name in ("sweep", "run"):
@@ -98,6 +100,7 @@ def test_cancelled_and_used_again(place: Path) -> None:
     nothing_half_written(place, "run")
 
 
+@pytest.mark.slow
 def test_what_cannot_be_begun(place: Path) -> None:
     """A database that does not answer, whose password is told nowhere, and a port that is taken."""
     url = "postgresql://nobody:zyxomma@127.0.0.1:9/none"

@@ -214,6 +214,7 @@ def test_repricing_by_another_search_finds_no_class_below_its_prices(k: int) -> 
     assert k == 7 or dearest(points, k, more, 0.0, tolls_of(found, total)) < 0
 
 
+@pytest.mark.slow
 def test_a_changed_certificate_is_caught() -> None:
     points = some(7, 120, 3, "clusters")
     found = certificate(points, 3, [_thirds(120, 3)], seconds=60)

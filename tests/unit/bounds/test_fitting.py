@@ -73,6 +73,7 @@ def test_no_class_costs_less_than_its_prices_and_no_partition_less_than_the_boun
     assert 0 <= found.simple <= found.share
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("k", [5, 7])
 def test_larger_classes_too(k: int, kind: str) -> None:

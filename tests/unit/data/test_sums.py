@@ -58,6 +58,13 @@ def test_mean_and_deviation_are_the_nearest_numbers(values):
     assert below**2 <= variance <= above**2
 
 
+def test_what_follows_the_last_bit_of_a_square_root_decides():
+    """Its 64 bits lie in the middle of two numbers, and what follows them above it."""
+    found = Sums.of(np.array([0.0, 465041.0])).deviation(0)
+    middle = (Fraction(math.nextafter(found, 0.0)) + Fraction(found)) / 2
+    assert middle**2 < Fraction(465041**2, 2) < Fraction(found) ** 2
+
+
 @pytest.mark.slow
 def test_more_values_than_are_taken_at_once():
     rng = np.random.default_rng(5)

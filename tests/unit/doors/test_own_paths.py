@@ -40,6 +40,7 @@ def plain(code: str, paths: list[str]) -> Any:
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 def test_a_plain_interpreter_imports_a_copy_from_them(tmp_path: Path) -> None:
     package = shutil.copytree(Path(dbanon.__file__).parent, tmp_path / "dbanon")
     core = Path(_kernels.__file__)

@@ -26,6 +26,7 @@ def table(n: int = 90) -> pd.DataFrame:
     return pd.DataFrame({"age": rng.integers(18, 90, n), "income": rng.gamma(4, 900, n)})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["mdav", "vmdav"])
 def test_all_checks_of_scikit_learn(method: Any) -> None:
     from sklearn.exceptions import SkipTestWarning

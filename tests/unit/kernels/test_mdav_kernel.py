@@ -95,6 +95,7 @@ def test_levels_agree(level, search):
         np.testing.assert_array_equal(run(points, 5, search), expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("p", [2, 4, 10])
 def test_index_equals_brute_on_larger_tables(p):
     """Long ranges are cut piece by piece, and the index is rebuilt on the way."""

@@ -155,6 +155,7 @@ def test_equals_a_search_of_all_records(method, name):
     np.testing.assert_array_equal(run(method, space, k), expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("name", ["hierarchies", "ties", "weights"])
 def test_slices_and_instruction_sets_change_nothing(level, method, name):

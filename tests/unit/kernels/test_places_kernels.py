@@ -1,6 +1,6 @@
 """Centroid methods on mixed records without coordinates, against a matrix of all distances."""
 
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 import pytest
@@ -123,14 +123,20 @@ def expected(method, codes, metric, k):
     return METHODS[method][1](plain.squared(codes, metric), k, **more)
 
 
+@cache
+def case_of(method, kinds):
+    """Records of these kinds, what measures them, and the plain version's classes for each k."""
+    rng = np.random.default_rng(len(kinds))
+    codes, metric = drawn(kinds, 80 if method in SLOW else 500, rng)
+    return codes, metric, {k: expected(method, codes, metric, k) for k in (2, 7)}
+
+
 @pytest.mark.parametrize("kinds", KINDS)
 @pytest.mark.parametrize("method", METHODS)
 def test_every_build_gives_the_classes_of_the_plain_version(method, kinds, level):
-    rng = np.random.default_rng(len(kinds))
-    codes, metric = drawn(kinds, 80 if method in SLOW else 500, rng)
-    for k in (2, 7):
-        found = run(method, codes, metric, k)
-        np.testing.assert_array_equal(found, expected(method, codes, metric, k))
+    codes, metric, classes = case_of(method, kinds)
+    for k, labels in classes.items():
+        np.testing.assert_array_equal(run(method, codes, metric, k), labels)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -148,6 +154,7 @@ def test_small_tables_with_many_ties(method, seed, n, k):
     np.testing.assert_array_equal(found, expected(method, codes, metric, k))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["mdav", "cbfs", "md", "tfrp1"])
 def test_a_table_that_fills_several_trees(method):
     rng = np.random.default_rng(7)

@@ -84,6 +84,7 @@ def test_the_table_itself_gives_all_away_and_membership_too() -> None:
         assert one.interval[1] == 1
 
 
+@pytest.mark.slow
 def test_rows_of_others_give_nothing_away() -> None:
     """0 is in the interval 19 times of 20: of twelve independent tables in ten at least."""
     held: dict[str, int] = {}

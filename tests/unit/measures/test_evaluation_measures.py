@@ -61,6 +61,7 @@ def test_tables_without_numbers(case):
     assert found["disclosure_risk"].value == found["nearest_linkage_risk"].value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_larger_tables(seed):
     """Hundreds of records: chunks, many groups and many ties."""

@@ -65,6 +65,7 @@ def tables(draw):
     return labels.astype(np.int32), np.unique(rng.integers(0, s, n), return_inverse=True)[1]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:In a future version:FutureWarning")
 @pytest.mark.filterwarnings("ignore:In a future version:DeprecationWarning")
 @given(tables())

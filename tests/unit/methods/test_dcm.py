@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.cluster import DBSCAN
 
 import dbanon
 from dbanon import kernels
@@ -23,6 +22,13 @@ FOUND = {
     2: (16, 107), 4: (2, 164), 8: (4, 244), 10: (4, 285), 16: (1, 451), 24: (1, 585),
     32: (1, 696), 40: (1, 811), 64: (0, 1012),
 }  # fmt: skip
+
+
+def dbscan(points, k, radius):
+    """The labels of scikit-learn, which takes a second to import: where it is asked alone."""
+    from sklearn.cluster import DBSCAN
+
+    return DBSCAN(eps=radius, min_samples=k, algorithm="kd_tree").fit(points).labels_
 
 
 def before_repair(points, k, radius, budget=None):
@@ -46,16 +52,17 @@ def grids(draw):
 @settings(max_examples=400, deadline=None)
 def test_labels_are_those_of_scikit_learn(table, budget):
     points, k, radius = table
-    witness = DBSCAN(eps=radius, min_samples=k, algorithm="kd_tree").fit(points).labels_
+    witness = dbscan(points, k, radius)
     np.testing.assert_array_equal(before_repair(points, k, radius, budget), witness)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("p", [1, 3, 6])
 def test_labels_of_many_records_are_those_of_scikit_learn(p):
     rng = np.random.default_rng(p)
     points = np.concatenate((rng.normal(size=(3000, p)), rng.integers(-3, 4, size=(1000, p)) / 2.0))
     for k, radius in ((3, 0.2 * p), (10, 0.3 * p), (40, 0.25 * p)):
-        witness = DBSCAN(eps=radius, min_samples=k, algorithm="kd_tree").fit(points).labels_
+        witness = dbscan(points, k, radius)
         np.testing.assert_array_equal(before_repair(points, k, radius), witness)
 
 

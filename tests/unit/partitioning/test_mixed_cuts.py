@@ -117,6 +117,7 @@ def test_pairs_are_the_nearest_by_the_squares_of_heights() -> None:
         assert found == pytest.approx(own)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["mdav", "gaa_cp"])
 def test_values_that_near_records_share_are_not_parted(method) -> None:
     rng = np.random.default_rng(2)

@@ -45,6 +45,7 @@ def smallest(frame: pd.DataFrame, columns: list[str]) -> int:
     return min(groups.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 @given(seed=st.integers(0, 10**6))
 @settings(max_examples=4)

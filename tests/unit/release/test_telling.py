@@ -113,6 +113,7 @@ def test_shares_tell_no_count_below_k(n: int) -> None:
             assert share == told_share(n - k, n, k)
 
 
+@pytest.mark.slow
 def test_a_sample_is_believed_within_its_bound() -> None:
     """Of columns just above what a sample may leave open, none is taken for different values."""
     assert sample_size(50_000) == 0

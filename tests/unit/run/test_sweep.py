@@ -28,6 +28,7 @@ def people(n: int = 200) -> pd.DataFrame:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limits", [{}, {"max_risk": 0.2}, {"max_loss": 0.2}])
 def test_what_is_passed_over_would_not_be_recommended(
     monkeypatch: pytest.MonkeyPatch, limits: dict[str, float]

@@ -57,6 +57,7 @@ print(found, "pandas" in sys.modules)
 """
 
 
+@pytest.mark.slow
 def test_a_release_imports_no_pandas() -> None:
     done = subprocess.run([sys.executable, "-c", RUN], check=True, capture_output=True, text=True)
     assert done.stdout.split("(")[1] == "20, 6) False\n"

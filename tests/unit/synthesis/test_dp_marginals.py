@@ -54,6 +54,7 @@ def neighbours(draw):
 # Sensitivity and accounting
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("accounting", AMOUNTS)
 @given(tables=neighbours(), seed=st.integers(0, 99))
 @settings(max_examples=10, deadline=None)
@@ -220,6 +221,7 @@ def test_choices_keep_their_claim_and_half_their_noise_is_caught(accounting):
     assert 0.2 < audit(scale) <= 1.0 < audit(scale / 2)
 
 
+@pytest.mark.slow
 def test_gaussian_noise_is_discrete_and_never_the_same():
     zeros = np.zeros(20_000, np.int64)
     drawn = OPENDP.gaussian(zeros, 7.0)
