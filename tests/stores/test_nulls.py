@@ -165,7 +165,7 @@ def test_a_plan_counts_rows_that_are_different_and_takes_nulls_for_alike(
         quasi_identifiers=["x", "kept"],
         k=4,
         method="gaa_cp",
-        nulls="stratify",
+        nulls="category",
     )
     assert planned.memory == 40 * bytes_per_record(2, 1, 13 / 40)
     assert planned.memory < 40 * bytes_per_record(2, 1)
