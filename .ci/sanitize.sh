@@ -42,4 +42,5 @@ if b"__asan_report" not in open(_kernels.__file__, "rb").read():
 # Of the sources nothing is to be compared: what is installed here comes without them.
 "$python" -I -m pytest -p no:cacheprovider --quiet -x \
   tests/unit/kernels --ignore tests/unit/kernels/test_sources.py \
-  tests/unit/partitioning/test_refine.py "${@:3}"
+  tests/unit/partitioning/test_refine.py tests/unit/partitioning/test_instruction_sets.py \
+  tests/unit/bounds "${@:3}"

@@ -1,15 +1,18 @@
 """Forecasts of CPU seconds and memory beside what was measured, k = 5; and constants that fit.
 
-Numbers: normal points of 4 and 10 columns. Mixed: the tables of `mixed_speed`, with their trees.
+Numbers: normal points of 4 and 10 columns. Mixed: the tables of `mixed_speed`, with their trees;
+Adult (``A``: one number, seven trees) as it is and as 300,000 rows drawn from it, where the
+reference data (``DBANON_DATA``) are. *Different* is the share of rows whose values no row before
+has: forecasts know it of mixed tables, as `dbanon plan` counts it.
 Each measurement is a process of its own, from the data frame to the labels; MiB are those by which
 its peak of memory lay above what it had before. What would take more than four minutes, if time
 grew with n^1.4 from the size before, is not run.
 
 *Constants* are what fits these measurements best (least squares of logarithms): they go into the
 `forecast` of the method's record in `dbanon/methods`, those of refinements into
-`dbanon/partitioning/forecast.py`, whenever a kernel has become faster. Kinds of attributes count by
-one constant, of all that are not numbers or of categories without a tree, whichever fits better:
-four tables cannot tell more. *Off by* is the worst factor between constants and measurements.
+`dbanon/partitioning/forecast.py`, whenever a kernel has become faster. Trees and categories without
+one count by a constant each where there are enough tables, else by one, of both or of categories
+alone, whichever fits better. *Off by* is the worst factor between constants and measurements.
 """
 
 from __future__ import annotations
@@ -25,8 +28,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from benchmarks import adult
 from benchmarks.beside import Version
-from benchmarks.markdown import table
+from benchmarks.markdown import NotMeasuredError, table
 from benchmarks.mixed_speed import draw, trees_of
 from dbanon.data.chunks import bytes_per_record
 from dbanon.data.partition import Partition
@@ -39,8 +43,12 @@ K, LIMIT, GROWTH = 5, 240.0, 1.4
 SIZES = (10_000, 100_000, 1_000_000)
 POINTS = {"normal, p = 4": 4, "normal, p = 10": 10}
 SHAPES = {"U": Shape(2, 0, 4), "R": Shape(2, 2, 2), "C": Shape(0, 0, 6), "W": Shape(4, 2, 7)}
+ADULT, ADULT_SIZES = "A", (45_222, 300_000)
 # What one constant of kinds stands for; and by what factor `both` must fit better.
 OTHERS, CATEGORIES, WORTH = ("trees", "categories"), ("categories",), 1.25
+# Tables with trees and without must be as many as that for a constant each.
+TABLES = 5
+Measured = tuple[float, float, float]
 # Of the others the two smaller sizes tell enough.
 ALL_SIZES = ("mdav", "mdav+pass", "mdav+fast", "kward", "gaa_cp", "kmember", "gaa_cp+pass")
 MIXED = (
@@ -92,21 +100,36 @@ class Case:
         """How many columns of each kind the table has."""
         if self.table in POINTS:
             return Shape(POINTS[self.table])
-        return SHAPES[self.table]
+        return Shape(1, 7) if self.table == ADULT else SHAPES[self.table]
 
 
-def measure(case: Case) -> tuple[float, float] | None:
-    """CPU seconds and MiB; None where the method refuses the table for its size."""
+def measure(case: Case) -> Measured | None:
+    """CPU seconds, MiB and the share of rows that differ; None where it refuses the size."""
     with tempfile.TemporaryDirectory() as folder:
-        mixed = case.table not in POINTS
-        frame = draw(case.table, case.n) if mixed else _points(case.n, case.shape.numbers)
+        frame, trees = _drawn(case)
         frame.to_parquet(f"{folder}/table.parquet")
-        trees = trees_of(case.table) if mixed else {}
         (Path(folder) / "trees.json").write_text(json.dumps(trees))
         method, _, refine = case.curve.partition("+")
         this = Version("this", sys.executable)
         found = json.loads(this.run(CALL, folder, method, refine, str(K)))
-    return None if found is None else (found[0], found[1])
+    different = (~frame.duplicated()).mean() if case.shape.is_mixed else 1.0
+    return None if found is None else (found[0], found[1], float(different))
+
+
+def _drawn(case: Case) -> tuple[pd.DataFrame, dict[str, list[list[str]]]]:
+    """The table, and the levels of its trees, leaf by leaf."""
+    if case.table in POINTS:
+        return _points(case.n, case.shape.numbers), {}
+    if case.table != ADULT:
+        return draw(case.table, case.n), trees_of(case.table)
+    whole = adult.load()
+    frame = whole.frame if case.n == len(whole.frame) else whole.resampled(case.n).frame
+    trees = {
+        name: [labels if labels[0] == leaf else [leaf, *labels] for leaf, labels in levels.items()]
+        for name, levels in zip(frame.columns, whole.paths, strict=True)
+        if levels is not None
+    }
+    return frame, trees
 
 
 def _points(n: int, p: int) -> pd.DataFrame:
@@ -120,10 +143,11 @@ def run(quick: bool = False) -> str:
     return report(found)
 
 
-def report(found: Mapping[Case, tuple[float, float] | None]) -> str:
+def report(found: Mapping[Case, Measured | None]) -> str:
     """The tables of what was measured."""
     text = "# Forecasts\n\n" + (__doc__ or "").partition("\n\n")[2]
-    header = ["table", "n", "method", "forecast s", "s", "forecast / s", "forecast MiB", "MiB"]
+    header = ["table", "n", "different", "method", "forecast s", "s", "forecast / s"]
+    header += ["forecast MiB", "MiB", "forecast / MiB"]
     text += "\n" + table(header, _rows(found))
     return (
         text
@@ -146,11 +170,13 @@ def _cases(sizes: Sequence[int]) -> Iterator[Case]:
         for name, curve, n in product(tables, curves, sizes):
             if n < SIZES[-1] or curve in ALL_SIZES:
                 yield Case(name, n, curve)
+    for curve, n in product(MIXED, ADULT_SIZES[: len(sizes)]):
+        yield Case(ADULT, n, curve)
 
 
 def _measured(
     cases: Iterator[Case],
-) -> Iterator[tuple[Case, tuple[float, float] | None]]:
+) -> Iterator[tuple[Case, Measured | None]]:
     """What each takes; without those that would take too long, or that were refused before."""
     seconds: dict[tuple[str, str], float] = {}
     for case in cases:
@@ -158,25 +184,31 @@ def _measured(
         if before * 10**GROWTH > LIMIT:
             seconds[case.table, case.curve] = np.inf
             continue
-        found = measure(case)
+        try:
+            found = measure(case)
+        except NotMeasuredError:
+            continue
         seconds[case.table, case.curve] = np.inf if found is None else found[0]
         yield case, found
 
 
-def _rows(found: Mapping[Case, tuple[float, float] | None]) -> Iterator[list[object]]:
+def _rows(found: Mapping[Case, Measured | None]) -> Iterator[list[object]]:
     for case, measured in found.items():
         method, _, refine = case.curve.partition("+")
         policy = Policy(k=K, method=method, refine=refine or None, recoding=_recoding(case, method))
-        foreseen = forecast(policy, case.n, case.shape)
-        told: list[object] = [case.table, f"{case.n:,}", case.curve]
+        different = 1.0 if measured is None else measured[2]
+        foreseen = forecast(policy, case.n, case.shape, different)
+        told: list[object] = [case.table, f"{case.n:,}", f"{different:.2f}", case.curve]
         told.append("–" if foreseen is None else foreseen.seconds)
         if measured is None:
-            yield [*told, "refused", "", "", ""]
+            yield [*told, "refused", *[""] * 4]
             continue
-        seconds, memory = measured
+        seconds, memory, _ = measured
         told += [seconds, "–" if foreseen is None else foreseen.seconds / seconds]
-        known = case.n * bytes_per_record(case.shape.attributes) / 2**20
-        yield [*told, f"{known:.0f}", f"{memory:.0f}"]
+        coded = case.shape.attributes - case.shape.numbers
+        each = bytes_per_record(case.shape.attributes, coded, different)
+        known = case.n * each / 2**20
+        yield [*told, f"{known:.1f}", f"{memory:.1f}", known / memory]
 
 
 def _recoding(case: Case, method: str) -> str | None:
@@ -186,48 +218,53 @@ def _recoding(case: Case, method: str) -> str | None:
     )
 
 
-def _fits(found: Mapping[Case, tuple[float, float] | None]) -> Iterator[list[object]]:
+def _fits(found: Mapping[Case, Measured | None]) -> Iterator[list[object]]:
     """For each method and refinement, on numbers and on mixed data, constants of ``Power``."""
-    known: dict[tuple[str, str], list[tuple[Case, float]]] = {}
+    known: dict[tuple[str, str], list[tuple[Case, float, float]]] = {}
     for case, measured in found.items():
         method, _, refine = case.curve.partition("+")
-        base = found.get(Case(case.table, case.n, method)) if refine else (0.0, 0.0)
+        base = found.get(Case(case.table, case.n, method)) if refine else (0.0, 0.0, 1.0)
         if measured is None or base is None:
             continue
         data = "mixed" if case.shape.is_mixed else "numbers"
         seconds = max(measured[0] - base[0], 1e-3)
-        known.setdefault((case.curve, data), []).append((case, seconds))
+        known.setdefault((case.curve, data), []).append((case, seconds, measured[2]))
     for (curve, data), cases in known.items():
-        fits = [
-            _fit(cases, kinds, both) for kinds in (OTHERS, CATEGORIES) for both in (False, True)
-        ]
+        each = len({case.table for case, *_ in cases}) >= TABLES
+        ways = [(("trees",), ("categories",))] if each else [(OTHERS,), (CATEGORIES,)]
+        fits = [_fit(cases, *way) for way in product(ways, (False, True), (1.0, 0.0))]
         # Of fits that are about as good, the one without `both`: it says less of wide tables.
         power, off = min(fits, key=lambda fit: fit[1] * (WORTH if fit[0].both else 1.0))
         yield [curve, data, f"`{power}`", off]
 
 
 def _fit(
-    cases: Sequence[tuple[Case, float]], kinds: Sequence[str], both: bool
+    cases: Sequence[tuple[Case, float, float]],
+    kinds: Sequence[Sequence[str]],
+    both: bool,
+    different: float,
 ) -> tuple[Power, float]:
     """By least squares of logarithms, and the worst factor; of one size or width an exponent is 1.
 
     Parameters
     ----------
-    kinds : of attributes that one constant stands for.
+    kinds : of attributes, those that one constant stands for together.
     both : whether more attributes may make more of more records.
+    different : as of ``Power``.
     """
-    shapes = [case.shape for case, _ in cases]
-    logs = np.log([seconds for _, seconds in cases])
-    rows = np.log([case.n / RECORDS for case, _ in cases])
+    shapes = [case.shape for case, *_ in cases]
+    logs = np.log([seconds for _, seconds, _ in cases])
+    rows = np.log([case.n * share**different / RECORDS for case, _, share in cases])
     columns = np.log([shape.attributes / ATTRIBUTES for shape in shapes])
-    shares = [sum(getattr(one, kind) for kind in kinds) / one.attributes for one in shapes]
     features = {"records": rows, "attributes": columns, "both": rows * columns}
-    features["kinds"] = np.array(shares)
-    grid = {(case.n, case.shape.attributes) for case, _ in cases}
+    grid = {(case.n, case.shape.attributes) for case, *_ in cases}
     if len(grid) < 4 or not both:
         del features["both"]
-    if not np.ptp(features["kinds"]):
-        del features["kinds"]
+    for together in kinds:
+        counts = [sum(getattr(one, kind) for kind in together) for one in shapes]
+        share = np.array(counts) / [one.attributes for one in shapes]
+        if np.ptp(share):
+            features[together[0]] = share
     for name in ("records", "attributes"):
         if not np.ptp(features[name]):
             logs = logs - features.pop(name)
@@ -235,9 +272,11 @@ def _fit(
     design = np.column_stack([np.ones(len(logs)), *features.values()])
     (level, *exponents), *_ = np.linalg.lstsq(design, logs, rcond=None)
     found = {"records": 1.0, "attributes": 1.0} | dict(zip(features, exponents, strict=True))
-    of_kinds = found.pop("kinds", 0.0)
+    for together in kinds:
+        found |= {kind: found[together[0]] for kind in together if together[0] in found}
     rounded = {name: round(float(value), 2) for name, value in found.items()}
-    rounded |= {kind: round(float(of_kinds), 2) for kind in kinds if of_kinds}
-    power = Power(float(f"{np.exp(level):.2g}"), **rounded)
-    ratios = [power.seconds_of(case.n, case.shape) / seconds for case, seconds in cases]
+    power = Power(float(f"{np.exp(level):.2g}"), **rounded, different=different)
+    ratios = [
+        power.seconds_of(case.n, case.shape, share) / seconds for case, seconds, share in cases
+    ]
     return power, max(max(ratios), 1 / min(ratios))

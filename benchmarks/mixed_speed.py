@@ -7,7 +7,8 @@ a seed. Each measurement is a process of its own, from the data frame to the lab
 least of the turns, *MiB* is what the call's peak of memory lies above that before it. Another
 version takes turns with this one by ``--beside``, up to 100,000 records, and must give the same
 labels, but where they are refined; ``mdav`` runs in this one alone, as versions before 0.3.0
-measure mixed data by coordinates, of which most of these tables have too many.
+measure mixed data by coordinates, of which most of these tables have too many. So do ``kaca``,
+which compared all classes there, and ``ebkc``.
 
 *Loss* is counted from the labels by code that shares nothing with dbanon. Of ``gaa_cp`` and
 ``kmember`` it is *iloss*: the width of a class over that of the table, the leaves below the lowest
@@ -31,8 +32,9 @@ from benchmarks.markdown import table
 
 K, SEED, TURNS = 5, 1, 2
 METHODS = ("gaa_cp", "kmember")
-# Not in other versions.
+# Not in other versions; and too slow there.
 OWN = "mdav"
+MERGING = ("kaca", "ebkc")
 BLOCKS = 50_000
 FAST = {"refine": "fast"}
 Case = tuple[str, int, str, dict[str, object]]
@@ -42,6 +44,8 @@ SMALL: tuple[Case, ...] = (
 )
 ALONE: tuple[Case, ...] = (
     *((kind, 100_000, OWN, {}) for kind in "URCW"),
+    *((kind, 100_000, name, {"seed": 3}) for kind in "URC" for name in MERGING),
+    ("W", 100_000, "ebkc", {"seed": 3}),
     *((kind, 1_000_000, name, {}) for kind in "UR" for name in ("gaa_cp", OWN)),
     *((kind, 1_000_000, OWN, {"block_size": BLOCKS}) for kind in "URCW"),
     *((kind, 1_000_000, OWN, {}) for kind in "CW"),
@@ -90,7 +94,7 @@ def run(quick: bool = False, beside: str | None = None) -> str:
 def _rows(known: list[Version], cases: list[Case]) -> Iterator[list[object]]:
     """A row for each case: the seconds and memory of each version, or dashes."""
     for kind, n, method, more in cases:
-        asked = known[:1] if method == OWN or n >= BIG else known
+        asked = known[:1] if method in (OWN, *MERGING) or n >= BIG else known
         seconds = {version.name: np.inf for version in asked}
         peaks: dict[str, float] = {}
         labels: dict[str, np.ndarray] = {}

@@ -16,8 +16,9 @@ from dbanon.errors import DuplicateKeys, MemoryLimit, NonFiniteValue
 
 # Standardized points, the kernel's copy and its index stand beside the matrix while a method runs.
 _COPIES_OF_THE_MATRIX = 4
-
-
+# What is no number is also a position in a tree, and in what finds the nearest and the farthest;
+# half of all that is once for each combination of values.
+_COPIES_OF_CODES = 8
 _BYTES_PER_RECORD = 64
 
 
@@ -44,9 +45,18 @@ class Chunk:
     wide: frozenset[str] = frozenset()
 
 
-def bytes_per_record(n_columns: int) -> int:
-    """About the memory of a record while a method runs, of which so many columns are read."""
-    return _BYTES_PER_RECORD + 8 * _COPIES_OF_THE_MATRIX * n_columns
+def bytes_per_record(n_columns: int, coded: int = 0, different: float = 1.0) -> int:
+    """About the memory of a record while a method runs.
+
+    Parameters
+    ----------
+    n_columns : those that are read.
+    coded : how many of them are no numbers.
+    different : of mixed records the share that differs from all before.
+    """
+    whole = _COPIES_OF_THE_MATRIX * (n_columns - coded) + _COPIES_OF_CODES * coded
+    of_each = whole if not coded else 2 * n_columns
+    return _BYTES_PER_RECORD + round(8 * (of_each + different * (whole - of_each)))
 
 
 def bytes_on_disk(n_columns: int) -> int:
@@ -56,7 +66,12 @@ def bytes_on_disk(n_columns: int) -> int:
 
 
 def require_memory(
-    n_records: int, n_columns: int, limit: int | None, read: str, disk: bool = False
+    n_records: int,
+    n_columns: int,
+    limit: int | None,
+    read: str,
+    disk: bool = False,
+    coded: int = 0,
 ) -> int:
     """About the bytes that a method takes for so many records, within a limit unless it is None.
 
@@ -64,12 +79,13 @@ def require_memory(
     ----------
     read : what became of the records, for the message: ``would be read``.
     disk : True where their values wait on a disk.
+    coded : how many of the columns are no numbers.
 
     Raises
     ------
     MemoryLimit : it is more.
     """
-    each = bytes_on_disk(n_columns) if disk else bytes_per_record(n_columns)
+    each = bytes_on_disk(n_columns) if disk else bytes_per_record(n_columns, coded)
     if limit is not None and n_records * each > limit:
         raise MemoryLimit.over(
             "The job needs",
@@ -115,7 +131,14 @@ def microdata_from_chunks(
     n = 0
     for chunk in chunks:
         n += len(chunk.keys)
-        require_memory(n, len(attributes), memory_limit, "were read so far", disk is not None)
+        require_memory(
+            n,
+            len(attributes),
+            memory_limit,
+            "were read so far",
+            disk is not None,
+            len(categories),
+        )
         found.add(chunk)
     keys, numbers, codes, valid = found.in_record_order()
     wide = found.wide

@@ -180,10 +180,19 @@ def most_frequent(codes: NDArray[np.integer], unit: NDArray[np.integer]) -> NDAr
     ----------
     codes, unit : (n,), each record's; units are numbered from 0 without gaps.
     """
-    pairs, counts = np.unique(np.column_stack([unit, codes]), axis=0, return_counts=True)
-    order = np.lexsort((pairs[:, 1], -counts, pairs[:, 0]))
-    _, start = np.unique(pairs[order, 0], return_index=True)
-    found: NDArray[np.int64] = pairs[order[start], 1].astype(np.int64)
+    if not len(codes):
+        return np.empty(0, np.int64)
+    # One number for both: whole numbers are sorted several times as fast as pairs.
+    least = int(codes.min())
+    width = int(codes.max()) - least + 1
+    pairs, counts = np.unique(
+        unit.astype(np.int64) * width + (codes.astype(np.int64) - least), return_counts=True
+    )
+    units = pairs // width
+    start = np.flatnonzero(np.diff(units, prepend=-1))
+    most = np.flatnonzero(counts == np.maximum.reduceat(counts, start)[units])
+    first = most[np.flatnonzero(np.diff(units[most], prepend=-1))]
+    found: NDArray[np.int64] = pairs[first] % width + least
     return found
 
 

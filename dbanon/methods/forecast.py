@@ -2,8 +2,9 @@
 
 Seconds grow as powers of records and attributes. Where these are of several kinds they depend on
 their shares, too: a search may leave out what lies far away by numbers, less by trees, and by
-categories only what is different. ``python -m benchmarks forecast`` sets forecasts beside measured
-seconds, and says which constants would fit; benchmarks/results/forecast.md names the machine.
+categories only what is different. Of mixed data, records that are equal are one.
+``python -m benchmarks forecast`` sets forecasts beside measured seconds, and says which constants
+would fit; benchmarks/results/forecast.md names the machine.
 """
 
 from __future__ import annotations
@@ -57,14 +58,15 @@ class Shape:
 class Power:
     """seconds · N^(records + both · ln P) · P^attributes · e^(trees · T + categories · C).
 
-    N is n / 100,000 records, P is p / 6 attributes; of these the share T has trees, and the share C
-    are categories without.
+    N is n · D^different / 100,000 records, of which the share D differs from all before, P is p / 6
+    attributes; of these the share T has trees, and the share C are categories without.
 
     Parameters
     ----------
     seconds : CPU seconds of 100,000 records with six attributes, k = 5; larger k take less.
     both : by how much more each attribute makes of more records: indexes prune less then.
     trees, categories : how much longer it takes where all attributes are such, as logarithms.
+    different : 1 where equal records are one, 0 where each takes its time.
     """
 
     seconds: float
@@ -73,9 +75,11 @@ class Power:
     both: float = 0.0
     trees: float = 0.0
     categories: float = 0.0
+    different: float = 1.0
 
-    def seconds_of(self, n: float, shape: Shape) -> float:
-        """CPU seconds for n records with such attributes."""
+    def seconds_of(self, n: float, shape: Shape, different: float = 1.0) -> float:
+        """CPU seconds for n records with such attributes, of which a share is different."""
+        n *= different**self.different
         p = shape.attributes
         wide = p / ATTRIBUTES
         power = self.records + self.both * math.log(wide)

@@ -6,7 +6,8 @@ loss grow least, until no class is below k. Ties go to the class of the record o
 Source: J. Li, R. Wong, A. Fu and J. Pei, "Achieving k-anonymity by clustering in attribute
 hierarchical structures", DaWaK 2006, LNCS 4081. Loss is iloss: numbers need no hierarchy.
 Classes: k and more; there is no largest size.
-Cost: O(m^2) for m distinct records.
+Cost: O(m^2) in the worst case for m distinct records: of two trees of boxes, one finds the nearest
+class of one record, one the nearest of the others.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ METHOD = MixedMethod(
     run=kaca,
     summary="Merging of small classes with the least loss",
     class_sizes="k and more",
-    cost="O(m^2) for m distinct records",
+    cost="O(m^2) at worst for m distinct records",
     reference="Li, Wong, Fu & Pei 2006",
     max_size=None,
     random=True,

@@ -24,5 +24,5 @@ METHOD = Method(
     cost="O(n^2/k) at worst",
     reference="Chang, Li & Huang 2007",
     max_size=None,
-    forecast=Forecast(mixed=Power(140.0, 2.0, 1.39, trees=1.32, categories=1.32)),
+    forecast=Forecast(mixed=Power(90.0, 2.0, 1.27, trees=1.35, categories=1.35)),
 )

@@ -112,9 +112,10 @@ def _first_with(
     """For each class its first record with the code chosen for it, int64 (n_classes,)."""
     members = partition.members
     labels = partition.labels[members]
-    other = codes[members] != chosen[labels]
-    order = np.lexsort((members, other, labels))
-    return np.asarray(members[order[partition.starts]], np.int64)
+    # Within a class members are in record order, and one of them has the code.
+    having = np.flatnonzero(codes[members] == chosen[labels])
+    first = np.flatnonzero(np.diff(labels[having], prepend=-1))
+    return np.asarray(members[having[first]], np.int64)
 
 
 def _values(

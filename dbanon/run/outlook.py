@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol
 
-from dbanon.data.chunks import require_memory
+from dbanon.data.chunks import bytes_per_record, require_memory
 from dbanon.errors import InvalidParameter, UnsupportedType
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.job import Job
 from dbanon.job.requirements import CLIENT
 from dbanon.methods.forecast import Shape, in_words
-from dbanon.partitioning.forecast import Foreseen, forecast
+from dbanon.partitioning.forecast import forecast
 from dbanon.release.words import passthrough_note
 from dbanon.run.changes import Changes, PlannedFile, changes, planning_ports
 from dbanon.run.plan import Plan, plan
@@ -232,17 +232,14 @@ def outlook(
             rows = reads.count(planned.relation)
             withheld = reads.count_withheld(planned.relation)
         file_columns = _file_columns(job, reads.session, planned.relation)
-        columns = len(planned.wanted.columns)
-        on_disk = job.spill is not None
-        memory = require_memory(
-            rows - withheld, columns, job.memory_limit, "would be read", on_disk
-        )
+        different = _different(planned, reads, rows)
+        memory = _memory(planned, rows - withheld, different)
         if job.chain is None:
             session, read = reads.session, planned.relation
             require_feasible(session, read, planned.wanted, planned.policy, rows, withheld)
         found = _cluster(planned, reads, clock) if cluster else None
         changed = changes(job, planned.place, writes.session, target or source, keep_last)
-    told = _outlook(planned, rows, withheld, memory, changed, found)
+    told = _outlook(planned, rows, withheld, memory, different, changed, found)
     if reads.drawn:
         told = replace(told, arguments={**told.arguments, "drawn": dict(reads.drawn)})
     return replace(told, chain=chain, file_columns=file_columns)
@@ -272,11 +269,12 @@ def _outlook(
     rows: int,
     withheld: int,
     memory: int,
+    different: float,
     changed: Changes,
     found: Clustered | None,
 ) -> Outlook:
     job, output = planned.job, planned.place
-    foreseen = _foreseen(planned, rows - withheld)
+    foreseen = forecast(planned.policy, rows - withheld, _shape(planned), different)
     trees = {n: t for n, t in planned.given.trees.items() if isinstance(t, Hierarchy)}
     described = planned.given.described({**planned.policy.hierarchies, **trees})
     hierarchies = {**planned.given.origins, **described}
@@ -315,10 +313,24 @@ def _outlook(
     )
 
 
-def _foreseen(planned: Plan, rows: int) -> Foreseen | None:
-    """What finding classes would take, of a table that is no chain's."""
-    shape = Shape.of(planned.wanted.quasi_identifiers, planned.given.trees)
-    return forecast(planned.policy, rows, shape)
+def _shape(planned: Plan) -> Shape:
+    return Shape.of(planned.wanted.quasi_identifiers, planned.given.trees)
+
+
+def _different(planned: Plan, source: SqlSource, rows: int) -> float:
+    """The share of rows whose quasi-identifiers no row before has, where that matters."""
+    names = [one.name for one in planned.wanted.quasi_identifiers]
+    known = _shape(planned).is_mixed and rows > 0
+    return source.different_rows(planned.relation, names) if known else 1.0
+
+
+def _memory(planned: Plan, rows: int, different: float) -> int:
+    """About the bytes that a run takes; raises MemoryLimit where the run would."""
+    columns, job = planned.wanted.columns, planned.job
+    coded = sum(one.kind.is_coded for one in columns)
+    on_disk = job.spill is not None
+    most = require_memory(rows, len(columns), job.memory_limit, "would be read", on_disk, coded)
+    return most if on_disk else rows * bytes_per_record(len(columns), coded, different)
 
 
 def _seconds(found: Mapping[str, float] | None) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -272,16 +273,26 @@ class _Trial:
     def usual_methods(self) -> tuple[str, ...]:
         """The methods to try where none is named; one alone where these would take too long."""
         usual = usual_methods(self.numeric)
-        first = quickest(usual[:1], self.total, self._shape, self.wishes.max_seconds)
+        first = quickest(
+            usual[:1], self.total, self._shape, self.wishes.max_seconds, self._different
+        )
         return usual if first in usual else (first,)
 
     @property
     def _shape(self) -> Shape:
         return Shape.of(self.microdata.attributes, self.trees)
 
+    @cached_property
+    def _different(self) -> float:
+        """The share of the rows that are tried whose quasi-identifiers no row before has."""
+        if self.numeric or not self.microdata.n_records:
+            return 1.0
+        rows = np.column_stack([self.microdata.numbers, self.microdata.codes])
+        return len(np.unique(rows, axis=0)) / len(rows)
+
     def _foreseen(self, policy: Policy) -> Foreseen | None:
         """What all rows would take, where that is no more than they may."""
-        found = forecast(policy, self.total, self._shape)
+        found = forecast(policy, self.total, self._shape, self._different)
         if found is not None and found.seconds > self.wishes.max_seconds:
             raise TimeLimit(
                 f"The classes of all {self.total} rows would take about {found}, more than"

@@ -31,6 +31,8 @@ from dbanon.sessions.session import Session
 
 # Classes that are counted first: where some of these hold few persons, no others are counted.
 SAMPLED = 5_000
+# Rows of which it is counted how many are different.
+COMPARED = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,20 @@ def profiled(
         )
     )
     return int(rows), tuple(columns)
+
+
+def different_rows(session: Session, relation: Relation, names: Sequence[str]) -> float:
+    """The share of rows whose values in these columns no row before has, of a million at most.
+
+    Of more rows it is less. NULLs are alike.
+    """
+    columns = ", ".join(session.compared(relation.attribute(name)) for name in names)
+    source = f"(SELECT {quote_list(names)} FROM {relation.relation.quoted} LIMIT {COMPARED}) AS s"
+    rows, groups = session.rows(
+        "SELECT coalesce(sum(n), 0), count(*) FROM"
+        f" (SELECT count(*) AS n FROM {source} GROUP BY {columns}) AS g"
+    )[0]
+    return int(groups) / int(rows) if int(rows) else 1.0
 
 
 def numbers_of_persons(session: Session, relation: Relation) -> dict[str, str]:

@@ -39,7 +39,12 @@ from dbanon.sessions.names import RelationName, parse_relation, quote, quote_lis
 from dbanon.sessions.session import Session
 from dbanon.stores import digest, hierarchies
 from dbanon.stores.ports import Draft, Progress
-from dbanon.stores.source_counts import classes_below, numbers_of_persons, profiled
+from dbanon.stores.source_counts import (
+    classes_below,
+    different_rows,
+    numbers_of_persons,
+    profiled,
+)
 
 
 @dataclass(frozen=True)
@@ -179,6 +184,10 @@ class SqlSource:
         query = f"SELECT count(*) FROM {relation.relation.quoted} AS s"
         return int(self.session.rows(query)[0][0])
 
+    def different_rows(self, relation: Relation, names: Sequence[str]) -> float:
+        """The share of rows whose values in these columns no row before has, of the first rows."""
+        return different_rows(self.session, relation, names)
+
     def digest(
         self, relation: Relation, names: Sequence[str], salt: int
     ) -> tuple[str | int, ...] | None:
@@ -212,7 +221,7 @@ class SqlSource:
                 relation,
                 wanted.columns,
                 chunk_rows=job.chunk_rows,
-                memory_limit=self._limit(job, len(wanted.columns)),
+                memory_limit=self._limit(job, wanted.columns),
                 progress=progress,
                 disk=self.disk,
                 passthrough=wanted.passthrough,
@@ -225,7 +234,7 @@ class SqlSource:
         }
         return replace(microdata, sensitive={**microdata.sensitive, **ranked})
 
-    def _limit(self, job: Job, n_columns: int) -> int | None:
+    def _limit(self, job: Job, columns: Sequence[Attribute]) -> int | None:
         """The bytes that what is read may take: half of all is the database's, where there is a
         disk, and blocks are worked on beside what was read.
         """
@@ -233,7 +242,8 @@ class SqlSource:
         if self.disk is None or limit is None:
             return limit
         in_work = (os.cpu_count() or 1) * job.policy.records_at_once
-        return max(limit // 2 - in_work * bytes_per_record(n_columns), 0)
+        coded = sum(one.kind.is_coded for one in columns)
+        return max(limit // 2 - in_work * bytes_per_record(len(columns), coded), 0)
 
     def exact_totals(
         self,

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import dbanon
+from dbanon.data.chunks import bytes_per_record
 from dbanon.errors import NullInQuasiIdentifier, SuppressionOverBudget, TooFewRecords
 from tests.stores.databases import ALL_NAMES, Database
 
@@ -148,3 +149,31 @@ def test_withheld_records_with_nulls_are_not_expected_among_the_written(
         f"SELECT count(*) FROM {database.relation('release.people')} WHERE y IS NULL"
     )
     assert report.null_rows == holes < 14
+
+
+def test_a_plan_counts_rows_that_are_different_and_takes_nulls_for_alike(
+    database: Database,
+) -> None:
+    # Of 40 rows 12 have values of their own; of the others 28 are equal, NULL and all.
+    rows = [(i, i % 5 if i < 12 else None, f"of {min(i, 12)}") for i in range(40)]
+    columns = {"id": "integer PRIMARY KEY", "x": "integer", "kept": database.types["text"]}
+    database.load("people", columns, rows)
+    planned = dbanon.plan(
+        database.url,
+        table="people",
+        output="release.people",
+        quasi_identifiers=["x", "kept"],
+        k=4,
+        method="gaa_cp",
+        nulls="category",
+    )
+    assert planned.memory == 40 * bytes_per_record(2, 1, 13 / 40)
+    assert planned.memory < 40 * bytes_per_record(2, 1)
+    numbers = dbanon.plan(
+        database.url,
+        table="people",
+        output="release.people",
+        quasi_identifiers=["id"],
+        k=4,
+    )
+    assert numbers.memory == 40 * bytes_per_record(1)

@@ -1,8 +1,8 @@
 #include "mixed/merging.hpp"
 
 #include <cmath>
-#include <numeric>
 
+#include "mixed/class_tree.hpp"
 #include "mixed/reach.hpp"
 
 namespace dbanon {
@@ -53,8 +53,7 @@ Steps Merging::run() {
 
     shapes_.resize(classes.size());
     std::vector<Cost> losses(classes.size());
-    std::vector<std::size_t> alive(classes.size()), small;
-    std::iota(alive.begin(), alive.end(), std::size_t{0});
+    std::vector<std::size_t> small;
     for (std::size_t c = 0; c < classes.size(); ++c) {
         for (const std::int32_t t : classes[c]) {
             if (t == classes[c].front()) {
@@ -66,27 +65,20 @@ Steps Merging::run() {
         losses[c] = shapes_.loss(c);
         if (shapes_.size(c) < k_) small.push_back(c);
     }
+    ClassTree tree(table, classes, shapes_, losses);
     while (!small.empty()) {
+        tree.tidy(work_);
         const std::size_t at = chance_.below(small.size());
         const std::size_t c = small[at];
-        std::size_t best = c;
-        Cost least = 0;
-        for (const std::size_t other : alive) {
-            if (other == c) continue;
-            const Cost increase = shapes_.loss(c, other) - losses[other];
-            if (best == c || increase < least) {
-                least = increase;
-                best = other;
-            }
-        }
-        work_.left -= static_cast<std::int64_t>(alive.size());
+        const auto best = static_cast<std::size_t>(
+            tree.cheapest(static_cast<std::int32_t>(c), work_));
         const bool was_small = shapes_.size(best) < k_;
         shapes_.merge(best, c);
         losses[best] = shapes_.loss(best);
+        tree.joined(static_cast<std::int32_t>(best), static_cast<std::int32_t>(c));
         classes[best].insert(classes[best].end(), classes[c].begin(), classes[c].end());
         classes[c].clear();
         small.erase(small.begin() + static_cast<std::ptrdiff_t>(at));
-        alive.erase(std::lower_bound(alive.begin(), alive.end(), c));
         if (was_small && shapes_.size(best) >= k_) {
             small.erase(std::lower_bound(small.begin(), small.end(), best));
         }
@@ -94,9 +86,10 @@ Steps Merging::run() {
     }
 
     std::int32_t label = 0;
-    for (const std::size_t c : alive) {
+    for (const std::vector<std::int32_t>& tuples : classes) {
+        if (tuples.empty()) continue;
         std::vector<std::int32_t> records;
-        for (const std::int32_t t : classes[c]) {
+        for (const std::int32_t t : tuples) {
             for (std::int32_t i = table.begin(t); i < table.end(t); ++i) {
                 records.push_back(table.copy(i));
             }

@@ -43,6 +43,7 @@ class Tree {
     }
     // What a leaf gives up for each level: unit / depth.
     Cost largest_share() const { return share_[shallowest_]; }
+    Cost smallest_share() const { return share_[deepest_]; }
     Cost share(Code leaf) const { return share_[depth(leaf)]; }
 
    private:

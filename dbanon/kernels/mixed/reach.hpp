@@ -48,6 +48,7 @@ class Growth {
     explicit Growth(const MixedTable& table) : table_(table) {}
 
     void start(std::int32_t tuple) { extent_.start(table_, tuple); }
+    void start(const Extent& extent) { extent_ = extent; }
     void add(std::int32_t tuple) { extent_.add(table_, tuple); }
 
     Code low(std::size_t a) const { return extent_.low[a]; }

@@ -191,8 +191,8 @@ template <class Measure>
 std::int32_t WideTree::nearest(const Measure& measure, std::int32_t hint, Work& work) {
     ask(measure);
     Best best{Nearest::kWorst};
-    const std::int32_t around = leaf_[hint];
-    look<Nearest>(around, measure, best, work);
+    const std::int32_t around = hint < 0 ? kNone : leaf_[hint];
+    if (hint >= 0) look<Nearest>(around, measure, best, work);
     walk<Nearest>(measure, best, work, around);
     return best.tuple;
 }

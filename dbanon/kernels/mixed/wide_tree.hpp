@@ -31,7 +31,8 @@ class WideTree {
     // The smallest record that remains of a tuple; kNone: the tuple leaves.
     void update(std::int32_t tuple, std::int32_t record);
 
-    // By (cost, record); `hint`: a tuple that the tree was built of, to look around first.
+    // By (cost, record); `hint`: a tuple that the tree was built of, to look around first, or -1. -1:
+    // nothing remains.
     template <class Measure>
     std::int32_t nearest(const Measure& measure, std::int32_t hint, Work& work);
     // The `count` nearest tuples but `tuple`, one that the tree was built of: nearest first, -1 where

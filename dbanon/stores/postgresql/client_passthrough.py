@@ -81,12 +81,12 @@ class Passthrough:
         if bool((keys[1:] > keys[:-1]).all()):
             self.keys.clear()
 
-    def require_memory(self, limit: int | None, n_columns: int) -> None:
+    def require_memory(self, limit: int | None, n_columns: int, coded: int) -> None:
         """Check that they, and records of so many columns, keep within a limit; raises MemoryLimit.
 
-        None is no limit.
+        None is no limit. ``coded`` of the columns are no numbers.
         """
-        beside = self.rows * (_BYTES_BESIDE + bytes_per_record(n_columns))
+        beside = self.rows * (_BYTES_BESIDE + bytes_per_record(n_columns, coded))
         if limit is not None and len(self.values) + beside > limit:
             raise MemoryLimit.over(
                 "With kept columns in the client's memory the job needs",
@@ -166,7 +166,8 @@ class PassthroughSession(PostgresqlSession):
                 buffer, located.types, attributes, len(passthrough)
             )
             held.add(chunk.keys, tails, ends)
-            held.require_memory(memory_limit, len(attributes))
+            coded = sum(one.kind.is_coded for one in attributes)
+            held.require_memory(memory_limit, len(attributes), coded)
             yield chunk
         held.settle()
         self._as_stored(False)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dbanon.data.chunks import Chunk, chunk_from_columns, microdata_from_chunks
-from dbanon.data.microdata import Microdata, find_records, is_wide
+from dbanon.data.microdata import Microdata, find_records, is_wide, most_frequent
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import DuplicateKeys, MemoryLimit, NonFiniteValue, SourceChanged
 
@@ -150,3 +151,14 @@ def test_what_stands_where_a_value_is_null_makes_no_column_wide() -> None:
     keys = np.arange(3).reshape(-1, 1)
     assert chunk_from_columns(keys, columns, valid, attributes).wide == {"y"}
     assert chunk_from_columns(keys[:2], columns[:2], valid[:2], attributes).wide == frozenset()
+
+
+def test_the_most_frequent_code_of_each_unit_is_the_smallest_of_several() -> None:
+    rng = np.random.default_rng(5)
+    for _ in range(50):
+        unit = np.unique(rng.integers(0, 12, 60), return_inverse=True)[1].reshape(-1)
+        codes = rng.integers(-1, 5, 60).astype(np.int32)
+        counts = [Counter(codes[unit == one].tolist()) for one in range(unit.max() + 1)]
+        wanted = [min(many, key=lambda code: (-many[code], code)) for many in counts]
+        assert most_frequent(codes, unit).tolist() == wanted
+    assert most_frequent(np.empty(0, np.int32), np.empty(0, np.int32)).tolist() == []

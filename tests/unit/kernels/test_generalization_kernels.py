@@ -44,6 +44,16 @@ def test_merging_equals_the_plain_version(case, seed, threshold):
     )
 
 
+@given(st.data(), st.integers(0, 2**63 - 1), st.sampled_from([-1.0, -1.0, 0.05]))
+@settings(max_examples=10)
+def test_merging_equals_the_plain_version_where_its_trees_are_built_anew(data, seed, threshold):
+    space = draw_space(data.draw, 130)
+    np.testing.assert_array_equal(
+        finish(kernels.Merging(space.table(), 3, seed, threshold), 1000),
+        reference.merging(space, 3, seed, threshold),
+    )
+
+
 @given(spaces(), st.integers(0, 2**63 - 1), st.integers(0, 300))
 @settings(max_examples=150)
 def test_refine_never_loses_more(case, seed, rounds):

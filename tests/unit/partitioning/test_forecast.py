@@ -32,6 +32,21 @@ def test_a_power_of_kinds_by_hand() -> None:
     assert power.seconds_of(RECORDS, Shape(0, 3, 3)) == pytest.approx(12.0)
 
 
+def test_equal_records_are_one_where_the_power_says_so() -> None:
+    power = Power(2.0, 1.5, 2.0)
+    assert power.seconds_of(4 * RECORDS, MIXED, 0.25) == pytest.approx(2.0)
+    assert Power(2.0, 1.5, 2.0, different=0.0).seconds_of(RECORDS, MIXED, 0.25) == 2.0
+
+
+def test_equal_records_of_mixed_data_take_less_and_those_of_numbers_do_not() -> None:
+    for policy, shape in ((Policy(k=5), SIX), (Policy(k=5, method="gaa_cp", refine="pass"), MIXED)):
+        all_differ, few = (forecast(policy, 10**6, shape, share) for share in (1.0, 0.1))
+        assert all_differ is not None
+        assert few is not None
+        assert (few.method < all_differ.method / 5) == shape.is_mixed
+        assert (few.refinement < all_differ.refinement) == shape.is_mixed
+
+
 def test_a_number_with_a_tree_counts_as_one() -> None:
     attributes = [Attribute(name, Kind.INTEGER) for name in "ab"]
     attributes += [Attribute(name, Kind.CATEGORY) for name in "cde"]
