@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 _COPY = "dbanon_source"
 _SAMPLE = "dbanon_sample"
-_ROW = "dbanon_row"
+_ROW, _CLASS = "dbanon_row", "dbanon_class"
 # No name of a column: a condition of the job's may stand where there is none of this name.
 _ROW_EXPRESSION = f"s.{_ROW} + 0"
 _SUFFIX = f" ENGINE=Aria TRANSACTIONAL=0 {types.TEXT}"
@@ -65,8 +65,6 @@ _SORTED = 65_535
 _ROWS, _CHARACTERS = 20_000, 2_000_000
 # Bytes of rows that are read at once: any server lets so much through.
 _PACKET = 800_000
-# More than a class has positions.
-_PLACES = 2**32
 BEGIN = "START TRANSACTION WITH CONSISTENT SNAPSHOT"
 _LEVEL = "SET SESSION TRANSACTION ISOLATION LEVEL {}"
 
@@ -351,8 +349,10 @@ class MariadbSession(MariadbCatalog):
         columns = [("key0", "BIGINT NOT NULL"), ("class", "INT"), ("position", "INT")]
         self.run(statements.create_staging(statements.LABELS, columns, _SUFFIX))
         order = np.argsort(keys[:, 0], kind="stable")
-        lists = [values[order].tolist() for values in (keys[:, 0], classes, positions)]
-        self._insert_literals(statements.LABELS, lists)
+        for start in range(0, len(order), _ROWS):
+            part = order[start : start + _ROWS]
+            lists = [values[part].tolist() for values in (keys[:, 0], classes, positions)]
+            self._insert_literals(statements.LABELS, lists)
 
     def load_classes(self, columns: Sequence[ReleasedColumn], n_classes: int) -> None:
         named = [("class", "INT PRIMARY KEY")]
@@ -408,11 +408,11 @@ class MariadbSession(MariadbCatalog):
         self.run(
             f"INSERT INTO {table.quoted} ({quote_list(list(values))})"
             f" SELECT STRAIGHT_JOIN {', '.join(values.values())} FROM"
-            f" (SELECT STRAIGHT_JOIN l.class * {_PLACES} + l.position AS {_ROW}{kept}"
-            f" FROM {quote(statements.LABELS)} AS l JOIN {source.from_clause}"
+            f" (SELECT STRAIGHT_JOIN l.class AS {_CLASS}, l.position AS {_ROW}{kept} FROM"
+            f" {quote(statements.LABELS)} AS l JOIN {source.from_clause}"
             f" ON {key} = l.key0 LIMIT {2**63 - 1}) AS s"
-            f" JOIN {quote(statements.CLASSES)} AS c ON c.class = s.{_ROW} DIV {_PLACES}{joins}"
-            f" ORDER BY s.{_ROW}"
+            f" JOIN {quote(statements.CLASSES)} AS c ON c.class = s.{_CLASS}{joins}"
+            f" ORDER BY s.{_CLASS}, s.{_ROW}"
         )
 
     def publish(self, output: Output, columns: Sequence[str]) -> None:
