@@ -10,21 +10,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.data.chunks import Chunk
 from dbanon.data.counts import Recount
 from dbanon.data.frozen import dataclass
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import (
-    DatabaseFailure,
     EngineUnsuitable,
     MixedTypes,
     OutputExists,
@@ -32,8 +28,6 @@ from dbanon.errors import (
     ViewsNotHere,
 )
 from dbanon.ledger.tables import LEDGER_SCHEMA
-from dbanon.recoding import ReleasedColumn
-from dbanon.sessions import statements
 from dbanon.sessions.base import (
     MARK,
     Locator,
@@ -42,29 +36,21 @@ from dbanon.sessions.base import (
     Relation,
     choose_key,
     key_required,
-    labelled_rows,
 )
-from dbanon.sessions.names import RelationName, quote, quote_list
+from dbanon.sessions.names import RelationName, quote
 from dbanon.stores.mariadb import dialect as types
 from dbanon.stores.mariadb import publication
-from dbanon.stores.mariadb.catalog import MariadbCatalog
-from dbanon.stores.mariadb.errors import translated
+from dbanon.stores.mariadb.staging import ROW, SUFFIX, MariadbStaging
 
 if TYPE_CHECKING:
     from pymysql.connections import Connection
 
 _COPY = "dbanon_source"
 _SAMPLE = "dbanon_sample"
-_ROW, _CLASS = "dbanon_row", "dbanon_class"
 # No name of a column: a condition of the job's may stand where there is none of this name.
-_ROW_EXPRESSION = f"s.{_ROW} + 0"
-_SUFFIX = f" ENGINE=Aria TRANSACTIONAL=0 {types.TEXT}"
+_ROW_EXPRESSION = f"s.{ROW} + 0"
 # Bytes of a text by which it is sorted, as the store sets it.
 _SORTED = 65_535
-# Rows and characters of one INSERT.
-_ROWS, _CHARACTERS = 20_000, 2_000_000
-# Bytes of rows that are read at once: any server lets so much through.
-_PACKET = 800_000
 BEGIN = "START TRANSACTION WITH CONSISTENT SNAPSHOT"
 _LEVEL = "SET SESSION TRANSACTION ISOLATION LEVEL {}"
 
@@ -86,13 +72,13 @@ class _ByBytes(RelationName):
         return f"(SELECT {', '.join(self.columns)} FROM {super().quoted} AS s) AS b"
 
 
-class MariadbSession(MariadbCatalog):
+class MariadbSession(MariadbStaging):
     """One transaction on MariaDB."""
 
     atomic = "swap"
     digest_way = types.DIGEST_WAY
     name_limit = 64
-    staging_suffix = _SUFFIX
+    staging_suffix = SUFFIX
 
     def __init__(
         self, connection: Connection[Any], on_sql: OnSql | None = None, *, copies: bool = True
@@ -145,9 +131,9 @@ class MariadbSession(MariadbCatalog):
         )
         self._n_copies += 1
         copy = RelationName(None, f"{_COPY}_{self._n_copies}")
-        body, numbered, order = f"{_ROW} BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY", "", ""
+        body, numbered, order = f"{ROW} BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY", "", ""
         if whole:
-            body, numbered = f"PRIMARY KEY ({_ROW})", f"{quote(ordered[0].name)} AS {_ROW}, "
+            body, numbered = f"PRIMARY KEY ({ROW})", f"{quote(ordered[0].name)} AS {ROW}, "
         elif ordered:
             by = ", ".join(self._sorted(one, quote(one.name)) for one in ordered)
             order = f" ORDER BY {by}"
@@ -158,7 +144,7 @@ class MariadbSession(MariadbCatalog):
         self.run("COMMIT")
         self.run(_LEVEL.format("READ COMMITTED"))
         self.run(
-            f"CREATE TEMPORARY TABLE {copy.quoted} ({body}){_SUFFIX} AS"
+            f"CREATE TEMPORARY TABLE {copy.quoted} ({body}){SUFFIX} AS"
             f" SELECT {numbered}{rows or '1 AS one'} FROM {source.name.quoted}{where}{order}"
         )
         self.run(_LEVEL.format("REPEATABLE READ"))
@@ -167,7 +153,7 @@ class MariadbSession(MariadbCatalog):
             source,
             copy=copy,
             filtered=None,
-            locator=replace(source.located, expressions=(f"s.{_ROW}",)),
+            locator=replace(source.located, expressions=(f"s.{ROW}",)),
         )
         self._require_values(pinned, attributes)
         return pinned
@@ -217,7 +203,7 @@ class MariadbSession(MariadbCatalog):
         # Kept: a query that names it twice would draw twice.
         self.run(f"DROP TEMPORARY TABLE IF EXISTS {_SAMPLE}")
         self.run(
-            f"CREATE TEMPORARY TABLE {_SAMPLE} {_SUFFIX} AS SELECT * FROM {relation.quoted}"
+            f"CREATE TEMPORARY TABLE {_SAMPLE} {SUFFIX} AS SELECT * FROM {relation.quoted}"
             f" WHERE rand() < {share:.9f}"
         )
         return f"{_SAMPLE} AS s"
@@ -251,41 +237,6 @@ class MariadbSession(MariadbCatalog):
                     )
         return tuple(attributes)
 
-    def read_chunks(
-        self, source: Relation, attributes: Sequence[Attribute], chunk_rows: int
-    ) -> Iterator[Chunk]:
-        [key] = source.located.expressions
-        rows = max(min(chunk_rows, _PACKET // types.packed_bytes(attributes)), 1)
-        border = f"SELECT max(place) FROM (SELECT {key} AS place FROM {source.from_clause}"
-        query = (
-            f"SELECT group_concat({types.packed(key, attributes)} SEPARATOR '')"
-            f" FROM {source.from_clause}{self.value_joins(attributes)} WHERE {{}}{source.and_where}"
-        )
-        self.note(query.format("TRUE"))
-        after = ""
-        # Each row alone would take the driver ten times as long.
-        with closing(self.connection.cursor()) as cursor:
-            while True:
-                begin = f"{key} > {after}" if after else "TRUE"
-                last = self._one(
-                    cursor, f"{border} WHERE {begin} ORDER BY {key} LIMIT {rows}) AS piece"
-                )
-                if last is None:
-                    return
-                packets = self._one(cursor, query.format(f"{begin} AND {key} <= {int(last)}"))
-                after = str(int(last))
-                if packets is not None:
-                    yield types.chunk(packets, attributes)
-
-    def _one(self, cursor: Any, sql: str) -> Any:
-        """The one value of a query that is not shown; it is whole, or an error."""
-        with translated():
-            cursor.execute(types.spelled(sql, bound=False))
-            [(found,)] = cursor.fetchall()
-        if cursor.warning_count:
-            raise DatabaseFailure("The server cut an answer off.")
-        return found
-
     def read_rows(
         self, source: Relation, columns: Sequence[str], chunk_rows: int
     ) -> Iterator[tuple[NDArray[np.int64], list[tuple[Any, ...]]]]:
@@ -313,64 +264,6 @@ class MariadbSession(MariadbCatalog):
         )
         return super().recount(_ByBytes(relation.schema, relation.name, columns), quasi_identifiers)
 
-    # -- staging ----------------------------------------------------------------------------------
-
-    def _load(
-        self, table: str, columns: Sequence[tuple[str, str]], rows: Iterable[tuple[Any, ...]]
-    ) -> None:
-        self.run(statements.create_staging(table, columns, _SUFFIX))
-        marks = ", ".join("%s" for _ in columns)
-        # The driver joins rows to statements of this length where VALUES stands so.
-        insert = f"INSERT INTO {quote(table)} VALUES ({marks})"
-        self.note(insert)
-        with translated(), closing(self.connection.cursor()) as cursor:
-            cursor.max_stmt_length = _CHARACTERS
-            cursor.executemany(insert, rows)
-
-    def _insert_literals(self, table: str, columns: Sequence[Sequence[Any]]) -> None:
-        """Add rows, column by column: the driver would take ten times as long for each value."""
-        written = [types.literals(one, self.connection.escape) for one in columns]
-        row = ("(" + ",".join(mark for mark, _ in written) + ")").__mod__
-        insert = f"INSERT INTO {quote(table)} VALUES "
-        self.note(insert + "…")
-        rows = zip(*(values for _, values in written), strict=True)
-        with translated(), closing(self.connection.cursor()) as cursor:
-            while part := list(islice(rows, _ROWS)):
-                cursor.execute(insert + ",".join(map(row, part)))
-
-    def load_labels(
-        self,
-        keys: NDArray[np.int64],
-        classes: NDArray[np.int32],
-        positions: NDArray[np.int32],
-        types: Sequence[str],
-    ) -> None:
-        # No index: rows are looked up in the copy by its key, in the order in which it has them.
-        columns = [("key0", "BIGINT NOT NULL"), ("class", "INT"), ("position", "INT")]
-        self.run(statements.create_staging(statements.LABELS, columns, _SUFFIX))
-        order = np.argsort(keys[:, 0], kind="stable")
-        for start in range(0, len(order), _ROWS):
-            part = order[start : start + _ROWS]
-            lists = [values[part].tolist() for values in (keys[:, 0], classes, positions)]
-            self._insert_literals(statements.LABELS, lists)
-
-    def load_classes(self, columns: Sequence[ReleasedColumn], n_classes: int) -> None:
-        named = [("class", "INT PRIMARY KEY")]
-        lists: list[Sequence[Any]] = [list(range(n_classes))]
-        for position, column in enumerate(columns):
-            kind, values = types.staged_values(column)
-            named.append((statements.value_column(position), kind))
-            lists.append(values)
-        self.run(statements.create_staging(statements.CLASSES, named, _SUFFIX))
-        self._insert_literals(statements.CLASSES, lists)
-
-    def load_rows(self, attributes: Sequence[Attribute], pieces: Iterable[tuple[Any, ...]]) -> None:
-        columns = [("class", "INT"), ("position", "INT")]
-        for place, one in enumerate(attributes):
-            columns.append((statements.kept_column(place), self.declared(self.type_of(one))))
-        rows = (tuple(map(types.storable, row)) for row in labelled_rows(pieces))
-        self._load(statements.ROWS, columns, rows)
-
     # -- output -----------------------------------------------------------------------------------
 
     def written_as(self, name: RelationName, kind: str, release_id: str) -> RelationName:
@@ -388,31 +281,6 @@ class MariadbSession(MariadbCatalog):
         self.run(
             f"CREATE TABLE {output.written.quoted} ({body}) ENGINE=InnoDB {types.TEXT}"
             f" COMMENT='{MARK}{release_id}'"
-        )
-
-    def insert(
-        self,
-        table: RelationName,
-        values: Mapping[str, str],
-        source: Relation | None,
-        reads: Sequence[str] = (),
-        joins: str = "",
-    ) -> None:
-        if source is None:
-            super().insert(table, values, source, reads, joins)
-            return
-        # Rows are joined in the order of their keys, and sorted then: by their place each of them
-        # would be looked up anywhere in the copy. LIMIT keeps the two steps apart.
-        [key] = source.located.expressions
-        kept = "".join(f", s.{quote(name)}" for name in reads)
-        self.run(
-            f"INSERT INTO {table.quoted} ({quote_list(list(values))})"
-            f" SELECT STRAIGHT_JOIN {', '.join(values.values())} FROM"
-            f" (SELECT STRAIGHT_JOIN l.class AS {_CLASS}, l.position AS {_ROW}{kept} FROM"
-            f" {quote(statements.LABELS)} AS l JOIN {source.from_clause}"
-            f" ON {key} = l.key0 LIMIT {2**63 - 1}) AS s"
-            f" JOIN {quote(statements.CLASSES)} AS c ON c.class = s.{_CLASS}{joins}"
-            f" ORDER BY s.{_CLASS}, s.{_ROW}"
         )
 
     def publish(self, output: Output, columns: Sequence[str]) -> None:
