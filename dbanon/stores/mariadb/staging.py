@@ -40,8 +40,10 @@ class MariadbStaging(MariadbCatalog):
         [key] = source.located.expressions
         rows = max(min(chunk_rows, _PACKET // types.packed_bytes(attributes)), 1)
         border = f"SELECT max(place) FROM (SELECT {key} AS place FROM {source.from_clause}"
+        # Texts are looked up by their hash here; the joins that write would be slower by it.
         query = (
-            f"SELECT group_concat({types.packed(key, attributes)} SEPARATOR '')"
+            "SET STATEMENT join_cache_level = 4 FOR"
+            f" SELECT group_concat({types.packed(key, attributes)} SEPARATOR '')"
             f" FROM {source.from_clause}{self.value_joins(attributes)} WHERE "
         )
         self.note(f"{query}TRUE{source.and_where}")

@@ -26,14 +26,14 @@ from dbanon.stores.mariadb.session import BEGIN, MariadbSession
 
 # What a session relies on, whatever the server's defaults are: no value is cut without an error,
 # names are quoted as in SQL, moments are in UTC, texts that are sorted are sorted whole, and no
-# result ends early. Values are looked up by their hash, not by comparing each with each.
+# result ends early.
 _SETTINGS = (
     "SET SESSION sql_mode = 'ANSI_QUOTES,PIPES_AS_CONCAT,STRICT_ALL_TABLES,STRICT_TRANS_TABLES,"
     "ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION'",
     "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
     "SET SESSION time_zone = '+00:00', sql_select_limit = DEFAULT, max_sort_length = 65536,"
     " sort_buffer_size = 67108864, max_statement_time = 0,"
-    " group_concat_max_len = 16777216, join_cache_level = 4, lock_wait_timeout = 60,"
+    " group_concat_max_len = 16777216, lock_wait_timeout = 60,"
     " innodb_lock_wait_timeout = 60, net_write_timeout = 3600, autocommit = 1",
 )  # fmt: skip
 
