@@ -32,7 +32,8 @@ _STARTUP_SECONDS = 60
 # What a server says where a table or its database is not there, and where the server is not.
 _MISSING, _LOST = (1146, 1049), (0, 1053, 2002, 2003, 2006, 2013)
 _SHARED = (Path("/usr/share/mysql"), Path("/usr/share/mariadb"))
-_SYSTEM = ("mysql_system_tables.sql", "mysql_system_tables_data.sql")
+# Before 11 their names begin with mysql.
+_SYSTEM = ("m*_system_tables.sql", "m*_system_tables_data.sql")
 # Few pages and files: a server a worker of tests.
 _SMALL = {
     "innodb-log-file-size": "16M", "innodb-buffer-pool-size": "64M", "key-buffer-size": "1M",
@@ -48,7 +49,7 @@ class MariadbServer:
         binary = shutil.which(
             "mariadbd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/libexec"
         )
-        shared = next((found for found in _SHARED if (found / _SYSTEM[0]).exists()), None)
+        shared = next((found for found in _SHARED if any(found.glob(_SYSTEM[0]))), None)
         if binary is None or shared is None:
             raise NoServerError("no MariaDB server: there is no mariadbd (mariadb-server-core)")
         self._binary, self._shared, self._settings = binary, shared, {**_SMALL, **settings}
@@ -89,7 +90,7 @@ class MariadbServer:
                 os.chown(path, account.pw_uid, account.pw_gid)
         given = ["create database mysql;", "use mysql;", "set @auth_root_socket=NULL;"]
         given += ["set @skip_auth_anonymous=1;"]
-        given += [(self._shared / name).read_text() for name in _SYSTEM]
+        given += [next(self._shared.glob(name)).read_text() for name in _SYSTEM]
         made = subprocess.run(
             self._command("--bootstrap"), input="\n".join(given).encode(), capture_output=True,
             check=False, cwd=self.directory, **self._as_account(),

@@ -15,7 +15,7 @@ import dbanon
 from dbanon import errors
 from dbanon.run.open import open_store
 from dbanon.sessions.names import parse_relation
-from dbanon.stores.mariadb import dialect, publication
+from dbanon.stores.mariadb import dialect, publication, staging, store
 from tests.mariadb_server import Readers
 from tests.stores.databases import MariadbDatabase
 from tests.stores.people import load_people
@@ -383,3 +383,65 @@ def test_doubles_are_read_as_they_are(mariadb: MariadbDatabase) -> None:
     assert chunk.numbers[:, 0].tolist() == values
     assert chunk.valid is not None
     assert chunk.valid.all(0).tolist() == [True, False]
+
+
+def test_rows_come_in_many_pieces(
+    mariadb: MariadbDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Keys of all sizes, NULLs and decimals, more rows than one answer holds."""
+    drawn = np.random.default_rng(5)
+    keys = sorted({-(2**63), -(2**53) - 1, -1, 0, 2**53 + 1, 2**63 - 1}
+                  | set(drawn.integers(-(2**62), 2**62, 300).tolist()))  # fmt: skip
+    decimals = [f"{n}.{m:06d}" for n, m in drawn.integers(0, 10**6, (len(keys), 2)).tolist()]
+    names = [None if i % 7 == 0 else f"text {i % 5}" for i in range(len(keys))]
+    rows = ", ".join(
+        f"({key}, {decimal}, {'NULL' if name is None else repr(name)})"
+        for key, decimal, name in zip(keys, decimals, names, strict=True)
+    )
+    mariadb.execute(
+        "CREATE TABLE t (id bigint PRIMARY KEY, `x{0}%s` decimal(20,6), name varchar(20))"
+    )
+    mariadb.execute(f"INSERT INTO t VALUES {rows}")
+    monkeypatch.setattr(staging, "_PACKET", 1_000)
+    with open_store(mariadb.url).session(write=False) as session:
+        relation = session.locate(session.find_source(parse_relation("t")), ())
+        relation = session.pin(relation, ["x{0}%s", "name"])
+        wanted = [relation.attribute("x{0}%s"), relation.attribute("name")]
+        [values] = session.stage_values(relation, wanted)
+        chunks = list(session.read_chunks(relation, wanted, 1000))
+    assert len(chunks) > 20
+    found = np.concatenate([chunk.keys[:, 0] for chunk in chunks])
+    order = np.argsort(found)
+    numbers = np.concatenate([chunk.numbers[:, 0] for chunk in chunks])[order]
+    codes = np.concatenate([chunk.codes[:, 0] for chunk in chunks if chunk.codes is not None])
+    assert found[order].tolist() == keys
+    assert numbers.tolist() == list(map(float, decimals))
+    assert [None if code < 0 else values[code] for code in codes[order]] == names
+
+
+def test_an_answer_that_is_cut_is_an_error(
+    mariadb: MariadbDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load_people(mariadb)
+    monkeypatch.setattr(store, "_SETTINGS", (*store._SETTINGS, "SET group_concat_max_len = 100"))
+    with pytest.raises(errors.DatabaseFailure, match="cut"):
+        dbanon.anonymize(mariadb.url, table="people", k=3, output="release.people", **GIVEN)
+
+
+def test_texts_longer_than_a_statement(
+    mariadb: MariadbDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Staged in several statements, with what SQL and the driver give a meaning."""
+    monkeypatch.setattr(staging, "_CHARACTERS", 200)
+    mariadb.execute("CREATE TABLE t (id int PRIMARY KEY, name varchar(80))")
+    names = ["%s 'quoted' \\ back", "a%d", "ü" * 60, "plain"]
+    for i in range(40):
+        told = names[i % 4].encode().hex()
+        mariadb.execute(f"INSERT INTO t VALUES ({i}, CONVERT(0x{told} USING utf8mb4))")
+    report = dbanon.anonymize(
+        mariadb.url, table="t", quasi_identifiers=["name"], k=10, output="release.t",
+        method="mdav", recoding="representative",
+    )  # fmt: skip
+    assert report.rows_out == 40
+    found = mariadb.rows("SELECT name, count(*) FROM `release`.t GROUP BY BINARY name, name")
+    assert sorted(found) == sorted((name, 10) for name in names)

@@ -10,15 +10,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.data.chunks import Chunk
 from dbanon.data.counts import Recount
 from dbanon.data.frozen import dataclass
 from dbanon.data.schema import Attribute, Kind
@@ -30,8 +28,6 @@ from dbanon.errors import (
     ViewsNotHere,
 )
 from dbanon.ledger.tables import LEDGER_SCHEMA
-from dbanon.recoding import ReleasedColumn
-from dbanon.sessions import statements
 from dbanon.sessions.base import (
     MARK,
     Locator,
@@ -40,27 +36,21 @@ from dbanon.sessions.base import (
     Relation,
     choose_key,
     key_required,
-    labelled_rows,
 )
 from dbanon.sessions.names import RelationName, quote
 from dbanon.stores.mariadb import dialect as types
 from dbanon.stores.mariadb import publication
-from dbanon.stores.mariadb.catalog import MariadbCatalog
-from dbanon.stores.mariadb.errors import translated
+from dbanon.stores.mariadb.staging import ROW, SUFFIX, MariadbStaging
 
 if TYPE_CHECKING:
     from pymysql.connections import Connection
 
 _COPY = "dbanon_source"
 _SAMPLE = "dbanon_sample"
-_ROW = "dbanon_row"
 # No name of a column: a condition of the job's may stand where there is none of this name.
-_ROW_EXPRESSION = f"s.{_ROW} + 0"
-_SUFFIX = f" ENGINE=Aria TRANSACTIONAL=0 {types.TEXT}"
+_ROW_EXPRESSION = f"s.{ROW} + 0"
 # Bytes of a text by which it is sorted, as the store sets it.
 _SORTED = 65_535
-# Rows and characters of one INSERT.
-_ROWS, _CHARACTERS = 20_000, 2_000_000
 BEGIN = "START TRANSACTION WITH CONSISTENT SNAPSHOT"
 _LEVEL = "SET SESSION TRANSACTION ISOLATION LEVEL {}"
 
@@ -82,13 +72,13 @@ class _ByBytes(RelationName):
         return f"(SELECT {', '.join(self.columns)} FROM {super().quoted} AS s) AS b"
 
 
-class MariadbSession(MariadbCatalog):
+class MariadbSession(MariadbStaging):
     """One transaction on MariaDB."""
 
     atomic = "swap"
     digest_way = types.DIGEST_WAY
     name_limit = 64
-    staging_suffix = _SUFFIX
+    staging_suffix = SUFFIX
 
     def __init__(
         self, connection: Connection[Any], on_sql: OnSql | None = None, *, copies: bool = True
@@ -141,9 +131,9 @@ class MariadbSession(MariadbCatalog):
         )
         self._n_copies += 1
         copy = RelationName(None, f"{_COPY}_{self._n_copies}")
-        body, numbered, order = f"{_ROW} BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY", "", ""
+        body, numbered, order = f"{ROW} BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY", "", ""
         if whole:
-            body, numbered = f"PRIMARY KEY ({_ROW})", f"{quote(ordered[0].name)} AS {_ROW}, "
+            body, numbered = f"PRIMARY KEY ({ROW})", f"{quote(ordered[0].name)} AS {ROW}, "
         elif ordered:
             by = ", ".join(self._sorted(one, quote(one.name)) for one in ordered)
             order = f" ORDER BY {by}"
@@ -154,7 +144,7 @@ class MariadbSession(MariadbCatalog):
         self.run("COMMIT")
         self.run(_LEVEL.format("READ COMMITTED"))
         self.run(
-            f"CREATE TEMPORARY TABLE {copy.quoted} ({body}){_SUFFIX} AS"
+            f"CREATE TEMPORARY TABLE {copy.quoted} ({body}){SUFFIX} AS"
             f" SELECT {numbered}{rows or '1 AS one'} FROM {source.name.quoted}{where}{order}"
         )
         self.run(_LEVEL.format("REPEATABLE READ"))
@@ -163,7 +153,7 @@ class MariadbSession(MariadbCatalog):
             source,
             copy=copy,
             filtered=None,
-            locator=replace(source.located, expressions=(f"s.{_ROW}",)),
+            locator=replace(source.located, expressions=(f"s.{ROW}",)),
         )
         self._require_values(pinned, attributes)
         return pinned
@@ -213,7 +203,7 @@ class MariadbSession(MariadbCatalog):
         # Kept: a query that names it twice would draw twice.
         self.run(f"DROP TEMPORARY TABLE IF EXISTS {_SAMPLE}")
         self.run(
-            f"CREATE TEMPORARY TABLE {_SAMPLE} {_SUFFIX} AS SELECT * FROM {relation.quoted}"
+            f"CREATE TEMPORARY TABLE {_SAMPLE} {SUFFIX} AS SELECT * FROM {relation.quoted}"
             f" WHERE rand() < {share:.9f}"
         )
         return f"{_SAMPLE} AS s"
@@ -247,15 +237,6 @@ class MariadbSession(MariadbCatalog):
                     )
         return tuple(attributes)
 
-    def read_chunks(
-        self, source: Relation, attributes: Sequence[Attribute], chunk_rows: int
-    ) -> Iterator[Chunk]:
-        parts = [*source.located.expressions, types.packed(attributes) if attributes else "''"]
-        joins = self.value_joins(attributes)
-        query = f"SELECT {', '.join(parts)} FROM {source.from_clause}{joins}{source.where}"
-        for rows in self._pieces(query, chunk_rows):
-            yield types.chunk(rows, attributes)
-
     def read_rows(
         self, source: Relation, columns: Sequence[str], chunk_rows: int
     ) -> Iterator[tuple[NDArray[np.int64], list[tuple[Any, ...]]]]:
@@ -282,52 +263,6 @@ class MariadbSession(MariadbCatalog):
             for a in map(source.attribute, quasi_identifiers)
         )
         return super().recount(_ByBytes(relation.schema, relation.name, columns), quasi_identifiers)
-
-    # -- staging ----------------------------------------------------------------------------------
-
-    def _load(
-        self, table: str, columns: Sequence[tuple[str, str]], rows: Iterable[tuple[Any, ...]]
-    ) -> None:
-        self.run(statements.create_staging(table, columns, _SUFFIX))
-        marks = ", ".join("%s" for _ in columns)
-        # The driver joins rows to statements of this length where VALUES stands so.
-        insert = f"INSERT INTO {quote(table)} VALUES ({marks})"
-        self.note(insert)
-        with translated(), closing(self.connection.cursor()) as cursor:
-            cursor.max_stmt_length = _CHARACTERS
-            cursor.executemany(insert, rows)
-
-    def load_labels(
-        self,
-        keys: NDArray[np.int64],
-        classes: NDArray[np.int32],
-        positions: NDArray[np.int32],
-        types: Sequence[str],
-    ) -> None:
-        columns = [("key0", "BIGINT PRIMARY KEY"), ("class", "INT"), ("position", "INT")]
-        self.run(statements.create_staging(statements.LABELS, columns, _SUFFIX))
-        insert = f"INSERT INTO {quote(statements.LABELS)} VALUES "
-        order = np.argsort(keys[:, 0])
-        for start in range(0, len(order), _ROWS):
-            part = order[start : start + _ROWS]
-            lists = (values[part].tolist() for values in (keys[:, 0], classes, positions))
-            self.run(insert + ",".join(map("(%d,%d,%d)".__mod__, zip(*lists, strict=True))))
-
-    def load_classes(self, columns: Sequence[ReleasedColumn], n_classes: int) -> None:
-        named = [("class", "INT PRIMARY KEY")]
-        lists: list[Sequence[Any]] = [range(n_classes)]
-        for position, column in enumerate(columns):
-            kind, values = types.staged_values(column)
-            named.append((statements.value_column(position), kind))
-            lists.append(values)
-        self._load(statements.CLASSES, named, zip(*lists, strict=True))
-
-    def load_rows(self, attributes: Sequence[Attribute], pieces: Iterable[tuple[Any, ...]]) -> None:
-        columns = [("class", "INT"), ("position", "INT")]
-        for place, one in enumerate(attributes):
-            columns.append((statements.kept_column(place), self.declared(self.type_of(one))))
-        rows = (tuple(map(types.storable, row)) for row in labelled_rows(pieces))
-        self._load(statements.ROWS, columns, rows)
 
     # -- output -----------------------------------------------------------------------------------
 

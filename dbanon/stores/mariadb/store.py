@@ -32,7 +32,8 @@ _SETTINGS = (
     "ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION'",
     "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
     "SET SESSION time_zone = '+00:00', sql_select_limit = DEFAULT, max_sort_length = 65536,"
-    " sort_buffer_size = 67108864, max_statement_time = 0, lock_wait_timeout = 60,"
+    " sort_buffer_size = 67108864, max_statement_time = 0,"
+    " group_concat_max_len = 16777216, lock_wait_timeout = 60,"
     " innodb_lock_wait_timeout = 60, net_write_timeout = 3600, autocommit = 1",
 )  # fmt: skip
 

@@ -1,0 +1,147 @@
+"""What a session on MariaDB reads of its copy, stages beside it, and joins with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon.data.chunks import Chunk
+from dbanon.data.schema import Attribute
+from dbanon.errors import DatabaseFailure
+from dbanon.recoding import ReleasedColumn
+from dbanon.sessions import statements
+from dbanon.sessions.base import Relation, labelled_rows
+from dbanon.sessions.names import RelationName, quote, quote_list
+from dbanon.stores.mariadb import dialect as types
+from dbanon.stores.mariadb.catalog import MariadbCatalog
+from dbanon.stores.mariadb.errors import translated
+
+ROW, _CLASS = "dbanon_row", "dbanon_class"
+SUFFIX = f" ENGINE=Aria TRANSACTIONAL=0 {types.TEXT}"
+# Rows that are written at once, and characters of one INSERT.
+_ROWS, _CHARACTERS = 20_000, 2_000_000
+# Bytes of rows that are read at once: any server lets so much through.
+_PACKET = 800_000
+# Parts of a table, of each part its columns.
+_Columns = Iterable[Sequence[Sequence[Any]]]
+
+
+class MariadbStaging(MariadbCatalog):
+    """The part of a session that has temporary tables."""
+
+    def read_chunks(
+        self, source: Relation, attributes: Sequence[Attribute], chunk_rows: int
+    ) -> Iterator[Chunk]:
+        [key] = source.located.expressions
+        rows = max(min(chunk_rows, _PACKET // types.packed_bytes(attributes)), 1)
+        border = f"SELECT max(place) FROM (SELECT {key} AS place FROM {source.from_clause}"
+        # Texts are looked up by their hash here; the joins that write would be slower by it.
+        query = (
+            "SET STATEMENT join_cache_level = 4 FOR"
+            f" SELECT group_concat({types.packed(key, attributes)} SEPARATOR '')"
+            f" FROM {source.from_clause}{self.value_joins(attributes)} WHERE "
+        )
+        self.note(f"{query}TRUE{source.and_where}")
+        after = ""
+        # Each row alone would take the driver ten times as long.
+        with closing(self.connection.cursor()) as cursor:
+            while True:
+                begin = f"{key} > {after}" if after else "TRUE"
+                last = self._one(
+                    cursor, f"{border} WHERE {begin} ORDER BY {key} LIMIT {rows}) AS piece"
+                )
+                if last is None:
+                    return
+                piece = f"{begin} AND {key} <= {int(last)}{source.and_where}"
+                packets = self._one(cursor, query + piece)
+                after = str(int(last))
+                if packets is not None:
+                    yield types.chunk(packets, attributes)
+
+    def _one(self, cursor: Any, sql: str) -> Any:
+        """The one value of a query that is not shown; it is whole, or an error."""
+        with translated():
+            cursor.execute(types.spelled(sql, bound=False))
+            [(found,)] = cursor.fetchall()
+        if cursor.warning_count:
+            raise DatabaseFailure("The server cut an answer off.")
+        return found
+
+    def _load(self, table: str, columns: Sequence[tuple[str, str]], rows: _Columns) -> None:
+        """Stage columns of values, in parts: the driver takes ten times as long for each value."""
+        self.run(statements.create_staging(table, columns, SUFFIX))
+        insert = f"INSERT INTO {quote(table)} VALUES "
+        self.note(f"{insert}…")
+        with translated(), closing(self.connection.cursor()) as cursor:
+            for part in rows:
+                written = [types.literals(one, self.connection.escape) for one in part]
+                row = "({})".format(",".join(mark for mark, _ in written)).__mod__
+                told, length = [], 0
+                for told_row in map(row, zip(*(values for _, values in written), strict=True)):
+                    told.append(told_row)
+                    length += len(told_row)
+                    if length > _CHARACTERS:
+                        cursor.execute(insert + ",".join(told))
+                        told, length = [], 0
+                if told:
+                    cursor.execute(insert + ",".join(told))
+
+    def load_labels(
+        self,
+        keys: NDArray[np.int64],
+        classes: NDArray[np.int32],
+        positions: NDArray[np.int32],
+        types: Sequence[str],
+    ) -> None:
+        # No index: rows are looked up in the copy by its key, in the order in which it has them.
+        columns = [("key0", "BIGINT NOT NULL"), ("class", "INT"), ("position", "INT")]
+        order, whole = np.argsort(keys[:, 0]), (keys[:, 0], classes, positions)
+        parts = (order[start : start + _ROWS] for start in range(0, len(order), _ROWS))
+        self._load(statements.LABELS, columns, ([v[p].tolist() for v in whole] for p in parts))
+
+    def load_classes(self, columns: Sequence[ReleasedColumn], n_classes: int) -> None:
+        named = [("class", "INT PRIMARY KEY")]
+        lists: list[Sequence[Any]] = [list(range(n_classes))]
+        for position, column in enumerate(columns):
+            kind, values = types.staged_values(column)
+            named.append((statements.value_column(position), kind))
+            lists.append(values)
+        self._load(statements.CLASSES, named, [lists])
+
+    def load_rows(self, attributes: Sequence[Attribute], pieces: Iterable[tuple[Any, ...]]) -> None:
+        columns = [("class", "INT"), ("position", "INT")]
+        for place, one in enumerate(attributes):
+            columns.append((statements.kept_column(place), self.declared(self.type_of(one))))
+        rows = (tuple(map(types.storable, row)) for row in labelled_rows(pieces))
+        parts = iter(lambda: list(zip(*islice(rows, _ROWS), strict=True)), [])
+        self._load(statements.ROWS, columns, parts)
+
+    def insert(
+        self,
+        table: RelationName,
+        values: Mapping[str, str],
+        source: Relation | None,
+        reads: Sequence[str] = (),
+        joins: str = "",
+    ) -> None:
+        if source is None:
+            super().insert(table, values, source, reads, joins)
+            return
+        # Rows are joined in the order of their keys, and sorted then: by their place each of them
+        # would be looked up anywhere in the copy. LIMIT keeps the two steps apart.
+        [key] = source.located.expressions
+        kept = "".join(f", s.{quote(name)}" for name in reads)
+        self.run(
+            f"INSERT INTO {table.quoted} ({quote_list(list(values))})"
+            f" SELECT STRAIGHT_JOIN {', '.join(values.values())} FROM"
+            f" (SELECT STRAIGHT_JOIN l.class AS {_CLASS}, l.position AS {ROW}{kept} FROM"
+            f" {quote(statements.LABELS)} AS l JOIN {source.from_clause}"
+            f" ON {key} = l.key0 LIMIT {2**63 - 1}) AS s"
+            f" JOIN {quote(statements.CLASSES)} AS c ON c.class = s.{_CLASS}{joins}"
+            f" ORDER BY s.{_CLASS}, s.{ROW}"
+        )
