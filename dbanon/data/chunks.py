@@ -17,8 +17,8 @@ from dbanon.errors import DuplicateKeys, MemoryLimit, NonFiniteValue
 # Standardized points, the kernel's copy and its index stand beside the matrix while a method runs.
 _COPIES_OF_THE_MATRIX = 4
 # What is no number is also a position in a tree, and in what finds the nearest and the farthest;
-# half of all that is once for each combination of values.
-_COPIES_OF_CODES = 8
+# equal rows are worked on as one then, and all but so many copies are once for each of these.
+_COPIES_OF_CODES, _COPIES_OF_EACH = 8, 2
 _BYTES_PER_RECORD = 64
 
 
@@ -55,7 +55,7 @@ def bytes_per_record(n_columns: int, coded: int = 0, different: float = 1.0) -> 
     different : of mixed records the share that differs from all before.
     """
     whole = _COPIES_OF_THE_MATRIX * (n_columns - coded) + _COPIES_OF_CODES * coded
-    of_each = whole if not coded else 2 * n_columns
+    of_each = _COPIES_OF_EACH * n_columns if coded else whole
     return _BYTES_PER_RECORD + round(8 * (of_each + different * (whole - of_each)))
 
 

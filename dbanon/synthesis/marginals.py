@@ -289,7 +289,9 @@ def _bins(j: int, margin: Margin, division: Division) -> Measured:
         # All rows are in its one bin, and how many there are is public.
         return Measured((j,), odds * division.n, 0.0)
     if isinstance(margin, Parted):
-        return Measured((j,), odds * division.n, margin.parts.variance)
+        # A bin is some parts, and their noise adds up.
+        parts = len(margin.bins) / odds.size
+        return Measured((j,), odds * division.n, parts * margin.parts.variance)
     return Measured((j,), odds * division.n, account.variance(division.leaf_scale))
 
 

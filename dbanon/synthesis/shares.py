@@ -22,8 +22,11 @@ MARGINS, SELECTION, COUNTS, RESIDUALS = 0.40, 0.10, 0.35, 0.15
 # Noise on the mean of a quarter of the rows, as a share of the range: what is refused, and from
 # where there is some to spare for the dependence.
 TOO_LARGE, _SMALL = 0.05, 0.02
-# A class of a margin has noise of a fiftieth of the range, or less where that needs no class.
+# A class of a margin has noise of a fiftieth of the range, or less where that needs no class; and,
+# as a share of the range, no more than so much of its share of the rows: else noise stays as it is,
+# however large epsilon is, where most values lie in a small part of the range.
 NOISE_OF_CLASS = 50
+_NOISE_OF_SHARE = 1 / 4
 # With quantiles: what sums of ranks have of a margin, with more noise a class; edges and the counts
 # between them share the rest. Measured on MAGIC and Census; any shares keep the promise.
 _OF_RANKS, _OF_EDGES, _OF_BETWEEN = 0.70, 0.15, 0.15
@@ -193,7 +196,9 @@ def shares(
     if margins == QUANTILES:
         edges = edges_of(n, PURE_EPSILON, _OF_EDGES * of_margin, _OF_BETWEEN * of_margin)
     of_sums = of_margin * (_OF_RANKS if edges else 1.0)
-    class_noise = _NOISE_BESIDE_EDGES if edges else NOISE_OF_CLASS
+    size = math.ceil((_NOISE_BESIDE_EDGES if edges else NOISE_OF_CLASS) / of_sums)
+    if edges is None:
+        size = max(size, math.ceil(math.sqrt(n / (_NOISE_OF_SHARE * of_sums))))
     trees = (None,) * p if trees is None else tuple(trees)
     counted = tuple(
         many if tree is None and many * _LEAST_ROWS <= of_margin * n else 0
@@ -205,7 +210,7 @@ def shares(
         epsilon=epsilon,
         trees=trees,
         bins=bins,
-        class_size=min(max(math.ceil(class_noise / of_sums), 1), n // 4),
+        class_size=min(max(size, 1), n // 4),
         margin_scale=GRID / of_sums * _SLACK,
         leaf_scale=2 / of_margin * _SLACK,
         choice_scale=0.0,

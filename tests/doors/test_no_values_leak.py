@@ -195,6 +195,8 @@ def test_a_successful_run_tells_no_value(
         printed = printed.replace(number, "")
     printed = re.sub(r'"ts": "[^"]*"', "", printed)
     printed = re.sub(r"-?\d+\.\d+(e-?\d+)?", "", printed)
+    # Digests and salts may have any digits, too; no value has so many.
+    printed = re.sub(r"[0-9a-f]{15,}", "", printed)
     assert not TRACES.search(printed), TRACES.findall(printed)
 
 

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import dbanon
@@ -445,3 +446,30 @@ def test_texts_longer_than_a_statement(
     assert report.rows_out == 40
     found = mariadb.rows("SELECT name, count(*) FROM `release`.t GROUP BY BINARY name, name")
     assert sorted(found) == sorted((name, 10) for name in names)
+
+
+def test_wide_texts_fit_into_what_a_server_takes_at_once(mariadb: MariadbDatabase) -> None:
+    """A statement is counted in characters; a server counts bytes, three for each of these."""
+    [(usual,)] = mariadb.rows("SELECT @@max_allowed_packet")
+    table = [(i, float(i % 10), chr(0x4E00 + i % 500) * 900) for i in range(1_000)]
+    frame = pd.DataFrame(table, columns=["id", "a", "note"])
+    mariadb.execute(f"SET GLOBAL max_allowed_packet = {2**21}")
+    try:
+        report = dbanon.anonymize(
+            iter([frame]), table="t", quasi_identifiers=["a"], keep=["note"], k=5,
+            kept_columns="client", output="release.t", target=mariadb.url, method="mdav",
+        )  # fmt: skip
+    finally:
+        mariadb.execute(f"SET GLOBAL max_allowed_packet = {usual}")
+    assert report.rows_out == 1_000
+
+
+def test_a_kept_column_with_a_name_of_ours(mariadb: MariadbDatabase) -> None:
+    mariadb.execute("CREATE TABLE t (id int PRIMARY KEY, a double, Dbanon_Class int)")
+    mariadb.execute("INSERT INTO t VALUES " + ", ".join(f"({i}, {i % 4}, {i})" for i in range(40)))
+    dbanon.anonymize(
+        mariadb.url, table="t", quasi_identifiers=["a"], keep=["Dbanon_Class"], k=5,
+        output="release.t", method="mdav",
+    )  # fmt: skip
+    found = mariadb.rows("SELECT Dbanon_Class FROM `release`.t")
+    assert sorted(one for (one,) in found) == list(range(40))

@@ -23,8 +23,8 @@ from dbanon.stores.mariadb.errors import translated
 
 ROW, _CLASS = "dbanon_row", "dbanon_class"
 SUFFIX = f" ENGINE=Aria TRANSACTIONAL=0 {types.TEXT}"
-# Rows that are written at once, and characters of one INSERT.
-_ROWS, _CHARACTERS = 20_000, 2_000_000
+# Rows that are written at once, and characters of one INSERT, of four bytes at most.
+_ROWS, _CHARACTERS = 20_000, 500_000
 # Bytes of rows that are read at once: any server lets so much through.
 _PACKET = 800_000
 # Parts of a table, of each part its columns.
@@ -136,12 +136,22 @@ class MariadbStaging(MariadbCatalog):
         # would be looked up anywhere in the copy. LIMIT keeps the two steps apart.
         [key] = source.located.expressions
         kept = "".join(f", s.{quote(name)}" for name in reads)
+        # Of the labels, beside columns that may have any name.
+        label, place = (_unused(name, reads) for name in (_CLASS, ROW))
         self.run(
             f"INSERT INTO {table.quoted} ({quote_list(list(values))})"
             f" SELECT STRAIGHT_JOIN {', '.join(values.values())} FROM"
-            f" (SELECT STRAIGHT_JOIN l.class AS {_CLASS}, l.position AS {ROW}{kept} FROM"
+            f" (SELECT STRAIGHT_JOIN l.class AS {label}, l.position AS {place}{kept} FROM"
             f" {quote(statements.LABELS)} AS l JOIN {source.from_clause}"
             f" ON {key} = l.key0 LIMIT {2**63 - 1}) AS s"
-            f" JOIN {quote(statements.CLASSES)} AS c ON c.class = s.{_CLASS}{joins}"
-            f" ORDER BY s.{_CLASS}, s.{ROW}"
+            f" JOIN {quote(statements.CLASSES)} AS c ON c.class = s.{label}{joins}"
+            f" ORDER BY s.{label}, s.{place}"
         )
+
+
+def _unused(name: str, others: Sequence[str]) -> str:
+    """The name, made longer until none of the others is it; capitals do not matter."""
+    taken = {other.lower() for other in others}
+    while name in taken:
+        name += "_"
+    return name

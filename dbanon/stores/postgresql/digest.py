@@ -214,11 +214,12 @@ class PostgresqlKeyed(KeyedSession):
     def sorting(self) -> Iterator[None]:
         # A hash table looks up at random what merging reads in order: of a million rows, in twice
         # the time.
-        self.run("SET LOCAL enable_hashjoin = off")
-        self.run("SET LOCAL enable_hashagg = off")
+        ways = {"hashjoin": "off", "hashagg": "off", "mergejoin": "on", "sort": "on"}
+        for way, wanted in ways.items():
+            self.run(f"SET LOCAL enable_{way} = {wanted}")
         yield
-        self.run("SET LOCAL enable_hashjoin = on")
-        self.run("SET LOCAL enable_hashagg = on")
+        for way in ways:
+            self.run(f"SET LOCAL enable_{way} TO DEFAULT")
 
     def tagged(
         self, persons: str, columns: Sequence[str], members: str
