@@ -26,7 +26,7 @@ TOO_LARGE, _SMALL = 0.05, 0.02
 # as a share of the range, no more than so much of its share of the rows: else noise stays as it is,
 # however large epsilon is, where most values lie in a small part of the range.
 NOISE_OF_CLASS = 50
-_NOISE_OF_SHARE = 1 / 4
+_NOISE_OF_SHARE = 1 / 2
 # With quantiles: what sums of ranks have of a margin, with more noise a class; edges and the counts
 # between them share the rest. Measured on MAGIC and Census; any shares keep the promise.
 _OF_RANKS, _OF_EDGES, _OF_BETWEEN = 0.70, 0.15, 0.15
