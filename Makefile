@@ -53,7 +53,7 @@ campaign: setup ## all tests, with each case on each database and all examples
 # those of `make setup`: pip takes the newest. Servers and browsers are not asked again, and what old
 # packages say of newer ones below them is their matter.
 OLDEST := build/oldest
-OLDEST_EXTRAS := all postgres mariadb bound plot sklearn
+OLDEST_EXTRAS := all postgres mariadb bound dp plot sklearn
 OF_THE_CORE = _editable_skbc_dbanon.pth _editable_skbc_dbanon.py dbanon dbanon-*.dist-info checkout.pth
 
 test-oldest: setup $(OLDEST)/.done ## tests with the oldest versions of all that dbanon needs
@@ -65,7 +65,7 @@ test-oldest: setup $(OLDEST)/.done ## tests with the oldest versions of all that
 $(OLDEST)/.done: pyproject.toml .ci/oldest.py | $(VENV)/.package
 	$(PYTHON) -m venv --clear $(@D)
 	$(PYTHON) .ci/oldest.py $(OLDEST_EXTRAS) >$(@D)/oldest.txt
-	$(@D)/bin/python -m pip --quiet install -r $(@D)/oldest.txt pytest pytest-xdist hypothesis
+	$(@D)/bin/python -m pip --quiet install -r $(@D)/oldest.txt pytest pytest-xdist hypothesis ruff
 	cd $(VENV)/lib/python*/site-packages && cp -r $(OF_THE_CORE) $(CURDIR)/$(@D)/lib/python*/site-packages/
 	touch $@
 
