@@ -78,8 +78,12 @@ class Power:
     different: float = 1.0
 
     def seconds_of(self, n: float, shape: Shape, different: float = 1.0) -> float:
-        """CPU seconds for n records with such attributes, of which a share is different."""
-        n *= different**self.different
+        """CPU seconds for n records with such attributes, of which a share is different.
+
+        Of numbers alone it does not matter: equal points take as long as others.
+        """
+        if shape.is_mixed:
+            n *= different**self.different
         p = shape.attributes
         wide = p / ATTRIBUTES
         power = self.records + self.both * math.log(wide)

@@ -66,7 +66,6 @@ def forecast(policy: Policy, n: int, shape: Shape, different: float = 1.0) -> Fo
     Parameters
     ----------
     different : the share of the records that differs from all others before; 1 where not known.
-        Of numbers alone it is not asked: equal points take as long as others.
     """
     method = find_method(policy.method)
     power = _power(method, shape)
@@ -74,9 +73,8 @@ def forecast(policy: Policy, n: int, shape: Shape, different: float = 1.0) -> Fo
         return None
     blocks = Blocks.of(policy)
     parts = 1 if blocks is None else blocks.cut_at(n) or 1
-    known = different if shape.is_mixed else 1.0
-    seconds = parts * power.seconds_of(n / parts, shape, known)
-    refined = _refined(policy, method, n, shape, parts, known)
+    seconds = parts * power.seconds_of(n / parts, shape, different)
+    refined = _refined(policy, method, n, shape, parts, different)
     return None if refined is None else Foreseen(seconds, refined)
 
 
@@ -87,11 +85,10 @@ def quickest(
 
     Where none does, the one of all methods that takes the least. ``different`` as of ``forecast``.
     """
-    share = different if shape.is_mixed else 1.0
 
     def seconds(name: str) -> float:
         power = _power(find_method(name), shape)
-        return float("inf") if power is None else power.seconds_of(n, shape, share)
+        return float("inf") if power is None else power.seconds_of(n, shape, different)
 
     for name in names:
         if seconds(name) <= limit:

@@ -75,6 +75,11 @@ class Parted:
         """As ``Margin`` says."""
         return np.diff(self.parts.reached[self._first])
 
+    @property
+    def counts(self) -> int:
+        """As ``Margin`` says."""
+        return len(self.bins)
+
     def spots(
         self, column: NDArray[np.int64], rng: np.random.Generator
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:

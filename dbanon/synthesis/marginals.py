@@ -43,7 +43,6 @@ from dbanon.synthesis.junction import Floats, JunctionTree, cells, maximal_cliqu
 from dbanon.synthesis.margins import (
     Listed,
     Margin,
-    Quantiles,
     Steps,
     beside_each_other,
     counts_of_leaves,
@@ -283,16 +282,15 @@ def _margin(j: int, column: NDArray[np.int64], division: Division, noise: Noise)
 
 
 def _bins(j: int, margin: Margin, division: Division) -> Measured:
-    """How many rows the bins of a column have."""
-    account, odds = division.account, margin.odds
-    if isinstance(margin, Quantiles):
-        # All rows are in its one bin, and how many there are is public.
-        return Measured((j,), odds * division.n, 0.0)
+    """How many rows the bins of a column have: sums of counts, whose noise adds up.
+
+    Of one bin it is public: it has all rows.
+    """
+    of_count = division.account.variance(division.leaf_scale)
     if isinstance(margin, Parted):
-        # A bin is some parts, and their noise adds up.
-        parts = len(margin.bins) / odds.size
-        return Measured((j,), odds * division.n, parts * margin.parts.variance)
-    return Measured((j,), odds * division.n, account.variance(division.leaf_scale))
+        of_count = margin.parts.variance
+    odds = margin.odds
+    return Measured((j,), odds * division.n, of_count * margin.counts / odds.size)
 
 
 class _Selection:

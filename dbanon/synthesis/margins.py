@@ -26,6 +26,10 @@ class Margin(Protocol):
     def odds(self) -> NDArray[np.float64]:
         """The share of the rows that is expected in each bin, float64 (bins,)."""
 
+    @property
+    def counts(self) -> int:
+        """Of how many noisy counts the bins are sums; 0 where they are of equal shares."""
+
     def spots(
         self, column: NDArray[np.int64], rng: np.random.Generator
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
@@ -56,6 +60,11 @@ class Quantiles:
     def odds(self) -> NDArray[np.float64]:
         """As ``Margin`` says."""
         return np.full(self.bins, 1 / self.bins)
+
+    @property
+    def counts(self) -> int:
+        """As ``Margin`` says."""
+        return 0
 
     def spots(
         self, column: NDArray[np.int64], rng: np.random.Generator
@@ -98,6 +107,11 @@ class Listed:
         odds = np.zeros(int(self.bins.max()) + 1)
         np.add.at(odds, self.bins, self.shares)
         return odds
+
+    @property
+    def counts(self) -> int:
+        """As ``Margin`` says."""
+        return len(self.bins)
 
     def spots(
         self, column: NDArray[np.int64], rng: np.random.Generator
@@ -157,6 +171,11 @@ class Steps:
     def odds(self) -> NDArray[np.float64]:
         """As ``Margin`` says."""
         return self.listed.odds
+
+    @property
+    def counts(self) -> int:
+        """As ``Margin`` says."""
+        return self.listed.counts
 
     def spots(
         self, column: NDArray[np.int64], rng: np.random.Generator

@@ -8,15 +8,12 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-import numpy as np
-import pandas as pd
 import pytest
 
 import dbanon
 from dbanon import errors
 from dbanon.run.open import open_store
-from dbanon.sessions.names import parse_relation
-from dbanon.stores.mariadb import dialect, publication, staging, store
+from dbanon.stores.mariadb import dialect, publication
 from tests.mariadb_server import Readers
 from tests.stores.databases import MariadbDatabase
 from tests.stores.people import load_people
@@ -365,111 +362,3 @@ def test_killed_between_two_steps(mariadb: MariadbDatabase, cut: str, who: str) 
     assert readers.findings([*stood, readers.digest()]) == []
     assert readers.seen
     _require_settled(mariadb, old, cut)
-
-
-def test_doubles_are_read_as_they_are(mariadb: MariadbDatabase) -> None:
-    drawn = np.random.default_rng(3)
-    values = (drawn.normal(size=400) * 10.0 ** drawn.integers(-300, 300, 400)).tolist()
-    values += [0.0, 5e-324, 1.7976931348623157e308, 0.1 + 0.2, 2.0**53 + 2]
-    key = 2**62
-    rows = ", ".join(f"({key + i}, {value!r})" for i, value in enumerate(values))
-    mariadb.execute("CREATE TABLE t (id bigint PRIMARY KEY, x double, y double)")
-    mariadb.execute(f"INSERT INTO t (id, x) VALUES {rows}")
-    with open_store(mariadb.url).session(write=False) as session:
-        relation = session.locate(session.find_source(parse_relation("t")), ())
-        relation = session.pin(relation, ["x", "y"])
-        wanted = [relation.attribute("x"), relation.attribute("y")]
-        [chunk] = session.read_chunks(relation, wanted, 1000)
-    assert chunk.keys[:, 0].tolist() == [key + i for i in range(len(values))]
-    assert chunk.numbers[:, 0].tolist() == values
-    assert chunk.valid is not None
-    assert chunk.valid.all(0).tolist() == [True, False]
-
-
-def test_rows_come_in_many_pieces(
-    mariadb: MariadbDatabase, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Keys of all sizes, NULLs and decimals, more rows than one answer holds."""
-    drawn = np.random.default_rng(5)
-    keys = sorted({-(2**63), -(2**53) - 1, -1, 0, 2**53 + 1, 2**63 - 1}
-                  | set(drawn.integers(-(2**62), 2**62, 300).tolist()))  # fmt: skip
-    decimals = [f"{n}.{m:06d}" for n, m in drawn.integers(0, 10**6, (len(keys), 2)).tolist()]
-    names = [None if i % 7 == 0 else f"text {i % 5}" for i in range(len(keys))]
-    rows = ", ".join(
-        f"({key}, {decimal}, {'NULL' if name is None else repr(name)})"
-        for key, decimal, name in zip(keys, decimals, names, strict=True)
-    )
-    mariadb.execute(
-        "CREATE TABLE t (id bigint PRIMARY KEY, `x{0}%s` decimal(20,6), name varchar(20))"
-    )
-    mariadb.execute(f"INSERT INTO t VALUES {rows}")
-    monkeypatch.setattr(staging, "_PACKET", 1_000)
-    with open_store(mariadb.url).session(write=False) as session:
-        relation = session.locate(session.find_source(parse_relation("t")), ())
-        relation = session.pin(relation, ["x{0}%s", "name"])
-        wanted = [relation.attribute("x{0}%s"), relation.attribute("name")]
-        [values] = session.stage_values(relation, wanted)
-        chunks = list(session.read_chunks(relation, wanted, 1000))
-    assert len(chunks) > 20
-    found = np.concatenate([chunk.keys[:, 0] for chunk in chunks])
-    order = np.argsort(found)
-    numbers = np.concatenate([chunk.numbers[:, 0] for chunk in chunks])[order]
-    codes = np.concatenate([chunk.codes[:, 0] for chunk in chunks if chunk.codes is not None])
-    assert found[order].tolist() == keys
-    assert numbers.tolist() == list(map(float, decimals))
-    assert [None if code < 0 else values[code] for code in codes[order]] == names
-
-
-def test_an_answer_that_is_cut_is_an_error(
-    mariadb: MariadbDatabase, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    load_people(mariadb)
-    monkeypatch.setattr(store, "_SETTINGS", (*store._SETTINGS, "SET group_concat_max_len = 100"))
-    with pytest.raises(errors.DatabaseFailure, match="cut"):
-        dbanon.anonymize(mariadb.url, table="people", k=3, output="release.people", **GIVEN)
-
-
-def test_texts_longer_than_a_statement(
-    mariadb: MariadbDatabase, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Staged in several statements, with what SQL and the driver give a meaning."""
-    monkeypatch.setattr(staging, "_CHARACTERS", 200)
-    mariadb.execute("CREATE TABLE t (id int PRIMARY KEY, name varchar(80))")
-    names = ["%s 'quoted' \\ back", "a%d", "ü" * 60, "plain"]
-    for i in range(40):
-        told = names[i % 4].encode().hex()
-        mariadb.execute(f"INSERT INTO t VALUES ({i}, CONVERT(0x{told} USING utf8mb4))")
-    report = dbanon.anonymize(
-        mariadb.url, table="t", quasi_identifiers=["name"], k=10, output="release.t",
-        method="mdav", recoding="representative",
-    )  # fmt: skip
-    assert report.rows_out == 40
-    found = mariadb.rows("SELECT name, count(*) FROM `release`.t GROUP BY BINARY name, name")
-    assert sorted(found) == sorted((name, 10) for name in names)
-
-
-def test_wide_texts_fit_into_what_a_server_takes_at_once(mariadb: MariadbDatabase) -> None:
-    """A statement is counted in characters; a server counts bytes, three for each of these."""
-    [(usual,)] = mariadb.rows("SELECT @@max_allowed_packet")
-    table = [(i, float(i % 10), chr(0x4E00 + i % 500) * 900) for i in range(1_000)]
-    frame = pd.DataFrame(table, columns=["id", "a", "note"])
-    mariadb.execute(f"SET GLOBAL max_allowed_packet = {2**21}")
-    try:
-        report = dbanon.anonymize(
-            iter([frame]), table="t", quasi_identifiers=["a"], keep=["note"], k=5,
-            kept_columns="client", output="release.t", target=mariadb.url, method="mdav",
-        )  # fmt: skip
-    finally:
-        mariadb.execute(f"SET GLOBAL max_allowed_packet = {usual}")
-    assert report.rows_out == 1_000
-
-
-def test_a_kept_column_with_a_name_of_ours(mariadb: MariadbDatabase) -> None:
-    mariadb.execute("CREATE TABLE t (id int PRIMARY KEY, a double, Dbanon_Class int)")
-    mariadb.execute("INSERT INTO t VALUES " + ", ".join(f"({i}, {i % 4}, {i})" for i in range(40)))
-    dbanon.anonymize(
-        mariadb.url, table="t", quasi_identifiers=["a"], keep=["Dbanon_Class"], k=5,
-        output="release.t", method="mdav",
-    )  # fmt: skip
-    found = mariadb.rows("SELECT Dbanon_Class FROM `release`.t")
-    assert sorted(one for (one,) in found) == list(range(40))

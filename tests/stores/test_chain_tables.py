@@ -1,0 +1,168 @@
+"""Several tables of the same persons in one chain: hospital stays, and what a laboratory found."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dbanon
+from dbanon.errors import (
+    ChainEntityRows,
+    InvalidParameter,
+)
+from tests.stores.databases import Database, inserts
+from tests.stores.test_chain_several import GIVEN, Stays, changed, load, persons
+
+# No engine decides of these.
+pytestmark = pytest.mark.in_turn(of="file")
+
+
+def load_labs(database: Database, labs: list[tuple[Any, ...]]) -> None:
+    if not any(name == "labs" for _, name in database.relations()):
+        whole = database.types["integer"]
+        columns = {"patient": whole, "smoker": whole, "test": database.types["text"]}
+        database.load("labs", columns, [])
+    database.execute("DELETE FROM labs")
+    database.execute(*inserts("labs", labs))
+
+
+LABS = [(i, i % 2, test) for i in range(12) for test in "XY"[: 1 + i % 2] if i % 4]
+
+
+class Both(Stays):
+    """Stays and what the laboratory found, of the same patients."""
+
+    def __init__(self, database: Database, folder: Path, **rules: Any) -> None:
+        load(database, persons())
+        load_labs(database, LABS)
+        super().__init__(database, folder, tables=["labs"], **rules)
+
+    def chain(self, **more: Any) -> dbanon.Chain:
+        told = {"outputs": {"labs": "released_labs"}, "kept": {"labs": ["test"]}} | more
+        return dbanon.Chain("stays", key=f"file:{self.key}", accept_turnover=True, **told)
+
+    def release(self, known: Mapping[int, Any], **more: Any) -> dbanon.Report:
+        load(self.database, known)
+        return dbanon.anonymize(self.database.url, **(GIVEN | {"chain": self.chain()} | more))
+
+    def labs(self) -> Counter[tuple[Any, ...]]:
+        relation = self.database.relation("released_labs")
+        return Counter(self.database.rows(f"SELECT age, postcode, test FROM {relation}"))
+
+
+def test_tables_have_the_same_classes(database: Database, tmp_path: Path) -> None:
+    both = Both(database, tmp_path)
+    report = both.release(persons())
+    of_stays = {(age, code) for age, code, *_ in both.rows()}
+    assert {(age, code) for age, code, _ in both.labs()} <= of_stays
+    assert sum(both.labs().values()) == len(LABS)
+    told = report.arguments["chain"]
+    assert told["combinations"] == len(of_stays) == 4
+    assert [table["rows"] for table in told["tables"]] == [len(LABS)]
+    # One release of the chain: one number, and both stand in the ledger.
+    noted = database.rows(
+        f"SELECT output_name, chain_sequence, rows_out FROM {database.ledger('release')}"
+    )
+    assert {name: (number, rows) for name, number, rows in noted} == {
+        "released": (1, 24), "released_labs": (1, len(LABS))
+    }  # fmt: skip
+    # Of three persons of a class there may be one who was in the laboratory.
+    verified = dbanon.verify(database.url, "released_labs")
+    assert verified.unchanged
+    assert "persons over all of its tables" in verified.counted
+    assert "in any of the 2 tables" in str(report.guarantee)
+
+
+def test_a_change_in_one_table_holds_the_other(database: Database, tmp_path: Path) -> None:
+    both = Both(database, tmp_path)
+    both.release(persons())
+    stays, labs = both.rows(), both.labs()
+    load_labs(database, [*LABS, (1, 1, "Z")])
+    both.release(changed(persons(), 1, [("C", 99)]))
+    assert (both.rows(), both.labs()) == (stays, labs)
+    # She is one person: two more make three.
+    load_labs(database, [*LABS, (1, 1, "Z"), (2, 0, "Z")])
+    both.release(changed(persons(), 0, [("C", 99)]))
+    assert sum((both.labs() - labs).values()) == 2
+    assert sum((both.rows() - stays).values()) == 1
+
+
+def test_who_is_in_any_of_the_tables_is_there(database: Database, tmp_path: Path) -> None:
+    both = Both(database, tmp_path)
+    both.release(persons())
+    before = both.rows()
+    without = {i: one for i, one in persons().items() if i != 1}
+    # Three differ in their rows and are there: the patient is known to the laboratory.
+    load_labs(database, [(i, i % 2, "Z") for i in range(12) if i % 4])
+    report = both.release(without)
+    assert report.arguments["chain"]["left"] == 0
+    load_labs(database, [row for row in LABS if row[0] != 1])
+    report = both.release(without)
+    assert report.arguments["chain"]["left"] == 1
+    assert sum((before - both.rows()).values()) in (0, 2)
+
+
+def test_tables_are_named_as_the_chain_has_them(database: Database, tmp_path: Path) -> None:
+    both = Both(database, tmp_path)
+    for wrong, match in (
+        ({"outputs": {}, "kept": {}}, "released to a place of its own"),
+        ({"outputs": {"labs": "released"}}, "to one place"),
+        ({"kept": {"labs": ["patient"]}}, "whose they are: patient"),
+    ):
+        with pytest.raises(InvalidParameter, match=match):
+            both.release(persons(), chain=both.chain(**wrong))
+    with pytest.raises(InvalidParameter, match="where selects rows"):
+        both.release(persons(), where="age > 3")
+    both.release(persons())
+    with pytest.raises(dbanon.errors.ChainChanged, match="tables"):
+        both.release(persons(), chain=both.chain(kept={"labs": []}))
+    assert dbanon.show_chain(database.url, "stays").sequence == 1
+    with pytest.raises(dbanon.errors.ChainSamePersons):
+        dbanon.create_chain(database.url, "labs", table="labs", entity="patient", changes="show",
+                            key_out=tmp_path / "labs.key")  # fmt: skip
+
+
+def test_tables_are_released_together_elsewhere(
+    database: Database, tmp_path: Path, make_database: Any
+) -> None:
+    """In one transaction of the other database, once the state is committed."""
+    if database.name != "duckdb":
+        pytest.skip("where the tables come from does not matter")
+    both, target = Both(database, tmp_path), make_database("sqlite")
+    target.load("released_labs", {"a": "integer"}, [])
+    with pytest.raises(dbanon.errors.OutputNotOurs):
+        both.release(persons(), target=target.url)
+    # Refused before anything was committed.
+    assert dbanon.show_chain(database.url, "stays").sequence == 0
+    target.execute("DROP TABLE released_labs")
+    report = both.release(persons(), target=target.url)
+    assert report.arguments["chain"]["combinations"] is None
+    for name, rows in (("released", 24), ("released_labs", len(LABS))):
+        assert target.rows(f"SELECT count(*) FROM {target.relation(name)}") == [(rows,)]
+
+
+def test_a_quasi_identifier_of_one_table_is_the_persons(database: Database, tmp_path: Path) -> None:
+    """Of who smokes the laboratory alone knows; patients whom it does not know have NULL."""
+    both = Both(database, tmp_path, max_rows_per_person=9)
+    known = [*GIVEN["quasi_identifiers"], "smoker"]
+    more = {"quasi_identifiers": known, "nulls": "category"}
+    planned = dbanon.plan(database.url, **(GIVEN | {"chain": both.chain()} | more))
+    assert planned.chain.coming.came == 12
+    report = both.release(persons(), **more)
+    assert report.arguments["chain"]["combinations"] == 4
+    for name in ("released", "released_labs"):
+        relation = database.relation(name)
+        found = Counter(database.rows(f"SELECT age, smoker IS NULL FROM {relation}"))
+        # Three of twelve are not known to the laboratory: 0, 4 and 8 are a class of their own.
+        assert sorted(bool(missing) for _, missing in found) == (
+            [False] * 3 + [True] * (name == "released")
+        )
+    two = [(i, (i + j) % 2, "X") for i in range(12) for j in range(2)]
+    load(database, persons(20))
+    load_labs(database, [(i + 12, smoker, test) for i, smoker, test in two if i < 6])
+    with pytest.raises(ChainEntityRows, match=r'"smoker" has more than one value .* of 6 persons'):
+        both.release(persons(20), **more)
