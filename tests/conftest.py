@@ -3,6 +3,7 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -40,6 +41,10 @@ _NEEDS_SERVER = {"pg_server", "local_pg_server", "cron_server", "postgresql"}
 
 
 def pytest_configure() -> None:
+    # A shell that starts this in the background has interrupts ignored, here and in all processes
+    # that tests start.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     # A file of SQLite waits for the disk with each transaction, one of DuckDB with each end.
     if found := memory():
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(found))
