@@ -94,3 +94,33 @@ def test_a_withheld_row_does_not_tell_of_itself_by_a_type() -> None:
     asked: Any = {"quasi_identifiers": ["x", "y"], "nulls": "suppress", "max_suppression": 0.1}
     found, _ = dbanon.anonymize_frame(frame, k=5, method="gaa_cp", **asked)
     assert sorted(found["x"].dtype.categories) == list("abcd")
+
+
+BROKEN = [*LETTERS.tolist(), "ab\ud800cd"]
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        lambda texts: pd.DataFrame({"x": pd.Series(texts, dtype=object), "n": range(41)}),
+        lambda texts: {"x": texts, "n": range(41)},
+        lambda texts: [{"x": text, "n": number} for number, text in enumerate(texts)],
+    ],
+    ids=["frame", "dict", "rows"],
+)
+@pytest.mark.parametrize(
+    "roles",
+    [
+        {"quasi_identifiers": ["x"], "method": "gaa_cp"},
+        {"quasi_identifiers": ["n"], "by": ["x"]},
+        {"quasi_identifiers": ["n"], "sensitive": ["x"],
+         "models": [dbanon.Model("distinct_l", "x", 2)]},
+    ],
+    ids=["quasi-identifier", "by", "sensitive"],
+)  # fmt: skip
+def test_half_a_character_is_refused_without_its_value(form: Any, roles: Any) -> None:
+    with pytest.raises(dbanon.errors.UnsupportedType, match="not valid text") as told:
+        dbanon.anonymize_frame(form(BROKEN), k=11, **roles)
+    assert 'Column "x"' in str(told.value)
+    # Python's own error has the value.
+    assert told.value.__cause__ is None and told.value.__context__ is None

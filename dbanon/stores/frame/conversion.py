@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dbanon.errors import InvalidParameter, RowsNotAligned
+from dbanon.errors import InvalidParameter, RowsNotAligned, UnsupportedType
 from dbanon.release.alignment import SHUFFLED, Alignment
 from dbanon.release.report import Report
 
@@ -35,6 +35,7 @@ def frame_of(data: Any) -> tuple[pd.DataFrame, Callable[[pd.DataFrame], Any]]:
     Raises
     ------
     InvalidParameter : it is no table, or its columns are of different lengths.
+    UnsupportedType : a value of a dict or a list is no text that can be written.
     """
     if isinstance(data, pd.DataFrame):
         return data, _as_it_is
@@ -43,16 +44,54 @@ def frame_of(data: Any) -> tuple[pd.DataFrame, Callable[[pd.DataFrame], Any]]:
     if hasattr(data, "__arrow_c_stream__"):
         return _of_arrow(data)
     if isinstance(data, Mapping) or _is_rows(data):
-        try:
-            return pd.DataFrame(data), _as_it_is
-        except (ValueError, TypeError):
-            raise InvalidParameter(
-                "The columns do not make a table.",
-                hint="Every column is a list, and all are equally long.",
-            ) from None
+        made = _made_of(data)
+        if made is not None:
+            return made, _as_it_is
+        # Raised out of reach of pandas' errors, some of which hold the value.
+        for name, values in _columns_of(data):
+            if _is_broken(values):
+                raise broken_text(str(name))
+        raise InvalidParameter(
+            "The columns do not make a table.",
+            hint="Every column is a list, and all are equally long.",
+        )
     if _package(data) == "polars" and hasattr(data, "collect_schema"):
         raise InvalidParameter("The table is still to be computed.", hint="Write frame.collect().")
     raise InvalidParameter("The data is no table with named columns.", hint=_FORMS)
+
+
+def broken_text(name: str) -> UnsupportedType:
+    """What is raised where a column has half a character, of which nobody makes text."""
+    return UnsupportedType(
+        f'Column "{name}" has a value that is not valid text in Unicode (it has half of a'
+        " surrogate pair).",
+        hint="Mend such values, or leave their rows out.",
+    )
+
+
+def _made_of(data: Any) -> pd.DataFrame | None:
+    try:
+        return pd.DataFrame(data)
+    except (ValueError, TypeError):
+        return None
+
+
+def _columns_of(data: Any) -> Iterable[tuple[Any, Any]]:
+    """The columns of a dict or of a list of dicts, one after the other."""
+    if isinstance(data, Mapping):
+        return data.items()
+    names = dict.fromkeys(name for row in data for name in row)
+    return ((name, [row.get(name) for row in data]) for name in names)
+
+
+def _is_broken(values: Any) -> bool:
+    try:
+        pd.Series(values)
+    except UnicodeEncodeError:
+        return True
+    except (ValueError, TypeError):
+        return False
+    return False
 
 
 def _as_it_is(released: pd.DataFrame) -> pd.DataFrame:

@@ -22,6 +22,7 @@ from dbanon.errors import (
     UnsupportedType,
     nearest_names,
 )
+from dbanon.stores.frame.conversion import broken_text
 
 _NESTED = (list, dict, set, frozenset, tuple, np.ndarray)
 # Types of Arrow that pandas gives as such objects.
@@ -115,9 +116,11 @@ def microdata_from_frame(
 ) -> Microdata:
     """The named columns of a frame as microdata, in the frame's order; ``by`` makes its strata.
 
-    Raises as ``require_columns``, for what stands in ``names`` or ``named``.
+    Raises as ``require_columns``, for what stands in ``names`` or ``named``, and as
+    ``require_texts``.
     """
     require_columns(frame, [*names, *named])
+    require_texts(frame, [*names, *by])
     attributes = with_orders([attribute_of(str(name), frame[name]) for name in names], orders or {})
     n = len(frame)
     numbers = np.zeros((n, sum(not attribute.kind.is_coded for attribute in attributes)))
@@ -190,6 +193,27 @@ def require_columns(frame: pd.DataFrame, names: Sequence[str]) -> None:
             )
         if columns.count(name) > 1:
             raise InvalidParameter(f'The data frame has two columns named "{name}".')
+
+
+def require_texts(frame: pd.DataFrame, names: Sequence[str]) -> None:
+    """Check that all texts of these columns can be written, as a database's can.
+
+    Raises
+    ------
+    UnsupportedType : one holds half a character.
+    """
+    for name in names:
+        if frame[name].dtype == object and _is_broken(frame[name]):
+            # Not raised below: the error of Python, which holds the value, would go with it.
+            raise broken_text(str(name))
+
+
+def _is_broken(values: pd.Series[Any]) -> bool:
+    try:
+        "".join(value for value in values.to_numpy() if isinstance(value, str)).encode()
+    except UnicodeEncodeError:
+        return True
+    return False
 
 
 def candidates(frame: pd.DataFrame, quasi_identifiers: Sequence[str], nulls: str) -> pd.DataFrame:

@@ -38,6 +38,7 @@ from dbanon.stores.frame.microdata import (
     candidates,
     microdata_from_frame,
     require_columns,
+    require_texts,
     units,
 )
 from dbanon.stores.ports import Draft, Progress
@@ -176,6 +177,7 @@ class FrameSource:
         """The wanted columns of the rows that may be released."""
         rows = self._rows(relation)
         names = [attribute.name for attribute in wanted.quasi_identifiers]
+        require_texts(rows, [attribute.name for attribute in wanted.sensitive])
         microdata = microdata_from_frame(
             rows, names, by=[attribute.name for attribute in wanted.by], orders=job.policy.orders
         )
