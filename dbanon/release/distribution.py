@@ -90,6 +90,38 @@ def require_shown(distribution: Distribution, counts: Sequence[int] | None = Non
         raise AssertionError("A picture would show fewer rows than it may.")
 
 
+def drawn(
+    name: str,
+    role: str,
+    k: int,
+    kind: Kind,
+    *,
+    persons: bool,
+    values: Callable[[], Sequence[tuple[str, int]] | None],
+    labels: Callable[[int], tuple[Sequence[tuple[str, int]], int, int]],
+) -> Distribution:
+    """The distribution of a released column: of values by their place, else of labels.
+
+    Parameters
+    ----------
+    persons : whether k counts persons. A bin of classes holds k of them; how many hold a value of
+        the source is not known.
+    values : gives the values but for NULL as texts, with the rows of each; None where there are
+        too many.
+    labels : gives the labels that at least so many rows have, and how many others there are and
+        their rows.
+    """
+    sensitive, bound = role == "sensitive", bound_of(k)
+    if persons and (sensitive or k < bound):
+        return of_persons(name, role, k)
+    if sensitive or not placed(kind):
+        return of_labels(name, role, k, *labels(bound))
+    found = values()
+    if found is None:
+        return not_drawn(name, role, k, "It has too many values.")
+    return of_texts(name, role, k, kind, found)
+
+
 def not_drawn(name: str, role: str, k: int, why: str) -> Distribution:
     """A column that is not drawn, and why."""
     return Distribution(name, role, "", bound_of(k), note=why)

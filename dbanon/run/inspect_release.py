@@ -9,15 +9,7 @@ from dbanon.data.schema import Attribute, Role
 from dbanon.ledger import entries, recorded
 from dbanon.ledger.recorded import Recorded, require_classes
 from dbanon.ledger.tables import LedgerEntry
-from dbanon.release.distribution import (
-    Distribution,
-    bound_of,
-    not_drawn,
-    of_labels,
-    of_persons,
-    of_texts,
-    placed,
-)
+from dbanon.release.distribution import Distribution, drawn
 from dbanon.sessions.names import RelationName
 from dbanon.sessions.session import Session
 from dbanon.sessions.statements import (
@@ -106,19 +98,21 @@ def _distributions(
 def _distribution(
     session: Session, entry: LedgerEntry, attribute: Attribute, role: str
 ) -> Distribution:
-    k, name = entry.k_requested, attribute.name
-    sensitive = role == Role.SENSITIVE.value
-    if entry.guarantee.persons and (sensitive or k < bound_of(k)):
-        # A bin of classes holds k persons; how many hold a value of the source is not known here.
-        return of_persons(name, role, k)
     text = session.text_of(attribute)
-    if placed(attribute.kind) and not sensitive:
+
+    def values() -> list[tuple[str, int]] | None:
         counted = session.rows(value_counts(entry.name, text))
         if len(counted) > _MOST_VALUES:
-            return not_drawn(name, role, k, "It has too many values.")
-        known = [(str(value), int(size)) for value, size in counted if value is not None]
-        return of_texts(name, role, k, attribute.kind, known)
-    shared = session.rows(shared_values(entry.name, text, bound_of(k)))
-    others, rows = session.rows(rare_values(entry.name, text, bound_of(k)))[0]
-    labels = [("NULL" if value is None else str(value), int(size)) for value, size in shared]
-    return of_labels(name, role, k, labels, int(others), int(rows))
+            return None
+        return [(str(value), int(size)) for value, size in counted if value is not None]
+
+    def labels(bound: int) -> tuple[list[tuple[str, int]], int, int]:
+        shared = session.rows(shared_values(entry.name, text, bound))
+        others, rows = session.rows(rare_values(entry.name, text, bound))[0]
+        named = [("NULL" if value is None else str(value), int(size)) for value, size in shared]
+        return named, int(others), int(rows)
+
+    return drawn(
+        attribute.name, role, entry.k_requested, attribute.kind,
+        persons=bool(entry.guarantee.persons), values=values, labels=labels,
+    )  # fmt: skip

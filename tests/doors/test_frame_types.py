@@ -123,4 +123,5 @@ def test_half_a_character_is_refused_without_its_value(form: Any, roles: Any) ->
         dbanon.anonymize_frame(form(BROKEN), k=11, **roles)
     assert 'Column "x"' in str(told.value)
     # Python's own error has the value.
-    assert told.value.__cause__ is None and told.value.__context__ is None
+    assert told.value.__cause__ is None
+    assert told.value.__context__ is None

@@ -7,14 +7,7 @@ from typing import Any
 import pandas as pd
 
 from dbanon.job.guarantee_names import recorded
-from dbanon.release.distribution import (
-    Distribution,
-    bound_of,
-    of_labels,
-    of_persons,
-    of_texts,
-    placed,
-)
+from dbanon.release.distribution import Distribution, drawn
 from dbanon.release.report import Report
 from dbanon.stores.frame.conversion import frame_of
 from dbanon.stores.frame.microdata import attribute_of
@@ -41,16 +34,15 @@ def distributions(released: Any, report: Report) -> tuple[Distribution, ...]:
 def _distribution(
     series: pd.Series[Any], name: str, role: str, k: int, persons: bool
 ) -> Distribution:
-    sensitive = role == "sensitive"
-    if persons and (sensitive or k < bound_of(k)):
-        return of_persons(name, role, k)
-    kind = attribute_of(name, series).kind
-    if placed(kind) and not sensitive:
+    def values() -> list[tuple[str, int]]:
         counted = series.dropna().value_counts()
-        pairs = [(str(value), int(size)) for value, size in counted.items()]
-        return of_texts(name, role, k, kind, pairs)
-    sizes = series.astype(object).where(series.notna(), "NULL").astype(str).value_counts()
-    shared = sizes[sizes >= bound_of(k)]
-    others = sizes[sizes < bound_of(k)]
-    labels = [(str(label), int(size)) for label, size in shared.items()]
-    return of_labels(name, role, k, labels, len(others), int(others.sum()))
+        return [(str(value), int(size)) for value, size in counted.items()]
+
+    def labels(bound: int) -> tuple[list[tuple[str, int]], int, int]:
+        sizes = series.astype(object).where(series.notna(), "NULL").astype(str).value_counts()
+        shared, others = sizes[sizes >= bound], sizes[sizes < bound]
+        named = [(str(label), int(size)) for label, size in shared.items()]
+        return named, len(others), int(others.sum())
+
+    kind = attribute_of(name, series).kind
+    return drawn(name, role, k, kind, persons=persons, values=values, labels=labels)
