@@ -18,6 +18,7 @@ from dbanon.run.hierarchies import column_values
 from dbanon.run.open import open_store
 from dbanon.run.verify import verify
 from dbanon.sessions.names import parse_relation
+from tests.conftest import CAMPAIGN
 from tests.postgres_server import Server
 from tests.sql.mallory import MOOD, PLAIN_MOOD, cast, sprung
 
@@ -189,7 +190,11 @@ def test_no_code_of_a_columns_type_runs(
     make_table(mallory, kind)
     caught: list[str] = []
     wrong: list[object] = []
+    turn = list(TYPES).index(kind)
     for place, (surface, statement) in enumerate(SURFACES.items()):
+        # Each type at a third of them, and each of them with a third of the types.
+        if not CAMPAIGN and kind != "domain" and (place + turn) % 3:
+            continue
         try:
             run_sql(statement.format(o=f"o{place}"))
         except psycopg.Error as error:
