@@ -54,6 +54,8 @@ def test_the_page_says_so() -> None:
         assert words in PAGE
     assert PROJECT["project"]["requires-python"] == ">=3.11"
     assert "CPython 3.11 to 3.14" in PAGE
+    assert PROJECT["tool"]["scikit-build"]["wheel"]["py-api"] == "cp312"
+    assert "(`cp312-abi3`)" in PAGE
     assert settings["macos"]["environment"]["MACOSX_DEPLOYMENT_TARGET"] == "11.0"
     assert "macOS 11 or newer" in re.sub(r"\s+", " ", PAGE)
 
