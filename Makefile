@@ -137,7 +137,7 @@ clean: ## remove everything that was built
 $(VENV)/.base: pyproject.toml
 	PYTHON=$(PYTHON) .ci/prepare.sh build
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) install scikit-build-core nanobind cmake ninja 'setuptools>=70.1'
+	$(PIP) install --no-compile scikit-build-core nanobind cmake ninja 'setuptools>=70.1'
 	$(VENV)/bin/python -c 'import os, sysconfig; \
 	  open(os.path.join(sysconfig.get_path("purelib"), "checkout.pth"), "w").write(os.getcwd() + "\n")'
 	touch $@
@@ -147,9 +147,10 @@ $(VENV)/.base: pyproject.toml
 $(VENV)/.modules: FORCE | $(VENV)/.base
 	@find dbanon -name '*.py' | sort | cmp -s - $@ || find dbanon -name '*.py' | sort >$@
 
-# With what the demonstration needs; tests need more.
+# With what the demonstration needs; tests need more. Modules are compiled when they are first imported,
+# which is a part of them: compiling all takes as long as unpacking them.
 $(VENV)/.package: $(VENV)/.base $(VENV)/.modules $(CORE)
-	$(PIP) install --no-build-isolation --editable '.[cli,duckdb,report]'
+	$(PIP) install --no-compile --no-build-isolation --editable '.[cli,duckdb,report]'
 	touch $@
 
 # pycanon, a witness of the tests, pins an old numpy, but works with the newest.

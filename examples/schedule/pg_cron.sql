@@ -8,9 +8,11 @@
 -- The role needs to log in, membership in dbanon_runner, SELECT on app.people, and USAGE and CREATE
 -- on schema release. It owns what it releases.
 --
--- Releases are not yet checked against each other: each is k-anonymous, but who holds two of them
--- can intersect their classes. Until that check is there, withdraw a release before the next one is
--- given to the same readers, or release only once.
+-- SQL functions do not check releases against each other: each is k-anonymous, but who holds two of them
+-- can intersect their classes. `dbanon chain measure` counts what they reveal together. Releases of a
+-- chain are checked against all earlier ones; the command line, Python and job files make them, and no
+-- SQL function does (docs/chains.md). Without one, withdraw a release before the next one is given to the
+-- same readers, or release only once.
 SELECT cron.schedule_in_database(
     'release people',
     '0 3 * * *',

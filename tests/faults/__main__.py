@@ -6,10 +6,12 @@ FAULTS_ONLY=table,kill takes some kinds only, FAULTS_COUNT=20 as many cases of e
 
 from __future__ import annotations
 
+import argparse
 import os
 import secrets
 import sys
 import time
+from collections.abc import Sequence
 
 from tests.faults.campaign import Campaign, Task
 from tests.faults.cases import random_case
@@ -70,7 +72,11 @@ def described(seed: int, task: Task) -> str:
     return str(task)
 
 
-def main() -> int:
+def main(words: Sequence[str] = ()) -> int:
+    form = argparse.RawDescriptionHelpFormatter
+    argparse.ArgumentParser(
+        "python -m tests.faults", description=__doc__, formatter_class=form
+    ).parse_args(words)
     seed = int(os.environ.get("FAULTS_SEED") or secrets.randbelow(10**9))
     tasks = chosen_tasks(dict(os.environ))
     print(f"faults: FAULTS_SEED={seed}, {len(tasks)} cases", flush=True)
@@ -86,4 +92,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.faults import doors, expected, oracle
-from tests.faults.__main__ import chosen_tasks
+from tests.faults.__main__ import chosen_tasks, main
 from tests.faults.campaign import Tally, Task
 from tests.faults.cases import GENERALIZING, POINTS, Case, random_case
 from tests.faults.levels import keeps, level
@@ -186,3 +186,10 @@ def test_a_finding_names_how_to_repeat_it() -> None:
     tally.done["table"] = 3
     tally.findings.append("x")
     assert tally.line() == "faults: 3 tables … 1 findings"
+
+
+def test_help_runs_no_campaign(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--help"])
+    assert ended.value.code == 0
+    assert "FAULTS_SEED" in capsys.readouterr().out

@@ -6,12 +6,17 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 import dbanon
 from dbanon import errors
+from dbanon.doors.cli.main import main
+from dbanon.doors.jobfile.file import read_job_file
+from dbanon.doors.jobfile.init import job_file_for
 from dbanon.run.open import open_store
 from dbanon.stores.mariadb import dialect, publication
 from tests.mariadb_server import Readers
@@ -362,3 +367,19 @@ def test_killed_between_two_steps(mariadb: MariadbDatabase, cut: str, who: str) 
     assert readers.findings([*stood, readers.digest()]) == []
     assert readers.seen
     _require_settled(mariadb, old, cut)
+
+
+def test_what_init_gives_runs_as_it_is(
+    mariadb: MariadbDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A table: views are no releases here."""
+    load_people(mariadb)
+    monkeypatch.setenv("DBANON_URL", mariadb.url)
+    file = tmp_path / "job.yaml"
+    file.write_text(job_file_for(mariadb.url, "people", k=4))
+    [job] = read_job_file(file).jobs
+    assert job.job.output_kind == "table"
+    found = CliRunner().invoke(main, ["check", str(file)])
+    assert found.exit_code == 0, found.output
+    found = CliRunner().invoke(main, ["run", str(file)])
+    assert found.exit_code == 0, found.output

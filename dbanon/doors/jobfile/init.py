@@ -28,7 +28,7 @@ from dbanon.job.reading import USUAL, Reading
 from dbanon.methods.forecast import Shape
 from dbanon.partitioning.forecast import forecast, quickest
 from dbanon.run.advise import proposed
-from dbanon.run.open import open_store
+from dbanon.run.open import open_store, releases_views
 from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.stores.folders import is_of_files
 from dbanon.stores.sql_source import SqlSource
@@ -81,7 +81,7 @@ class Decided:
     options : of the release: ``method``, ``refine``, ``recoding``, ``nulls``, ``max_suppression``.
         Without a method, that and what becomes of NULLs are proposed.
     name, output : of the job, and of what it makes; both as the table when None.
-    kind : ``view`` or ``table``, of what it makes.
+    kind : ``view`` or ``table``, of what it makes; a table where releases may not be views.
     target : URL of the database that is written to; the source, or the proposal, when None.
     more : further keys of the job, such as ``report`` and ``export``.
     """
@@ -212,8 +212,9 @@ def job_file_for(
     ]
     output = _quoted(str(RelationName(None, decided.output or named)))
     more = "".join(f"    {name}: {_in_yaml(value)}\n" for name, value in decided.more.items())
+    kind = decided.kind if releases_views(decided.target or url) else TABLE
     # A table has no earlier releases beside it.
-    tail = _TAIL.format(kind=decided.kind, output=output) + (_KEPT if decided.kind == VIEW else "")
+    tail = _TAIL.format(kind=kind, output=output) + (_KEPT if kind == VIEW else "")
     return head + "".join(lines) + tail + more
 
 

@@ -10,7 +10,7 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 // Of uniting two clusters, in records that they lack less: what does not help costs much, not all.
-constexpr double kLeastHelp = 1.0 / 16;
+constexpr double kLeastLack = 1.0 / 16;
 
 }  // namespace
 
@@ -113,7 +113,7 @@ double RefineLoss::help(std::size_t a, std::size_t b) {
     const Cost records = std::max<Cost>(k_ - pool_.shapes.size(a) - pool_.shapes.size(b), 0);
     const double apart = pool_.clusters[a].lack + pool_.clusters[b].lack;
     return std::max(apart - static_cast<double>(records) - models_.lack(together_.data()),
-                    kLeastHelp);
+                    kLeastLack);
 }
 
 // What uniting a small cluster i with j costs, made noisy so that each round tries another way;
@@ -126,7 +126,7 @@ double RefineLoss::price(std::int32_t i, std::int32_t j, double most) {
                                  : pool_.shapes.loss(a, b) - small.loss - other.loss;
     const double noisy = static_cast<double>(increase) * (1.0 + pool_.noise * chance_.share());
     if (!guided_) return noisy;
-    if (noisy >= most * std::max(small.lack + other.lack, kLeastHelp)) return kNever;
+    if (noisy >= most * std::max(small.lack + other.lack, kLeastLack)) return kNever;
     return noisy / help(a, b);
 }
 

@@ -1,4 +1,5 @@
-// Compiled once per instruction set; DBANON_OPS names the table this build exports.
+// Compiled once per instruction set; DBANON_OPS names the table this build exports, DBANON_WIDTHS up to
+// which number of attributes each has code of its own.
 #include "points/search.hpp"
 
 #include <limits>
@@ -283,13 +284,21 @@ std::int32_t add_and_least(double* row, const double* gap, const double* bar,
     return 0;
 }
 
+#ifdef DBANON_WIDTHS
+constexpr int kWidths = DBANON_WIDTHS;
+#else
+constexpr int kWidths = kTemplated;
+#endif
+// Blocks of few attributes are of another size than those of slot 0.
+static_assert(kWidths >= kStepped - 1);
+
 template <int P>
 constexpr Ops kOps = {nearest<P>,   within<P>,   farthest<P>,  child_bounds<P>, scan_near<P>,
                       scan_far<P>,  scan_both<P>, pairwise<P>, add_and_least};
 
 template <int... P>
 const Ops* table(std::integer_sequence<int, P...>) {
-    static constexpr Ops ops[] = {kOps<P>...};
+    static constexpr Ops ops[] = {kOps<(P <= kWidths ? P : 0)>...};
     return ops;
 }
 
