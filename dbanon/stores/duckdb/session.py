@@ -362,8 +362,10 @@ class DuckdbSession(FileSession):
         return str(self.rows(types.DIGEST_PROBE)[0][0])
 
     def keyed_tag(self, text: str) -> str:
-        inside = f"unhex(sha256({staged_block(INNER)} || encode({text})))"
-        return f"unhex(substr(sha256({staged_block(OUTER)} || {inside}), 1, 32))"
+        hashed = f"sha256({staged_block(INNER)} || encode({text}))"
+        if self._hashes_twice:
+            hashed = f"sha256({staged_block(OUTER)} || unhex({hashed}))"
+        return f"unhex(substr({hashed}, 1, 32))"
 
     def row_hash(self, relation: RelationName, names: Sequence[str]) -> str | None:
         held = self.find_source(relation)
