@@ -64,25 +64,28 @@ def order_of(tags: NDArray[np.uint64]) -> NDArray[np.int64]:
     return order
 
 
-def find_tags(members: NDArray[np.uint64], tags: NDArray[np.uint64]) -> NDArray[np.int64]:
+def find_tags(
+    members: NDArray[np.uint64], tags: NDArray[np.uint64], order: NDArray[np.int64]
+) -> NDArray[np.int64]:
     """Where each tag is among those of members, int64 (n,); -1 where it is not.
 
     Parameters
     ----------
     members : uint64 (m, 2), each once.
     tags : uint64 (n, 2).
+    order : theirs, as ``order_of`` gives it.
     """
     found = np.full(len(tags), -1, np.int64)
     if not len(members):
         return found
-    ordered, asked = order_of(members), order_of(tags)
-    leading, wanted = members[ordered, 0], tags[asked]
+    ordered = order_of(members)
+    leading, wanted = members[ordered, 0], tags[order]
     if (leading[1:] == leading[:-1]).any():
         known = {pair: at for at, pair in enumerate(map(tuple, members.tolist()))}
         return np.array([known.get(pair, -1) for pair in map(tuple, tags.tolist())], np.int64)
     # In order, what is looked up is near.
     at = ordered[np.minimum(np.searchsorted(leading, wanted[:, 0]), len(leading) - 1)]
-    found[asked] = np.where((members[at] == wanted).all(axis=1), at, -1)
+    found[order] = np.where((members[at] == wanted).all(axis=1), at, -1)
     return found
 
 

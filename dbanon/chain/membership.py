@@ -175,14 +175,13 @@ class CellState:
         if rules.withdraw_above is not None:
             cases.append(f"WHEN {left} > {float(rules.withdraw_above)!r} * c.members"
                          " THEN 'withdrawn'")  # fmt: skip
-        counted = self._counted(kept)
-        if self.matched is not None and self.sequence > 1:
-            counted = f"SELECT * FROM {quote(COUNTED)}"
+        brought = self.matched is not None and self.sequence > 1
+        counted = f"SELECT * FROM {quote(COUNTED)}" if brought else self._counted(kept)
         verdict = (
             f"SELECT c.cell, c.members, c.present, c.same, CASE {' '.join(cases)} ELSE 'held' END"
             f" AS state FROM ({counted}) AS c{joined}"
         )
-        with self.session.sorting():
+        with nullcontext() if brought else self.session.sorting():
             self.make(VERDICT, verdict)
 
     def _counted(self, kept: int) -> str:

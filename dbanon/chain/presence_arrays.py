@@ -123,7 +123,7 @@ def _with_members(
         [("m.tag", "bytea"), ("m.cell", "integer"), ("coalesce(m.left_at_release, 0)", "integer")],
         f"{state.name('chain_member')} AS m WHERE m.{state.of_chain}",
     )
-    at = find_tags(tags, persons.tags)
+    at = find_tags(tags, persons.tags, persons.order)
     known = at >= 0
     in_cell, left_at = np.where(known, cells[at], 0), np.where(known, left[at], 0)
     absent = left == 0

@@ -24,8 +24,8 @@ def test_tags_are_found(n: int, leading: int) -> None:
     members, asked = tags[:n], rng.permutation(tags)
     known = {tuple(tag): at for at, tag in enumerate(members.tolist())}
     wanted = [known.get(tuple(tag), -1) for tag in asked.tolist()]
-    assert find_tags(members, asked).tolist() == wanted
-    assert find_tags(asked, members).min(initial=0) >= 0
+    assert find_tags(members, asked, order_of(asked)).tolist() == wanted
+    assert find_tags(asked, members, order_of(members)).min(initial=0) >= 0
 
 
 @pytest.mark.parametrize("leading", [3, 2**63])

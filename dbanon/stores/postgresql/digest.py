@@ -231,7 +231,10 @@ class PostgresqlKeyed(KeyedSession):
         ways = {"hashjoin": "off", "hashagg": "off", "mergejoin": "on", "sort": "on"}
         for way, wanted in ways.items():
             self.run(f"SET LOCAL enable_{way} = {wanted}")
+        # What several processes sort is merged once more, for half as much again.
+        self.run("SET LOCAL max_parallel_workers_per_gather = 0")
         yield
+        self.run("SET LOCAL max_parallel_workers_per_gather TO DEFAULT")
         for way in ways:
             self.run(f"SET LOCAL enable_{way} TO DEFAULT")
 
