@@ -296,16 +296,24 @@ class CellState:
             f" SELECT {distinct}c.class + {first}, {', '.join(expressions)} FROM {source}"
         )
         chain = int(self.chain.chain_id)
-        session.run(
-            f"INSERT INTO {self.name('chain_cell')} (chain_id, cell, state, since_release)"
-            f" SELECT {chain}, c.class + {first}, 'live', {int(self.sequence)}"
-            f" FROM {classes} AS c"
-        )
+        if matched is None:
+            session.run(
+                f"INSERT INTO {self.name('chain_cell')} (chain_id, cell, state, since_release)"
+                f" SELECT {chain}, c.class + {first}, 'live', {int(self.sequence)}"
+                f" FROM {classes} AS c"
+            )
         # In the order of their index: it is filled from one end, in less than half the time.
         if matched is not None:
             tags, numbers = matched.tags_of(microdata.keys), session.class_numbers(partition)
             # Records come in the order of their tags.
             cells = numbers[partition.labels].astype(np.int64) + first
+            own = np.arange(partition.n_classes) + first
+            released, live = np.full(len(own), self.sequence), np.full(len(own), b"live")
+            session.append(
+                session.ledger_name("chain_cell"),
+                [("chain_id", "integer", np.full(len(own), chain)), ("cell", "integer", own),
+                 ("state", "text", live), ("since_release", "integer", released)],
+            )  # fmt: skip
             session.append(
                 session.ledger_name("chain_member"),
                 [("chain_id", "integer", np.full(len(cells), chain)),

@@ -27,6 +27,8 @@ from dbanon.sessions.pseudonym_session import COUNTED, MATCHED, MISSING, PRESENT
 
 # Of a row that is nobody's.
 _NOBODYS = "'\\x00000000000000000000000000000000'::bytea"
+# At most, of a person, while they are found among the members.
+_BYTES = 200
 
 
 def stage_others(state: CellState, relation: Relation, keys: NDArray[np.int64]) -> None:
@@ -46,13 +48,18 @@ def stage_others(state: CellState, relation: Relation, keys: NDArray[np.int64]) 
 
 
 def match_persons(
-    state: CellState, relation: Relation, blocks: tuple[bytes, bytes], kept: Sequence[Attribute]
+    state: CellState,
+    relation: Relation,
+    blocks: tuple[bytes, bytes],
+    kept: Sequence[Attribute],
+    memory_limit: int | None,
 ) -> tuple[Matched, Presence] | None:
     """Bring everybody in the source, and find their cells; None where statements do that.
 
     Parameters
     ----------
     kept : columns that rows are released with as they are, as ``stage_persons`` has them.
+    memory_limit : bytes that this may take; statements take none here.
 
     Raises
     ------
@@ -64,6 +71,10 @@ def match_persons(
         return None
     if state.several or (first and rules.new_chain_from is not None):
         return None
+    if memory_limit is not None:
+        [(rows,)] = session.rows(f"SELECT count(*) FROM {relation.relation.quoted} AS s")
+        if int(rows) * _BYTES > memory_limit:
+            return None
     session.stage_key(*blocks)
     entity = relation.attribute(state.chain.entity)
     keys = [f"{sql} AS key{i}" for i, sql in enumerate(locator.expressions)]

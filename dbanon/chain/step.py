@@ -127,7 +127,8 @@ def begin(job: Job, session: Session, key: bytes, clock: Clock, looked: Session 
             definition.require_same(chain, told)
         state = CellState(session, chain, chain.sequence + 1, int(job.policy.k))
         blocks = chain.blocks(key)
-        brought = match_persons(state, planned.relation, blocks, kept_beside(chain.rules, parts))
+        kept = kept_beside(chain.rules, parts)
+        brought = match_persons(state, planned.relation, blocks, kept, job.memory_limit)
         if brought is None:
             presence = staged(state, parts, blocks, rows=True)
         else:

@@ -208,11 +208,11 @@ class KeyedSession(SessionInterface):
         return f"ln({number})"
 
     # Whether the next five do what they say: columns are fixed in width, of the types ``bigint``,
-    # ``integer``, ``oid``, ``tid`` and ``bytea`` of 16 bytes, and hold no NULL.
+    # ``integer``, ``oid``, ``tid``, ``bytea`` of 16 bytes and ``text`` of 4, and hold no NULL.
     brings_arrays: ClassVar[bool] = False
 
     def fetch(self, columns: Sequence[tuple[str, str]], rows: str) -> list[Fetched]:
-        """Columns, SQL and type of each, of what FROM has, in whatever order."""
+        """Columns, SQL and type of each, no texts, of what FROM has, in whatever order."""
         raise NotImplementedError
 
     def load(self, table: str, columns: Sequence[tuple[str, str, Fetched]]) -> None:

@@ -130,6 +130,29 @@ def test_a_year_is_the_same(
         assert one == other, month
 
 
+def test_a_limit_of_memory_holds(
+    postgresql: PostgresqlDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    months, fetched = Months(n=300), []
+    load(postgresql, months.now)
+    chained = Chained.made(postgresql, tmp_path)
+    chained.release()
+    fetch = PsycopgSession.fetch
+
+    def told(self: PsycopgSession, columns: Any, rows: str) -> Any:
+        fetched.append(rows)
+        return fetch(self, columns, rows)
+
+    monkeypatch.setattr(PsycopgSession, "fetch", told)
+    months.pass_on()
+    load(postgresql, months.now)
+    # Enough for newcomers, and not for all.
+    chained.release(memory_limit=200 * len(months.now) - 1)
+    assert not fetched
+    chained.release(memory_limit=200 * len(months.now))
+    assert fetched
+
+
 @pytest.mark.parametrize("later", [False, True])
 @pytest.mark.parametrize("arrays", [False, True])
 def test_refusals_are_the_same(

@@ -32,6 +32,8 @@ _MASK_BITS = 32
 _COPY_ROWS = 65_536
 _COPY_PARTS = {
     "bytea": [("v{}", "(2,)>u8")],
+    # Of the states of cells, the one that all have who are admitted.
+    "text": [("v{}", "S4")],
     "bigint": [("v{}", ">i8")],
     "integer": [("v{}", ">i4")],
     "oid": [("v{}", ">u4")],
@@ -329,7 +331,8 @@ def copy_binary(columns: Sequence[tuple[str, str, NDArray[Any]]]) -> Iterator[by
     """The bytes of COPY … FROM STDIN (FORMAT binary) for columns of fixed width without NULL.
 
     Columns are triples of name, SQL type and values, (n,) each; a ``tid`` is packed as
-    block * 65536 + row, as ``unpack`` gives it. A ``bytea`` has 16 bytes, uint64 (n, 2).
+    block * 65536 + row, as ``unpack`` gives it. A ``bytea`` has 16 bytes, uint64 (n, 2), a
+    ``text`` 4 of ASCII.
     """
     yield HEAD
     record = _fixed_type([sql_type for _, sql_type, _ in columns])
