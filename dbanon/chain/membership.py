@@ -96,19 +96,11 @@ class CellState:
 
     # -- persons ----------------------------------------------------------------------------------
 
-    def stage_newcomers(self, relation: Relation | None = None) -> str:
-        """Stage who is new; the condition of their rows in the source.
-
-        Parameters
-        ----------
-        relation : what these are read of, where nobody has several.
-        """
+    def stage_newcomers(self) -> str:
+        """Stage who is new; the condition of their rows in the source."""
         keys = [] if self.matched is None else [f"key{i}" for i in range(self.matched.n_keys)]
         own = ", ".join(["person", "tag", *keys])
         self.make(NEWCOMERS, f"SELECT {own} FROM {quote(PRESENT)} WHERE cell IS NULL")
-        if keys and relation is not None and relation.located.types == ("tid",):
-            # Where they are, not whoever they are among all.
-            return f"ctid IN (SELECT p.{keys[0]} FROM {quote(NEWCOMERS)} AS p)"
         return f"{quote(self.chain.entity)} IN (SELECT p.person FROM {quote(NEWCOMERS)} AS p)"
 
     @property

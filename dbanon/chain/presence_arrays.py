@@ -10,6 +10,7 @@ anew. Nothing is decided here.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,11 +23,20 @@ from dbanon.data.schema import Attribute
 from dbanon.job.chain import MEASURE
 from dbanon.sessions import statements
 from dbanon.sessions.base import Relation
-from dbanon.sessions.names import quote
-from dbanon.sessions.pseudonym_session import COUNTED, MATCHED, MISSING, PRESENT
+from dbanon.sessions.names import RelationName, quote
+from dbanon.sessions.pseudonym_session import (
+    COUNTED,
+    MATCHED,
+    MISSING,
+    NEWCOMERS,
+    PERSONS,
+    PRESENT,
+)
 
 # Of a row that is nobody's.
 _NOBODYS = "'\\x00000000000000000000000000000000'::bytea"
+# The columns of row keys in a copy of rows.
+_KEY = "dbanon_key"
 # At most, of a person, while they are found among the members.
 _BYTES = 200
 
@@ -45,6 +55,27 @@ def stage_others(state: CellState, relation: Relation, keys: NDArray[np.int64]) 
         others[find_records(persons.keys, keys)] = False
     nothing = np.zeros(int(others.sum()), np.int64)
     _stage(state, relation, persons, others, nothing, nothing)
+
+
+def copy_newcomers(state: CellState, relation: Relation, names: Sequence[str]) -> Relation:
+    """Copy the rows of newcomers, who are staged, and read them in the place of all.
+
+    Parameters
+    ----------
+    names : the columns that are read of them.
+    """
+    locator = relation.located
+    keys = [f"{_KEY}{i}" for i in range(len(locator.expressions))]
+    values = [f"s.{quote(name)}" for name in dict.fromkeys(names) if name not in keys]
+    own = ", ".join([*(f"p.key{i} AS {name}" for i, name in enumerate(keys)), *values])
+    on = " AND ".join(f"{sql} = p.key{i}" for i, sql in enumerate(locator.expressions))
+    with state.session.seeking():
+        state.make(
+            PERSONS,
+            f"SELECT {own} FROM {relation.from_clause} JOIN {quote(NEWCOMERS)} AS p ON {on}",
+        )
+    found = replace(locator, expressions=tuple(f"s.{name}" for name in keys))
+    return replace(relation, copy=RelationName(None, PERSONS), filtered=None, locator=found)
 
 
 def match_persons(

@@ -18,7 +18,7 @@ from dbanon.chain.membership import CellState
 from dbanon.chain.newcomers import newcomers
 from dbanon.chain.persons import stage_newcomers
 from dbanon.chain.presence import Presence, require_turnover
-from dbanon.chain.presence_arrays import match_persons, stage_others
+from dbanon.chain.presence_arrays import copy_newcomers, match_persons, stage_others
 from dbanon.chain.returns import settle, whole_cells
 from dbanon.chain.rows_shown import RowsShown, ShownSource, rows_shown
 from dbanon.chain.several import Part, kept_beside, require_several, staged
@@ -235,7 +235,10 @@ def _newcomers(source: SqlSource, job: Job, planned: Plan, begun: Begun) -> Rela
     if state.sequence == 1:
         return planned.relation
     names = [*job.named, state.chain.entity]
-    return source.narrowed(planned.relation, job, names, state.stage_newcomers(planned.relation))
+    condition = state.stage_newcomers()
+    if state.matched is not None:
+        return copy_newcomers(state, planned.relation, names)
+    return source.narrowed(planned.relation, job, names, condition)
 
 
 def _of_nobody(session: Session, state: CellState, measures: Measures | None) -> Release:
