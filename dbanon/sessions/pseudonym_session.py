@@ -116,7 +116,7 @@ class KeyedSession(SessionInterface):
 
     @contextmanager
     def seeking(self) -> Iterator[None]:
-        """While SQL looks some of many rows up."""
+        """While SQL looks some rows up of many that were read a moment ago."""
         yield
 
     def tagged(
