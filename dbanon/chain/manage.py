@@ -283,7 +283,7 @@ def withdraw(store: Store, name: str, entities: Iterable[str], key: str) -> int:
         chain_state.require_open(chain)
         # With the next release: the last one had them, and others may have left with it.
         state = replace(_state(session, chain), sequence=chain.sequence + 1)
-        return state.withdraw(chain_state.tags(secret, chain.identity, given))
+        return state.withdraw(chain.tags(secret, given))
 
 
 def _describe_release(one: Mapping[str, Any]) -> str:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.chain.arrays import Matched
 from dbanon.chain.state import ChainKept
 from dbanon.data.microdata import Microdata, find_records
 from dbanon.data.partition import Partition
@@ -23,7 +24,14 @@ from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
 from dbanon.sessions.base import Relation
 from dbanon.sessions.names import RelationName, quote
-from dbanon.sessions.pseudonym_session import DISPLAYED, NEWCOMERS, PRESENT, TRACES, VERDICT
+from dbanon.sessions.pseudonym_session import (
+    COUNTED,
+    DISPLAYED,
+    NEWCOMERS,
+    PRESENT,
+    TRACES,
+    VERDICT,
+)
 from dbanon.sessions.session import Session
 
 # What becomes of those that were ever on display.
@@ -40,12 +48,15 @@ class CellState:
     ----------
     sequence : the number of the release that is being made.
     k : of the chain.
+    matched : the persons in the source, where they were brought; of members those alone are staged
+        then whose cells may be shown anew.
     """
 
     session: Session
     chain: ChainKept
     sequence: int
     k: int
+    matched: Matched | None = None
 
     def name(self, table: str) -> str:
         """A table of all chains, as SQL has it."""
@@ -87,7 +98,9 @@ class CellState:
 
     def stage_newcomers(self) -> str:
         """Stage who is new; the condition of their rows in the source."""
-        self.make(NEWCOMERS, f"SELECT person, tag FROM {quote(PRESENT)} WHERE cell IS NULL")
+        keys = [] if self.matched is None else [f"key{i}" for i in range(self.matched.n_keys)]
+        own = ", ".join(["person", "tag", *keys])
+        self.make(NEWCOMERS, f"SELECT {own} FROM {quote(PRESENT)} WHERE cell IS NULL")
         return f"{quote(self.chain.entity)} IN (SELECT p.person FROM {quote(NEWCOMERS)} AS p)"
 
     @property
@@ -107,6 +120,9 @@ class CellState:
         ----------
         relation : what the records were read of.
         """
+        if self.matched is not None and self.sequence == 1:
+            order = self.matched.in_order(microdata.keys)
+            return order, np.zeros(len(order), np.int64)
         sequence = int(self.sequence)
         waited = f"{sequence} - coalesce(w.since_release, {sequence})"
         joined = (
@@ -119,6 +135,9 @@ class CellState:
             of_person = np.array(rows, np.int64).reshape(-1)
             return np.arange(microdata.n_records), of_person[microdata.keys[:, 0] - 1]
         person = f" ON p.person = s.{quote(self.chain.entity)}"
+        if self.matched is not None:
+            own = [f"p.key{i} = {sql}" for i, sql in enumerate(relation.located.expressions)]
+            person = f" ON {' AND '.join(own)}"
         with self.session.sorting() if self.sequence == 1 else nullcontext():
             found = self.session.keys_in_order(relation, f"JOIN {joined % person}", waited, "p.tag")
         return find_records(microdata.keys, found[:, :-1]), found[:, -1]
@@ -136,18 +155,29 @@ class CellState:
             which the values of those who left can no more be held against.
         """
         rules, k = self.chain.rules, int(self.k)
-        left = "(m.members - coalesce(p.present, 0))"
-        cases = ["WHEN p.present = m.members THEN 'live'", "WHEN p.present IS NULL THEN 'gone'"]
+        left = "(c.members - c.present)"
+        cases = ["WHEN c.present = c.members THEN 'live'", "WHEN c.present = 0 THEN 'gone'"]
         joined = ""
         if rules.changes == SHOW and batches:
             # Held values and those of new rows would tell who left, if some could leave apart.
-            cases.append(f"WHEN {left} >= {k} AND p.present >= {k} AND w.cell IS NULL THEN 'live'")
-            joined = f" LEFT JOIN ({whole}) AS w ON w.cell = m.cell"
+            cases.append(f"WHEN {left} >= {k} AND c.present >= {k} AND w.cell IS NULL THEN 'live'")
+            joined = f" LEFT JOIN ({whole}) AS w ON w.cell = c.cell"
         if rules.departures == WITHDRAW:
-            cases.append("WHEN p.present < m.members THEN 'withdrawn'")
+            cases.append("WHEN c.present < c.members THEN 'withdrawn'")
         if rules.withdraw_above is not None:
-            cases.append(f"WHEN {left} > {float(rules.withdraw_above)!r} * m.members"
+            cases.append(f"WHEN {left} > {float(rules.withdraw_above)!r} * c.members"
                          " THEN 'withdrawn'")  # fmt: skip
+        brought = self.matched is not None and self.sequence > 1
+        counted = f"SELECT * FROM {quote(COUNTED)}" if brought else self._counted(kept)
+        verdict = (
+            f"SELECT c.cell, c.members, c.present, c.same, CASE {' '.join(cases)} ELSE 'held' END"
+            f" AS state FROM ({counted}) AS c{joined}"
+        )
+        with nullcontext() if brought else self.session.sorting():
+            self.make(VERDICT, verdict)
+
+    def _counted(self, kept: int) -> str:
+        """SQL of each cell on display: members, who of them is there, whether rows are as shown."""
         total, same = "", "1" if not kept else "0"
         names = [statements.kept_column(i) for i in range(kept)]
         hashed = (
@@ -158,18 +188,15 @@ class CellState:
         if hashed is not None:
             total = f", sum({hashed}) AS total"
             same = "CASE WHEN p.total = m.total THEN 1 ELSE 0 END"
-        verdict = (
-            f"SELECT m.cell, m.members, coalesce(p.present, 0) AS present, {same} AS same,"
-            f" CASE {' '.join(cases)} ELSE 'held' END AS state FROM"
+        return (
+            f"SELECT m.cell, m.members, coalesce(p.present, 0) AS present, {same} AS same FROM"
             # A cell that is shown has a row for each of its members.
             f" (SELECT s.cell, count(*) AS members{total} FROM {self.displayed} AS s"
             " GROUP BY s.cell) AS m LEFT JOIN"
             f" (SELECT s.cell, count(*) AS present{total} FROM {quote(PRESENT)} AS s"
             " WHERE s.cell IS NOT NULL AND s.left_at IS NULL GROUP BY s.cell) AS p"
-            f" ON p.cell = m.cell{joined}"
+            " ON p.cell = m.cell"
         )
-        with self.session.sorting():
-            self.make(VERDICT, verdict)
 
     def verdicts(self, whole: str, batches: bool) -> dict[str, int]:
         """What would become of the cells on display: how many of each; asked as ``decide``.
@@ -239,7 +266,9 @@ class CellState:
         many : True where they change how large the state is.
         """
         session, first = self.session, self.last_cell + 1
-        session.stage_labels(microdata, partition, relation.located.types)
+        matched = self.matched if self.sequence == 1 else None
+        if matched is None or by or not session.bring_cells(relation, microdata, partition):
+            session.stage_labels(microdata, partition, relation.located.types)
         session.stage_classes(partition, columns)
         places, expressions = 0, []
         for column in columns:
@@ -259,19 +288,37 @@ class CellState:
             f" SELECT {distinct}c.class + {first}, {', '.join(expressions)} FROM {source}"
         )
         chain = int(self.chain.chain_id)
-        session.run(
-            f"INSERT INTO {self.name('chain_cell')} (chain_id, cell, state, since_release)"
-            f" SELECT {chain}, c.class + {first}, 'live', {int(self.sequence)}"
-            f" FROM {classes} AS c"
-        )
-        with session.sorting() if many else nullcontext():
+        if matched is None:
             session.run(
-                f"INSERT INTO {self.name('chain_member')} (chain_id, tag, cell)"
-                f" SELECT {chain}, p.tag, l.class + {first} FROM {rows}"
-                f" JOIN {self.arrivals} AS p ON p.person = s.{quote(self.chain.entity)}"
-                # As their index has them: it is filled from one end, in less than half the time.
-                " ORDER BY p.tag"
+                f"INSERT INTO {self.name('chain_cell')} (chain_id, cell, state, since_release)"
+                f" SELECT {chain}, c.class + {first}, 'live', {int(self.sequence)}"
+                f" FROM {classes} AS c"
             )
+        # In the order of their index: it is filled from one end, in less than half the time.
+        if matched is not None:
+            tags, numbers = matched.tags_of(microdata.keys), session.class_numbers(partition)
+            # Records come in the order of their tags.
+            cells = numbers[partition.labels].astype(np.int64) + first
+            own = np.arange(partition.n_classes) + first
+            released, live = np.full(len(own), self.sequence), np.full(len(own), b"live")
+            session.append(
+                session.ledger_name("chain_cell"),
+                [("chain_id", "integer", np.full(len(own), chain)), ("cell", "integer", own),
+                 ("state", "text", live), ("since_release", "integer", released)],
+            )  # fmt: skip
+            session.append(
+                session.ledger_name("chain_member"),
+                [("chain_id", "integer", np.full(len(cells), chain)),
+                 ("tag", "bytea", tags), ("cell", "integer", cells)],
+            )  # fmt: skip
+        else:
+            with session.sorting() if many else nullcontext():
+                session.run(
+                    f"INSERT INTO {self.name('chain_member')} (chain_id, tag, cell)"
+                    f" SELECT {chain}, p.tag, l.class + {first} FROM {rows}"
+                    f" JOIN {self.arrivals} AS p ON p.person = s.{quote(self.chain.entity)}"
+                    " ORDER BY p.tag"
+                )
         if many:
             # Planners take what was just filled for small, and would look rows up one by one.
             for table in ("chain_member", "chain_cell"):
@@ -322,6 +369,8 @@ class CellState:
         ----------
         part : the table that they are of, where persons have rows in several.
         """
-        joined, shuffled = self.session.shuffled_by_cell(self.rows, self.values)
+        joined, shuffled = self.session.shuffled_by_cell(
+            self.rows, self.chain.table(self.session, "value")
+        )
         of = f" WHERE r.part = {int(part)}" if self.several else ""
         return f"FROM {joined}{of} ORDER BY {shuffled}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -105,9 +106,10 @@ def newcomers(
     policy = replace(planned.policy, k=size)
     measures = None if first else definition.measures(chain)
     with clock.phase("read") as tick:
-        microdata = source.read(planned.relation, planned.wanted, job, tick)
-        waiting = microdata.n_read
-        order, waited = state.in_order(planned.relation, microdata)
+        with nullcontext() if first else state.session.seeking():
+            microdata = source.read(planned.relation, planned.wanted, job, tick)
+            waiting = microdata.n_read
+            order, waited = state.in_order(planned.relation, microdata)
         microdata = only(microdata, order)
         records = _admissible(microdata, size if is_due(state) else None)
         if not len(records) and first:

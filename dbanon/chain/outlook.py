@@ -126,7 +126,7 @@ def _coming(
 ) -> Coming:
     assert job.chain is not None
     state = CellState(session, chain, chain.sequence + 1, int(job.policy.k))
-    blocks = chain_state.blocks(secret, chain.identity)
+    blocks = chain.blocks(secret)
     presence = staged(state, parts, blocks, rows=False)
     if not job.chain.accept_turnover:
         require_turnover(state, presence, chain_state.absent_before(session, chain))

@@ -76,7 +76,7 @@ def pair_sizes(state: CellState, relation: Relation, key: bytes) -> dict[int, in
     relation : what they are read of; they are staged.
     """
     session, earlier = state.session, _earlier(state)
-    session.stage_other_key(*chain_state.blocks(key, earlier.identity))
+    session.stage_other_key(*earlier.blocks(key))
     entity = relation.attribute(state.chain.entity)
     tag, member = session.keyed_tag(session.text_of(entity)), state.name("chain_member")
     before, of_earlier = quote(BEFORE), f"chain_id = {int(earlier.chain_id)}"

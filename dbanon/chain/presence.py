@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -89,7 +89,7 @@ def presence(state: CellState, relation: Relation) -> Presence:
     NullInEntity : a row is nobody's.
     ChainEntityRows : a row is one of several of a person, or two persons have one text.
     """
-    session, present, entity = state.session, quote(PRESENT), state.chain.entity
+    session, present = state.session, quote(PRESENT)
     # Members have one tag each: who of them is not missing is there, and is not told apart again.
     [(members,)] = session.rows(
         f"SELECT count(*) FROM {state.name('chain_member')}"
@@ -101,26 +101,54 @@ def presence(state: CellState, relation: Relation) -> Presence:
         f"SELECT count(*), count(person), count(DISTINCT {others}), count(*) - count(cell),"
         f" count(left_at) FROM {present}"
     )[0]
-    if whose != rows:
-        raise null_in_entity(entity, rows - whose, rows)
     tags += members - missing
+    require_one_row(state, relation, rows, rows - whose, tags, lambda: _rows_a_person(state))
+    back = returned(state) if left else 0
+    there = int(rows) - int(newcomers) - int(left)
+    return Presence(int(rows), int(newcomers), back, int(members), int(members) - there)
+
+
+def returned(state: CellState) -> int:
+    """How many of those who are staged are back after their leaving was published."""
+    [(found,)] = state.session.rows(
+        f"SELECT count(*) FROM {quote(PRESENT)} AS p JOIN {state.name('chain_cell')} AS c"
+        f" ON c.{state.of_chain} AND c.cell = p.cell"
+        " WHERE p.left_at IS NOT NULL AND c.state NOT IN ('withdrawn', 'refused')"
+    )
+    return int(found)
+
+
+def require_one_row(
+    state: CellState,
+    relation: Relation,
+    rows: int,
+    nobodys: int,
+    tags: int,
+    rows_a_person: Callable[[], Sequence[tuple[int, int]]],
+) -> None:
+    """Check that each row is of another person.
+
+    Parameters
+    ----------
+    nobodys, tags : of the rows those of nobody, and how many persons they are of.
+    rows_a_person : gives how many rows persons have, from the fewest, and how many have as many.
+
+    Raises
+    ------
+    NullInEntity : a row is nobody's.
+    ChainEntityRows : a row is one of several of a person, or two persons have one text.
+    """
+    entity = state.chain.entity
+    if nobodys:
+        raise null_in_entity(entity, nobodys, rows)
     if tags != rows:
         raise ChainEntityRows(
             f'The {rows} rows of {relation.name} are of {tags} values of "{entity}": in this chain'
             " every person has one row.",
-            detail=_rows_a_person(state),
+            detail=_most_rows(rows_a_person()),
             hint="Make a chain of several rows a person (max_rows_per_person), or bring the rows of"
             " each person into one in a view.",
         )
-    returned = 0
-    if left:
-        [(returned,)] = session.rows(
-            f"SELECT count(*) FROM {present} AS p JOIN {state.name('chain_cell')} AS c"
-            f" ON c.{state.of_chain} AND c.cell = p.cell"
-            " WHERE p.left_at IS NOT NULL AND c.state NOT IN ('withdrawn', 'refused')"
-        )
-    there = int(rows) - int(newcomers) - int(left)
-    return Presence(int(rows), int(newcomers), int(returned), int(members), int(members) - there)
 
 
 def null_in_entity(entity: str, missing: int, rows: int) -> NullInEntity:
@@ -131,12 +159,15 @@ def null_in_entity(entity: str, missing: int, rows: int) -> NullInEntity:
     )
 
 
-def _rows_a_person(state: CellState) -> str:
-    """How many rows nearly all persons have, in words."""
-    found = state.session.rows(
+def _rows_a_person(state: CellState) -> Sequence[tuple[int, int]]:
+    return state.session.rows(
         f"SELECT p.n, count(*) FROM (SELECT count(*) AS n FROM {quote(PRESENT)} GROUP BY tag) AS p"
         " GROUP BY p.n ORDER BY p.n"
     )
+
+
+def _most_rows(found: Sequence[tuple[int, int]]) -> str:
+    """How many rows nearly all persons have, in words."""
     persons, known, most = sum(int(many) for _, many in found), 0, 0
     for n, many in found:
         known, most = known + int(many), int(n)

@@ -49,7 +49,8 @@ def sizes(state: CellState, staged: bool = False) -> dict[int, int]:
 
 def stage_histories(state: CellState) -> None:
     """Stage how many persons share each history."""
-    state.make(HISTORIES, _histories(state))
+    with state.session.sorting():
+        state.make(HISTORIES, _histories(state))
 
 
 def _counted(state: CellState, staged: bool) -> str:
@@ -57,9 +58,8 @@ def _counted(state: CellState, staged: bool) -> str:
 
 
 def _histories(state: CellState) -> str:
-    return (
-        "SELECT cell, left_at_release AS left_at, CAST(count(*) AS integer) AS size"
-        f" FROM {state.name('chain_member')} WHERE {state.of_chain} GROUP BY cell, left_at_release"
+    return state.session.sizes_of_pairs(
+        "cell", "left_at_release", "left_at", f"{state.name('chain_member')} WHERE {state.of_chain}"
     )
 
 
@@ -136,12 +136,13 @@ def remember(state: CellState, kept: int) -> None:
     ----------
     kept : how many columns they have.
     """
-    state.make(
-        ABSENT,
-        f"SELECT m.cell, count(*) AS size FROM {state.name('chain_member')} AS m"
-        f" WHERE m.{state.of_chain} AND m.left_at_release IS NULL"
-        f" AND m.tag IN (SELECT p.tag FROM {quote(MISSING)} AS p) GROUP BY m.cell",
-    )
+    with state.session.seeking():
+        state.make(
+            ABSENT,
+            f"SELECT m.cell, count(*) AS size FROM {state.name('chain_member')} AS m"
+            f" WHERE m.{state.of_chain} AND m.left_at_release IS NULL"
+            f" AND m.tag IN (SELECT p.tag FROM {quote(MISSING)} AS p) GROUP BY m.cell",
+        )
     state.make(SHOWN, _of_absent(state, kept))
 
 

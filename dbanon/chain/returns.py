@@ -109,11 +109,12 @@ def settle(state: CellState) -> None:
         f" WHERE c.{state.of_chain} AND c.cell = r.cell"
         f" AND r.cell IN (SELECT v.cell FROM {verdict} AS v WHERE v.state = 'live')"
     )
-    session.run(
-        f"UPDATE {member} AS m SET missed = {int(state.sequence)} WHERE m.{state.of_chain}"
-        " AND m.left_at_release IS NULL AND m.missed IS NULL"
-        f" AND m.tag IN (SELECT p.tag FROM {quote(MISSING)} AS p)"
-    )
+    with session.seeking():
+        session.run(
+            f"UPDATE {member} AS m SET missed = {int(state.sequence)} WHERE m.{state.of_chain}"
+            " AND m.left_at_release IS NULL AND m.missed IS NULL"
+            f" AND m.tag IN (SELECT p.tag FROM {quote(MISSING)} AS p)"
+        )
     if session.rows(f"SELECT 1 FROM {quote(MISSING)} AS p LIMIT 1"):
         # Planners take nobody to be out, and would go through all cells for each who is.
         session.analyze(session.ledger_name("chain_member"))

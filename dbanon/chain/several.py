@@ -20,7 +20,7 @@ from dbanon.chain.presence import (
 )
 from dbanon.data.schema import Attribute
 from dbanon.errors import ChainModel
-from dbanon.job.chain import FREEZE, MEASURE
+from dbanon.job.chain import FREEZE, MEASURE, Rules
 from dbanon.sessions import statements
 from dbanon.sessions.base import Relation
 from dbanon.sessions.names import quote
@@ -95,14 +95,19 @@ def staged(
     ------
     NullInEntity, ChainEntityRows : a row is nobody's, or one of several of a person.
     """
-    rules, relation = state.chain.rules, parts[0].relation
+    relation = parts[0].relation
     if state.several:
         _stage_several(state, parts, blocks, rows)
         return presence(state, relation)
-    # Where none is ever shown anew, or rows are written as of any release, none is staged.
-    still = rules.mode == MEASURE or rules.changes == FREEZE
-    kept = () if still or not rows else parts[0].kept
+    kept = kept_beside(state.chain.rules, parts) if rows else ()
     return stage_persons(state, relation, blocks, kept)
+
+
+def kept_beside(rules: Rules, parts: Sequence[Part]) -> tuple[Attribute, ...]:
+    """The kept columns that are staged beside persons who have one row."""
+    # Where none is ever shown anew, or rows are written as of any release, none is.
+    still = rules.mode == MEASURE or rules.changes == FREEZE
+    return () if still else parts[0].kept
 
 
 def _stage_several(

@@ -1,13 +1,10 @@
 """Chains as their database keeps them: who made each, by which rules, under which key.
 
-Persons stand under tags, HMAC-SHA256 of the chain's identity and of the value that says who they
-are, by a key that no database has. A tag without the key names nobody.
+Persons stand under tags, by a key that no database has. A tag without the key names nobody.
 """
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import json
 import secrets
 import uuid
@@ -16,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dbanon.chain.key import last_published
+from dbanon.chain.pseudonym import blocks, check_of, fits, tags
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import (
     ChainBehind,
@@ -36,8 +34,6 @@ from dbanon.sessions.base import Relation
 from dbanon.sessions.names import RelationName
 from dbanon.sessions.session import Session
 
-_BLOCK = 64
-_CHECKED = b"dbanon chain"
 _TEXTS = ("text", "varchar", "character varying", "uuid", "char", "clob", "nvarchar", "string")
 
 
@@ -68,27 +64,17 @@ class ChainKept:
     k: int | None
     definition: Mapping[str, Any] | None
 
+    def blocks(self, key: bytes) -> tuple[bytes, bytes]:
+        """What the hashes of its tags begin with, as ``pseudonym.blocks`` has it."""
+        return blocks(key, self.identity, self.key_check)
+
+    def tags(self, key: bytes, entities: Sequence[str]) -> list[bytes]:
+        """The tags of persons, whom texts name as the database writes them."""
+        return tags(key, self.identity, self.key_check, entities)
+
     def table(self, session: Session, what: str) -> RelationName:
         """The table of its own that has its rows, or the values of its cells."""
         return session.ledger_name(f"chain_{what}_{self.identity.replace('-', '')[:12]}")
-
-
-def blocks(key: bytes, identity: str) -> tuple[bytes, bytes]:
-    """What the inner and the outer hash of a tag begin with."""
-    padded = key.ljust(_BLOCK, b"\0")
-    inner, outer = (bytes(byte ^ pad for byte in padded) for pad in (0x36, 0x5C))
-    return inner + identity.encode() + b"\x1f", outer
-
-
-def tags(key: bytes, identity: str, entities: Sequence[str]) -> list[bytes]:
-    """The tags of persons, whom texts name as the database writes them."""
-    message = identity.encode() + b"\x1f"
-    return [hmac.new(key, message + one.encode(), hashlib.sha256).digest()[:16] for one in entities]
-
-
-def check_of(key: bytes) -> bytes:
-    """What tells whether a key is that of a chain, and tells nothing of it."""
-    return hmac.new(key, _CHECKED, hashlib.sha256).digest()
 
 
 def create(session: Session, name: str, source: Relation, entity: str, rules: Rules, key: bytes,
@@ -276,7 +262,7 @@ def require_key(chain: ChainKept, key: bytes) -> None:
     ------
     ChainKeyWrong : it is not.
     """
-    if not hmac.compare_digest(check_of(key), chain.key_check):
+    if not fits(key, chain.key_check):
         raise ChainKeyWrong(
             f"The key is not that of chain {chain.name}.",
             hint=(

@@ -18,9 +18,10 @@ from dbanon.chain.membership import CellState
 from dbanon.chain.newcomers import newcomers
 from dbanon.chain.persons import stage_newcomers
 from dbanon.chain.presence import Presence, require_turnover
+from dbanon.chain.presence_arrays import copy_newcomers, match_persons, stage_others
 from dbanon.chain.returns import settle, whole_cells
 from dbanon.chain.rows_shown import RowsShown, ShownSource, rows_shown
-from dbanon.chain.several import Part, require_several, staged
+from dbanon.chain.several import Part, kept_beside, require_several, staged
 from dbanon.chain.state import ChainKept
 from dbanon.chain.tables import columns_of, parts_of, planned_of, source_of, told_of
 from dbanon.chain.waiting import keep_waiting
@@ -125,7 +126,14 @@ def begin(job: Job, session: Session, key: bytes, clock: Clock, looked: Session 
             told = definition.definition_of(job, planned) | told_of(parts)
             definition.require_same(chain, told)
         state = CellState(session, chain, chain.sequence + 1, int(job.policy.k))
-        presence = staged(state, parts, chain_state.blocks(key, chain.identity), rows=True)
+        blocks = chain.blocks(key)
+        kept = kept_beside(chain.rules, parts)
+        brought = match_persons(state, planned.relation, blocks, kept, job.memory_limit)
+        if brought is None:
+            presence = staged(state, parts, blocks, rows=True)
+        else:
+            matched, presence = brought
+            state = replace(state, matched=matched)
         if not asked.accept_turnover:
             require_turnover(state, presence, chain_state.absent_before(session, chain))
     guarantee = replace(
@@ -151,6 +159,8 @@ def advance(begun: Begun, clock: Clock) -> Advanced:
     microdata, policy = came.microdata, came.policy
     with clock.phase("write") as tick:
         tick(0.0)
+        if state.matched is not None and state.sequence == 1:
+            stage_others(state, planned.relation, microdata.keys)
         last_cell = state.last_cell
         keep_out(state, planned.relation, came.refused)
         admitted = microdata.n_records > 0
@@ -225,7 +235,10 @@ def _newcomers(source: SqlSource, job: Job, planned: Plan, begun: Begun) -> Rela
     if state.sequence == 1:
         return planned.relation
     names = [*job.named, state.chain.entity]
-    return source.narrowed(planned.relation, job, names, state.stage_newcomers())
+    condition = state.stage_newcomers()
+    if state.matched is not None:
+        return copy_newcomers(state, planned.relation, names)
+    return source.narrowed(planned.relation, job, names, condition)
 
 
 def _of_nobody(session: Session, state: CellState, measures: Measures | None) -> Release:

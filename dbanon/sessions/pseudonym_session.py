@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.microdata import Microdata
+from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute
 from dbanon.sessions import statements
 from dbanon.sessions.base import Relation
@@ -30,6 +32,10 @@ MISSING = "dbanon_missing"
 NEWCOMERS = "dbanon_newcomers"
 # Those of them who are not admitted, and since when each waits.
 WAITING = "dbanon_waiting"
+# How many of each cell on display are in the source, and whether their rows are as shown.
+COUNTED = "dbanon_counted"
+# The row keys, tags and cells of persons, as they were brought.
+MATCHED = "dbanon_matched"
 # The next state of every cell.
 VERDICT = "dbanon_verdict"
 # The rows that the release writes anew.
@@ -65,7 +71,10 @@ RENEWED = "dbanon_renewed"
 NUMBERED = "dbanon_numbered"
 STAGING = (SECRET, TAGGED, PRESENT, MISSING, NEWCOMERS, WAITING, VERDICT, CURRENT, DIFFERING,
            RETURNED, UNFIT, TRACES, SHUFFLE, ABSENT, SHOWN, HISTORIES, BEFORE, ENTRIES, CHOSEN,
-           PERSONS, DISPLAYED, RENEWED, NUMBERED)  # fmt: skip
+           PERSONS, DISPLAYED, RENEWED, NUMBERED, COUNTED, MATCHED)  # fmt: skip
+
+# A column that was brought: int64 (n,), or the halves of 16 bytes, uint64 (n, 2).
+Fetched: TypeAlias = "NDArray[Any]"
 
 INNER, OUTER = "inner_block", "outer_block"
 
@@ -76,6 +85,8 @@ class KeyedSession(SessionInterface):
     bytes_type: ClassVar[str] = "BLOB"
     # What ends a subquery whose expressions shall be computed once a row, wherever they are used.
     computed_once: ClassVar[str] = ""
+    # Whether the keyed hash that is staged is an HMAC, of an inner and an outer one.
+    _hashes_twice = True
 
     @abstractmethod
     def keyed_tag(self, text: str) -> str:
@@ -103,6 +114,11 @@ class KeyedSession(SessionInterface):
         """While SQL joins or groups as many rows as there are persons, by what is nearly sorted."""
         yield
 
+    @contextmanager
+    def seeking(self) -> Iterator[None]:
+        """While SQL looks some rows up of many that were read a moment ago."""
+        yield
+
     def tagged(
         self, persons: str, columns: Sequence[str], members: str
     ) -> list[tuple[str, str, str]]:
@@ -123,14 +139,29 @@ class KeyedSession(SessionInterface):
              f" AND NOT EXISTS (SELECT 1 FROM {quote(PRESENT)} AS p WHERE p.tag = m.tag)"),
         ]  # fmt: skip
 
-    def shuffled_by_cell(self, rows: str, values: str) -> tuple[str, str]:
-        """What FROM has for rows r of cells with the values v of each, and SQL as ``shuffled``.
+    def sizes_of_pairs(self, one: str, other: str, named: str, rows: str) -> str:
+        """SQL of the rows that share two integers from 0 on, ``other`` or NULL: the two, and size.
 
         Parameters
         ----------
-        rows, values : the tables, quoted; both have a column ``cell``.
+        named : what ``other`` is called in the answer.
+        rows : what FROM has, and a condition.
         """
-        return f"{rows} AS r JOIN {values} AS v ON v.cell = r.cell", self.shuffled("r")
+        return (
+            f"SELECT {one}, {other} AS {named}, CAST(count(*) AS integer) AS size FROM {rows}"
+            f" GROUP BY {one}, {other}"
+        )
+
+    def shuffled_by_cell(self, rows: str, values: RelationName) -> tuple[str, str]:
+        """What FROM has for rows r of cells with the values v of each, and SQL as ``shuffled``.
+
+        Rows of equal values may stand together, those of a cell not.
+
+        Parameters
+        ----------
+        rows, values : the tables, the first quoted; both have a column ``cell``.
+        """
+        return f"{rows} AS r JOIN {values.quoted} AS v ON v.cell = r.cell", self.shuffled("r")
 
     def row_hash(self, relation: RelationName, names: Sequence[str]) -> str | None:
         """SQL of a hash of columns, of rows with the alias s, under a salt of its own.
@@ -176,6 +207,42 @@ class KeyedSession(SessionInterface):
         """SQL of the natural logarithm of a number above 0 that SQL gives."""
         return f"ln({number})"
 
+    # Whether the next five do what they say: columns are fixed in width, of the types ``bigint``,
+    # ``integer``, ``oid``, ``tid``, ``bytea`` of 16 bytes and ``text`` of 4, and hold no NULL.
+    brings_arrays: ClassVar[bool] = False
+
+    def fetch(self, columns: Sequence[tuple[str, str]], rows: str) -> list[Fetched]:
+        """Columns, SQL and type of each, no texts, of what FROM has, in whatever order."""
+        raise NotImplementedError
+
+    def load(self, table: str, columns: Sequence[tuple[str, str, Fetched]]) -> None:
+        """Make a staging table of columns: name, type and values of each."""
+        raise NotImplementedError
+
+    def append(self, table: RelationName, columns: Sequence[tuple[str, str, Fetched]]) -> None:
+        """Add rows to a table, as ``load``."""
+        raise NotImplementedError
+
+    def secret_code(self, hashed: str) -> str:
+        """SQL of a hash that nobody can foretell, of one that SQL gives: it tells equal ones."""
+        raise NotImplementedError
+
+    def bring_cells(self, source: Relation, microdata: Microdata, partition: Partition) -> bool:
+        """Bring the classes of rows to where ``insert_cells`` finds them; False where none does."""
+        return False
+
+    def insert_cells(
+        self, table: RelationName, values: Mapping[str, str], source: Relation, reads: Sequence[str]
+    ) -> bool:
+        """Insert rows class by class, each class in random order, where classes were brought.
+
+        Parameters
+        ----------
+        values : SQL by column, over the aliases s of the source and c, whose ``class`` is theirs.
+        reads : the columns of the source that they take values from.
+        """
+        return False
+
     def keys_as_read(self, source: Relation) -> list[str]:
         """SQL of the columns of a row's key, as numbers, as ``read`` gives them."""
         return list(source.located.expressions)
@@ -197,7 +264,13 @@ class KeyedSession(SessionInterface):
         return np.array(rows, np.int64).reshape(len(rows), len(source.located.types) + 1)
 
     def stage_key(self, inner: bytes, outer: bytes) -> None:
-        """Stage the two blocks of a keyed hash, in the way in which values are never logged."""
+        """Stage the two blocks of a keyed hash, in the way in which values are never logged.
+
+        Parameters
+        ----------
+        outer : empty where the inner hash is all.
+        """
+        self._hashes_twice = bool(outer)
         blocks = [(INNER, self.bytes_type), (OUTER, self.bytes_type)]
         self.run(statements.create_staging(SECRET, blocks, self.staging_suffix))
         self.insert_rows(RelationName(None, SECRET), [INNER, OUTER], [(inner, outer)])

@@ -143,6 +143,6 @@ class Chained:
 
         secret = read_key(f"file:{self.key}")
         with open_store(self.database.url).session(write=False) as session:
-            identity = chain_state.find(session, self.name).identity
-        tags = chain_state.tags(secret, identity, [str(one) for one in persons])
+            chain = chain_state.find(session, self.name)
+        tags = chain.tags(secret, [str(one) for one in persons])
         return dict(zip(persons, tags, strict=True))

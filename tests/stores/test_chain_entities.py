@@ -30,19 +30,36 @@ from tests.stores.databases import Database
 pytestmark = pytest.mark.in_turn(of="file")
 
 
-def test_tags_are_those_of_rfc_2104(database: Database, tmp_path: Path) -> None:
+def _checked_as_before(database: Database, key: bytes) -> None:
+    """Have the chain's key checked as by an earlier build, which made tags in another way."""
+    check = hmac.new(key, b"dbanon chain", hashlib.sha256).hexdigest()
+    literal = {"sqlite": f"x'{check}'", "duckdb": f"unhex('{check}')"}.get(
+        database.name, f"decode('{check}', 'hex')"
+    )
+    database.execute(f"UPDATE {database.ledger('chain')} SET key_check = {literal}")
+
+
+@pytest.mark.parametrize("earlier", [False, True])
+def test_tags(database: Database, tmp_path: Path, earlier: bool) -> None:
     who = {f"P{i}é": values for i, values in Months(n=6).now.items()}
     load(database, who, "text")
     chained = Chained.made(database, tmp_path)
+    key = read_key(f"file:{chained.key}")
+    if earlier:
+        _checked_as_before(database, key)
     chained.release()
     [(identity,)] = database.rows(
         f"SELECT CAST(identity AS VARCHAR(36)) FROM {database.ledger('chain')}"
     )
-    key = read_key(f"file:{chained.key}")
-    wanted = {
-        hmac.new(key, f"{identity}\x1f{one}".encode(), hashlib.sha256).digest()[:16] for one in who
-    }
-    assert set(chained.cells()) == wanted
+    own = hmac.new(key, f"dbanon tags 1\x1f{identity}".encode(), hashlib.sha256).digest()
+    for one in who:
+        # RFC 2104, or one hash under a key of the chain's own.
+        tag = hmac.new(key, f"{identity}\x1f{one}".encode(), hashlib.sha256).digest()
+        if not earlier:
+            tag = hashlib.sha256(own + one.encode()).digest()
+        assert tag[:16] in chained.cells()
+    # Whoever is known by them is no newcomer with the next release.
+    assert chained.release().rows_out == len(chained.cells()) == len(who)
 
 
 @pytest.mark.parametrize("who", ["bigint", "text", "uuid"])

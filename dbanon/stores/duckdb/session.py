@@ -70,8 +70,7 @@ class DuckdbSession(FileSession):
     def __init__(self, connection: duckdb.DuckDBPyConnection, on_sql: OnSql | None = None) -> None:
         super().__init__(on_sql)
         self._connection = connection
-        self._is_table = False
-        self._shuffles = False
+        self._is_table = self._shuffles = False
         self._reader: pa.RecordBatchReader | None = None
         self._ledger: RelationName | None = None
         self._attached: tuple[str, frozenset[str]] | None = None
@@ -362,8 +361,9 @@ class DuckdbSession(FileSession):
         return str(self.rows(types.DIGEST_PROBE)[0][0])
 
     def keyed_tag(self, text: str) -> str:
-        inside = f"unhex(sha256({staged_block(INNER)} || encode({text})))"
-        return f"unhex(substr(sha256({staged_block(OUTER)} || {inside}), 1, 32))"
+        hashed = f"sha256({staged_block(INNER)} || encode({text}))"
+        outer = f"sha256({staged_block(OUTER)} || unhex({hashed}))"
+        return f"unhex(substr({outer if self._hashes_twice else hashed}, 1, 32))"
 
     def row_hash(self, relation: RelationName, names: Sequence[str]) -> str | None:
         held = self.find_source(relation)

@@ -249,11 +249,13 @@ def insert(
         f"{column.element(array(at, column), number)} AS {column.name}"
         for at, column in enumerate(arrays.values, 1)
     )
+    # Of no values, the class itself.
+    of_class = of_class or f"{number} - 1 AS class"
     return (
         f"INSERT INTO {target.quoted} ({quote_list(values)}) SELECT {', '.join(values.values())}"
         f" FROM (SELECT {placed} FROM (SELECT {keyed} FROM {source.from_clause}"
         f" WHERE {arrays.slots.within}{source.and_where} OFFSET 0) AS s ORDER BY {place} OFFSET 0)"
-        f" AS s CROSS JOIN LATERAL (SELECT {of_class or '1 AS one'}) AS c{joins}"
+        f" AS s CROSS JOIN LATERAL (SELECT {of_class}) AS c{joins}"
         f" WHERE s.{place} >= 0"
     )
 

@@ -26,7 +26,7 @@ from dbanon.sessions.base import OnSql, Output, Relation, labelled_rows
 from dbanon.sessions.names import RelationName, quote, quote_list
 from dbanon.stores.postgresql import arrays, foreign, packed
 from dbanon.stores.postgresql import dialect as types
-from dbanon.stores.postgresql.client_passthrough import PassthroughSession
+from dbanon.stores.postgresql.client_chains import ChainsSession
 from dbanon.stores.postgresql.connecting import Backend
 from dbanon.stores.postgresql.copied import copied_out
 from dbanon.stores.postgresql.errors import translated
@@ -42,7 +42,7 @@ FOUND = "dbanon_backend"
 _ORDERED_ROWS = 65_536
 
 
-class PsycopgSession(PassthroughSession):
+class PsycopgSession(ChainsSession):
     """One transaction through psycopg.
 
     Parameters

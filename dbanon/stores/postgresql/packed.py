@@ -31,6 +31,9 @@ END = b"\xff\xff"
 _MASK_BITS = 32
 _COPY_ROWS = 65_536
 _COPY_PARTS = {
+    "bytea": [("v{}", "(2,)>u8")],
+    # Of the states of cells, the one that all have who are admitted.
+    "text": [("v{}", "S4")],
     "bigint": [("v{}", ">i8")],
     "integer": [("v{}", ">i4")],
     "oid": [("v{}", ">u4")],
@@ -299,8 +302,10 @@ def _fields(
     return parts
 
 
-def _key(records: NDArray[np.void], position: int, key_type: str) -> NDArray[np.int64]:
-    name = f"key{position}"
+def _key(
+    records: NDArray[np.void], position: int, key_type: str, name: str = ""
+) -> NDArray[np.int64]:
+    name = name or f"key{position}"
     if key_type == "tid":
         block = records[f"{name}_block"].astype(np.int64)
         return np.asarray((block << 16) | records[f"{name}_row"], np.int64)
@@ -326,14 +331,11 @@ def copy_binary(columns: Sequence[tuple[str, str, NDArray[Any]]]) -> Iterator[by
     """The bytes of COPY … FROM STDIN (FORMAT binary) for columns of fixed width without NULL.
 
     Columns are triples of name, SQL type and values, (n,) each; a ``tid`` is packed as
-    block * 65536 + row, as ``unpack`` gives it.
+    block * 65536 + row, as ``unpack`` gives it. A ``bytea`` has 16 bytes, uint64 (n, 2), a
+    ``text`` 4 of ASCII.
     """
     yield HEAD
-    fields: list[tuple[str, str]] = [("fields", ">i2")]
-    for position, (_, sql_type, _) in enumerate(columns):
-        fields.append((f"length{position}", ">i4"))
-        fields += [(name.format(position), code) for name, code in _COPY_PARTS[sql_type]]
-    record = np.dtype(fields)
+    record = _fixed_type([sql_type for _, sql_type, _ in columns])
     n = len(columns[0][2])
     for start in range(0, n, _COPY_ROWS):
         stop = min(start + _COPY_ROWS, n)
@@ -350,3 +352,32 @@ def copy_binary(columns: Sequence[tuple[str, str, NDArray[Any]]]) -> Iterator[by
                 rows[f"v{position}"] = piece
         yield rows.tobytes()
     yield END
+
+
+def fixed_columns(buffer: NDArray[np.uint8], kinds: Sequence[str]) -> list[NDArray[Any]]:
+    """The columns of rows as ``copy_binary`` writes them, without head and end.
+
+    int64 (c,) each; uint64 (c, 2) of a ``bytea``.
+
+    Raises
+    ------
+    ValueError : a row holds a NULL, or a ``bytea`` of another width.
+    """
+    rows, found = np.frombuffer(buffer, _fixed_type(kinds)), []
+    for position, kind in enumerate(kinds):
+        width = sum(np.dtype(code).itemsize for _, code in _COPY_PARTS[kind])
+        if (rows[f"length{position}"] != width).any():
+            raise ValueError("a row holds a NULL")
+        if kind == "tid":
+            found.append(_key(rows, position, kind, str(position)))
+        else:
+            found.append(rows[f"v{position}"].astype(np.uint64 if kind == "bytea" else np.int64))
+    return found
+
+
+def _fixed_type(kinds: Sequence[str]) -> np.dtype[np.void]:
+    fields: list[tuple[Any, ...]] = [("fields", ">i2")]
+    for position, kind in enumerate(kinds):
+        fields.append((f"length{position}", ">i4"))
+        fields += [(name.format(position), code) for name, code in _COPY_PARTS[kind]]
+    return np.dtype(fields)

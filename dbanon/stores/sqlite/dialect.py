@@ -345,8 +345,8 @@ class SqliteKeyed(FileSession):
         def tag(text: str | None) -> bytes | None:
             if text is None:
                 return None
-            inside = hashlib.sha256(inner + text.encode()).digest()
-            return hashlib.sha256(outer + inside).digest()[:16]
+            hashed = hashlib.sha256(inner + text.encode()).digest()
+            return (hashlib.sha256(outer + hashed).digest() if outer else hashed)[:16]
 
         self._driver.create_function(_TAG, 1, tag, deterministic=True)
         self._tags = True

@@ -1,0 +1,55 @@
+"""Persons of chains as arrays: the same as of tags that are looked up one by one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dbanon.chain.arrays import Matched, find_tags, order_of, sums
+
+
+def _tags(rng: np.random.Generator, n: int, leading: int) -> np.ndarray:
+    """So many different tags whose first halves are one of a few."""
+    halves = rng.integers(0, 2**64, (4 * n, 2), np.uint64)
+    halves[:, 0] %= np.uint64(leading)
+    found = np.unique(halves, axis=0)
+    return rng.permutation(found)[:n]
+
+
+@pytest.mark.parametrize("leading", [3, 2**63])
+@pytest.mark.parametrize("n", [0, 1, 60])
+def test_tags_are_found(n: int, leading: int) -> None:
+    rng = np.random.default_rng(n)
+    tags = _tags(rng, 2 * n, leading)
+    members, asked = tags[:n], rng.permutation(tags)
+    known = {tuple(tag): at for at, tag in enumerate(members.tolist())}
+    wanted = [known.get(tuple(tag), -1) for tag in asked.tolist()]
+    assert find_tags(members, asked, order_of(asked)).tolist() == wanted
+    assert find_tags(asked, members, order_of(members)).min(initial=0) >= 0
+
+
+@pytest.mark.parametrize("leading", [3, 2**63])
+def test_the_order_is_that_of_bytes(leading: int) -> None:
+    tags = _tags(np.random.default_rng(1), 80, leading)
+    given = [tag.astype(">u8").tobytes() for tag in tags]
+    assert [given[at] for at in order_of(tags)] == sorted(given)
+
+
+def test_codes_are_added_up_exactly() -> None:
+    rng = np.random.default_rng(2)
+    codes = rng.integers(-(2**63), 2**63, 500, np.int64)
+    codes[:100] = -1
+    cells = rng.integers(0, 7, 500)
+    wanted = [sum(codes[cells == cell].tolist()) % 2**64 for cell in range(9)]
+    assert sums(cells, codes, 9).tolist() == wanted
+
+
+@pytest.mark.parametrize("left_out", [0, 5])
+def test_rows_have_the_tags_of_their_keys(left_out: int) -> None:
+    rng = np.random.default_rng(3)
+    keys, tags = np.arange(40)[:, None] * 3, _tags(rng, 40, 2**63)
+    persons = Matched(keys, tags, order_of(tags), ())
+    some = keys[left_out:]
+    order = persons.in_order(some)
+    assert np.array_equal(some[order], keys[[at for at in order_of(tags) if at >= left_out]])
+    assert np.array_equal(persons.tags_of(some[order]), tags[left_out:][order])
