@@ -115,12 +115,15 @@ def test_wide_texts_fit_into_what_a_server_takes_at_once(mariadb: MariadbDatabas
     assert report.rows_out == 1_000
 
 
-def test_a_kept_column_with_a_name_of_ours(mariadb: MariadbDatabase) -> None:
-    mariadb.execute("CREATE TABLE t (id int PRIMARY KEY, a double, Dbanon_Class int)")
-    mariadb.execute("INSERT INTO t VALUES " + ", ".join(f"({i}, {i % 4}, {i})" for i in range(40)))
+@pytest.mark.parametrize("key", ["id int PRIMARY KEY", "id varchar(9) PRIMARY KEY", "id int"])
+@pytest.mark.parametrize("name", ["Dbanon_Class", "Dbanon_Row"])
+def test_a_kept_column_with_a_name_of_ours(mariadb: MariadbDatabase, name: str, key: str) -> None:
+    mariadb.execute(f"CREATE TABLE t ({key}, a double, {name} int)")
+    rows = ", ".join(f"({i}, {i % 4}, {99 - i % 50})" for i in range(60))
+    mariadb.execute(f"INSERT INTO t (id, a, {name}) VALUES {rows}")
     dbanon.anonymize(
-        mariadb.url, table="t", quasi_identifiers=["a"], keep=["Dbanon_Class"], k=5,
-        output="release.t", method="mdav",
+        mariadb.url, table="t", quasi_identifiers=["a"], keep=[name], k=5, output="release.t",
+        method="mdav", where=f"{name} < 1000",
     )  # fmt: skip
-    found = mariadb.rows("SELECT Dbanon_Class FROM `release`.t")
-    assert sorted(one for (one,) in found) == list(range(40))
+    found = mariadb.rows(f"SELECT a, {name} FROM `release`.t")
+    assert sorted(found) == sorted((float(i % 4), 99 - i % 50) for i in range(60))

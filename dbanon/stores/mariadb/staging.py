@@ -137,7 +137,7 @@ class MariadbStaging(MariadbCatalog):
         [key] = source.located.expressions
         kept = "".join(f", s.{quote(name)}" for name in reads)
         # Of the labels, beside columns that may have any name.
-        label, place = (_unused(name, reads) for name in (_CLASS, ROW))
+        label, place = (unused(name, reads) for name in (_CLASS, ROW))
         self.run(
             f"INSERT INTO {table.quoted} ({quote_list(list(values))})"
             f" SELECT STRAIGHT_JOIN {', '.join(values.values())} FROM"
@@ -149,7 +149,7 @@ class MariadbStaging(MariadbCatalog):
         )
 
 
-def _unused(name: str, others: Sequence[str]) -> str:
+def unused(name: str, others: Sequence[str]) -> str:
     """The name, made longer until none of the others is it; capitals do not matter."""
     taken = {other.lower() for other in others}
     while name in taken:
