@@ -8,9 +8,11 @@ import pytest
 
 import dbanon
 from dbanon import errors
+from dbanon.data.schema import Attribute, Kind
+from dbanon.recoding import ReleasedColumn
 from dbanon.run.open import open_store
 from dbanon.sessions.names import parse_relation
-from dbanon.stores.mariadb import staging, store
+from dbanon.stores.mariadb import dialect, staging, store
 from tests.stores.databases import MariadbDatabase
 from tests.stores.people import load_people
 
@@ -66,6 +68,57 @@ def test_rows_come_in_many_pieces(
     assert found[order].tolist() == keys
     assert numbers.tolist() == list(map(float, decimals))
     assert [None if code < 0 else values[code] for code in codes[order]] == names
+
+
+def test_numbers_are_staged_as_they_are(
+    mariadb: MariadbDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As bytes, in packets smaller than the rows."""
+    monkeypatch.setattr(staging, "_CHARACTERS", 1_000)
+    drawn = np.random.default_rng(7)
+    keys = np.array([-(2**63), -1, 0, 2**53 + 1, 2**63 - 1, *drawn.integers(-(2**62), 2**62, 300)])
+    classes = drawn.permutation(len(keys)).astype(np.int32)
+    positions = drawn.permutation(len(keys)).astype(np.int32)
+    doubles = np.array(
+        [
+            0.0,
+            5e-324,
+            1.7976931348623157e308,
+            0.1 + 0.2,
+            *drawn.normal(size=301) * 10.0 ** drawn.integers(-300, 300, 301),
+        ]
+    )
+    numbers = drawn.integers(-(2**63), 2**63 - 1, 305)
+    released = [
+        ReleasedColumn(Attribute("x", Kind.FLOAT, sql_type="double"), doubles),
+        ReleasedColumn(Attribute("n", Kind.INTEGER, sql_type="bigint"), numbers),
+    ]
+    with open_store(mariadb.url).session(write=False) as session:
+        session.load_labels(keys.reshape(-1, 1), classes, positions, ["BIGINT"])
+        session.load_classes(released, len(doubles))
+        found = session.rows("SELECT key0, class, position FROM dbanon_labels")
+        values = session.rows("SELECT class, v0, v1 FROM dbanon_classes ORDER BY class")
+    assert sorted(found) == sorted(
+        zip(*(one.tolist() for one in (keys, classes, positions)), strict=True)
+    )
+    assert [int(place) for place, _, _ in values] == list(range(305))
+    assert [repr(value) for _, value, _ in values] == list(map(repr, doubles.tolist()))
+    assert [int(value) for _, _, value in values] == numbers.tolist()
+
+
+def test_a_server_that_reads_points_otherwise_is_not_written_to(
+    mariadb: MariadbDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load_people(mariadb)
+    monkeypatch.setattr(dialect, "POINT_PROBE", "SELECT 0")
+    with pytest.raises(errors.DatabaseFailure, match="points"):
+        dbanon.anonymize(
+            mariadb.url, table="people", k=3, output="release.people", quasi_identifiers=["height"]
+        )
+    shown = (
+        "SELECT 1 FROM information_schema.tables WHERE table_name = 'people' AND table_schema = "
+    )
+    assert mariadb.rows(f"{shown}'release'") == []
 
 
 def test_an_answer_that_is_cut_is_an_error(
