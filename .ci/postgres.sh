@@ -36,6 +36,12 @@ clear_root() {
   rm -rf --one-file-system "$root"
 }
 trap leave EXIT
+# Packages of the newest suites do not install without them.
+enter() {
+  mount -t proc proc "$root/proc"
+  mount --rbind /dev "$root/dev"
+  mount --make-rslave "$root/dev"
+}
 inside() { chroot "$root" env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
   HOME=/root LANG=C.UTF-8 "$@"; }
 
@@ -43,8 +49,10 @@ clear_root
 mkdir -p "$root"
 if [ -e "$kept" ]; then
   tar --extract --file "$kept" --directory "$root" --numeric-owner
+  enter
 else
   debootstrap --variant=minbase "$suite" "$root" "$mirror"
+  enter
   # No service starts, neither now nor when a package asks for it.
   printf '#!/bin/sh\nexit 101\n' >"$root/usr/sbin/policy-rc.d"
   chmod +x "$root/usr/sbin/policy-rc.d"
@@ -55,12 +63,9 @@ else
     "postgresql-$major" "postgresql-plpython3-$major" </dev/null
   inside apt-get clean
   # Written under another name first: a run that was killed leaves no half of one.
-  tar --create --file "$kept.new" --directory "$root" --numeric-owner .
+  tar --create --one-file-system --file "$kept.new" --directory "$root" --numeric-owner .
   mv "$kept.new" "$kept"
 fi
-mount -t proc proc "$root/proc"
-mount --rbind /dev "$root/dev"
-mount --make-rslave "$root/dev"
 cp /etc/resolv.conf "$root/etc/resolv.conf"
 
 # Those who vouch for servers here do so there; pip is told what it is told here.

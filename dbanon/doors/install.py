@@ -331,7 +331,8 @@ def _connected(url: str) -> Iterator[Any]:
             if error.sqlstate == "55P03":
                 raise translation(error) from None
             if error.sqlstate == "42501":
-                raise InsufficientRights(text, hint=error.diag.message_hint) from None
+                told = {"detail": error.diag.message_detail, "hint": error.diag.message_hint}
+                raise InsufficientRights(text, **told) from None
             raise InstallRefused(text, hint=error.diag.message_hint) from None
         finally:
             unwatch(connection)

@@ -203,6 +203,7 @@ def clustered(
 ) -> Found:
     """The classes of records; ``known`` as ``partition_for`` has it."""
     with clock.phase("cluster") as tick:
+        tick(0.0)
         return partition_for(
             microdata,
             policy,

@@ -150,12 +150,9 @@ def write_from_source(
     Class numbers and positions in staging are random, so the order of the rows is: equal rows
     stand together, and nothing tells where a row came from.
     """
-    on = " AND ".join(
-        f"{expression} = l.key{position}" for position, expression in enumerate(key_expressions)
-    )
     return (
         f"INSERT INTO {target.quoted} ({quote_list(columns)}) SELECT {', '.join(expressions)}"
-        f" FROM {from_source} JOIN {quote(LABELS)} AS l ON {on}"
+        f" FROM {released_rows(from_source, key_expressions)}"
         f" JOIN {quote(CLASSES)} AS c ON c.class = l.class{joins} ORDER BY l.class, l.position"
     )
 

@@ -216,3 +216,12 @@ def test_what_does_not_fit_the_memory_stands_on_no_disk_when_a_file_is_counted(
     path = write(tmp_path, "parquet")
     with file_session(path, "parquet") as (session, _):
         assert session.rows("SELECT current_setting('temp_directory')") == [("",)]
+
+
+def test_phases_are_told_from_their_beginning(tmp_path: Path) -> None:
+    told: dict[str, float] = {}
+    dbanon.anonymize(
+        f"file:{write(tmp_path, 'parquet')}", **AGES, output="release.people",
+        exports=[tmp_path / "out.parquet"], progress=lambda at, share: told.setdefault(at, share),
+    )  # fmt: skip
+    assert [told[at] for at in ("read", "cluster", "write", "verify", "export")] == [0.0] * 5

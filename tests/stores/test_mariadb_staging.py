@@ -8,9 +8,11 @@ import pytest
 
 import dbanon
 from dbanon import errors
+from dbanon.data.schema import Attribute, Kind
+from dbanon.recoding import ReleasedColumn
 from dbanon.run.open import open_store
 from dbanon.sessions.names import parse_relation
-from dbanon.stores.mariadb import staging, store
+from dbanon.stores.mariadb import dialect, staging, store
 from tests.stores.databases import MariadbDatabase
 from tests.stores.people import load_people
 
@@ -68,6 +70,57 @@ def test_rows_come_in_many_pieces(
     assert [None if code < 0 else values[code] for code in codes[order]] == names
 
 
+def test_numbers_are_staged_as_they_are(
+    mariadb: MariadbDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As bytes, in packets smaller than the rows."""
+    monkeypatch.setattr(staging, "_CHARACTERS", 1_000)
+    drawn = np.random.default_rng(7)
+    keys = np.array([-(2**63), -1, 0, 2**53 + 1, 2**63 - 1, *drawn.integers(-(2**62), 2**62, 300)])
+    classes = drawn.permutation(len(keys)).astype(np.int32)
+    positions = drawn.permutation(len(keys)).astype(np.int32)
+    doubles = np.array(
+        [
+            0.0,
+            5e-324,
+            1.7976931348623157e308,
+            0.1 + 0.2,
+            *drawn.normal(size=301) * 10.0 ** drawn.integers(-300, 300, 301),
+        ]
+    )
+    numbers = drawn.integers(-(2**63), 2**63 - 1, 305)
+    released = [
+        ReleasedColumn(Attribute("x", Kind.FLOAT, sql_type="double"), doubles),
+        ReleasedColumn(Attribute("n", Kind.INTEGER, sql_type="bigint"), numbers),
+    ]
+    with open_store(mariadb.url).session(write=False) as session:
+        session.load_labels(keys.reshape(-1, 1), classes, positions, ["BIGINT"])
+        session.load_classes(released, len(doubles))
+        found = session.rows("SELECT key0, class, position FROM dbanon_labels")
+        values = session.rows("SELECT class, v0, v1 FROM dbanon_classes ORDER BY class")
+    assert sorted(found) == sorted(
+        zip(*(one.tolist() for one in (keys, classes, positions)), strict=True)
+    )
+    assert [int(place) for place, _, _ in values] == list(range(305))
+    assert [repr(value) for _, value, _ in values] == list(map(repr, doubles.tolist()))
+    assert [int(value) for _, _, value in values] == numbers.tolist()
+
+
+def test_a_server_that_reads_points_otherwise_is_not_written_to(
+    mariadb: MariadbDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load_people(mariadb)
+    monkeypatch.setattr(dialect, "POINT_PROBE", "SELECT 0")
+    with pytest.raises(errors.DatabaseFailure, match="points"):
+        dbanon.anonymize(
+            mariadb.url, table="people", k=3, output="release.people", quasi_identifiers=["height"]
+        )
+    shown = (
+        "SELECT 1 FROM information_schema.tables WHERE table_name = 'people' AND table_schema = "
+    )
+    assert mariadb.rows(f"{shown}'release'") == []
+
+
 def test_an_answer_that_is_cut_is_an_error(
     mariadb: MariadbDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -115,12 +168,15 @@ def test_wide_texts_fit_into_what_a_server_takes_at_once(mariadb: MariadbDatabas
     assert report.rows_out == 1_000
 
 
-def test_a_kept_column_with_a_name_of_ours(mariadb: MariadbDatabase) -> None:
-    mariadb.execute("CREATE TABLE t (id int PRIMARY KEY, a double, Dbanon_Class int)")
-    mariadb.execute("INSERT INTO t VALUES " + ", ".join(f"({i}, {i % 4}, {i})" for i in range(40)))
+@pytest.mark.parametrize("key", ["id int PRIMARY KEY", "id varchar(9) PRIMARY KEY", "id int"])
+@pytest.mark.parametrize("name", ["Dbanon_Class", "Dbanon_Row"])
+def test_a_kept_column_with_a_name_of_ours(mariadb: MariadbDatabase, name: str, key: str) -> None:
+    mariadb.execute(f"CREATE TABLE t ({key}, a double, {name} int)")
+    rows = ", ".join(f"({i}, {i % 4}, {99 - i % 50})" for i in range(60))
+    mariadb.execute(f"INSERT INTO t (id, a, {name}) VALUES {rows}")
     dbanon.anonymize(
-        mariadb.url, table="t", quasi_identifiers=["a"], keep=["Dbanon_Class"], k=5,
-        output="release.t", method="mdav",
+        mariadb.url, table="t", quasi_identifiers=["a"], keep=[name], k=5, output="release.t",
+        method="mdav", where=f"{name} < 1000",
     )  # fmt: skip
-    found = mariadb.rows("SELECT Dbanon_Class FROM `release`.t")
-    assert sorted(one for (one,) in found) == list(range(40))
+    found = mariadb.rows(f"SELECT a, {name} FROM `release`.t")
+    assert sorted(found) == sorted((float(i % 4), 99 - i % 50) for i in range(60))

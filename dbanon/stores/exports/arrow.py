@@ -8,7 +8,6 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import UnsupportedType
@@ -56,13 +55,18 @@ def batches(
     pieces : lists of rows, or batches of Arrow, with columns as a database has them.
     """
     schema = arrow_schema(attributes)
-    held = schema.empty_table()
+    held: list[pa.RecordBatch] = []
+    waiting = 0
     for piece in filter(len, pieces):
-        held = pa.concat_tables([held, pa.Table.from_batches([_batch(schema, piece)])])
-        while len(held) >= rows:
-            yield from held.slice(0, rows).combine_chunks().to_batches()
-            held = held.slice(rows)
-    yield from held.combine_chunks().to_batches()
+        held.append(_batch(schema, piece))
+        waiting += len(piece)
+        while waiting >= rows:
+            table = pa.Table.from_batches(held)
+            yield from table.slice(0, rows).combine_chunks().to_batches()
+            held = table.slice(rows).to_batches()
+            waiting -= rows
+    # Not empty_table: to make one of a schema, Arrow imports pandas.
+    yield from pa.Table.from_batches(held, schema).combine_chunks().to_batches()
 
 
 def _batch(schema: pa.Schema, piece: Any) -> pa.RecordBatch:
@@ -79,6 +83,9 @@ def _batch(schema: pa.Schema, piece: Any) -> pa.RecordBatch:
 def _cast(column: pa.Array, wanted: pa.DataType) -> pa.Array:
     """A column of Arrow's as another type; by its values where Arrow has no way."""
     if limits := _MOMENTS.get(wanted.id):
+        # Loaded when it is used: that takes as long as a small file.
+        import pyarrow.compute as pc
+
         whole, first, last = limits
         found = pc.min_max(column.cast(whole)) if column.type == wanted else None
         if found is None or column.null_count == len(column):

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pyarrow.compute as pc
-
 _CUT = r",;\t\r\n"
 # Spaces and quotes, in full width, too, behind which a formula is one still.
 _QUOTE = "'"
@@ -38,10 +36,14 @@ UNESCAPED = (
 
 def formulas(texts: Any) -> Any:
     """Which texts of an Arrow array would be run, by element; false where NULL."""
+    import pyarrow.compute as pc
+
     return pc.fill_null(pc.match_substring_regex(texts, _ANY), False)
 
 
 def escaped(texts: Any) -> Any:
     """The texts with an apostrophe before each cell that would be run; no two become one."""
+    import pyarrow.compute as pc
+
     behind = pc.replace_substring_regex(texts, rf"([{_CUT}])({_BEHIND_CUT})", r"\1'\2")
     return pc.replace_substring_regex(behind, rf"^({_AT_START})", r"'\1")

@@ -27,6 +27,7 @@ _WIDEST = 65
 # A point: where it is valid, the order of its bytes, that it is one, and two doubles.
 _HEAD = b"\0\0\0\0\x01\x01\0\0\0"
 _POINT = len(_HEAD) + 16
+UNKNOWN_POINTS = "This server writes points in a way that dbanon does not know."
 
 # What shared SQL calls otherwise.
 _SPELLED = {
@@ -164,7 +165,7 @@ def chunk(packets: bytes, attributes: Sequence[Attribute]) -> Chunk:
     """A piece of rows, one after the other as ``packed`` has each."""
     points = np.frombuffer(packets, np.uint8).reshape(-1, 1 + len(attributes), _POINT)
     if not (points[0, :, : len(_HEAD)] == np.frombuffer(_HEAD, np.uint8)).all():
-        raise DatabaseFailure("This server writes points in a way that dbanon does not know.")
+        raise DatabaseFailure(UNKNOWN_POINTS)
     halves = np.ascontiguousarray(points[:, 0, len(_HEAD) :]).view("<f8").astype(np.uint64)
     keys = (halves[:, :1] << np.uint64(32) | halves[:, 1:]).view(np.int64)
     pairs = np.ascontiguousarray(points[:, 1:, len(_HEAD) :]).view("<f8")
@@ -174,10 +175,38 @@ def chunk(packets: bytes, attributes: Sequence[Attribute]) -> Chunk:
     return chunk_from_columns(keys, np.ascontiguousarray(pairs[:, :, 0]), valid, attributes)
 
 
-def staged_values(column: ReleasedColumn) -> tuple[str, Sequence[Any]]:
-    """Class values as staging holds them: SQL type, and values, None where NULL."""
+def packets(arrays: Sequence[NDArray[Any]]) -> NDArray[np.uint8]:
+    """The bytes of rows of int64 and float64, 8 for each value, as ``unpacked`` reads them."""
+    found = np.empty((len(arrays[0]), 8 * len(arrays)), np.uint8)
+    for position, values in enumerate(arrays):
+        order = values.astype(">i8" if values.dtype == np.int64 else "<f8")
+        found[:, 8 * position : 8 * position + 8] = order.view(np.uint8).reshape(-1, 8)
+    return found
+
+
+def unpacked(position: int, kind: np.dtype[Any], width: int) -> str:
+    """SQL of a value of the packet's row ``place``: doubles are those of a point."""
+    value = f"substr(packet, {8 * width} * place + {8 * position + 1}, 8)"
+    if kind == np.int64:
+        return f"CONV(hex({value}), 16, -10)"
+    return f"ST_X(concat(x'{_HEAD.hex()}', {value}, x'{bytes(8).hex()}'))"
+
+
+# A double of which each byte is another one, and its bytes.
+_PROBE = b"\x01\x23\x45\x67\x89\xab\xcd\x3f"
+POINT_PROBE = (
+    f"SELECT ST_X(x'{(_HEAD + _PROBE + bytes(8)).hex()}')"
+    f" = {float(np.frombuffer(_PROBE, '<f8')[0])!r}e0"
+)
+
+
+def staged_values(column: ReleasedColumn) -> tuple[str, Any]:
+    """Class values as staging holds them: SQL type, and values, None where NULL.
+
+    Of numbers of 64 bits, none of which is missing, the array itself: they travel as bytes.
+    """
     kind, values = column.attribute.kind, column.values
-    stored: Sequence[Any]
+    stored: Any
     if kind in (Kind.DATE, Kind.TIMESTAMP):
         require_years(column, 1, "MariaDB")
         unit = "D" if kind is Kind.DATE else "us"
@@ -190,8 +219,10 @@ def staged_values(column: ReleasedColumn) -> tuple[str, Sequence[Any]]:
         stored = [Decimal(int(value)).scaleb(-scale) for value in values]
     elif kind is Kind.INTEGER:
         sql_type, stored = f"DECIMAL({_WIDEST},0)", [int(value) for value in values]
+        if values.dtype == np.int64 and column.missing is None:
+            stored = values
     elif kind is Kind.FLOAT:
-        sql_type, stored = "DOUBLE", values.tolist()
+        sql_type, stored = "DOUBLE", values if column.missing is None else values.tolist()
     elif kind is Kind.BOOLEAN:
         sql_type, stored = "TINYINT", [int(value) for value in values]
     else:

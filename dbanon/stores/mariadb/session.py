@@ -40,15 +40,13 @@ from dbanon.sessions.base import (
 from dbanon.sessions.names import RelationName, quote
 from dbanon.stores.mariadb import dialect as types
 from dbanon.stores.mariadb import publication
-from dbanon.stores.mariadb.staging import ROW, SUFFIX, MariadbStaging
+from dbanon.stores.mariadb.staging import ROW, SUFFIX, MariadbStaging, unused
 
 if TYPE_CHECKING:
     from pymysql.connections import Connection
 
 _COPY = "dbanon_source"
 _SAMPLE = "dbanon_sample"
-# No name of a column: a condition of the job's may stand where there is none of this name.
-_ROW_EXPRESSION = f"s.{ROW} + 0"
 # Bytes of a text by which it is sorted, as the store sets it.
 _SORTED = 65_535
 BEGIN = "START TRANSACTION WITH CONSISTENT SNAPSHOT"
@@ -107,7 +105,9 @@ class MariadbSession(MariadbStaging):
         names = tuple(attribute.name for attribute in attributes)
         # What tells the rows apart is numbered where they are copied.
         self._keys[source.name] = names
-        return replace(source, locator=Locator((_ROW_EXPRESSION,), ("BIGINT",), unchecked=stated))
+        # No name of a column: a condition of the job's may stand where there is none of this name.
+        expression = f"s.{_row(source)} + 0"
+        return replace(source, locator=Locator((expression,), ("BIGINT",), unchecked=stated))
 
     def pin(self, source: Relation, columns: Sequence[str]) -> Relation:
         """A copy of these columns by one statement, with the rows numbered in the key's order.
@@ -131,9 +131,10 @@ class MariadbSession(MariadbStaging):
         )
         self._n_copies += 1
         copy = RelationName(None, f"{_COPY}_{self._n_copies}")
-        body, numbered, order = f"{ROW} BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY", "", ""
+        row = _row(source)
+        body, numbered, order = f"{row} BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY", "", ""
         if whole:
-            body, numbered = f"PRIMARY KEY ({ROW})", f"{quote(ordered[0].name)} AS {ROW}, "
+            body, numbered = f"PRIMARY KEY ({row})", f"{quote(ordered[0].name)} AS {row}, "
         elif ordered:
             by = ", ".join(self._sorted(one, quote(one.name)) for one in ordered)
             order = f" ORDER BY {by}"
@@ -153,7 +154,7 @@ class MariadbSession(MariadbStaging):
             source,
             copy=copy,
             filtered=None,
-            locator=replace(source.located, expressions=(f"s.{ROW}",)),
+            locator=replace(source.located, expressions=(f"s.{row}",)),
         )
         self._require_values(pinned, attributes)
         return pinned
@@ -326,3 +327,8 @@ class MariadbSession(MariadbStaging):
     def digest_probe(self) -> str:
         found = str(self.rows(types.DIGEST_PROBE)[0][0])
         return hashlib.sha256(found.encode()).hexdigest()[:16]
+
+
+def _row(source: Relation) -> str:
+    """The column of the copy that numbers its rows, beside columns of any name."""
+    return unused(ROW, [attribute.name for attribute in source.schema.attributes])

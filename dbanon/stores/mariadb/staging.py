@@ -25,6 +25,7 @@ ROW, _CLASS = "dbanon_row", "dbanon_class"
 SUFFIX = f" ENGINE=Aria TRANSACTIONAL=0 {types.TEXT}"
 # Rows that are written at once, and characters of one INSERT, of four bytes at most.
 _ROWS, _CHARACTERS = 20_000, 500_000
+_PLACES = "dbanon_places"
 # Bytes of rows that are read at once: any server lets so much through.
 _PACKET = 800_000
 # Parts of a table, of each part its columns.
@@ -33,6 +34,9 @@ _Columns = Iterable[Sequence[Sequence[Any]]]
 
 class MariadbStaging(MariadbCatalog):
     """The part of a session that has temporary tables."""
+
+    # Of a table of numbers, by which the rows of a packet are told apart.
+    _n_places = 0
 
     def read_chunks(
         self, source: Relation, attributes: Sequence[Attribute], chunk_rows: int
@@ -91,6 +95,32 @@ class MariadbStaging(MariadbCatalog):
                 if told:
                     cursor.execute(insert + ",".join(told))
 
+    def _load_numbers(
+        self, table: str, columns: Sequence[tuple[str, str]], arrays: Sequence[NDArray[Any]]
+    ) -> None:
+        """Stage columns of int64 and float64 as their bytes: written as text, each is read twice.
+
+        Raises
+        ------
+        DatabaseFailure : the server reads doubles in a way that dbanon does not know.
+        """
+        if not self._n_places:
+            self._load(_PLACES, [("place", "INT")], [[list(range(_ROWS))]])
+            self._n_places = _ROWS
+            if self.rows(types.POINT_PROBE) != [(1,)]:
+                raise DatabaseFailure(types.UNKNOWN_POINTS)
+        self.run(statements.create_staging(table, columns, SUFFIX))
+        values = ", ".join(types.unpacked(i, a.dtype, len(arrays)) for i, a in enumerate(arrays))
+        insert = f"INSERT INTO {quote(table)} SELECT {values} FROM {_PLACES}, (SELECT x'"
+        self.note(f"{insert}…")
+        packets = types.packets(arrays)
+        rows = max(min(self._n_places, 2 * _CHARACTERS // packets.shape[1]), 1)
+        with translated(), closing(self.connection.cursor()) as cursor:
+            for start in range(0, len(packets), rows):
+                part = packets[start : start + rows]
+                some = f"' AS packet) AS p WHERE place < {len(part)}"
+                cursor.execute(f"{insert}{part.tobytes().hex()}{some}")
+
     def load_labels(
         self,
         keys: NDArray[np.int64],
@@ -100,18 +130,21 @@ class MariadbStaging(MariadbCatalog):
     ) -> None:
         # No index: rows are looked up in the copy by its key, in the order in which it has them.
         columns = [("key0", "BIGINT NOT NULL"), ("class", "INT"), ("position", "INT")]
-        order, whole = np.argsort(keys[:, 0]), (keys[:, 0], classes, positions)
-        parts = (order[start : start + _ROWS] for start in range(0, len(order), _ROWS))
-        self._load(statements.LABELS, columns, ([v[p].tolist() for v in whole] for p in parts))
+        order = np.argsort(keys[:, 0])
+        whole = [np.asarray(values, np.int64)[order] for values in (keys[:, 0], classes, positions)]
+        self._load_numbers(statements.LABELS, columns, whole)
 
     def load_classes(self, columns: Sequence[ReleasedColumn], n_classes: int) -> None:
         named = [("class", "INT PRIMARY KEY")]
-        lists: list[Sequence[Any]] = [list(range(n_classes))]
+        lists: list[Any] = [np.arange(n_classes, dtype=np.int64)]
         for position, column in enumerate(columns):
             kind, values = types.staged_values(column)
             named.append((statements.value_column(position), kind))
             lists.append(values)
-        self._load(statements.CLASSES, named, [lists])
+        if all(isinstance(values, np.ndarray) for values in lists):
+            self._load_numbers(statements.CLASSES, named, lists)
+        else:
+            self._load(statements.CLASSES, named, [[list(values) for values in lists]])
 
     def load_rows(self, attributes: Sequence[Attribute], pieces: Iterable[tuple[Any, ...]]) -> None:
         columns = [("class", "INT"), ("position", "INT")]
@@ -137,7 +170,7 @@ class MariadbStaging(MariadbCatalog):
         [key] = source.located.expressions
         kept = "".join(f", s.{quote(name)}" for name in reads)
         # Of the labels, beside columns that may have any name.
-        label, place = (_unused(name, reads) for name in (_CLASS, ROW))
+        label, place = (unused(name, reads) for name in (_CLASS, ROW))
         self.run(
             f"INSERT INTO {table.quoted} ({quote_list(list(values))})"
             f" SELECT STRAIGHT_JOIN {', '.join(values.values())} FROM"
@@ -149,7 +182,7 @@ class MariadbStaging(MariadbCatalog):
         )
 
 
-def _unused(name: str, others: Sequence[str]) -> str:
+def unused(name: str, others: Sequence[str]) -> str:
     """The name, made longer until none of the others is it; capitals do not matter."""
     taken = {other.lower() for other in others}
     while name in taken:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -53,11 +54,16 @@ with duckdb.connect() as connection:
     dbanon.anonymize(connection, table="t", quasi_identifiers=["a", "c"], k=3, output="s",
                      nulls="category")
     found = connection.execute("SELECT count(*), count(DISTINCT a) FROM r").fetchone()
+    connection.execute("COPY t TO 't.parquet'")
+dbanon.anonymize("file:t.parquet", table="t", quasi_identifiers=["a"], k=3, keep=["b"], output="r",
+                 exports=["r.parquet"])
 print(found, "pandas" in sys.modules)
 """
 
 
 @pytest.mark.slow
-def test_a_release_imports_no_pandas() -> None:
-    done = subprocess.run([sys.executable, "-c", RUN], check=True, capture_output=True, text=True)
+def test_a_release_imports_no_pandas(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", RUN], check=True, capture_output=True, text=True, cwd=tmp_path
+    )
     assert done.stdout.split("(")[1] == "20, 6) False\n"
