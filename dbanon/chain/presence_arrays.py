@@ -102,13 +102,18 @@ def match_persons(
         return None
     if state.several or (first and rules.new_chain_from is not None):
         return None
+    # Of a key on the caller's word, only newcomers' are looked at; the entity's is counted here.
+    if locator.unchecked not in ((), (state.chain.entity,)):
+        return None
     if memory_limit is not None:
         [(rows,)] = session.rows(f"SELECT count(*) FROM {relation.relation.quoted} AS s")
         if int(rows) * _BYTES > memory_limit:
             return None
     session.stage_key(*blocks)
     entity = relation.attribute(state.chain.entity)
-    keys = [f"{sql} AS key{i}" for i, sql in enumerate(locator.expressions)]
+    # Where that is NULL the tag is nobody's, which is refused before a key is used.
+    known = [f"coalesce({sql}, 0)" if locator.unchecked else sql for sql in locator.expressions]
+    keys = [f"{sql} AS key{i}" for i, sql in enumerate(known)]
     tag = f"coalesce({session.keyed_tag(session.text_of(entity))}, {_NOBODYS}) AS tag"
     names = [statements.kept_column(i) for i in range(len(kept))]
     values = [f"{session.kept_value(a)} AS {name}" for a, name in zip(kept, names, strict=True)]
