@@ -35,7 +35,7 @@ from dbanon.sessions.pseudonym_session import (
 
 # Of a row that is nobody's.
 _NOBODYS = "'\\x00000000000000000000000000000000'::bytea"
-# The columns of row keys in a copy of rows.
+# What the columns of row keys begin with in a copy of rows, where no column of theirs does.
 _KEY = "dbanon_key"
 # At most, of a person, while they are found among the members.
 _BYTES = 200
@@ -65,8 +65,11 @@ def copy_newcomers(state: CellState, relation: Relation, names: Sequence[str]) -
     names : the columns that are read of them.
     """
     locator = relation.located
-    keys = [f"{_KEY}{i}" for i in range(len(locator.expressions))]
-    values = [f"s.{quote(name)}" for name in dict.fromkeys(names) if name not in keys]
+    key = _KEY
+    while any(name.startswith(key) for name in names):
+        key += "_"
+    keys = [f"{key}{i}" for i in range(len(locator.expressions))]
+    values = [f"s.{quote(name)}" for name in dict.fromkeys(names)]
     own = ", ".join([*(f"p.key{i} AS {name}" for i, name in enumerate(keys)), *values])
     on = " AND ".join(f"{sql} = p.key{i}" for i, sql in enumerate(locator.expressions))
     with state.session.seeking():

@@ -229,3 +229,16 @@ def test_a_view_with_a_key_that_is_stated(
     view("nullif(id, 5) AS id, id AS place")
     with pytest.raises(NullInEntity, match="NULL in 1 of"):
         chained.release(table="seen", key=[key])
+
+
+def test_a_column_named_as_that_of_a_row_key(
+    postgresql: PostgresqlDatabase, tmp_path: Path
+) -> None:
+    months, chained = Months(seed=4), None
+    for _ in range(2):
+        load(postgresql, months.now)
+        postgresql.execute("ALTER TABLE people RENAME income TO dbanon_key0")
+        chained = chained or Chained.made(postgresql, tmp_path)
+        report = chained.release(quasi_identifiers=["age", "dbanon_key0"])
+        assert report.rows_in == len(months.now)
+        months.pass_on()
