@@ -109,8 +109,13 @@ def match_persons(
     if locator.unchecked not in ((), (state.chain.entity,)):
         return None
     if memory_limit is not None:
-        [(rows,)] = session.rows(f"SELECT count(*) FROM {relation.relation.quoted} AS s")
-        if int(rows) * _BYTES > memory_limit:
+        members = f"{state.name('chain_member')} AS m WHERE m.{state.of_chain}"
+        # Whoever was a member once is brought, too.
+        [(most,)] = session.rows(
+            f"SELECT greatest((SELECT count(*) FROM {relation.relation.quoted} AS s),"
+            f" (SELECT count(*) FROM {members}))"
+        )
+        if int(most) * _BYTES > memory_limit:
             return None
     session.stage_key(*blocks)
     entity = relation.attribute(state.chain.entity)
