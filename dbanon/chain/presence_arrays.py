@@ -35,7 +35,7 @@ from dbanon.sessions.pseudonym_session import (
 
 # Of a row that is nobody's.
 _NOBODYS = "'\\x00000000000000000000000000000000'::bytea"
-# The columns of row keys in a copy of rows.
+# What the columns of row keys begin with in a copy of rows, where no column of theirs does.
 _KEY = "dbanon_key"
 # At most, of a person, while they are found among the members.
 _BYTES = 200
@@ -65,8 +65,11 @@ def copy_newcomers(state: CellState, relation: Relation, names: Sequence[str]) -
     names : the columns that are read of them.
     """
     locator = relation.located
-    keys = [f"{_KEY}{i}" for i in range(len(locator.expressions))]
-    values = [f"s.{quote(name)}" for name in dict.fromkeys(names) if name not in keys]
+    key = _KEY
+    while any(name.startswith(key) for name in names):
+        key += "_"
+    keys = [f"{key}{i}" for i in range(len(locator.expressions))]
+    values = [f"s.{quote(name)}" for name in dict.fromkeys(names)]
     own = ", ".join([*(f"p.key{i} AS {name}" for i, name in enumerate(keys)), *values])
     on = " AND ".join(f"{sql} = p.key{i}" for i, sql in enumerate(locator.expressions))
     with state.session.seeking():
@@ -102,13 +105,23 @@ def match_persons(
         return None
     if state.several or (first and rules.new_chain_from is not None):
         return None
+    # Of a key on the caller's word, only newcomers' are looked at; the entity's is counted here.
+    if locator.unchecked not in ((), (state.chain.entity,)):
+        return None
     if memory_limit is not None:
-        [(rows,)] = session.rows(f"SELECT count(*) FROM {relation.relation.quoted} AS s")
-        if int(rows) * _BYTES > memory_limit:
+        members = f"{state.name('chain_member')} AS m WHERE m.{state.of_chain}"
+        # Whoever was a member once is brought, too.
+        [(most,)] = session.rows(
+            f"SELECT greatest((SELECT count(*) FROM {relation.relation.quoted} AS s),"
+            f" (SELECT count(*) FROM {members}))"
+        )
+        if int(most) * _BYTES > memory_limit:
             return None
     session.stage_key(*blocks)
     entity = relation.attribute(state.chain.entity)
-    keys = [f"{sql} AS key{i}" for i, sql in enumerate(locator.expressions)]
+    # Where that is NULL the tag is nobody's, which is refused before a key is used.
+    known = [f"coalesce({sql}, 0)" if locator.unchecked else sql for sql in locator.expressions]
+    keys = [f"{sql} AS key{i}" for i, sql in enumerate(known)]
     tag = f"coalesce({session.keyed_tag(session.text_of(entity))}, {_NOBODYS}) AS tag"
     names = [statements.kept_column(i) for i in range(len(kept))]
     values = [f"{session.kept_value(a)} AS {name}" for a, name in zip(kept, names, strict=True)]

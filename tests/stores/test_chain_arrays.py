@@ -147,10 +147,14 @@ def test_a_limit_of_memory_holds(
     monkeypatch.setattr(PsycopgSession, "fetch", told)
     months.pass_on()
     load(postgresql, months.now)
-    # Enough for newcomers, and not for all.
-    chained.release(memory_limit=200 * len(months.now) - 1)
-    assert not fetched
+    # Enough for newcomers and for all who are in the source, and not for all who ever were.
+    assert len(months.now) < 300
     chained.release(memory_limit=200 * len(months.now))
+    assert not fetched
+    known = len(chained.cells())
+    chained.release(memory_limit=200 * known - 1)
+    assert not fetched
+    chained.release(memory_limit=200 * known)
     assert fetched
 
 
@@ -198,3 +202,48 @@ def test_rows_of_equal_values_stand_together_and_those_of_a_cell_do_not(
         ranks = [cell for cell, _ in orders[-1][:120]]
         assert ranks != sorted(ranks)
     assert orders[0] != orders[1]
+
+
+@pytest.mark.parametrize("arrays", [False, True])
+@pytest.mark.parametrize("key", ["id", "place"])
+def test_a_view_with_a_key_that_is_stated(
+    postgresql: PostgresqlDatabase,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    key: str,
+    arrays: bool,
+) -> None:
+    monkeypatch.setattr(PsycopgSession, "brings_arrays", arrays)
+    months, chained = Months(seed=4, leave=0, change=0.3), None
+    places = "id, CASE WHEN id > 3 THEN 1000 - id END AS place"
+
+    def view(columns: str) -> None:
+        postgresql.execute("DROP VIEW IF EXISTS seen")
+        load(postgresql, months.now)
+        postgresql.execute(f"CREATE VIEW seen AS SELECT {columns}, age, income, ill FROM people")
+
+    for _ in range(3):
+        # Only of the first release are all keys looked at.
+        view(places.replace("> 3", "> 0") if chained is None else places)
+        chained = chained or Chained.made(postgresql, tmp_path, table="seen")
+        assert chained.release(table="seen", key=[key]).rows_out == len(months.now)
+        kept = Counter(ill for _, _, _, ill, _ in months.now.values())
+        assert Counter(ill for (ill,) in postgresql.rows("SELECT ill FROM release.people")) == kept
+        months.pass_on()
+    assert chained is not None
+    view("nullif(id, 5) AS id, id AS place")
+    with pytest.raises(NullInEntity, match="NULL in 1 of"):
+        chained.release(table="seen", key=[key])
+
+
+def test_a_column_named_as_that_of_a_row_key(
+    postgresql: PostgresqlDatabase, tmp_path: Path
+) -> None:
+    months, chained = Months(seed=4), None
+    for _ in range(2):
+        load(postgresql, months.now)
+        postgresql.execute("ALTER TABLE people RENAME income TO dbanon_key0")
+        chained = chained or Chained.made(postgresql, tmp_path)
+        report = chained.release(quasi_identifiers=["age", "dbanon_key0"])
+        assert report.rows_in == len(months.now)
+        months.pass_on()
