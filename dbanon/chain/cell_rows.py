@@ -192,20 +192,15 @@ def rewrite(
     elif renewed:
         rows = f"{quote(PRESENT)} AS n WHERE n.left_at IS NULL AND n.cell IN ({verdict} {renewed})"
         anew.append((f"SELECT {columns} FROM {rows}", f"n.cell, {session.shuffled('n')}"))
-    came = None
     if newcomers is not None and not state.several:
-        rows = statements.released_rows(newcomers.from_clause, newcomers.located.expressions)
-        values = [f"{session.kept_value(a)} AS {n}" for a, n in zip(kept, names, strict=True)]
-        # Positions are random, from the operating system's source.
-        listed = ", ".join([f"l.class + {first} AS cell", *values])
-        came = (f"SELECT {listed} FROM {rows}", "l.class, l.position")
-        of_cells = {"cell": f"c.class + {first}"}
-        of_cells |= {n: session.kept_value(a) for a, n in zip(kept, names, strict=True)}
+        values = {n: session.kept_value(a) for a, n in zip(kept, names, strict=True)}
         reads = list(dict.fromkeys(a.name for a in kept))
-        if session.insert_cells(state.chain.table(session, "row"), of_cells, newcomers, reads):
-            came = None
-    if came is not None:
-        anew.append(came)
+        of_cells = {"cell": f"c.class + {first}"} | values
+        if not session.insert_cells(state.chain.table(session, "row"), of_cells, newcomers, reads):
+            rows = statements.released_rows(newcomers.from_clause, newcomers.located.expressions)
+            # Positions are random, from the operating system's source.
+            listed = [f"l.class + {first} AS cell", *(f"{sql} AS {n}" for n, sql in values.items())]
+            anew.append((f"SELECT {', '.join(listed)} FROM {rows}", "l.class, l.position"))
     if state.several:
         own = f"SELECT {columns} FROM {quote(CURRENT)} AS n"
         anew.append((own, f"n.cell, {session.shuffled('n')}"))

@@ -287,44 +287,52 @@ class CellState:
             f"INSERT INTO {self.values} (cell, {', '.join(named)})"
             f" SELECT {distinct}c.class + {first}, {', '.join(expressions)} FROM {source}"
         )
-        chain = int(self.chain.chain_id)
         if matched is None:
-            session.run(
-                f"INSERT INTO {self.name('chain_cell')} (chain_id, cell, state, since_release)"
-                f" SELECT {chain}, c.class + {first}, 'live', {int(self.sequence)}"
-                f" FROM {classes} AS c"
-            )
-        # In the order of their index: it is filled from one end, in less than half the time.
-        if matched is not None:
-            tags, numbers = matched.tags_of(microdata.keys), session.class_numbers(partition)
-            # Records come in the order of their tags.
-            cells = numbers[partition.labels].astype(np.int64) + first
-            own = np.arange(partition.n_classes) + first
-            released, live = np.full(len(own), self.sequence), np.full(len(own), b"live")
-            session.append(
-                session.ledger_name("chain_cell"),
-                [("chain_id", "integer", np.full(len(own), chain)), ("cell", "integer", own),
-                 ("state", "text", live), ("since_release", "integer", released)],
-            )  # fmt: skip
-            session.append(
-                session.ledger_name("chain_member"),
-                [("chain_id", "integer", np.full(len(cells), chain)),
-                 ("tag", "bytea", tags), ("cell", "integer", cells)],
-            )  # fmt: skip
+            self._insert_members(rows, first, many)
         else:
-            with session.sorting() if many else nullcontext():
-                session.run(
-                    f"INSERT INTO {self.name('chain_member')} (chain_id, tag, cell)"
-                    f" SELECT {chain}, p.tag, l.class + {first} FROM {rows}"
-                    f" JOIN {self.arrivals} AS p ON p.person = s.{quote(self.chain.entity)}"
-                    " ORDER BY p.tag"
-                )
+            self._append_members(matched, microdata, partition, first)
         if many:
             # Planners take what was just filled for small, and would look rows up one by one.
             for table in ("chain_member", "chain_cell"):
                 session.analyze(session.ledger_name(table))
             session.analyze(self.chain.table(session, "value"))
         return first
+
+    def _insert_members(self, rows: str, first: int, many: bool) -> None:
+        """Keep the cells of classes, and the members of each, as they are staged."""
+        session, chain = self.session, int(self.chain.chain_id)
+        session.run(
+            f"INSERT INTO {self.name('chain_cell')} (chain_id, cell, state, since_release)"
+            f" SELECT {chain}, c.class + {first}, 'live', {int(self.sequence)}"
+            f" FROM {quote(statements.CLASSES)} AS c"
+        )
+        with session.sorting() if many else nullcontext():
+            session.run(
+                f"INSERT INTO {self.name('chain_member')} (chain_id, tag, cell)"
+                f" SELECT {chain}, p.tag, l.class + {first} FROM {rows}"
+                f" JOIN {self.arrivals} AS p ON p.person = s.{quote(self.chain.entity)}"
+                # As their index has them: it is filled from one end, in less than half the time.
+                " ORDER BY p.tag"
+            )
+
+    def _append_members(
+        self, matched: Matched, microdata: Microdata, partition: Partition, first: int
+    ) -> None:
+        """The same from arrays; records come in the order of their tags, as the index has them."""
+        session, chain = self.session, int(self.chain.chain_id)
+        cells = np.arange(partition.n_classes) + first
+        live, released = np.full(len(cells), b"live"), np.full(len(cells), self.sequence)
+        session.append(
+            session.ledger_name("chain_cell"),
+            [("chain_id", "integer", np.full(len(cells), chain)), ("cell", "integer", cells),
+             ("state", "text", live), ("since_release", "integer", released)],
+        )  # fmt: skip
+        numbers = session.class_numbers(partition)[partition.labels].astype(np.int64) + first
+        session.append(
+            session.ledger_name("chain_member"),
+            [("chain_id", "integer", np.full(len(numbers), chain)),
+             ("tag", "bytea", matched.tags_of(microdata.keys)), ("cell", "integer", numbers)],
+        )  # fmt: skip
 
     @property
     def counted(self) -> dict[str, int]:

@@ -33,8 +33,6 @@ from dbanon.sessions.pseudonym_session import (
     PRESENT,
 )
 
-# Of a row that is nobody's.
-_NOBODYS = "'\\x00000000000000000000000000000000'::bytea"
 # What the columns of row keys begin with in a copy of rows, where no column of theirs does.
 _KEY = "dbanon_key"
 # At most, of a person, while they are found among the members.
@@ -109,12 +107,10 @@ def match_persons(
     if locator.unchecked not in ((), (state.chain.entity,)):
         return None
     if memory_limit is not None:
-        members = f"{state.name('chain_member')} AS m WHERE m.{state.of_chain}"
         # Whoever was a member once is brought, too.
-        [(most,)] = session.rows(
-            f"SELECT greatest((SELECT count(*) FROM {relation.relation.quoted} AS s),"
-            f" (SELECT count(*) FROM {members}))"
-        )
+        members = f"{state.name('chain_member')} AS m WHERE m.{state.of_chain}"
+        counted = [f"{relation.relation.quoted} AS s", members]
+        most = max(session.rows(f"SELECT count(*) FROM {rows}")[0][0] for rows in counted)
         if int(most) * _BYTES > memory_limit:
             return None
     session.stage_key(*blocks)
@@ -122,7 +118,7 @@ def match_persons(
     # Where that is NULL the tag is nobody's, which is refused before a key is used.
     known = [f"coalesce({sql}, 0)" if locator.unchecked else sql for sql in locator.expressions]
     keys = [f"{sql} AS key{i}" for i, sql in enumerate(known)]
-    tag = f"coalesce({session.keyed_tag(session.text_of(entity))}, {_NOBODYS}) AS tag"
+    tag = f"coalesce({session.keyed_tag(session.text_of(entity))}, {session.nobodys_tag}) AS tag"
     names = [statements.kept_column(i) for i in range(len(kept))]
     values = [f"{session.kept_value(a)} AS {name}" for a, name in zip(kept, names, strict=True)]
     asked = [(f"s.key{i}", kind) for i, kind in enumerate(locator.types)] + [("s.tag", "bytea")]

@@ -143,6 +143,15 @@ class UnsupportedType(UsageError):
     sqlstate = "0A000"
 
 
+def broken_text(column: str) -> UnsupportedType:
+    """The error of a column with half a character, of which no database makes text."""
+    return UnsupportedType(
+        f'Column "{column}" has a value that is not valid text in Unicode (it has half of a'
+        " surrogate pair).",
+        hint="Mend such values, or leave their rows out.",
+    )
+
+
 class KeyRequired(UsageError):
     """The relation has no row key of its own: name a unique key."""
 

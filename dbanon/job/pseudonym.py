@@ -16,7 +16,7 @@ from typing import Annotated
 from dbanon.data.frozen import dataclass
 from dbanon.data.option import Option, check
 from dbanon.data.schema import Attribute, Kind
-from dbanon.errors import InvalidParameter, TellingColumnRefused, UnsupportedType
+from dbanon.errors import InvalidParameter, TellingColumnRefused, UnsupportedType, broken_text
 from dbanon.job.verdict import Caution
 
 _KEY = re.compile(r"(file:.+|env:[A-Za-z_][A-Za-z0-9_]*)", re.S)
@@ -161,11 +161,7 @@ class PseudonymKey:
             told = None
         # Not raised above: the error of Python, which holds the value, would go with it.
         if told is None:
-            raise UnsupportedType(
-                f'Column "{attribute.name}" cannot be released as pseudonyms: a value of it is not'
-                " valid text in Unicode (it has half of a surrogate pair).",
-                hint="Mend such values, or leave their rows out.",
-            )
+            raise broken_text(attribute.name)
         return self._new(self._own, told).hexdigest()[:_DIGITS]
 
     def blocks(self) -> tuple[bytes, bytes]:

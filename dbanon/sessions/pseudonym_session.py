@@ -207,9 +207,11 @@ class KeyedSession(SessionInterface):
         """SQL of the natural logarithm of a number above 0 that SQL gives."""
         return f"ln({number})"
 
-    # Whether the next five do what they say: columns are fixed in width, of the types ``bigint``,
+    # Whether the next six are there: columns are fixed in width, of the types ``bigint``,
     # ``integer``, ``oid``, ``tid``, ``bytea`` of 16 bytes and ``text`` of 4, and hold no NULL.
     brings_arrays: ClassVar[bool] = False
+    # SQL of what is fetched in the place of the tag of a row that is nobody's: 16 bytes of 0.
+    nobodys_tag: ClassVar[str] = ""
 
     def fetch(self, columns: Sequence[tuple[str, str]], rows: str) -> list[Fetched]:
         """Columns, SQL and type of each, no texts, of what FROM has, in whatever order."""

@@ -193,6 +193,7 @@ def test_dicts_of_columns_and_lists_of_dicts_are_taken() -> None:
     for wrong, hint in (
         ({"age": [1, 2], "ill": ["a"]}, "equally long"),
         (FRAME["age"], "to_frame"),
+        ([{"age": 1, "ill": "a"}, 5], "equally long"),
         ([(1, "a"), (2, "b")], "list of dicts"),
         (7, "list of dicts"),
     ):

@@ -1,5 +1,7 @@
 """What the benchmarks measure with, on small tables."""
 
+import importlib
+import inspect
 import math
 
 import numpy as np
@@ -7,6 +9,7 @@ import pandas as pd
 import pytest
 
 import dbanon
+from benchmarks.__main__ import NAMES, WITH_ANOTHER, WITH_BIG
 from benchmarks.adult import Adult
 from benchmarks.beside import medians, versions
 from benchmarks.markdown import table
@@ -21,6 +24,14 @@ def _small():
     frame = pd.DataFrame({"age": rng.integers(20, 60, 200), "place": rng.choice(list(WAYS), 200)})
     trees = {"place": Hierarchy.from_levels(WAYS.values())}
     return Adult(frame, {"place": "place.csv"}, trees, (None, WAYS))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_benchmark_can_be_begun(name):
+    """By its name, with all that the command hands over; those of minutes are run by hand alone."""
+    given = {"beside": None} if name in WITH_ANOTHER else {"big": False} if name in WITH_BIG else {}
+    run = importlib.import_module(f"benchmarks.{name}").run
+    inspect.signature(run).bind(True, **given)
 
 
 def test_the_evaluator_and_the_package_agree_and_withheld_rows_lose_all():

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dbanon.errors import InvalidParameter, RowsNotAligned, UnsupportedType
+from dbanon.errors import InvalidParameter, RowsNotAligned, broken_text
 from dbanon.release.alignment import SHUFFLED, Alignment
 from dbanon.release.report import Report
 
@@ -44,13 +44,15 @@ def frame_of(data: Any) -> tuple[pd.DataFrame, Callable[[pd.DataFrame], Any]]:
     if hasattr(data, "__arrow_c_stream__"):
         return _of_arrow(data)
     if isinstance(data, Mapping) or _is_rows(data):
-        made = _made_of(data)
-        if made is not None:
-            return made, _as_it_is
-        # Raised out of reach of pandas' errors, some of which hold the value.
-        for name, values in _columns_of(data):
-            if _is_broken(values):
-                raise broken_text(str(name))
+        try:
+            return pd.DataFrame(data), _as_it_is
+        except UnicodeEncodeError:
+            broken = next((name for name, values in _columns_of(data) if is_broken(values)), None)
+        except (ValueError, TypeError, AttributeError):
+            broken = None
+        # Not raised above: the error of Python or pandas, which may hold a value, would go with it.
+        if broken is not None:
+            raise broken_text(str(broken))
         raise InvalidParameter(
             "The columns do not make a table.",
             hint="Every column is a list, and all are equally long.",
@@ -60,38 +62,21 @@ def frame_of(data: Any) -> tuple[pd.DataFrame, Callable[[pd.DataFrame], Any]]:
     raise InvalidParameter("The data is no table with named columns.", hint=_FORMS)
 
 
-def broken_text(name: str) -> UnsupportedType:
-    """What is raised where a column has half a character, of which nobody makes text."""
-    return UnsupportedType(
-        f'Column "{name}" has a value that is not valid text in Unicode (it has half of a'
-        " surrogate pair).",
-        hint="Mend such values, or leave their rows out.",
-    )
-
-
-def _made_of(data: Any) -> pd.DataFrame | None:
+def is_broken(values: Iterable[Any]) -> bool:
+    """Whether one of these has half a character, of which nobody makes text."""
     try:
-        return pd.DataFrame(data)
-    except (ValueError, TypeError):
-        return None
+        "".join(value for value in values if isinstance(value, str)).encode()
+    except UnicodeEncodeError:
+        return True
+    return False
 
 
 def _columns_of(data: Any) -> Iterable[tuple[Any, Any]]:
-    """The columns of a dict or of a list of dicts, one after the other."""
+    """The columns of a dict or of a list of dicts, of which pandas made a table but for a text."""
     if isinstance(data, Mapping):
         return data.items()
     names = dict.fromkeys(name for row in data for name in row)
     return ((name, [row.get(name) for row in data]) for name in names)
-
-
-def _is_broken(values: Any) -> bool:
-    try:
-        pd.Series(values)
-    except UnicodeEncodeError:
-        return True
-    except (ValueError, TypeError):
-        return False
-    return False
 
 
 def _as_it_is(released: pd.DataFrame) -> pd.DataFrame:

@@ -20,9 +20,10 @@ from dbanon.errors import (
     InvalidParameter,
     NonFiniteValue,
     UnsupportedType,
+    broken_text,
     nearest_names,
 )
-from dbanon.stores.frame.conversion import broken_text
+from dbanon.stores.frame.conversion import is_broken
 
 _NESTED = (list, dict, set, frozenset, tuple, np.ndarray)
 # Types of Arrow that pandas gives as such objects.
@@ -203,17 +204,8 @@ def require_texts(frame: pd.DataFrame, names: Sequence[str]) -> None:
     UnsupportedType : one holds half a character.
     """
     for name in names:
-        if frame[name].dtype == object and _is_broken(frame[name]):
-            # Not raised below: the error of Python, which holds the value, would go with it.
+        if frame[name].dtype == object and is_broken(frame[name].to_numpy()):
             raise broken_text(str(name))
-
-
-def _is_broken(values: pd.Series[Any]) -> bool:
-    try:
-        "".join(value for value in values.to_numpy() if isinstance(value, str)).encode()
-    except UnicodeEncodeError:
-        return True
-    return False
 
 
 def candidates(frame: pd.DataFrame, quasi_identifiers: Sequence[str], nulls: str) -> pd.DataFrame:

@@ -6,7 +6,7 @@ each direction, and COPY fills a table in less than half the time that an INSERT
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -28,6 +28,7 @@ class ChainsSession(PassthroughSession):
     """The part of a client's session that chains ask for."""
 
     brings_arrays = True
+    nobodys_tag = "'\\x00000000000000000000000000000000'::bytea"
 
     def fetch(self, columns: Sequence[tuple[str, str]], rows: str) -> list[Fetched]:
         kinds = [kind for _, kind in columns]
@@ -53,10 +54,6 @@ class ChainsSession(PassthroughSession):
         names = quote_list(name for name, _, _ in columns)
         copy = f"COPY {table.quoted} ({names}) FROM STDIN (FORMAT binary)"
         self.copy_bytes(copy, packed.copy_binary(columns))
-
-    def copy_bytes(self, copy: str, pieces: Iterable[bytes | memoryview]) -> None:
-        """Run a COPY … FROM STDIN with these bytes."""
-        raise NotImplementedError
 
     def bring_cells(self, source: Relation, microdata: Microdata, partition: Partition) -> bool:
         self._arrays = None
