@@ -39,6 +39,22 @@ def test_a_signal_while_the_command_is_loaded(number: signal.Signals) -> None:
     assert began["run_id"] == ended["run_id"]
 
 
+@pytest.mark.parametrize(
+    ("number", "words", "code"),
+    [(signal.SIGTERM, ["explain"], 0), (signal.SIGINT, ["explain", "no_such"], 2)],
+)
+def test_a_signal_when_all_is_done(number: signal.Signals, words: list[str], code: int) -> None:
+    """What the command came to is what its exit code says, whatever comes afterwards."""
+    strike = f"import atexit, os; atexit.register(os.kill, os.getpid(), {int(number)})"
+    script = f"{strike}; from dbanon.doors.cli.start import start; start()"
+    program = [sys.executable, "-c", script, *words]
+    done = subprocess.run(program, capture_output=True, text=True, check=False)
+    assert done.returncode == code, done.stderr
+    assert bool(done.stdout) == (code == 0)
+    assert "nterrupted" not in done.stderr
+    assert "erminated" not in done.stderr
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "code", "events", "command"),

@@ -14,6 +14,7 @@ import signal
 import sys
 import time
 import uuid
+from contextlib import suppress
 from datetime import datetime, timezone
 from importlib import import_module
 from itertools import pairwise
@@ -63,11 +64,13 @@ class Opening:
 _PROCESS = os.getpid()
 # Of the command that runs, where its log is for machines.
 opening: Opening | None = None
+# The exit code of the command, once it is over.
+_ended: int | None = None
 
 
 def start() -> NoReturn:
     """Run the command line as a program."""
-    global opening
+    global opening, _ended
     words = sys.argv[1:]
     gc.set_threshold(_UNCOLLECTED, *gc.get_threshold()[1:])
     for number in _ENDS:
@@ -84,6 +87,8 @@ def start() -> NoReturn:
         code = _told_missing(error)
     except SystemExit as end:
         code = 0 if end.code is None else end.code if isinstance(end.code, int) else 1
+        # What was published is not told as interrupted while Python takes itself down.
+        _ended = code
     finally:
         if opening is not None and not opening.ended:
             # Help, or an error of ours.
@@ -99,6 +104,11 @@ def _end(number: int, frame: object) -> NoReturn:
     if os.getpid() != _PROCESS:
         # One that the command started says nothing for it.
         os._exit(code)
+    if _ended is not None:
+        # What is printed is flushed at once; the signal may have come in the middle of that.
+        with suppress(Exception):
+            sys.stdout.flush()
+        os._exit(_ended)
     if opening is None:
         _write(f"{name.capitalize()} before anything was begun, or after all was done.")
     elif not opening.ended:
