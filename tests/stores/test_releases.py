@@ -13,6 +13,7 @@ import dbanon
 from dbanon import errors
 from dbanon.doors.cli.main import main
 from dbanon.measures import Model
+from dbanon.sessions.names import parse_relation
 from tests.stores.databases import Database
 from tests.stores.people import frame_of_people, load_people
 
@@ -62,15 +63,17 @@ def test_what_became_of_each(database: Database, kind: str) -> None:
     listed = command("releases", database.url)
     assert [one["release_id"] for one in listed] == list(states(database))
     assert listed[0]["output"] == other.output
-    before = database.state()
+    before = database.relations()
 
     dropped = dbanon.drop(database.url, "release.people")
 
     assert dropped[0] == second.output
     assert len(dropped) == (2 if kind == "view" else 1)
+    left = database.relations()
+    assert left < before
+    assert {name for _, name in before - left} == {parse_relation(one).name for one in dropped}
     assert states(database)[second.release_id] == "dropped"
     assert states(database)[other.release_id] == "current"
-    assert before != database.state()
     with pytest.raises(errors.TableNotFound, match="dropped or renamed"):
         dbanon.drop(database.url, "release.people")
     assert command("verify", database.url, "release.other")["unchanged"]
