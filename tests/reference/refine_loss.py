@@ -41,9 +41,7 @@ class Shape:
 
     def less(self, row, copies):
         """As wide as before, with fewer records."""
-        shares = [
-            a - copies * b for a, b in zip(self.shares, self.search.shares(row), strict=True)
-        ]
+        shares = [a - copies * b for a, b in zip(self.shares, self.search.shares(row), strict=True)]
         return Shape.of(self.search, self.low, self.high, self.size - copies, shares)
 
     def loss(self):

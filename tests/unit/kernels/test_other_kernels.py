@@ -78,7 +78,7 @@ def test_equals_reference(name, table):
 def test_mid_sized(name):
     """Enough records for several levels of the tree, with and without ties."""
     rng = np.random.default_rng(1)
-    points = rng.normal(size=(260, 3))
+    points = rng.normal(size=(200, 3))
     check(name, points, 4, budget=500)
     check(name, points.round(1), 5)
     check(name, np.round(points), 3)
