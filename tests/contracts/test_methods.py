@@ -103,7 +103,7 @@ def test_contract(method, table, seed):
 
 @each_method
 @given(table=tables())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_constant_column_changes_nothing(method, table):
     if method.max_attributes == 1:
         pytest.skip("takes one attribute")
@@ -203,7 +203,7 @@ def mixed_microdata(numbers, codes, valid) -> Microdata:
 
 @pytest.mark.parametrize("name", POINTS)
 @given(table=mixed_tables(), seed=st.integers(0, 2**32), refine=st.sampled_from([None, "fast"]))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=18, deadline=None)
 def test_contract_of_mixed_data(name, table, seed, refine):
     *parts, k = table
     data = mixed_microdata(*parts)

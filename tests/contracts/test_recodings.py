@@ -10,7 +10,7 @@ import dbanon
 from dbanon.errors import KeptColumnTells
 from dbanon.recoding import RECODINGS
 
-EXAMPLES = 30
+EXAMPLES = 15
 
 pytestmark = pytest.mark.filterwarnings(f"ignore::{KeptColumnTells.__module__}.KeptColumnTells")
 

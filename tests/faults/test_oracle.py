@@ -119,10 +119,10 @@ def test_what_a_refusal_leaves_is_found(place: Place) -> None:
     before = place.snapshot()
     assert changes([before], [place.snapshot()]) == []
     place.execute("CREATE TABLE staging (a INTEGER)")
-    assert any("staging" in text for text in changes([before], [place.snapshot()]))
-    before = place.snapshot()
+    with_it = place.snapshot()
+    assert any("staging" in text for text in changes([before], [with_it]))
     place.execute("INSERT INTO staging VALUES (1)")
-    assert any("rows of" in text for text in changes([before], [place.snapshot()]))
+    assert any("rows of" in text for text in changes([with_it], [place.snapshot()]))
 
 
 def test_refusals_are_due_or_not() -> None:

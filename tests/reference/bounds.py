@@ -8,7 +8,8 @@ any distance between records that are still to come.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from types import MappingProxyType
@@ -22,13 +23,45 @@ Toll = TypeVar("Toll", Fraction, float)
 NO_TOLLS: Mapping[tuple[int, ...], Any] = MappingProxyType({})
 
 
+class Exact:
+    """Sums of squares about the mean, of the points as they are.
+
+    All of them are multiples of one power of two, and counted in it: whole numbers are added in a
+    tenth of the time of fractions.
+    """
+
+    def __init__(self, points: Floats) -> None:
+        ratios = [[float(value).as_integer_ratio() for value in row] for row in points]
+        self.unit = max(below for row in ratios for _, below in row)
+        rows = [[above * (self.unit // below) for above, below in row] for row in ratios]
+        self._squares = [sum(value * value for value in row) for row in rows]
+        self._columns = list(zip(*rows, strict=True))
+
+    def apart(self, members: Sequence[int]) -> int:
+        """The sum of squares, times the number of members, in squared units."""
+        whole = len(members) * sum([self._squares[i] for i in members])
+        return whole - sum([sum([column[i] for i in members]) ** 2 for column in self._columns])
+
+    def sse(self, members: Sequence[int]) -> Fraction:
+        """The sum of squares."""
+        return Fraction(self.apart(members), len(members) * self.unit**2)
+
+
 def exact_sse(points: Floats, members: tuple[int, ...]) -> Fraction:
     """The sum of squares about the mean, of the points as they are."""
-    total = Fraction(0)
-    for j in range(points.shape[1]):
-        values = [Fraction(float(points[i, j])) for i in members]
-        total += sum(v * v for v in values) - sum(values) ** 2 / len(values)
-    return total
+    return Exact(points[list(members)]).sse(range(len(members)))
+
+
+def require_prices(points: Floats, k: int, prices: Sequence[Fraction]) -> None:
+    """No class of k to 2k-1 records loses less than its prices."""
+    n, exact = len(points), Exact(points)
+    below = math.lcm(*(price.denominator for price in prices))
+    whole = [price.numerator * (below // price.denominator) for price in prices]
+    for size in range(k, min(2 * k, n + 1)):
+        unit = size * exact.unit**2
+        for members in itertools.combinations(range(n), size):
+            asked = sum([whole[i] for i in members])
+            assert asked * unit <= exact.apart(members) * below, members
 
 
 def toll_of(members: tuple[int, ...], tolls: Mapping[tuple[int, ...], Toll]) -> Toll | int:
@@ -39,23 +72,25 @@ def toll_of(members: tuple[int, ...], tolls: Mapping[tuple[int, ...], Toll]) -> 
 
 def least_loss(points: Floats, k: int) -> Fraction:
     """The least SSE of all partitions into classes of k to 2k-1 records, by subsets."""
-    n = len(points)
-    best: dict[int, Fraction] = {0: Fraction(0)}
-    costs = {
-        sum(1 << i for i in members): exact_sse(points, members)
-        for size in range(k, min(2 * k, n + 1))
-        for members in itertools.combinations(range(n), size)
-    }
+    n, exact = len(points), Exact(points)
+    sizes = range(k, min(2 * k, n + 1))
+    unit = math.lcm(*sizes)
+    best: dict[int, int] = {0: 0}
+    # By their first record the classes, as bits, and what they cost.
+    costs: dict[int, list[tuple[int, int]]] = {}
+    for size in sizes:
+        for members in itertools.combinations(range(n), size):
+            cost = exact.apart(members) * (unit // size)
+            costs.setdefault(1 << members[0], []).append((sum(1 << i for i in members), cost))
     for taken in range(1, 1 << n):
-        lowest = taken & -taken
         found = [
             best[taken ^ one] + cost
-            for one, cost in costs.items()
-            if one & lowest and one & taken == one and taken ^ one in best
+            for one, cost in costs.get(taken & -taken, ())
+            if one & taken == one and taken ^ one in best
         ]
         if found:
             best[taken] = min(found)
-    return best[(1 << n) - 1]
+    return Fraction(best[(1 << n) - 1], unit * exact.unit**2)
 
 
 def dearest(

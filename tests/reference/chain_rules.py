@@ -110,6 +110,8 @@ class Rules:
 
     def kept_by(self, values: Sequence[Value], table: Counter[Value]) -> bool:
         """Whether a class with these values keeps to the models, beside those of a table."""
+        if not self.models:
+            return True
         found = Counter(values)
         counts = sorted(found.values(), reverse=True)
         return all(

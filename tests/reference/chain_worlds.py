@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise, zip_longest
 from typing import Any, TypeAlias
 
-from tests.reference.chain_rules import ModelKind, Person, Row, Rules, Value
+from tests.reference.chain_rules import ModelKind, Person, Row, Rules, Source, State, Value
 from tests.reference.chains import Chain
 
 Models: TypeAlias = tuple[tuple[ModelKind, float], ...]
@@ -61,7 +61,10 @@ class World:
         for number, now in enumerate(self.rows, 1):
             mine, hers = now[a], now[b]
             if number <= admitted:
-                mine, hers = replace(mine, kept=hers.kept), replace(hers, kept=mine.kept)
+                mine, hers = (
+                    Row(mine.stratum, mine.qi, hers.kept),
+                    Row(hers.stratum, hers.qi, mine.kept),
+                )
             else:
                 mine, hers = hers, mine
             changed = list(now)
@@ -76,30 +79,74 @@ class Told:
 
     Parameters
     ----------
+    world : with which.
     releases : the released rows, a multiset each.
     display : at each release, by person the combination that a row of hers stands under.
     interchangeable : persons whose whole histories may be exchanged, and when they were let in.
     cells : persons by cell and leaving.
+    states : those that cells ever had.
+    broken : what does not keep to the models: rows that a cell shows, and those that a batch took
+        away. Whose row each is nobody is told; but a batch that leaves takes rows from those shown,
+        and what is missing is theirs.
     """
 
+    world: World
     releases: list[Counter[Any]]
     display: list[dict[Person, Any]]
     interchangeable: list[tuple[frozenset[Person], int]]
     cells: list[frozenset[Person]]
+    states: set[State]
+    broken: list[Any]
 
 
-def told(world: World) -> Told:
-    """Run the chain over a world."""
+def told(world: World, watch: Callable[[Chain, Source], None] | None = None) -> Told:
+    """Run the chain over a world; ``watch`` is shown it after each release, and the source."""
     chain = Chain(world.rules)
-    releases, display = [], []
+    releases, display, broken = [], [], []
+    states: set[State] = set()
     for source, erased in zip_longest(world.sources(), world.erased, fillvalue=()):
+        before = _shown(chain) if world.rules.models else []
         releases.append(chain.release(source, erased))
         display.append(chain.display())
-    interchangeable = exchangeable(chain)
+        if world.rules.models:
+            broken += _broken(chain, before)
+        states.update([cell.state for cell in chain.cells])
+        if watch is not None:
+            watch(chain, source)
     cells: dict[tuple[int, int | None], set[Person]] = {}
     for person, history in chain.histories().items():
         cells.setdefault(history, set()).add(person)
-    return Told(releases, display, interchangeable, [frozenset(found) for found in cells.values()])
+    found = [frozenset(persons) for persons in cells.values()]
+    return Told(world, releases, display, exchangeable(chain), found, states, broken)
+
+
+def _shown(chain: Chain) -> list[dict[Person, Value]]:
+    """By cell whose row each value is."""
+    return [dict(zip(sorted(cell.whose), cell.shown, strict=True)) for cell in chain.cells]
+
+
+def _broken(chain: Chain, before: list[dict[Person, Value]]) -> list[Any]:
+    """The values of a release that break a model, after those shown before it."""
+    broken = []
+    for cell, shown in zip_longest(chain.cells, before, fillvalue={}):
+        taken: list[Value] = [shown[p] for p in shown.keys() - cell.members if cell.whose]
+        broken += [values for values in (cell.shown, taken) if values and not chain.keeps(values)]
+    return broken
+
+
+def _is_visible(found: Told, pair: tuple[Person, Person], admitted: int) -> bool:
+    """Whether releases change with the histories of two persons."""
+    world = found.world.exchanged(*pair, admitted)
+    # Of two who are alike all along the world is the same, and so is what is released.
+    if world == found.world:
+        return False
+    chain = Chain(world.rules)
+    return any(
+        chain.release(source, erased) != release
+        for (source, erased), release in zip(
+            zip_longest(world.sources(), world.erased, fillvalue=()), found.releases, strict=True
+        )
+    )
 
 
 def exchangeable(chain: Chain) -> list[tuple[frozenset[Person], int]]:
@@ -118,14 +165,13 @@ def exchangeable(chain: Chain) -> list[tuple[frozenset[Person], int]]:
 
 
 def visible_exchanges(
-    world: World, chance: random.Random | None = None, most: int = 6
+    found: Told, chance: random.Random | None = None, most: int = 6
 ) -> list[tuple[Person, Person]]:
     """Pairs of one cell whose exchange a reader of the releases notices.
 
     Neighbours are tried, which are enough: what no exchange of neighbours changes no other
     does. With ``chance`` only so many of the pairs are, drawn at random.
     """
-    found = told(world)
     pairs = [
         (pair, admitted)
         for persons, admitted in found.interchangeable
@@ -133,16 +179,12 @@ def visible_exchanges(
     ]
     if chance is not None and len(pairs) > most:
         pairs = chance.sample(pairs, most)
-    return [
-        pair
-        for pair, admitted in pairs
-        if told(world.exchanged(*pair, admitted)).releases != found.releases
-    ]
+    return [pair for pair, admitted in pairs if _is_visible(found, pair, admitted)]
 
 
-def too_small(world: World) -> list[Any]:
+def too_small(found: Told) -> list[Any]:
     """What is below k, counted on what each release displays: joint histories, and differences."""
-    k, display = world.rules.k, told(world).display
+    k, display = found.world.rules.k, found.display
     ever = display[-1].keys()
     joint = Counter(tuple(shown.get(person) for shown in display) for person in ever)
     small: list[Any] = [history for history, count in joint.items() if count < k]
@@ -152,29 +194,11 @@ def too_small(world: World) -> list[Any]:
             for person in ever
             if earlier.get(person) != later.get(person)
         )
-        for combination in {*earlier.values(), *later.values()} - {None}:
+        for combination in {*earlier.values(), *later.values()} - {None} if moves else ():
             gained = sum(count for (_, to), count in moves.items() if to == combination)
             lost = sum(count for (of, _), count in moves.items() if of == combination)
             small += [(combination, count) for count in (gained, lost) if 0 < count < k]
     return small
-
-
-def broken_models(world: World) -> list[Any]:
-    """What does not keep to the models: rows that a cell shows, and those that a batch took away.
-
-    Whose row each is nobody is told; but a batch that leaves takes rows from those shown, and what
-    is missing is theirs.
-    """
-    chain, broken = Chain(world.rules), []
-    for source, erased in zip_longest(world.sources(), world.erased, fillvalue=()):
-        before = [dict(zip(sorted(cell.whose), cell.shown, strict=True)) for cell in chain.cells]
-        chain.release(source, erased)
-        for cell, shown in zip_longest(chain.cells, before, fillvalue={}):
-            taken: list[Value] = [shown[p] for p in shown.keys() - cell.members if cell.whose]
-            broken += [
-                values for values in (cell.shown, taken) if values and not chain.keeps(values)
-            ]
-    return broken
 
 
 def random_world(chance: random.Random, **rules: Any) -> World:

@@ -3,6 +3,8 @@ record. Without privacy models.
 """
 
 from bisect import bisect_right
+from functools import cache
+from operator import mul
 
 import numpy as np
 
@@ -18,31 +20,29 @@ class Shape:
     """The ends of some records in each attribute, and what their loss needs."""
 
     def __init__(self, search, row, copies):
-        self.search, self.low, self.high, self.size = search, list(row), list(row), copies
+        self.search, self.low, self.high, self.size = search, row, row, copies
         self.shares = [copies * share for share in search.shares(row)]
 
-    def copy(self):
-        other = object.__new__(Shape)
-        other.search, other.size = self.search, self.size
-        other.low, other.high = list(self.low), list(self.high)
-        other.shares = list(self.shares)
-        return other
+    @classmethod
+    def of(cls, search, low, high, size, shares):
+        shape = object.__new__(cls)
+        shape.search, shape.low, shape.high = search, low, high
+        shape.size, shape.shares = size, shares
+        return shape
 
     def with_(self, other):
-        both = self.copy()
-        both.size += other.size
-        both.low = [min(x) for x in zip(self.low, other.low, strict=True)]
-        both.high = [max(x) for x in zip(self.high, other.high, strict=True)]
-        both.shares = [sum(x) for x in zip(self.shares, other.shares, strict=True)]
-        return both
+        return Shape.of(
+            self.search,
+            tuple(map(min, self.low, other.low)),
+            tuple(map(max, self.high, other.high)),
+            self.size + other.size,
+            [a + b for a, b in zip(self.shares, other.shares, strict=True)],
+        )
 
     def less(self, row, copies):
         """As wide as before, with fewer records."""
-        rest = self.copy()
-        rest.size -= copies
-        shares = self.search.shares(row)
-        rest.shares = [a - copies * b for a, b in zip(self.shares, shares, strict=True)]
-        return rest
+        shares = [a - copies * b for a, b in zip(self.shares, self.search.shares(row), strict=True)]
+        return Shape.of(self.search, self.low, self.high, self.size - copies, shares)
 
     def loss(self):
         total = 0
@@ -63,6 +63,7 @@ class Search(Records):
         self.k, self.chance = k, Chance(seed)
         self.most = min(max(4 * min(k, 400), 72), 400)
         self.firsts, self.costs = tables(space.label_costs)
+        self.shares = cache(self.shares)
         places = {}
         for i, row in enumerate(self.codes):
             places.setdefault(tuple(row), []).append(i)
@@ -115,10 +116,16 @@ class Search(Records):
         return self.joined(held).loss() if held else 0
 
     def joined(self, held):
-        shape, *rest = (Shape(self, self.rows[t], count) for t, count in held)
-        for other in rest:
-            shape = shape.with_(other)
-        return shape
+        columns = list(zip(*(self.rows[t] for t, _ in held), strict=True))
+        counts = [count for _, count in held]
+        shares = zip(*(self.shares(self.rows[t]) for t, _ in held), strict=True)
+        return Shape.of(
+            self,
+            tuple(map(min, columns)),
+            tuple(map(max, columns)),
+            sum(counts),
+            [sum(map(mul, counts, of_column)) for of_column in shares],
+        )
 
     def run(self, rounds):
         near = min(NEIGHBOURS, len(self.rows) - 1)

@@ -17,6 +17,7 @@ from dbanon.bounds.tolls import Tolls
 from dbanon.data.partition import Partition
 from dbanon.kernels import Neighbours, Pricing
 from tests.reference.bounds import (
+    Exact,
     dearest,
     exact_sse,
     least_loss,
@@ -75,8 +76,9 @@ def test_no_class_costs_less_than_its_prices_and_no_partition_less_than_the_boun
     total = exact_total(points)
     prices = [Fraction(float(x)) * total for x in found.prices]
     tolls = {triple: Fraction(each) * total for triple, each in tolls_of(found).items()}
+    exact = Exact(points)
     for members in _classes(len(points), k):
-        costs = exact_sse(points, members) + toll_of(members, tolls)
+        costs = exact.sse(members) + toll_of(members, tolls)
         assert sum(prices[i] for i in members) <= costs
     assert Fraction(found.share) * total <= sum(prices) - sum(tolls.values())
     assert Fraction(found.share) * total <= least_loss(points, k)
@@ -120,10 +122,12 @@ def test_pricing_finds_the_least_of_all_classes(
     from itertools import combinations
 
     best: dict[int, float] = {}
+    exact, dear = Exact(points), prices.tolist()
+    charges = [({*two}, each) for two, each in zip(pairs.tolist(), tolls.tolist(), strict=True)]
     for members in combinations(range(13), k):
-        seed = max(members, key=lambda i: (prices[i], -i))
-        paid = sum(each for two, each in zip(pairs, tolls, strict=True) if set(two) <= set(members))
-        cost = float(exact_sse(points, members)) + paid - prices[list(members)].sum()
+        seed = max(members, key=lambda i: (dear[i], -i))
+        paid = sum([each for two, each in charges if two.issubset(members)])
+        cost = float(exact.sse(members)) + paid - sum([dear[i] for i in members])
         best[seed] = min(best.get(seed, 0.0), cost)
     expected = np.array([best.get(i, 0.0) for i in range(13)])
     told = kernel.least()

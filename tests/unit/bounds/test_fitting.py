@@ -17,7 +17,14 @@ import dbanon
 from dbanon.bounds import certificate as bounds
 from dbanon.bounds import fitting
 from dbanon.kernels import Fitting, Gathering, Kernel, Pricing
-from tests.reference.bounds import dearest, exact_sse, fitted, gathered, least_loss
+from tests.reference.bounds import (
+    dearest,
+    exact_sse,
+    fitted,
+    gathered,
+    least_loss,
+    require_prices,
+)
 from tests.unit.bounds.test_certificate import FREE, exact_total, none_inside, some
 
 Floats = NDArray[np.float64]
@@ -46,11 +53,7 @@ def run(kernel: Kernel) -> None:
 
 def require_certificate(points: Floats, k: int, prices: Floats, total: Fraction) -> None:
     """Prices, shares of the total: no class of k to 2k-1 records loses less, in fractions."""
-    exact = [Fraction(float(x)) * total for x in prices]
-    n = len(points)
-    for size in range(k, min(2 * k, n + 1)):
-        for members in itertools.combinations(range(n), size):
-            assert sum(exact[i] for i in members) <= exact_sse(points, members)
+    require_prices(points, k, [Fraction(float(x)) * total for x in prices])
 
 
 @settings(

@@ -1,6 +1,7 @@
 """What a label of an interval tells: in which cells a class begins and ends, and nothing else."""
 
 from collections import defaultdict
+from functools import cache
 from itertools import combinations_with_replacement
 
 import numpy as np
@@ -41,6 +42,7 @@ COLUMNS = {
 }
 
 
+@cache
 def labels_of(name):
     """All pairs of a class's ends, and the labels that they get."""
     attribute, values = COLUMNS[name]

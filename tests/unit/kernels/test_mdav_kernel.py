@@ -1,6 +1,7 @@
 """The MDAV kernel against the plain reference, record by record."""
 
 import sys
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -83,13 +84,18 @@ def test_attributes(p):
     check(rng.integers(0, 3, size=(700, p)).astype(float), 4)
 
 
+@cache
+def of_widths():
+    """Points of several widths, and the classes of the plain version."""
+    drawn = [np.random.default_rng(p).normal(size=(2000, p)).round(1) for p in (1, 4, 10, 20)]
+    return [(points, reference.mdav(points, 5)) for points in drawn]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("search", ["index", "brute"])
 def test_levels_agree(level, search):
-    for p in (1, 4, 10, 20):
-        points = np.random.default_rng(p).normal(size=(3000, p)).round(1)
-        expected = reference.mdav(points, 5)
+    for points, expected in of_widths():
         kernels.set_simd_level(level)
         assert kernels.simd_level() == level
         np.testing.assert_array_equal(run(points, 5, search), expected)

@@ -124,19 +124,19 @@ class Case:
 
 
 CASES = {
-    "numbers and categories": Case(2_600, ("number", "number", "two", "some", "many"), k=5),
-    "hierarchies": Case(2_600, ("number", "grid", "codes", "deep", "two")),
-    "categories only": Case(2_300, ("two", "some", "many", "even")),
+    "numbers and categories": Case(2_100, ("number", "number", "two", "some", "many"), k=5),
+    "hierarchies": Case(2_100, ("number", "grid", "codes", "deep", "two")),
+    "categories only": Case(2_100, ("two", "some", "many", "even")),
     "one category": Case(900, ("many",), k=4),
     "one number": Case(1_200, ("number",), k=2),
-    "ties": Case(2_400, ("grid", "two", "two", "grid", "even"), distinct=0.1),
-    "copies": Case(3_000, ("number", "even", "some"), distinct=0.4, k=7),
-    "uneven": Case(2_200, ("number", "uneven", "two", "uneven")),
+    "ties": Case(2_100, ("grid", "two", "two", "grid", "even"), distinct=0.1),
+    "copies": Case(2_400, ("number", "even", "some"), distinct=0.4, k=7),
+    "uneven": Case(2_100, ("number", "uneven", "two", "uneven")),
     "paths too long": Case(1_500, ("heavy", "wide", "codes")),
-    "weights": Case(2_400, ("number", "some", "deep", "uneven"), weights=(1024, 1, 300, 0)),
+    "weights": Case(2_100, ("number", "some", "deep", "uneven"), weights=(1024, 1, 300, 0)),
     "no weight at all": Case(400, ("number", "some"), weights=(0, 0)),
     "nothing to climb": Case(600, ("one", "grid", "heavy"), k=2),
-    "large classes": Case(2_500, ("number", "codes", "uneven"), k=60),
+    "large classes": Case(2_100, ("number", "codes", "uneven"), k=60),
 }
 
 

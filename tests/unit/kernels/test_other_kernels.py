@@ -78,7 +78,7 @@ def test_equals_reference(name, table):
 def test_mid_sized(name):
     """Enough records for several levels of the tree, with and without ties."""
     rng = np.random.default_rng(1)
-    points = rng.normal(size=(260, 3))
+    points = rng.normal(size=(200, 3))
     check(name, points, 4, budget=500)
     check(name, points.round(1), 5)
     check(name, np.round(points), 3)
@@ -114,9 +114,9 @@ def test_equal_rows_and_rows_at_no_distance(name):
     """Squares of differences underflow, so that rows differ at distance zero; -0.0 equals 0.0."""
     rng = np.random.default_rng(5)
     for smallest in (0.0, -0.0, 1e-170, 5e-324):
-        points = rng.choice([0.0, smallest, 1.0, 0.3], size=(90, 2))
+        points = rng.choice([0.0, smallest, 1.0, 0.3], size=(60, 2))
         check(name, points, 3)
-        check(name, np.concatenate((points, points[:30] * 1e-162)), 4)
+        check(name, np.concatenate((points, points[:20] * 1e-162)), 4)
 
 
 def test_vmdav_extends_classes():

@@ -127,7 +127,7 @@ def expected(method, codes, metric, k):
 def case_of(method, kinds):
     """Records of these kinds, what measures them, and the plain version's classes for each k."""
     rng = np.random.default_rng(len(kinds))
-    codes, metric = drawn(kinds, 80 if method in SLOW else 500, rng)
+    codes, metric = drawn(kinds, 80 if method in SLOW else 300, rng)
     return codes, metric, {k: expected(method, codes, metric, k) for k in (2, 7)}
 
 

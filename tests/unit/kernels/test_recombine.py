@@ -97,7 +97,7 @@ KINDS = ["normal", "grid", "far"]
 
 @pytest.mark.slow
 @given(st.integers(0, 2**32), st.integers(2, 4), st.sampled_from(KINDS))
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8, deadline=None)
 def test_given_classes_are_put_together_and_lose_no_more(seed: int, k: int, kind: str) -> None:
     points, partitions = several(seed, k, kind)
     found = kernels.recombined(points, k, partitions[0], partitions[1:], 200, seed)
@@ -118,11 +118,11 @@ def test_mostly_nothing_put_together_from_the_given_classes_loses_less(k: int, k
     # With a record that is far away it comes this near the best.
     rel = 1e-5 if kind == "far" else 1e-8
     best = 0
-    for seed in range(8):
+    for seed in range(5):
         points, partitions = several(seed, k, kind)
         found = kernels.recombined(points, k, partitions[0], partitions[1:], 60, seed)
         best += loss(points, found) <= least(points, partitions) * (1 + rel)
-    assert best >= 7
+    assert best >= 4
 
 
 def test_it_loses_less_than_any_of_them() -> None:

@@ -136,7 +136,7 @@ def test_optimal_univariate_equals_microagg1d(k, monkeypatch):
     # Its import compiles for a minute what these few values do not need compiled.
     monkeypatch.setenv("NUMBA_DISABLE_JIT", "1")
     microagg1d = pytest.importorskip("microagg1d")
-    values = np.random.default_rng(0).normal(size=20_000)
+    values = np.random.default_rng(0).normal(size=8_000)
     found = dbanon.partition(values.reshape(-1, 1), k, method="optimal_univariate")
     theirs = microagg1d.univariate_microaggregation(values, k, method="wilber")
     losses = []

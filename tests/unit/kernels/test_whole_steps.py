@@ -113,7 +113,7 @@ def test_equals_reference(kind: str, n: int, p: int, k: int, scale: float, seed:
 @pytest.mark.parametrize("p", WIDTHS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_instruction_set(kind: str, p: int) -> None:
-    points = table(kind, 700, p, p)
+    points = table(kind, 500, p, p)
     expected = methods.mdav(points, 5)
     for level in kernels.simd_levels():
         kernels.set_simd_level(level)
@@ -148,10 +148,22 @@ MAKE: dict[str, Callable[[Points, int, kernels.Search], Any]] = {
 }
 
 
+SEARCHES: tuple[kernels.Search, ...] = ("index", "brute", "auto")
+# They have one search only.
+OF_ONE = {"dbscan", "pass", "refine"}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("search", ["index", "brute", "auto"])
+@pytest.mark.parametrize(
+    ("name", "search"),
+    [
+        (name, search)
+        for name in MAKE
+        for search in SEARCHES
+        if search == "auto" or name not in OF_ONE
+    ],
+)
 @pytest.mark.parametrize("kind", ["normal", "grid", "heavy tails", "outliers", "rare"])
-@pytest.mark.parametrize("name", MAKE)
 def test_every_kernel_is_the_same_without(name: str, kind: str, search: kernels.Search) -> None:
     points = table(kind, 900, 9, 1)
     found = []

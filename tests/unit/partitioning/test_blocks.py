@@ -124,8 +124,8 @@ def _people(n):
 @pytest.mark.slow
 @pytest.mark.parametrize("iterations", [None, 0, 800])
 def test_refinement_in_blocks_does_not_depend_on_threads(iterations, monkeypatch):
-    frame = _people(1200)
-    asked = {"method": "gaa_cp", "block_size": 200}
+    frame = _people(600)
+    asked = {"method": "gaa_cp", "block_size": 100}
     refined = {"refine": "fast", "refine_iterations": iterations}
     plain = dbanon.partition(frame, 5, **asked)
     found = []
@@ -141,12 +141,12 @@ def test_refinement_in_blocks_does_not_depend_on_threads(iterations, monkeypatch
 
 @pytest.mark.slow
 def test_refinement_in_blocks_loses_little_more_than_on_the_whole():
-    frame = _people(8_000)
+    frame = _people(1_600)
     whole = dbanon.partition(frame, 5, method="gaa_cp", refine="fast")
-    blocks = dbanon.partition(frame, 5, method="gaa_cp", refine="fast", block_size=2000)
-    alone = dbanon.partition(frame, 5, method="gaa_cp", block_size=2000)
+    blocks = dbanon.partition(frame, 5, method="gaa_cp", refine="fast", block_size=400)
+    alone = dbanon.partition(frame, 5, method="gaa_cp", block_size=400)
     losses = [dbanon.generalization_loss(frame, p) for p in (whole, blocks, alone)]
-    assert losses[1] < 1.15 * losses[0] < losses[2]
+    assert losses[1] < 1.1 * losses[0] < losses[2]
 
 
 def test_the_smallest_block_has_room_for_two_classes():
@@ -161,8 +161,8 @@ def test_what_tick_raises_ends_refinement_in_blocks():
         if share > 0.8:
             raise KeyboardInterrupt
 
-    frame = _people(3000)
-    policy = Policy(k=5, method="gaa_cp", refine="fast", block_size=500)
+    frame = _people(1000)
+    policy = Policy(k=5, method="gaa_cp", refine="fast", block_size=250)
     with pytest.raises(KeyboardInterrupt):
         find_classes(microdata_from_frame(frame, list(frame)), policy, tick)
 
@@ -194,13 +194,13 @@ def _plain_passes(points, k, size, how):
 def test_refinement_of_points_in_blocks_is_that_of_a_plain_loop(how, kind, monkeypatch):
     monkeypatch.setattr("dbanon.partitioning.cuts._LEAST_SAMPLED", 0)
     rng = np.random.default_rng(8)
-    points = rng.normal(size=(2600, 3))
+    points = rng.normal(size=(1300, 3))
     if kind == "whole":
-        points = rng.integers(0, 6, (2600, 3)).astype(float)
-    expected = _plain_passes(points, 5, 900, how)
+        points = rng.integers(0, 6, (1300, 3)).astype(float)
+    expected = _plain_passes(points, 5, 450, how)
     for cores in (1, 3):
         monkeypatch.setattr("os.cpu_count", lambda cores=cores: cores)
-        asked = {"standardize": "none", "block_size": 900, "refine": how, "seed": 3}
+        asked = {"standardize": "none", "block_size": 450, "refine": how, "seed": 3}
         found = dbanon.partition(points, 5, **asked)
         together = np.unique(np.column_stack([found.labels, expected.labels]), axis=0)
         assert len(together) == found.n_classes == expected.n_classes

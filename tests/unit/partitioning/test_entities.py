@@ -104,7 +104,7 @@ def test_one_record_a_person_changes_nothing(method):
 
 @pytest.mark.parametrize("method", OF_ROWS, ids=lambda method: method.name)
 @given(seed=st.integers(0, 10**6), persons=st.integers(5, 40), k=st.integers(2, 5))
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=4, deadline=None)
 def test_every_class_holds_k_persons(method, seed, persons, k):
     frame = people(seed, 80, persons).drop(columns="sex")
     frame["size"] = np.random.default_rng(seed).normal(size=80).round(1)

@@ -58,7 +58,7 @@ def release(frame, *models, **more):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 @given(seed=st.integers(0, 10**6), n=st.integers(60, 120))
-@settings(max_examples=15)
+@settings(max_examples=8)
 def test_models_are_reached(name, seed, n):
     frame = people(seed, n)
     model = MODELS[name]
@@ -301,9 +301,9 @@ def test_the_share_that_is_told_is_enough():
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("refine", [None, "fast"])
 def test_blocks_keep_to_models_too(name, refine):
-    frame = people(8, 600)
+    frame = people(8, 300)
     out, report = release(frame, MODELS[name], block_size=60, refine=refine)
-    assert report.rows_out == 600
+    assert report.rows_out == 300
     assert out.groupby(["age", "sex"]).size().min() >= 3
     again, _ = release(frame, MODELS[name], block_size=60, refine=refine)
     columns = list(out.columns)

@@ -18,8 +18,7 @@ from dbanon.synthesis.marginals import divide, dp_marginals
 from dbanon.synthesis.noise import OpenDpNoise
 from dbanon.synthesis.shares import GRID
 from tests.reference.transcripts import Transcript, told
-from tests.unit.synthesis.test_audits import NEVER
-from tests.unit.synthesis.test_audits import _bound as of_event
+from tests.unit.synthesis.test_audits import NEVER, bound
 
 pytest.importorskip("opendp")
 
@@ -57,7 +56,7 @@ def neighbours(draw):
 @pytest.mark.slow
 @pytest.mark.parametrize("accounting", AMOUNTS)
 @given(tables=neighbours(), seed=st.integers(0, 99))
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=6, deadline=None)
 def test_no_transcript_tells_more_than_the_amount(accounting, tables, seed):
     """Two neighbours are asked the same questions, and their answers tell no more than is paid."""
     one, other = tables
@@ -167,32 +166,20 @@ def test_rho_means_what_opendp_says():
 # it, and what its draws tell together, transcripts above say exactly.
 
 
-def within(one: np.ndarray, other: np.ndarray, delta: float) -> float:
-    """A lower bound of epsilon at a delta, as ``surely`` has it."""
-    from scipy.stats import beta
-
-    half = len(one) // 2
-    places = np.quantile(np.concatenate((one[:half], other[:half])), np.arange(1, 200) / 200)
-
-    def bound(here, there):
-        low = beta.ppf(NEVER, here.sum(), len(here) - here.sum() + 1) if here.any() else 0.0
-        high = 1.0 if there.all() else beta.ppf(1 - NEVER, there.sum() + 1, (~there).sum())
-        return float(np.log(max(low - delta, 1e-300) / high))
-
-    found = [bound(one[:half] >= at, other[:half] >= at) for at in places]
-    best = places[int(np.argmax(found))]
-    return bound(one[half:] >= best, other[half:] >= best)
-
-
 @pytest.mark.slow
 def test_gaussian_counts_keep_their_claim_and_half_their_noise_is_caught():
-    """One count is one less, one is one more; at a delta that draws can see."""
-    account, rho, delta = marginals.ACCOUNTINGS["zcdp"], 0.5, 0.01
-    one, other = np.array([3, 5, 8, 0]), np.array([4, 5, 7, 0])
+    """One count is one less, one is one more; at a delta that draws can see.
+
+    What happens, both moved further than the other table has them, is said before: so 3,000 draws
+    have half of the noise four deviations above the claim.
+    """
+    account, rho, delta = marginals.ACCOUNTINGS["zcdp"], 0.5, 0.05
+    one, other = np.array([3, 5, 8]), np.array([4, 5, 7])
+    moved = other - one
 
     def audit(scale: float) -> float:
-        found = [OPENDP.gaussian(np.tile(of, 8000), scale).reshape(8000, -1) for of in (other, one)]
-        return within(*(rows @ (other - one).astype(float) for rows in found), delta)
+        found = [OPENDP.gaussian(np.tile(of, 3000), scale).reshape(3000, -1) for of in (other, one)]
+        return bound(*(rows @ moved > other @ moved for rows in found), NEVER, delta)
 
     scale = account.count_scale(rho)
     assert account.count_price(OPENDP, scale) == pytest.approx(rho)
@@ -205,16 +192,16 @@ def test_choices_keep_their_claim_and_half_their_noise_is_caught(accounting):
     """One score falls by its sensitivity, and all others rise by it."""
     account, sensitivity = marginals.ACCOUNTINGS[accounting], 32
     share = 1.0 if accounting == "pure" else 1 / 8
-    one, other = np.zeros(12, np.int64), np.full(12, sensitivity)
+    one, other = np.zeros(6, np.int64), np.full(6, sensitivity)
     one[0], other[0] = sensitivity, 0
 
     def audit(scale: float) -> float:
         found = [
-            np.array([account.chosen(OPENDP, of, scale) == 0 for _ in range(5000)])
+            np.array([account.chosen(OPENDP, of, scale) == 0 for _ in range(2600)])
             for of in (one, other)
         ]
         # What happens is said before: no draw is needed to choose it.
-        return of_event(*found, NEVER)
+        return bound(*found, NEVER)
 
     scale = account.choice_scale(share, sensitivity)
     assert account.choice_price(OPENDP, scale, sensitivity) == pytest.approx(share)
@@ -223,11 +210,11 @@ def test_choices_keep_their_claim_and_half_their_noise_is_caught(accounting):
 
 @pytest.mark.slow
 def test_gaussian_noise_is_discrete_and_never_the_same():
-    zeros = np.zeros(20_000, np.int64)
+    zeros = np.zeros(10_000, np.int64)
     drawn = OPENDP.gaussian(zeros, 7.0)
     assert np.std(drawn) == pytest.approx(7.0, rel=0.04)
     assert abs(drawn.mean()) < 0.3
-    assert not np.array_equal(drawn, OPENDP.gaussian(zeros, 7.0))
+    assert not np.array_equal(drawn[:100], OPENDP.gaussian(zeros[:100], 7.0))
 
 
 # What is refused, before anything is spent
