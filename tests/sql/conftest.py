@@ -16,24 +16,24 @@ from sqlalchemy import make_url
 import dbanon
 from dbanon.doors import install
 from tests.backend_package import link_opendp
-from tests.conftest import IN_CI
 from tests.extension_files import extension_folder
+from tests.postgres.loaded import load, unload
 from tests.postgres_server import Server, conninfo, find_server_binaries
 from tests.sql.ledger_entries import PEOPLE
 from tests.sql.mallory import TRAP
 from tests.sql.private_calls import MAGIC
 
 
-@pytest.fixture(scope="session")
-def sql_server(local_pg_server: Server) -> Server:
-    if not local_pg_server.execute(
-        "SELECT 1 FROM pg_available_extensions WHERE name = 'plpython3u'"
-    ):
-        reason = f"PostgreSQL {local_pg_server.version} here has no PL/Python"
-        if IN_CI:
-            pytest.fail(reason, pytrace=False)
-        pytest.skip(reason)
-    return local_pg_server
+@pytest.fixture(autouse=True)
+def _python(request: pytest.FixtureRequest) -> None:
+    """Of tests that are marked `own_python` backends load Python, numpy and dbanon themselves."""
+    if "sql_server" not in request.fixturenames:
+        return
+    server: Server = request.getfixturevalue("sql_server")
+    if request.node.get_closest_marker("own_python") is None:
+        load(server, request.getfixturevalue("backend_path"))
+    else:
+        unload(server)
 
 
 @pytest.fixture(scope="session")

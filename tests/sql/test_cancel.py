@@ -45,6 +45,8 @@ def test_a_time_limit_stops_a_large_call(run_sql: Run, connect: Connect) -> None
     assert connection.execute(LEFT.encode()).fetchall() == [(0,)]
 
 
+# Some of the moments are those of an import.
+@pytest.mark.own_python
 def test_cancels_at_random_moments_and_then_a_whole_call(run_sql: Run, connect: Connect) -> None:
     _people(run_sql, 60_000)
     connection, other = connect(), connect()

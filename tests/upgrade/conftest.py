@@ -12,7 +12,6 @@ import pytest
 from dbanon.doors import install
 from tests.extension_files import extension_folder
 from tests.postgres_server import Server
-from tests.sql.conftest import sql_server as sql_server
 from tests.stores.databases import (
     Database,
     DuckdbDatabase,
