@@ -18,6 +18,7 @@ from dbanon.doors import install
 from tests.backend_package import link_opendp
 from tests.extension_files import extension_folder
 from tests.postgres.loaded import load, unload
+from tests.postgres.warm import close_warm, warm
 from tests.postgres_server import Server, conninfo, find_server_binaries
 from tests.sql.ledger_entries import PEOPLE
 from tests.sql.mallory import TRAP
@@ -51,6 +52,9 @@ _EMPTIED = """
 DO $$
 DECLARE one text;
 BEGIN
+  EXECUTE format('ALTER DATABASE %I RESET ALL', current_database());
+  FOR one IN SELECT extname FROM pg_extension WHERE extname NOT IN ('plpgsql', 'plpython3u')
+  LOOP EXECUTE format('DROP EXTENSION %I CASCADE', one); END LOOP;
   FOR one IN SELECT nspname FROM pg_namespace
     WHERE nspname NOT LIKE 'pg\\_%' AND nspname NOT IN ('information_schema', 'dbanon')
   LOOP EXECUTE format('DROP SCHEMA %I CASCADE', one); END LOOP;
@@ -78,6 +82,7 @@ def programs(tmp_path: Path) -> str:
 def _one_url(sql_server: Server, sql_template: str) -> Iterator[str]:
     with sql_server.database(template=sql_template) as url:
         yield url
+        close_warm()
 
 
 @pytest.fixture
@@ -85,7 +90,7 @@ def sql_url(request: pytest.FixtureRequest, sql_server: Server, sql_template: st
     """A database with dbanon's functions, and schemas app and release, as superuser.
 
     Tests that are marked `one_database` share one, emptied after each of them: so do they the
-    superuser's backend, which loads Python, numpy and dbanon once and not for each.
+    superuser's backends, of `run_sql` and of dbanon itself, whose caches fill once and not for each.
     """
     if request.node.get_closest_marker("one_database") is None:
         with sql_server.database(template=sql_template) as url:
@@ -93,7 +98,8 @@ def sql_url(request: pytest.FixtureRequest, sql_server: Server, sql_template: st
         return
     shared: str = request.getfixturevalue("_one_url")
     with sql_server.roles_dropped(shared):
-        yield shared
+        with warm(shared):
+            yield shared
         sql_server.execute(_EMPTIED, url=shared)
 
 

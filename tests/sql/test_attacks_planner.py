@@ -22,6 +22,8 @@ from dbanon.sessions.names import parse_relation
 from tests.postgres_server import Server
 from tests.sql.mallory import MOOD, cast, sprung
 
+pytestmark = pytest.mark.one_database
+
 Run = Callable[..., list[tuple[Any, ...]]]
 Connect = Callable[..., psycopg.Connection[Any]]
 
@@ -36,19 +38,19 @@ HELPERS = (
     "CREATE FUNCTION evil.always(a integer) RETURNS integer LANGUAGE sql IMMUTABLE AS 'SELECT 1';"
     "CREATE TYPE evil.pair AS (a integer, b integer);"
     "CREATE FUNCTION evil.same(a integer, b integer) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS"
-    " $$ BEGIN PERFORM evil.spring(); RETURN a = b; END $$;"
+    " $$ BEGIN PERFORM evil.note(); RETURN a = b; END $$;"
     "CREATE OPERATOR evil.=== (LEFTARG = integer, RIGHTARG = integer, FUNCTION = evil.same,"
     " RESTRICT = eqsel, JOIN = eqjoinsel);"
     "CREATE FUNCTION evil.many(a integer, b integer DEFAULT evil.one(1)) RETURNS integer"
     " LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN a + b; END';"
     "CREATE FUNCTION evil.any_of(VARIADIC a integer[]) RETURNS integer LANGUAGE plpgsql IMMUTABLE"
-    " AS $$ BEGIN PERFORM evil.spring(); RETURN a[1]; END $$;"
+    " AS $$ BEGIN PERFORM evil.note(); RETURN a[1]; END $$;"
     "CREATE FUNCTION evil.two(a integer, b integer) RETURNS integer LANGUAGE plpgsql IMMUTABLE AS"
-    " $$ BEGIN PERFORM evil.spring(); RETURN a; END $$;"
+    " $$ BEGIN PERFORM evil.note(); RETURN a; END $$;"
     "CREATE FUNCTION evil.yes(a boolean) RETURNS integer LANGUAGE plpgsql IMMUTABLE AS"
-    " $$ BEGIN PERFORM evil.spring(); RETURN 1; END $$;"
+    " $$ BEGIN PERFORM evil.note(); RETURN 1; END $$;"
     "CREATE FUNCTION evil.of_text(a text) RETURNS integer LANGUAGE plpgsql IMMUTABLE AS"
-    " $$ BEGIN PERFORM evil.spring(); RETURN 1; END $$;"
+    " $$ BEGIN PERFORM evil.note(); RETURN 1; END $$;"
 )
 
 # Expressions of an index. True: a plain SELECT by a superuser runs the function; the others would

@@ -19,6 +19,8 @@ from dbanon.run.verify import verify
 from dbanon.sessions.names import parse_relation
 from tests.sql.mallory import MOOD, cast, sprung
 
+pytestmark = pytest.mark.one_database
+
 Run = Callable[..., list[tuple[Any, ...]]]
 Connect = Callable[..., psycopg.Connection[Any]]
 
@@ -50,7 +52,7 @@ RELATIONS: dict[str, str] = {
     " integer LANGUAGE sql AS 'SELECT a'; CREATE VIEW evil.v AS SELECT id, n + evil.many() AS n"
     " FROM evil.p;",
     "function in FROM": "CREATE FUNCTION evil.rows() RETURNS SETOF evil.p LANGUAGE plpgsql AS"
-    " $$ BEGIN PERFORM evil.spring(); RETURN QUERY TABLE evil.p; END $$;"
+    " $$ BEGIN PERFORM evil.note(); RETURN QUERY TABLE evil.p; END $$;"
     "CREATE VIEW evil.v AS SELECT * FROM evil.rows();",
     "SQL by query_to_xml": "CREATE VIEW evil.v AS SELECT *,"
     " query_to_xml('SELECT evil.spring()', true, true, '')::text AS b FROM evil.p;",
@@ -159,7 +161,6 @@ def refused(run_sql: Run, sql_url: str, relation: str) -> None:
     assert (caught, wrong) == ([], [])
 
 
-@pytest.mark.one_database
 @pytest.mark.parametrize("kind", RELATIONS)
 def test_a_relation_that_would_run_foreign_code_is_refused(
     run_sql: Run, mallory: psycopg.Connection[Any], sql_url: str, kind: str

@@ -13,6 +13,8 @@ import pytest
 
 from tests.sql.test_cancel import LEFT
 
+pytestmark = pytest.mark.one_database
+
 Run = Callable[..., list[tuple[Any, ...]]]
 Connect = Callable[..., psycopg.Connection[Any]]
 

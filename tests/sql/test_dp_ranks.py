@@ -239,7 +239,7 @@ def test_a_hostile_search_path_runs_nobody_elses_code(
     mallory = connect(sql_role("mallory", runner=False))
     run_sql("CREATE SCHEMA evil AUTHORIZATION mallory")
     mallory.execute(TRAP.encode())
-    bodies = "LANGUAGE plpgsql AS $$ BEGIN PERFORM evil.spring(); "
+    bodies = "LANGUAGE plpgsql AS $$ BEGIN PERFORM evil.note(); "
     for made in (
         f"FUNCTION evil.set_config(text, text, boolean) RETURNS text {bodies} RETURN $2; END $$",
         f"FUNCTION evil.current_setting(text) RETURNS text {bodies} RETURN ''; END $$",

@@ -19,6 +19,8 @@ from sqlalchemy import make_url
 import dbanon
 from tests.postgres_server import Server
 
+pytestmark = pytest.mark.one_database
+
 Run = Callable[..., list[tuple[Any, ...]]]
 Connect = Callable[..., psycopg.Connection[Any]]
 Role = Callable[..., str]
