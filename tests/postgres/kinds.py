@@ -199,8 +199,14 @@ class LocalServer(Server):
         self._end(signal.SIGINT)
         shutil.rmtree(self.directory, ignore_errors=True)
 
-    def log_text(self) -> str:
-        return self.log_path.read_text(errors="replace")
+    def log_text(self, start: int = 0) -> str:
+        with self.log_path.open("rb") as log:
+            log.seek(start)
+            return log.read().decode(errors="replace")
+
+    def log_size(self) -> int:
+        # Logs of plans are long: what others have logged is not read.
+        return self.log_path.stat().st_size
 
     log_path: Path
 
@@ -263,6 +269,6 @@ class ContainerServer(Server):
     def remove(self) -> None:
         self._container.stop()
 
-    def log_text(self) -> str:
+    def log_text(self, start: int = 0) -> str:
         output, errors = self._container.get_logs()
-        return (output + errors).decode(errors="replace")
+        return (output + errors).decode(errors="replace")[start:]

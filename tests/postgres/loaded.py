@@ -25,36 +25,33 @@ _SETTING = "shared_preload_libraries"
 # The path is as it was: functions put theirs there themselves. Threads do not outlive a fork.
 _PRELOADED = """
 import gc, sys
-sys.path.insert(0, {package!r})
+sys.path[:0] = {places!r}
 from dbanon.doors import plpython
-sys.path.remove({package!r})
+if {private!r}:
+    from dbanon.doors import plpython_private
+    from opendp import domains, measurements, measures, metrics, mod
+del sys.path[:{count}]
 gc.collect()
 gc.freeze()
 """
 
 
-def load(server: Server, package: Path) -> None:
-    """Start the server again, with the package loaded; without, where it cannot be.
+def load(server: Server, package: Path, opendp: Path | None = None) -> None:
+    """Start the server again, unless it runs so, with the package loaded, and OpenDP.
 
-    The library that loads it goes beside the package, where the server's account may look.
+    Without, where it cannot be. The library that loads them goes beside the package, where the
+    server's account may look.
     """
-    if not isinstance(server, LocalServer) or is_loaded(server):
+    places = [str(place) for place in (package, opendp) if place is not None]
+    preloaded = _PRELOADED.format(places=places, private=opendp is not None, count=len(places))
+    if not isinstance(server, LocalServer) or server.environment.get("PRELOADED") == preloaded:
         return
     library = package.parent / "loaded.so"
-    compiler = shutil.which("cc")
-    if not library.exists():
-        if compiler is None:
-            return
-        command = [compiler, "-shared", "-fPIC", "-o", str(library), str(_SOURCE), "-ldl"]
-        if subprocess.run(command, capture_output=True, check=False).returncode != 0:
-            return
-        library.chmod(0o755)
+    if not library.exists() and not _compiled(library):
+        return
     _stop(server)
     server.settings[_SETTING] = str(library)
-    server.environment = {
-        "PRELOADED": _PRELOADED.format(package=str(package)),
-        "OPENBLAS_NUM_THREADS": "1",
-    }
+    server.environment = {"PRELOADED": preloaded, "OPENBLAS_NUM_THREADS": "1"}
     with contextlib.suppress(NoServerError):
         server.start()
         return
@@ -64,15 +61,20 @@ def load(server: Server, package: Path) -> None:
 
 def unload(server: Server) -> None:
     """Start the server again as any other; its databases and roles stay."""
-    if isinstance(server, LocalServer) and is_loaded(server):
+    if isinstance(server, LocalServer) and server.environment:
         _stop(server)
         _forget(server)
         server.start()
 
 
-def is_loaded(server: LocalServer) -> bool:
-    """Whether `load` did it."""
-    return _SETTING in server.settings
+def _compiled(library: Path) -> bool:
+    if (compiler := shutil.which("cc")) is None:
+        return False
+    command = [compiler, "-shared", "-fPIC", "-o", str(library), str(_SOURCE), "-ldl"]
+    if subprocess.run(command, capture_output=True, check=False).returncode != 0:
+        return False
+    library.chmod(0o755)
+    return True
 
 
 def _stop(server: LocalServer) -> None:
@@ -82,5 +84,5 @@ def _stop(server: LocalServer) -> None:
 
 
 def _forget(server: LocalServer) -> None:
-    del server.settings[_SETTING]
+    server.settings.pop(_SETTING, None)
     server.environment = {}

@@ -27,14 +27,22 @@ from tests.sql.private_calls import MAGIC
 
 @pytest.fixture(autouse=True)
 def _python(request: pytest.FixtureRequest) -> None:
-    """Of tests that are marked `own_python` backends load Python, numpy and dbanon themselves."""
+    """Of tests that are marked `own_python` backends load Python, numpy and dbanon themselves.
+
+    Of those that release synthetic rows they have OpenDP loaded, too.
+    """
     if "sql_server" not in request.fixturenames:
         return
     server: Server = request.getfixturevalue("sql_server")
-    if request.node.get_closest_marker("own_python") is None:
-        load(server, request.getfixturevalue("backend_path"))
-    else:
+    if request.node.get_closest_marker("own_python") is not None:
         unload(server)
+        return
+    private = "private_url" in request.fixturenames
+    load(
+        server,
+        request.getfixturevalue("backend_path"),
+        request.getfixturevalue("opendp_path") if private else None,
+    )
 
 
 @pytest.fixture(scope="session")
@@ -90,7 +98,7 @@ def sql_url(request: pytest.FixtureRequest, sql_server: Server, sql_template: st
     """A database with dbanon's functions, and schemas app and release, as superuser.
 
     Tests that are marked `one_database` share one, emptied after each of them: so do they the
-    superuser's backends, of `run_sql` and of dbanon itself, whose caches fill once and not for each.
+    superuser's backends, of `run_sql` and of dbanon itself, whose caches are filled once.
     """
     if request.node.get_closest_marker("one_database") is None:
         with sql_server.database(template=sql_template) as url:
@@ -195,14 +203,16 @@ def mallory(
 
 
 @pytest.fixture(scope="session")
-def private_template(
-    sql_server: Server, backend_path: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[str]:
+def opendp_path(backend_path: Path) -> Path:
+    """OpenDP beside the package, where the server's account may look."""
+    return link_opendp(backend_path.parent / f"opendp-{uuid.uuid4().hex[:8]}")
+
+
+@pytest.fixture(scope="session")
+def private_template(sql_server: Server, backend_path: Path, opendp_path: Path) -> Iterator[str]:
     """As ``sql_template``, with OpenDP beside dbanon, and a table of rows to release."""
-    # Beside the package, where the server's account may look.
-    opendp = link_opendp(backend_path.parent / f"opendp-{uuid.uuid4().hex[:8]}")
     with sql_server.database() as url:
-        install.install(url, python_paths=[str(backend_path), str(opendp)])
+        install.install(url, python_paths=[str(backend_path), str(opendp_path)])
         for statement in ("CREATE SCHEMA app", "CREATE SCHEMA release", MAGIC):
             sql_server.execute(statement, url=url)
         sql_server.execute("GRANT USAGE ON SCHEMA app TO PUBLIC", url=url)

@@ -247,10 +247,13 @@ def test_no_code_of_a_columns_type_runs_for_a_client(
             sql_url, table="evil.t", output=f"release.o{place}", k=2, target=target, **given[place]
         )
 
-    for place, arguments in enumerate(given):
-        attempt(str(arguments), partial(release, place, None))
+    # The first type in every place; others in every second one, each in its turn.
+    turn = AT_THE_CLIENT.index(kind)
+    places = [p for p in range(len(given)) if CAMPAIGN or not turn or (p + turn) % 2]
+    for place in places:
+        attempt(str(given[place]), partial(release, place, None))
     with sql_server.database() as other:
-        for place in (1, 2, len(given) - 1):
+        for place in {1, 2, len(given) - 1} & {*places}:
             attempt(f"{given[place]} elsewhere", partial(release, place, other))
     store, relation = open_store(sql_url), parse_relation("evil.t")
     attempt("verify", lambda: verify(store, relation, ["x"], 2))
