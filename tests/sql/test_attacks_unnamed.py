@@ -115,7 +115,7 @@ def test_what_names_no_function_of_his(
         [(oid,)] = run_sql(f"SELECT '{parts}'::regclass::integer")
         name = made(helpers, number, statements.replace("{oid}", str(oid)))
         found = [] if runs_it(run_sql, name) else ["a SELECT does not run it"]
-        if found := found + failings(run_sql, admin, sql_url, name):
+        if found := found + failings(run_sql, admin, sql_url, name, number):
             wrong[what] = found
     assert wrong == {}
 
@@ -132,7 +132,7 @@ def test_what_views_compute_of_types(
         sprung(run_sql)
         run_sql(f"SELECT * FROM {name}")
         found: list[object] = [] if sprung(run_sql) else ["a SELECT does not run it"]
-        if found := found + failings(run_sql, admin, sql_url, name):
+        if found := found + failings(run_sql, admin, sql_url, name, number):
             wrong[what] = found
     assert wrong == {}
 
