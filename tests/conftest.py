@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, settings
 from tests.backend_package import copy_package
 from tests.mariadb_server import MariadbServer, throwaway_mariadb
 from tests.memory import memory
+from tests.postgres.loaded import load
 from tests.postgres_server import Kind, NoServerError, Server, throwaway_server
 from tests.reference.data import Table, data_directory, load_casc
 from tests.shares import Shares, few_of_each, sort_long_first
@@ -37,7 +38,7 @@ settings.register_profile("check", settings.get_profile("dev"), max_examples=10)
 settings.load_profile("ci" if IN_CI else "dev")
 
 _NEEDS_MARIADB = {"mariadb_server", "mariadb"}
-_NEEDS_SERVER = {"pg_server", "local_pg_server", "cron_server", "postgresql"}
+_NEEDS_SERVER = {"pg_server", "local_pg_server", "sql_server", "cron_server", "postgresql"}
 
 
 def pytest_configure() -> None:
@@ -179,6 +180,16 @@ def backend_path() -> Iterator[Path]:
         yield copy_package(base / "site")
     finally:
         shutil.rmtree(base)
+
+
+@pytest.fixture(scope="session")
+def sql_server(backend_path: Path) -> Iterator[Server]:
+    """A server with PL/Python, whose backends need not load dbanon: see `tests.postgres.loaded`."""
+    with _server_or_skip(kind="local") as server:
+        if not server.execute("SELECT 1 FROM pg_available_extensions WHERE name = 'plpython3u'"):
+            without_server(f"PostgreSQL {server.version} here has no PL/Python")
+        load(server, backend_path)
+        yield server
 
 
 @pytest.fixture

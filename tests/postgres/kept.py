@@ -13,6 +13,12 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import TransactionStatus
 
 _MOST = 8
+# As DISCARD ALL, but for plans: those of functions in SQL, made anew for each use, would take as
+# long again as a function of dbanon's does. They are checked, as those of any long session.
+_AS_NEW = """
+CLOSE ALL; SET SESSION AUTHORIZATION DEFAULT; RESET ALL; DEALLOCATE ALL; UNLISTEN *;
+SELECT pg_advisory_unlock_all(); DISCARD TEMP; DISCARD SEQUENCES
+"""
 _kept: dict[str, psycopg.Connection[Any]] = {}
 
 
@@ -20,7 +26,7 @@ _kept: dict[str, psycopg.Connection[Any]] = {}
 def kept(told: str) -> Iterator[psycopg.Connection[Any]]:
     """A connection as new (autocommit), by its connection string.
 
-    Settings, temporary tables, plans and locks of earlier uses are gone. What the server's own
+    Settings, temporary tables and locks of earlier uses are gone. What the server's own
     process has loaded stays, such as Python and its modules: a test of that opens its own.
     """
     if threading.current_thread() is not threading.main_thread():
@@ -64,7 +70,7 @@ def _as_new(found: psycopg.Connection[Any] | None) -> psycopg.Connection[Any] | 
     if found is None or found.closed:
         return None
     try:
-        found.execute("DISCARD ALL")
+        found.execute(_AS_NEW)
     except psycopg.Error:
         found.close()
         return None

@@ -57,10 +57,12 @@ class LocalServer(Server):
         super().__init__()
         self.binaries = binaries or find_server_binaries()
         self._account = server_account()
-        self._settings = dict(settings)
+        self.settings = dict(settings)
+        self.environment: dict[str, str] = {}
+        """Of the server's processes, beside what all have; as `settings`, from the next start."""
         self._process: subprocess.Popen[bytes] | None = None
         self.host = "127.0.0.1"
-        self.directory = Path(tempfile.mkdtemp(prefix="dbanon-pg-", dir=_base(self._settings)))
+        self.directory = Path(tempfile.mkdtemp(prefix="dbanon-pg-", dir=_base(self.settings)))
         self.log_path = self.directory / "server.log"
         self.socket_directory = self.directory
         try:
@@ -127,7 +129,7 @@ class LocalServer(Server):
         if self._process is not None:
             raise RuntimeError("the server runs already")
         settings = {
-            **self._settings,
+            **self.settings,
             "port": str(self.port),
             "listen_addresses": "127.0.0.1",
             "unix_socket_directories": str(self.socket_directory),
@@ -136,6 +138,7 @@ class LocalServer(Server):
             "logging_collector": "off",
         }
         options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
+        account = self.as_account()
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
                 [
@@ -149,7 +152,7 @@ class LocalServer(Server):
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 cwd=self.directory,
-                **self.as_account(),
+                **{**account, "env": {**account.get("env", os.environ), **self.environment}},
             )
         self._wait_until_ready(self._process)
 
@@ -196,8 +199,14 @@ class LocalServer(Server):
         self._end(signal.SIGINT)
         shutil.rmtree(self.directory, ignore_errors=True)
 
-    def log_text(self) -> str:
-        return self.log_path.read_text(errors="replace")
+    def log_text(self, start: int = 0) -> str:
+        with self.log_path.open("rb") as log:
+            log.seek(start)
+            return log.read().decode(errors="replace")
+
+    def log_size(self) -> int:
+        # Logs of plans are long: what others have logged is not read.
+        return self.log_path.stat().st_size
 
     log_path: Path
 
@@ -260,6 +269,6 @@ class ContainerServer(Server):
     def remove(self) -> None:
         self._container.stop()
 
-    def log_text(self) -> str:
+    def log_text(self, start: int = 0) -> str:
         output, errors = self._container.get_logs()
-        return (output + errors).decode(errors="replace")
+        return (output + errors).decode(errors="replace")[start:]

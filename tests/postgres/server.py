@@ -33,11 +33,11 @@ class Log:
 
     def __init__(self, server: Server) -> None:
         self._server = server
-        self._start = len(server.log_text())
+        self._start = server.log_size()
 
     @property
     def text(self) -> str:
-        return self._server.log_text()[self._start :]
+        return self._server.log_text(self._start)
 
 
 class Server(ABC):
@@ -71,8 +71,12 @@ class Server(ABC):
         """Stop and delete everything."""
 
     @abstractmethod
-    def log_text(self) -> str:
-        """All that was logged since the server was made."""
+    def log_text(self, start: int = 0) -> str:
+        """All that was logged since the server was made, or since `log_size` was `start`."""
+
+    def log_size(self) -> int:
+        """How much was logged until now."""
+        return len(self.log_text())
 
     def url(
         self, database: str = "postgres", user: str = SUPERUSER, password: str | None = None

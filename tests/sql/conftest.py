@@ -16,24 +16,33 @@ from sqlalchemy import make_url
 import dbanon
 from dbanon.doors import install
 from tests.backend_package import link_opendp
-from tests.conftest import IN_CI
 from tests.extension_files import extension_folder
+from tests.postgres.loaded import load, unload
+from tests.postgres.warm import close_warm, warm
 from tests.postgres_server import Server, conninfo, find_server_binaries
 from tests.sql.ledger_entries import PEOPLE
 from tests.sql.mallory import TRAP
 from tests.sql.private_calls import MAGIC
 
 
-@pytest.fixture(scope="session")
-def sql_server(local_pg_server: Server) -> Server:
-    if not local_pg_server.execute(
-        "SELECT 1 FROM pg_available_extensions WHERE name = 'plpython3u'"
-    ):
-        reason = f"PostgreSQL {local_pg_server.version} here has no PL/Python"
-        if IN_CI:
-            pytest.fail(reason, pytrace=False)
-        pytest.skip(reason)
-    return local_pg_server
+@pytest.fixture(autouse=True)
+def _python(request: pytest.FixtureRequest) -> None:
+    """Of tests that are marked `own_python` backends load Python, numpy and dbanon themselves.
+
+    Of those that release synthetic rows they have OpenDP loaded, too.
+    """
+    if "sql_server" not in request.fixturenames:
+        return
+    server: Server = request.getfixturevalue("sql_server")
+    if request.node.get_closest_marker("own_python") is not None:
+        unload(server)
+        return
+    private = "private_url" in request.fixturenames
+    load(
+        server,
+        request.getfixturevalue("backend_path"),
+        request.getfixturevalue("opendp_path") if private else None,
+    )
 
 
 @pytest.fixture(scope="session")
@@ -51,6 +60,9 @@ _EMPTIED = """
 DO $$
 DECLARE one text;
 BEGIN
+  EXECUTE format('ALTER DATABASE %I RESET ALL', current_database());
+  FOR one IN SELECT extname FROM pg_extension WHERE extname NOT IN ('plpgsql', 'plpython3u')
+  LOOP EXECUTE format('DROP EXTENSION %I CASCADE', one); END LOOP;
   FOR one IN SELECT nspname FROM pg_namespace
     WHERE nspname NOT LIKE 'pg\\_%' AND nspname NOT IN ('information_schema', 'dbanon')
   LOOP EXECUTE format('DROP SCHEMA %I CASCADE', one); END LOOP;
@@ -78,6 +90,7 @@ def programs(tmp_path: Path) -> str:
 def _one_url(sql_server: Server, sql_template: str) -> Iterator[str]:
     with sql_server.database(template=sql_template) as url:
         yield url
+        close_warm()
 
 
 @pytest.fixture
@@ -85,7 +98,7 @@ def sql_url(request: pytest.FixtureRequest, sql_server: Server, sql_template: st
     """A database with dbanon's functions, and schemas app and release, as superuser.
 
     Tests that are marked `one_database` share one, emptied after each of them: so do they the
-    superuser's backend, which loads Python, numpy and dbanon once and not for each.
+    superuser's backends, of `run_sql` and of dbanon itself, whose caches are filled once.
     """
     if request.node.get_closest_marker("one_database") is None:
         with sql_server.database(template=sql_template) as url:
@@ -93,7 +106,8 @@ def sql_url(request: pytest.FixtureRequest, sql_server: Server, sql_template: st
         return
     shared: str = request.getfixturevalue("_one_url")
     with sql_server.roles_dropped(shared):
-        yield shared
+        with warm(shared):
+            yield shared
         sql_server.execute(_EMPTIED, url=shared)
 
 
@@ -189,14 +203,16 @@ def mallory(
 
 
 @pytest.fixture(scope="session")
-def private_template(
-    sql_server: Server, backend_path: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[str]:
+def opendp_path(backend_path: Path) -> Path:
+    """OpenDP beside the package, where the server's account may look."""
+    return link_opendp(backend_path.parent / f"opendp-{uuid.uuid4().hex[:8]}")
+
+
+@pytest.fixture(scope="session")
+def private_template(sql_server: Server, backend_path: Path, opendp_path: Path) -> Iterator[str]:
     """As ``sql_template``, with OpenDP beside dbanon, and a table of rows to release."""
-    # Beside the package, where the server's account may look.
-    opendp = link_opendp(backend_path.parent / f"opendp-{uuid.uuid4().hex[:8]}")
     with sql_server.database() as url:
-        install.install(url, python_paths=[str(backend_path), str(opendp)])
+        install.install(url, python_paths=[str(backend_path), str(opendp_path)])
         for statement in ("CREATE SCHEMA app", "CREATE SCHEMA release", MAGIC):
             sql_server.execute(statement, url=url)
         sql_server.execute("GRANT USAGE ON SCHEMA app TO PUBLIC", url=url)

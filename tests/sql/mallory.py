@@ -11,11 +11,14 @@ from typing import Any
 
 TRAP = (
     "CREATE SEQUENCE evil.sprung; GRANT USAGE ON SEQUENCE evil.sprung TO PUBLIC;"
-    "CREATE FUNCTION evil.spring() RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN"
+    # For bodies of functions: as it is volatile, a plan that a session keeps calls it each time.
+    "CREATE FUNCTION evil.note() RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN"
     " IF current_user <> 'mallory' THEN PERFORM nextval('evil.sprung'); END IF; RETURN true;"
     " END $$;"
+    "CREATE FUNCTION evil.spring() RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS"
+    " $$ BEGIN RETURN evil.note(); END $$;"
     "CREATE FUNCTION evil.one(a integer) RETURNS integer LANGUAGE plpgsql IMMUTABLE AS"
-    " $$ BEGIN PERFORM evil.spring(); RETURN a; END $$;"
+    " $$ BEGIN PERFORM evil.note(); RETURN a; END $$;"
 )
 MOOD = "CREATE TYPE evil.mood AS ENUM ('sad', 'calm', 'glad');"
 PLAIN_MOOD = "(ARRAY['sad', 'calm', 'glad'])[1 + g % 3]::evil.mood"
@@ -26,7 +29,7 @@ def cast(source: str, target: str, value: str, how: str = "") -> str:
     name = f"cast_{zlib.crc32((source + target).encode())}"
     return (
         f"CREATE FUNCTION evil.{name}(a {source}) RETURNS {target} LANGUAGE plpgsql IMMUTABLE AS"
-        f" $$ BEGIN PERFORM evil.spring(); RETURN {value}; END $$;"
+        f" $$ BEGIN PERFORM evil.note(); RETURN {value}; END $$;"
         f"CREATE CAST ({source} AS {target}) WITH FUNCTION evil.{name}({source}) {how};"
     )
 

@@ -13,6 +13,8 @@ import pytest
 
 from tests.postgres_server import Server
 
+pytestmark = pytest.mark.one_database
+
 Run = Callable[..., list[tuple[Any, ...]]]
 Connect = Callable[..., psycopg.Connection[Any]]
 Role = Callable[..., str]

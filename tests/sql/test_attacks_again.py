@@ -10,6 +10,8 @@ import pytest
 
 from tests.sql.mallory import MOOD, sprung
 
+pytestmark = pytest.mark.one_database
+
 Run = Callable[..., list[tuple[Any, ...]]]
 Connect = Callable[..., psycopg.Connection[Any]]
 
@@ -79,6 +81,8 @@ def test_rights_that_were_taken(
             if "again_other" in taken:
                 run_sql("DROP OWNED BY again_other")
                 run_sql("DROP ROLE again_other")
+            if "EXECUTE" in taken:
+                run_sql(taken.replace("REVOKE", "GRANT").replace(" FROM ", " TO "))
 
 
 def test_another_role_in_the_same_connection(

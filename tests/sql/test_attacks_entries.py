@@ -12,6 +12,8 @@ import pytest
 
 from tests.sql.ledger_entries import MAKE, RECORD, entry, mark, oid, refused
 
+pytestmark = pytest.mark.one_database
+
 Run = Callable[..., list[tuple[Any, ...]]]
 Connect = Callable[..., psycopg.Connection[Any]]
 Role = Callable[..., str]

@@ -14,6 +14,8 @@ from dbanon.run.gc import collect_garbage
 from dbanon.run.open import open_store
 from tests.sql.ledger_entries import MAKE, anonymize, mark
 
+pytestmark = pytest.mark.one_database
+
 Run = Callable[..., list[tuple[Any, ...]]]
 Connect = Callable[..., psycopg.Connection[Any]]
 Role = Callable[..., str]

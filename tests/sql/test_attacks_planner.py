@@ -19,8 +19,11 @@ from dbanon.errors import ForeignCode
 from dbanon.run.open import open_store
 from dbanon.run.verify import verify
 from dbanon.sessions.names import parse_relation
+from tests.conftest import CAMPAIGN
 from tests.postgres_server import Server
 from tests.sql.mallory import MOOD, cast, sprung
+
+pytestmark = pytest.mark.one_database
 
 Run = Callable[..., list[tuple[Any, ...]]]
 Connect = Callable[..., psycopg.Connection[Any]]
@@ -36,19 +39,19 @@ HELPERS = (
     "CREATE FUNCTION evil.always(a integer) RETURNS integer LANGUAGE sql IMMUTABLE AS 'SELECT 1';"
     "CREATE TYPE evil.pair AS (a integer, b integer);"
     "CREATE FUNCTION evil.same(a integer, b integer) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS"
-    " $$ BEGIN PERFORM evil.spring(); RETURN a = b; END $$;"
+    " $$ BEGIN PERFORM evil.note(); RETURN a = b; END $$;"
     "CREATE OPERATOR evil.=== (LEFTARG = integer, RIGHTARG = integer, FUNCTION = evil.same,"
     " RESTRICT = eqsel, JOIN = eqjoinsel);"
     "CREATE FUNCTION evil.many(a integer, b integer DEFAULT evil.one(1)) RETURNS integer"
     " LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN a + b; END';"
     "CREATE FUNCTION evil.any_of(VARIADIC a integer[]) RETURNS integer LANGUAGE plpgsql IMMUTABLE"
-    " AS $$ BEGIN PERFORM evil.spring(); RETURN a[1]; END $$;"
+    " AS $$ BEGIN PERFORM evil.note(); RETURN a[1]; END $$;"
     "CREATE FUNCTION evil.two(a integer, b integer) RETURNS integer LANGUAGE plpgsql IMMUTABLE AS"
-    " $$ BEGIN PERFORM evil.spring(); RETURN a; END $$;"
+    " $$ BEGIN PERFORM evil.note(); RETURN a; END $$;"
     "CREATE FUNCTION evil.yes(a boolean) RETURNS integer LANGUAGE plpgsql IMMUTABLE AS"
-    " $$ BEGIN PERFORM evil.spring(); RETURN 1; END $$;"
+    " $$ BEGIN PERFORM evil.note(); RETURN 1; END $$;"
     "CREATE FUNCTION evil.of_text(a text) RETURNS integer LANGUAGE plpgsql IMMUTABLE AS"
-    " $$ BEGIN PERFORM evil.spring(); RETURN 1; END $$;"
+    " $$ BEGIN PERFORM evil.note(); RETURN 1; END $$;"
 )
 
 # Expressions of an index. True: a plain SELECT by a superuser runs the function; the others would
@@ -234,21 +237,29 @@ def runs_it(run_sql: Run, name: str) -> bool:
     return sprung(run_sql)
 
 
-def failings(run_sql: Run, admin: psycopg.Connection[Any], url: str, name: str) -> list[object]:
-    """What is wrong where a relation should be refused, by SQL and by the client."""
+def failings(
+    run_sql: Run, admin: psycopg.Connection[Any], url: str, name: str, turn: int | None = None
+) -> list[object]:
+    """What is wrong where a relation should be refused, by SQL and by the client.
+
+    With a ``turn`` by the one whose it is: both ask the same query.
+    """
     wrong: list[object] = []
-    try:
-        admin.execute(f"SELECT dbanon.k_anonymity('{name}', ARRAY['n'])".encode())
-        wrong.append("not refused by SQL")
-    except psycopg.Error as error:
-        if error.sqlstate != "42501" or "role mallory" not in str(error):
-            wrong.append(error)
-    try:
-        verify(open_store(url), parse_relation(name), ["n"], 2)
-        wrong.append("not refused by the client")
-    except ForeignCode as error:
-        if "role mallory" not in str(error):
-            wrong.append(error)
+    doors = (0, 1) if turn is None or CAMPAIGN else (turn % 2,)
+    if 0 in doors:
+        try:
+            admin.execute(f"SELECT dbanon.k_anonymity('{name}', ARRAY['n'])".encode())
+            wrong.append("not refused by SQL")
+        except psycopg.Error as error:
+            if error.sqlstate != "42501" or "role mallory" not in str(error):
+                wrong.append(error)
+    if 1 in doors:
+        try:
+            verify(open_store(url), parse_relation(name), ["n"], 2)
+            wrong.append("not refused by the client")
+        except ForeignCode as error:
+            if "role mallory" not in str(error):
+                wrong.append(error)
     if sprung(run_sql):
         wrong.append("Mallory's function ran")
     return wrong
@@ -261,7 +272,7 @@ def test_expressions_that_planning_simplifies_are_refused(
     for number, (what, (expression, runs)) in enumerate(EXPRESSIONS.items()):
         name = made(helpers, number, f"CREATE INDEX ON {{v}} (({expression}));")
         found = ["a SELECT runs it, or not"] if runs_it(run_sql, name) != runs else []
-        if found := found + failings(run_sql, admin, sql_url, name):
+        if found := found + failings(run_sql, admin, sql_url, name, number):
             wrong[what] = found
     assert wrong == {}
 
@@ -273,7 +284,7 @@ def test_wherever_planning_looks(
     for number, (what, (statements, runs)) in enumerate(PLACES.items()):
         name = made(helpers, number, statements, "evil.one(coalesce(1, id))")
         found = ["a SELECT runs it, or not"] if runs_it(run_sql, name) != runs else []
-        if found := found + failings(run_sql, admin, sql_url, name):
+        if found := found + failings(run_sql, admin, sql_url, name, number):
             wrong[what] = found
     assert wrong == {}
 

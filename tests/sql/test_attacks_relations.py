@@ -5,7 +5,7 @@ Functions in views, and in what the planner evaluates beforehand: indexes, stati
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import psycopg
@@ -17,7 +17,10 @@ from dbanon.run.hierarchies import column_values
 from dbanon.run.open import open_store
 from dbanon.run.verify import verify
 from dbanon.sessions.names import parse_relation
+from tests.conftest import CAMPAIGN
 from tests.sql.mallory import MOOD, cast, sprung
+
+pytestmark = pytest.mark.one_database
 
 Run = Callable[..., list[tuple[Any, ...]]]
 Connect = Callable[..., psycopg.Connection[Any]]
@@ -50,7 +53,7 @@ RELATIONS: dict[str, str] = {
     " integer LANGUAGE sql AS 'SELECT a'; CREATE VIEW evil.v AS SELECT id, n + evil.many() AS n"
     " FROM evil.p;",
     "function in FROM": "CREATE FUNCTION evil.rows() RETURNS SETOF evil.p LANGUAGE plpgsql AS"
-    " $$ BEGIN PERFORM evil.spring(); RETURN QUERY TABLE evil.p; END $$;"
+    " $$ BEGIN PERFORM evil.note(); RETURN QUERY TABLE evil.p; END $$;"
     "CREATE VIEW evil.v AS SELECT * FROM evil.rows();",
     "SQL by query_to_xml": "CREATE VIEW evil.v AS SELECT *,"
     " query_to_xml('SELECT evil.spring()', true, true, '')::text AS b FROM evil.p;",
@@ -127,11 +130,11 @@ READS = (
 PEOPLE = "CREATE TABLE evil.p AS SELECT g AS id, sin(g) AS n FROM generate_series(1, 60) AS g"
 
 
-def refused(run_sql: Run, sql_url: str, relation: str) -> None:
+def refused(run_sql: Run, sql_url: str, relation: str, reads: Sequence[str] = READS) -> None:
     """Check that nothing reads a relation, as it would run foreign code, and that none ran."""
     caught: list[str] = []
     wrong: list[tuple[str, object]] = []
-    for read in READS:
+    for read in reads:
         statement = read.format(v=relation)
         try:
             run_sql(statement)
@@ -159,7 +162,6 @@ def refused(run_sql: Run, sql_url: str, relation: str) -> None:
     assert (caught, wrong) == ([], [])
 
 
-@pytest.mark.one_database
 @pytest.mark.parametrize("kind", RELATIONS)
 def test_a_relation_that_would_run_foreign_code_is_refused(
     run_sql: Run, mallory: psycopg.Connection[Any], sql_url: str, kind: str
@@ -168,7 +170,9 @@ def test_a_relation_that_would_run_foreign_code_is_refused(
     mallory.execute(RELATIONS[kind].encode())
     # Now and then the trap is of no matter: what counts is what the function may read or set.
     run_sql("SELECT setval('evil.sprung', 1, false)")
-    refused(run_sql, sql_url, "evil.v")
+    # The first at all doors of SQL's; others at a third of them, each in its turn.
+    turn = 0 if CAMPAIGN else list(RELATIONS).index(kind)
+    refused(run_sql, sql_url, "evil.v", READS[turn % 3 :: 3] if turn else READS)
 
 
 def test_a_foreign_table_of_mallorys_is_refused(

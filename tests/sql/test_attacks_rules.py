@@ -168,7 +168,7 @@ def test_nothing_of_a_table_runs_when_its_rules_are_declared(
     mallory.execute("GRANT USAGE, CREATE ON SCHEMA evil TO PUBLIC")
     mallory.execute(
         "CREATE FUNCTION evil.caught() RETURNS trigger LANGUAGE plpgsql AS"
-        " $$ BEGIN PERFORM evil.spring(); RETURN NEW; END $$"
+        " $$ BEGIN PERFORM evil.note(); RETURN NEW; END $$"
     )
     mallory.execute("CREATE DOMAIN evil.d AS integer DEFAULT evil.one(1) CHECK (evil.spring())")
     mallory.execute("CREATE TABLE evil.his (age evil.d DEFAULT evil.one(1), b boolean)")

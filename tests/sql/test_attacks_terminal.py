@@ -17,6 +17,8 @@ from dbanon.errors import InvalidName
 from dbanon.release.words import InWords
 from tests.sql.ledger_entries import MAKE, RECORD, anonymize, entry, mark, oid, refused
 
+pytestmark = pytest.mark.one_database
+
 Run = Callable[..., list[tuple[Any, ...]]]
 Connect = Callable[..., psycopg.Connection[Any]]
 Role = Callable[..., str]

@@ -12,6 +12,8 @@ import pytest
 from tests.postgres_server import Server
 from tests.sql.test_attacks import INJECTED, NASTY
 
+pytestmark = pytest.mark.one_database
+
 Run = Callable[..., list[tuple[Any, ...]]]
 Connect = Callable[..., psycopg.Connection[Any]]
 Role = Callable[..., str]

@@ -22,6 +22,8 @@ from tests.conftest import CAMPAIGN
 from tests.postgres_server import Server
 from tests.sql.mallory import MOOD, PLAIN_MOOD, cast, sprung
 
+pytestmark = pytest.mark.one_database
+
 Run = Callable[..., list[tuple[Any, ...]]]
 Connect = Callable[..., psycopg.Connection[Any]]
 
@@ -104,7 +106,7 @@ TYPES: dict[str, tuple[str, str, str]] = {
     ),
     "range": (
         "CREATE FUNCTION evil.apart(a integer, b integer) RETURNS double precision LANGUAGE plpgsql"
-        " IMMUTABLE AS $$ BEGIN PERFORM evil.spring(); RETURN a - b; END $$;"
+        " IMMUTABLE AS $$ BEGIN PERFORM evil.note(); RETURN a - b; END $$;"
         "CREATE TYPE evil.span AS RANGE (subtype = integer, subtype_diff = evil.apart);",
         "evil.span",
         "evil.span(g % 5, g % 5 + 2)",
@@ -182,7 +184,6 @@ def make_table(mallory: psycopg.Connection[Any], kind: str) -> None:
         mallory.execute(statement.encode())
 
 
-@pytest.mark.one_database
 @pytest.mark.parametrize("kind", TYPES)
 def test_no_code_of_a_columns_type_runs(
     run_sql: Run, mallory: psycopg.Connection[Any], kind: str
@@ -212,7 +213,6 @@ AT_THE_CLIENT = (
 )  # fmt: skip
 
 
-@pytest.mark.one_database
 @pytest.mark.parametrize("kind", AT_THE_CLIENT)
 def test_no_code_of_a_columns_type_runs_for_a_client(
     run_sql: Run, mallory: psycopg.Connection[Any], sql_url: str, sql_server: Server, kind: str
@@ -247,10 +247,13 @@ def test_no_code_of_a_columns_type_runs_for_a_client(
             sql_url, table="evil.t", output=f"release.o{place}", k=2, target=target, **given[place]
         )
 
-    for place, arguments in enumerate(given):
-        attempt(str(arguments), partial(release, place, None))
+    # The first type in every place; others in every second one, each in its turn.
+    turn = AT_THE_CLIENT.index(kind)
+    places = [p for p in range(len(given)) if CAMPAIGN or not turn or (p + turn) % 2]
+    for place in places:
+        attempt(str(given[place]), partial(release, place, None))
     with sql_server.database() as other:
-        for place in (1, 2, len(given) - 1):
+        for place in {1, 2, len(given) - 1} & {*places}:
             attempt(f"{given[place]} elsewhere", partial(release, place, other))
     store, relation = open_store(sql_url), parse_relation("evil.t")
     attempt("verify", lambda: verify(store, relation, ["x"], 2))

@@ -46,7 +46,7 @@ def test_a_time_limit_stops_a_large_call(run_sql: Run, connect: Connect) -> None
 
 
 def test_cancels_at_random_moments_and_then_a_whole_call(run_sql: Run, connect: Connect) -> None:
-    _people(run_sql, 60_000)
+    _people(run_sql, 20_000)
     connection, other = connect(), connect()
     started = time.monotonic()
     connection.execute(b"BEGIN")
@@ -105,7 +105,7 @@ def test_killed_backends_leave_no_half_release(
     _people(run_sql, 60_000)
     ready = "database system is ready to accept connections"
     for moment in (0.05, 0.2, 0.35, 0.5, 0.7):
-        starts = sql_server.log_text().count(ready)
+        starts = sql_server.log_size()
         connection = connect()
         pid = connection.info.backend_pid
         timer = threading.Timer(moment, os.kill, (pid, signal.SIGKILL))
@@ -115,7 +115,7 @@ def test_killed_backends_leave_no_half_release(
             connection.execute(CALL + b" FROM pg_sleep(0) UNION ALL SELECT NULL FROM pg_sleep(5)")
         timer.join()
         deadline = time.monotonic() + 30
-        while sql_server.log_text().count(ready) == starts:
+        while ready not in sql_server.log_text(starts):
             assert time.monotonic() < deadline
             time.sleep(0.05)
         assert run_sql(LEFT) == [(0,)]

@@ -9,6 +9,8 @@ from typing import Any
 import psycopg
 import pytest
 
+pytestmark = pytest.mark.one_database
+
 Run = Callable[..., list[tuple[Any, ...]]]
 Connect = Callable[..., psycopg.Connection[Any]]
 

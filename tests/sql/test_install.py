@@ -23,6 +23,9 @@ from dbanon.methods import METHODS
 from dbanon.run.open import open_store
 from tests.postgres_server import Server
 
+# Whether the server's Python finds what it needs is what an installation is about.
+pytestmark = pytest.mark.own_python
+
 Execute = Callable[..., list[tuple[Any, ...]]]
 
 TABLES = """

@@ -14,6 +14,8 @@ import dbanon
 from dbanon.errors import DatabaseBusy
 from dbanon.stores.postgresql import locks as postgresql_locks
 
+pytestmark = pytest.mark.one_database
+
 Run = Callable[..., list[tuple[Any, ...]]]
 Connect = Callable[..., psycopg.Connection[Any]]
 Replace = Callable[[int], None]

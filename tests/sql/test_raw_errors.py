@@ -14,6 +14,8 @@ from dbanon.run.verify import verify
 from dbanon.sessions.names import parse_relation
 from tests.postgres_server import Server
 
+pytestmark = pytest.mark.one_database
+
 Connect = Callable[..., psycopg.Connection[Any]]
 
 PEOPLE = (

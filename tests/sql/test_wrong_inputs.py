@@ -28,6 +28,7 @@ from dbanon.job.job import Job
 from dbanon.job.sets import ColumnSet
 from dbanon.measures import Model
 from tests.postgres.kept import kept
+from tests.postgres.warm import close_warm, warm
 from tests.postgres_server import Server, conninfo
 from tests.sql.wrong_inputs import CALLS, CONNECTED, RIGHT, TABLES, WRONG
 
@@ -47,7 +48,10 @@ def clinic(sql_server: Server, sql_template: str) -> Iterator[str]:
     with sql_server.database(template=sql_template) as url:
         for statement in TABLES:
             sql_server.execute(statement, url=url)
-        yield url
+        # To begin a backend takes longer than to refuse.
+        with warm(url):
+            yield url
+        close_warm()
 
 
 @pytest.fixture

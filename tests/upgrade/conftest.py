@@ -12,7 +12,6 @@ import pytest
 from dbanon.doors import install
 from tests.extension_files import extension_folder
 from tests.postgres_server import Server
-from tests.sql.conftest import sql_server as sql_server
 from tests.stores.databases import (
     Database,
     DuckdbDatabase,
@@ -28,28 +27,52 @@ def fixture_bytes(name: str) -> bytes:
     return gzip.decompress((FIXTURES / f"{name}.gz").read_bytes())
 
 
+@pytest.fixture(scope="module")
+def old_template(sql_server: Server) -> Iterator[Callable[[str], str]]:
+    """`old_template("script")`: a database to which nobody is connected, its dump restored once.
+
+    With the roles that dumps name.
+    """
+    made: dict[str, str] = {}
+    with ExitStack() as left, sql_server.roles_dropped():
+        for role in ("dbanon_admin", "dbanon_runner", "dbanon_reader"):
+            # Of the whole server: another database's installation may have made them.
+            sql_server.execute(
+                f"DO $$ BEGIN CREATE ROLE {role} NOLOGIN;"
+                " EXCEPTION WHEN duplicate_object THEN NULL; END $$"
+            )
+        for role, group in (("old_clerk", "dbanon_runner"), ("old_auditor", "dbanon_reader")):
+            sql_server.create_role(role, url=sql_server.url(), options=f"IN ROLE {group}")
+            sql_server.execute(f"ALTER ROLE {role} PASSWORD 'old'")
+
+        def restored(name: str) -> str:
+            if name not in made:
+                url = sql_server.create_database()
+                made[name] = url.rpartition("/")[2]
+                left.callback(sql_server.drop_database, made[name])
+                sql_server.psql(fixture_bytes(f"{name}.sql").decode(), url=url)
+            return made[name]
+
+        yield restored
+        # Before the roles, which own what is in them.
+        left.close()
+
+
 @pytest.fixture
-def old_postgresql(sql_server: Server) -> Iterator[Callable[[str], PostgresqlDatabase]]:
-    """`old_postgresql("script")` restores the dump, with the roles that it names."""
-    with ExitStack() as files, sql_server.database() as url:
+def old_postgresql(
+    sql_server: Server, old_template: Callable[[str], str]
+) -> Iterator[Callable[[str], PostgresqlDatabase]]:
+    """`old_postgresql("script")`: a database as the dump has it, with the roles that it names."""
+    with ExitStack() as left:
 
         def restore(name: str) -> PostgresqlDatabase:
             if name == "extension":
-                folder = files.enter_context(extension_folder())
+                folder = left.enter_context(extension_folder())
                 for file in ("dbanon.control", "dbanon--0.1.0.sql"):
                     (folder / file).write_bytes(fixture_bytes(file))
-            for role in ("dbanon_admin", "dbanon_runner", "dbanon_reader"):
-                # Of the whole server: another database's installation may have made them.
-                sql_server.execute(
-                    f"DO $$ BEGIN CREATE ROLE {role} NOLOGIN;"
-                    " EXCEPTION WHEN duplicate_object THEN NULL; END $$"
-                )
-            sql_server.create_role("old_clerk", url=url, options="IN ROLE dbanon_runner")
-            sql_server.create_role("old_auditor", url=url, options="IN ROLE dbanon_reader")
-            for role in ("old_clerk", "old_auditor"):
-                sql_server.execute(f"ALTER ROLE {role} PASSWORD 'old'")
-            sql_server.psql(fixture_bytes(f"{name}.sql").decode(), url=url)
-            return PostgresqlDatabase(url)
+            return PostgresqlDatabase(
+                left.enter_context(sql_server.database(template=old_template(name)))
+            )
 
         yield restore
 

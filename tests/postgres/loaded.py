@@ -1,0 +1,88 @@
+"""Servers whose backends begin with Python, numpy and dbanon loaded, as they are forked.
+
+A backend that first calls a function of dbanon's in PL/Python loads them, which takes it a quarter
+of a second: ten times as long as the call of a small table. Here the server's first process has
+done it. Each backend is a new one all the same, with modules as they are when just imported, and
+runs what the functions do to import them. Tests of that are marked ``own_python``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import subprocess
+from pathlib import Path
+
+from tests.postgres.kept import close_kept
+from tests.postgres.kinds import LocalServer
+from tests.postgres.server import Server
+from tests.postgres.tools import NoServerError
+from tests.postgres.warm import close_warm
+
+_SOURCE = Path(__file__).with_suffix(".c")
+_SETTING = "shared_preload_libraries"
+
+# The path is as it was: functions put theirs there themselves. Threads do not outlive a fork.
+_PRELOADED = """
+import gc, sys
+sys.path[:0] = {places!r}
+from dbanon.doors import plpython
+if {private!r}:
+    from dbanon.doors import plpython_private
+    from opendp import domains, measurements, measures, metrics, mod
+del sys.path[:{count}]
+gc.collect()
+gc.freeze()
+"""
+
+
+def load(server: Server, package: Path, opendp: Path | None = None) -> None:
+    """Start the server again, unless it runs so, with the package loaded, and OpenDP.
+
+    Without, where it cannot be. The library that loads them goes beside the package, where the
+    server's account may look.
+    """
+    places = [str(place) for place in (package, opendp) if place is not None]
+    preloaded = _PRELOADED.format(places=places, private=opendp is not None, count=len(places))
+    if not isinstance(server, LocalServer) or server.environment.get("PRELOADED") == preloaded:
+        return
+    library = package.parent / "loaded.so"
+    if not library.exists() and not _compiled(library):
+        return
+    _stop(server)
+    server.settings[_SETTING] = str(library)
+    server.environment = {"PRELOADED": preloaded, "OPENBLAS_NUM_THREADS": "1"}
+    with contextlib.suppress(NoServerError):
+        server.start()
+        return
+    _forget(server)
+    server.start()
+
+
+def unload(server: Server) -> None:
+    """Start the server again as any other; its databases and roles stay."""
+    if isinstance(server, LocalServer) and server.environment:
+        _stop(server)
+        _forget(server)
+        server.start()
+
+
+def _compiled(library: Path) -> bool:
+    if (compiler := shutil.which("cc")) is None:
+        return False
+    command = [compiler, "-shared", "-fPIC", "-o", str(library), str(_SOURCE), "-ldl"]
+    if subprocess.run(command, capture_output=True, check=False).returncode != 0:
+        return False
+    library.chmod(0o755)
+    return True
+
+
+def _stop(server: LocalServer) -> None:
+    close_kept()
+    close_warm()
+    server.stop()
+
+
+def _forget(server: LocalServer) -> None:
+    server.settings.pop(_SETTING, None)
+    server.environment = {}
