@@ -53,7 +53,7 @@ QUICK: dict[str, Any] = {"k": [3, 4, 5, 6]}
 # Refinements take most of the time: where what is said of rows is tested, one curve is enough.
 ONE_CURVE: dict[str, Any] = {"methods": ["mdav"], "k": [3, 5]}
 # With the planted row, and with rare values of every column.
-FEW = ROWS[-80:]
+FEW = ROWS[-120:]
 
 
 def load(database: Database, rows: list[tuple[Any, ...]] = ROWS) -> None:
@@ -155,7 +155,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "rare column": {"quasi_identifiers": ["region", "illness"]},
     "an identifier": {"quasi_identifiers": ["full_name", "weight"]},
     "free text": {"quasi_identifiers": ["note"]},
-    "sampled": {"sample": 50},
+    "sampled": {"sample": 100},
     "too few": {"k": [300]},
     "no column": {"quasi_identifiers": ["qqq"]},
     "nothing fits": {"max_risk": 0.0},
