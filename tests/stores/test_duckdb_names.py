@@ -13,6 +13,7 @@ from click.testing import CliRunner
 import dbanon
 from dbanon import errors
 from dbanon.doors.cli.main import main
+from tests.stores import kept_duckdb
 
 JOB: dict[str, Any] = {
     "table": "app.people",
@@ -34,7 +35,8 @@ def fill(connection: duckdb.DuckDBPyConnection, database: str) -> None:
 @pytest.mark.parametrize("name", ["release", "dbanon", "APP"])
 def test_a_file_may_be_called_as_a_schema_is(name: str, tmp_path: Path) -> None:
     path = tmp_path / f"{name}.duckdb"
-    with duckdb.connect(str(path)) as connection:
+    # A file that is open is opened again in no time.
+    with kept_duckdb.kept(path) as connection:
         [(database,)] = connection.execute("SELECT current_database()").fetchall()
         fill(connection, database)
     url = f"duckdb:///{path}"
@@ -44,7 +46,7 @@ def test_a_file_may_be_called_as_a_schema_is(name: str, tmp_path: Path) -> None:
     view = JOB | {"output": "release.seen", "output_kind": "view", "where": "age >= 0"}
     for _ in range(2):
         assert dbanon.anonymize(url, **view, if_exists="replace").k_achieved >= 5
-    with duckdb.connect(str(path)) as connection:
+    with kept_duckdb.kept(path) as connection:
         read = f'SELECT count(*), count(ill) FROM "{database}".release.seen'
         assert connection.execute(read).fetchall() == [(40, 40)]
     for output in ("release.people", "release.seen"):
