@@ -23,6 +23,7 @@ _LISTS = {"os.listdir", "os.scandir"}
 _FILES = {"open", "os.remove", "os.rename", "os.chmod", "shutil.copyfile", "shutil.move"}
 
 _kept: dict[str, duckdb.DuckDBPyConnection] = {}
+_looked_at: set[str] = set()
 _alone = False
 _connect = duckdb.connect
 _start = BaseProcess.start
@@ -35,20 +36,26 @@ def kept(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
         with _connect(str(path)) as connection:
             yield connection
         return
-    found = _kept.get(str(path))
-    if found is None:
-        found = _kept[str(path)] = _connect(str(path))
+    _looked_at.add(str(path))
     try:
-        yield found.cursor()
+        yield _open(str(path)).cursor()
     except BaseException:
         close_kept()
         raise
+
+
+def _open(name: str) -> duckdb.DuckDBPyConnection:
+    found = _kept.get(name)
+    if found is None:
+        found = _kept[name] = _connect(name)
+    return found
 
 
 def keep_files() -> None:
     """Begin a test: what it looks at may stay open."""
     global _alone
     close_kept()
+    _looked_at.clear()
     _alone = False
 
 
@@ -59,8 +66,16 @@ def close_kept() -> None:
 
 
 def _opened(database: Any = ":memory:", read_only: bool = False, *rest: Any, **how: Any) -> Any:
-    if str(database) in _kept and (read_only or rest or how):
-        close_kept()
+    if read_only or rest or how:
+        if str(database) in _kept:
+            close_kept()
+    elif (
+        str(database) in _looked_at
+        and not _alone
+        and threading.current_thread() is threading.main_thread()
+    ):
+        # It was closed for what opens it in another way, and stays open from now on.
+        _open(str(database))
     return _connect(database, read_only, *rest, **how)
 
 
