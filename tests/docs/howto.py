@@ -14,7 +14,9 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "jobs.md"
 BLOCK = re.compile(r"(<!-- (how-to: table|how-to|prints) -->\n```\w+\n)(.*?)(```)", re.S)
@@ -26,12 +28,16 @@ def blocks() -> list[tuple[str, str]]:
     return [(kind, text) for _, kind, text, _ in BLOCK.findall(PAGE.read_text(encoding="utf-8"))]
 
 
-def printed(folder: Path, url: str | None = None) -> list[str]:
+def printed(
+    folder: Path, url: str | None = None, run: Callable[..., Any] = subprocess.run, before: str = ""
+) -> list[str]:
     """What each command of the page prints.
 
     Parameters
     ----------
     url : of a database with the table; None: the page's own, which is made.
+    run : takes the place of ``subprocess.run``.
+    before : commands of the shell before those of the page.
     """
     commands = [(kind, text) for kind, text in blocks() if kind != "prints"]
     script = "".join(
@@ -41,8 +47,8 @@ def printed(folder: Path, url: str | None = None) -> list[str]:
     environment = {**os.environ, "PATH": own, "COLUMNS": "100"}
     if url is not None:
         environment["DBANON_URL"] = url
-    done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", script],
+    done = run(
+        ["bash", "-euo", "pipefail", "-c", before + script],
         cwd=folder, env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr

@@ -17,12 +17,16 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from tests.stores import kept_duckdb
+
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(
     ["dbanon.run.run", "dbanon.run.export", "dbanon.stores.duckdb.store",
      "dbanon.stores.sqlite.store", "dbanon.stores.postgresql.store", "dbanon.ledger.migrate",
-     "alembic.command", "dbanon.doors.cli.main", "dbanon.doors.cli.run",
-     "dbanon.doors.cli.jobs", "dbanon.doors.jobfile.models",
+     "alembic.command", "sqlalchemy.dialects.sqlite", "sqlalchemy.dialects.postgresql",
+     "pyarrow.pandas_compat", "dbanon.doors.python", "dbanon.doors.dispatch",
+     "dbanon.run.run_with_ledger", "dbanon.run.rules", "dbanon.doors.cli.main",
+     "dbanon.doors.cli.run", "dbanon.doors.cli.jobs", "dbanon.doors.jobfile.models",
      "tests.stores.test_kill", "tests.stores.test_export_kill"]
 )  # fmt: skip
 
@@ -43,6 +47,9 @@ def client(work: Told, given: dict[str, Any]) -> Iterator[tuple[Any, Connection]
         process.join()
         process.close()
         mine.close()
+        # DuckDB files are this process's again.
+        if not multiprocessing.active_children():
+            kept_duckdb.keep_files()
 
 
 def count_moments(work: Told, given: dict[str, Any]) -> int:

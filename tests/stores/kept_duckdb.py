@@ -1,7 +1,7 @@
 """DuckDB files that stay open between the looks of a test: to open one takes 15 ms, a statement 1.
 
-A file that is open is nobody else's: it is closed before another process starts, before anything
-else touches it, and before it is opened in another way. From then on the test opens it each time.
+A file that is open is nobody else's: it is closed before anything else touches it, before it is
+opened in another way, and before another process starts: from then on the test opens it each time.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ _LISTS = {"os.listdir", "os.scandir"}
 _FILES = {"open", "os.remove", "os.rename", "os.chmod", "shutil.copyfile", "shutil.move"}
 
 _kept: dict[str, duckdb.DuckDBPyConnection] = {}
+_looked_at: set[str] = set()
 _alone = False
 _connect = duckdb.connect
 _start = BaseProcess.start
@@ -35,20 +36,26 @@ def kept(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
         with _connect(str(path)) as connection:
             yield connection
         return
-    found = _kept.get(str(path))
-    if found is None:
-        found = _kept[str(path)] = _connect(str(path))
+    _looked_at.add(str(path))
     try:
-        yield found.cursor()
+        yield _open(str(path)).cursor()
     except BaseException:
         close_kept()
         raise
+
+
+def _open(name: str) -> duckdb.DuckDBPyConnection:
+    found = _kept.get(name)
+    if found is None:
+        found = _kept[name] = _connect(name)
+    return found
 
 
 def keep_files() -> None:
     """Begin a test: what it looks at may stay open."""
     global _alone
     close_kept()
+    _looked_at.clear()
     _alone = False
 
 
@@ -59,18 +66,27 @@ def close_kept() -> None:
 
 
 def _opened(database: Any = ":memory:", read_only: bool = False, *rest: Any, **how: Any) -> Any:
-    if str(database) in _kept and (read_only or rest or how):
-        close_kept()
+    if read_only or rest or how:
+        if str(database) in _kept:
+            close_kept()
+    elif (
+        str(database) in _looked_at
+        and not _alone
+        and threading.current_thread() is threading.main_thread()
+    ):
+        # It was closed for what opens it in another way, and stays open from now on.
+        _open(str(database))
     return _connect(database, read_only, *rest, **how)
 
 
 def _before(event: str, arguments: tuple[Any, ...]) -> None:
-    if (
-        event in _PROCESSES
-        or (event in _FILES and _kept and _is_kept(arguments))
-        or (event in _LISTS and _kept and _holds_kept(arguments[0]))
-    ):
+    # Of a process that ends nothing is left of this module but the hook.
+    if event in (_PROCESSES or ()):
         _let_go()
+    elif _kept and (
+        (event in _FILES and _is_kept(arguments)) or (event in _LISTS and _holds_kept(arguments[0]))
+    ):
+        close_kept()
 
 
 def _started(process: BaseProcess) -> None:

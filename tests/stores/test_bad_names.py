@@ -22,19 +22,21 @@ from tests.stores.refusal import refuse
 AWKWARD = [
     "Zip Code", 'a""b', "select", "MiXed", "100%", "%s", "a%sb%%", "what?", "a:b", ":name", "it's",
     "$1", "$2::tid", "{x}", "é€", "back\\slash", "semi;colon--", "/* comment */", "tab\there",
-    "s", "class", "position", "key0", "v0", "size", "null_in_class", "ctid_", "x" * 63,
 ]  # fmt: skip
+# What statements of dbanon's own call their columns, and the longest name.
+PLAIN = ["s", "class", "position", "key0", "v0", "size", "null_in_class", "ctid_", "x" * 63]
+NAMES = AWKWARD + PLAIN
 
 
 @pytest.mark.parametrize("with_key", [True, False])
 def test_awkward_names_of_columns(database: Database, with_key: bool) -> None:
     columns = {'the "id"?%s': "integer" + (" PRIMARY KEY" if with_key else "")}
-    columns |= dict.fromkeys(AWKWARD, "integer")
+    columns |= dict.fromkeys(NAMES, "integer")
     rows = [tuple(i * (j + 1) % 13 for j in range(len(columns))) for i in range(12)]
     rows = [(i, *row[1:]) for i, row in enumerate(rows)]
     database.load("people", columns, rows)
-    half = len(AWKWARD) // 2
-    for first, second in ((AWKWARD[:half], AWKWARD[half:]), (AWKWARD[half:], AWKWARD[:half])):
+    half = len(NAMES) // 2
+    for first, second in ((NAMES[:half], NAMES[half:]), (NAMES[half:], NAMES[:half])):
         report = database.anonymize(
             quasi_identifiers=first, keep=second[:5], sensitive=second[5:], if_exists="replace"
         )
@@ -60,7 +62,10 @@ def test_halves_of_characters_are_refused_before_anything_is_read(
     refuse(database, errors.InvalidParameter, **given)
 
 
-@pytest.mark.parametrize("name", [*AWKWARD, 'x"y.z'])
+# No engine decides of plain names.
+@pytest.mark.parametrize(
+    "name", [*AWKWARD, 'x"y.z', *(pytest.param(name, marks=pytest.mark.in_turn) for name in PLAIN)]
+)
 def test_awkward_names_of_tables(database: Database, name: str) -> None:
     rows = [(i, i) for i in range(9)]
     if database.name == "sqlite":
@@ -75,7 +80,7 @@ def test_awkward_names_of_tables(database: Database, name: str) -> None:
         source = f"{quote(schema)}.{quote(name)}"
     output = name[:49]
     ways: list[dict[str, str]] = [{}]
-    if name in AWKWARD[:5]:
+    if name in AWKWARD[: 5 if database.name == "sqlite" else 2]:
         view = {"output": f"v_{output}"[:49], "output_kind": "view"}
         ways += [{"if_exists": "replace"}, view, view | {"if_exists": "replace"}]
     for how in ways:
@@ -88,19 +93,19 @@ def test_awkward_names_of_tables(database: Database, name: str) -> None:
 def test_awkward_names_travel(
     make_database: Callable[[str], Database], sqlite_file: SqliteDatabase
 ) -> None:
-    rows = [tuple([i] * len(AWKWARD)) for i in range(9)]
-    sqlite_file.load("people", dict.fromkeys(AWKWARD, "integer"), rows)
+    rows = [tuple([i] * len(NAMES)) for i in range(9)]
+    sqlite_file.load("people", dict.fromkeys(NAMES, "integer"), rows)
     for name in ("duckdb", "postgresql"):
         target = make_database(name)
         report = sqlite_file.anonymize(
-            quasi_identifiers=AWKWARD[:3], keep=AWKWARD[3:], target=target.url
+            quasi_identifiers=NAMES[:3], keep=NAMES[3:], target=target.url
         )
         assert report.rows_out == 9
         again = target.anonymize(
             table="release.people",
             output="release.again",
-            quasi_identifiers=AWKWARD[:3],
-            keep=AWKWARD[3:],
+            quasi_identifiers=NAMES[:3],
+            keep=NAMES[3:],
             target=DuckdbDatabase(sqlite_file.path.parent / f"{name}.duckdb").url,
         )
         assert again.rows_out == 9

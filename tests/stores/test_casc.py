@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from dbanon.doors.cli.main import main
+from tests.conftest import CAMPAIGN
 from tests.reference.data import Table
 from tests.stores.databases import Database
 
@@ -20,14 +21,18 @@ LOSSES = {
 }
 
 
-@pytest.mark.parametrize("kind", ["duckdb", "postgresql"])
-@pytest.mark.parametrize("name", LOSSES)
+# No engine decides of a loss: each table is released on one, and each of both has tables.
+ALL = [(name, kind) for name in LOSSES for kind in ("duckdb", "postgresql")]
+SOME = [("tarragona", "duckdb"), ("census", "postgresql"), ("eia", "duckdb")]
+
+
+@pytest.mark.parametrize(("name", "kind"), ALL if CAMPAIGN else SOME)
 def test_published_losses(
     casc: Callable[[str], Table],
     make_database: Callable[[str], Database],
     tmp_path: Path,
-    kind: str,
     name: str,
+    kind: str,
 ) -> None:
     table = casc(name)
     database = make_database(kind)

@@ -47,7 +47,10 @@ RULES: Mapping[str, dict[str, Any]] = {
     "withdraw": {"withdraw_above": 0.5},
     "wait": {"max_wait": 3},
 }
-CASES = [*((table, "show") for table in TABLES), *(("no key", rules) for rules in RULES)]
+CASES = [*((table, "show") for table in TABLES if table != "no key"),
+         *(("no key", rules) for rules in RULES)]  # fmt: skip
+# How rows are read is the same in each month; who waits is let in after three.
+MONTHS = {"wait": 5}
 
 
 def _state(database: PostgresqlDatabase) -> tuple[Any, ...]:
@@ -78,6 +81,7 @@ def _year(
     table: str,
     rules: dict[str, Any],
     like: tuple[Any, ...] | None,
+    n: int,
 ) -> tuple[tuple[Any, ...], list[Any]]:
     """The chain's identity and key, and state and release after each month; ``like`` another."""
     directory.mkdir()
@@ -92,7 +96,7 @@ def _year(
         )
         chained.key.write_text(key)
         Path(f"{chained.key}.last").unlink(missing_ok=True)
-    for _ in range(5):
+    for _ in range(n):
         load(database, months.now)
         database.execute(*TABLES[table])
         chained.release(by=["site"] if table == "no key" else [])
@@ -121,11 +125,12 @@ def test_a_year_is_the_same(
         return fetch(self, columns, rows)
 
     monkeypatch.setattr(PsycopgSession, "fetch", told)
-    made, by_arrays = _year(postgresql, tmp_path / "one", table, RULES[rules], None)
+    n = 3 if table != "no key" else MONTHS.get(rules, 4)
+    made, by_arrays = _year(postgresql, tmp_path / "one", table, RULES[rules], None, n)
     assert bool(fetched) == (table != "a key of text")
     fetched.clear()
     monkeypatch.setattr(PsycopgSession, "brings_arrays", False)
-    _, by_statements = _year(postgresql, tmp_path / "other", table, RULES[rules], made)
+    _, by_statements = _year(postgresql, tmp_path / "other", table, RULES[rules], made, n)
     assert not fetched
     for month, (one, other) in enumerate(zip(by_arrays, by_statements, strict=True), 1):
         assert one == other, month
@@ -204,8 +209,7 @@ def test_rows_of_equal_values_stand_together_and_those_of_a_cell_do_not(
     assert orders[0] != orders[1]
 
 
-@pytest.mark.parametrize("arrays", [False, True])
-@pytest.mark.parametrize("key", ["id", "place"])
+@pytest.mark.parametrize(("key", "arrays"), [("id", True), ("place", True), ("place", False)])
 def test_a_view_with_a_key_that_is_stated(
     postgresql: PostgresqlDatabase,
     tmp_path: Path,
@@ -222,7 +226,7 @@ def test_a_view_with_a_key_that_is_stated(
         load(postgresql, months.now)
         postgresql.execute(f"CREATE VIEW seen AS SELECT {columns}, age, income, ill FROM people")
 
-    for _ in range(3):
+    for _ in range(2):
         # Only of the first release are all keys looked at.
         view(places.replace("> 3", "> 0") if chained is None else places)
         chained = chained or Chained.made(postgresql, tmp_path, table="seen")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from dbanon.doors.cli.main import main
 from tests.postgres_server import Server
 from tests.stores.chain_cases import ILLNESSES, Months, load
-from tests.stores.databases import Database
+from tests.stores.databases import Database, PostgresqlDatabase
 from tests.stores.job_lines import job, write
 
 # No engine decides of these.
@@ -70,11 +70,11 @@ class Clerk:
         return [sorted(map(str, self.database.ledger_rows(table))) for table in tables]
 
     @contextmanager
-    def logged_by(self, server: Server | None) -> Iterator[None]:
+    def logged_by(self, server: Server) -> Iterator[None]:
         """Take what a server logs of every statement for said, too."""
-        with server.capture_log(statements=True) if server else nullcontext() as log:
+        with server.capture_log(statements=True) as log:
             yield
-        self.said += log.text if log else ""
+        self.said += log.text
 
     def require_nothing_said(self, persons: Any) -> None:
         """No key, no tag and nobody's id, in no output and in nothing that runners read."""
@@ -112,6 +112,22 @@ def told(done: Result, code: int = 0) -> Any:
     return json.loads(done.stdout) if code == 0 else None
 
 
+def test_more_exposed_than_is_allowed(clerk: Clerk) -> None:
+    months = world()
+    load(clerk.database, months.now)
+    assert clerk.create("--mode", "measure").exit_code == 0
+    assert clerk.release("--max-exposed", "0").exit_code == 0
+    before = clerk.state()
+    months.pass_on()
+    load(clerk.database, months.now)
+    refused = clerk.release("--max-exposed", "0")
+    assert (refused.exit_code, "chain_exposed" in refused.output) == (3, True)
+    assert clerk.state() == before
+    assert told(clerk.release())["arguments"]["chain"]["exposed"] > 0
+    assert told(clerk.chain("measure", *clerk.with_key()))["exposed"] > 0
+    clerk.require_nothing_said({*months.now, *months.out})
+
+
 def test_a_year_by_commands(clerk: Clerk) -> None:
     months = world()
     load(clerk.database, months.now)
@@ -133,11 +149,12 @@ def test_a_year_by_commands(clerk: Clerk) -> None:
     clerk.require_nothing_said({*months.now, *months.out})
 
 
+@pytest.mark.postgresql
 def test_what_models_hold_back_and_the_next_chain_say(
-    clerk: Clerk, request: pytest.FixtureRequest
+    postgresql: PostgresqlDatabase, tmp_path: Path, pg_server: Server
 ) -> None:
     """Plans, newcomers whom models keep out, cells that they hold, and what two chains expose."""
-    server = request.getfixturevalue("pg_server") if clerk.database.name == "postgresql" else None
+    clerk, server = Clerk(postgresql, tmp_path), pg_server
     held = ("--model", "ill=distinct_l:2", "--accept-turnover")
     months = world()
     load(clerk.database, months.now)
@@ -187,22 +204,6 @@ def test_wrong_inputs(clerk: Clerk, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert ended == dict.fromkeys(codes, 2)
     assert clerk.state() == before
     clerk.require_nothing_said(months.now)
-
-
-def test_more_exposed_than_is_allowed(clerk: Clerk) -> None:
-    months = world()
-    load(clerk.database, months.now)
-    assert clerk.create("--mode", "measure").exit_code == 0
-    assert clerk.release("--max-exposed", "0").exit_code == 0
-    before = clerk.state()
-    months.pass_on()
-    load(clerk.database, months.now)
-    refused = clerk.release("--max-exposed", "0")
-    assert (refused.exit_code, "chain_exposed" in refused.output) == (3, True)
-    assert clerk.state() == before
-    assert told(clerk.release())["arguments"]["chain"]["exposed"] > 0
-    assert told(clerk.chain("measure", *clerk.with_key()))["exposed"] > 0
-    clerk.require_nothing_said({*months.now, *months.out})
 
 
 def test_a_job_of_a_chain(clerk: Clerk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

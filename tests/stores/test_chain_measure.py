@@ -85,8 +85,9 @@ def test_strata_and_what_is_withheld_are_part_of_a_history(
     months.now[7] = (40, *months.now[7][1:])
     load(database, months.now)
     chained.release(**given)
-    assert chained.history([7])[7] is not None
-    assert sum(cell == chained.history([7])[7] for cell in chained.cells().values()) == 1
+    history = chained.history([7])[7]
+    assert history is not None
+    assert sum(cell == history for cell in chained.cells().values()) == 1
 
 
 def test_a_chain_that_goes_on_has_no_limit(database: Database, tmp_path: Path) -> None:

@@ -35,6 +35,16 @@ def joined(chained: Chained, months: Months, count: int, *, apart: bool = False)
     return dict(chained.shown().releases[-1])
 
 
+def test_they_are_let_in_at_once_where_that_is_asked_for(
+    database: Database, tmp_path: Path
+) -> None:
+    months = Months(n=12, leave=0, join=0)
+    load(database, months.now)
+    chained = Chained.made(database, tmp_path, min_newcomers=None, max_wait=0)
+    chained.release()
+    assert joined(chained, months, 3)["joined"] == 3
+
+
 def test_one_newcomer_among_invented_ones_waits(database: Database, tmp_path: Path) -> None:
     months = Months(n=30, leave=0, join=0, change=0)
     load(database, months.now)
@@ -77,16 +87,6 @@ def test_newcomers_wait_until_they_are_a_good_class_or_have_waited_for_long(
     assert chained.smallest() >= 3
     report = chained.release()
     assert "1 wait, one for 1 release" in report.earlier_releases
-
-
-def test_they_are_let_in_at_once_where_that_is_asked_for(
-    database: Database, tmp_path: Path
-) -> None:
-    months = Months(n=12, leave=0, join=0)
-    load(database, months.now)
-    chained = Chained.made(database, tmp_path, min_newcomers=None, max_wait=0)
-    chained.release()
-    assert joined(chained, months, 3)["joined"] == 3
 
 
 def test_who_waits_in_vain_lets_nobody_in_sooner(database: Database, tmp_path: Path) -> None:

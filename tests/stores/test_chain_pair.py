@@ -46,6 +46,18 @@ def by_person(chained: Chained, persons: list[int]) -> dict[int, Any]:
     return {person: cells[tag] for person, tag in chained.tags(persons).items() if tag in cells}
 
 
+def test_more_than_allowed_is_refused_and_nothing_kept(database: Database, tmp_path: Path) -> None:
+    load(database, Months(n=40).now)
+    first = Chained.made(database, tmp_path)
+    first.release()
+    dbanon.close_chain(database.url, "patients")
+    later = follow(first, class_size=7)
+    with pytest.raises(ChainExposed):
+        later.release(output="release.next", chain=later.chain(max_exposed=0.0))
+    assert later.shown().sequence == 0
+    later.release(output="release.next", chain=later.chain(max_exposed=1.0))
+
+
 def test_what_both_expose_is_counted_with_the_first_release(
     database: Database, tmp_path: Path
 ) -> None:
@@ -74,18 +86,6 @@ def test_what_both_expose_is_counted_with_the_first_release(
     )
     assert later.shown().releases[0]["pair_exposed"] == exposed
     assert "pair_exposed" not in later.release(output="release.next").arguments["chain"]
-
-
-def test_more_than_allowed_is_refused_and_nothing_kept(database: Database, tmp_path: Path) -> None:
-    load(database, Months(n=40).now)
-    first = Chained.made(database, tmp_path)
-    first.release()
-    dbanon.close_chain(database.url, "patients")
-    later = follow(first, class_size=7)
-    with pytest.raises(ChainExposed):
-        later.release(output="release.next", chain=later.chain(max_exposed=0.0))
-    assert later.shown().sequence == 0
-    later.release(output="release.next", chain=later.chain(max_exposed=1.0))
 
 
 def test_a_second_chain_is_refused_without_a_word_for_it(

@@ -23,6 +23,22 @@ def planned(chained: Chained, **more: Any) -> Any:
     return found.chain.coming
 
 
+def test_few_are_told_as_exactly_as_rows_are(database: Database, tmp_path: Path) -> None:
+    months = Months(n=12, leave=0, join=0, change=0)
+    load(database, months.now)
+    chained = Chained.made(database, tmp_path)
+    chained.release()
+    months.now.pop(1)
+    months.now |= {50: (30, 2000, "a", "flu", 0), 51: (31, 2100, "a", "gout", 0)}
+    load(database, months.now)
+    coming = planned(chained)
+    assert (coming.came, coming.left, coming.returned) == (2, 1, 0)
+    assert coming.cells["held"] == 1
+    words = " ".join(text for pair in coming.pairs() for text in pair)
+    assert "2 persons who came, 1 shown who left, 0 returned" in words
+    assert "1 held" in words
+
+
 @pytest.mark.parametrize(
     "rules",
     [{}, {"class_size": 9, "admit_every": 2}, {"departures": "withdraw"}, {"changes": "freeze"}],
@@ -59,22 +75,6 @@ def test_a_plan_says_what_the_run_comes_to(
         assert coming.cells.get("held", 0) == told["held"]
         assert report.arguments["chain"]["returned"] == coming.returned
         months.pass_on()
-
-
-def test_few_are_told_as_exactly_as_rows_are(database: Database, tmp_path: Path) -> None:
-    months = Months(n=12, leave=0, join=0, change=0)
-    load(database, months.now)
-    chained = Chained.made(database, tmp_path)
-    chained.release()
-    months.now.pop(1)
-    months.now |= {50: (30, 2000, "a", "flu", 0), 51: (31, 2100, "a", "gout", 0)}
-    load(database, months.now)
-    coming = planned(chained)
-    assert (coming.came, coming.left, coming.returned) == (2, 1, 0)
-    assert coming.cells["held"] == 1
-    words = " ".join(text for pair in coming.pairs() for text in pair)
-    assert "2 persons who came, 1 shown who left, 0 returned" in words
-    assert "1 held" in words
 
 
 def test_a_plan_refuses_whom_the_run_would_refuse(database: Database, tmp_path: Path) -> None:

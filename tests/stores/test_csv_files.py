@@ -285,7 +285,7 @@ def test_the_options_are_taken_at_each_door(tmp_path: Path) -> None:
     assert report.arguments["reading"] == {
         "dates": "dmy", "decimal": ",", "encoding": "latin-1", "null_words": [UNKNOWN],
     }  # fmt: skip
-    done = call("advise", f"file:{path}", *asked[:2], *words, "--time-limit", "1", "--k", "5",
+    done = call("advise", f"file:{path}", *asked[:2], *words, "--methods", "mdav", "--k", "5",
                 "-q", "Geburtsdatum")  # fmt: skip
     assert done.exit_code == 0, done.stderr
     assert "--dates dmy" in done.stdout

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-import duckdb
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -24,12 +25,12 @@ from dbanon.errors import (
 from dbanon.run.open import open_store
 from dbanon.run.verify import verify
 from dbanon.sessions.names import parse_relation
+from tests.conftest import CAMPAIGN
 from tests.stores.databases import (
     NAMES,
     Database,
     PostgresqlDatabase,
     SqliteDatabase,
-    inserts,
 )
 from tests.stores.refusal import refuse
 
@@ -129,13 +130,13 @@ PAIRS = [(source, target) for source in NAMES for target in NAMES if source != t
 
 
 @pytest.mark.parametrize(
-    ("source", "target"),
+    ("source", "target", "keep"),
     [
-        pytest.param(*pair, marks=pytest.mark.postgresql if "postgresql" in pair else ())
-        for pair in PAIRS
+        pytest.param(*pair, keep, marks=pytest.mark.postgresql if "postgresql" in pair else ())
+        for number, pair in enumerate(PAIRS)
+        for keep in ([["id"], []] if CAMPAIGN or number % 4 == 0 else [["id"]])
     ],
 )
-@pytest.mark.parametrize("keep", [["id"], []])
 def test_from_one_database_to_another(
     make_database: Callable[[str], Database], source: str, target: str, keep: list[str]
 ) -> None:
@@ -274,22 +275,20 @@ def test_every_class_holds_k_persons(data: st.DataObject) -> None:
         tuple(int(x) for x in (i, rng.integers(0, persons), rng.integers(0, 9), rng.integers(0, 2)))
         for i in range(n)
     ]
-    with duckdb.connect() as connection:
-        connection.execute(
-            "CREATE TABLE people (id INTEGER, who INTEGER, age INTEGER, site INTEGER)"
-        )
-        connection.execute(*inserts("people", rows))
+    with TemporaryDirectory() as folder:
+        database = SqliteDatabase(Path(folder) / "people.db")
+        database.load("people", dict.fromkeys(("id", "who", "age", "site"), "INTEGER"), rows)
         try:
-            report = dbanon.anonymize(
-                connection, table="people", quasi_identifiers=["age"], keep=["id"], by=by, k=k,
-                method=method, entity="who", output="released",
+            report = database.anonymize(
+                quasi_identifiers=["age"], keep=["id"], by=by, k=k, method=method, entity="who",
+                output="released",
             )  # fmt: skip
         except TooFewRecords:
             sites = {row[3] for row in rows} if by else {None}
             least = min(len({r[1] for r in rows if not by or r[3] == site}) for site in sites)
             assert least < k
             return
-        found = connection.execute("SELECT * FROM released").fetchall()
+        found = database.rows("SELECT * FROM released")
     who = {row[0]: row[1] for row in rows}
     columns = [c for c in ("id", "age", "site") if c in ("id", "age", *by)]
     classes: dict[Any, set[int]] = {}

@@ -22,11 +22,14 @@ from dbanon.run.export import Exporter
 from dbanon.run.open import open_store
 from dbanon.run.verify_file import verify_file
 from dbanon.stores.exports import formats, places
+from tests.conftest import CAMPAIGN
 from tests.stores.databases import Database
 from tests.stores.forked import count_moments, kill_at
 from tests.stores.people import load_people
 
-KILLS = 14
+# The steps of an export are the same for all databases, and clients on SQLite cost least.
+KILLS = {"sqlite": 14}
+KILLS_ELSEWHERE = 14 if CAMPAIGN else 6
 
 
 def _anonymize(channel: Connection, given: dict[str, Any]) -> None:
@@ -91,13 +94,14 @@ def test_a_kill_at_any_step_leaves_the_old_file_or_the_new_one(
     }
     dbanon.anonymize(**given)
     moments = count_moments(_anonymize, given)
-    assert moments >= KILLS
+    kills = KILLS.get(database.name, KILLS_ELSEWHERE)
+    assert moments >= kills
     job = Job(
         table="people", output="release.people", quasi_identifiers=("age",),
         policy=Policy(k=3), exports=(Export(str(path)),), if_exists="replace",
     )  # fmt: skip
     published = 0
-    for moment in sorted({round(i * (moments - 1) / (KILLS - 1)) for i in range(KILLS)}):
+    for moment in sorted({round(i * (moments - 1) / (kills - 1)) for i in range(kills)}):
         before, _ = current(database)
         assert formats.metadata_of(path)["release_id"] == before
         kill_at(_anonymize, moment, given)
@@ -112,4 +116,4 @@ def test_a_kill_at_any_step_leaves_the_old_file_or_the_new_one(
         assert [one.name for one in path.parent.iterdir()] == [path.name]
         published += after != before
     # Kills after COMMIT were among them, and before.
-    assert 0 < published < KILLS
+    assert 0 < published < kills

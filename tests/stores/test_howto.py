@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from dbanon.doors.cli.main import main
 from tests.docs.howto import PAGE, blocks, filled, printed
 from tests.docs.readme import told
 from tests.stores.databases import PostgresqlDatabase
@@ -16,6 +21,28 @@ TABLE = """CREATE TABLE patient AS SELECT g::bigint AS id, 'name ' || g AS full_
     20 + g::bigint * 37 % 60 AS age, 20000 + g::bigint * 7919 % 60000 AS income,
     (ARRAY['flu', 'asthma', 'gout'])[1 + g * 5 % 3] AS diagnosis,
     (ARRAY['active', 'gone'])[1 + g % 2] AS status FROM generate_series(0, 999) AS g"""
+
+# A function of the shell in the place of the program: it asks, and prints what is answered.
+ASKS = """dbanon() { printf '%s\\n' "$@" > asked; cat answered; }
+trap 'echo > asked' EXIT
+"""
+
+
+def answered(words: list[str], **given: Any) -> subprocess.CompletedProcess[str]:
+    """Run a script of the shell, and in this process what it asks for, each of which ends well."""
+    del given["capture_output"], given["check"]
+    codes = []
+    for name in ("asked", "answered"):
+        os.mkfifo(name)
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(words, **pipes, **given) as shell:
+        while any(asked := Path("asked").read_text(encoding="utf-8").splitlines()):
+            done = CliRunner().invoke(main, asked)
+            codes.append(done.exit_code)
+            Path("answered").write_text(done.stdout, encoding="utf-8")
+        out, err = shell.communicate()
+    assert codes == [0] * 7
+    return subprocess.CompletedProcess(words, shell.returncode, out, err)
 
 
 def test_every_command_has_what_it_prints() -> None:
@@ -30,10 +57,14 @@ def test_the_page_is_what_duckdb_prints(tmp_path: Path) -> None:
 
 @pytest.mark.postgresql
 def test_postgresql_prints_the_same_but_for_its_words(
-    postgresql: PostgresqlDatabase, tmp_path: Path
+    postgresql: PostgresqlDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     postgresql.execute(TABLE)
-    found = printed(tmp_path, postgresql.url)
+    # Its commands run in this process: seven programs would take most of the time to start.
+    monkeypatch.setenv("DBANON_URL", postgresql.url)
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.chdir(tmp_path)
+    found = printed(tmp_path, postgresql.url, run=answered, before=ASKS)
     assert postgresql.url not in (tmp_path / "job.yaml").read_text()
 
     def alike(texts: list[str]) -> list[str]:

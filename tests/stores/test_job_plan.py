@@ -33,6 +33,14 @@ def planned(file: Path) -> Any:
     return one
 
 
+def test_a_schedule_is_a_hint(database: Database, tmp_path: Path) -> None:
+    load_people(database)
+    file = write(tmp_path, job(schedule='"0 3 1 * *"'))
+    assert planned(file)["schedule"] == "0 3 1 * *"
+    assert "0 3 1 * *" in call("plan", file).stdout
+    assert call("run", file).exit_code == 0
+
+
 @pytest.mark.parametrize("keep", [0, 1, 2])
 def test_what_is_said_is_what_is_done(database: Database, tmp_path: Path, keep: int) -> None:
     load_people(database)
@@ -43,7 +51,7 @@ def test_what_is_said_is_what_is_done(database: Database, tmp_path: Path, keep: 
     assert len(first["creates"]) == 3
     assert database.state() == before
     assert not (tmp_path / "out").exists(), "no directory is made"
-    for _ in range(4):
+    for _ in range(keep + 2):
         said = planned(file)["plan"]
         [one] = told(call("run", file, "--format", "json"))
         assert sorted(said["drops"]) == sorted(one["dropped"])
@@ -65,14 +73,6 @@ def test_a_place_of_something_else_is_refused_as_by_the_run(
         done = call(command, file, "--format", "json")
         assert (done.exit_code, told(done)[0]["error"]["code"]) == (2, "output_exists")
     assert (tmp_path / "mine.csv").read_text() == "mine\n"
-
-
-def test_a_schedule_is_a_hint(database: Database, tmp_path: Path) -> None:
-    load_people(database)
-    file = write(tmp_path, job(schedule='"0 3 1 * *"'))
-    assert planned(file)["schedule"] == "0 3 1 * *"
-    assert "0 3 1 * *" in call("plan", file).stdout
-    assert call("run", file).exit_code == 0
 
 
 def test_a_memory_limit_is_told(database: Database, tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from dbanon.errors import (
 from dbanon.job.private import private_job
 from dbanon.run import private
 from dbanon.run.open import open_store
-from tests.stores.databases import Database
+from tests.stores.databases import Database, PostgresqlDatabase
 from tests.stores.forked import Command
 
 pytestmark = pytest.mark.in_turn(of="file")
@@ -62,6 +62,11 @@ def spent(database: Database) -> float:
 
 @pytest.fixture
 def budgeted(database: Database) -> Database:
+    return begun(database)
+
+
+def begun(database: Database) -> Database:
+    """A database with a table and a budget."""
     load(database)
     dbanon.create_budget(database.url, "magic", source="magic", epsilon=3)
     return database
@@ -297,8 +302,10 @@ except dbanon.DbanonError as error:
 """
 
 
-def test_a_race_of_clients_never_spends_more_than_there_is(budgeted: Database) -> None:
+@pytest.mark.postgresql
+def test_a_race_of_clients_never_spends_more_than_there_is(postgresql: PostgresqlDatabase) -> None:
     """Five processes on a budget for three."""
+    budgeted = begun(postgresql)
     runs = [Command(_RACE, budgeted.url, str(place), "", env=os.environ) for place in range(5)]
     outcomes = [run.communicate()[0].strip() for run in runs]
     assert spent(budgeted) <= 3.0
