@@ -39,10 +39,10 @@ def words_of(database: Database) -> list[str]:
     if database.name == "sqlite":
         return _SQLITE.split()
     asked, reserved = {
-        "postgresql": ("SELECT word FROM pg_get_keywords()", "catcode <> 'U'"),
-        "duckdb": ("SELECT keyword_name FROM duckdb_keywords()", "keyword_category <> 'unreserved'"),
+        "postgresql": ("word FROM pg_get_keywords()", "catcode <> 'U'"),
+        "duckdb": ("keyword_name FROM duckdb_keywords()", "keyword_category <> 'unreserved'"),
     }[database.name]
-    asked = asked if CAMPAIGN else f"{asked} WHERE {reserved}"
+    asked = f"SELECT {asked}" + ("" if CAMPAIGN else f" WHERE {reserved}")
     return sorted({word for (word,) in database.rows(asked)} | {"true", "false"})
 
 

@@ -189,7 +189,8 @@ def test_on_random_tables(
 @given(data=st.data(), kinds=st.sampled_from(TOGETHER))
 @settings(
     max_examples=30 if CAMPAIGN else 12,
-    deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 def test_on_other_databases(
     door: tuple[str, Door], data: st.DataObject, kinds: tuple[str, ...]
