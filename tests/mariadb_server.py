@@ -146,7 +146,7 @@ class MariadbServer:
     def connect(self, database: str | None = None, user: str = "root") -> Any:
         return pymysql.connect(
             unix_socket=str(self.socket), user=user, database=database, charset="utf8mb4",
-            autocommit=True,
+            autocommit=True, ssl_disabled=True,
         )  # fmt: skip
 
     def execute(self, *statements: str, database: str | None = None) -> list[tuple[Any, ...]]:
@@ -168,7 +168,9 @@ class MariadbServer:
         return [name for (name,) in self.execute("SHOW DATABASES") if name not in own]
 
     def url(self, database: str, user: str = "root") -> str:
-        return f"mysql+pymysql://{user}@localhost/{database}?unix_socket={self.socket}"
+        # The driver reads all certificates of the system for each connection, 20 ms of a processor.
+        given = f"unix_socket={self.socket}&ssl_disabled=1"
+        return f"mysql+pymysql://{user}@localhost/{database}?{given}"
 
 
 def digest_of(rows: Sequence[str]) -> str:

@@ -73,16 +73,12 @@ def catalog_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def warehouse(tmp_path: Path, catalog_files: Path) -> Path:
     """The files of a catalog, and a database with a table to be released."""
-    import duckdb
-
     from dbanon.stores.exports import lake
 
     lake._catalog.cache_clear()
-    with duckdb.connect(str(tmp_path / "d.duckdb")) as connection:
-        connection.execute(
-            f"CREATE TABLE people AS SELECT range AS id, 20 + range % 30 AS age,"
-            f" '{PLANTED}-' || range % 3 AS site FROM range(100)"
-        )
+    database = SqliteDatabase(tmp_path / "d.sqlite")
+    rows = [(i, 20 + i % 30, f"{PLANTED}-{i % 3}") for i in range(100)]
+    database.load("people", {"id": "BIGINT", "age": "BIGINT", "site": "TEXT"}, rows)
     return catalog_files
 
 

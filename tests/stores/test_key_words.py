@@ -14,6 +14,7 @@ from dbanon import errors
 from dbanon.run.open import open_store
 from dbanon.sessions.base import MARK, Output
 from dbanon.sessions.names import RelationName
+from tests.conftest import CAMPAIGN
 from tests.stores.databases import Database, SqliteDatabase, quote
 
 # sqlite3_keyword_name() of 3.40, and what means an address of rows, or truth.
@@ -34,12 +35,14 @@ false
 
 
 def words_of(database: Database) -> list[str]:
+    """Those that some name cannot be without quotes; in campaigns all."""
     if database.name == "sqlite":
         return _SQLITE.split()
-    asked = {
-        "postgresql": "SELECT word FROM pg_get_keywords()",
-        "duckdb": "SELECT keyword_name FROM duckdb_keywords()",
+    asked, reserved = {
+        "postgresql": ("word FROM pg_get_keywords()", "catcode <> 'U'"),
+        "duckdb": ("keyword_name FROM duckdb_keywords()", "keyword_category <> 'unreserved'"),
     }[database.name]
+    asked = f"SELECT {asked}" + ("" if CAMPAIGN else f" WHERE {reserved}")
     return sorted({word for (word,) in database.rows(asked)} | {"true", "false"})
 
 

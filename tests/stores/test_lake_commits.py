@@ -9,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pytest
 from pyiceberg.catalog import load_catalog
 from pyiceberg.catalog.sql import SqlCatalog
@@ -27,6 +26,7 @@ from dbanon.run import export as exporting
 from dbanon.stores import objects
 from dbanon.stores.exports import formats, lake, places
 from tests.stores.conftest import PLANTED
+from tests.stores.databases import DuckdbDatabase
 from tests.stores.test_lake_exports import EXPORT, GIVEN, TABLE, files, released, rows
 
 pytestmark = pytest.mark.usefixtures("no_temporary_file")
@@ -77,7 +77,7 @@ def test_an_answer_that_is_lost_takes_no_file_from_a_table(
     warehouse: Path, monkeypatch: pytest.MonkeyPatch, how: str, lasting: bool
 ) -> None:
     if lasting:
-        url = f"duckdb:///{warehouse.parent}/d.duckdb"
+        url = f"sqlite:///{warehouse.parent}/d.sqlite"
     else:
         source = warehouse.parent / "people.csv"
         source.write_text("age,site\n" + "".join(f"{20 + i % 30},s{i % 3}\n" for i in range(100)))
@@ -213,16 +213,18 @@ def test_a_name_with_a_quote_after_a_crash(
     assert shown(path) == last.release_id
 
 
-def test_older_snapshots_keep_columns_whose_type_changed(warehouse: Path) -> None:
-    kinds = ("VARCHAR", "INTEGER", "VARCHAR")
-    for kind in kinds:
-        with duckdb.connect(str(warehouse.parent / "d.duckdb")) as connection:
-            value = "7" if kind == "INTEGER" else f"'{PLANTED}'"
-            connection.execute(f"ALTER TABLE people ALTER site TYPE {kind} USING {value}")
-        released(warehouse, **REPLACED)
+def test_older_snapshots_keep_columns_whose_type_changed(
+    warehouse: Path, duckdb_file: DuckdbDatabase
+) -> None:
+    duckdb_file.load("people", {"id": "bigint", "age": "bigint", "site": "integer"},
+                     [(i, 20 + i % 30, 7) for i in range(100)])  # fmt: skip
+    given = {**GIVEN, **REPLACED}
+    for kind, value in (("VARCHAR", f"'{PLANTED}'"), ("INTEGER", "7"), ("VARCHAR", f"'{PLANTED}'")):
+        duckdb_file.execute(f"ALTER TABLE people ALTER site TYPE {kind} USING {value}")
+        dbanon.anonymize(duckdb_file.url, **given)
     # A release without the column, and one that has it again.
     for keep in ([], ["site"]):
-        released(warehouse, **REPLACED, keep=keep)
+        dbanon.anonymize(duckdb_file.url, **{**given, "keep": keep})
     snapshots = load_catalog("here").load_table(TABLE).snapshots()
     found = [rows(snapshot_id=one.snapshot_id) for one in snapshots]
     assert [set(one["site"].to_pylist()) if "site" in one.column_names else None for one in found

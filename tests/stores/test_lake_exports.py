@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
@@ -33,6 +32,7 @@ from dbanon.run.open import open_store
 from dbanon.stores.exports import lake, lake_commit, places
 from dbanon.stores.sql_target import SqlTarget
 from tests.stores.conftest import PLANTED
+from tests.stores.databases import SqliteDatabase
 
 TABLE = "clinic.people"
 EXPORT = f"iceberg:here/{TABLE}"
@@ -44,7 +44,7 @@ pytestmark = pytest.mark.usefixtures("no_temporary_file")
 
 
 def released(warehouse: Path, **given: Any) -> dbanon.Report:
-    return dbanon.anonymize(f"duckdb:///{warehouse.parent}/d.duckdb", **{**GIVEN, **given})
+    return dbanon.anonymize(f"sqlite:///{warehouse.parent}/d.sqlite", **{**GIVEN, **given})
 
 
 def rows(**asked: Any) -> pa.Table:
@@ -59,7 +59,7 @@ def told(folder: Path) -> list[str]:
     """Files that hold a kept value, as plain bytes or in a column of Parquet."""
     found = []
     for path in folder.rglob("*"):
-        if path.is_file() and path.suffix != ".duckdb":
+        if path.is_file() and path.suffix != ".sqlite":
             plain = path.read_bytes()
             if plain[:4] == b"PAR1":
                 plain = str(parquet.read_table(path).to_pydict()).encode()
@@ -232,8 +232,8 @@ def test_another_commit_meanwhile(warehouse: Path) -> None:
     with pytest.raises(OutputBusy, match="Another commit"):
         released(warehouse, if_exists="replace", progress=progress)
     assert files(warehouse, ".parquet") == before
-    with duckdb.connect(str(warehouse.parent / "d.duckdb")) as connection:
-        assert connection.execute("SELECT count(*) FROM dbanon.release").fetchall() == [(1,)]
+    database = SqliteDatabase(warehouse.parent / "d.sqlite")
+    assert database.rows(f"SELECT count(*) FROM {database.ledger()}") == [(1,)]
     assert released(warehouse, if_exists="replace").rows_out == 100
 
 
@@ -292,7 +292,7 @@ def test_killed_between_upload_and_commit(
                ["count_all"].to_pylist()) >= 5  # fmt: skip
     job = Job(table="people", output="release.people", quasi_identifiers=("age",),
               policy=Policy(k=5), exports=(Export(EXPORT),), if_exists="replace")  # fmt: skip
-    exporter = exporting.Exporter(job, open_store(f"duckdb:///{warehouse.parent}/d.duckdb"))
+    exporter = exporting.Exporter(job, open_store(f"sqlite:///{warehouse.parent}/d.sqlite"))
     exporter.settle()
     shown = load_catalog("here").table_exists(TABLE) and [
         task.file.file_path for task in load_catalog("here").load_table(TABLE).scan().plan_files()

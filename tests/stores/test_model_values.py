@@ -35,20 +35,29 @@ def load(database: Database, kind: str, values: list[Any]) -> None:
     database.load("people", {"id": "INTEGER PRIMARY KEY", "age": "INTEGER", "ill": kind}, rows)
 
 
-@pytest.mark.parametrize("kind", VALUES)
-def test_values_of_every_type(database: Database, kind: str) -> None:
-    load(database, database.types[kind], VALUES[kind])
-    ordered = dbanon.Model("t_closeness", "ill", 0.2, distance="ordered")
-    report = database.anonymize(**GIVEN, models=[FOUR, ordered])
-    assert report.models[0].achieved == 4
-    refuse(
-        database,
-        ModelInfeasible,
-        "4 distinct values",
-        **GIVEN,
-        output="release.x",
-        models=[dbanon.Model("distinct_l", "ill", 5)],
-    )
+def test_values_of_every_type(database: Database) -> None:
+    names = {kind: f"ill_{kind}" for kind in VALUES}
+    columns = {"id": "INTEGER PRIMARY KEY", "age": "INTEGER"}
+    columns |= {name: database.types[kind] for kind, name in names.items()}
+    rows = [(i, i // 2, *(values[i % 4] for values in VALUES.values())) for i in range(24)]
+    database.load("people", columns, rows)
+    given = {**GIVEN, "sensitive": [*names.values()]}
+    models = [
+        model
+        for name in names.values()
+        for model in (
+            dbanon.Model("distinct_l", name, 4),
+            dbanon.Model("t_closeness", name, 0.2, distance="ordered"),
+        )
+    ]
+    report = database.anonymize(**given, models=models)
+    assert [one.achieved for one in report.models[::2]] == [4] * len(names)
+    assert max(one.achieved for one in report.models[1::2]) <= 0.2
+    for name in names.values():
+        refuse(
+            database, ModelInfeasible, "4 distinct values", **given, output="release.x",
+            models=[dbanon.Model("distinct_l", name, 5)],
+        )  # fmt: skip
 
 
 def test_a_hierarchy_of_timestamps_is_refused(database: Database) -> None:

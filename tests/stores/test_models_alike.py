@@ -45,7 +45,7 @@ def test_delta_of_what_is_written(database: Database, released: str) -> None:
         "sensitive": ["ill"],
         "models": [DELTA],
     } | ({"method": "mdav"} if wide else {"method": "gaa_cp", "steps": {"age": 10}})
-    for seed in range(4):
+    for seed in (0, 3):
         load(database, seed, wide)
         given["table"] = f"people{seed}"
         report = database.anonymize(**given, output=f"release.people{seed}")

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import dbanon
 from dbanon.errors import ModelInfeasible, TooFewRecords
+from tests.conftest import CAMPAIGN
 from tests.postgres.warm import close_warm, warm
 from tests.postgres_server import Server, conninfo
 from tests.stores.databases import NAMES, literal
@@ -187,7 +188,9 @@ def test_on_random_tables(
 )
 @given(data=st.data(), kinds=st.sampled_from(TOGETHER))
 @settings(
-    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=30 if CAMPAIGN else 12,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 def test_on_other_databases(
     door: tuple[str, Door], data: st.DataObject, kinds: tuple[str, ...]

@@ -10,9 +10,11 @@ import yaml
 from click.testing import CliRunner
 
 from dbanon.doors.cli.main import main
-from tests.stays import PATIENTS, STAYS, write_stays
+from tests.stays import write_stays
 
 WRITTEN = ("--dates", "dmy", "--decimal", ",", "--null-words", "k.A.")
+# Enough for blocks of several classes, and for each fault of the file.
+STAYS, PATIENTS = 5_000, 2_000
 TARGET = "duckdb:///released.duckdb"
 
 
@@ -28,7 +30,7 @@ def said(*words: str, code: int = 0) -> str:
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A directory with the file of stays, which is the working directory."""
     monkeypatch.chdir(tmp_path)
-    write_stays(tmp_path / "stays.csv")
+    write_stays(tmp_path / "stays.csv", rows=STAYS, patients=PATIENTS)
     return tmp_path
 
 

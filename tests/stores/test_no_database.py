@@ -29,7 +29,8 @@ from dbanon.errors import (
 from dbanon.run.open import open_store
 from dbanon.run.verify import verify
 from dbanon.sessions.names import parse_relation
-from tests.stores.databases import Database, DuckdbDatabase
+from tests.stores.databases import Database, DuckdbDatabase, SqliteDatabase
+from tests.stores.forked import Command
 from tests.stores.people import load_people
 
 GIVEN: dict[str, Any] = {"quasi_identifiers": ["age", "height"], "k": 3}
@@ -46,16 +47,17 @@ def _rows_file(path: Path) -> Path:
 
 
 @pytest.fixture
-def people(duckdb_file: DuckdbDatabase) -> DuckdbDatabase:
-    load_people(duckdb_file)
-    return duckdb_file
+def people(sqlite_file: SqliteDatabase) -> SqliteDatabase:
+    """The other one of two databases, which answers soonest."""
+    load_people(sqlite_file)
+    return sqlite_file
 
 
 @pytest.mark.parametrize("kind", ["duckdb", "sqlite"])
 @pytest.mark.parametrize("name", ["people.csv", "people.parquet", "people.json", "people.data"])
 @pytest.mark.parametrize("role", ["source", "target"])
 def test_files_of_rows(
-    kind: str, name: str, role: str, tmp_path: Path, people: DuckdbDatabase
+    kind: str, name: str, role: str, tmp_path: Path, people: SqliteDatabase
 ) -> None:
     path = _rows_file(tmp_path / name)
     before = path.read_bytes()
@@ -70,7 +72,7 @@ def test_files_of_rows(
 @pytest.mark.parametrize("kind", ["duckdb", "sqlite"])
 @pytest.mark.parametrize("name", ["out.csv", "out.parquet", "out.csv.gz", "OUT.JSON"])
 def test_a_new_file_that_would_be_taken_for_rows(
-    kind: str, name: str, tmp_path: Path, people: DuckdbDatabase
+    kind: str, name: str, tmp_path: Path, people: SqliteDatabase
 ) -> None:
     with pytest.raises(NotADatabase, match="name of another kind of file"):
         people.anonymize(target=f"{kind}:///{tmp_path / name}", **GIVEN)
@@ -101,11 +103,10 @@ def test_the_hint_is_two_commands_that_work(tmp_path: Path, monkeypatch: Any) ->
 
 @pytest.mark.parametrize("role", ["source", "target"])
 def test_one_database_given_as_the_other(
-    role: str, make_database: Callable[[str], Database], people: DuckdbDatabase
+    role: str, people: SqliteDatabase, duckdb_file: DuckdbDatabase
 ) -> None:
-    sqlite = make_database("sqlite")
-    load_people(sqlite)
-    files = {"duckdb": people.url, "sqlite": sqlite.url}
+    load_people(duckdb_file)
+    files = {"duckdb": duckdb_file.url, "sqlite": people.url}
     for kind, other in (("duckdb", "sqlite"), ("sqlite", "duckdb")):
         wrong = files[other].replace(other, kind, 1)
         where = {"target": wrong} if role == "target" else {"database": wrong}
@@ -115,7 +116,7 @@ def test_one_database_given_as_the_other(
 
 
 @pytest.mark.parametrize("role", ["source", "target"])
-def test_empty_files_and_directories(role: str, tmp_path: Path, people: DuckdbDatabase) -> None:
+def test_empty_files_and_directories(role: str, tmp_path: Path, people: SqliteDatabase) -> None:
     empty, directory = tmp_path / "empty", tmp_path / "directory"
     empty.touch()
     directory.mkdir()
@@ -126,7 +127,7 @@ def test_empty_files_and_directories(role: str, tmp_path: Path, people: DuckdbDa
     assert empty.stat().st_size == 0
 
 
-def test_an_empty_file_is_a_database_of_sqlite(tmp_path: Path, people: DuckdbDatabase) -> None:
+def test_an_empty_file_is_a_database_of_sqlite(tmp_path: Path, people: SqliteDatabase) -> None:
     path = tmp_path / "empty.db"
     path.touch()
     people.anonymize(target=f"sqlite:///{path}", **GIVEN)
@@ -147,7 +148,7 @@ def test_an_empty_file_is_a_database_of_sqlite(tmp_path: Path, people: DuckdbDat
 )  # fmt: skip
 @pytest.mark.parametrize("role", ["source", "target"])
 def test_urls_that_name_no_file(
-    url: str, role: str, people: DuckdbDatabase, tmp_path: Path, monkeypatch: Any
+    url: str, role: str, people: SqliteDatabase, tmp_path: Path, monkeypatch: Any
 ) -> None:
     monkeypatch.chdir(tmp_path)
     where = {"target": url} if role == "target" else {"database": url}
@@ -158,9 +159,10 @@ def test_urls_that_name_no_file(
     assert [p.name for p in tmp_path.iterdir()] == [people.path.name]
 
 
-def test_arguments_of_a_url_are_not_ignored(people: DuckdbDatabase) -> None:
+def test_arguments_of_a_url_are_not_ignored(duckdb_file: DuckdbDatabase) -> None:
+    load_people(duckdb_file)
     with pytest.raises(InvalidParameter, match="takes no arguments"):
-        people.anonymize(database=f"{people.url}?access_mode=READ_ONLY", **GIVEN)
+        duckdb_file.anonymize(database=f"{duckdb_file.url}?access_mode=READ_ONLY", **GIVEN)
 
 
 @contextmanager
@@ -196,7 +198,7 @@ def test_files_that_may_not_be_written_or_read(
 
 @pytest.mark.parametrize("kind", ["duckdb", "sqlite"])
 def test_a_file_that_another_process_made_meanwhile_stays(
-    kind: str, tmp_path: Path, people: DuckdbDatabase, monkeypatch: Any
+    kind: str, tmp_path: Path, people: SqliteDatabase, monkeypatch: Any
 ) -> None:
     """Two first releases into one new file: the slower one, which fails, removes nothing."""
     target = tmp_path / "new.db"
@@ -222,7 +224,7 @@ def test_a_file_that_another_process_made_meanwhile_stays(
 
 @pytest.mark.parametrize("kind", ["duckdb", "sqlite"])
 def test_a_failed_run_removes_its_own_file_and_nothing_beside_it(
-    kind: str, tmp_path: Path, people: DuckdbDatabase
+    kind: str, tmp_path: Path, people: SqliteDatabase
 ) -> None:
     stray = tmp_path / ("new.db.wal" if kind == "sqlite" else "new.db-journal")
     stray.write_text("somebody's")
@@ -251,8 +253,8 @@ with open_store(sys.argv[1]).session(write=sys.argv[2] == "write") as session:
 
 
 @pytest.mark.parametrize("mode", ["read", "write"])
-def test_duckdb_draws_nothing_into_the_result(mode: str, people: DuckdbDatabase) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", _LONG, people.url, mode], capture_output=True, check=True
-    )
-    assert (done.stdout, done.stderr) == (b"", b"")
+def test_duckdb_draws_nothing_into_the_result(mode: str, duckdb_file: DuckdbDatabase) -> None:
+    duckdb_file.execute("CREATE TABLE there (a INTEGER)")
+    with Command(_LONG, duckdb_file.url, mode, env=os.environ) as run:
+        told = run.communicate()
+    assert (told, run.returncode) == (("", ""), 0)

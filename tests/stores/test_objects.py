@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pytest
 from pyarrow import parquet
 
@@ -29,6 +28,7 @@ from dbanon.stores import objects
 from dbanon.stores.exports import places
 from dbanon.stores.objects import ObjectPath
 from tests.object_server import BUCKET, KEYS, served
+from tests.stores.databases import SqliteDatabase
 from tests.stores.test_folders import ROWS, put
 
 pytestmark = pytest.mark.usefixtures("no_temporary_file")
@@ -76,18 +76,18 @@ def test_objects_are_read_as_files_are(bucket: str, tmp_path: Path, kind: str) -
     assert dbanon.plan(url, **AGES, output="o").rows == 100
 
 
-def released(database: Path, **given: Any) -> dbanon.Report:
-    if not database.exists():
-        with duckdb.connect(str(database)) as connection:
-            connection.execute(f"CREATE TABLE people AS {ROWS.format(100)}")
-    return dbanon.anonymize(
-        f"duckdb:///{database}", **{**AGES, "output": "release.people", **given}
-    )
+def released(folder: Path, **given: Any) -> dbanon.Report:
+    """A release in the database that answers soonest."""
+    database = SqliteDatabase(folder / "d.sqlite")
+    if database.relations() == set():
+        rows = [(20 + i % 30, f"s{i % 4}") for i in range(100)]
+        database.load("people", {"age": "INTEGER", "site": "TEXT"}, rows)
+    return dbanon.anonymize(database.url, **{**AGES, "output": "release.people", **given})
 
 
 def test_an_export_has_its_place_once_the_release_is_committed(bucket: str, tmp_path: Path) -> None:
     there: list[list[str]] = []
-    released(tmp_path / "d.duckdb", exports=[f"{bucket}/people.parquet", f"{bucket}/p.csv"],
+    released(tmp_path, exports=[f"{bucket}/people.parquet", f"{bucket}/p.csv"],
             progress=lambda phase, share: there.append(names()))  # fmt: skip
     # Before: nothing, then names that nobody reads.
     assert [] in there
@@ -95,26 +95,23 @@ def test_an_export_has_its_place_once_the_release_is_committed(bucket: str, tmp_
     assert names() == ["p.csv", "people.parquet"]
     with ObjectPath.of(f"{bucket}/people.parquet").open() as file:
         assert parquet.read_table(file).num_rows == 100
-    found = dbanon.show(f"duckdb:///{tmp_path / 'd.duckdb'}", "release.people")
+    found = dbanon.show(f"sqlite:///{tmp_path / 'd.sqlite'}", "release.people")
     told = found["arguments"]["exports"]
     assert told[0]["path"] == f"{bucket}/people.parquet"
     assert told[0]["sha256"] == places.sha256(ObjectPath.of(f"{bucket}/people.parquet"))
     # Again: only what dbanon made is replaced, and only if that was asked for.
     with pytest.raises(OutputExists, match="exists already"):
-        released(tmp_path / "d.duckdb", exports=[f"{bucket}/p.csv"], output="o2")
-    released(tmp_path / "d.duckdb", exports=[f"{bucket}/p.csv"], if_exists="replace")
+        released(tmp_path, exports=[f"{bucket}/p.csv"], output="o2")
+    released(tmp_path, exports=[f"{bucket}/p.csv"], if_exists="replace")
     put_rows(tmp_path / "foreign.csv", "p.csv")
     with pytest.raises(OutputExists, match="is not a file that dbanon made"):
-        released(tmp_path / "d.duckdb", exports=[f"{bucket}/p.csv"], if_exists="replace")
+        released(tmp_path, exports=[f"{bucket}/p.csv"], if_exists="replace")
     assert names() == ["p.csv", "people.parquet"]
 
 
 def test_as_many_as_are_kept(bucket: str, tmp_path: Path) -> None:
     export = Export(f"{bucket}/{{release}}.parquet", keep_last=1)
-    made = [
-        released(tmp_path / "d.duckdb", exports=[export], if_exists="replace").release_id
-        for _ in range(3)
-    ]
+    made = [released(tmp_path, exports=[export], if_exists="replace").release_id for _ in range(3)]
     assert names() == sorted(f"{one}.parquet" for one in made[1:])
 
 
@@ -127,7 +124,7 @@ def test_nothing_of_a_refused_release_is_uploaded(
 
     monkeypatch.setattr(exporting, "_require_same", refuse)
     with pytest.raises(RecountFailed):
-        released(tmp_path / "d.duckdb", exports=[f"{bucket}/people.parquet"])
+        released(tmp_path, exports=[f"{bucket}/people.parquet"])
     assert names() == []
 
 
@@ -146,35 +143,33 @@ def test_a_store_that_fails_midway(
         failing("put")
         with pytest.raises(DatabaseFailure, match=r"the object store does not do it \(ValueError\)"
                            ) as raised:  # fmt: skip
-            released(tmp_path / "d.duckdb", **given)
+            released(tmp_path, **given)
         assert "signed" not in str(raised.value)
         patch.undo()
     monkeypatch.undo()
     assert names() == []
-    with duckdb.connect(str(tmp_path / "d.duckdb")) as connection:
-        made = connection.execute("SELECT table_name FROM duckdb_tables()").fetchall()
-    assert made == [("people",)]
+    assert [name for _, name in SqliteDatabase(tmp_path / "d.sqlite").relations()] == ["people"]
     # After COMMIT: it is told where the file is, and the next run gives it its place.
     failing("copy_to")
     with pytest.warns(ExportPending, match=r"it is s3://clinic/in/\.dbanon-"):
-        first = released(tmp_path / "d.duckdb", **given)
+        first = released(tmp_path, **given)
     monkeypatch.undo()
     assert [name.startswith(".dbanon-") for name in names()] == [True]
-    second = released(tmp_path / "d.duckdb", **given, if_exists="replace")
+    second = released(tmp_path, **given, if_exists="replace")
     assert names() == sorted(f"{one.release_id}.parquet" for one in (first, second))
 
 
 def test_what_nobody_knows_of_goes_after_a_day(
     bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tag = places.tag_of(f"duckdb:///{tmp_path / 'd.duckdb'}", "release.people")
+    tag = places.tag_of(f"sqlite:///{tmp_path / 'd.sqlite'}", "release.people")
     left = f".dbanon-{tag}-{'0' * 8}-0000-0000-0000-{'0' * 12}-0.tmp"
     put_rows(tmp_path / "a.parquet", left)
     export = {"exports": [f"{bucket}/p.parquet"], "if_exists": "replace"}
-    released(tmp_path / "d.duckdb", **export)
+    released(tmp_path, **export)
     assert names() == [left, "p.parquet"]
     monkeypatch.setattr(ObjectPath, "age", lambda self, now: 90_000.0)
-    released(tmp_path / "d.duckdb", **export)
+    released(tmp_path, **export)
     assert names() == ["p.parquet"]
 
 
@@ -192,7 +187,7 @@ def test_credentials_are_never_told(
     try:
         for act in (
             lambda: dbanon.plan(f"{bucket}/a.csv", **AGES, output="o"),
-            lambda: released(tmp_path / "d.duckdb", exports=[f"{bucket}/p.parquet"]),
+            lambda: released(tmp_path, exports=[f"{bucket}/p.parquet"]),
         ):
             with pytest.raises(DbanonError) as raised:
                 act()
@@ -235,7 +230,7 @@ def test_a_signal_while_the_store_stalls(
     bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     """It ends the wait: before COMMIT the run, afterwards what the next run does as well."""
-    released(tmp_path / "d.duckdb", exports=[f"{bucket}/other.parquet"], output="other")
+    released(tmp_path, exports=[f"{bucket}/other.parquet"], output="other")
     stalled: list[str] = []
     real = getattr(ObjectPath, step)
 
@@ -254,15 +249,15 @@ def test_a_signal_while_the_store_stalls(
         patch.setattr(ObjectPath, step, stall)
         if step == "put":
             with pytest.raises(KeyboardInterrupt):
-                released(tmp_path / "d.duckdb", exports=[export])
+                released(tmp_path, exports=[export])
         else:
             with pytest.warns(ExportPending, match="interrupted"):
-                released(tmp_path / "d.duckdb", exports=[export])
+                released(tmp_path, exports=[export])
         assert stalled == [step]
         monkeypatch.undo()
     assert time.monotonic() - started < 20
     # The next run finds it; of what the ledger has not nobody knows whether its run has ended.
-    released(tmp_path / "d.duckdb", exports=[export], if_exists="replace")
+    released(tmp_path, exports=[export], if_exists="replace")
     left = [name for name in names() if name.startswith(".dbanon")]
     assert "people.parquet" in names()
     assert len(left) == (step == "put")

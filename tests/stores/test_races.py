@@ -11,12 +11,15 @@ from typing import Any
 import pytest
 
 from dbanon.errors import DbanonError
+from tests.conftest import CAMPAIGN
 from tests.stores.databases import Database
 from tests.stores.people import load_people
 
 pytestmark = pytest.mark.own_backends
 
 RUNS = 4
+# Of each turn what it replaces, if anything; campaigns have two more as the first three are.
+OUTPUTS = ("a", "a", "b", "c", *(("d", "d") if CAMPAIGN else ()))
 
 
 def race(run: Callable[[int], Any], runs: int = RUNS) -> Counter[str]:
@@ -47,7 +50,7 @@ def test_the_losers_may_try_again(database: Database, kind: str) -> None:
     """Also where nothing is there yet: neither schema, nor ledger, nor output."""
     load_people(database)
     seen: Counter[str] = Counter()
-    for turn, output in enumerate(("a", "a", "b", "c", "d", "d")):
+    for turn, output in enumerate(OUTPUTS):
         if turn == 3 and database.name != "sqlite":
             # The schema is there, and the ledger is not.
             database.execute("DROP SCHEMA dbanon CASCADE")

@@ -88,6 +88,7 @@ def test_texts_that_look_alike(database: Database, models: list[dbanon.Model]) -
     assert report.null_rows == 12
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("method", ["kaca", "mondrian", "full_domain", "kmember", "ebkc"])
 def test_by_every_method(database: Database, method: str) -> None:
     rows = rows_of(TEXTS)

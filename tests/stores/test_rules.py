@@ -47,25 +47,7 @@ def released(database: Database, **more: Any) -> dbanon.Report:
     return dbanon.anonymize(database.url, **(given | more))
 
 
-def test_a_release_by_rules_is_the_one_with_the_list(people: Database) -> None:
-    found = dbanon.declare(people.url, table(people), RULES)
-    assert [(one.column, one.role, one.state) for one in found] == [
-        ("person", "entity", "current"), ("name", "identifier", "current"),
-        ("age", "quasi_identifier", "current"), ("ill", "sensitive", "current"),
-    ]  # fmt: skip
-    assert people.ledger_rows("rule")[0][1] == "age"
-    by_rules = released(people)
-    models = [{"attribute": "ill", "kind": "distinct_l", "level": 2}]
-    listed = released(
-        people, declared=False, output="release.listed", quasi_identifiers=["age"],
-        weights={"age": 2}, sensitive=["ill"], entity="person", models=models,
-    )  # fmt: skip
-    told = dict(by_rules.arguments)
-    assert told.pop("declared") == checked(RULES).digest
-    assert told == listed.arguments
-    assert by_rules.column_losses == listed.column_losses
-
-
+@pytest.mark.in_turn(of="file")
 def test_each_column_has_a_rule_and_each_rule_a_column(people: Database) -> None:
     url, name = people.url, table(people)
     with pytest.raises(RulesNotFound):
@@ -93,6 +75,27 @@ def test_each_column_has_a_rule_and_each_rule_a_column(people: Database) -> None
         dbanon.undeclare(url, name)
 
 
+@pytest.mark.in_turn(of="file")
+def test_a_release_by_rules_is_the_one_with_the_list(people: Database) -> None:
+    found = dbanon.declare(people.url, table(people), RULES)
+    assert [(one.column, one.role, one.state) for one in found] == [
+        ("person", "entity", "current"), ("name", "identifier", "current"),
+        ("age", "quasi_identifier", "current"), ("ill", "sensitive", "current"),
+    ]  # fmt: skip
+    assert people.ledger_rows("rule")[0][1] == "age"
+    by_rules = released(people)
+    models = [{"attribute": "ill", "kind": "distinct_l", "level": 2}]
+    listed = released(
+        people, declared=False, output="release.listed", quasi_identifiers=["age"],
+        weights={"age": 2}, sensitive=["ill"], entity="person", models=models,
+    )  # fmt: skip
+    told = dict(by_rules.arguments)
+    assert told.pop("declared") == checked(RULES).digest
+    assert told == listed.arguments
+    assert by_rules.column_losses == listed.column_losses
+
+
+@pytest.mark.in_turn(of="file")
 def test_the_commands(people: Database, tmp_path: Path) -> None:
     file = tmp_path / "rules.json"
     file.write_text(json.dumps(RULES))
@@ -136,6 +139,7 @@ def test_comments_on_columns(people: Database) -> None:
     }
 
 
+@pytest.mark.in_turn(of="file")
 def test_the_order_of_declaring_changes_nothing(people: Database) -> None:
     for name in sorted(RULES, reverse=True):
         dbanon.declare(people.url, table(people), {name: RULES[name]})

@@ -22,7 +22,7 @@ from dbanon.run.open import open_store
 from tests.postgres_server import Server
 from tests.stores.databases import PostgresqlDatabase
 from tests.stores.forked import Command
-from tests.stores.people import COLUMNS, load_people, rows_of_people
+from tests.stores.people import COLUMNS, load_people
 from tests.stores.tcp_proxy import COMMIT, SESSION, Cut, TcpProxy
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.own_backends]
@@ -44,10 +44,21 @@ PLACES = {
 }
 
 
+# Their rows are more than what a socket holds back.
+OF_MANY_ROWS = ("read", "load")
+
+
 @pytest.fixture
-def people(postgresql: PostgresqlDatabase) -> PostgresqlDatabase:
-    """A table whose rows are more than what a socket holds back."""
-    load_people(postgresql, rows_of_people(20_000))
+def people(request: pytest.FixtureRequest, postgresql: PostgresqlDatabase) -> PostgresqlDatabase:
+    """A table of few rows, but where they are what stalls."""
+    case = getattr(request.node, "callspec", None)
+    rows = 20_000 if case and case.params.get("place") in OF_MANY_ROWS else 400
+    load_people(postgresql, [])
+    postgresql.execute(
+        "INSERT INTO people SELECT i, 'name ' || i, 18 + i * 7 % 72, 1000 + i,"
+        " 150 + i * 13 % 9973 / 199.0, date '1930-01-01' + i, timestamp '2020-01-01', 'site ' || i"
+        f" FROM generate_series(1, {rows}) AS i"
+    )
     return postgresql
 
 

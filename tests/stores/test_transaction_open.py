@@ -119,7 +119,10 @@ def test_a_duckdb_transaction_is_refused_at_every_door_and_kept(door: str, tmp_p
     connection.commit()
     assert connection.execute("SELECT count(*) FROM people").fetchall() == [(21,)]
     assert len(connection.execute("SELECT * FROM duckdb_tables()").fetchall()) == len(before)
-    assert dbanon.anonymize(connection, **JOB).rows_out == 21
+    # From then on dbanon takes it: a release costs several times what this does.
+    assert dbanon.releases(connection) == []
+    if door == "anonymize":
+        assert dbanon.anonymize(connection, **JOB).rows_out == 21
 
 
 def test_a_duckdb_transaction_is_refused_before_the_first_statement() -> None:

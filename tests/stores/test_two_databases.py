@@ -40,8 +40,13 @@ def plain(rows: list[tuple[Any, ...]]) -> Counter[tuple[str, ...]]:
     return Counter(tuple(map(text, row)) for row in rows)
 
 
-@pytest.mark.parametrize(("source", "target"), PAIRS)
-@pytest.mark.parametrize("kind", ["table", "view"])
+# Views are what the target makes of tables: each of them is one once.
+@pytest.mark.parametrize(
+    ("source", "target", "kind"),
+    [(*pair, "table") for pair in PAIRS]
+    + [("duckdb", "sqlite", "view"), ("sqlite", "postgresql", "view"),
+       ("postgresql", "duckdb", "view")],
+)  # fmt: skip
 def test_the_result_is_that_of_one_database(
     make_database: Callable[[str], Database], source: str, target: str, kind: str
 ) -> None:

@@ -30,25 +30,41 @@ def half_even(value: Fraction) -> int:
     return round(value)
 
 
+Column = tuple[str, Sequence[Any], Any, str]
+
+
+def check_columns(database: Database, columns: Sequence[Column]) -> list[list[Any]]:
+    """Release columns together and compare each class with the means of its members.
+
+    A column is its type, its values, their mean and how it is shown, ``x`` being its name. Values
+    come in groups of K that lie far apart in some column, and near one another in all, so that
+    they are the classes; column g, the number of the group, is kept.
+    """
+    values = [column[1] for column in columns]
+    names = [f"x{place}" for place in range(len(columns))]
+    types = {"id": "integer PRIMARY KEY", "g": "integer"}
+    types |= {name: column[0] for name, column in zip(names, columns, strict=True)}
+    rows = [(i, i // K, *row) for i, row in enumerate(zip(*values, strict=True))]
+    database.load("people", types, rows)
+    report = database.anonymize(quasi_identifiers=names, keep=["g"])
+    all_found = []
+    for name, (sql_type, given, mean, shown) in zip(names, columns, strict=True):
+        sql = shown.replace("x", name, 1)
+        found = database.rows(f"SELECT g, {sql} FROM {database.relation('release.people')}")
+        assert len(found) == report.rows_out == len(given)
+        expected = [mean(given[i : i + K]) for i in range(0, len(given), K)]
+        for group, value in found:
+            assert value == expected[group], f"group {group} in {sql_type}"
+            assert type(value) is type(expected[group])
+        all_found.append(found)
+    return all_found
+
+
 def check_means(
     database: Database, sql_type: str, values: Sequence[Any], mean: Any, shown: str = "x"
 ) -> list[Any]:
-    """Release ``values`` and compare each class with ``mean`` of its members.
-
-    ``values`` come in groups of K that lie far apart, so that they are the classes; column g, the
-    number of the group, is kept.
-    """
-    groups = [values[i : i + K] for i in range(0, len(values), K)]
-    rows = [(i, i // K, value) for i, value in enumerate(values)]
-    database.load("people", {"id": "integer PRIMARY KEY", "g": "integer", "x": sql_type}, rows)
-    report = database.anonymize(quasi_identifiers=["x"], keep=["g"])
-    found = database.rows(f"SELECT g, {shown} FROM {database.relation('release.people')}")
-    assert len(found) == report.rows_out == len(values)
-    expected = {group: mean(members) for group, members in enumerate(groups)}
-    for group, value in found:
-        assert value == expected[group], f"group {group} in {sql_type}"
-        assert type(value) is type(expected[group])
-    return found
+    """The same of one column."""
+    return check_columns(database, [(sql_type, values, mean, shown)])[0]
 
 
 def integer_mean(values: Sequence[int]) -> int:
@@ -83,27 +99,25 @@ SMALL = [0, 1, 1, 10, 10, 11, -30, -30, -29, 99, 100, 100]
 AT_63_BITS = [LOW, LOW, LOW + 1, HIGH, HIGH - 1, HIGH, 2**53 + 1, 2**53 + 3, 2**53 + 3, -1, 0, 0]
 AT_127_BITS = [2**127 - 1, 2**127 - 2, 2**127 - 1, -(2**127) + 1, -(2**127) + 2, -(2**127) + 1]
 
+# Of each database those with as many values.
 INTEGERS = [
-    ("postgresql", "smallint", SMALL),
-    ("postgresql", "smallint", [-32768, -32768, -32767, 32767, 32767, 32766]),
-    ("postgresql", "integer", [-(2**31), -(2**31), 1 - 2**31, 2**31 - 1, 2**31 - 1, 2**31 - 2]),
-    ("postgresql", "bigint", AT_63_BITS),
-    ("sqlite", "INTEGER", SMALL),
-    ("sqlite", "BIGINT", AT_63_BITS),
-    ("duckdb", "TINYINT", [-128, -128, -127, 127, 127, 126]),
-    ("duckdb", "UTINYINT", [0, 0, 1, 255, 255, 254]),
-    ("duckdb", "SMALLINT", SMALL),
-    ("duckdb", "INTEGER", SMALL),
-    ("duckdb", "UINTEGER", [0, 0, 1, 2**32 - 1, 2**32 - 1, 2**32 - 2]),
-    ("duckdb", "BIGINT", AT_63_BITS),
-    ("duckdb", "UBIGINT", [0, 0, 1, 2**64 - 1, 2**64 - 1, 2**64 - 2]),
-    ("duckdb", "HUGEINT", [*AT_127_BITS, *AT_63_BITS]),
-]
+    ("postgresql", {"smallint": [-32768, -32768, -32767, 32767, 32767, 32766],
+                    "integer": [-(2**31), -(2**31), 1 - 2**31, 2**31 - 1, 2**31 - 1, 2**31 - 2]}),
+    ("postgresql", {"bigint": AT_63_BITS, "smallint": SMALL}),
+    ("sqlite", {"INTEGER": SMALL, "BIGINT": AT_63_BITS}),
+    ("duckdb", {"TINYINT": [-128, -128, -127, 127, 127, 126],
+                "UTINYINT": [0, 0, 1, 255, 255, 254],
+                "UINTEGER": [0, 0, 1, 2**32 - 1, 2**32 - 1, 2**32 - 2],
+                "UBIGINT": [0, 0, 1, 2**64 - 1, 2**64 - 1, 2**64 - 2]}),
+    ("duckdb", {"SMALLINT": SMALL, "INTEGER": SMALL, "BIGINT": AT_63_BITS}),
+    ("duckdb", {"HUGEINT": [*AT_127_BITS, *AT_63_BITS]}),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(("kind", "sql_type", "values"), INTEGERS)
-def test_integers(make_database: Any, kind: str, sql_type: str, values: list[int]) -> None:
-    check_means(make_database(kind), sql_type, values, integer_mean)
+@pytest.mark.parametrize(("kind", "types"), INTEGERS)
+def test_integers(make_database: Any, kind: str, types: dict[str, list[int]]) -> None:
+    columns = [(sql_type, values, integer_mean, "x") for sql_type, values in types.items()]
+    check_columns(make_database(kind), columns)
 
 
 def test_halves_go_to_the_even_neighbour(database: Database) -> None:
@@ -131,24 +145,29 @@ LONG = [Decimal(x) for x in (
     "9999999999999999999999999999.9999999998",
 )]  # fmt: skip
 
-DECIMALS = [
-    ("postgresql", "numeric(10,2)", CENTS, 2),
-    ("postgresql", "numeric(38,10)", LONG, 10),
-    ("postgresql", "numeric", CENTS, 2),
-    ("postgresql", "numeric", LONG, 10),
-    ("postgresql", "numeric", [Decimal(f"{value:f}".replace(".", "")) for value in LONG], 0),
-    ("duckdb", "DECIMAL(10,2)", CENTS, 2),
-    ("duckdb", "DECIMAL(38,10)", LONG, 10),
-    ("duckdb", "DECIMAL(4,0)", [Decimal(x) for x in SMALL], 0),
-]
+DECIMALS = {
+    "postgresql": [
+        ("numeric(10,2)", CENTS, 2),
+        ("numeric(38,10)", LONG, 10),
+        ("numeric", CENTS, 2),
+        ("numeric", LONG, 10),
+        ("numeric", [Decimal(f"{value:f}".replace(".", "")) for value in LONG], 0),
+    ],
+    "duckdb": [
+        ("DECIMAL(10,2)", CENTS, 2),
+        ("DECIMAL(38,10)", LONG, 10),
+        ("DECIMAL(4,0)", [Decimal(x) for x in SMALL], 0),
+    ],
+}
 
 
-@pytest.mark.parametrize(("kind", "sql_type", "values", "scale"), DECIMALS)
-def test_decimals(
-    make_database: Any, kind: str, sql_type: str, values: list[Decimal], scale: int
-) -> None:
-    found = check_means(make_database(kind), sql_type, values, decimal_mean(scale))
-    assert {value.as_tuple().exponent for _, value in found} == {-scale}
+@pytest.mark.parametrize("kind", DECIMALS)
+def test_decimals(make_database: Any, kind: str) -> None:
+    columns = [(sql_type, values, decimal_mean(scale), "x")
+               for sql_type, values, scale in DECIMALS[kind]]  # fmt: skip
+    all_found = check_columns(make_database(kind), columns)
+    for found, (_, _, scale) in zip(all_found, DECIMALS[kind], strict=True):
+        assert {value.as_tuple().exponent for _, value in found} == {-scale}
 
 
 def test_decimals_in_sqlite(sqlite_file: SqliteDatabase) -> None:
@@ -217,18 +236,16 @@ SECONDS = [
     for second in seconds
 ]
 
-TIMESTAMPS = [
-    *(("postgresql", f"timestamp({digits})", digits) for digits in range(7)),
-    ("postgresql", "timestamp", 6),
-    ("postgresql", "timestamp with time zone", 6),
-    ("postgresql", "timestamp(0) with time zone", 0),
-    ("duckdb", "TIMESTAMP", 6),
-    ("duckdb", "TIMESTAMP_S", 0),
-    ("duckdb", "TIMESTAMP_MS", 3),
-    ("sqlite", "TIMESTAMP", 0),
-    ("sqlite", "DATETIME", 3),
-    ("sqlite", "TIMESTAMP", 6),
-]
+TIMESTAMPS = {
+    "postgresql": [
+        *((f"timestamp({digits})", digits) for digits in range(7)),
+        ("timestamp", 6),
+        ("timestamp with time zone", 6),
+        ("timestamp(0) with time zone", 0),
+    ],
+    "duckdb": [("TIMESTAMP", 6), ("TIMESTAMP_S", 0), ("TIMESTAMP_MS", 3)],
+    "sqlite": [("TIMESTAMP", 0), ("DATETIME", 3), ("TIMESTAMP", 6)],
+}
 
 
 def cut(value: datetime, digits: int) -> datetime:
@@ -236,8 +253,7 @@ def cut(value: datetime, digits: int) -> datetime:
     return value.replace(microsecond=value.microsecond // step * step)
 
 
-@pytest.mark.parametrize(("kind", "sql_type", "digits"), TIMESTAMPS)
-def test_timestamps(make_database: Any, kind: str, sql_type: str, digits: int) -> None:
+def moments_of(kind: str, sql_type: str, digits: int) -> Column:
     mean: Any = timestamp_mean(digits)
     shown = "x AT TIME ZONE 'UTC'" if "zone" in sql_type else "x"
     values: list[Any] = [cut(value, digits) for value in [*MOMENTS, *SECONDS]]
@@ -256,7 +272,13 @@ def test_timestamps(make_database: Any, kind: str, sql_type: str, digits: int) -
             moment: datetime = timestamp_mean(digits)(moments)
             return moment
 
-    check_means(make_database(kind), sql_type, values, mean, shown)
+    return sql_type, values, mean, shown
+
+
+@pytest.mark.parametrize("kind", TIMESTAMPS)
+def test_timestamps(make_database: Any, kind: str) -> None:
+    columns = [moments_of(kind, sql_type, digits) for sql_type, digits in TIMESTAMPS[kind]]
+    check_columns(make_database(kind), columns)
 
 
 @pytest.mark.parametrize("sql_type", ["TIMESTAMP_NS", "TIMESTAMP WITH TIME ZONE"])
