@@ -19,7 +19,7 @@ from tests.memory import memory
 from tests.postgres.loaded import load
 from tests.postgres_server import Kind, NoServerError, Server, throwaway_server
 from tests.reference.data import Table, data_directory, load_casc
-from tests.shares import Shares, few_of_each, sort_long_first
+from tests.shares import Shares, few_of_each, import_share, sort_long_first
 
 # What `make campaign` adds: tests that are marked so, all cases of tests that take turns.
 CAMPAIGN = os.environ.get("CAMPAIGN") == "full"
@@ -88,6 +88,18 @@ def _prepare(items: list[pytest.Item], checks: bool) -> None:
             item.add_marker("postgresql")
         if needed & _NEEDS_MARIADB:
             item.add_marker("mariadb")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Iterator[None]:
+    # Syntax trees and tests are many objects and hardly any garbage: to look for it takes half of
+    # the time of a first collection, which compiles all tests.
+    gc.disable()
+    try:
+        import_share(session.config)
+        yield
+    finally:
+        gc.enable()
 
 
 def pytest_collection_finish() -> None:

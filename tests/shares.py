@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
 
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
+TESTS = Path(__file__).parent
 SPARK = "tests/spark"
 
 # What is begun last keeps one process at work while the others have nothing left. Longest first,
@@ -44,6 +48,22 @@ class Shares(LoadFileScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         return unit_of(nodeid)
+
+
+def import_share(config: pytest.Config) -> None:
+    """Of several processes that collect all tests import a part each, before all collect all.
+
+    In a fresh clone each would compile each file at the same time as the others: of what one has
+    compiled, the others find the result.
+    """
+    given = getattr(config, "workerinput", None)
+    if given is None or config.args != config.getini("testpaths"):
+        return
+    number, of = int(given["workerid"].removeprefix("gw")), given["workercount"]
+    for file in sorted(TESTS.rglob("test_*.py"))[number % of :: of]:
+        # Whatever goes wrong does so once more where it is told.
+        with suppress(Exception, pytest.skip.Exception):
+            import_module(".".join(file.relative_to(TESTS.parent).with_suffix("").parts))
 
 
 def sort_long_first(items: list[pytest.Item]) -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from tests.shares import LONG, Shares, few_of_each, sort_long_first
+from tests import shares
+from tests.shares import LONG, Shares, few_of_each, import_share, sort_long_first
 
 HERE = Path(__file__).parents[1]
 
@@ -47,3 +50,26 @@ def test_few_cases_of_each_function_are_the_same_ones_every_time() -> None:
     assert len(found) == 4 + 5
     assert found[4:] == few_of_each(many, 5)  # type: ignore[arg-type]
     assert found[4:] == sorted(found[4:], key=many.index)
+
+
+@pytest.mark.parametrize(("workers", "args"), [(3, ["tests"]), (3, ["tests/unit"]), (0, ["tests"])])
+def test_each_process_imports_its_part_of_all_tests(
+    monkeypatch: pytest.MonkeyPatch, workers: int, args: list[str]
+) -> None:
+    named: list[str] = []
+
+    def imported(name: str) -> None:
+        named.append(name)
+        pytest.skip("as for want of a package")
+
+    monkeypatch.setattr(shares, "import_module", imported)
+    for number in range(max(workers, 1)):
+        given = {"workerid": f"gw{number}", "workercount": workers}
+        config: Any = SimpleNamespace(args=args, getini=lambda _: ["tests"])
+        if workers:
+            config.workerinput = given
+        import_share(config)
+    assert len(named) == len(set(named))
+    whole = workers and args == ["tests"]
+    assert ("tests.unit.data.test_partitions" in named) == bool(whole)
+    assert (__name__ in named) == bool(whole)
