@@ -159,8 +159,8 @@ def drawn(seed: int, **rules: Any) -> Life:
         present.append(frozenset(p for p in people if chance.random() >= out))
     changing = [{p for p in people if chance.random() < rate} for _ in present[1:]]
     told: dict[str, Any] = {"changes": chance.choice(("show", "show", "hold"))} | rules
-    rules = Rules(k, class_size=n, **told)
-    return Life(rules, tuple(present), rows_of(present, changing))
+    own = Rules(k, class_size=n, **told)
+    return Life(own, tuple(present), rows_of(present, changing))
 
 
 @pytest.mark.slow

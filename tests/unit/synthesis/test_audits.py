@@ -184,7 +184,7 @@ def of_figures(
     best = threshold(*(likelihood(found, one, other, scale) for found in like), NEVER)
     # Whole numbers stand at the most that can be told, to which the others come but for rounding.
     beyond = (likelihood(found.astype(float), one, other, scale) >= best - 1e-9 for found in rows)
-    return bound(*beyond, NEVER)
+    return bound(*beyond, wrong=NEVER)
 
 
 COLUMNS: dict[str, Callable[[], tuple[Draws, Draws, int]]] = {
@@ -252,7 +252,7 @@ def test_quantiles_keep_their_claim_and_half_their_noise_is_caught(noise, monkey
             )
             for table in (other, one)
         )
-        return bound(*beyond, NEVER)
+        return bound(*beyond, wrong=NEVER)
 
     assert noise.choice_price(2 * 2 / 1.0, 2) == pytest.approx(1.0)
     assert 0.2 < audit(1.0) <= 1.0

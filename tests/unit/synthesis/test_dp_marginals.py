@@ -179,7 +179,7 @@ def test_gaussian_counts_keep_their_claim_and_half_their_noise_is_caught():
 
     def audit(scale: float) -> float:
         found = [OPENDP.gaussian(np.tile(of, 3000), scale).reshape(3000, -1) for of in (other, one)]
-        return bound(*(rows @ moved > other @ moved for rows in found), NEVER, delta)
+        return bound(*(rows @ moved > other @ moved for rows in found), wrong=NEVER, delta=delta)
 
     scale = account.count_scale(rho)
     assert account.count_price(OPENDP, scale) == pytest.approx(rho)
@@ -201,7 +201,7 @@ def test_choices_keep_their_claim_and_half_their_noise_is_caught(accounting):
             for of in (one, other)
         ]
         # What happens is said before: no draw is needed to choose it.
-        return bound(*found, NEVER)
+        return bound(*found, wrong=NEVER)
 
     scale = account.choice_scale(share, sensitivity)
     assert account.choice_price(OPENDP, scale, sensitivity) == pytest.approx(share)
