@@ -4,6 +4,7 @@
  * enough. No header of the server's is needed: what says for which version a library is built is
  * said by PL/Python's own library.
  */
+#define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>

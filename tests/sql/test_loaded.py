@@ -1,0 +1,42 @@
+"""Backends of these tests begin with dbanon loaded; those of tests of how it is loaded do not."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+Run = Callable[..., list[tuple[Any, ...]]]
+
+_PYTHON = """CREATE FUNCTION app.python(what text) RETURNS text LANGUAGE plpython3u AS $$
+import os, sys
+return str(eval(what))
+$$"""
+
+
+def asked(run_sql: Run, what: str) -> str:
+    """What the Python of a backend has that has called nothing yet."""
+    [(found,)] = run_sql("SELECT app.python(%s)", what)
+    return str(found)
+
+
+def test_a_backend_begins_with_dbanon_loaded(run_sql: Run) -> None:
+    run_sql(_PYTHON)
+    version = asked(run_sql, "sys.version_info[:2]")
+    # Elsewhere backends load it themselves, and tests take longer.
+    can_be = version == "(3, 11)" and shutil.which("cc") is not None
+    assert asked(run_sql, "'dbanon.doors.plpython' in sys.modules") == str(can_be)
+    # Functions find it by the paths that they were installed with.
+    assert asked(run_sql, "[one for one in sys.path if 'dbanon-package' in one]") == "[]"
+    run_sql("SELECT dbanon.check()")
+    assert asked(run_sql, "[one for one in sys.path if 'dbanon-package' in one]") != "[]"
+
+
+@pytest.mark.own_python
+def test_a_backend_loads_it_itself(run_sql: Run) -> None:
+    run_sql(_PYTHON)
+    assert asked(run_sql, "'numpy' in sys.modules") == "False"
+    run_sql("SELECT dbanon.check()")
+    assert asked(run_sql, "'dbanon.doors.plpython' in sys.modules") == "True"
