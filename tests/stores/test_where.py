@@ -122,10 +122,10 @@ def test_what_is_no_condition_is_refused_before_a_database_sees_it(where: str) -
                          where=where)  # fmt: skip
 
 
-@pytest.mark.parametrize("where", ["agee > 1", "age >", "1 = 1 UNION SELECT 1", "age = ?"])
-def test_what_the_database_does_not_take_is_refused(database: Database, where: str) -> None:
+def test_what_the_database_does_not_take_is_refused(database: Database) -> None:
     load_people(database)
     before = database.state()
-    with pytest.raises(InvalidParameter, match="does not accept the condition"):
-        database.anonymize(**AGES, where=where)
-    assert database.state() == before
+    for where in ("agee > 1", "age >", "1 = 1 UNION SELECT 1", "age = ?"):
+        with pytest.raises(InvalidParameter, match="does not accept the condition"):
+            database.anonymize(**AGES, where=where)
+        assert database.state() == before, where
