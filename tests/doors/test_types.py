@@ -11,11 +11,12 @@ import venv
 import warnings
 from pathlib import Path
 from types import UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, Union, assert_type, get_args, get_origin, get_type_hints
 
 import duckdb
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 
 import dbanon
@@ -45,7 +46,7 @@ if isinstance(made, dbanon.Report) and isinstance(found, dbanon.Verification):
 """
 
 # What the script uses of the packages whose frames it takes: mypy needs a third of its time to read
-# them whole. `make lint` reads tests that give their own frames, with their own types.
+# them whole. With their own types `make lint` reads it below.
 FRAMES = {
     "pandas": "class DataFrame:\n    index: object\n",
     "polars": "class DataFrame:\n    height: int\n",
@@ -85,6 +86,18 @@ def test_a_script_is_checked_where_the_package_is_installed(tmp_path: Path) -> N
         (1, "attr-defined"), (2, "attr-defined"), (3, "call-overload"), (4, "call-overload"),
         (5, "call-overload"), (6, "arg-type"),
     ], done.stdout + done.stderr  # fmt: skip
+
+
+def test_frames_stay_of_their_package() -> None:
+    """`make lint` reads this with the packages' own types, and finds the overloads there."""
+    rows = {"a": range(9)}
+    polars, _ = dbanon.anonymize_frame(pl.DataFrame(rows), quasi_identifiers=["a"], k=3)
+    assert_type(polars, pl.DataFrame)
+    assert polars.height == 9
+    pandas, report = dbanon.anonymize_frame(pd.DataFrame(rows), quasi_identifiers=["a"], k=3)
+    assert_type(pandas, pd.DataFrame)
+    assert_type(report, dbanon.FrameReport)
+    assert len(pandas) == 9
 
 
 def test_names_are_listed() -> None:

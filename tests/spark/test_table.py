@@ -106,9 +106,8 @@ def test_from_a_database_to_itself_as_without_spark(spark: SparkSession, people:
 
 def test_a_view_a_condition_and_another_schema(spark: SparkSession, people: str) -> None:
     asked = TABLES | {"output": 'new."Peo ple"', "output_kind": "view", "where": "id <= 1000"}
-    dbanon.anonymize(people, **asked, key=["id"])
-    # The view is there; it gets other rows.
-    report = anonymize_table(spark, people, people, **asked, if_exists="replace")
+    for _ in range(2):
+        report = anonymize_table(spark, people, people, **asked, if_exists="replace")
     assert execute(people, 'SELECT count(*), max(id) FROM new."Peo ple"') == [(1000, 1000)]
     assert report.arguments["where"] == "id <= 1000"
     assert report.output_kind == "view"
