@@ -46,9 +46,6 @@ def clone(folder: Path) -> Path:
         if (ROOT / name).is_file():
             (checkout / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, checkout / name)
-    # What was compiled here holds there, too: copies keep their times.
-    for cache in (ROOT / "dbanon").rglob("__pycache__"):
-        shutil.copytree(cache, checkout / cache.relative_to(ROOT), dirs_exist_ok=True)
     core = Path(_kernels.__file__)
     shutil.copy2(core, checkout / "dbanon" / "kernels" / core.name)
     return checkout

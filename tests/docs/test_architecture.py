@@ -44,8 +44,7 @@ def section(title: str) -> str:
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     """A copy of the checkout, with the compiled core, that programs run in it import."""
-    # What was compiled of a file is taken along: it holds until the file is changed.
-    left_out = shutil.ignore_patterns("*.cpp", "*.hpp", "recorded", "figures")
+    left_out = shutil.ignore_patterns("*.cpp", "*.hpp", "__pycache__", "recorded", "figures")
     for name in FOLDERS:
         shutil.copytree(ROOT / name, tmp_path / name, ignore=left_out)
     for name in FILES:
