@@ -43,7 +43,10 @@ def _session_of(item: pytest.Item) -> tuple[int, bool]:
         return 2, item.get_closest_marker("slow") is not None
     if "cluster" in asked:
         return 3, False
-    return int("spark" not in asked and "sessions" in asked), False
+    if "spark" in asked or "sessions" not in asked:
+        return 0, False
+    # Of these the slow ones end this process's Java, and start drivers of their own.
+    return 1, item.get_closest_marker("slow") is not None
 
 
 class Sessions:

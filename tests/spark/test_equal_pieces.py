@@ -11,7 +11,7 @@ import dbanon
 import dbanon.spark
 from tests.spark.test_equal_local import NUMBERS, both, hexed, in_files, on_spark, table
 
-ASKED = NUMBERS | {"refine": "pass", "method": "vmdav"}
+ASKED = NUMBERS | {"refine": "pass", "method": "vmdav", "block_size": 500}
 
 
 def folder(place, name):
@@ -20,7 +20,7 @@ def folder(place, name):
 
 
 def test_files_partitions_and_tasks_change_nothing(spark, tmp_path):
-    frame = table(8000)
+    frame = table(4000)
     first, _ = on_spark(spark, in_files(spark, frame, folder(tmp_path, "a"), 1), tasks=1, **ASKED)
     rows = in_files(spark, frame, folder(tmp_path, "b"), 7).repartition(5, "y")
     second, _ = on_spark(spark, rows, tasks=6, **ASKED)

@@ -34,11 +34,11 @@ from tests.spark.statements import execute
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-N = 20_000
+N = 8_000
 SECRET = 917_263_554
 ASKED: dict[str, Any] = {
     "table": "people", "output": "release.people", "quasi_identifiers": ["age", "pay", "size"],
-    "k": 5, "keep": ["id"], "block_size": 1000, "if_exists": "replace",
+    "k": 5, "keep": ["id"], "block_size": 500, "if_exists": "replace",
 }  # fmt: skip
 RELEASED = "SELECT id, age, pay::text, size FROM release.people ORDER BY id"
 PIECES = (
@@ -49,8 +49,8 @@ PIECES = (
 
 @pytest.fixture
 def people(pg_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A table of 20,000 rows, each with a number that no log may have."""
-    monkeypatch.setattr("dbanon.stores.postgresql.pieces.SMALLEST", 16)
+    """A table of 8,000 rows, each with a number that no log may have."""
+    monkeypatch.setattr("dbanon.stores.postgresql.pieces.SMALLEST", 8)
     execute(
         pg_url,
         f"""CREATE TABLE people AS SELECT i AS id, 18 + i * 7 % 70 AS age,
@@ -112,7 +112,7 @@ def test_a_worker_that_is_killed_changes_no_bit(
 ) -> None:
     from dbanon.spark import table
 
-    anonymize_table(on_cluster, people, people, **ASKED)
+    dbanon.anonymize(people, **ASKED, key=["id"])
     expected = execute(people, RELEASED)
     killed: list[int] = []
     killer = threading.Thread(target=kill_when_at_work, args=(on_cluster, cluster, killed))
@@ -224,7 +224,7 @@ def test_a_writer_at_work_is_not_seen(spark: SparkSession, people: str) -> None:
         with psycopg.connect(conninfo(people)) as connection:
             while not done.is_set():
                 turn = len(turns)
-                a, b = 1 + turn * 37 % 9000, 10_000 + turn * 53 % 9000
+                a, b = 1 + turn * 37 % 3500, 4000 + turn * 53 % 3500
                 connection.execute(f"UPDATE people SET amount = amount + {turn} WHERE id = {a}")
                 connection.execute(
                     f"WITH gone AS (DELETE FROM people WHERE id = {b} RETURNING *) INSERT INTO"
