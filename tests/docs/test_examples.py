@@ -30,7 +30,8 @@ def test_the_hospital_prints_what_is_shown(tmp_path: Path) -> None:
     assert run("hospital", tmp_path / "hospital.duckdb") == shown
 
 
-@pytest.mark.slow
+# The losses themselves are tested of the methods: test_adult_generalization.py.
+@pytest.mark.campaign
 def test_adult_reaches_its_losses(data_dir: Path) -> None:
     printed = run("adult", data_dir / "adult")
     losses = [int(loss) for loss in re.findall(r"iloss (\d+),", printed)]
