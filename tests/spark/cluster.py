@@ -20,8 +20,12 @@ from pathlib import Path
 
 HOST = "127.0.0.1"
 _STARTED = 90.0
-# A process of Java lives for seconds here: what a long one gains by takes more than it gives.
-JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# A process of Java lives for seconds here: what a long one gains by takes more than it gives. Nor
+# are the classes of Spark and Java looked at anew in each.
+JAVA = (
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    " -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+)
 # Settings of small runs, for drivers and what they start.
 SMALL = {
     "spark.ui.enabled": "false",

@@ -1,18 +1,24 @@
 """Spark's daemon of Python workers, with what workers import imported: they are forks of it.
 
 Each worker takes a second of CPU for that otherwise, and Spark starts some thirty in these tests.
-Drivers of tests that are processes of their own have Spark's daemon as it is.
+After each task a worker looks for garbage, a tenth of a second in all that was imported: hence it is
+left out. Drivers of tests that are processes of their own have Spark's daemon as it is.
 """
 
 from __future__ import annotations
 
+import gc
+
+import pandas
 import pyarrow.compute
 import pyspark.worker
 from pyspark.daemon import manager
 
 import dbanon.spark.workers
 
-__all__ = ["dbanon", "pyarrow", "pyspark"]
+__all__ = ["dbanon", "pandas", "pyarrow", "pyspark"]
 
 if __name__ == "__main__":
+    gc.collect()
+    gc.freeze()
     manager()
