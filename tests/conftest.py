@@ -105,7 +105,6 @@ def pytest_collection(session: pytest.Session) -> Iterator[None]:
 def pytest_collection_finish() -> None:
     # What was imported and collected stays to the end: to look at it again and again for garbage
     # takes a twentieth of the time of small tests.
-    gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 100)
 
