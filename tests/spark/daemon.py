@@ -1,8 +1,8 @@
 """Spark's daemon of Python workers, with what workers import imported: they are forks of it.
 
 Each worker takes a second of CPU for that otherwise, and Spark starts some thirty in these tests.
-After each task a worker looks for garbage, a tenth of a second in all that was imported: hence it is
-left out. Drivers of tests that are processes of their own have Spark's daemon as it is.
+After each task a worker looks for garbage, a tenth of a second in all that was imported: that is
+left out here. Drivers of tests that are processes of their own have Spark's daemon as it is.
 """
 
 from __future__ import annotations

@@ -6,8 +6,10 @@ import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from pymysql.connections import Connection
 
 from dbanon.run import fingerprint
 from tests.conftest import CAMPAIGN
@@ -170,11 +172,24 @@ def mariadb(mariadb_server: MariadbServer) -> Iterator[MariadbDatabase]:
     """An empty MariaDB database, the only one of its server."""
     database = MariadbDatabase(mariadb_server)
     database.clear()
-    yield database
+    refused: list[str] = []
+    connect = Connection.connect
+
+    def noted(connection: Connection[Any], sock: Any = None) -> None:
+        try:
+            connect(connection, sock)
+        except BaseException as error:
+            refused.append(type(error).__name__)
+            raise
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Connection, "connect", noted)
+        yield database
     # PyMySQL closes no socket of a connection that is refused, as by a server that was killed.
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        gc.collect()
+    if refused:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)
+            gc.collect()
 
 
 @pytest.fixture
