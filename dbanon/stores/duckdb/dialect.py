@@ -305,8 +305,8 @@ def row_hash(columns: Sequence[Attribute], salt: int) -> str:
     return f"hash(hash({', '.join(terms)}))"
 
 
-# Short statements: to plan conditions on these lists costs more than all of their rows. But for that
-# of the database: without it DuckDB first makes all that its own schemas hold, 6 ms of a new file.
+# Short statements: to plan conditions on these lists costs more than all of their rows. But without
+# that on the database DuckDB first makes all that its own schemas hold, 6 ms of a new connection.
 _CATALOGS = "SELECT current_database(), database_name FROM duckdb_databases()"
 TEMPORARY_TABLES = "SELECT table_name FROM duckdb_tables() WHERE database_name = 'temp'"
 _TEMPORARY = (
