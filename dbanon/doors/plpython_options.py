@@ -23,7 +23,7 @@ from dbanon.job.private import PrivateJob, refused
 from dbanon.job.rules import BY_RULES
 from dbanon.measures import Model, model_kinds
 from dbanon.methods import find_method
-from dbanon.stores.postgresql.errors import spi_error
+from dbanon.stores.postgresql.errors import notice_error, spi_error
 from dbanon.version import version
 
 # Other names of privacy models, as keys.
@@ -243,6 +243,9 @@ def refusal_of(plpy: Any, failure: Exception) -> DbanonError:
         return MemoryLimit("The backend has run out of memory.")
     if hasattr(failure, "spidata"):
         return spi_error(failure)
+    # A notice looks for a cancel as a statement does, and its error has the state in another place.
+    if isinstance(getattr(failure, "sqlstate", None), str):
+        return notice_error(failure)
     # The text of an exception may hold a value: only its type is told.
     kind = type(failure).__name__
     plpy.log(f"dbanon: unexpected {kind}")

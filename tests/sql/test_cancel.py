@@ -80,6 +80,35 @@ def test_cancels_at_random_moments_and_then_a_whole_call(run_sql: Run, connect: 
     assert run_sql("SELECT dbanon.k_anonymity('release.p', '{a,b}')") == [(5,)]
 
 
+def test_a_cancel_that_a_notice_sees_is_told_as_one(run_sql: Run, connect: Connect) -> None:
+    """The first notice of a call is that of columns named nowhere, after all was written."""
+    _people(run_sql, 100)
+    # A cancel that waits from then on: before it are statements, which would see it.
+    run_sql(
+        """CREATE FUNCTION app.cancel_at_notice() RETURNS void LANGUAGE plpython3u AS $$
+import os, signal
+from dbanon.doors import plpython
+made = plpython._released
+class Cancelled:
+    def __init__(self, plpy):
+        self._plpy = plpy
+    def __getattr__(self, name):
+        return getattr(self._plpy, name)
+    def notice(self, text):
+        os.kill(os.getpid(), signal.SIGINT)
+        self._plpy.notice(text)
+plpython._released = lambda plpy, *rest: made(Cancelled(plpy), *rest)
+$$"""
+    )
+    connection = connect()
+    connection.execute(b"SELECT dbanon.version()")
+    connection.execute(b"SELECT app.cancel_at_notice()")
+    with pytest.raises(psycopg.errors.QueryCanceled) as failure:
+        connection.execute(b"SELECT dbanon.mdav('app.people', 'release.p', '{a,b}', 5)")
+    assert "unexpectedly" not in str(failure.value)
+    assert connection.execute(LEFT.encode()).fetchall() == [(0,)]
+
+
 def test_progress_tells_how_far_a_call_is(run_sql: Run, connect: Connect) -> None:
     _people(run_sql, 1000)
     # Notices are two seconds apart: the copying takes longer.

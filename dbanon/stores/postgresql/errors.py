@@ -178,3 +178,8 @@ def spi_error(error: Any) -> DbanonError:
     state = "".join(chr((code >> 6 * place & 0x3F) + ord("0")) for place in range(5))
     names = SimpleNamespace(table_name=table, column_name=column, constraint_name=constraint)
     return translation(SimpleNamespace(sqlstate=state, diag=names))
+
+
+def notice_error(error: Any) -> DbanonError:
+    """The error of ours for one that a notice, a warning or a log entry of plpy ended with."""
+    return translation(SimpleNamespace(sqlstate=error.sqlstate, diag=error))
