@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -46,6 +47,8 @@ def test_an_error_of_one_is_raised_and_others_do_not_begin() -> None:
         begun.append(item)
         if item == 1:
             raise KeyError(item)
+        # Whoever waits sees the error long before all others could have begun.
+        time.sleep(0.001)
 
     with pytest.raises(KeyError):
         on_all_cores(work, range(10_000))
