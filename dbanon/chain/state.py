@@ -12,8 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dbanon.chain.key import last_published
-from dbanon.chain.pseudonym import blocks, check_of, fits, tags
+from dbanon.chain.key import blocks, check_of, fits, last_published, tags
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import (
     ChainBehind,

@@ -11,16 +11,17 @@ before, so that a column is released by the coarsest of its sets and what held b
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from dbanon.data.coarser import CoarserColumns
+from dbanon.data.frozen import dataclass
 from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata, first_of_each
-from dbanon.data.partition import Found, Partition, most_of, share_needed
+from dbanon.data.partition import NOTHING, SUPPRESSED, Found, Partition, most_of, share_needed
 from dbanon.errors import SuppressionOverBudget
 from dbanon.job.policy import Policy
 from dbanon.job.sets import ColumnSet
@@ -30,6 +31,69 @@ from dbanon.partitioning.merge import Guard, merge_block
 from dbanon.partitioning.protect import by_blocks, space_of_costs
 from dbanon.partitioning.strata import apart, groups, require_memory
 from dbanon.spaces.mixed import MixedSpace
+
+
+@dataclass(frozen=True, eq=False)
+class CoarserColumns(Partition):
+    """Classes of rows; what an attribute is released with, several of them may share.
+
+    What one class releases its rows share, as in every partition. Two classes that are in one
+    coarser class of an attribute have the same value of it.
+
+    Parameters
+    ----------
+    labels, told : as of ``Partition``.
+    coarser : by attribute, int32 (n_classes,): the coarser class of each class, from 0 without
+        gaps. Attributes that are not named are released by the classes themselves.
+    """
+
+    coarser: Mapping[str, NDArray[np.int32]]
+
+    def __init__(
+        self,
+        labels: ArrayLike,
+        coarser: Mapping[str, NDArray[np.int32]],
+        told: Mapping[str, int] = NOTHING,
+    ) -> None:
+        super().__init__(labels, told)
+        object.__setattr__(self, "coarser", MappingProxyType(dict(coarser)))
+
+    def _grouped_alike(self) -> list[NDArray[np.int32]]:
+        """The different ways from classes to coarser ones; the first leaves them as they are."""
+        ways = [np.arange(self.n_classes, dtype=np.int32)]
+        for way in self.coarser.values():
+            if not any(np.array_equal(way, known) for known in ways):
+                ways.append(way)
+        return ways
+
+    def rows(self) -> tuple[Partition, NDArray[np.int32]]:
+        """What rows are released alike; and, int32 (n_classes, w), their class in each way."""
+        return Partition(self.labels, self.told), np.column_stack(self._grouped_alike())
+
+    def by_columns(self, names: Sequence[str]) -> list[tuple[Sequence[str], Partition]]:
+        """Which attributes, of these, are released by which classes; some ways may have none."""
+        ways = self._grouped_alike()
+        found: list[list[str]] = [[] for _ in ways]
+        for name in names:
+            way = self.coarser.get(name, ways[0])
+            place = next(i for i, known in enumerate(ways) if np.array_equal(way, known))
+            found[place].append(name)
+        return [
+            (own, Partition(np.append(way, np.int32(SUPPRESSED))[self.labels]))
+            for own, way in zip(found, ways, strict=True)
+        ]
+
+    def of(self, records: NDArray[np.int64]) -> CoarserColumns:
+        """The partition of other records, as ``Partition.of``; classes without any are left out."""
+        labels = np.where(records < 0, SUPPRESSED, self.labels[records])
+        released = labels >= 0
+        kept, places = np.unique(labels[released], return_inverse=True)
+        labels[released] = places.reshape(-1)
+        coarser = {
+            name: np.unique(way[kept], return_inverse=True)[1].reshape(-1).astype(np.int32)
+            for name, way in self.coarser.items()
+        }
+        return CoarserColumns(labels, coarser, self.told)
 
 
 def within_reach(

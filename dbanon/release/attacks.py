@@ -18,7 +18,7 @@ from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
 from dbanon.data.notebook import Shown
 from dbanon.hierarchy.leaves import Hierarchies, trees_of
-from dbanon.measures.attacks.catalogue import attacked
+from dbanon.measures.attacks import attacked
 from dbanon.measures.attacks.rates import Attacked
 from dbanon.measures.attacks.task import Exposed
 from dbanon.recoding import ReleasedColumn

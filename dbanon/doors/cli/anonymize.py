@@ -10,9 +10,8 @@ from typing import Any
 
 import click
 
-from dbanon.data.option import Parameter, all_parameters, parameters
+from dbanon.data.option import REQUIRED, Parameter, all_parameters, parameters
 from dbanon.doors.cli.cautions import warn_of, watched
-from dbanon.doors.cli.chain_options import chain_of, with_parts
 from dbanon.doors.cli.log import current
 from dbanon.doors.cli.options import Decorator, click_option, values, with_files
 from dbanon.doors.cli.releases import needs_evaluation, write_report
@@ -28,7 +27,8 @@ from dbanon.doors.cli.support import (
 )
 from dbanon.doors.engines import ENGINES, Engine
 from dbanon.doors.spelling import half_of_memory
-from dbanon.errors import PrivacyWarning
+from dbanon.errors import InvalidParameter, PrivacyWarning
+from dbanon.job.chain import Chain
 from dbanon.job.job import Job
 from dbanon.job.private import own_options, refused
 from dbanon.job.reading import Reading
@@ -93,6 +93,46 @@ def engine_of(given: Mapping[str, Any]) -> Engine | None:
     return Engine(name, master, given["tasks"], dict(map(pair, given["conf"])))
 
 
+# No command needs them: what a chain needs is asked once one is named.
+_CHAIN_PARTS = tuple(replace(one, default=None if one.default is REQUIRED else one.default)
+               for one in parameters(Chain)[1:])  # fmt: skip
+# The options of a command have one name each: that of a chain's key is not that of rows' keys.
+_CHAIN_PREFIX = "chain_"
+
+
+def with_chain(command: Any) -> Any:
+    """Give a command the options that stand beside ``--chain``."""
+    for one in reversed(_CHAIN_PARTS):
+        given: Decorator = click_option(one, _CHAIN_PARTS, named=_CHAIN_PREFIX + one.name)
+        command = given(command)
+    return command
+
+
+def chain_of(given: Mapping[str, Any]) -> Chain | None:
+    """The chain that the options name.
+
+    Raises
+    ------
+    InvalidParameter : they are given without a chain, or the chain without its key.
+    """
+    parts = values(
+        _CHAIN_PARTS, {one.name: given[_CHAIN_PREFIX + one.name] for one in _CHAIN_PARTS}
+    )
+    if given["chain"] is None:
+        if any(parts.values()):
+            raise InvalidParameter(
+                "--chain-key, --max-exposed, --accept-turnover, --table-output and"
+                " --table-keep need a chain.",
+                hint="Name it: --chain NAME.",
+            )
+        return None
+    if parts["key"] is None:
+        raise InvalidParameter(
+            "A chain needs its key.", hint="Say where it is: --chain-key file:PATH or env:NAME."
+        )
+    return Chain(given["chain"], **parts)
+
+
 OPTIONS = all_parameters(Job)
 # What dp_ranks and dp_marginals have beside them; it has no k.
 PRIVATE = own_options()
@@ -121,7 +161,7 @@ _OWN: dict[str, Decorator] = {
         metavar="NAME=FILE",
         help="The same from a file, with one value per line. Repeatable.",
     ),
-    "chain": with_parts,
+    "chain": with_chain,
     "output": click.option("--target", help="URL of another database to write to."),
 }
 

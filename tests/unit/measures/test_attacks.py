@@ -12,7 +12,7 @@ import pytest
 import dbanon
 from dbanon.errors import ColumnNotFound, InvalidParameter, TooFewRecords
 from dbanon.hierarchy.tree import Hierarchy
-from dbanon.measures.attacks.catalogue import ATTACKS
+from dbanon.measures.attacks import ATTACKS
 from dbanon.measures.attacks.membership import told_apart
 from dbanon.measures.attacks.rates import Attacked, Rate
 from tests.reference import attacks as reference
