@@ -15,7 +15,6 @@ from dbanon.advice.request import OF_CATEGORIES, OF_NUMBERS
 from dbanon.advice.roles import IDENTIFIER, QUASI_IDENTIFIER, SENSITIVE
 from dbanon.data.schema import Kind
 from dbanon.doors.jobfile.field_types import is_name
-from dbanon.doors.jobfile.init import TABLE, VIEW
 from dbanon.doors.workbench.state import (
     KEEP,
     ROLES,
@@ -198,11 +197,12 @@ def job_of(bench: Workbench, fields: Fields) -> JobChoice:
     ------
     InvalidParameter : a name is none that a file, a job or a view may have.
     """
+    kinds = bench.start.kinds
     found = JobChoice(
         file=_file(one(fields, "file"), (".yaml", ".yml"), "job file"),
         name=one(fields, "name"),
         output=one(fields, "output"),
-        kind=one(fields, "kind", VIEW),
+        kind=one(fields, "kind", kinds[0]),
         place=_file(one(fields, "place", "released.duckdb"), (".duckdb",), "database file"),
         export=one(fields, "export"),
         report=one(fields, "report") == "yes",
@@ -216,8 +216,8 @@ def job_of(bench: Workbench, fields: Fields) -> JobChoice:
         raise InvalidParameter(
             "The release's name is one without a schema.", hint="It goes into the schema release."
         )
-    if found.kind not in (VIEW, TABLE):
-        raise InvalidParameter("A release is made as a view or as a table.")
+    if found.kind not in kinds:
+        raise InvalidParameter(f"A release is made as a {' or as a '.join(kinds)}.")
     if found.export not in EXPORTS:
         raise InvalidParameter("A release is exported as CSV, as Parquet, or not at all.")
     if found.schedule and not _SCHEDULE.fullmatch(found.schedule):
@@ -241,4 +241,6 @@ def job_first(bench: Workbench) -> JobChoice:
     stem = re.sub(r"[^A-Za-z0-9_]+", "-", table).strip("-_")[:40] or "job"
     export = "csv" if is_of_files(bench.start.url) else ""
     output = str(RelationName(None, table))
-    return JobChoice(f"{stem}.yaml", stem, output, export=export, place=f"{stem}-releases.duckdb")
+    return JobChoice(
+        f"{stem}.yaml", stem, output, bench.start.kinds[0], f"{stem}-releases.duckdb", export
+    )

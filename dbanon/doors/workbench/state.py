@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from dbanon.advice.request import KS, SECONDS
 from dbanon.advice.roles import IDENTIFIER, QUASI_IDENTIFIER, SENSITIVE
-from dbanon.doors.jobfile.init import VIEW
+from dbanon.doors.jobfile.init import TABLE, VIEW
 from dbanon.doors.workbench.tasks import Tasks
 from dbanon.job.policy import Policy
 from dbanon.job.reading import USUAL, Reading
-from dbanon.run.open import open_store
+from dbanon.run.open import open_store, releases_views
 from dbanon.stores.folders import is_of_files
 
 if TYPE_CHECKING:
@@ -71,6 +71,11 @@ class Start:
     target: str | None = None
     directory: Path = field(default_factory=Path.cwd)
     memory: int | None = None
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """What a release may be made as, the usual first."""
+        return (VIEW, TABLE) if releases_views(self.target or self.url) else (TABLE,)
 
     @property
     def needs_place(self) -> bool:
@@ -182,7 +187,7 @@ class JobChoice:
     file: str
     name: str
     output: str
-    kind: str = VIEW
+    kind: str
     place: str = "released.duckdb"
     export: str = ""
     report: bool = True

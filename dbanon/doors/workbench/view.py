@@ -341,6 +341,7 @@ def job(bench: Workbench) -> Row:
     point = bench.chosen
     return {
         "choice": choice,
+        "kinds": bench.start.kinds,
         "needs_place": bench.start.needs_place,
         "directory": str(bench.start.directory),
         "point": None if point is None else str(point),
