@@ -95,7 +95,6 @@ class SessionInterface(PassthroughInterface, ABC):
         """Those of these columns that this role may read; all where there are no roles."""
         return frozenset(columns)
 
-    @abstractmethod
     def inspect(self, source: Relation, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
         """The attributes with what only their values tell, such as an undeclared scale.
 
@@ -103,6 +102,7 @@ class SessionInterface(PassthroughInterface, ABC):
         ------
         MixedTypes : a column holds values of another type than it declares.
         """
+        return tuple(attributes)
 
     @abstractmethod
     def text_of(self, attribute: Attribute) -> str:
@@ -113,6 +113,10 @@ class SessionInterface(PassthroughInterface, ABC):
         if attribute.kind is Kind.OTHER:
             return self.text_of(attribute)
         return f"s.{quote(attribute.name)}"
+
+    def different_of_few(self, value: str) -> str:
+        """SQL that counts how many values there are in some thousand rows at most; NULL is none."""
+        return f"count(DISTINCT {value})"
 
     @abstractmethod
     def lone_keys(self, source: Relation) -> frozenset[str]:

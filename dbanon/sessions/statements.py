@@ -236,18 +236,18 @@ def profile(relation: RelationName, columns: Sequence[tuple[str, str, str]]) -> 
 
     Parameters
     ----------
-    columns : of each its quoted name, SQL that tells its values apart, and SQL of its text; the
-        last one empty where it is no text.
+    columns : of each its quoted name, SQL that counts its values, and SQL of its text; the last
+        one empty where it is no text.
     """
     counts = "".join(
-        f", count(s.{name}), count(DISTINCT {value}), "
+        f", count(s.{name}), {different}, "
         + (
             f"avg(length({text})), avg(CASE WHEN replace({text}, ' ', '') <> {text} THEN 1.0"
             f" WHEN {text} IS NOT NULL THEN 0.0 END)"
             if text
             else "0, 0"
         )
-        for name, value, text in columns
+        for name, different, text in columns
     )
     return f"SELECT count(*){counts} FROM {relation.quoted} AS s"
 

@@ -55,12 +55,15 @@ def profiled(
     keys: Collection[str] = (),
 ) -> tuple[int, tuple[Column, ...]]:
     """The rows of a relation, and what one query counts of these columns."""
+    different = (
+        session.different_of_few if isinstance(relation, _Head) else "count(DISTINCT {})".format
+    )
     query = statements.profile(
         relation,
         [
             (
                 quote(a.name),
-                session.compared(a),
+                different(session.compared(a)),
                 session.text_of(a) if a.kind is Kind.CATEGORY else "",
             )
             for a in attributes

@@ -142,19 +142,18 @@ class FrameSource:
         """The columns that look like numbers of persons, and why; the first rows tell it."""
         head = self.frame.iloc[:HEAD]
         names: list[Any] = list(self.frame.columns)
-        columns = {}
+        attributes = []
         for name in names:
             # What no release has is no number, and two columns of one name are not told apart.
             with suppress(DbanonError):
                 if isinstance(name, str) and names.count(name) == 1:
-                    columns[name] = _counted(name, head[name])
-        attributes = [column.attribute for column in columns.values()]
+                    attributes.append(_attribute_of(name, head[name]))
         known = {
             name: _codes(self.frame[name].iloc[:LOOKED_UP]) for name in constant_within(attributes)
         }
         return numbers_found(
             attributes,
-            [columns[name] for name in suspects(attributes)],
+            [_counted(name, head[name]) for name in suspects(attributes)],
             lambda name: _agree(known[name][:HEAD]),
             lambda column: _within(
                 _codes(self.frame[column.name].iloc[:LOOKED_UP]), list(known.values())
@@ -247,12 +246,16 @@ class FrameSource:
         return candidates(self.frame, relation.required, "suppress")
 
 
+def _attribute_of(name: str, series: pd.Series[Any]) -> Attribute:
+    try:
+        return attribute_of(name, series)
+    except UnsupportedType:
+        return Attribute(name, Kind.OTHER, sql_type=str(series.dtype))
+
+
 def _counted(name: str, series: pd.Series[Any]) -> Column:
     """What counts tell of a column; a type that no release has is of kind ``other``."""
-    try:
-        attribute = attribute_of(name, series)
-    except UnsupportedType:
-        attribute = Attribute(name, Kind.OTHER, sql_type=str(series.dtype))
+    attribute = _attribute_of(name, series)
     present = series[series.notna()]
     distinct = int(_codes(present).max(initial=-1)) + 1
     length = worded = 0.0
@@ -277,12 +280,17 @@ def _within(number: NDArray[np.int64], others: Sequence[NDArray[np.int64]]) -> l
         return []
     head = number[:PROBED]
     probed = np.flatnonzero(np.isin(number, head[head >= 0]))
-    held = pd.DataFrame({at: codes[probed] for at, codes in enumerate(others)})
-    grouped = held.where(held >= 0).groupby(number[probed])
-    several = (grouped.size() > 1).to_numpy()
-    counts, different = grouped.count().to_numpy(), grouped.nunique().to_numpy()
-    pairs = np.stack((counts, different), axis=2).reshape(len(several), -1)
-    return [[int(count) for count in row] for row in pairs[several]]
+    _, place = np.unique(number[probed], return_inverse=True)
+    sizes = np.bincount(place)
+    columns = []
+    for codes in others:
+        held = codes[probed]
+        known = held >= 0
+        of, width = place[known], int(held.max(initial=0)) + 1
+        different = np.unique(of * width + held[known]) // width
+        columns += [np.bincount(one, minlength=len(sizes)) for one in (of, different)]
+    found: list[list[int]] = np.column_stack(columns)[sizes > 1].tolist()
+    return found
 
 
 def _with_order(attribute: Attribute, orders: Mapping[str, Sequence[str]]) -> Attribute:
