@@ -8,11 +8,14 @@ Reads a line of JSON from stdin: ``{"words": […]}`` for the command line, or `
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
+import pkgutil
 import resource
 import signal
 import sys
+from pathlib import Path
 from typing import Any
 
 
@@ -28,12 +31,32 @@ def main() -> None:
 
         # With its library: what cannot be loaded for want of memory is not what is asked here.
         assert psycopg.pq.version()
+        if "memory" in given:
+            _load()
         # As the program begins: signals that come before the command has handlers of its own.
         for number in start._ENDS:
             signal.signal(number, start._end)
         _wait(given)
         command(given["words"])
     _call(given)
+
+
+# Of what a command may run.
+_ROOMS = ("advice", "doors/cli", "job", "ledger", "partitioning", "release", "run", "stores")
+
+
+def _load() -> None:
+    """Load all that a run may load when it first needs it."""
+    import rich.console
+    import rich.table  # noqa: F401
+
+    import dbanon
+
+    here = Path(dbanon.__file__).parent
+    for room in _ROOMS:
+        prefix = f"dbanon.{room.replace('/', '.')}."
+        for module in pkgutil.walk_packages([str(here / room)], prefix):
+            importlib.import_module(module.name)
 
 
 def _wait(given: dict[str, Any]) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tests.faults.cases import GENERALIZING, Case
-from tests.faults.levels import counts_of, keeps, level
+from tests.faults.levels import keeps, levels_of
 from tests.faults.tables import LIMITS, NUMBERS, SYSTEM_NAMES
 
 Row = dict[str, str | None]
@@ -150,12 +150,15 @@ def _at_the_end(column: Any) -> bool:
 
 def _infeasible(case: Case, strata: Sequence[Sequence[Row]]) -> set[str]:
     """A stratum that as one class breaks a model: no release of it can keep to it."""
+    entity = case.arguments.get("entity")
     for model in case.arguments.get("models", ()):
         name = model["attribute"]
         numbers = case.table.column(name).family in ("integer", "decimal", "float")
-        whole = counts_of([row[name] for stratum in strata for row in stratum])
-        for stratum in strata:
-            counts = counts_of([row[name] for row in stratum])
-            if not keeps(model, level(model, counts, whole, numbers), 1e-6):
-                return {"model_infeasible", *TOO_FEW}
+        held = [
+            [row[name] if entity is None else (row[entity], row[name]) for row in stratum]
+            for stratum in strata
+        ]
+        reached = levels_of(model, held, numbers, persons=entity is not None)
+        if not all(keeps(model, one, 1e-6) for one in reached):
+            return {"model_infeasible", *TOO_FEW}
     return set()

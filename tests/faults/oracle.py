@@ -16,7 +16,7 @@ from tests.faults.cases import GENERALIZING, Case
 from tests.faults.doors import Outcome, split
 from tests.faults.expected import Row, counted
 from tests.faults.expected import groups as strata_of
-from tests.faults.levels import counts_of, keeps, level
+from tests.faults.levels import keeps, levels_of
 from tests.faults.members import member_findings
 from tests.faults.places import Place, Snapshot
 from tests.faults.tables import MARKS, NUMBERS, literal, quote
@@ -206,18 +206,30 @@ def order_findings(p: Published) -> Iterator[str]:
 def model_findings(p: Published) -> Iterator[str]:
     arguments = p.case.arguments
     names = [*p.quasi_identifiers, *arguments.get("by", ())]
+    who = _persons(p) if arguments.get("entity") else None
+    if arguments.get("entity") and who is None:
+        return
     for model in arguments.get("models", ()):
         name = model["attribute"]
         numbers = p.case.table.column(name).family in ("integer", "decimal", "float")
         classes: dict[Any, list[Any]] = defaultdict(list)
         for row in p.rows:
-            classes[tuple(row.get(n) for n in names)].append(row.get(name))
-        whole = counts_of([row.get(name) for row in p.rows])
-        for values in classes.values():
-            reached = level(model, counts_of(values), whole, numbers)
+            value = row.get(name)
+            classes[tuple(row.get(n) for n in names)].append(
+                value if who is None else (who.get(row[p.case.table.unique]), value)
+            )
+        for reached in levels_of(model, [*classes.values()], numbers, persons=who is not None):
             if not keeps(model, reached, 1e-6):
                 yield f"model: {model['kind']} {model['level']} wanted, {reached:.6g} found"
                 break
+
+
+def _persons(p: Published) -> dict[str | None, str | None] | None:
+    """Whose row a released one is, where a kept column tells it."""
+    unique, entity = p.case.table.unique, p.case.arguments["entity"]
+    if unique is None or unique not in p.case.arguments["keep"]:
+        return None
+    return {row[unique]: row[entity] for row in p.original}
 
 
 def entity_findings(p: Published) -> Iterator[str]:
