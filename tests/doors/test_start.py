@@ -6,7 +6,8 @@ import json
 import signal
 import subprocess
 import sys
-from typing import Any
+from typing import Any, NoReturn
+from unittest.mock import Mock
 
 import click
 import pytest
@@ -53,6 +54,38 @@ def test_a_signal_when_all_is_done(number: signal.Signals, words: list[str], cod
     assert bool(done.stdout) == (code == 0)
     assert "nterrupted" not in done.stderr
     assert "erminated" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "error",
+    [MemoryError(), ImportError("libblas.so: failed to map segment from shared object")],
+    ids=["an object", "a library"],
+)
+@pytest.mark.parametrize("for_machines", [False, True])
+def test_memory_that_is_short_while_the_command_is_loaded(
+    error: Exception,
+    for_machines: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    def load(name: str) -> NoReturn:
+        raise error
+
+    # This process goes on.
+    monkeypatch.setattr(signal, "signal", lambda *given: None)
+    monkeypatch.setattr(start, "gc", Mock(get_threshold=lambda: (1, 1, 1)))
+    monkeypatch.setattr(start, "import_module", load)
+    monkeypatch.setattr(start, "opening", None)
+    monkeypatch.setattr(start, "_ended", None)
+    monkeypatch.setattr("sys.argv", ["dbanon", "releases", *(JSON if for_machines else [])])
+    with pytest.raises(SystemExit) as ended:
+        start.start()
+    assert ended.value.code == 9
+    said = capfd.readouterr().err
+    if for_machines:
+        assert [line["event"] for line in lines(said)] == ["start", "error", "end"]
+    assert "memory_limit" in said
+    assert "Traceback" not in said
 
 
 @pytest.mark.slow

@@ -82,9 +82,9 @@ def start() -> NoReturn:
     try:
         # By its name: what is loaded then looks at what was said here.
         import_module("dbanon.doors.cli.main").main(prog_name="dbanon")
-    except ModuleNotFoundError as error:
-        # click itself, or what the command's own module needs.
-        code = _told_missing(error)
+    except (ImportError, MemoryError) as error:
+        # Of click itself, or of what the command's own module needs.
+        code = _not_loaded(error)
     except SystemExit as end:
         code = 0 if end.code is None else end.code if isinstance(end.code, int) else 1
         # What was published is not told as interrupted while Python takes itself down.
@@ -116,11 +116,14 @@ def _end(number: int, frame: object) -> NoReturn:
     os._exit(code)
 
 
-def _told_missing(error: ModuleNotFoundError) -> int:
-    """Say which extra brings a package; the exit code. What no extra brings is raised."""
-    from dbanon.errors import missing_extra
+def _not_loaded(error: ImportError | MemoryError) -> int:
+    """Say which extra brings a package, or that memory is short; the exit code.
 
-    told = missing_extra(error)
+    What is neither is raised.
+    """
+    from dbanon.errors import MemoryLimit, lacks_memory, missing_extra
+
+    told = MemoryLimit.of_process() if lacks_memory(error) else missing_extra(error)
     if told is None:
         raise error
     if opening is not None:
