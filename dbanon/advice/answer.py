@@ -200,7 +200,7 @@ class Advice(Plotted):
         for column in self.columns:
             yield "role", column.column.name, str(column.role), column.to_dict()
         for found in (self.singling.chosen, *self.singling.sets[:_SETS_SHOWN]):
-            yield "singles out", ", ".join(found.columns), alone(found), found.to_dict()
+            yield "singles out", ", ".join(found.columns), describe_set(found), found.to_dict()
         for point in self.sweep.points:
             words = f"loss {point.loss:.4g}, linkage risk {point.risk:.4g}"
             yield "tried", f"{point.curve}, k = {point.k}", words, point.to_dict()
@@ -265,7 +265,7 @@ def _rule_of_liu_and_li(rows: int) -> str:
     )
 
 
-def alone(found: SetOfColumns) -> str:
+def describe_set(found: SetOfColumns) -> str:
     """What columns tell together, in words."""
     return f"{found.alone.percent()} alone, {found.few.percent()} in groups of fewer than" + (
         f" {found.few.small}"

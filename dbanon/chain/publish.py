@@ -77,10 +77,10 @@ def publish_tables(
     for part in made.parts[1:]:
         own = _of_table(made, part)
 
-        def told(_: RelationName, report: Report, own: Advanced = own) -> Report:
+        def of_part(_: RelationName, report: Report, own: Advanced = own) -> Report:
             return told_of_chain(own, outside, report)
 
-        place, report = _publish_one(own, state, writes, clock, told, part.number)
+        place, report = _publish_one(own, state, writes, clock, of_part, part.number)
         written.append(place)
         others.append({"output": report.output, "rows": report.rows_out})
 

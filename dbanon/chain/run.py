@@ -235,7 +235,7 @@ def _go_on(
     told = {**found.told, "persons": found.persons, "waiting": found.waiting,
             "returned": found.returned, "loss": made.release.loss}  # fmt: skip
     state = made.state
-    chain_state.noted(session, state.chain, state.sequence, made.planned.release_id, told)
+    chain_state.add_release(session, state.chain, state.sequence, made.planned.release_id, told)
     return made
 
 

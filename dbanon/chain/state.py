@@ -323,7 +323,7 @@ def close(session: Session, chain: ChainKept) -> None:
     )
 
 
-def noted(session: Session, chain: ChainKept, sequence: int, release_id: str,
+def add_release(session: Session, chain: ChainKept, sequence: int, release_id: str,
           counts: Mapping[str, Any]) -> None:  # fmt: skip
     """Keep that a release was made; from its commit on it counts as published."""
     row = {

@@ -108,7 +108,7 @@ class Parameter:
     @property
     def help(self) -> str:
         """The help, with other options by their names in Python and SQL."""
-        return self.told(lambda name: name)
+        return self.help_with(lambda name: name)
 
     @property
     def expected(self) -> str:
@@ -123,7 +123,7 @@ class Parameter:
         told = isinstance(self.default, (int, float, str)) and self.default != ""
         return str(self.default) if told else ""
 
-    def told(self, named: Callable[[str], str]) -> str:
+    def help_with(self, named: Callable[[str], str]) -> str:
         """The help; ``named`` writes the name of another option."""
         return re.sub(r"`(\w+)`", lambda found: named(found[1]), self.option.help)
 

@@ -102,19 +102,19 @@ def advise(
         # Loads pandas, which a database needs not.
         from dbanon.stores.frame.source import NAME, FrameSource
 
-        wishes = make(AdviceRequest, asked | {"table": NAME})
+        request = make(AdviceRequest, asked | {"table": NAME})
         written.require_none()
         with shown(progress) as told:
-            found = run_advise(wishes, FrameSource(data), told)
+            found = run_advise(request, FrameSource(data), told)
         start = {name: value for name, value in found.start.items() if name not in _OF_TABLES}
         return replace(found, start=start)
     from dbanon.run.open import open_store
     from dbanon.stores.sql_source import SqlSource
 
-    wishes = make(AdviceRequest, asked)
+    request = make(AdviceRequest, asked)
     store = open_store(data, on_sql, reading=written, table=table)
     with shown(progress) as told, store.planning(staging=True) as session:
-        found = run_advise(wishes, SqlSource(session), told)
+        found = run_advise(request, SqlSource(session), told)
     return replace(found, start={**found.start, **written.to_dict()})
 
 

@@ -116,7 +116,7 @@ def advise(plpy: Any, sql_version: str, given: str) -> str:
         from dbanon.run.advise import advise as run_advise
 
         call = _call(given)
-        wanted = options.wishes(call["options"])
+        wanted = options.advice_options(call["options"])
         progress = _Progress(plpy, wanted.pop("progress", False))
         session = PlpySession(plpy, int(call["source"]))
         trees = wanted.get("hierarchies", {})

@@ -91,7 +91,7 @@ def keys_of_private(given: Mapping[str, Any], arguments: Collection[str]) -> dic
     return _given(known, given)
 
 
-def wish_keys() -> dict[str, Parameter]:
+def advice_keys() -> dict[str, Parameter]:
     """The keys of ``options`` that advice takes."""
     from dbanon.advice.request import AdviceRequest
 
@@ -99,9 +99,9 @@ def wish_keys() -> dict[str, Parameter]:
     return {one.name: one for one in (*known, PROGRESS) if one.name != "quasi_identifiers"}
 
 
-def wishes(given: Any) -> dict[str, Any]:
+def advice_options(given: Any) -> dict[str, Any]:
     """The options of advice by name; raises as ``parse``."""
-    return _given(wish_keys(), given)
+    return _given(advice_keys(), given)
 
 
 def describe_option(one: Parameter) -> str:

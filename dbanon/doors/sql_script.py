@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from dbanon.doors.plpython_options import describe_option, keys, wish_keys
+from dbanon.doors.plpython_options import advice_keys, describe_option, keys
 from dbanon.hierarchy.spec import KINDS
 from dbanon.job.job import Job
 from dbanon.job.synthesis import PRIVATE_SUMMARIES
@@ -180,7 +180,7 @@ def advice_manual() -> str:
         "Roles are proposals, never decisions. The function writes nothing and shows no value"
         " of the data.",
         "Keys of options:",
-        *(f"  {name}: {describe_option(one)}" for name, one in wish_keys().items()),
+        *(f"  {name}: {describe_option(one)}" for name, one in advice_keys().items()),
     ]
     return "\n".join(lines)
 

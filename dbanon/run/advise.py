@@ -36,7 +36,7 @@ OUTPUT_SCHEMA = "release"
 
 
 def advise(
-    wishes: AdviceRequest,
+    request: AdviceRequest,
     source: Source,
     progress: AdviceProgress | None = None,
     *,
@@ -58,23 +58,23 @@ def advise(
     clock = _Clock(progress or (lambda part, share: None))
     with clock.part("profile") as tick:
         tick(0.0)
-        profile, persons = _profile(wishes, source)
-        roles = _roles(wishes, profile, persons)
-        entity = _entity(wishes, profile, persons)
+        profile, persons = _profile(request, source)
+        roles = _roles(request, profile, persons)
+        entity = _entity(request, profile, persons)
         chosen = tuple(
             column.name for column in profile.columns if roles[column.name].role == QUASI_IDENTIFIER
         )
         if not chosen:
             raise NoQuasiIdentifiers(
-                f"No column of {wishes.table} is proposed as a quasi-identifier.",
+                f"No column of {request.table} is proposed as a quasi-identifier.",
                 hint="Name those that others may know of a person.",
             )
     with clock.part("read") as tick:
         tick(0.0)
-        job = _job(wishes, chosen, profile, entity)
+        job = _job(request, chosen, profile, entity)
         planned = plan(job, source, pulse=lambda: tick(0.0))
         microdata = source.read(planned.relation, planned.wanted, job, tick)
-    small = max(SMALL, wishes.k[0])
+    small = max(SMALL, request.k[0])
     with clock.part("singling") as tick:
         counts = sizes_of(microdata)
 
@@ -83,14 +83,14 @@ def advise(
             return counts(names)
 
         found = singling(chosen, sizes, small)
-    complete, policy = _null_policy(microdata, planned.policy, wishes.k[-1])
+    complete, policy = _null_policy(microdata, planned.policy, request.k[-1])
     planned = replace(planned, policy=policy)
     with clock.part("sweep") as tick, warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivacyWarning)
-        swept = sweep(wishes, planned, complete, small, tick, tried)
+        swept = sweep(request, planned, complete, small, tick, tried)
     # One release alone says nothing of the others.
     compared = len(swept.points) > 1
-    best = recommend(swept.points, wishes.max_risk, wishes.max_loss) if compared else None
+    best = recommend(swept.points, request.max_risk, request.max_loss) if compared else None
     if best is None and compared:
         raise NothingFits(
             "None of the releases that were tried is within the limits.",
@@ -105,12 +105,12 @@ def advise(
             for column in profile.columns
         ),
         quasi_identifiers=chosen,
-        proposed=not wishes.quasi_identifiers,
+        proposed=not request.quasi_identifiers,
         entity=entity,
         singling=found,
         sweep=swept,
         recommendation=best,
-        start={} if best is None else _start(planned, wishes, roles, best.point),
+        start={} if best is None else _start(planned, request, roles, best.point),
         seconds={part: round(seconds, 3) for part, seconds in clock.seconds.items()},
     )
 
@@ -145,7 +145,7 @@ class Proposed:
     entity: str | None
 
 
-def proposed(wishes: AdviceRequest, source: Source) -> Proposed:
+def proposed(request: AdviceRequest, source: Source) -> Proposed:
     """What is proposed for the columns of a table.
 
     Raises
@@ -153,19 +153,19 @@ def proposed(wishes: AdviceRequest, source: Source) -> Proposed:
     NoRows : there is nothing to count.
     DbanonError : what looking at the table raises.
     """
-    profile, persons = _profile(wishes, source)
-    roles = _roles(wishes, profile, persons)
-    return Proposed(profile, roles, _entity(wishes, profile, persons))
+    profile, persons = _profile(request, source)
+    roles = _roles(request, profile, persons)
+    return Proposed(profile, roles, _entity(request, profile, persons))
 
 
-def _profile(wishes: AdviceRequest, source: Source) -> tuple[Profile, Mapping[str, str]]:
+def _profile(request: AdviceRequest, source: Source) -> tuple[Profile, Mapping[str, str]]:
     """The columns, counted, after all checks of rights and key, and those that number persons."""
-    named = (*wishes.quasi_identifiers, *wishes.sensitive)
+    named = (*request.quasi_identifiers, *request.sensitive)
     job = Job(
-        table=wishes.table,
+        table=request.table,
         output="",
         quasi_identifiers=tuple(dict.fromkeys(named)),
-        key=wishes.key,
+        key=request.key,
         policy=Policy(k=2, method="gaa_cp"),
     )
     relation = source.describe(job)
@@ -176,12 +176,12 @@ def _profile(wishes: AdviceRequest, source: Source) -> tuple[Profile, Mapping[st
     return profile, source.numbers_of_persons(relation)
 
 
-def _entity(wishes: AdviceRequest, profile: Profile, persons: Mapping[str, str]) -> str | None:
+def _entity(request: AdviceRequest, profile: Profile, persons: Mapping[str, str]) -> str | None:
     """The column that says whose a row is, where persons have several; one that has no NULL.
 
     A run refuses an entity that is NULL somewhere.
     """
-    named = {*wishes.quasi_identifiers, *wishes.sensitive}
+    named = {*request.quasi_identifiers, *request.sensitive}
     return coarsest(
         column
         for column in profile.columns
@@ -189,32 +189,32 @@ def _entity(wishes: AdviceRequest, profile: Profile, persons: Mapping[str, str])
     )
 
 
-def _roles(wishes: AdviceRequest, profile: Profile, persons: Mapping[str, str]) -> dict[str, Role]:
+def _roles(request: AdviceRequest, profile: Profile, persons: Mapping[str, str]) -> dict[str, Role]:
     """The roles that are proposed; where quasi-identifiers are named, they and no others."""
     roles = propose(profile, persons)
-    if wishes.quasi_identifiers:
+    if request.quasi_identifiers:
         for name, role in roles.items():
             if role.role == QUASI_IDENTIFIER:
                 roles[name] = Role("not_copied", "not_named")
-    roles |= {name: Role(QUASI_IDENTIFIER, "given") for name in wishes.quasi_identifiers}
-    return roles | {name: Role(SENSITIVE, "given") for name in wishes.sensitive}
+    roles |= {name: Role(QUASI_IDENTIFIER, "given") for name in request.quasi_identifiers}
+    return roles | {name: Role(SENSITIVE, "given") for name in request.sensitive}
 
 
 def _job(
-    wishes: AdviceRequest, chosen: tuple[str, ...], profile: Profile, entity: str | None = None
+    request: AdviceRequest, chosen: tuple[str, ...], profile: Profile, entity: str | None = None
 ) -> Job:
     """What is read: all rows, those with a NULL, too."""
     holes = any(profile.column(name).present < profile.rows for name in chosen)
     return Job(
-        table=wishes.table,
+        table=request.table,
         output="",
         quasi_identifiers=chosen,
         entity=entity,
-        key=wishes.key,
-        hierarchies=wishes.hierarchies,
-        memory_limit=wishes.memory_limit,
+        key=request.key,
+        hierarchies=request.hierarchies,
+        memory_limit=request.memory_limit,
         # Of any kind of column; the methods that are tried have policies of their own.
-        policy=Policy(k=wishes.k[0], method="gaa_cp", nulls="category" if holes else "error"),
+        policy=Policy(k=request.k[0], method="gaa_cp", nulls="category" if holes else "error"),
     )
 
 
@@ -238,7 +238,7 @@ def _null_policy(microdata: Microdata, policy: Policy, k: int) -> tuple[Microdat
 
 
 def _start(
-    planned: Plan, wishes: AdviceRequest, roles: Mapping[str, Role], point: Point
+    planned: Plan, request: AdviceRequest, roles: Mapping[str, Role], point: Point
 ) -> dict[str, Any]:
     """Arguments of ``anonymize`` that make this release; hierarchies are those of the caller."""
     name, policy = planned.relation.name, planned.policy
@@ -256,6 +256,6 @@ def _start(
         "recoding": point.recoding,
         "nulls": None if policy.nulls == "error" else policy.nulls,
         "max_suppression": policy.max_suppression or None,
-        "key": list(wishes.key) or None,
+        "key": list(request.key) or None,
     }
     return found | {option: value for option, value in more.items() if value is not None}

@@ -65,10 +65,10 @@ class Spender:
     )
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """What is spent, in words."""
         assert self.kept is not None
-        return self.kept.told
+        return self.kept.description
 
     def spend(self, cost: Cost) -> None:
         """Spend, and see in another transaction that it is spent."""

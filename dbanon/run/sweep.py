@@ -44,7 +44,7 @@ class _TimeUp(Exception):
 
 
 def sweep(
-    wishes: AdviceRequest,
+    request: AdviceRequest,
     planned: Plan,
     microdata: Microdata,
     small: int,
@@ -70,20 +70,20 @@ def sweep(
     """
     attributes, total = microdata.attributes, microdata.n_records
     trees = planned.trees(microdata, lambda: told(0.0))
-    microdata = _sampled(microdata, wishes)
-    ks = [k for k in wishes.k if k <= microdata.n_records]
+    microdata = _sampled(microdata, request)
+    ks = [k for k in request.k if k <= microdata.n_records]
     if not ks:
         raise TooFewRecords(
-            f"The table has {counted(total, 'row')}, fewer than k = {wishes.k[0]}.",
+            f"The table has {counted(total, 'row')}, fewer than k = {request.k[0]}.",
             hint="Choose a smaller k.",
         )
     numeric = are_numbers(attributes, trees)
-    trial = _Trial(planned, microdata, numeric, small, total, trees, wishes)
-    names = dict.fromkeys(wishes.methods or trial.usual_methods())
+    trial = _Trial(planned, microdata, numeric, small, total, trees, request)
+    names = dict.fromkeys(request.methods or trial.usual_methods())
     points: dict[tuple[str, int], Point] = {}
     left_out: dict[str, DbanonError] = {}
-    todo = _Todo(wishes, names, ks)
-    end, untried = time.monotonic() + wishes.time_limit, 0
+    todo = _Todo(request, names, ks)
+    end, untried = time.monotonic() + request.time_limit, 0
     ended: list[BaseException] = []
 
     def tick(share: float) -> None:
@@ -125,26 +125,26 @@ def sweep(
     )
 
 
-def _sampled(microdata: Microdata, wishes: AdviceRequest) -> Microdata:
+def _sampled(microdata: Microdata, request: AdviceRequest) -> Microdata:
     """The records that releases are tried on."""
     total = microdata.n_records
-    if total <= wishes.sample:
+    if total <= request.sample:
         return microdata
-    sample = only(microdata, _drawn(microdata, wishes))
+    sample = only(microdata, _drawn(microdata, request))
     # As many withheld beside these as beside all.
     return replace(sample, withheld=microdata.withheld * sample.n_records // total)
 
 
-def _drawn(microdata: Microdata, wishes: AdviceRequest) -> NDArray[np.int64]:
+def _drawn(microdata: Microdata, request: AdviceRequest) -> NDArray[np.int64]:
     """The records of a sample, int64 in their order; where persons have several, whole persons."""
-    rng = np.random.default_rng(wishes.seed)
+    rng = np.random.default_rng(request.seed)
     persons = microdata.entities
     if persons is None:
-        drawn = rng.choice(microdata.n_records, wishes.sample, replace=False)
+        drawn = rng.choice(microdata.n_records, request.sample, replace=False)
         return np.sort(drawn).astype(np.int64)
     each = np.bincount(persons)
     order = rng.permutation(np.flatnonzero(each))
-    chosen = order[np.cumsum(each[order]) <= wishes.sample]
+    chosen = order[np.cumsum(each[order]) <= request.sample]
     return np.flatnonzero(np.isin(persons, chosen)).astype(np.int64)
 
 
@@ -155,8 +155,8 @@ class _Todo:
     are named, the others are tried only where that takes little time.
     """
 
-    def __init__(self, wishes: AdviceRequest, names: Iterable[str], ks: Sequence[int]) -> None:
-        self._wishes = wishes
+    def __init__(self, request: AdviceRequest, names: Iterable[str], ks: Sequence[int]) -> None:
+        self._wishes = request
         by_cost = sorted(names, key=_is_refined)
         self.left = [(name, k) for name in by_cost for k in _in_order(ks)]
         self._all = len(self.left)
@@ -215,7 +215,7 @@ class _Trial:
     small: int
     total: int
     trees: Mapping[str, Any]
-    wishes: AdviceRequest
+    request: AdviceRequest
 
     @property
     def measure(self) -> str:
@@ -247,7 +247,7 @@ class _Trial:
         )
         figures = evaluation_of(
             pairs,
-            Parameters(sample=None if self.numeric else LINKED, seed=self.wishes.seed),
+            Parameters(sample=None if self.numeric else LINKED, seed=self.request.seed),
             names=["linkage_risk", "class_risk"],
             tick=lambda s: tick(0.6 + 0.4 * s),
         )
@@ -274,7 +274,7 @@ class _Trial:
         """The methods to try where none is named; one alone where these would take too long."""
         usual = usual_methods(self.numeric)
         first = quickest(
-            usual[:1], self.total, self._shape, self.wishes.max_seconds, self._different
+            usual[:1], self.total, self._shape, self.request.max_seconds, self._different
         )
         return usual if first in usual else (first,)
 
@@ -293,10 +293,10 @@ class _Trial:
     def _foreseen(self, policy: Policy) -> Foreseen | None:
         """What all rows would take, where that is no more than they may."""
         found = forecast(policy, self.total, self._shape, self._different)
-        if found is not None and found.seconds > self.wishes.max_seconds:
+        if found is not None and found.seconds > self.request.max_seconds:
             raise TimeLimit(
                 f"The classes of all {self.total} rows would take about {found}, more than"
-                f" {self.wishes.max_seconds:g}.",
+                f" {self.request.max_seconds:g}.",
                 hint="Raise `max_seconds`.",
             )
         return found

@@ -51,7 +51,7 @@ def within(
             except OutcomeUnknown:
                 raise
             except DbanonError:
-                if here.told and not here.is_over:
+                if here.asked_to_end and not here.is_over:
                     raise refusal from None
                 raise
         return

@@ -107,7 +107,7 @@ class Ending:
                 self._told, self.silent, self.is_over = None, False, False
 
     @property
-    def told(self) -> bool:
+    def asked_to_end(self) -> bool:
         """True from the moment that the run was told to end."""
         return self._told is not None
 

@@ -88,7 +88,7 @@ class Piece:
         ------
         DatabaseNotFound, InsufficientRights, DatabaseUnreachable : it cannot be had.
         """
-        with told(self.path):
+        with translated(self.path):
             path = self.path
             file = path.fetched() if isinstance(path, ObjectPath) else path.open("rb")
         with file:
@@ -96,7 +96,7 @@ class Piece:
 
 
 @contextmanager
-def told(place: Place) -> Iterator[None]:
+def translated(place: Place) -> Iterator[None]:
     """Raise what a disk or an object store raises as dbanon's own."""
     try:
         yield
@@ -119,7 +119,7 @@ def pieces_of(place: Place) -> tuple[Piece, ...]:
     FileMalformed : there is something else, too, or folders name different columns.
     InsufficientRights, DatabaseUnreachable : nobody can tell.
     """
-    with told(place):
+    with translated(place):
         found = _found(place)
         root = place if found == [place] else root_of(place)
         if root != place or found != [place]:

@@ -141,7 +141,7 @@ class Division:
             raise AssertionError(f"all draws cost {spent}, more than {self.amount}")
 
     @property
-    def told(self) -> tuple[str, ...]:
+    def description(self) -> tuple[str, ...]:
         """How it is made."""
         if self.p == 1:
             return ("One column: there is nothing to depend on.",)

@@ -61,7 +61,7 @@ class Budget:
         return float(self._spent)
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """What is spent, in words."""
         if self.delta is not None:
             return (
@@ -156,7 +156,7 @@ class Spendable(Protocol):
     """A budget, wherever it is kept."""
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """What is spent of it, in words."""
 
     def spend(self, cost: Cost) -> None:
@@ -167,7 +167,7 @@ class Way(Protocol):
     """A method with its shares, before anything is read."""
 
     @property
-    def told(self) -> tuple[str, ...]:
+    def description(self) -> tuple[str, ...]:
         """How rows are made, in words."""
 
     def rows(self, grid: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -180,7 +180,7 @@ class _Ranks:
     noise: Noise
 
     @property
-    def told(self) -> tuple[str, ...]:
+    def description(self) -> tuple[str, ...]:
         return describe_shares(self.divided)
 
     def rows(self, grid: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -194,8 +194,8 @@ class _Marginals:
     noise: Noise
 
     @property
-    def told(self) -> tuple[str, ...]:
-        return self.divided.told
+    def description(self) -> tuple[str, ...]:
+        return self.divided.description
 
     def rows(self, grid: NDArray[np.int64]) -> NDArray[np.float64]:
         return dp_marginals(grid, self.divided, self.noise, np.random.default_rng())
@@ -266,9 +266,9 @@ def private_rows(
     released = Synthesis(
         {one.name: one.of_grid(row) for one, row in zip(columns, rows, strict=True)},
         method=method,
-        guarantee=guarantee(wished.cost, unit, table.source, budget.told),
+        guarantee=guarantee(wished.cost, unit, table.source, budget.description),
         epsilon=wished.epsilon,
-        told=way.told,
+        told=way.description,
     )
     _recount(released, table.n, columns)
     return released

@@ -27,7 +27,7 @@ def command_rows(known: Iterable[Parameter]) -> list[str]:
     for one in known:
         form = one.option.form if "=" in one.option.form or one.option.form == "NAME" else ""
         form = form or ("A,B" if one.kind is tuple else "")
-        told = one.told(lambda name: flags.get(name, name))
+        told = one.help_with(lambda name: flags.get(name, name))
         rows.append(f"| `{f'{flag(one)} {form}'.strip()}` | {told}{_more(one)} |")
     return rows
 
@@ -36,7 +36,7 @@ def key_rows(known: Mapping[str, Parameter]) -> list[str]:
     """The rows of ``docs/sql.md``."""
     rows = ["| key | value | meaning |", "| --- | --- | --- |"]
     for name, one in known.items():
-        told = one.told(lambda other: f"`{other}`")
+        told = one.help_with(lambda other: f"`{other}`")
         rows.append(f"| `{name}` | {one.expected} | {told}{_more(one, choices=False)} |")
     return rows
 

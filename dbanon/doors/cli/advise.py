@@ -104,11 +104,11 @@ def advise(url: str, to_declare: bool, yes: bool, **given: Any) -> None:
         from dbanon.doors.spelling import command
         from dbanon.run.open import open_store
 
-        wishes = values(OPTIONS, given)
-        wishes["quasi_identifiers"] += given["single_q"]
-        wishes["sensitive"] += given["single_s"]
-        if wishes["memory_limit"] is None:
-            wishes["memory_limit"] = half_of_memory()
+        asked = values(OPTIONS, given)
+        asked["quasi_identifiers"] += given["single_q"]
+        asked["sensitive"] += given["single_s"]
+        if asked["memory_limit"] is None:
+            asked["memory_limit"] = half_of_memory()
         if to_declare and is_of_files(url):
             raise InvalidParameter(
                 "Rules are kept in the database of their table, and a file of rows has no"
@@ -119,7 +119,7 @@ def advise(url: str, to_declare: bool, yes: bool, **given: Any) -> None:
             raise click.UsageError(
                 "With --format json nobody is asked: add '--yes' to '--declare'."
             )
-        found = api.advise(url, **wishes, on_sql=sql_printer(given["print_sql"]))
+        found = api.advise(url, **asked, on_sql=sql_printer(given["print_sql"]))
         line = None
         if found.start:
             line = command(open_store(url).url, found.start, given["hierarchies"])
@@ -167,7 +167,7 @@ def _tables(found: Advice) -> Group:
     from rich.console import Group
     from rich.text import Text
 
-    from dbanon.advice.answer import alone
+    from dbanon.advice.answer import describe_set
     from dbanon.doors.cli.render import pairs_table, rows_table
 
     singling, sweep = found.singling, found.sweep
@@ -177,10 +177,10 @@ def _tables(found: Advice) -> Group:
         for c in found.columns
     ]
     singles = [
-        ("all", alone(singling.chosen), ""),
-        *((f"without {name}", alone(rest), _fall(falls[name]))
+        ("all", describe_set(singling.chosen), ""),
+        *((f"without {name}", describe_set(rest), _fall(falls[name]))
           for name, rest in singling.without.items()),
-        *((", ".join(one.columns), alone(one), "") for one in singling.sets[:_SETS_SHOWN]),
+        *((", ".join(one.columns), describe_set(one), "") for one in singling.sets[:_SETS_SHOWN]),
     ]  # fmt: skip
     estimated = any(point.estimate is not None for point in sweep.points)
     tried = [

@@ -41,7 +41,9 @@ def click_option(one: Parameter, known: Sequence[Parameter], named: str = "") ->
     ----------
     named : the name that the command takes it by, where that is not the option's own.
     """
-    told = one.told(lambda name: next((flag(other) for other in known if other.name == name), name))
+    told = one.help_with(
+        lambda name: next((flag(other) for other in known if other.name == name), name)
+    )
     given: dict[str, Any] = {"help": told}
     default = None if one.default is REQUIRED else one.default
     if one.default is REQUIRED and one.kind is not tuple:

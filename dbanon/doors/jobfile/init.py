@@ -280,14 +280,14 @@ def _seen(
     decided: Decided,
 ) -> _Seen:
     """What is seen of a table; of one without rows its columns alone."""
-    wishes = AdviceRequest(table=table, key=tuple(key))
+    request = AdviceRequest(table=table, key=tuple(key))
     store = open_store(url, on_sql, reading=reading, table=table)
     with store.planning(staging=True) as session:
         source = SqlSource(session)
         relation = session.find_source(parse_relation(table))
         attributes = relation.schema.attributes
         try:
-            found = proposed(wishes, source)
+            found = proposed(request, source)
         except NoRows:
             return _Seen(attributes)
         made = [decided.proposal(one, found.roles[one.name]) for one in attributes]

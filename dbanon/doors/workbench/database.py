@@ -135,7 +135,7 @@ def sweep(bench: Workbench, choice: SweepChoice, task: Task) -> None:
     DbanonError : as ``dbanon advise``.
     """
     start = bench.start
-    wishes = AdviceRequest(
+    request = AdviceRequest(
         table=start.table,
         key=start.key,
         quasi_identifiers=bench.quasi_identifiers,
@@ -149,7 +149,7 @@ def sweep(bench: Workbench, choice: SweepChoice, task: Task) -> None:
         bench.sweep_choice, bench.chosen = choice, None
         bench.decide()
     with source_of(start) as source:
-        swept.advice = advise(wishes, source, task.tell, tried=swept.add)
+        swept.advice = advise(request, source, task.tell, tried=swept.add)
     with bench.lock:
         if swept.advice.recommendation is not None:
             bench.chosen = swept.advice.recommendation.point

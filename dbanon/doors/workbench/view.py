@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dbanon.advice.answer import ColumnAdvice, alone, entity_told
+from dbanon.advice.answer import ColumnAdvice, describe_set, entity_told
 from dbanon.advice.profile import SMALL
 from dbanon.advice.recommend import Point
 from dbanon.advice.request import OF_CATEGORIES, OF_NUMBERS, are_numbers
@@ -146,12 +146,12 @@ def _tree(grown: Grown, k: int) -> Row:
     counts = grown.counts
     most, what = 1, "persons" if grown.counts.persons else "rows"
 
-    def told(node: TreeNode) -> Row:
+    def row_of(node: TreeNode) -> Row:
         return {
             "label": node.bar.label,
             "rows": f"{node.bar.rows:,}" if node.bar.rows else "",
             "bar": svg.share_bar(node.bar.rows / most) if node.bar.rows else "",
-            "below": [told(one) for one in node.below],
+            "below": [row_of(one) for one in node.below],
             "others": node.others.replace("rows", what),
         }
 
@@ -165,7 +165,7 @@ def _tree(grown: Grown, k: int) -> Row:
         "counted": what,
         # Counted before a larger k was chosen, it shows labels of too few.
         "outgrown": counts.bound < bound_of(k),
-        "root": None if counts.root is None else told(counts.root),
+        "root": None if counts.root is None else row_of(counts.root),
     }
 
 
@@ -237,9 +237,12 @@ def sweep(bench: Workbench) -> Row:
         "singling": []
         if advice is None
         else [
-            ("all of them", alone(advice.singling.chosen)),
-            *((f"without {name}", alone(one)) for name, one in advice.singling.without.items()),
-            *((", ".join(one.columns), alone(one)) for one in advice.singling.sets[:5]),
+            ("all of them", describe_set(advice.singling.chosen)),
+            *(
+                (f"without {name}", describe_set(one))
+                for name, one in advice.singling.without.items()
+            ),
+            *((", ".join(one.columns), describe_set(one)) for one in advice.singling.sets[:5]),
         ],
     }
     return told

@@ -29,8 +29,8 @@ def attacked(exposed: Exposed) -> dict[str, Attacked]:
     found = {}
     for number, (name, one) in enumerate(ATTACKS.items()):
 
-        def told(share: float, at: int = number) -> None:
+        def tick(share: float, at: int = number) -> None:
             exposed.tick((at + share) / len(ATTACKS))
 
-        found[name] = one.run(replace(exposed, tick=told))
+        found[name] = one.run(replace(exposed, tick=tick))
     return found

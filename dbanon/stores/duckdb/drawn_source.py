@@ -137,7 +137,7 @@ class DrawnStore(DuckdbStore):
                 self._connection.unregister(_BATCH)
 
     def _tell(self, rows: int, flow: Flow) -> None:
-        if ending().told:
+        if ending().asked_to_end:
             # Its own statements end by themselves; those of the source nobody else ends.
             raise Cancelled
         if self._progress is not None:

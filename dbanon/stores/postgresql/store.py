@@ -115,7 +115,7 @@ def _settled(connect: Connect, number: str, release_id: str | None) -> bool | No
         while True:
             spent = time.monotonic() - started
             # Who was told to end has less time to ask.
-            patience, most = (HURRY, OVER - CUT) if here.told else (PATIENCE, SECONDS)
+            patience, most = (HURRY, OVER - CUT) if here.asked_to_end else (PATIENCE, SECONDS)
             try:
                 with closing(connect()) as connection, _watched(connection):
                     found = _outcome(connection, number, release_id, end=spent > patience)

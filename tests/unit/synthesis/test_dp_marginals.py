@@ -340,6 +340,6 @@ def test_bins_are_where_the_rows_are_however_wide_the_bounds(accounting):
 def test_too_little_for_dependence_leaves_columns_independent():
     divided = divide(600, 0.6, "pure", TREES, VALUES)
     assert divided.rounds == 0
-    assert "independent" in divided.told[0]
+    assert "independent" in divided.description[0]
     found = dp_marginals(rows(600), divided, Transcript(), np.random.default_rng(0))
     assert found.shape == (4, 600)
