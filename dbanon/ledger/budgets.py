@@ -87,7 +87,7 @@ class KeptBudget:
         return Decimal(0) if self.closed else self.total - self.spent
 
     @property
-    def description(self) -> str:
+    def told(self) -> str:
         """What is spent of it, in words."""
         if self.delta is not None:
             spent = amount_told(float(self.spent), self.delta)

@@ -65,10 +65,10 @@ class Spender:
     )
 
     @property
-    def description(self) -> str:
+    def told(self) -> str:
         """What is spent, in words."""
         assert self.kept is not None
-        return self.kept.description
+        return self.kept.told
 
     def spend(self, cost: Cost) -> None:
         """Spend, and see in another transaction that it is spent."""

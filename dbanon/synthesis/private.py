@@ -61,7 +61,7 @@ class Budget:
         return float(self._spent)
 
     @property
-    def description(self) -> str:
+    def told(self) -> str:
         """What is spent, in words."""
         if self.delta is not None:
             return (
@@ -156,7 +156,7 @@ class Spendable(Protocol):
     """A budget, wherever it is kept."""
 
     @property
-    def description(self) -> str:
+    def told(self) -> str:
         """What is spent of it, in words."""
 
     def spend(self, cost: Cost) -> None:
@@ -266,7 +266,7 @@ def private_rows(
     released = Synthesis(
         {one.name: one.of_grid(row) for one, row in zip(columns, rows, strict=True)},
         method=method,
-        guarantee=guarantee(wished.cost, unit, table.source, budget.description),
+        guarantee=guarantee(wished.cost, unit, table.source, budget.told),
         epsilon=wished.epsilon,
         told=way.description,
     )

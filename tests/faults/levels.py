@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, inf, log
@@ -12,46 +13,10 @@ Counts = Mapping[Any, int]
 AT_LEAST = ("distinct_l", "entropy_l")
 
 
-def counts_of(values: Sequence[Any]) -> dict[Any, int]:
-    counts: dict[Any, int] = {}
-    for value in values:
-        counts[value] = counts.get(value, 0) + 1
-    return counts
-
-
 def in_order(values: Sequence[Any], numbers: bool) -> list[Any]:
     """Numbers by size, other values as their texts go, NULL last."""
     known = sorted({v for v in values if v is not None}, key=float if numbers else None)
     return known + [None] * (None in values)
-
-
-def level(model: Mapping[str, Any], counts: Counts, whole: Counts, numbers: bool = False) -> float:
-    """The level that a class keeps to."""
-    n, total = sum(counts.values()), sum(whole.values())
-    q = {value: count / n for value, count in counts.items()}
-    p = {value: count / total for value, count in whole.items()}
-    kind = model["kind"]
-    if kind == "distinct_l":
-        return len(counts)
-    if kind == "entropy_l":
-        return exp(-sum(share * log(share) for share in q.values()))
-    if kind == "recursive_cl":
-        falling = sorted(counts.values(), reverse=True)
-        rest = sum(falling[model.get("l", 2) - 1 :])
-        return falling[0] / rest if rest else inf
-    if kind == "alpha_k":
-        return max(q.values())
-    if kind == "beta_likeness":
-        return max(share / p[value] - 1 for value, share in q.items())
-    if kind == "delta_disclosure":
-        return max(abs(log(share / p[value])) for value, share in q.items())
-    if model.get("distance", "equal") == "equal":
-        return sum(abs(q.get(value, 0) - share) for value, share in p.items()) / 2
-    running = moved = 0.0
-    for value in in_order(list(p), numbers):
-        running += q.get(value, 0) - p[value]
-        moved += abs(running)
-    return moved / max(len(p) - 1, 1)
 
 
 @dataclass(frozen=True)
@@ -64,7 +29,7 @@ class Persons:
     @classmethod
     def of(cls, held: Sequence[tuple[Any, Any]]) -> Persons:
         """Of pairs of person and value."""
-        return cls(len({person for person, _ in held}), counts_of([v for _, v in set(held)]))
+        return cls(len({person for person, _ in held}), Counter(value for _, value in set(held)))
 
     @classmethod
     def all_of(cls, classes: Sequence[Persons]) -> Persons:
@@ -84,10 +49,11 @@ class Persons:
         return [count for count in found if count]
 
 
-def level_of_persons(
-    model: Mapping[str, Any], one: Persons, whole: Persons, numbers: bool = False
-) -> float:
-    """The level that a class keeps to in persons; see "Models of persons" in docs/guarantees.md."""
+def level(model: Mapping[str, Any], one: Persons, whole: Persons, numbers: bool = False) -> float:
+    """The level that a class keeps to; see "Models of persons" in docs/guarantees.md.
+
+    Where rows are counted, each is a person with one value.
+    """
     q = {value: count / one.n for value, count in one.having.items()}
     p = {value: count / whole.n for value, count in whole.having.items()}
     kind = model["kind"]
@@ -143,9 +109,6 @@ def levels_of(
     model: Mapping[str, Any], classes: Sequence[Sequence[Any]], numbers: bool, *, persons: bool
 ) -> list[float]:
     """What each class reaches, of its values, or of its pairs of person and value."""
-    if persons:
-        each = [Persons.of(held) for held in classes]
-        together = Persons.all_of(each)
-        return [level_of_persons(model, one, together, numbers) for one in each]
-    whole = counts_of([value for values in classes for value in values])
-    return [level(model, counts_of(values), whole, numbers) for values in classes]
+    each = [Persons.of(held if persons else [*enumerate(held)]) for held in classes]
+    together = Persons.all_of(each)
+    return [level(model, one, together, numbers) for one in each]

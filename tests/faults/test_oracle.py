@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from math import log
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
@@ -14,8 +13,8 @@ import pytest
 from tests.faults import doors, expected, oracle
 from tests.faults.__main__ import chosen_tasks, main
 from tests.faults.campaign import Tally, Task
-from tests.faults.cases import GENERALIZING, MODELS, POINTS, Case, random_case
-from tests.faults.levels import Persons, keeps, level, level_of_persons, levels_of
+from tests.faults.cases import GENERALIZING, POINTS, Case, random_case
+from tests.faults.levels import Persons, keeps, level
 from tests.faults.places import DuckdbPlace, Place, SqlitePlace
 from tests.faults.scenario import changes, refusal_findings
 from tests.faults.tables import Column, Table
@@ -145,8 +144,8 @@ def test_refusals_are_due_or_not() -> None:
 
 def test_levels_by_hand() -> None:
     """Two classes of four values: 3, 1, 0, 0 and 1, 1, 1, 1."""
-    one, two = {"a": 3, "b": 1}, {"a": 1, "b": 1, "c": 1, "d": 1}
-    whole = {"a": 4, "b": 2, "c": 1, "d": 1}
+    one, two = Persons(4, {"a": 3, "b": 1}), Persons(4, {"a": 1, "b": 1, "c": 1, "d": 1})
+    whole = Persons.all_of([one, two])
     levels = {
         kind: level({"kind": kind, "l": 2}, one, whole)
         for kind in ("distinct_l", "recursive_cl", "alpha_k", "t_closeness", "beta_likeness")
@@ -168,7 +167,7 @@ def test_levels_in_persons_by_hand() -> None:
     """Three have the flu, one a cough, asthma and gastritis: docs/guarantees.md."""
     held = [(0, "flu"), (1, "flu"), (2, "flu"), (3, "cough"), (3, "asthma"), (3, "gastritis")]
     levels = {
-        kind: level_of_persons({"kind": kind, "l": 2}, Persons.of(held), Persons.of(held))
+        kind: level({"kind": kind, "l": 2}, Persons.of(held), Persons.of(held))
         for kind in ("distinct_l", "recursive_cl", "alpha_k", "entropy_l")
     }
     assert levels.pop("entropy_l") == pytest.approx(1.75, abs=0.005)
@@ -177,20 +176,7 @@ def test_levels_in_persons_by_hand() -> None:
     both, half = [(0, "a"), (0, "b")], [(0, "a"), (0, "b"), (1, "a")]
     for distance in ("equal", "ordered"):
         model = {"kind": "t_closeness", "distance": distance}
-        assert level_of_persons(model, Persons.of(both), Persons.of(half)) == pytest.approx(0.5)
-
-
-def test_persons_of_one_value_each_are_rows() -> None:
-    rng = Random(1)
-    models = [{"kind": kind, "l": 2} for kind in MODELS]
-    models.append({"kind": "t_closeness", "distance": "ordered"})
-    for _ in range(50):
-        classes = [[rng.choice("abcd") for _ in range(rng.randint(1, 9))] for _ in range(3)]
-        numbered = [[(at, value) for at, value in enumerate(values)] for values in classes]
-        for model in models:
-            assert levels_of(model, numbered, False, persons=True) == pytest.approx(
-                levels_of(model, classes, False, persons=False)
-            )
+        assert level(model, Persons.of(both), Persons.of(half)) == pytest.approx(0.5)
 
 
 def test_cases_come_from_seed_and_number_alone() -> None:
