@@ -201,8 +201,7 @@ class DuckdbSession(FileSession):
         return f"{relation.quoted} AS s TABLESAMPLE BERNOULLI ({100 * share:.6f} PERCENT)"
 
     def different_of_few(self, value: str) -> str:
-        # DISTINCT takes some 2 ms a column, however few the rows are.
-        return f"coalesce(list_unique(list({value})), 0)"
+        return f"coalesce(list_unique(list({value})), 0)"  # DISTINCT takes 2 ms a column.
 
     def read_chunks(
         self, source: Relation, attributes: Sequence[Attribute], chunk_rows: int
