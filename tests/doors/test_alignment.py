@@ -76,8 +76,8 @@ def test_rows_of_any_origin_are_tried_against_chance(method: str) -> None:
     found, report = released(table, method=method, hierarchies=trees)
     assert report.alignment is not None
     ordered = without_mark(found).iloc[report.alignment.rows()]
+    other = without_mark(found).iloc[in_another_order(report)]
     with pytest.raises(RowsNotAligned, match="paired at random"):
-        other = without_mark(found).iloc[in_another_order(report)]
         dbanon.evaluate(table[QUASI], other, hierarchies=trees)
     told = dbanon.evaluate(table[QUASI], ordered, hierarchies=trees)
     assert told.losses.keys() == report.evaluation["losses"].keys()
