@@ -115,7 +115,10 @@ class SessionInterface(PassthroughInterface, ABC):
         return f"s.{quote(attribute.name)}"
 
     def different_of_few(self, value: str) -> str:
-        """SQL that counts how many values there are in some thousand rows at most; NULL is none."""
+        """SQL that counts how many values there are in some thousand rows at most; NULL is none.
+
+        Values that only a collation of the column makes equal may count as several.
+        """
         return f"count(DISTINCT {value})"
 
     @abstractmethod

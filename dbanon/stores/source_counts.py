@@ -6,7 +6,7 @@ than k. Counts alone leave the database: no value is read.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from dbanon.advice.persons import (
     HEAD,
@@ -53,11 +53,14 @@ def profiled(
     relation: RelationName,
     attributes: Sequence[Attribute],
     keys: Collection[str] = (),
+    different: Callable[[str], str] = "count(DISTINCT {})".format,
 ) -> tuple[int, tuple[Column, ...]]:
-    """The rows of a relation, and what one query counts of these columns."""
-    different = (
-        session.different_of_few if isinstance(relation, _Head) else "count(DISTINCT {})".format
-    )
+    """The rows of a relation, and what one query counts of these columns.
+
+    Parameters
+    ----------
+    different : SQL that counts the values of an expression.
+    """
     query = statements.profile(
         relation,
         [
@@ -114,9 +117,10 @@ def numbers_of_persons(session: Session, relation: Relation) -> dict[str, str]:
         for row in session.rows(_within(session, name, column.attribute, constant)):
             yield [int(count) for count in row]
 
+    lone = session.lone_keys(relation)
     return numbers_found(
         constant,
-        profiled(session, head, wanted, session.lone_keys(relation))[1],
+        profiled(session, head, wanted, lone, session.different_of_few)[1],
         lambda one: _agree(session, head, relation.attribute(one)),
         shared,
     )

@@ -179,6 +179,18 @@ def test_levels_in_persons_by_hand() -> None:
         assert level(model, Persons.of(both), Persons.of(half)) == pytest.approx(0.5)
 
 
+def test_models_are_due_in_persons() -> None:
+    """Each of 30 persons has two of three illnesses, which a third of the rows have each."""
+    models = [{"kind": "alpha_k", "attribute": "ill", "level": 0.5}]
+    case = _case("duckdb", models=models)
+    names = [column.name for column in case.table.columns]
+    values = zip(*(column.values for column in case.table.columns), strict=True)
+    rows = [dict(zip(names, row, strict=True)) for row in values]
+    assert expected.due(case, rows)[0] == set()
+    of_persons = _case("duckdb", models=models, entity="person")
+    assert "model_infeasible" in expected.due(of_persons, rows)[0]
+
+
 def test_cases_come_from_seed_and_number_alone() -> None:
     assert random_case(5, 3) == random_case(5, 3)
     assert random_case(5, 3) != random_case(6, 3)

@@ -123,6 +123,7 @@ def _not_loaded(error: ImportError | MemoryError) -> int:
     """
     from dbanon.errors import MemoryLimit, lacks_memory, missing_extra
 
+    # A hint names options as Python does: what knows the command line's may be what failed.
     told = MemoryLimit.of_process() if lacks_memory(error) else missing_extra(error)
     if told is None:
         raise error

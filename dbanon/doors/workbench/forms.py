@@ -241,6 +241,6 @@ def job_first(bench: Workbench) -> JobChoice:
     stem = re.sub(r"[^A-Za-z0-9_]+", "-", table).strip("-_")[:40] or "job"
     export = "csv" if is_of_files(bench.start.url) else ""
     output = str(RelationName(None, table))
-    return JobChoice(
-        f"{stem}.yaml", stem, output, bench.start.kinds[0], f"{stem}-releases.duckdb", export
-    )
+    place = f"{stem}-releases.duckdb"
+    kind = bench.start.kinds[0]
+    return JobChoice(f"{stem}.yaml", stem, output, kind, place=place, export=export)

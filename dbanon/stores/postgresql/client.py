@@ -290,7 +290,7 @@ class PsycopgSession(PassthroughSession):
     # -- chains -----------------------------------------------------------------------------------
 
     # By arrays: a join of all persons costs the server several times what it costs to hand their
-    # tags over, once in each direction.
+    # tags over, once in each direction, and COPY takes less than half the time of an INSERT.
 
     def fetch(self, columns: Sequence[tuple[str, str]], rows: str) -> list[Fetched]:
         kinds = [kind for _, kind in columns]
