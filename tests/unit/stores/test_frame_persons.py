@@ -1,0 +1,48 @@
+"""What is constant within a number of persons: frames count as a plain loop does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.typing import NDArray
+
+from dbanon.stores.frame import source
+from dbanon.stores.frame.source import FrameSource
+
+Codes = NDArray[np.int64]
+
+
+def plainly(number: Codes, others: list[Codes], probed: int) -> list[list[int]]:
+    found = []
+    for value in sorted({code for code in number[:probed].tolist() if code >= 0}):
+        rows = np.flatnonzero(number == value)
+        held = [[code for code in codes[rows].tolist() if code >= 0] for codes in others]
+        if len(rows) > 1:
+            found.append([count for one in held for count in (len(one), len(set(one)))])
+    return found
+
+
+def test_counts_within_values_are_those_of_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source, "PROBED", 6)
+    rng, several = np.random.default_rng(1), 0
+    for _ in range(300):
+        n = int(rng.integers(1, 40))
+        number = rng.integers(-1, rng.integers(1, 12), n)
+        others = [rng.integers(-1, rng.integers(0, 5), n) for _ in range(rng.integers(1, 4))]
+        wanted = plainly(number, others, 6)
+        assert source._within(number, others) == wanted
+        several += len(wanted) > 1
+    assert several > 100
+
+
+def test_columns_of_one_name_are_not_looked_at() -> None:
+    rows = np.arange(300)
+    frame = pd.DataFrame({"patient_id": rows // 3, "age": rows % 50})
+    # A frame has one relation, and does not look at it.
+    relation: Any = None
+    assert list(FrameSource(frame).numbers_of_persons(relation)) == ["patient_id"]
+    twice = pd.concat([frame, frame[["patient_id"]]], axis=1)
+    assert FrameSource(twice).numbers_of_persons(relation) == {}
