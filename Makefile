@@ -84,9 +84,9 @@ $(SCHEDULERS)/%/.done:
 	$(@D)/bin/python -m pip --quiet install $(RUN_UNDER_$*) $(OF_DBANON)
 	touch $@
 
-# SUITE=trixie has PostgreSQL 17, SUITE=sid the newest.
-test-postgres: ## the tests of stores and SQL on another Debian suite, SUITE=trixie or sid; as root on Debian
-	.ci/postgres.sh "$(SUITE)" $(PYTEST_ARGS)
+# SUITE=trixie has Python 3.13 and PostgreSQL 17, SUITE=sid the newest of both.
+test-postgres: ## all tests on another Debian suite, SUITE=bookworm, trixie or sid; as root on Debian
+	.ci/suite.sh "$(SUITE)" $(PYTEST_ARGS)
 
 # FAULTS=full for the long campaign; FAULTS_SEED and FAULTS_CASE repeat what a finding names.
 faults: setup ## random tables and killed runs against an oracle of its own, in some fifteen minutes
