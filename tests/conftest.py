@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -18,14 +18,14 @@ from tests.mariadb_server import MariadbServer, throwaway_mariadb
 from tests.memory import memory
 from tests.postgres.loaded import load
 from tests.postgres_server import Kind, NoServerError, Server, throwaway_server
-from tests.reference.data import Table, data_directory, load_casc
+from tests.prerequisites import IN_CI, require_reference, skip_or_fail
+from tests.reference.data import Table, load_casc
 from tests.shares import Shares, few_of_each, import_share, sort_long_first
 
 # What `make campaign` adds: tests that are marked so, all cases of tests that take turns.
 CAMPAIGN = os.environ.get("CAMPAIGN") == "full"
 # The most cases of a function, as `make check` has it; 0 for all.
 CASES = int(os.environ.get("CASES", "0"))
-IN_CI = os.environ.get("CI", "").lower() in ("true", "1")
 
 # The most examples of a test; those that ask for more have them in campaigns.
 EXAMPLES = 30
@@ -126,21 +126,13 @@ def _limit_examples(test: object, most: int) -> None:
         test._hypothesis_internal_use_settings = settings(asked, max_examples=fewer)  # type: ignore[attr-defined]
 
 
-def without_server(reason: str) -> NoReturn:
-    """Skip a test for want of a program; where nothing may be left out, fail."""
-    # A build that checks nothing on PostgreSQL must not look like one that does.
-    if IN_CI:
-        pytest.fail(reason, pytrace=False)
-    pytest.skip(reason)
-
-
 @contextmanager
 def _server_or_skip(kind: Kind | None = None) -> Iterator[Server]:
     with ExitStack() as stack:
         try:
             server = stack.enter_context(throwaway_server(fsync=False, kind=kind))
         except NoServerError as error:
-            without_server(str(error))
+            skip_or_fail(str(error))
         yield server
 
 
@@ -167,7 +159,7 @@ def mariadb_server() -> Iterator[MariadbServer]:
         try:
             server = stack.enter_context(throwaway_mariadb())
         except NoServerError as error:
-            without_server(str(error))
+            skip_or_fail(str(error))
         yield server
 
 
@@ -198,7 +190,7 @@ def sql_server(backend_path: Path) -> Iterator[Server]:
     """A server with PL/Python, whose backends need not load dbanon: see `tests.postgres.loaded`."""
     with _server_or_skip(kind="local") as server:
         if not server.execute("SELECT 1 FROM pg_available_extensions WHERE name = 'plpython3u'"):
-            without_server(f"PostgreSQL {server.version} here has no PL/Python")
+            skip_or_fail(f"PostgreSQL {server.version} here has no PL/Python")
         load(server, backend_path)
         yield server
 
@@ -229,29 +221,23 @@ def plpython_url(local_pg_server: Server) -> Iterator[str]:
     if not local_pg_server.execute(
         "SELECT 1 FROM pg_available_extensions WHERE name = 'plpython3u'"
     ):
-        without_server(f"PostgreSQL {local_pg_server.version} here has no PL/Python")
+        skip_or_fail(f"PostgreSQL {local_pg_server.version} here has no PL/Python")
     with local_pg_server.database() as url:
         local_pg_server.execute("CREATE EXTENSION plpython3u", url=url)
         yield url
 
 
 @pytest.fixture(scope="session")
-def data_dir() -> Path:
-    """The folder of the reference data; skips where there is none."""
-    folder = data_directory()
-    if folder is None:
-        pytest.skip("no reference data: neither DBANON_DATA nor ../shared/data is a folder")
-    return folder
+def casc() -> Callable[[str], Table]:
+    """`casc("census")`: names and values of the numeric columns; also `tarragona` and `eia`.
 
-
-@pytest.fixture(scope="session")
-def casc(data_dir: Path) -> Callable[[str], Table]:
-    """`casc("census")`: names and values of the numeric columns; also `tarragona` and `eia`."""
+    A test skips where the table is missing.
+    """
     tables: dict[str, Table] = {}
 
     def load(name: str) -> Table:
         if name not in tables:
-            tables[name] = load_casc(name, data_dir)
+            tables[name] = load_casc(name, require_reference(f"casc/{name}.csv"))
             tables[name].values.flags.writeable = False
         return tables[name]
 

@@ -8,10 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
-
 from dbanon.doors import extension
 from dbanon.errors import InstallRefused
+from tests.prerequisites import skip_optional, skip_or_fail
 
 
 @contextmanager
@@ -24,14 +23,14 @@ def extension_folder() -> Iterator[Path]:
         folder = extension.extension_directory()
         lock = os.open(folder, os.O_RDONLY)
     except (OSError, InstallRefused):
-        pytest.skip("the server's directory of extensions is not known")
+        skip_or_fail("no PostgreSQL server whose directory of extensions is known")
     try:
         # On the directory itself: it ends with the process, and leaves no file.
         fcntl.flock(lock, fcntl.LOCK_EX)
         if list(folder.glob("dbanon*")):
-            pytest.skip("dbanon's extension files are there already")
+            skip_optional("dbanon's extension files are there already")
         if not os.access(folder, os.W_OK):
-            pytest.skip("the server's directory of extensions cannot be written")
+            skip_optional("the server's directory of extensions cannot be written")
         try:
             yield folder
         finally:

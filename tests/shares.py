@@ -62,7 +62,7 @@ def import_share(config: pytest.Config) -> None:
     number, of = int(given["workerid"].removeprefix("gw")), given["workercount"]
     for file in sorted(TESTS.rglob("test_*.py"))[number % of :: of]:
         # Whatever goes wrong does so once more where it is told.
-        with suppress(Exception, pytest.skip.Exception):
+        with suppress(Exception, pytest.skip.Exception, pytest.fail.Exception):
             import_module(".".join(file.relative_to(TESTS.parent).with_suffix("").parts))
 
 

@@ -15,6 +15,7 @@ from dbanon.job.policy import Policy
 from dbanon.measures import centroid_loss
 from dbanon.methods import METHODS
 from dbanon.partitioning.classes import find_attribute_classes, find_classes
+from tests.prerequisites import skip_case
 
 NUMERIC = [name for name, method in METHODS.items() if not method.takes_categories]
 POINTS = [name for name in NUMERIC if METHODS[name].takes_points]
@@ -106,7 +107,7 @@ def test_contract(method, table, seed):
 @settings(max_examples=15, deadline=None)
 def test_constant_column_changes_nothing(method, table):
     if method.max_attributes == 1:
-        pytest.skip("takes one attribute")
+        skip_case("takes one attribute")
     numbers, k = table
     wider = np.column_stack((numbers, np.full(len(numbers), 0.1)))
     plain = labels(numbers, k, method)

@@ -12,6 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 import dbanon
+from tests.prerequisites import require_reference
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "coming_from.md").read_text(encoding="utf-8")
 # By the heading of a column, the language of the blocks in which its calls are run.
@@ -71,11 +72,10 @@ def read(path: Path) -> NDArray[np.float64]:
     ("name", "k", "classes"),
     [("testdata", 3, 1526), ("testdata", 5, 916), ("testdata", 10, 458), ("free1", 3, 1333)],
 )
-def test_mdav_releases_the_values_that_sdcmicro_releases(
-    data_dir: Path, name: str, k: int, classes: int
-) -> None:
-    original = read(data_dir / "sdcmicro" / f"{name}.csv")
-    theirs = read(data_dir / "sdcmicro" / f"{name}_mdav_k{k}.csv.gz")
+def test_mdav_releases_the_values_that_sdcmicro_releases(name: str, k: int, classes: int) -> None:
+    files = (f"sdcmicro/{name}.csv", f"sdcmicro/{name}_mdav_k{k}.csv.gz")
+    folder = require_reference(*files)
+    original, theirs = (read(folder / file) for file in files)
     found = dbanon.partition(original, k)
     assert isinstance(found, dbanon.Partition)
     means = np.add.reduceat(original[found.members], found.starts) / found.sizes[:, None]
@@ -88,9 +88,10 @@ def test_mdav_releases_the_values_that_sdcmicro_releases(
     assert f"{len(original):,} records, {original.shape[1]} columns" in PAGE
 
 
-def test_sdcmicros_il1_is_twice_ours(data_dir: Path) -> None:
-    original = read(data_dir / "sdcmicro" / "testdata.csv")
-    released = read(data_dir / "sdcmicro" / "testdata_mdav_k3.csv.gz")
+def test_sdcmicros_il1_is_twice_ours() -> None:
+    files = ("sdcmicro/testdata.csv", "sdcmicro/testdata_mdav_k3.csv.gz")
+    folder = require_reference(*files)
+    original, released = (read(folder / file) for file in files)
     # As R/dUtility.R has it.
     theirs = (np.abs(original - released) / original.std(axis=0, ddof=1) * np.sqrt(2)).mean()
     found = dbanon.evaluate(original, released)

@@ -11,6 +11,8 @@ from xml.etree import ElementTree
 import pytest
 
 from tests.iloss_evaluator import read_paths
+from tests.prerequisites import require_reference
+from tests.reference.data import ADULT_FILES
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -32,29 +34,32 @@ def test_the_hospital_prints_what_is_shown(tmp_path: Path) -> None:
 
 # The losses themselves are tested of the methods: test_adult_generalization.py.
 @pytest.mark.campaign
-def test_adult_reaches_its_losses(data_dir: Path) -> None:
-    printed = run("adult", data_dir / "adult")
+def test_adult_reaches_its_losses() -> None:
+    folder = require_reference(*ADULT_FILES) / "adult"
+    printed = run("adult", folder)
     losses = [int(loss) for loss in re.findall(r"iloss (\d+),", printed)]
     assert all(
         loss <= most for loss, most in zip(losses, [11_110, 9_260, 19_760, 15_800], strict=True)
     )
-    sex = read_paths(data_dir / "adult" / "hierarchies" / "sex.csv")
+    sex = read_paths(folder / "hierarchies" / "sex.csv")
     released = printed.splitlines()[-5:]
     assert all(line.split(";")[1] in {*sex, "*"} for line in released)
 
 
 @pytest.mark.campaign
-def test_census_prints_what_is_shown(data_dir: Path, tmp_path: Path) -> None:
+def test_census_prints_what_is_shown(tmp_path: Path) -> None:
+    folder = require_reference("casc/census.csv") / "casc"
     shown = (ROOT / "examples" / "census.out").read_text(encoding="utf-8")
     picture = tmp_path / "census.svg"
-    assert run("census", data_dir / "casc", "--picture", picture) == shown
+    assert run("census", folder, "--picture", picture) == shown
     assert picture.read_bytes() == (ROOT / "examples" / "census.svg").read_bytes()
 
 
 @pytest.mark.slow
-def test_census_on_a_small_share(data_dir: Path, tmp_path: Path) -> None:
+def test_census_on_a_small_share(tmp_path: Path) -> None:
+    folder = require_reference("casc/census.csv") / "casc"
     picture = tmp_path / "map.svg"
-    printed = run("census", data_dir / "casc", "--rows", 120, "--picture", picture).splitlines()
+    printed = run("census", folder, "--rows", 120, "--picture", picture).splitlines()
     assert printed[0] == "120 records, 13 columns"
     rows = [re.split(r"\s{2,}", line.replace("+ fast  ", "+ fast   ")) for line in printed[2:18]]
     for name in ("mdav", "mdav + fast"):

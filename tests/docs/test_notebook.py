@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 
 import dbanon
+from tests.prerequisites import skip_or_fail
 
-if not all(map(find_spec, ("nbformat", "ipykernel"))):
-    pytest.skip("no nbformat or ipykernel", allow_module_level=True)
+for package in ("nbformat", "nbclient", "ipykernel"):
+    if find_spec(package) is None:
+        skip_or_fail(f"no package {package}; `make setup` installs it")
 FILE = Path(__file__).resolve().parents[2] / "examples" / "notebook.ipynb"
 
 

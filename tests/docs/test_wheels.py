@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.prerequisites import import_or_skip
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/install.md").read_text()
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -27,10 +29,7 @@ _CIBUILDWHEEL = (sys.executable, "-m", "cibuildwheel", "--print-build-identifier
 
 @pytest.mark.parametrize("platform", SYSTEMS)
 def test_what_is_built(platform: str) -> None:
-    if not _has_cibuildwheel():
-        if os.environ.get("CI"):
-            pytest.fail("cibuildwheel is not installed: make setup")
-        pytest.skip("cibuildwheel is not installed: make setup")
+    import_or_skip("cibuildwheel")
     archs = PROJECT["tool"]["cibuildwheel"].get(platform, {}).get("archs", ["AMD64"])
     # Not the environment's, whose variables are settings of it, too.
     environment = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
@@ -58,11 +57,3 @@ def test_the_page_says_so() -> None:
     assert "(`cp312-abi3`)" in PAGE
     assert settings["macos"]["environment"]["MACOSX_DEPLOYMENT_TARGET"] == "11.0"
     assert "macOS 11 or newer" in re.sub(r"\s+", " ", PAGE)
-
-
-def _has_cibuildwheel() -> bool:
-    try:
-        import cibuildwheel  # noqa: F401
-    except ModuleNotFoundError:
-        return False
-    return True

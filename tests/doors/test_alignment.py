@@ -22,6 +22,7 @@ from dbanon.errors import (
     RowsNotAligned,
 )
 from dbanon.release.report import Report
+from tests.prerequisites import import_or_skip
 
 QUASI = ["age", "income"]
 AGES = {"age": {"intervals": [5, 10, 20]}}
@@ -122,7 +123,7 @@ def test_the_report_of_the_run_pairs_them(case: str) -> None:
 
 
 def test_tables_of_arrow() -> None:
-    arrow = pytest.importorskip("pyarrow")
+    arrow = import_or_skip("pyarrow")
     table = arrow.Table.from_pandas(people(), preserve_index=False)
     found, report = released(table)
     assert dbanon.evaluate(table, found, report=report).losses["sse_loss"] < 0.2

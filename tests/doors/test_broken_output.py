@@ -11,13 +11,14 @@ from typing import IO, Any
 
 import pytest
 
+from tests.prerequisites import only_where
 from tests.stores.databases import DuckdbDatabase
 
 pytestmark = pytest.mark.slow
 
 COMMAND = [sys.executable, "-c", "from dbanon.doors.cli.main import main; main()"]
 GIVEN = ["--table", "people", "--quasi-identifiers", "größe", "--k", "3", "--output", "release.p"]
-FULL = pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+FULL = only_where(Path("/dev/full").exists(), "no /dev/full")
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from dbanon.data import notebook
 from dbanon.errors import InvalidParameter, MissingDependency, RowsNotAligned
 from tests.doors.html.pages import HOSTILE
 from tests.doors.html.test_page import Outline
+from tests.prerequisites import import_or_skip
 
 # Control characters and marks of direction of the hostile names, and of a terminal.
 RAW = ("\u202e", "\u2066", "\x1b", "\x00")
@@ -166,7 +167,7 @@ def test_a_report_of_a_frame_is_a_page(tmp_path: Any) -> None:
 
 
 def test_advice_is_plotted() -> None:
-    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib = import_or_skip("matplotlib")
     matplotlib.use("agg")
     import matplotlib.pyplot as plt
 

@@ -17,6 +17,7 @@ from dbanon.errors import (
     UnsupportedType,
 )
 from dbanon.hierarchy import Hierarchy
+from tests.prerequisites import import_or_skip
 
 CITIES = Hierarchy.from_nested({"*": {"north": ["Kiel", "Bremen"], "south": ["Ulm", "Passau"]}})
 
@@ -166,7 +167,7 @@ def test_nulls_of_pandas_own() -> None:
 
 
 def test_arrow_and_rows() -> None:
-    arrow = pytest.importorskip("pyarrow")
+    arrow = import_or_skip("pyarrow")
     table = people()[["age", "income", "city"]]
     released, _ = means(table, NUMBERS)
     plain = dbanon.evaluate(table, released).to_dict()

@@ -12,6 +12,7 @@ import pytest
 
 import dbanon
 from dbanon.methods import METHODS
+from tests.prerequisites import import_or_skip
 
 N = 24
 ORDER = pd.CategoricalDtype(["low", "mid", "high"], ordered=True)
@@ -38,7 +39,7 @@ def _categories(frame: pd.DataFrame) -> pd.DataFrame:
 
 def _polars(frame: pd.DataFrame) -> Any:
     # Imported where it is used: each process of tests collects this file, one runs it.
-    pl = pytest.importorskip("polars")
+    pl = import_or_skip("polars")
     return pl.from_pandas(frame.reset_index(drop=True)).with_columns(
         pl.col("note").cast(pl.Categorical), pl.col("grade").cast(pl.Enum(["low", "mid", "high"]))
     )

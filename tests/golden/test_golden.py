@@ -11,11 +11,12 @@ from zlib import crc32
 import pytest
 
 from tests.backend_package import copy_package
-from tests.conftest import CAMPAIGN, IN_CI
+from tests.conftest import CAMPAIGN
 from tests.golden import records
 from tests.golden.answers import Door
 from tests.golden.house import DOORS, IN_POSTGRESQL, Open, installed, opened
 from tests.postgres_server import Server
+from tests.prerequisites import skip_or_fail
 
 
 @pytest.fixture(scope="module")
@@ -24,8 +25,7 @@ def golden_url(local_pg_server: Server) -> Iterator[str]:
     if not local_pg_server.execute(
         "SELECT 1 FROM pg_available_extensions WHERE name = 'plpython3u'"
     ):
-        reason = f"PostgreSQL {local_pg_server.version} here has no PL/Python"
-        pytest.fail(reason, pytrace=False) if IN_CI else pytest.skip(reason)
+        skip_or_fail(f"PostgreSQL {local_pg_server.version} here has no PL/Python")
     folder = Path(tempfile.mkdtemp(prefix="dbanon-golden-"))
     folder.chmod(0o755)
     try:

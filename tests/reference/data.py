@@ -10,7 +10,22 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+VARIABLE = "DBANON_DATA"
+
 CASC_SHAPES = {"tarragona": (834, 13), "census": (1080, 13), "eia": (4092, 11)}
+
+# Of the files that the tests read.
+ADULT_FILES = (
+    "adult/adult.csv",
+    *(
+        f"adult/hierarchies/{column}.csv"
+        for column in (
+            "sex", "education", "marital-status", "race", "workclass", "native-country",
+            "salary-class",
+        )
+    ),
+)  # fmt: skip
+MAGIC_FILE = "magic/magic04.csv"
 
 # Text, and dates that the published figures leave out.
 _LEFT_OUT = frozenset({"UTILNAME", "STATE", "YEAR", "MONTH"})
@@ -24,10 +39,15 @@ class Table:
     values: NDArray[np.float64]
 
 
+def data_folder() -> Path:
+    """Where casc, adult, magic and sdcmicro are looked for, whether or not they are there."""
+    configured = os.environ.get(VARIABLE)
+    return Path(configured or Path(__file__).resolve().parents[3] / "shared" / "data")
+
+
 def data_directory() -> Path | None:
-    """The folder of casc, adult and magic: DBANON_DATA, else ../shared/data; None if missing."""
-    told = os.environ.get("DBANON_DATA")
-    folder = Path(told) if told else Path(__file__).resolve().parents[3] / "shared" / "data"
+    """`data_folder`, or None if there is no such folder."""
+    folder = data_folder()
     return folder if folder.is_dir() else None
 
 

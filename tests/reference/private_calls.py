@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pytest
 from numpy.typing import NDArray
 
 import dbanon
 from dbanon.data.partition import Synthesis
 from dbanon.synthesis.ranks import dp_ranks
 from dbanon.synthesis.shares import GRID, Shares
-from tests.reference.data import data_directory, load_casc, load_magic
+from tests.prerequisites import require_reference
+from tests.reference.data import MAGIC_FILE, load_casc, load_magic
 from tests.reference.synthesis import (
     MAGIC_BOUNDS,
     Recording,
@@ -81,12 +81,9 @@ def require_same_draws(divided: Shares, grids: Sequence[NDArray[np.int64]]) -> N
 
 def bounded_rows(name: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Reference rows, (n, p), and public bounds of them, (p, 2); the test is skipped without."""
-    directory = data_directory()
-    if directory is None:
-        pytest.skip("needs the reference data")
     if name == "census":
-        return census_bounds(load_casc("census", directory).values)
-    rows = load_magic(directory).values
+        return census_bounds(load_casc("census", require_reference("casc/census.csv")).values)
+    rows = load_magic(require_reference(MAGIC_FILE)).values
     return (rows if name == "magic" else rows[:1012]), MAGIC_BOUNDS
 
 

@@ -5,11 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.prerequisites import skip_optional
+
 
 @pytest.fixture
 def scheduler(request: pytest.FixtureRequest) -> Path:
     """The directory of the programs of the environment that the test's mark names."""
     [name] = request.node.get_closest_marker("scheduler").args
     if (folder := os.environ.get("DBANON_SCHEDULERS")) is None:
-        pytest.skip("`make schedules` runs it")
+        skip_optional("`make schedules` runs it")
     return Path(folder) / name / "bin"

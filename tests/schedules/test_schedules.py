@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from dbanon.doors.jobfile.file import read_job_file
+from tests.prerequisites import skip_optional
 from tests.schedules.commands import EXAMPLES, ROOT, Place, answers, linked, run
 
 FIELDS = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))
@@ -123,7 +124,7 @@ def test_systemd_takes_the_units(tmp_path: Path) -> None:
     timer = unit("dbanon@.timer")["Timer"]
     assert timer["Persistent"] == "true"
     if shutil.which("systemd-analyze") is None:
-        pytest.skip("no systemd-analyze here")
+        skip_optional("no systemd-analyze")
     for name in ("dbanon@.service", "dbanon@.timer"):
         shutil.copy2(UNITS / name, tmp_path)
     for words in (

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.conftest import IN_CI
+from tests.prerequisites import skip_or_fail
 from tests.spark.cluster import SMALL, Cluster, NoSparkError, descendants, end, require_spark
 
 if TYPE_CHECKING:
@@ -112,10 +112,7 @@ def sessions(_place: Path) -> Iterator[Sessions]:
     try:
         require_spark()
     except NoSparkError as error:
-        # A build that checks nothing on Spark must not look like one that does.
-        if IN_CI:
-            pytest.fail(str(error), pytrace=False)
-        pytest.skip(str(error))
+        skip_or_fail(str(error))
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     # Of the cluster's workers, too, whose python3 may be another.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-pytest.importorskip("pyspark")
+from tests.prerequisites import import_or_skip
 
-from dbanon.spark.facts import Keys
+import_or_skip("pyspark")
+
+from dbanon.spark.facts import Keys  # noqa: E402
 
 WIDE = st.integers(-(2**63), 2**63 - 1)
 NEAR = st.integers(-70_000, 70_000)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -14,15 +13,17 @@ import pytest
 
 import dbanon
 from tests.iloss_evaluator import iloss, read_paths
+from tests.prerequisites import require_reference
+from tests.reference.data import ADULT_FILES
 
 Run = Callable[..., list[tuple[Any, ...]]]
 K, MOST = 5, 11_110
 
 
 def test_adult_by_hierarchies_of_the_database(
-    run_sql: Run, connect: Callable[..., psycopg.Connection[Any]], data_dir: Path
+    run_sql: Run, connect: Callable[..., psycopg.Connection[Any]]
 ) -> None:
-    folder = data_dir / "adult"
+    folder = require_reference(*ADULT_FILES) / "adult"
     with (folder / "adult.csv").open(newline="", encoding="utf-8") as file:
         header, *rows = csv.reader(file, delimiter=";")
     names, rows = header[:8], [row[:8] for row in rows]

@@ -22,10 +22,11 @@ from dbanon.doors.cli.main import main
 from dbanon.doors.python_path import UnsafeError, require_safe
 from dbanon.errors import PythonNotUsable
 from tests.postgres_server import Server
+from tests.prerequisites import only_where
 
 # An account that owns nothing here, and is neither root nor a database server's.
 OTHER = pwd.getpwnam("nobody")
-AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+AS_ROOT = only_where(os.geteuid() == 0, "only root can give files away")
 
 
 @pytest.fixture

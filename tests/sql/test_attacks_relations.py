@@ -18,6 +18,7 @@ from dbanon.run.open import open_store
 from dbanon.run.verify import verify
 from dbanon.sessions.names import parse_relation
 from tests.conftest import CAMPAIGN
+from tests.prerequisites import skip_or_fail
 from tests.sql.mallory import MOOD, cast, sprung
 
 pytestmark = pytest.mark.one_database
@@ -180,7 +181,7 @@ def test_a_foreign_table_of_mallorys_is_refused(
 ) -> None:
     """A superuser needs no password: he would connect as whom, and read what, Mallory names."""
     if not run_sql("SELECT 1 FROM pg_available_extensions WHERE name = 'postgres_fdw'"):
-        pytest.skip("postgres_fdw is not installed on this server")
+        skip_or_fail("postgres_fdw is not installed on this server")
     mallory.execute(PEOPLE.encode())
     run_sql("CREATE EXTENSION postgres_fdw")
     run_sql("GRANT USAGE ON FOREIGN DATA WRAPPER postgres_fdw TO mallory")

@@ -11,12 +11,15 @@ from sqlalchemy import make_url
 
 from dbanon.doors import install
 from tests.postgres_server import NoServerError, Server, throwaway_server
+from tests.prerequisites import skip_optional, skip_or_fail
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "schedule" / "pg_cron.sql"
 
 
 @pytest.fixture(scope="module")
-def cron_server() -> Iterator[Server]:
+def cron_server(local_pg_server: Server) -> Iterator[Server]:
+    if not local_pg_server.execute("SELECT 1 FROM pg_available_extensions WHERE name = 'pg_cron'"):
+        skip_optional("no pg_cron for this server; on Debian: postgresql-NN-cron")
     settings = {
         "shared_preload_libraries": "pg_cron,pg_stat_statements",
         "cron.use_background_workers": "on",
@@ -26,8 +29,8 @@ def cron_server() -> Iterator[Server]:
     try:
         with throwaway_server(fsync=False, kind="local", settings=settings) as server:
             yield server
-    except NoServerError:
-        pytest.skip("no pg_cron here")
+    except NoServerError as error:
+        skip_or_fail(str(error))
 
 
 def test_the_example_releases_every_time_and_clears_old_tables(

@@ -14,9 +14,10 @@ import pytest
 
 import dbanon
 from tests.postgres_server import Server
+from tests.prerequisites import import_or_skip
 from tests.sql.private_calls import CALL, Connect, Run, spent
 
-pytest.importorskip("opendp")
+import_or_skip("opendp")
 
 LOCK = 4711
 # Once it is spent, tables are made and renamed; each waits for whoever holds the lock.

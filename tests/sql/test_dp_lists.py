@@ -9,10 +9,11 @@ import psycopg
 import pytest
 
 import dbanon
+from tests.prerequisites import import_or_skip
 from tests.sql.mallory import MOOD, PLAIN_MOOD, TRAP, cast, sprung
 from tests.sql.private_calls import Connect, Run, spent, state_of
 
-pytest.importorskip("opendp")
+import_or_skip("opendp")
 
 JOBS = ("nurse", "baker", "clerk", "retired")
 TREE = {"*": {"at work": JOBS[:3], "at home": JOBS[3:]}}

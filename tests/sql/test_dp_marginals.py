@@ -10,9 +10,10 @@ import pytest
 
 import dbanon
 from dbanon.job.concentrated import rho_of
+from tests.prerequisites import import_or_skip
 from tests.sql.private_calls import CALL, Connect, Run, spent, state_of
 
-pytest.importorskip("opendp")
+import_or_skip("opendp")
 
 RHO_CALL = CALL.replace("dp_ranks", "dp_marginals").replace(
     "budget => 'magic'",

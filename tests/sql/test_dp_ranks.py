@@ -13,11 +13,12 @@ from sqlalchemy import NullPool, create_engine
 
 import dbanon
 from tests.postgres_server import Server
+from tests.prerequisites import import_or_skip
 from tests.sql.mallory import TRAP, sprung
 from tests.sql.private_calls import CALL, Connect, Run, spent, state_of
 from tests.sql.test_logged_values import ALL_LOGGING
 
-pytest.importorskip("opendp")
+import_or_skip("opendp")
 
 ISOLATIONS = ("read committed", "repeatable read", "serializable")
 

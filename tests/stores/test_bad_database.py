@@ -18,6 +18,7 @@ import dbanon
 from dbanon import errors
 from dbanon.doors.install import install
 from tests.postgres_server import conninfo
+from tests.prerequisites import skip_case
 from tests.stores.databases import (
     Database,
     DuckdbDatabase,
@@ -95,7 +96,7 @@ def test_row_level_security_is_not_fallen_for(pg_url: str, pg_role: Callable[...
 
 def test_a_file_that_may_not_be_written(database: Database) -> None:
     if database.name == "postgresql":
-        pytest.skip("PostgreSQL is no file")
+        skip_case("PostgreSQL is no file")
     load_people(database)
     path = database.path  # type: ignore[attr-defined]
     path.chmod(0o400)

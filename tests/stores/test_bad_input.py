@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from dbanon import errors
+from tests.prerequisites import skip_case
 from tests.stores.databases import (
     Database,
     PostgresqlDatabase,
@@ -116,7 +117,7 @@ def test_an_output_that_exists_and_is_not_ours(database: Database) -> None:
 
 def test_embedded_databases_know_no_case(database: Database) -> None:
     if database.name == "postgresql":
-        pytest.skip("names that differ in case are two names in PostgreSQL")
+        skip_case("names that differ in case are two names in PostgreSQL")
     load_people(database)
     refuse(database, errors.OutputExists, output="PEOPLE")
     refuse(database, errors.OutputNotOurs, output="PEOPLE", if_exists="replace")

@@ -17,6 +17,7 @@ import sqlalchemy
 
 from dbanon.errors import CommitConfirmed
 from dbanon.stores.interrupts import held_once_committed
+from tests.prerequisites import skip_case
 from tests.stores.databases import NAMES, Database, DuckdbDatabase, SqliteDatabase
 from tests.stores.people import load_people
 from tests.stores.signals import handler
@@ -94,7 +95,7 @@ def test_an_interrupt_while_it_is_committed(
 ) -> None:
     """Ctrl-C when the embedded database works on COMMIT: the release stands, and no run failed."""
     if database.name == "postgresql":
-        pytest.skip("the server is asked: test_commit_outcome.py")
+        skip_case("the server is asked: test_commit_outcome.py")
     load_people(database)
     struck = strike_once_held(monkeypatch)
     with pytest.warns(CommitConfirmed):

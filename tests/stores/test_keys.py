@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from sqlalchemy import make_url
 
+from tests.prerequisites import skip_or_fail
 from tests.stores.databases import Database, PostgresqlDatabase, inserts
 from tests.stores.people import COLUMNS, load_people, rows_of_people
 
@@ -229,7 +230,7 @@ def test_foreign_tables(
     postgresql: PostgresqlDatabase, pg_server: Any, tmp_path: Any, wrapper: str
 ) -> None:
     if not postgresql.rows(f"SELECT 1 FROM pg_available_extensions WHERE name = '{wrapper}'"):
-        pytest.skip(f"this server has no {wrapper}")
+        skip_or_fail(f"this server has no {wrapper}")
     load_people(postgresql, ROWS, "base")
     url = make_url(postgresql.url)
     if wrapper == "postgres_fdw":

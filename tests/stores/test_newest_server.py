@@ -18,10 +18,10 @@ from sqlalchemy import Engine, NullPool, create_engine
 
 import dbanon
 from dbanon.doors import install
-from tests.conftest import without_server
 from tests.memory import memory
 from tests.postgres.kinds import LocalServer
 from tests.postgres_server import NoServerError, libpq_environment
+from tests.prerequisites import skip_or_fail
 
 PERSONS = (
     "CREATE TABLE app.person AS SELECT g AS id, g * 37 % 91 AS age, g * 17 % 53 AS zip"
@@ -53,7 +53,7 @@ def servers(newest: Path) -> Iterator[tuple[LocalServer, LocalServer]]:
     try:
         old = LocalServer(QUICK)
     except NoServerError as error:
-        without_server(str(error))
+        skip_or_fail(str(error))
     try:
         new = LocalServer(QUICK, newest)
         yield old, new

@@ -18,9 +18,9 @@ import dbanon
 from dbanon.doors import install, releases
 from dbanon.errors import DatabaseUnreachable, JobRunning, PoolerUnsuitable
 from dbanon.run.open import open_store
-from tests.conftest import without_server
 from tests.postgres.pooler import pgbouncer, through
 from tests.postgres_server import NoServerError, Server, conninfo
+from tests.prerequisites import skip_or_fail
 from tests.stores.databases import PostgresqlDatabase
 from tests.stores.forked import Command
 from tests.stores.people import load_people
@@ -42,7 +42,7 @@ def pooler(server: Server, **how: Any) -> Iterator[int]:
         try:
             port = stack.enter_context(pgbouncer(server, **how))
         except NoServerError as error:
-            without_server(str(error))
+            skip_or_fail(str(error))
         yield port
 
 

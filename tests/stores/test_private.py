@@ -26,12 +26,13 @@ from dbanon.errors import (
 from dbanon.job.private import private_job
 from dbanon.run import private
 from dbanon.run.open import open_store
+from tests.prerequisites import import_or_skip
 from tests.stores.databases import Database, PostgresqlDatabase
 from tests.stores.forked import Command
 
 pytestmark = pytest.mark.in_turn(of="file")
 
-pytest.importorskip("opendp")
+import_or_skip("opendp")
 
 ROWS = [(g % 350 + 0.5, g * 7919 % 1000, g % 100, f"2020-01-{g % 28 + 1:02}") for g in range(1000)]
 BOUNDS = {"a": (0, 350), "b": (0, 1000), "d": ("2020-01-01", "2020-12-31")}

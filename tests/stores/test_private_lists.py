@@ -21,12 +21,13 @@ from dbanon.errors import (
     UnsupportedType,
 )
 from dbanon.run import private
+from tests.prerequisites import import_or_skip, skip_case
 from tests.stores.databases import Database
 
 # No engine decides of these.
 pytestmark = pytest.mark.in_turn(of="file")
 
-pytest.importorskip("opendp")
+import_or_skip("opendp")
 
 JOBS = ("nurse", "baker", "clerk", "retired")
 # Whom none of them is.
@@ -229,7 +230,7 @@ def test_the_labels_of_a_type_are_the_list(
 ) -> None:
     """The type is in the catalog, whatever rows there are; a list of the caller's goes before."""
     if database.name == "sqlite":
-        pytest.skip("SQLite has no enumerated types")
+        skip_case("SQLite has no enumerated types")
     load(database, made_enum(database), nulls="")
     own: dict[str, Any] = {"orders": {}, "null_as": {"job": "clerk", "ill": False}}
     with pytest.raises(InvalidParameter, match="null_as"):

@@ -9,9 +9,10 @@ import pytest
 import dbanon
 from dbanon.errors import BudgetExhausted, BudgetNotFound, InvalidParameter
 from dbanon.job.concentrated import epsilon_of, rho_of
+from tests.prerequisites import import_or_skip
 from tests.stores.databases import Database
 
-pytest.importorskip("opendp")
+import_or_skip("opendp")
 
 ROWS = [("red" if g % 3 else "blue", "no" if g % 3 and g % 30 else "yes") for g in range(900)]
 ZCDP = {"accounting": "zcdp", "delta": 1e-9}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dbanon.errors import UnsupportedType
+from tests.prerequisites import skip_case
 from tests.stores.databases import Database
 
 NARROW = {
@@ -21,9 +22,9 @@ def test_a_type_without_room_is_refused_by_name(database: Database, exact: str) 
     elif database.name in NARROW:
         sql_type, most = NARROW[database.name]
     else:
-        pytest.skip("SQLite has one integer type")
+        skip_case("SQLite has one integer type")
     if database.name == "sqlite" and exact == "decimal":
-        pytest.skip("SQLite does not hold a decimal to its digits")
+        skip_case("SQLite does not hold a decimal to its digits")
     rows = [(i, most - i % 3) for i in range(20)]
     database.load("people", {"id": "integer PRIMARY KEY", "age": sql_type}, rows)
     before = database.relations()
@@ -40,7 +41,7 @@ def test_a_type_without_room_is_refused_by_name(database: Database, exact: str) 
 @pytest.mark.parametrize("intervals", ["bounds", "midpoint"])
 def test_a_border_without_room_is_refused_by_name(database: Database, intervals: str) -> None:
     if database.name == "sqlite":
-        pytest.skip("SQLite has one integer type")
+        skip_case("SQLite has one integer type")
     # Of 52,000 values the ranges are 2,000 wide: the last ends at 34,000, its middle is 33,000.
     rows = [(i, 32767 if i % 2 else -19233) for i in range(24)]
     database.load("people", {"id": "integer PRIMARY KEY", "age": "smallint"}, rows)

@@ -15,6 +15,7 @@ from benchmarks.beside import medians, versions
 from benchmarks.markdown import table
 from benchmarks.models_adult import entropy
 from dbanon.hierarchy.tree import Hierarchy
+from tests.prerequisites import import_or_skip
 
 WAYS = {"a": ["a", "x", "*"], "b": ["b", "x", "*"], "c": ["c", "y", "*"]}
 
@@ -79,7 +80,7 @@ def test_medians_of_two_versions_side_by_side():
 
 @pytest.mark.slow
 def test_figures_are_the_same_every_time(tmp_path):
-    pytest.importorskip("matplotlib", reason="benchmarks only: pip install '.[bench]'")
+    import_or_skip("matplotlib")
     from benchmarks import figures
 
     curve = {"one": ([1, 2, 4], [3.0, 1.0, 2.0]), "two": ([1, 2, 4], [1.0, 0.5, 0.1])}

@@ -26,6 +26,7 @@ from dbanon.run.open import open_store
 from dbanon.run.verify import verify
 from dbanon.sessions.names import parse_relation
 from tests.postgres_server import Server
+from tests.prerequisites import import_or_skip
 from tests.stores.databases import Database, PostgresqlDatabase
 
 CLIENT = ("plain", "alone", "persons", "modelled", "trees")
@@ -165,7 +166,7 @@ def test_superseded_tables_of_before_are_dropped(old: Database, upgrade: Upgrade
 
 def test_old_databases_keep_budgets_now(old: Database, upgrade: Upgrade) -> None:
     """Releases without classes stand beside old ones, whose figures of classes are as they were."""
-    pytest.importorskip("opendp")
+    import_or_skip("opendp")
     before = Counter(entry.k_achieved for entry in dbanon.releases(old.url))
     upgrade(old)
     dbanon.create_budget(old.url, "people", source="app.people", epsilon=20)

@@ -20,6 +20,7 @@ import pytest
 from dbanon.doors.jobfile import outcome as outcomes
 from dbanon.doors.jobfile.outcome import Notice, Outcome, notify
 from dbanon.errors import NotTold, TooFewRecords
+from tests.prerequisites import skip_or_fail
 
 RELEASE = "7d2b1a3e-0f61-4a5f-9b6c-7d3c2f1a9e11"
 SKIPPED = Outcome.skipped("people", RELEASE)
@@ -105,7 +106,7 @@ def https(
 
     openssl = shutil.which("openssl")
     if openssl is None:
-        pytest.skip("there is no openssl to make a certificate with")
+        skip_or_fail("no openssl to make a certificate with")
     key, certificate = folder / "key.pem", folder / "cert.pem"
     subprocess.run(
         [openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj",

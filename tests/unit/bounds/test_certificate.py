@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -23,7 +24,7 @@ from tests.reference.bounds import (
     least_loss,
     toll_of,
 )
-from tests.reference.data import data_directory, load_casc
+from tests.reference.data import Table
 
 Floats = NDArray[np.float64]
 certificate = bounds.certificate
@@ -307,12 +308,11 @@ def test_a_cancel_ends_it() -> None:
 @pytest.mark.parametrize(
     ("k", "name", "gap"), [(4, "tarragona", 0.012), (3, "tarragona", 0.01), (3, "census", 0.045)]
 )
-def test_the_gap_of_reference_data(k: int, name: str, gap: float) -> None:
-    directory = data_directory()
-    if directory is None:
-        pytest.skip("the reference data are not here")
+def test_the_gap_of_reference_data(
+    casc: Callable[[str], Table], k: int, name: str, gap: float
+) -> None:
     # Half of the records: all of them are for `python -m benchmarks bounds`.
-    data = load_casc(name, directory).values[::2]
+    data = casc(name).values[::2]
     found = dbanon.certificate(data, k, seconds=600)
     assert found.complete
     loss = dbanon.information_loss(data, dbanon.partition(data, k, refine="fast"))

@@ -13,12 +13,13 @@ import pytest
 
 import dbanon
 from dbanon.errors import InvalidParameter, UnknownMethod
+from tests.prerequisites import import_or_skip
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _sklearn() -> None:
     # Where it is used: each process of tests collects this file, one runs it.
-    pytest.importorskip("sklearn")
+    import_or_skip("sklearn")
 
 
 def table(n: int = 90) -> pd.DataFrame:

@@ -13,6 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dbanon import kernels
+from tests.prerequisites import skip_case
 from tests.reference.variable import dbscan
 
 Points = NDArray[np.float64]
@@ -173,7 +174,7 @@ def test_wrong_points_are_refused(name: str, wrong: Points) -> None:
 @pytest.mark.parametrize("k", [0, -1, 21, 2**31 - 1])
 def test_wrong_k_is_refused(name: str, k: int) -> None:
     if name.startswith("path") and name != "path cut":
-        pytest.skip("takes no k")
+        skip_case("takes no k")
     with pytest.raises(ValueError):
         run(KERNELS[name], np.random.default_rng(1).normal(size=(20, 2)), k)
 

@@ -16,6 +16,7 @@ import dbanon
 from dbanon import kernels
 from dbanon.data.partition import AttributePartition
 from dbanon.errors import InvalidParameter, RowsNotAnonymous
+from tests.prerequisites import import_or_skip
 
 
 def column(*values):
@@ -76,7 +77,7 @@ def test_individual_ranking_worked_example():
 
 
 def test_individual_ranking_is_refused_for_releases():
-    pd = pytest.importorskip("pandas")
+    pd = import_or_skip("pandas")
     frame = pd.DataFrame({"a": [1, 2, 3, 4], "b": [4, 1, 3, 2]})
     with pytest.raises(InvalidParameter, match="per attribute"):
         dbanon.anonymize_frame(
@@ -135,7 +136,7 @@ def test_optimal_univariate_equals_microagg1d(k, monkeypatch):
     """Its method "simple", the one it takes for small k, is not always optimal; "wilber" is."""
     # Its import compiles for a minute what these few values do not need compiled.
     monkeypatch.setenv("NUMBA_DISABLE_JIT", "1")
-    microagg1d = pytest.importorskip("microagg1d")
+    microagg1d = import_or_skip("microagg1d")
     values = np.random.default_rng(0).normal(size=8_000)
     found = dbanon.partition(values.reshape(-1, 1), k, method="optimal_univariate")
     theirs = microagg1d.univariate_microaggregation(values, k, method="wilber")

@@ -15,6 +15,7 @@ from dbanon.hierarchy.tree import Hierarchy
 from dbanon.measures.attacks import ATTACKS
 from dbanon.measures.attacks.membership import told_apart
 from dbanon.measures.attacks.rates import Attacked, Rate
+from tests.prerequisites import import_or_skip
 from tests.reference import attacks as reference
 
 NAMES = ["a", "b", "c", "d"]
@@ -187,7 +188,7 @@ def test_what_tells_in_training_is_tried_on_other_releases() -> None:
 
 
 def test_a_synthesis_is_attacked_as_it_comes() -> None:
-    pytest.importorskip("opendp")
+    import_or_skip("opendp")
     original = people(1)[["a", "b", "c"]]
     made = dbanon.synthesize(
         original, method="dp_ranks", epsilon=3.0, bounds=dict.fromkeys("abc", (-5, 5)),

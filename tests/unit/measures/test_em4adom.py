@@ -21,7 +21,9 @@ from dbanon.measures.attributes import Categories, Numbers
 from dbanon.measures.catalogue import evaluate
 from dbanon.measures.figure import Task
 from dbanon.measures.pairs import Pairs
+from tests.prerequisites import require_reference
 from tests.reference import methods as reference
+from tests.reference.data import ADULT_FILES
 from tests.reference.em4adom import ADULT, ADULT_MDAV, EXPECTED, NAMES, WEAK
 
 EDUCATION = (
@@ -101,9 +103,9 @@ def test_the_score_has_no_minimum_near_the_bend(measured, table, least):
 
 
 @pytest.fixture(scope="module")
-def adult(data_dir):
+def adult():
     """1,000 records, and the hierarchies."""
-    folder = data_dir / "adult"
+    folder = require_reference(*ADULT_FILES) / "adult"
     with (folder / "adult.csv").open(newline="", encoding="utf-8") as file:
         header, *rows = csv.reader(file, delimiter=";")
     names = ["age", "workclass", "education", "native-country", "marital-status", "race", "sex"]

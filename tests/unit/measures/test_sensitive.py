@@ -14,6 +14,7 @@ from dbanon.data.partition import Partition
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.measures import average_class_size, discernibility, sensitive
 from tests.generalization_data import random_tree
+from tests.prerequisites import import_or_skip
 from tests.reference import worst_class
 
 HAND = np.array([[3, 1, 0, 0], [1, 1, 1, 1]])
@@ -71,7 +72,7 @@ def tables(draw):
 @given(tables())
 @settings(max_examples=30)
 def test_agrees_with_pycanon(case):
-    anonymity = pytest.importorskip("pycanon.anonymity")
+    anonymity = import_or_skip("pycanon.anonymity")
     labels, codes = case
     s = int(codes.max()) + 1
     counts = sensitive.sensitive_counts(Partition(labels), codes.astype(np.int32), s)
@@ -98,7 +99,7 @@ def test_agrees_with_pycanon(case):
 
 def utility_metrics():
     """One file of pycanon.metrics: the others import scipy."""
-    pycanon = pytest.importorskip("pycanon")
+    pycanon = import_or_skip("pycanon")
     path = Path(pycanon.__file__).parent / "metrics" / "_utility_metrics.py"
     spec = importlib.util.spec_from_file_location("utility_metrics", path)
     module = importlib.util.module_from_spec(spec)

@@ -9,11 +9,13 @@ import pytest
 import dbanon
 from dbanon.errors import KeptColumnTells
 from tests.iloss_evaluator import iloss, published_iloss, read_paths
+from tests.prerequisites import require_reference
+from tests.reference.data import ADULT_FILES
 
 
 @pytest.fixture(scope="module")
-def adult(data_dir):
-    folder = data_dir / "adult"
+def adult():
+    folder = require_reference(*ADULT_FILES) / "adult"
     with (folder / "adult.csv").open(newline="", encoding="utf-8") as file:
         header, *rows = csv.reader(file, delimiter=";")
     names = header[:8]

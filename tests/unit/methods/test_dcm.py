@@ -14,8 +14,9 @@ from dbanon.data.partition import Partition
 from dbanon.doors.html.page import page
 from dbanon.methods.registry import drive
 from dbanon.spaces.numeric import Space
+from tests.prerequisites import require_reference
 from tests.reference import variable as reference
-from tests.reference.data import data_directory, load_magic
+from tests.reference.data import MAGIC_FILE, load_magic
 
 # Before the repair, first 1,012 records of MAGIC, r = 0.2: classes and noise.
 FOUND = {
@@ -136,10 +137,7 @@ def test_the_space_is_that_of_ranges_where_no_other_is_asked_for():
 
 def test_the_source_s_data():
     """MAGIC, first 1,012: what DBSCAN finds, and what is lost with the overall mean for noise."""
-    directory = data_directory()
-    if directory is None:
-        pytest.skip("needs the reference data")
-    values = load_magic(directory).values[:1012]
+    values = load_magic(require_reference(MAGIC_FILE)).values[:1012]
     low, high = values.min(axis=0), values.max(axis=0)
     space = Space(np.ascontiguousarray((values - low) / (high - low)), ())
     for k, (classes, noise) in FOUND.items():

@@ -14,6 +14,7 @@ from dbanon.hierarchy import Hierarchy
 from dbanon.measures.attributes import Intervals, Nodes, Numbers
 from dbanon.release.evaluation import evaluation_of
 from dbanon.stores.frame.microdata import microdata_from_frame
+from tests.prerequisites import require_reference
 from tests.reference.tables import pairs_of_tables
 
 
@@ -126,9 +127,11 @@ def read(path):
 
 
 @pytest.fixture(scope="module")
-def evaluated(data_dir):
+def evaluated():
     """By method and k: the evaluation of sdcMicro's release of its own test data."""
-    folder = data_dir / "sdcmicro"
+    releases = [f"testdata_{method}_k{k}.csv.gz" for method in METHODS for k in (3, 5, 10)]
+    files = [f"sdcmicro/{name}" for name in ("testdata.csv", *releases)]
+    folder = require_reference(*files) / "sdcmicro"
     header, original = read(folder / "testdata.csv")
     table = microdata(**dict(zip(header, original.T, strict=True)))
     found = {}

@@ -15,7 +15,8 @@ from dbanon.errors import (
     UnsupportedType,
 )
 from dbanon.synthesis.dcmdp import centroids, dcmdp, dense, noise_factor
-from tests.reference.data import data_directory, load_magic
+from tests.prerequisites import require_reference
+from tests.reference.data import MAGIC_FILE, load_magic
 from tests.reference.synthesis import CHAIN, EIGHT, EPSILONS, FIGURE_1, score
 
 PUBLISHED = {"method": "dcmdp", "k": 3, "epsilon": 1.0, "guarantee": "as_published"}
@@ -127,10 +128,7 @@ def test_theorem_1_does_not_hold_for_many_records_either():
 
 def test_figure_1():
     """SCORE of MAGIC's first 1,012 records, both readings, within 5 %."""
-    directory = data_directory()
-    if directory is None:
-        pytest.skip("needs the reference data")
-    values = load_magic(directory).values[:1012]
+    values = load_magic(require_reference(MAGIC_FILE)).values[:1012]
     for k, rows in FIGURE_1.items():
         for epsilon, told in zip(EPSILONS, rows, strict=True):
             for reading, expected in zip(("algorithm", "section_4"), told, strict=True):

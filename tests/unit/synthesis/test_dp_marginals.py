@@ -17,10 +17,11 @@ from dbanon.synthesis.domains import TRUTHS
 from dbanon.synthesis.marginals import divide, dp_marginals
 from dbanon.synthesis.noise import OpenDpNoise
 from dbanon.synthesis.shares import GRID
+from tests.prerequisites import import_or_skip
 from tests.reference.transcripts import Transcript, told
 from tests.unit.synthesis.test_audits import NEVER, bound
 
-pytest.importorskip("opendp")
+import_or_skip("opendp")
 
 TREE = flat([str(i) for i in range(6)])
 TREES = (TREE, TRUTHS, None, None)
