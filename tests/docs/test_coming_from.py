@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 import dbanon
 from tests.prerequisites import require_reference
+from tests.reference import methods as reference
+from tests.synthetic_data import census_like, class_means, standardized
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "coming_from.md").read_text(encoding="utf-8")
 # By the heading of a column, the language of the blocks in which its calls are run.
@@ -97,3 +99,25 @@ def test_sdcmicros_il1_is_twice_ours() -> None:
     found = dbanon.evaluate(original, released)
     assert found.losses["deviation_loss"] is not None
     assert 2 * found.losses["deviation_loss"] == pytest.approx(theirs, rel=1e-9)
+
+
+@pytest.mark.parametrize("k", [3, 5, 10])
+def test_mdav_releases_the_values_of_a_plain_mdav(k: int) -> None:
+    """Partner of sdcMicro's releases: z-scores of the sample, means of classes of k records."""
+    original = census_like(301, 3)
+    labels = reference.mdav(standardized(original), k)
+    found = dbanon.partition(original, k)
+    assert isinstance(found, dbanon.Partition)
+    assert found.n_classes == labels.max() + 1 == len(original) // k
+    ours, theirs = class_means(original, found.labels), class_means(original, labels)
+    far = np.abs(ours - theirs) / original.std(axis=0, ddof=1)
+    assert far.max() < 1e-9
+
+
+def test_il1_as_sdcmicro_counts_it_is_twice_ours_of_any_release() -> None:
+    original = census_like(120, 3)
+    released = class_means(original, reference.mdav(standardized(original), 4))
+    theirs = (np.abs(original - released) / original.std(axis=0, ddof=1) * np.sqrt(2)).mean()
+    loss = dbanon.evaluate(original, released).losses["deviation_loss"]
+    assert loss is not None
+    assert 2 * loss == pytest.approx(theirs, rel=1e-9)

@@ -8,11 +8,15 @@ import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
+import pandas as pd
 import pytest
 
-from tests.iloss_evaluator import read_paths
+import dbanon
+from tests.iloss_evaluator import iloss, read_paths
 from tests.prerequisites import require_reference
+from tests.reference import methods as reference
 from tests.reference.data import ADULT_FILES
+from tests.synthetic_data import adult_like, census_like, sse_share, standardized
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -56,8 +60,45 @@ def test_census_prints_what_is_shown(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_adult_on_a_synthetic_table(tmp_path: Path) -> None:
+    """What it prints is what a plain count of the same classes has."""
+    table = adult_like(300, tmp_path / "adult")
+    frame = table.quasi_identifiers
+    lines = []
+    for k in (5, 10):
+        for name, refine in (("gaa_cp", None), ("refined", "fast")):
+            classes = dbanon.partition(
+                frame, k, method="gaa_cp", hierarchies=table.files, refine=refine
+            )
+            lost = iloss(table.rows, classes.labels, table.paths)
+            lines.append(f"k = {k}, {name}: iloss {lost:.0f}, {classes.n_classes} classes of"
+                         f" {classes.sizes.min()} rows or more")  # fmt: skip
+    printed = run("adult", table.folder).splitlines()
+    assert printed[0] == f"300 rows, {len(frame.drop_duplicates())} distinct ones"
+    assert printed[2:6] == lines
+    assert all(line.split(";")[1] in {"Male", "Female", "*"} for line in printed[-5:])
+
+
+@pytest.mark.slow
 def test_census_on_a_small_share(tmp_path: Path) -> None:
-    folder = require_reference("casc/census.csv") / "casc"
+    require_map(require_reference("casc/census.csv") / "casc", tmp_path)
+
+
+@pytest.mark.slow
+def test_census_on_a_synthetic_table(tmp_path: Path) -> None:
+    """With the losses of a plain MDAV."""
+    values = census_like(150, 13)
+    frame = pd.DataFrame(values, columns=[f"a{j}" for j in range(13)])
+    frame.to_csv(tmp_path / "census.csv", index=False)
+    losses = require_map(tmp_path, tmp_path)
+    points = standardized(values[:120])
+    for k, loss in losses.items():
+        expected = sse_share(points, reference.mdav(points, k))
+        assert loss == pytest.approx(expected, abs=6e-5)
+
+
+def require_map(folder: Path, tmp_path: Path) -> dict[int, float]:
+    """Check what is printed and drawn of 120 records; the losses of MDAV by k."""
     picture = tmp_path / "map.svg"
     printed = run("census", folder, "--rows", 120, "--picture", picture).splitlines()
     assert printed[0] == "120 records, 13 columns"
@@ -70,6 +111,7 @@ def test_census_on_a_small_share(tmp_path: Path) -> None:
         assert all(linkage <= highest for _, _, linkage, highest in own)  # and has its limit.
     tree = ElementTree.fromstring(picture.read_text(encoding="utf-8"))
     assert len(tree.findall("{http://www.w3.org/2000/svg}polyline")) == 2
+    return {int(row[1]): float(row[2]) for row in rows if row[0] == "mdav"}
 
 
 @pytest.mark.campaign

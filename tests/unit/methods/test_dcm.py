@@ -17,6 +17,7 @@ from dbanon.spaces.numeric import Space
 from tests.prerequisites import require_reference
 from tests.reference import variable as reference
 from tests.reference.data import MAGIC_FILE, load_magic
+from tests.synthetic_data import magic_like
 
 # Before the repair, first 1,012 records of MAGIC, r = 0.2: classes and noise.
 FOUND = {
@@ -148,6 +149,28 @@ def test_the_source_s_data():
     for k, loss in ((2, 0.926), (10, 0.889), (32, 0.979), (64, 1.0)):
         found = drive(kernels.Dbscan(space.points, k, 0.2), lambda share: None)
         assert loss_of_published(space.points, found) == pytest.approx(loss, abs=5e-4)
+
+
+@pytest.mark.parametrize("k", [2, 8, 20, 200])
+def test_classes_and_loss_of_a_table_like_the_source_s(k):
+    """By a plain DBSCAN; the loss is what the squares between classes leave of all squares."""
+    values = magic_like(400, 4)
+    low, high = values.min(axis=0), values.max(axis=0)
+    points = np.ascontiguousarray((values - low) / (high - low))
+    found = drive(kernels.Dbscan(points, k, 0.15), lambda share: None)
+    labels = reference.dbscan(points, k, 0.15)
+    np.testing.assert_array_equal(found.labels, labels)
+    assert (found.n_classes, found.n_suppressed) == (labels.max() + 1, (labels < 0).sum())
+    assert (found.n_classes == 0) is (k == 200)
+    repaired = dbanon.partition(values, k, method="dcm", radius=0.15)
+    np.testing.assert_array_equal(repaired.labels, reference.dcm(points, k, 0.15))
+    centred = points - points.mean(axis=0)
+    between = sum(
+        np.square(centred[labels == label].sum(axis=0)).sum() / (labels == label).sum()
+        for label in range(labels.max() + 1)
+    )
+    loss = 1 - between / np.square(centred).sum()
+    assert loss_of_published(points, found) == pytest.approx(loss, rel=1e-9)
 
 
 def loss_of_published(points, found: Partition):

@@ -15,7 +15,9 @@ from dbanon.measures.attributes import Intervals, Nodes, Numbers
 from dbanon.release.evaluation import evaluation_of
 from dbanon.stores.frame.microdata import microdata_from_frame
 from tests.prerequisites import require_reference
+from tests.reference import methods
 from tests.reference.tables import pairs_of_tables
+from tests.synthetic_data import census_like, class_means, standardized
 
 
 def microdata(orders=None, **columns):
@@ -112,6 +114,93 @@ def test_what_does_not_fit_is_refused():
     with pytest.raises(InvalidParameter, match="1 labels") as error:
         pairs_of_tables(table, {"age": texts("1", "2", "3", "4", "5", "secret")})
     assert "secret" not in str(error.value)
+
+
+# --- releases of plain programs ------------------------------------------------------------------
+
+
+def consecutive(order, k):
+    """Classes of k records each along an order; the last has the rest, too."""
+    labels = np.empty(len(order), int)
+    labels[order] = np.minimum(np.arange(len(order)) // k, len(order) // k - 1)
+    return labels
+
+
+def principal(points):
+    """The records' order along the first principal component."""
+    return (points @ np.linalg.svd(points, full_matrices=False)[2][0]).argsort(kind="stable")
+
+
+PLAIN = {
+    "mdav": lambda points, k: methods.mdav(points, k),
+    "pca": lambda points, k: consecutive(principal(points), k),
+    "single": lambda points, k: consecutive(points[:, 0].argsort(kind="stable"), k),
+}
+
+
+@pytest.fixture(scope="module")
+def plainly():
+    """By method and k: the rows of a plain program, and their evaluation."""
+    original = census_like(180, 3)
+    points, names = standardized(original), ("expend", "income", "savings")
+    table = microdata(**dict(zip(names, original.T, strict=True)))
+    found = {}
+    for method in (*PLAIN, "onedims"):
+        for k in (3, 6, 12):
+            if method == "onedims":
+                orders = [column.argsort(kind="stable") for column in original.T]
+                released = np.column_stack(
+                    [
+                        class_means(column[:, None], consecutive(order, k))[:, 0]
+                        for column, order in zip(original.T, orders, strict=True)
+                    ]
+                )
+            else:
+                released = class_means(original, PLAIN[method](points, k))
+            columns = dict(zip(names, np.ascontiguousarray(released.T), strict=True))
+            found[method, k] = released, evaluation_of(pairs_of_tables(table, columns))
+    return original, found
+
+
+def test_plain_releases_are_k_anonymous_but_for_those_of_single_columns(plainly):
+    _, found = plainly
+    for (method, k), (released, evaluation) in found.items():
+        smallest = np.unique(released, axis=0, return_counts=True)[1].min()
+        assert evaluation.risks["class_risk"] == pytest.approx(1 / smallest)
+        assert bool(smallest >= k) is (method != "onedims")
+        assert (evaluation.risks["linkage_risk"] <= 1 / k) is (method != "onedims")
+
+
+def test_losses_of_plain_releases_are_their_squares(plainly):
+    original, found = plainly
+    points = standardized(original)
+    for released, evaluation in found.values():
+        z = (released - original.mean(axis=0)) / original.std(axis=0, ddof=1)
+        assert evaluation.losses["sse_loss"] == pytest.approx(
+            np.square(z - points).sum() / np.square(points).sum(), rel=1e-9
+        )
+
+
+@pytest.mark.parametrize("k", [3, 6, 12])
+def test_mdav_is_the_plain_one_s_in_loss_and_risk(plainly, k):
+    original, found = plainly
+    released, theirs = found["mdav", k]
+    means = class_means(original, dbanon.partition(original, k).labels)
+    np.testing.assert_allclose(means, released, rtol=1e-12)
+    ours = dbanon.evaluate(original, means)
+    assert ours.losses["sse_loss"] == pytest.approx(theirs.losses["sse_loss"], rel=1e-9)
+    assert ours.risks["linkage_risk"] == pytest.approx(theirs.risks["linkage_risk"], rel=1e-9)
+
+
+@pytest.mark.parametrize("method", ["pca", "single", "onedims"])
+def test_of_classes_within_classes_loss_grows_and_risk_falls(plainly, method):
+    """Those of 6 are made of two of 3 each: their means lose more, whatever the table."""
+    _, found = plainly
+    evaluations = [found[method, k][1] for k in (3, 6, 12)]
+    losses = [each.losses["sse_loss"] for each in evaluations]
+    risks = [each.risks["linkage_risk"] for each in evaluations]
+    assert losses == sorted(losses)
+    assert risks == sorted(risks, reverse=True)
 
 
 # --- tables of sdcMicro --------------------------------------------------------------------------

@@ -18,6 +18,8 @@ from dbanon.synthesis.dcmdp import centroids, dcmdp, dense, noise_factor
 from tests.prerequisites import require_reference
 from tests.reference.data import MAGIC_FILE, load_magic
 from tests.reference.synthesis import CHAIN, EIGHT, EPSILONS, FIGURE_1, score
+from tests.reference.variable import dbscan
+from tests.synthetic_data import magic_like
 
 PUBLISHED = {"method": "dcmdp", "k": 3, "epsilon": 1.0, "guarantee": "as_published"}
 
@@ -134,3 +136,29 @@ def test_figure_1():
             for reading, expected in zip(("algorithm", "section_4"), told, strict=True):
                 found = score(values, k, epsilon, reading, draws=5)
                 assert found == pytest.approx(expected, rel=0.05), (k, epsilon, reading)
+
+
+@pytest.mark.parametrize("reading", ["algorithm", "section_4"])
+@pytest.mark.parametrize("k", [8, 20])
+def test_squared_errors_are_those_of_classes_and_of_noise(k, reading):
+    """Partner of figure 1: what classes lose, by a plain DBSCAN, and twice the noise's scale^2."""
+    values = magic_like(400, 4)
+    spread = np.ptp(values, axis=0)
+    labels = dbscan((values - values.min(axis=0)) / spread, k, 0.15)
+    assert labels.max() >= 0 > labels.min()
+    released = np.tile(values.mean(axis=0), (len(values), 1))
+    for label in range(labels.max() + 1):
+        released[labels == label] = values[labels == label].mean(axis=0)
+    lost = np.square((released - values) / spread).sum()
+    for epsilon in EPSILONS:
+        scale = (1 / k if reading == "algorithm" else len(values) / k**2) / epsilon
+        errors = [
+            np.square(
+                (dcmdp(values, k, epsilon, radius=0.15, reading=reading, rng=rng) - values) / spread
+            ).sum()
+            for rng in map(np.random.default_rng, range(8))
+        ]
+        assert np.mean(errors) == pytest.approx(lost + values.size * 2 * scale**2, rel=0.05)
+        # As figure 1 has it.
+        found = score(values, k, epsilon, reading, draws=5, radius=0.15)
+        assert found == pytest.approx(np.mean(errors) / (values.size * 2 / 0.01**2), rel=0.07)

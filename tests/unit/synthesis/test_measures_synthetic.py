@@ -1,0 +1,132 @@
+"""What releases of dp_ranks are worth on synthetic tables, beside releases that are made plainly.
+
+Partner of the figures on MAGIC and Census in test_dp_ranks.py, test_edges.py and test_residuals.py.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dbanon.errors import NoiseTooLarge
+from dbanon.synthesis.dependence import drawn, noisy_tree
+from dbanon.synthesis.shares import shares
+from tests.reference.synthesis import Seeded, census_bounds, measures, released
+from tests.synthetic_data import census_like, magic_like
+
+EPSILONS = (1, 5, 20)
+
+
+def tables():
+    """By name: values, (n, p), and public bounds of them, (p, 2)."""
+    magic, census = magic_like(3000, 6), census_like(1080, 5)
+    spread = np.column_stack((np.floor(magic.min(axis=0)) - 1, np.ceil(magic.max(axis=0)) + 1))
+    return {"magic": (magic, spread), "census": census_bounds(census)}
+
+
+TABLES = tables()
+
+
+def histograms(values, bounds, epsilon, rng):
+    """Each column by itself: 64 counts with noise of Laplace, and values drawn from them."""
+    n, p = values.shape
+    rows = np.empty_like(values)
+    for j, (low, high) in enumerate(bounds):
+        edges = np.linspace(low, high, 65)
+        counts = np.histogram(values[:, j].clip(low, high), edges)[0].astype(float)
+        counts = np.maximum(counts + rng.laplace(0, 2 * p / epsilon, 64), 0)
+        chosen = rng.choice(64, n, p=counts / counts.sum())
+        rows[:, j] = edges[chosen] + rng.random(n) * (high - low) / 64
+    return rows
+
+
+@pytest.fixture(scope="module")
+def measured():
+    """By table, epsilon and way: the three measures, means over two seeds."""
+    found = {}
+    for name, (values, bounds) in TABLES.items():
+        for epsilon in EPSILONS:
+            for way in ("ranks", "quantiles", "histograms"):
+                each = [
+                    histograms(values, bounds, epsilon, np.random.default_rng(seed))
+                    if way == "histograms"
+                    else released(values, bounds, epsilon, Seeded(seed), way)
+                    for seed in range(2)
+                ]
+                figures = np.mean([measures(values, rows, 30) for rows in each], axis=0)
+                found[name, epsilon, way] = figures
+    return found
+
+
+@pytest.mark.parametrize("margins", ["ranks", "quantiles"])
+@pytest.mark.parametrize("name", TABLES)
+def test_rows_are_nearer_than_those_of_histograms(measured, name, margins):
+    """Sliced W2^2 is at most half as large, and correlations are kept."""
+    for epsilon in EPSILONS:
+        rows, correlations, _ = measured[name, epsilon, margins]
+        plain_rows, plain_correlations, _ = measured[name, epsilon, "histograms"]
+        assert rows < plain_rows / 2
+        if epsilon > 1:
+            assert correlations < plain_correlations / 3
+
+
+@pytest.mark.parametrize("margins", ["ranks", "quantiles"])
+@pytest.mark.parametrize("name", TABLES)
+def test_all_measures_get_better_with_epsilon(measured, name, margins):
+    found = np.array([measured[name, epsilon, margins] for epsilon in EPSILONS])
+    assert (np.diff(found, axis=0) < 0).all()
+
+
+@pytest.mark.parametrize("epsilon", [5, 20])
+@pytest.mark.parametrize("name", TABLES)
+def test_ranges_are_answered_better_by_quantiles(measured, name, epsilon):
+    """Than by ranks, and than by histograms."""
+    ranges = {way: measured[name, epsilon, way][2] for way in ("ranks", "quantiles", "histograms")}
+    assert ranges["quantiles"] < 0.99 * min(ranges["ranks"], ranges["histograms"])
+    assert measured[name, epsilon, "quantiles"][0] < measured[name, epsilon, "ranks"][0]
+
+
+def of_a_tree(values, epsilon, seed):
+    """Rows of a tree of pairs alone, with the margins of the values."""
+    n, p = values.shape
+    divided, rng = shares(n, p, epsilon), np.random.default_rng(seed)
+    codes = (values.argsort(axis=0, kind="stable").argsort(axis=0) * divided.bins // n).T
+    margins = [np.full(divided.bins, 1 / divided.bins)] * p
+    edges = noisy_tree(codes, margins, divided, Seeded(seed))
+    columns = [code + inside for code, inside in drawn(edges, rng.normal(size=(p, n)), rng)]
+    return with_margins(values, np.array(columns).T)
+
+
+def with_margins(values, rows):
+    """The values, sorted, in the order of the rows, column by column."""
+    ranks = rows.argsort(axis=0, kind="stable").argsort(axis=0)
+    return np.take_along_axis(np.sort(values, axis=0), ranks, axis=0)
+
+
+@pytest.mark.parametrize(("name", "epsilon"), [("magic", 5), ("magic", 20), ("census", 20)])
+def test_residuals_bring_rows_nearer_than_a_tree_alone(name, epsilon):
+    """With the same margins, so that the dependence alone is measured."""
+    values, bounds = TABLES[name]
+    found = np.mean(
+        [
+            [
+                measures(values, with_margins(values, rows), 30)
+                for rows in (
+                    released(values, bounds, epsilon, Seeded(seed)),
+                    of_a_tree(values, epsilon, seed),
+                )
+            ]
+            for seed in range(2)
+        ],
+        axis=0,
+    )
+    assert (found[0] < found[1]).all()
+    assert found[0][1] < found[1][1] / 2
+
+
+@pytest.mark.parametrize("shape", [(1012, 10), (1080, 13)])
+def test_noise_is_too_large_for_few_rows_and_many_columns(shape):
+    """Whatever the rows are: those of MAGIC's first 1,012 and of Census have these shapes."""
+    with pytest.raises(NoiseTooLarge):
+        shares(*shape, 0.1)
+    assert shares(*shape, 1.0).epsilon == 1.0
