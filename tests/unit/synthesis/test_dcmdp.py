@@ -149,6 +149,7 @@ def test_squared_errors_are_those_of_classes_and_of_noise(k, reading):
     released = np.tile(values.mean(axis=0), (len(values), 1))
     for label in range(labels.max() + 1):
         released[labels == label] = values[labels == label].mean(axis=0)
+    np.testing.assert_allclose(centroids(values, dense(values, k, 0.15)), released, rtol=1e-12)
     lost = np.square((released - values) / spread).sum()
     for epsilon in EPSILONS:
         scale = (1 / k if reading == "algorithm" else len(values) / k**2) / epsilon
