@@ -101,7 +101,8 @@ plpython._released = lambda plpy, *rest: made(Cancelled(plpy), *rest)
 $$"""
     )
     connection = connect()
-    connection.execute(b"SELECT dbanon.version()")
+    # Functions put the package on the path of a backend that has not loaded it yet.
+    connection.execute(b"SELECT dbanon.check()")
     connection.execute(b"SELECT app.cancel_at_notice()")
     with pytest.raises(psycopg.errors.QueryCanceled) as failure:
         connection.execute(b"SELECT dbanon.mdav('app.people', 'release.p', '{a,b}', 5)")

@@ -24,10 +24,9 @@ def asked(run_sql: Run, what: str) -> str:
 
 def test_a_backend_begins_with_dbanon_loaded(run_sql: Run) -> None:
     run_sql(_PYTHON)
-    version = asked(run_sql, "sys.version_info[:2]")
-    # Elsewhere backends load it themselves, and tests take longer.
-    can_be = version == "(3, 11)" and shutil.which("cc") is not None
-    assert asked(run_sql, "'dbanon.doors.plpython' in sys.modules") == str(can_be)
+    # Without a compiler backends load it themselves, and tests take longer.
+    has_compiler = shutil.which("cc") is not None
+    assert asked(run_sql, "'dbanon.doors.plpython' in sys.modules") == str(has_compiler)
     # Functions find it by the paths that they were installed with.
     assert asked(run_sql, "[one for one in sys.path if 'dbanon-package' in one]") == "[]"
     run_sql("SELECT dbanon.check()")
