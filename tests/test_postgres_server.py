@@ -88,11 +88,30 @@ def test_statements_are_logged_only_on_request(pg_server: Server, pg_url: str) -
         pg_server.execute("SELECT 'needle one'", url=pg_url)
     assert "needle" not in quiet.text
     with pg_server.capture_log(statements=True) as loud:
-        pg_server.execute("SELECT 'needle two'", url=pg_url)
+        pg_server.execute("SELECT 'needle two', %s::text", "needle four", url=pg_url)
     assert "needle two" in loud.text
+    assert "needle four" in loud.text
+    assert pg_server.execute("SHOW log_statement") == [("none",)]
     with pg_server.capture_log() as errors:
         pg_server.psql("SELECT 'needle three'::integer;", url=pg_url, check=False)
     assert "needle three" in errors.text
+
+
+@pytest.mark.parametrize(
+    ("settings", "missing"),
+    [
+        ({"log_statement": "none"}, "control literal"),
+        ({"log_statement": "all", "log_parameter_max_length": "0"}, "control parameter"),
+        ({"log_statement": "all", "log_error_verbosity": "terse"}, "control parameter"),
+        ({"log_min_messages": "panic"}, "control message"),
+        ({"log_min_error_statement": "panic"}, "control statement"),
+    ],
+)
+def test_a_log_without_values_is_no_evidence(
+    pg_server: Server, settings: dict[str, str], missing: str
+) -> None:
+    with pg_server.settings_changed(settings), pytest.raises(AssertionError, match=missing):
+        pg_server.require_values_logged(bind_parameters=True)
 
 
 @pytest.mark.postgresql

@@ -153,12 +153,19 @@ def test_failing_cases_name_no_value(
 ) -> None:
     database = make(kind, tmp_path, request)
     load(database)
-    server: Server | None = None
-    if kind == "postgresql":
-        server = request.getfixturevalue("pg_server")
-    before = len(server.log_text()) if server else 0
+    if kind != "postgresql":
+        require_no_value_said(database, tmp_path)
+        return
+    server: Server = request.getfixturevalue("pg_server")
+    with server.capture_log() as log:
+        require_no_value_said(database, tmp_path)
+    assert not TRACES.search(log.text), TRACES.findall(log.text)
+
+
+def require_no_value_said(database: Database, tmp_path: Path) -> None:
+    """Run all failing cases, from Python and as commands."""
     for case, given in FAILING.items():
-        if (kind, case) == ("duckdb", "huge"):
+        if (database.name, case) == ("duckdb", "huge"):
             continue
         said = fail(database, dict(given), tmp_path / f"{case}.duckdb")
         assert len(said) > 20
@@ -169,9 +176,6 @@ def test_failing_cases_name_no_value(
         assert done.exit_code in (2, 3, 4, 9), f"{case}: {done.output}"
         printed = done.stdout + done.stderr
         assert not TRACES.search(printed), f"{case}: {TRACES.findall(printed)}"
-    if server:
-        log = server.log_text()[before:]
-        assert not TRACES.search(log), TRACES.findall(log)
 
 
 @pytest.mark.parametrize("kind", ["duckdb", "sqlite", "postgresql"])
@@ -223,8 +227,9 @@ def test_a_client_run_leaves_no_value_in_a_log_of_statements(
         # Rows that come from elsewhere: they are loaded, too.
         database.anonymize(output="release.copied", target=f"duckdb:///{tmp_path}/t.duckdb",
                            quasi_identifiers=ALL, keep=["name"])  # fmt: skip
+    # Statements of the run and their bind parameters are there, and so would be their values.
     assert log.text.count("COPY ") > 5
-    assert "parameters: " in log.text
+    assert "$1" in log.text
     # Release ids and numbers of processes may have any digits.
     said = re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|_r[0-9a-f]{12}|\[\d+\]", "", log.text)
     assert not TRACES.search(said), TRACES.findall(said)

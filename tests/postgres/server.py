@@ -8,10 +8,11 @@ import secrets
 import subprocess
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import psycopg
 from psycopg import sql
 from sqlalchemy import URL, make_url
 
@@ -26,6 +27,11 @@ from tests.postgres.warm import close_warm
 
 STARTUP_SECONDS = 60
 SUPERUSER = "postgres"
+_ALL_STATEMENTS = {
+    "log_statement": "all",
+    "log_parameter_max_length": "-1",
+    "log_error_verbosity": "default",
+}
 
 
 class Log:
@@ -180,25 +186,60 @@ class Server(ABC):
 
     @contextlib.contextmanager
     def capture_log(self, *, statements: bool = False) -> Iterator[Log]:
-        """What the server logs inside the block; with `statements` that is every statement, too."""
-        if statements:
-            self._log_statement("all")
-        try:
-            yield Log(self)
-        finally:
-            if statements:
-                self._log_statement("none")
+        """What the server logs inside the block, once it has logged values of a control.
 
-    def _log_statement(self, value: str) -> None:
+        That is every statement that fails; with `statements` all, with their bind parameters. Tests
+        that look for a value in vain have the control's word that it would be there, whatever
+        the server's version calls it.
+        """
+        with self.settings_changed(_ALL_STATEMENTS if statements else {}):
+            self.require_values_logged(bind_parameters=statements)
+            yield Log(self)
+
+    def require_values_logged(self, *, bind_parameters: bool) -> None:
+        """Fail unless the log shows the values of a control, whatever the server's wording is."""
+        start = self.log_size()
+        # The statement has the message's value in two halves: only the message joins them.
+        with contextlib.suppress(psycopg.errors.InvalidTextRepresentation):
+            self.execute("SELECT ('control ' || 'message')::integer AS \"control statement\"")
+        values = ["control message", "control statement"]
+        if bind_parameters:
+            self.execute("SELECT 'control literal', %s::text", "control parameter")
+            values += ["control literal", "control parameter"]
+        log = self.log_text(start)
+        missing = [value for value in values if value not in log]
+        assert not missing, f"the server's log does not show the {missing}: it proves nothing"
+
+    @contextlib.contextmanager
+    def settings_changed(self, settings: Mapping[str, str]) -> Iterator[None]:
+        """Have these settings of the server within the block, for new sessions."""
+        if not settings:
+            yield
+            return
         close_warm()
-        self.execute(sql.SQL("ALTER SYSTEM SET log_statement = {}").format(value))
+        before = {name: self._setting(name) for name in settings}
+        self._change_settings(settings)
+        try:
+            yield
+        finally:
+            self._change_settings(before)
+
+    def _change_settings(self, settings: Mapping[str, str]) -> None:
+        for name, value in settings.items():
+            self.execute(
+                sql.SQL("ALTER SYSTEM SET {} = {}").format(sql.Identifier(name), sql.Literal(value))
+            )
         self.execute("SELECT pg_reload_conf()")
         # The signal is handled some time later; new sessions show when.
         deadline = time.monotonic() + STARTUP_SECONDS
-        while self.execute("SHOW log_statement") != [(value,)]:
+        while any(self._setting(name) != value for name, value in settings.items()):
             if time.monotonic() > deadline:
-                raise TimeoutError("the server does not take the new log_statement")
+                raise TimeoutError(f"the server does not take the new {', '.join(settings)}")
             time.sleep(0.01)
+
+    def _setting(self, name: str) -> str:
+        [(value,)] = self.execute("SELECT current_setting(%s)", name)
+        return str(value)
 
     def _roles(self) -> set[str]:
         return {name for (name,) in self.execute("SELECT rolname FROM pg_roles")}

@@ -16,7 +16,7 @@ import dbanon
 from dbanon.errors import PseudonymsLink
 from tests.postgres_server import Server
 from tests.sql.mallory import sprung
-from tests.sql.test_logged_values import ALL_LOGGING
+from tests.sql.server_logging import ALL_LOGGING, printed_bytes, require_values_logged, unwrap
 from tests.sql.test_rules import PERSON
 
 Run = Callable[..., list[tuple[Any, ...]]]
@@ -203,6 +203,7 @@ def test_neither_logs_nor_other_sessions_see_a_key(
     for setting in ALL_LOGGING:
         words = setting.replace("LOAD 'auto", "SET session_preload_libraries = 'auto")
         run_sql(f"ALTER ROLE mallory {words}")
+    require_values_logged(connect(mallorys), sql_server)
     before = sql_server.log_size()
     seen: list[str] = []
     watcher = connect()
@@ -220,15 +221,10 @@ def test_neither_logs_nor_other_sessions_see_a_key(
     own = hmac.new(bytes.fromhex(KEY), b"dbanon pseudonym 1", hashlib.sha256).digest()
     padded = own.ljust(64, b"\0")
     for secret in (bytes.fromhex(KEY), own, *(bytes(b ^ x for b in padded) for x in (0x36, 0x5C))):
-        for text in (log, *seen):
+        for text in (unwrap(log), *seen):
             assert secret.hex() not in text.lower()
-            assert printed(secret) not in text
+            assert printed_bytes(secret) not in text
     # SQL makes no such release again, and says who does.
     with pytest.raises(psycopg.Error) as refused:
         connect(mallorys).execute(b"SELECT dbanon.refresh('release.person')")
     assert "key" in str(refused.value)
-
-
-def printed(value: bytes) -> str:
-    """As the server prints the bytes of a constant."""
-    return " ".join(str(byte - 256 if byte > 127 else byte) for byte in value)

@@ -16,7 +16,7 @@ from tests.postgres_server import Server
 from tests.prerequisites import import_or_skip
 from tests.sql.mallory import TRAP, sprung
 from tests.sql.private_calls import CALL, Connect, Run, spent, state_of
-from tests.sql.test_logged_values import ALL_LOGGING
+from tests.sql.server_logging import ALL_LOGGING, require_values_logged
 
 import_or_skip("opendp")
 
@@ -316,6 +316,7 @@ def test_nothing_unpaid_is_told(
     connection.add_notice_handler(lambda one: told.append(str(one.message_primary)))
     for setting in ALL_LOGGING:
         connection.execute(setting.encode())
+    require_values_logged(connection, sql_server)
     before = sql_server.log_size()
     connection.execute(CALL.format("magic", 1))
     with pytest.raises(psycopg.Error) as failure:

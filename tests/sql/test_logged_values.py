@@ -18,6 +18,7 @@ from sqlalchemy import make_url
 
 import dbanon
 from tests.postgres_server import Server
+from tests.sql.server_logging import ALL_LOGGING, printed_bytes, require_values_logged, unwrap
 
 pytestmark = pytest.mark.one_database
 
@@ -26,27 +27,6 @@ Connect = Callable[..., psycopg.Connection[Any]]
 Role = Callable[..., str]
 
 NUMBERS = [7317300 + 1000 * i for i in range(8)]
-ALL_LOGGING = (
-    "LOAD 'auto_explain'",
-    "SET auto_explain.log_min_duration = 0",
-    "SET auto_explain.log_nested_statements = on",
-    "SET auto_explain.log_analyze = on",
-    "SET auto_explain.log_verbose = on",
-    "SET auto_explain.log_triggers = on",
-    "SET auto_explain.log_settings = on",
-    "SET debug_print_parse = on",
-    "SET debug_print_rewritten = on",
-    "SET debug_print_plan = on",
-    "SET log_statement = 'all'",
-    "SET log_duration = on",
-    "SET log_min_duration_statement = 0",
-    "SET log_min_error_statement = 'debug5'",
-    "SET log_error_verbosity = 'verbose'",
-    "SET log_lock_waits = on",
-    # Each sort and hash goes to a file, which is logged with the statement and its context.
-    "SET log_temp_files = 0",
-    "SET log_min_messages = 'debug1'",
-)
 TREE = '{"place": {"table": "ref.places"}, "grade": {"name": "grades"}}'
 # The text of the caller's own statement is logged: these name columns and tables only.
 CALLS = {
@@ -92,16 +72,13 @@ def _load(run_sql: Run) -> None:
     run_sql("SELECT dbanon.store_hierarchy('grades', '{\"table\": \"ref.grades\"}')")
 
 
-def _bytes(value: bytes) -> str:
-    """As the server prints the bytes of a constant."""
-    return " " + " ".join(str(byte - 256 if byte > 127 else byte) for byte in value) + " "
-
-
 def _traces(log: str) -> list[str]:
-    wanted = ["qzmark", "73173", "73183", "900719925474", _bytes(b"qzmark")]
+    wanted = ["qzmark", "73173", "73183", "900719925474", printed_bytes(b"qzmark")]
     for number in NUMBERS:
-        wanted += [str(number), _bytes(struct.pack("<i", number))]
-        wanted += [_bytes(struct.pack("<d", number + 0.5)), _bytes(str(number).encode())]
+        wanted += [str(number), printed_bytes(struct.pack("<i", number))]
+        wanted.append(printed_bytes(struct.pack("<d", number + 0.5)))
+        wanted.append(printed_bytes(str(number).encode()))
+    log = unwrap(log)
     return [
         log[max(found.start() - 200, 0) : found.end() + 60]
         for trace in wanted
@@ -118,6 +95,7 @@ def test_no_logging_shows_a_value(
     with connect() as connection:
         for setting in ALL_LOGGING:
             connection.execute(setting.encode())
+        require_values_logged(connection, sql_server)
         before = sql_server.log_size()
         connection.execute(CALLS[name].encode())
     log = sql_server.log_text(before)
@@ -144,6 +122,7 @@ def test_nor_does_a_failure(run_sql: Run, connect: Connect, sql_server: Server, 
     with connect() as connection:
         for setting in ALL_LOGGING:
             connection.execute(setting.encode())
+        require_values_logged(connection, sql_server)
         before = sql_server.log_size()
         with pytest.raises(psycopg.Error):
             connection.execute(call.encode())
@@ -167,7 +146,7 @@ def test_a_value_is_handed_to_nobody_else(run_sql: Run, connect: Connect, sql_ro
 
 
 def test_a_client_that_uses_what_is_installed(
-    run_sql: Run, sql_url: str, sql_server: Server, sql_role: Role
+    run_sql: Run, connect: Connect, sql_url: str, sql_server: Server, sql_role: Role
 ) -> None:
     """Its options are in no statement, and so the ledger's entry is nowhere in the log."""
     _load(run_sql)
@@ -177,8 +156,9 @@ def test_a_client_that_uses_what_is_installed(
     for setting in ALL_LOGGING:
         words = setting.replace("LOAD 'auto", "SET session_preload_libraries = 'auto")
         run_sql(f"ALTER ROLE anna {words}")
-    url = make_url(sql_url).set(username="anna", password="x")
+    url = make_url(sql_url).set(username="anna", password="x").render_as_string(False)
     run_sql("ALTER ROLE anna PASSWORD 'x'")
+    require_values_logged(connect(url), sql_server)
     grades = [f"qzmark grade {i}" for i in range(4)]
     before = sql_server.log_size()
     for how in (
@@ -186,7 +166,7 @@ def test_a_client_that_uses_what_is_installed(
         {"method": "gaa_cp", "hierarchies": {"grade": {"ordered": grades}}},
     ):
         dbanon.anonymize(
-            url.render_as_string(hide_password=False), table="app.people", k=5,
+            url, table="app.people", k=5,
             quasi_identifiers=["a", "grade"], output="release.p", if_exists="replace",
             sensitive=["illness"], models=[dbanon.Model("t_closeness", "illness", 1.0)], **how,
         )  # fmt: skip
