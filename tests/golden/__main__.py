@@ -23,14 +23,15 @@ def _place(needs_server: bool) -> Iterator[Open]:
     folder.chmod(0o755)
     try:
         if not needs_server:
-            yield Open(folder, None)
+            yield Open(folder)
             return
-        (folder / "site").mkdir()
+        package = folder / "site"
+        package.mkdir()
         with (
             throwaway_server(fsync=False, kind="local") as server,
-            installed(server, copy_package(folder / "site")) as url,
+            installed(server, copy_package(package)) as url,
         ):
-            yield Open(folder, url)
+            yield Open(folder, url, package)
     finally:
         shutil.rmtree(folder)
 
@@ -50,14 +51,14 @@ def main() -> int:
             if given.what == "show":
                 print(
                     json.dumps(
-                        {c: records.masked_answer(a) for c, a in answers.items()},
+                        {c: records.masked_answer(a, place.folders) for c, a in answers.items()},
                         indent=1,
                         ensure_ascii=False,
                         default=str,
                     )
                 )
                 continue
-            cases = {case: records.recorded(answer) for case, answer in answers.items()}
+            cases = {c: records.recorded(a, place.folders) for c, a in answers.items()}
             if given.what == "record":
                 path = records.save(name, cases)
                 print(f"{name}: {len(cases)} cases, {path.stat().st_size // 1024} KB")

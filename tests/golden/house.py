@@ -28,10 +28,17 @@ class Answering(Protocol):
 
 @dataclass(frozen=True)
 class Open:
-    """A folder for files, and the URL of a database as ``installed`` makes it, if needed."""
+    """A folder for files, and a database as ``installed`` makes it, if needed."""
 
     folder: Path
-    url: str | None
+    url: str | None = None
+    package: Path | None = None
+    """Where the functions of the database have dbanon from."""
+
+    @property
+    def folders(self) -> list[Path]:
+        """Those whose paths are of this run alone."""
+        return [self.folder] if self.package is None else [self.folder, self.package]
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,34 +36,32 @@ _TEXTS = (
     (re.compile(r"\b[0-9a-f]{32}\b"), "HEX"),
     (re.compile(r"(?<=_r)[0-9a-f]{12}(?![0-9a-f])"), "HEX"),
     (re.compile(r"\bdbanon(,? version)? \d+\.\d+\.\d+"), "dbanon VERSION"),
-    (re.compile(r"/[^\s\"']*/(?=[\w.]+)"), "FOLDER/"),
 )
 
 
-def masked(field: str, value: Any) -> Any:
+def _masked(value: Any, folders: Sequence[Path]) -> Any:
     """The value without what differs between two runs that do the same."""
-    if _MASKED.search(field):
-        return None if value is None or value == [None] else "*"
-    return _masked(value)
-
-
-def _masked(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {
-            str(name): ("*" if _MASKED.search(str(name)) and part is not None else _masked(part))
+            str(name): (
+                "*" if _MASKED.search(str(name)) and part is not None else _masked(part, folders)
+            )
             for name, part in value.items()
         }
     if isinstance(value, (list, tuple)):
-        return [_masked(part) for part in value]
+        return [_masked(part, folders) for part in value]
     if isinstance(value, str):
+        # Of a folder within another the longer path is the one that is meant.
+        for folder in sorted(map(str, folders), key=len, reverse=True):
+            value = re.sub(re.escape(folder) + r"(?![\w.-])", "FOLDER", value)
         for pattern, word in _TEXTS:
             value = pattern.sub(word, value)
     return value
 
 
 def _longest(field: str) -> int:
-    # A message is read, not compared only.
-    return 4 * LONGEST if field.startswith("refused.") else LONGEST
+    # Rights are read, not compared only.
+    return 4 * LONGEST if field.startswith("rights.") else LONGEST
 
 
 def compact(value: Any, longest: int = LONGEST) -> str:
@@ -76,16 +74,26 @@ def compact(value: Any, longest: int = LONGEST) -> str:
     return f"{text[: longest // 2]}… {size}sha256 {told}"
 
 
-def masked_answer(answer: Answer) -> Answer:
-    """The answer without what differs between two runs that do the same."""
-    return {field: masked(field, value) for field, value in answer.items()}
+def masked_answer(answer: Answer, folders: Sequence[Path]) -> Answer:
+    """The answer without what differs between two runs that do the same.
+
+    Of paths those of the run's own ``folders`` are masked, and nothing else that has a slash.
+    """
+    masked = {}
+    for field, value in answer.items():
+        if _MASKED.search(field):
+            masked[field] = None if value is None or value == [None] else "*"
+        else:
+            masked[field] = _masked(value, folders)
+    return masked
 
 
-def recorded(answer: Answer) -> dict[str, str]:
+def recorded(answer: Answer, folders: Sequence[Path]) -> dict[str, str]:
     """What is kept of an answer."""
-    plain = masked_answer(answer)
+    plain = masked_answer(answer, folders)
     kept = {
-        field: _repeated(field, value, plain) or compact(value) for field, value in plain.items()
+        field: _repeated(field, value, plain) or compact(value, _longest(field))
+        for field, value in plain.items()
     }
     # Few rows say more than a hash of all.
     if "released" in plain:

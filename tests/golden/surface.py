@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -21,7 +22,8 @@ def options(group: click.Group, path: str = "dbanon") -> Iterator[tuple[str, Ans
     """Every command with the names, types and defaults of its parameters, and its help."""
     for name, made in sorted(group.commands.items()):
         title = f"{path} {name}"
-        answer: Answer = {"help": made.help}
+        # As every Python has it: 3.13 takes a docstring's indentation away, earlier ones leave it.
+        answer: Answer = {"help": inspect.cleandoc(made.help or "")}
         for parameter in made.params:
             plain = parameter.to_info_dict()
             kept = ("opts", "required", "nargs", "multiple", "default", "is_flag", "help", "envvar")
@@ -216,6 +218,32 @@ def _printed(*line: str) -> Answer:
     return answer | {f"json.{name}": value for name, value in found.items()}
 
 
+def _rights_sql(acl: str, kind: str, owner: str) -> str:
+    """Everybody's rights on an object, those by default too, as rows of a JSON array.
+
+    Owners have MAINTAIN on their tables from PostgreSQL 17 on, by default; nobody else has it.
+    """
+    return f"""(
+        SELECT json_agg(json_build_array(
+            coalesce(pg_get_userbyid(nullif(x.grantee, 0)), 'PUBLIC'), x.privilege_type,
+            x.is_grantable, pg_get_userbyid(x.grantor)))
+        FROM aclexplode(coalesce({acl}, acldefault({kind}, {owner}))) AS x
+        WHERE x.privilege_type <> 'MAINTAIN' OR x.grantee <> {owner})"""
+
+
+def rights(entries: list[list[Any]]) -> Answer:
+    """A field for each grantee: the privileges and who granted them."""
+    by_grantor: dict[tuple[str, str], list[str]] = {}
+    for grantee, privilege, may_grant, grantor in entries:
+        option = " WITH GRANT OPTION" if may_grant else ""
+        by_grantor.setdefault((grantee, grantor), []).append(privilege + option)
+    answer: Answer = {}
+    for (grantee, grantor), privileges in sorted(by_grantor.items()):
+        granted = f"{', '.join(sorted(privileges))} by {grantor}"
+        answer.setdefault(f"rights.{grantee}", []).append(granted)
+    return answer
+
+
 _SURFACE = {
     "function": """
         SELECT p.proname || '(' || pg_get_function_identity_arguments(p.oid) || ')' AS name,
@@ -223,13 +251,15 @@ _SURFACE = {
                pg_get_function_result(p.oid) AS gives,
                l.lanname AS language, p.provolatile::text AS volatility,
                p.proparallel::text AS parallel, p.prosecdef AS definer, p.proconfig AS settings,
-               p.proacl::text AS rights, p.prokind::text AS kind,
+               pg_get_userbyid(p.proowner) AS owner, {function_rights} AS rights,
+               p.prokind::text AS kind,
                CASE WHEN l.lanname = 'plpython3u' THEN NULL ELSE p.prosrc END AS body,
                obj_description(p.oid, 'pg_proc') AS comment
         FROM pg_proc p JOIN pg_language l ON l.oid = p.prolang
         WHERE p.pronamespace = 'dbanon'::regnamespace""",
     "relation": """
-        SELECT c.relname AS name, c.relkind::text AS kind, c.relacl::text AS rights,
+        SELECT c.relname AS name, c.relkind::text AS kind, pg_get_userbyid(c.relowner) AS owner,
+               {relation_rights} AS rights,
                obj_description(c.oid, 'pg_class') AS comment,
                (SELECT string_agg(a.attname || ' ' || format_type(a.atttypid, a.atttypmod)
                                   || CASE WHEN a.attnotnull THEN ' not null' ELSE '' END, ', '
@@ -237,15 +267,40 @@ _SURFACE = {
                 FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0
                 AND NOT a.attisdropped) AS columns,
                (SELECT string_agg(pg_get_constraintdef(o.oid), ', ' ORDER BY o.conname)
-                FROM pg_constraint o WHERE o.conrelid = c.oid) AS constraints
+                -- From PostgreSQL 18 on NOT NULL is one, too; columns have it already.
+                FROM pg_constraint o WHERE o.conrelid = c.oid AND o.contype <> 'n') AS constraints
         FROM pg_class c WHERE c.relnamespace = 'dbanon'::regnamespace AND c.relkind <> 'i'""",
     "schema": """
-        SELECT nspname AS name, nspacl::text AS rights,
+        SELECT nspname AS name, pg_get_userbyid(nspowner) AS owner, {schema_rights} AS rights,
                obj_description(oid, 'pg_namespace') AS comment
         FROM pg_namespace WHERE nspname = 'dbanon'""",
+    "column": """
+        SELECT c.relname || '.' || a.attname AS name, {column_rights} AS rights
+        FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
+        WHERE c.relnamespace = 'dbanon'::regnamespace AND a.attacl IS NOT NULL""",
+    "type": """
+        SELECT t.typname AS name, pg_get_userbyid(t.typowner) AS owner, {type_rights} AS rights
+        FROM pg_type t LEFT JOIN pg_class c ON c.oid = t.typrelid
+        WHERE t.typnamespace = 'dbanon'::regnamespace AND t.typcategory <> 'A'
+        AND (c.relkind IS NULL OR c.relkind = 'c')""",
     "role": """
-        SELECT rolname AS name, rolcanlogin AS logs_in, rolsuper AS super, rolinherit AS inherits
-        FROM pg_roles WHERE rolname LIKE 'dbanon%'""",
+        SELECT rolname AS name, rolcanlogin AS logs_in, rolsuper AS super, rolinherit AS inherits,
+               rolcreaterole AS makes_roles, rolcreatedb AS makes_databases,
+               rolbypassrls AS sees_all_rows, rolreplication AS replicates, rolconfig AS settings,
+               (SELECT json_agg(pg_get_userbyid(m.member) ORDER BY pg_get_userbyid(m.member))
+                FROM pg_auth_members m WHERE m.roleid = r.oid) AS members
+        FROM pg_roles r WHERE rolname LIKE 'dbanon%'""",
+}
+
+
+_RIGHTS = {
+    "function_rights": _rights_sql("p.proacl", "'f'", "p.proowner"),
+    "relation_rights": _rights_sql(
+        "c.relacl", "CASE WHEN c.relkind = 'S' THEN 's' ELSE 'r' END::\"char\"", "c.relowner"
+    ),
+    "schema_rights": _rights_sql("nspacl", "'n'", "nspowner"),
+    "column_rights": _rights_sql("a.attacl", "'c'", "c.relowner"),
+    "type_rights": _rights_sql("t.typacl", "'T'", "t.typowner"),
 }
 
 
@@ -264,6 +319,8 @@ class Surface:
 
         with psycopg.connect(conninfo(self.database.url), row_factory=dict_row) as connection:
             for kind, query in _SURFACE.items():
-                rows = connection.execute(query).fetchall()  # type: ignore[call-overload]
+                statement = query.format(**_RIGHTS)
+                rows = connection.execute(statement).fetchall()  # type: ignore[call-overload]
                 for row in sorted(rows, key=lambda row: str(row["name"])):
-                    yield f"{kind} {row.pop('name')}", dict(row)
+                    entries = row.pop("rights", None) or []
+                    yield f"{kind} {row.pop('name')}", {**row, **rights(entries)}

@@ -15,13 +15,14 @@ from tests.conftest import CAMPAIGN
 from tests.golden import records
 from tests.golden.answers import Door
 from tests.golden.house import DOORS, IN_POSTGRESQL, Open, installed, opened
+from tests.golden.surface import Surface
 from tests.postgres_server import Server
 from tests.prerequisites import skip_or_fail
 
 
 @pytest.fixture(scope="module")
-def golden_url(local_pg_server: Server) -> Iterator[str]:
-    """A database with the tables and all functions."""
+def golden_database(local_pg_server: Server) -> Iterator[tuple[str, Path]]:
+    """A database with the tables and all functions: its URL, and where they have dbanon from."""
     if not local_pg_server.execute(
         "SELECT 1 FROM pg_available_extensions WHERE name = 'plpython3u'"
     ):
@@ -29,9 +30,10 @@ def golden_url(local_pg_server: Server) -> Iterator[str]:
     folder = Path(tempfile.mkdtemp(prefix="dbanon-golden-"))
     folder.chmod(0o755)
     try:
-        (folder / "site").mkdir()
-        with installed(local_pg_server, copy_package(folder / "site")) as url:
-            yield url
+        package = folder / "site"
+        package.mkdir()
+        with installed(local_pg_server, copy_package(package)) as url:
+            yield url, package
     finally:
         shutil.rmtree(folder)
 
@@ -52,7 +54,7 @@ def compare(name: str, place: Open) -> None:
             known = {case: answer for case, answer in known.items() if case in turn}
             asked = {case: given for case, given in cases.items() if case in turn}
             door.cases = lambda: asked  # type: ignore[method-assign]
-        now = {case: records.recorded(answer) for case, answer in door.answers()}
+        now = {case: records.recorded(answer, place.folders) for case, answer in door.answers()}
     found = list(records.differences(name, known, now))
     assert not found, "\n".join(
         [*found[:40], f"{len(found)} differences: python -m tests.golden diff --door {name}"]
@@ -61,15 +63,67 @@ def compare(name: str, place: Open) -> None:
 
 @pytest.mark.parametrize("name", [name for name in DOORS if name not in IN_POSTGRESQL])
 def test_a_door_answers_as_recorded(name: str, tmp_path: Path) -> None:
-    compare(name, Open(tmp_path, None))
+    compare(name, Open(tmp_path))
 
 
 @pytest.mark.postgresql
 @pytest.mark.parametrize("name", [name for name in DOORS if name in IN_POSTGRESQL])
 def test_a_door_in_postgresql_answers_as_recorded(
-    name: str, golden_url: str, tmp_path: Path
+    name: str, golden_database: tuple[str, Path], tmp_path: Path
 ) -> None:
-    compare(name, Open(tmp_path, golden_url))
+    compare(name, Open(tmp_path, *golden_database))
+
+
+GRANTS = (
+    ("INSERT ON dbanon.release", "dbanon_runner", "relation release"),
+    ("SELECT ON dbanon.chain", "PUBLIC", "relation chain"),
+    ("SELECT (name) ON dbanon.chain", "dbanon_reader", "column chain.name"),
+    ("EXECUTE ON FUNCTION dbanon._require_room(text)", "PUBLIC", "function _require_room"),
+    ("CREATE ON SCHEMA dbanon", "dbanon_admin", "schema dbanon"),
+    ("USAGE ON TYPE dbanon.verification", "PUBLIC", "type verification"),
+    ("dbanon_ledger", "dbanon_runner", "role dbanon_ledger"),
+)
+
+
+@pytest.mark.postgresql
+def test_a_grant_more_or_less_is_a_difference(
+    golden_database: tuple[str, Path], local_pg_server: Server
+) -> None:
+    url, _ = golden_database
+    grants = list(GRANTS)
+    if local_pg_server.version >= 17:
+        grants.append(("MAINTAIN ON dbanon.release", "dbanon_runner", "relation release"))
+
+    def differences_after(change: str) -> list[str]:
+        local_pg_server.execute(change, url=url)
+        now = {case: records.recorded(answer, []) for case, answer in Surface(url).answers()}
+        return list(records.differences("surface", records.load("surface"), now))
+
+    for privilege, grantee, changed in grants:
+        found = differences_after(f"GRANT {privilege} TO {grantee}")
+        assert len(found) == 1, found
+        assert found[0].startswith(f"surface / {changed}")
+        assert differences_after(f"REVOKE {privilege} FROM {grantee}") == []
+    own = "SELECT ON dbanon.release"
+    [missing] = differences_after(f"REVOKE {own} FROM dbanon_runner")
+    assert missing.startswith("surface / relation release / rights.dbanon_runner: ")
+    [more] = differences_after(f"GRANT {own} TO dbanon_runner WITH GRANT OPTION")
+    assert "WITH GRANT OPTION" in more
+    assert differences_after(f"REVOKE GRANT OPTION FOR {own} FROM dbanon_runner") == []
+
+
+def test_a_run_masks_its_own_folders_and_no_other_slash(tmp_path: Path) -> None:
+    texts = {
+        f"{tmp_path}/site/dbanon": "FOLDER/dbanon",
+        f"duckdb:///{tmp_path}/golden.duckdb": "duckdb:///FOLDER/golden.duckdb",
+        f"{tmp_path}": "FOLDER",
+        f"{tmp_path}9/file": f"{tmp_path}9/file",
+        "{a=X/postgres,b=X/postgres}": "{a=X/postgres,b=X/postgres}",
+        "year/month, /etc/hosts": "year/month, /etc/hosts",
+    }
+    place = Open(tmp_path, None, tmp_path / "site")
+    masked = records.masked_answer({"texts": list(texts)}, place.folders)
+    assert masked == {"texts": list(texts.values())}
 
 
 def test_a_difference_is_told_by_door_case_and_field() -> None:
