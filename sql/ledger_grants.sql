@@ -14,7 +14,8 @@ BEGIN
     END LOOP;
     FOR held IN
         SELECT DISTINCT c.relname, CASE g.grantee WHEN 0 THEN 'PUBLIC'
-                   ELSE pg_catalog.quote_ident(pg_catalog.pg_get_userbyid(g.grantee)) END AS grantee
+                   ELSE pg_catalog.quote_ident(pg_catalog.pg_get_userbyid(g.grantee)) END AS grantee,
+               g.privilege_type AS privilege
         FROM (
             SELECT c.oid, c.relname, c.relacl AS acl FROM pg_catalog.pg_class c
             UNION ALL
@@ -25,14 +26,14 @@ BEGIN
         JOIN pg_catalog.pg_class AS t ON t.oid = c.oid
         WHERE t.relnamespace = 'dbanon'::pg_catalog.regnamespace AND t.relname IN (@TABLES@)
           AND g.grantee <> t.relowner
+          -- All privileges that this server's version has, but for reading.
+          AND g.privilege_type <> 'SELECT'
+          -- Whom the owner lets in to chains stays in: see docs/rights.md.
+          AND NOT (g.privilege_type IN ('INSERT', 'UPDATE', 'DELETE')
+                   AND (t.relname IN ('hierarchy', 'hierarchy_node') OR t.relname ~ '^chain'))
     LOOP
-        EXECUTE pg_catalog.format('REVOKE TRIGGER, REFERENCES, TRUNCATE ON dbanon.%I FROM %s',
-                                  held.relname, held.grantee);
-        -- Whom the owner lets in to chains stays in: see docs/rights.md.
-        IF held.relname NOT IN ('hierarchy', 'hierarchy_node') AND held.relname !~ '^chain' THEN
-            EXECUTE pg_catalog.format('REVOKE INSERT, UPDATE, DELETE ON dbanon.%I FROM %s',
-                                      held.relname, held.grantee);
-        END IF;
+        EXECUTE pg_catalog.format('REVOKE %s ON dbanon.%I FROM %s',
+                                  held.privilege, held.relname, held.grantee);
     END LOOP;
 END
 $grants$;
