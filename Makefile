@@ -3,7 +3,9 @@
 
 PYTHON ?= python3
 VENV := .venv
-PIP := $(VENV)/bin/python -m pip --quiet
+PIP := $(VENV)/bin/python -m pip
+# Commands that take minutes print what they are at, in a line every 20 seconds.
+STEP := @.ci/step.sh
 PYTEST_ARGS ?=
 
 # The tests are spread over this many processes, each with a PostgreSQL server of its own: two more
@@ -40,11 +42,12 @@ quick:
 # A process of tests that died ends the run: xdist 3.8 may wait for one in its place without end
 # (pytest-xdist #1378).
 test: setup ## all tests; as root on Debian a missing PostgreSQL or MariaDB server, browser or Java is installed
-	.ci/prepare.sh postgres
-	.ci/prepare.sh mariadb
-	.ci/prepare.sh browser
-	.ci/prepare.sh java
-	$(VENV)/bin/pytest -n $(WORKERS) --dist loadfile --max-worker-restart 0 $(PYTEST_ARGS)
+	@.ci/prepare.sh postgres
+	@.ci/prepare.sh mariadb
+	@.ci/prepare.sh browser
+	@.ci/prepare.sh java
+	$(VENV)/bin/pytest -n $(WORKERS) --dist loadfile --max-worker-restart 0 $(PYTEST_ARGS); \
+	  status=$$?; .ci/prepare.sh report; exit $$status
 
 campaign: setup ## all tests, with each case on each database and all examples
 	CAMPAIGN=full $(MAKE) --no-print-directory test
@@ -65,7 +68,8 @@ test-oldest: setup $(OLDEST)/.done ## tests with the oldest versions of all that
 $(OLDEST)/.done: pyproject.toml .ci/oldest.py | $(VENV)/.package
 	$(PYTHON) -m venv --clear $(@D)
 	$(PYTHON) .ci/oldest.py $(OLDEST_EXTRAS) >$(@D)/oldest.txt
-	$(@D)/bin/python -m pip --quiet install -r $(@D)/oldest.txt pytest pytest-xdist hypothesis ruff
+	$(STEP) "the oldest versions of what dbanon needs" \
+	  $(@D)/bin/python -m pip install -r $(@D)/oldest.txt pytest pytest-xdist hypothesis ruff
 	cd $(VENV)/lib/python*/site-packages && cp -r $(OF_THE_CORE) $(CURDIR)/$(@D)/lib/python*/site-packages/
 	touch $@
 
@@ -81,7 +85,7 @@ schedules: setup $(SCHEDULERS)/dbt/.done $(SCHEDULERS)/airflow/.done ## the exam
 
 $(SCHEDULERS)/%/.done:
 	$(PYTHON) -m venv $(@D)
-	$(@D)/bin/python -m pip --quiet install $(RUN_UNDER_$*) $(OF_DBANON)
+	$(STEP) "$* for the examples of schedules" $(@D)/bin/python -m pip install $(RUN_UNDER_$*) $(OF_DBANON)
 	touch $@
 
 # SUITE=trixie has Python 3.13 and PostgreSQL 17, SUITE=sid the newest of both.
@@ -135,10 +139,10 @@ clean: ## remove everything that was built
 # The .pth file lets tests, benchmarks and examples import one another; dbanon itself is found by the
 # editable install's own, which comes before any path.
 $(VENV)/.base: pyproject.toml
-	PYTHON=$(PYTHON) .ci/prepare.sh build
-	$(PYTHON) -m venv $(VENV)
-	$(PIP) install --no-compile scikit-build-core nanobind cmake ninja 'setuptools>=70.1'
-	$(VENV)/bin/python -c 'import os, sysconfig; \
+	@PYTHON=$(PYTHON) .ci/prepare.sh build
+	$(STEP) "a virtual environment in $(VENV)" $(PYTHON) -m venv $(VENV)
+	$(STEP) "build tools" $(PIP) install --no-compile scikit-build-core nanobind cmake ninja 'setuptools>=70.1'
+	@$(VENV)/bin/python -c 'import os, sysconfig; \
 	  open(os.path.join(sysconfig.get_path("purelib"), "checkout.pth"), "w").write(os.getcwd() + "\n")'
 	touch $@
 
@@ -150,19 +154,23 @@ $(VENV)/.modules: FORCE | $(VENV)/.base
 # With what the demonstration needs; tests need more. Modules are compiled when they are first imported,
 # which is a part of them: compiling all takes as long as unpacking them.
 $(VENV)/.package: $(VENV)/.base $(VENV)/.modules $(CORE)
-	$(PIP) install --no-compile --no-build-isolation --editable '.[cli,duckdb,report]'
-	touch $@
+	$(STEP) "dbanon, whose core is compiled, and the packages of its demonstration" \
+	  $(PIP) install --no-compile --no-build-isolation --editable '.[cli,duckdb,report]'
+	@touch $@
 
+# --use-pep517: pyspark comes as source without pyproject.toml, and older versions of pip would run its setup.py in a
+# way that they themselves warn about.
 # pycanon, a witness of the tests, pins an old numpy, but works with the newest.
 $(VENV)/.dev: pyproject.toml | $(VENV)/.package
-	$(PIP) install --no-build-isolation --editable '.[dev]'
-	$(PIP) install --no-deps pycanon==1.3.5
-	touch $@
+	$(STEP) "tools and libraries for development and tests" \
+	  $(PIP) install --no-build-isolation --use-pep517 --editable '.[dev]'
+	$(STEP) "pycanon, for the tests" $(PIP) install --no-deps pycanon==1.3.5
+	@touch $@
 
 $(VENV)/.docs: pyproject.toml | $(VENV)/.package
-	$(PIP) install --no-build-isolation --editable '.[docs]'
-	touch $@
+	$(STEP) "tools for the website" $(PIP) install --no-build-isolation --editable '.[docs]'
+	@touch $@
 
 $(VENV)/.bench: pyproject.toml | $(VENV)/.package
-	$(PIP) install --no-build-isolation --editable '.[bench]'
-	touch $@
+	$(STEP) "libraries for benchmarks" $(PIP) install --no-build-isolation --editable '.[bench]'
+	@touch $@

@@ -31,7 +31,7 @@ def opened_browser() -> Iterator[Any]:
     try:
         from playwright.sync_api import sync_playwright
     except ImportError:
-        raise NoBrowserError("no playwright here: install dbanon[dev]") from None
+        raise NoBrowserError("no playwright here: make setup") from None
     # A sandbox needs rights that root in a container has not.
     arguments = [*ARGUMENTS, *(["--no-sandbox"] if os.geteuid() == 0 else [])]
     with sync_playwright() as driver:

@@ -1,4 +1,4 @@
-"""Linear programs solved by HiGHS, the extra ``dbanon[bound]``, column by column.
+"""Linear programs solved by HiGHS, the extra ``bound``, column by column.
 
 Q. Huangfu and J. A. J. Hall, "Parallelizing the dual revised simplex method", Mathematical
 Programming Computation 10 (2018). Its prices are only a proposal: whoever uses them repairs them.

@@ -146,7 +146,7 @@ def lower_bound(
     k : smallest number of records in a class.
     seconds : a limit in wall time for all but the bound of nearest neighbours, which is quick and
         weak; the best bound until then is given. Up to 10,000 records linear programs give it,
-        which need the extra ``dbanon[bound]``; without it, and of more records, ``fitting`` does.
+        which need the extra ``bound``; without it, and of more records, ``fitting`` does.
 
     Raises
     ------

@@ -8,18 +8,23 @@ first statement and after each commit. An error is handed back, and the procedur
 from __future__ import annotations
 
 import json
+import shlex
+import sys
 import uuid
 from collections.abc import Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from dbanon.doors.plpython_options import keys_of_private, refusal_of, require_version
 from dbanon.doors.spelling import half_of_memory, in_sql
 from dbanon.errors import (
     InvalidParameter,
+    MissingDependency,
     SourceChanged,
     TransactionOpen,
 )
+from dbanon.errors.extras import quoted_requirements
 from dbanon.hierarchy.spec import parse_all
 from dbanon.job.private import private_job
 from dbanon.ledger.budgets import KeptBudget
@@ -46,10 +51,22 @@ def synthetic(plpy: Any, sql_version: str, method: str, given: Mapping[str, Any]
         return None
     except Exception as failure:
         refusal = refusal_of(plpy, failure)
+        if isinstance(refusal, MissingDependency):
+            refusal.hint = _server_hint()
     # Whether or not somebody raises what comes back. Where it may not, nothing was done.
     with suppress(Exception):
         plpy.rollback()
     return json.dumps(refusal.to_dict(lambda name, value: in_sql(name, value, _ARGUMENTS)))
+
+
+def _server_hint() -> str:
+    """The command that adds OpenDP to the directory from which this server imports dbanon."""
+    python = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    directory = shlex.quote(str(Path(__file__).parents[2]))
+    return (
+        f"On the server's machine run: sudo {python} -m pip install --target {directory}"
+        f" {quoted_requirements('dp')}"
+    )
 
 
 class _Call:

@@ -6,8 +6,10 @@ import inspect
 import json
 import shlex
 from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from dbanon.doors import python_path
 from dbanon.errors import InstallRefused, PythonNotUsable
@@ -74,13 +76,14 @@ def own_paths() -> list[str]:
     return list(dict.fromkeys(str(home) for home in homes))
 
 
-def way_out(python: str, what: str | None = None) -> str:
+def way_out(python: str, source: str | None = None) -> str:
     """What to run on the server's machine, in one line.
 
     Parameters
     ----------
     python : the server's, as `3.11`.
-    what : a checkout to install; this version of the package when None.
+    source : a checkout or a wheel file to install. Without one, what this installation was made
+        from, if it is still there, else a wheel file of this version in the current directory.
     """
     found = tuple(int(part) for part in python.split("."))
     if len(found) > 1 and found < _OLDEST:
@@ -88,10 +91,27 @@ def way_out(python: str, what: str | None = None) -> str:
             f"The server's Python is {python}, and dbanon needs {_OLDEST[0]}.{_OLDEST[1]} or newer:"
             " take a server whose PL/Python has that, or dbanon install --sql-only."
         )
+    source = source or _installed_from()
+    if source is None:
+        # A shell expands the tags of the platform.
+        intro, argument = f", with the wheel of dbanon {version()}", f"./dbanon-{version()}-*.whl"
+    else:
+        intro, argument = "", shlex.quote(source)
     return (
-        f"On the server's machine run: sudo python{python} -m pip install --target {_PLACE}"
-        f" {shlex.quote(what or f'dbanon=={version()}')} && dbanon install --python-path {_PLACE}"
+        f"On the server's machine run{intro}: sudo python{python} -m pip install --target {_PLACE}"
+        f" {argument} && dbanon install --python-path {_PLACE}"
     )
+
+
+def _installed_from() -> str | None:
+    """The checkout or wheel file from which pip installed this package; None if it is gone."""
+    try:
+        record = distribution("dbanon").read_text("direct_url.json")
+    except PackageNotFoundError:
+        return None
+    url = urlsplit(str(json.loads(record).get("url", "")) if record else "")
+    path = unquote(url.path)
+    return path if url.scheme == "file" and Path(path).exists() else None
 
 
 def asked_python(connection: Any) -> str:

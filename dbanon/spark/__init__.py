@@ -11,9 +11,6 @@ try:
 except ModuleNotFoundError as error:
     if (error.name or "").partition(".")[0] not in ("pyspark", "py4j"):
         raise
-    raise MissingDependency(
-        "Spark needs the package pyspark.",
-        hint='Install it with: pip install "dbanon[spark]", and a Java of 17 or 21.',
-    ) from None
+    raise MissingDependency.of_spark("Spark needs the package pyspark.") from None
 
 __all__ = ["anonymize", "anonymize_table", "open_session"]

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 PACKAGES = ("dbanon", "numpy", "pyarrow")
 # What workers run, the compiled core among it.
 WORKS = "dbanon.spark.workers"
-_INSTALL = 'Install it with: pip install "dbanon[spark]", and a Java of 17 or 21.'
 _LEAST = (4, 1)
 # Seconds in which a master that is there has answered.
 _ANSWERS = 10.0
@@ -184,13 +183,13 @@ def require_pyspark() -> None:
     try:
         found = version("pyspark")
     except PackageNotFoundError:
-        raise MissingDependency("Spark needs the package pyspark.", hint=_INSTALL) from None
+        raise MissingDependency.of_spark("Spark needs the package pyspark.") from None
     if tuple(int(part) for part in found.split(".")[:2]) < _LEAST:
-        raise MissingDependency("Spark needs pyspark 4.1 or newer.", hint=_INSTALL)
+        raise MissingDependency.of_spark("Spark needs pyspark 4.1 or newer.")
     home = os.environ.get("JAVA_HOME")
     java = shutil.which("java") if not home else str(Path(home) / "bin" / "java")
     if java is None or not os.access(java, os.X_OK):
-        raise MissingDependency("Spark needs Java.", hint=_INSTALL)
+        raise MissingDependency.of_spark("Spark needs Java.")
 
 
 def _require_settings(settings: Mapping[Any, Any]) -> None:

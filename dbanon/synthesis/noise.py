@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.errors import MissingDependency
+from dbanon.errors.extras import quoted_requirements
 
 
 class Noise(Protocol):
@@ -59,7 +60,7 @@ class OpenDpNoise:
         except (ImportError, OSError) as error:
             raise MissingDependency(
                 "Differential privacy takes its noise from OpenDP, which is not installed.",
-                hint="Install it: pip install 'dbanon[dp]'.",
+                hint=f"Install it with: pip install {quoted_requirements('dp')}",
             ) from error
         mod.enable_features("contrib")
         whole = domains.vector_domain(domains.atom_domain(T="i64"))

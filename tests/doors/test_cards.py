@@ -189,7 +189,7 @@ def test_a_plot_without_matplotlib_says_what_to_install(monkeypatch: pytest.Monk
     monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
     with pytest.raises(MissingDependency, match="matplotlib") as missing:
         results()["advice"].plot()
-    assert "pip install 'dbanon[plot]'" in str(missing.value.hint)
+    assert "pip install 'matplotlib>=3.7'" in str(missing.value.hint)
 
 
 def test_progress_is_a_function_or_a_bar(capsys: pytest.CaptureFixture[str]) -> None:

@@ -125,7 +125,7 @@ def test_without_the_driver_each_command_says_what_to_install(
     monkeypatch.setattr(sys, "meta_path", [NoDriver(), *sys.meta_path])
     done = run(*command.split(), "postgresql://nobody@127.0.0.1:1/nothing")
     assert done.exit_code == MissingDependency.exit_code
-    assert "pip install 'dbanon[postgres]'" in done.output
+    assert "pip install 'psycopg[binary]>=3.2.1' " in done.output
 
 
 @pytest.mark.postgresql

@@ -55,6 +55,15 @@ def packages(extra: str) -> set[str]:
     return found
 
 
+def requirements(extra: str) -> set[str]:
+    """What an extra asks pip for, with what the extras that it includes ask for."""
+    asked: set[str] = set()
+    for requirement in extras()[extra]:
+        included = requirement.removeprefix("dbanon[").removesuffix("]")
+        asked |= requirements(included) if requirement == f"dbanon[{included}]" else {requirement}
+    return asked
+
+
 KNOWN = frozenset().union(
     *(
         packages(one)

@@ -26,6 +26,7 @@ from tests.faults.scenario import Result
 from tests.faults.tables import literal, quote
 from tests.faults.yard import Yard
 from tests.postgres.pooler import pgbouncer, through
+from tests.postgres.tools import server_account
 from tests.stores.tcp_proxy import COMMIT, SESSION, Cut, TcpProxy
 
 KINDS = ("cut", "stall", "pooler", "disk", "memory", "ddl", "race")
@@ -177,10 +178,11 @@ def _small_tablespace(place: Place, rng: Random) -> Iterator[Callable[[], None]]
     size = rng.choice((200, 400, 800))
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}k", "none", folder], check=True)
     try:
-        shutil.chown(folder, "postgres", "postgres")
+        account = server_account()
+        shutil.chown(folder, account)
         inner = folder / "space"
         inner.mkdir(mode=0o700)
-        shutil.chown(inner, "postgres", "postgres")
+        shutil.chown(inner, account)
         place.execute(f"CREATE TABLESPACE {name} LOCATION {literal(str(inner))}")
         place.execute(
             f"ALTER DATABASE {name} SET default_tablespace = {name}",

@@ -15,7 +15,7 @@ from pathlib import Path
 from sqlalchemy import make_url
 
 from tests.postgres.server import SUPERUSER, Server
-from tests.postgres.tools import NoServerError, free_port
+from tests.postgres.tools import UNPACKED, NoServerError, free_port, server_account
 
 
 @contextlib.contextmanager
@@ -32,7 +32,10 @@ def pgbouncer(
     ------
     NoServerError : there is none here.
     """
-    program = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin")
+    folders = os.pathsep.join(
+        [os.environ.get("PATH", os.defpath), "/usr/sbin", str(UNPACKED / "usr/sbin")]
+    )
+    program = shutil.which("pgbouncer", path=folders)
     if program is None:
         raise NoServerError("no pgbouncer; on Debian: apt-get install pgbouncer")
     folder = Path(tempfile.mkdtemp(prefix="dbanon-pgbouncer-"))
@@ -50,10 +53,10 @@ def pgbouncer(
         "\n".join([*lines, *(f"{name} = {value}" for name, value in settings.items()), ""])
     )
     command = [program, "-q", str(folder / "pgbouncer.ini")]
-    if os.geteuid() == 0:
-        shutil.chown(folder, "postgres")
-        shutil.chown(folder / "pgbouncer.ini", "postgres")
-        command[1:1] = ["-u", "postgres"]
+    if account := server_account():
+        shutil.chown(folder, account)
+        shutil.chown(folder / "pgbouncer.ini", account)
+        command[1:1] = ["-u", account]
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT

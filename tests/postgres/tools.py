@@ -15,19 +15,25 @@ from urllib.parse import urlsplit
 from psycopg import sql
 from sqlalchemy import make_url
 
+# Where .ci/prepare.sh unpacks programs that the machine does not have.
+UNPACKED = Path(os.environ.get("DBANON_TEST_PROGRAMS") or "/opt/dbanon-tests") / "postgresql"
+
 
 class NoServerError(RuntimeError):
     """No PostgreSQL server can be started here; the message says why."""
 
 
 def find_server_binaries() -> Path:
-    """The folder of initdb and postgres: pg_config's, else Debian's newest, else one on PATH.
+    """The folder of initdb and postgres.
 
-    That of DBANON_TEST_BINARIES comes before all of them.
+    That of DBANON_TEST_BINARIES, else what .ci/prepare.sh unpacked, else pg_config's, else Debian's
+    newest, else one on PATH.
     """
     candidates = []
     if named := os.environ.get("DBANON_TEST_BINARIES"):
         candidates.append(Path(named))
+    # They are there only if the machine's own server lacks PL/Python or pg_cron.
+    candidates += _debian_binaries(UNPACKED / "usr/lib/postgresql")
     if pg_config := shutil.which("pg_config"):
         told = subprocess.run(
             [pg_config, "--bindir"],
@@ -37,16 +43,19 @@ def find_server_binaries() -> Path:
             check=False,
         )
         candidates.append(Path(told.stdout.strip()))
-    debian = [
-        path for path in Path("/usr/lib/postgresql").glob("*/bin") if path.parent.name.isdigit()
-    ]
-    candidates += sorted(debian, key=lambda path: int(path.parent.name), reverse=True)
+    candidates += _debian_binaries(Path("/usr/lib/postgresql"))
     if initdb := shutil.which("initdb"):
         candidates.append(Path(initdb).resolve().parent)
     for folder in candidates:
         if (folder / "initdb").exists() and (folder / "postgres").exists():
             return folder
     raise NoServerError("no initdb by pg_config, in /usr/lib/postgresql or on PATH")
+
+
+def _debian_binaries(folder: Path) -> list[Path]:
+    """The folders of programs below a folder as Debian's /usr/lib/postgresql, newest first."""
+    binaries = [path for path in folder.glob("*/bin") if path.parent.name.isdigit()]
+    return sorted(binaries, key=lambda path: int(path.parent.name), reverse=True)
 
 
 def conninfo(url: str) -> str:

@@ -47,7 +47,7 @@ def require_spark() -> None:
     NoSparkError : one is missing.
     """
     if find_spec("pyspark") is None:
-        raise NoSparkError("no pyspark: pip install dbanon[spark]")
+        raise NoSparkError("no pyspark: make setup")
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if java is None or not Path(java).exists():

@@ -39,7 +39,7 @@ def test_without_java_or_pyspark_what_to_install_is_said(
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(MissingDependency, match="needs Java") as caught:
         open_session("local[1]")
-    assert "dbanon[spark]" in str(caught.value)
+    assert "pip install 'pyspark>=4.1,<5'" in str(caught.value)
 
     def none(name: str) -> str:
         raise own_settings.PackageNotFoundError(name)
@@ -47,7 +47,7 @@ def test_without_java_or_pyspark_what_to_install_is_said(
     monkeypatch.setattr(own_settings, "version", none)
     with pytest.raises(MissingDependency, match="pyspark") as caught:
         open_session("local[1]")
-    assert "dbanon[spark]" in str(caught.value)
+    assert "pip install 'pyspark>=4.1,<5'" in str(caught.value)
     monkeypatch.setattr(own_settings, "version", lambda name: "3.5.1")
     with pytest.raises(MissingDependency, match="or newer"):
         open_session("local[1]")

@@ -25,7 +25,7 @@ from tests.postgres_server import Server
 from tests.prerequisites import only_where
 
 # An account that owns nothing here, and is neither root nor a database server's.
-OTHER = pwd.getpwnam("nobody")
+OTHER = pwd.getpwnam("daemon")
 AS_ROOT = only_where(os.geteuid() == 0, "only root can give files away")
 
 

@@ -26,6 +26,7 @@ from dbanon.errors import (
     SourceChanged,
     TableNotFound,
 )
+from dbanon.errors.extras import quoted_requirements
 from dbanon.stores import origins_lake
 
 TABLE = "clinic.people"
@@ -175,4 +176,4 @@ def test_without_the_package(lake: str, target: str, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("dbanon.stores.objects.import_module", gone)
     with pytest.raises(MissingDependency, match=r"needs the package") as told:
         dbanon.anonymize(lake, **DRAWN, target=target)
-    assert f"dbanon[{lake.partition(':')[0]}]" in str(told.value.hint)
+    assert quoted_requirements(lake.partition(":")[0]) in str(told.value.hint)

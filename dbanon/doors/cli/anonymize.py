@@ -298,7 +298,7 @@ def bound(url: str, **given: Any) -> None:
     """Compute the least loss that any release of a table in classes of k or more rows must have.
 
     The command reads the quasi-identifiers and writes nothing. Up to 10,000 rows it computes the
-    bound by linear programs, which need the extra dbanon[bound]. For more rows, or without the
+    bound by linear programs, which need the extra bound. For more rows, or without the
     extra, it uses no solver.
     """
     form = given["form"]

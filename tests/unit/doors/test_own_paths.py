@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+from importlib.metadata import PathDistribution
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import dbanon
 from dbanon.doors import install, server_python
 from dbanon.errors import InstallRefused, PythonNotUsable
 from dbanon.kernels import _kernels
+from dbanon.version import version
 
 # Plain paths, as the server's Python is given them: no .pth file is read.
 ASK = f"""
@@ -71,10 +73,32 @@ def test_a_plain_interpreter_imports_from_them_or_they_are_refused() -> None:
     assert plain(IMPORT, paths).startswith(paths[0])
 
 
-def test_the_way_out_is_one_line_for_the_servers_python() -> None:
+def test_the_way_out_is_one_line_for_the_servers_python(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    command = "sudo python3.13 -m pip install --target /usr/local/lib/dbanon"
+    # As pip records it: PEP 610.
+    record = tmp_path / "dbanon-0.dist-info" / "direct_url.json"
+    record.parent.mkdir()
+    (record.parent / "METADATA").write_text("Metadata-Version: 2.1\nName: dbanon\nVersion: 0\n")
+    monkeypatch.setattr(server_python, "distribution", lambda name: PathDistribution(record.parent))
+    wheel = tmp_path / "a b.whl"
+    wheel.touch()
+    record.write_text(json.dumps({"url": wheel.as_uri()}))
     told = server_python.way_out("3.13")
-    assert "sudo python3.13 -m pip install --target /usr/local/lib/dbanon dbanon==" in told
+    assert f"{command} '{wheel}' && " in told
     assert "\n" not in told
+    # A wheel that is gone, one from elsewhere, and no record at all.
+    without = f"{command} ./dbanon-{version()}-*.whl && "
+    wheel.unlink()
+    assert without in server_python.way_out("3.13")
+    record.write_text(json.dumps({"url": f"https://example.org{tmp_path}"}))
+    assert without in server_python.way_out("3.13")
+    record.unlink()
+    assert without in server_python.way_out("3.13")
+
+
+def test_a_checkout_is_quoted_and_an_old_python_refused() -> None:
     assert "/src/dbanon &&" in server_python.way_out("3.11", "/src/dbanon")
     # It is pasted as root.
     assert "'/src/a b;c' &&" in server_python.way_out("3.11", "/src/a b;c")

@@ -118,4 +118,4 @@ def test_scikit_learn_is_loaded_where_it_is_used_alone() -> None:
         "except dbanon.errors.MissingDependency as error:\n    print(error.hint)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert "pip install 'dbanon[sklearn]'" in done.stdout, done.stderr
+    assert "pip install 'scikit-learn>=1.6'" in done.stdout, done.stderr
