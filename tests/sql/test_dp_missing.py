@@ -1,4 +1,4 @@
-"""A server without OpenDP: the call says what to run on the server's machine, and spends nothing."""
+"""A server without OpenDP: the call says what to run for it, and spends nothing."""
 
 from __future__ import annotations
 
