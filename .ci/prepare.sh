@@ -41,16 +41,17 @@ forbid_starts() {
   chmod 755 "$POLICY"
 }
 allow_starts() { if grep -qs 'dbanon/.ci/prepare.sh' "$POLICY"; then rm -f "$POLICY"; fi; }
+unpacking=
 clean_up() {
   allow_starts
-  rm -rf "$PROGRAMS/download" "$PROGRAMS/postgresql.new"
+  [ -z "$unpacking" ] || rm -rf "$PROGRAMS/download" "$PROGRAMS/postgresql.new"
 }
 trap clean_up EXIT
 
 # Disables what was not enabled before; its argument is the earlier output of boot_links.
 disable_new_services() {
   local link
-  # deb-systemd-helper remembers that somebody disabled the unit: an upgrade does not enable it again.
+  # deb-systemd-helper records that the unit was disabled: an upgrade does not enable it again.
   comm -13 <(echo "$1") <(boot_links) | while read -r link; do
     echo "   not started at boot: ${link##*/}"
     case ${link#"$SYSTEM"} in
@@ -160,6 +161,7 @@ libraries_of() {
 # they are unpacked, and only the libraries that they need are installed.
 unpack_postgres() {
   local major=$1 folder=$PROGRAMS/postgresql packages=() extras=() package
+  unpacking=yes
   if ! has_postgres; then
     rm -rf "$folder"
     packages=("postgresql-$major" "postgresql-client-$major" "postgresql-plpython3-$major")
