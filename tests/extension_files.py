@@ -5,11 +5,12 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from dbanon.doors import extension
 from dbanon.errors import InstallRefused
+from tests.postgres.tools import NoServerError, find_server_binaries
 from tests.prerequisites import skip_optional, skip_or_fail
 
 
@@ -19,6 +20,21 @@ def extension_folder() -> Iterator[Path]:
 
     Skips where it cannot be written, or has files that no test wrote.
     """
+    with _servers_pg_config(), _locked_folder() as folder:
+        yield folder
+
+
+@contextmanager
+def _servers_pg_config() -> Iterator[None]:
+    """Find the pg_config of the tests' server first: the one on PATH may be another server's."""
+    with pytest.MonkeyPatch.context() as patch:
+        with suppress(NoServerError):
+            patch.setenv("PATH", str(find_server_binaries()), prepend=os.pathsep)
+        yield
+
+
+@contextmanager
+def _locked_folder() -> Iterator[Path]:
     try:
         folder = extension.extension_directory()
         lock = os.open(folder, os.O_RDONLY)
