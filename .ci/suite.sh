@@ -76,7 +76,7 @@ services() { (cd "$root/etc" && find rc?.d systemd/system/*.wants -name 'S*' -o 
 before=$(services)
 inside CI=true make -C /opt/dbanon demo
 inside CI=true make -C /opt/dbanon test PYTEST_ARGS="$*"
-inside sh -c '/opt/dbanon/.venv/bin/python -V; /usr/lib/postgresql/*/bin/postgres -V'
+inside sh -c '/opt/dbanon/.venv/bin/python -V; /opt/dbanon-tests/postgresql/usr/lib/postgresql/*/bin/postgres -V'
 if ! diff <(echo "$before") <(services); then
   echo "make test left services that start at boot." >&2
   exit 1

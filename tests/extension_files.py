@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import pytest
+
 from dbanon.doors import extension
 from dbanon.errors import InstallRefused
 from tests.postgres.tools import NoServerError, find_server_binaries
