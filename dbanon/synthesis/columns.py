@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.conversion import to_moment
 from dbanon.errors import BoundsRequired, InvalidParameter, UnsupportedType
 from dbanon.hierarchy import builders
 from dbanon.hierarchy.spec import HierarchySpec, enum_tree
@@ -194,7 +195,7 @@ def _number(name: str, dtype: np.dtype[Any], given: Any) -> float:
     """A bound as a number; of moments in units of the type."""
     try:
         if dtype.kind == "M":
-            moment = np.datetime64(given).astype(dtype)
+            moment = to_moment(given, np.datetime_data(dtype)[0])
             return float("nan") if np.isnat(moment) else float(moment.astype(np.int64))
         return float(given)
     except (TypeError, ValueError, OverflowError):

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.conversion import to_moment, to_unit
 from dbanon.errors import ColumnNotFound, InvalidParameter, UnsupportedType
 from dbanon.synthesis.columns import Table
 
@@ -165,33 +166,32 @@ def _text(column: Any) -> Values:
 
 def _moments(unit: str) -> Callable[[Any], Values]:
     """What reads dates and times, in units of ``unit``; instants with a zone are those of UTC."""
-    dtype = np.dtype(f"datetime64[{unit}]")
 
     def read(column: Any) -> Values:
         if getattr(column.dtype, "kind", "") == "M" and hasattr(column, "dt"):
             zone = getattr(column.dtype, "tz", None)
             column = column if zone is None else column.dt.tz_convert("UTC").dt.tz_localize(None)
-            values = column.to_numpy().astype(dtype)
+            values = to_unit(column.to_numpy(f"datetime64[{column.dt.unit}]"), unit)
         elif isinstance(column.dtype, np.dtype) and column.dtype.kind == "M":
-            values = np.asarray(column).astype(dtype)
+            values = to_unit(np.asarray(column), unit)
         else:
-            values = np.array([_moment(value, dtype) for value in _objects(column)], dtype)
+            moments = [_moment(value, unit) for value in _objects(column)]
+            values = np.array(moments, f"datetime64[{unit}]")
         return values, np.isnat(values)
 
     return read
 
 
-def _moment(value: Any, dtype: np.dtype[Any]) -> Any:
-    nothing = np.datetime64("NaT").astype(dtype)
-    if isinstance(value, int | float | np.number):
-        return nothing
+def _moment(value: Any, unit: str) -> np.datetime64:
     # No content of a row ends a run, or is seen in a warning.
     with suppress(Exception), warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        if isinstance(value, int | float | np.number):
+            return np.datetime64("NaT", unit)
         if getattr(value, "tzinfo", None) is not None:
             value = value.astimezone(timezone.utc).replace(tzinfo=None)
-        return np.datetime64(value).astype(dtype)
-    return nothing
+        return to_moment(value, unit)
+    return np.datetime64("NaT", unit)
 
 
 def _objects(column: Any) -> list[Any]:

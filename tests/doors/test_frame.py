@@ -107,6 +107,25 @@ def test_infinity_and_a_nan_that_is_not_missing() -> None:
         released(pd.Series(arrow))
 
 
+@pytest.mark.parametrize("dtype", ["datetime64[s]", "datetime64[ms]", "datetime64[s, UTC]"])
+@pytest.mark.parametrize("year", ["300000", "-300000"])
+def test_a_date_that_microseconds_do_not_reach_is_refused(dtype: str, year: str) -> None:
+    dates = np.array([f"{year}-01-01", *["2020-01-01"] * 5], "datetime64[s]")
+    series = pd.Series(dates)
+    if "UTC" in dtype:
+        series = series.dt.tz_localize("UTC")
+    with pytest.raises(errors.NonFiniteValue, match="in 1 of 6 rows"):
+        released(series.astype(dtype))
+    series[0] = pd.NaT
+    assert released(series.astype(dtype), nulls="suppress", max_suppression=1).notna().all()
+
+
+def test_dates_with_nulls_are_released_without_a_warning() -> None:
+    values = pd.Series(pd.date_range("2020-01-01", periods=20))
+    values[:5] = pd.NaT
+    assert released(values, nulls="category").isna().sum() == 5
+
+
 def test_the_index_is_not_looked_at_and_not_released() -> None:
     frame = pd.DataFrame({"x": [1, 2, 3, 4], "name": list("abcd")}, index=[7, 7, 3, "q"])
     before = frame.copy()

@@ -13,6 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from dbanon.data.chunks import Chunk, encode, microdata_from_chunks
+from dbanon.data.conversion import to_unit
 from dbanon.data.microdata import Microdata, is_wide
 from dbanon.data.schema import Attribute, Kind, with_orders
 from dbanon.errors import (
@@ -268,9 +269,12 @@ def _numbers(attribute: Attribute, series: pd.Series[Any]) -> NDArray[np.float64
     if attribute.kind is Kind.TIMESTAMP:
         if attribute.zoned:
             series = series.dt.tz_convert("UTC").dt.tz_localize(None)
-        moments = series.to_numpy("datetime64[us]")
-        empty = np.isnat(moments)
-        return np.where(empty, 0, moments.astype(np.int64)).astype(np.float64)
+        moments = to_unit(series.to_numpy(f"datetime64[{series.dt.unit}]"), "us")
+        numbers = moments.astype(np.int64).astype(np.float64)
+        # Like a database's infinity: beyond what microseconds reach.
+        numbers[np.isnat(moments)] = np.inf
+        numbers[series.isna().to_numpy()] = 0
+        return numbers
     if attribute.kind is Kind.DATE:
         return days(series)
     if attribute.kind is Kind.DECIMAL:

@@ -291,7 +291,7 @@ def _series(column: ReleasedColumn, dtype: Any, labels: NDArray[np.int32]) -> An
     if column.attribute.kind is Kind.TIMESTAMP:
         moments = values.astype("datetime64[us]")
         if missing is not None:
-            moments = np.where(missing, np.datetime64("NaT"), moments)
+            moments = np.where(missing, np.datetime64("NaT", "us"), moments)
         series: pd.Series[Any] = pd.Series(moments[labels])
         if column.attribute.zoned:
             return series.dt.tz_localize("UTC").astype(dtype)

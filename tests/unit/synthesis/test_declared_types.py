@@ -83,6 +83,37 @@ def test_what_is_none_of_its_type_is_null():
     assert missing.tolist() == [False, False, False, True, True]
 
 
+@pytest.mark.parametrize("dtype", ["datetime64[s]", "datetime64[ms]", "datetime64[D]", object])
+@pytest.mark.parametrize("far", ["300000-01-01", "-300000-01-01"])
+def test_a_date_that_the_unit_does_not_reach_is_null(dtype, far, recwarn):
+    texts = ["2020-01-01", far, "1900-01-01", None]
+    column = np.array(texts, dtype)
+    values, nulls = table_of(column.reshape(-1, 1), None, "timestamp").read(0)
+    assert nulls.tolist() == [False, True, False, True]
+    assert values[[0, 2]].astype("datetime64[D]").astype(str).tolist() == [texts[0], texts[2]]
+    assert not recwarn.list
+
+
+@pytest.mark.parametrize("kind", ["date", "timestamp"])
+def test_instants_of_arrow_may_be_null(kind, recwarn):
+    instants = pd.Series(pd.to_datetime(["2020-01-01T23:30", None])).dt.tz_localize("UTC")
+    column = instants.astype("timestamp[s, tz=UTC][pyarrow]")
+    values, nulls = table_of(pd.DataFrame({"x": column}), None, kind).read(0)
+    assert nulls.tolist() == [False, True]
+    assert str(values[0].astype("datetime64[D]")) == "2020-01-01"
+    assert not recwarn.list
+
+
+@pytest.mark.parametrize("bound", ["", "NaT", None, "300000-01-01", np.datetime64("NaT", "s")])
+def test_a_bound_that_is_no_date_is_refused(bound):
+    with pytest.raises(InvalidParameter, match='bounds of "born" must be finite'):
+        dbanon.synthesize(
+            frame()[["born"]], method="dp_ranks", types="timestamp", epsilon=1.0,
+            budget=dbanon.Budget(1.0), bounds={"born": ("1970-01-01", bound)},
+            null_as={"born": "1970-01-01"},
+        )  # fmt: skip
+
+
 def test_a_release_has_the_declared_types():
     given = frame()
     given["age"] = given["age"].astype(object)
