@@ -20,6 +20,7 @@ from dbanon.sessions.names import parse_relation
 from dbanon.sessions.session import Session
 from dbanon.sessions.store import Store
 from dbanon.stores.exports import places
+from dbanon.stores.lake_catalog import open_catalogs
 from dbanon.stores.sql_source import SqlSource
 from dbanon.stores.sql_target import SqlTarget
 
@@ -92,6 +93,7 @@ class Changes:
     files: tuple[PlannedFile, ...]
 
 
+@open_catalogs()
 def changes(
     job: Job, output: Output, session: Session, target: Store, keep_last: int | None
 ) -> Changes:
@@ -181,6 +183,7 @@ def _is_as_released(session: Session, job: Job, release_id: str) -> bool:
     return bool(comparison.unchanged)
 
 
+@open_catalogs()
 def _is_as_written(file: Mapping[str, Any]) -> bool:
     try:
         path = places.place_for(file["path"], "")

@@ -40,23 +40,25 @@ def files_of(job: Job, database: Store) -> Iterator[Exporter | None]:
         yield None
         return
     from dbanon.run.export import Exporter
+    from dbanon.stores.lake_catalog import open_catalogs
 
     exporter = Exporter(job, database)
-    exporter.settle()
-    try:
-        yield exporter
-    except BaseException as error:
-        # Nor does taking away wait for a store that stalls.
-        if isinstance(error, (KeyboardInterrupt, SystemExit)):
-            ending().tell()
-        # Where nobody knows, the ledger says it to the next run.
-        refused = isinstance(error, DbanonError) and not isinstance(error, OutcomeUnknown)
-        if exporter.committing and not refused:
-            exporter.leave()
-        else:
-            exporter.undo()
-        raise
-    # What is committed is not told as interrupted, and its files get their places first.
-    with held_once_committed() as hold:
-        hold()
-        exporter.finish()
+    with open_catalogs():
+        exporter.settle()
+        try:
+            yield exporter
+        except BaseException as error:
+            # Nor does taking away wait for a store that stalls.
+            if isinstance(error, (KeyboardInterrupt, SystemExit)):
+                ending().tell()
+            # Where nobody knows, the ledger says it to the next run.
+            refused = isinstance(error, DbanonError) and not isinstance(error, OutcomeUnknown)
+            if exporter.committing and not refused:
+                exporter.leave()
+            else:
+                exporter.undo()
+            raise
+        # What is committed is not told as interrupted, and its files get their places first.
+        with held_once_committed() as hold:
+            hold()
+            exporter.finish()

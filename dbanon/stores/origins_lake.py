@@ -11,6 +11,7 @@ from typing import Any
 from dbanon.errors import DatabaseNotFound, InvalidParameter, MissingDependency, TableNotFound
 from dbanon.job.export import ICEBERG
 from dbanon.sessions.names import parse_relation
+from dbanon.stores.lake_catalog import catalog_named, open_catalogs
 from dbanon.stores.objects import ObjectPath, iceberg_module, is_object
 from dbanon.stores.origins import Flow, Origin, failing, no_rows, require_columns, unified
 
@@ -75,22 +76,23 @@ class IcebergOrigin:
         """The columns of the newest snapshot; raises as ``Origin``."""
         name = parse_relation(table)
         missing = iceberg_module("exceptions").NoSuchTableError
-        with failing("The catalog cannot be read."):
-            catalog = iceberg_module("catalog").load_catalog(self._catalog)
-            try:
-                found = catalog.load_table(tuple(filter(None, (name.schema, name.name))))
-            except missing:
-                raise TableNotFound(f"The catalog has no table {name}.") from None
-            columns = tuple(field.name for field in found.schema().fields)
-            require_columns(wanted, columns)
-            snapshot = found.current_snapshot()
-            number = None if snapshot is None else snapshot.snapshot_id
-            read = found.scan(selected_fields=tuple(wanted), snapshot_id=number)
-            count = int(read.count())
-            reader = read.to_arrow_batch_reader()
-        batches = unified(chain([no_rows(reader.schema)], reader), wanted)
-        what = f"snapshot {number} of the table"
-        yield Flow(columns, batches, what, count, lambda: int(read.count()))
+        with open_catalogs():
+            with failing("The catalog cannot be read."):
+                catalog = catalog_named(self._catalog)
+                try:
+                    found = catalog.load_table(tuple(filter(None, (name.schema, name.name))))
+                except missing:
+                    raise TableNotFound(f"The catalog has no table {name}.") from None
+                columns = tuple(field.name for field in found.schema().fields)
+                require_columns(wanted, columns)
+                snapshot = found.current_snapshot()
+                number = None if snapshot is None else snapshot.snapshot_id
+                read = found.scan(selected_fields=tuple(wanted), snapshot_id=number)
+                count = int(read.count())
+                reader = read.to_arrow_batch_reader()
+            batches = unified(chain([no_rows(reader.schema)], reader), wanted)
+            what = f"snapshot {number} of the table"
+            yield Flow(columns, batches, what, count, lambda: int(read.count()))
 
 
 def lake_of(url: str) -> Origin | None:

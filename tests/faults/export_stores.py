@@ -166,7 +166,8 @@ class Iceberg(ExportStore):
 
     def table(self) -> pa.Table | None:
         try:
-            found: pa.Table = self._catalog().load_table(self.identifier).scan().to_arrow()
+            with self._catalog() as catalog:
+                found: pa.Table = catalog.load_table(self.identifier).scan().to_arrow()
         except NoSuchTableError:
             return None
         return found
@@ -175,19 +176,20 @@ class Iceberg(ExportStore):
         return {path.name: path.read_bytes() for path in self.folder.rglob("*") if path.is_file()}
 
     def put_other(self) -> None:
-        catalog = self._catalog()
-        catalog.create_namespace_if_not_exists("clinic")
-        try:
-            table = catalog.load_table(self.identifier)
-        except NoSuchTableError:
-            table = catalog.create_table(self.identifier, _others().schema)
-            table.append(_others())
-            return
-        rows = table.scan().to_arrow()
-        table.append(rows.slice(0, 1))
+        with self._catalog() as catalog:
+            catalog.create_namespace_if_not_exists("clinic")
+            try:
+                table = catalog.load_table(self.identifier)
+            except NoSuchTableError:
+                table = catalog.create_table(self.identifier, _others().schema)
+                table.append(_others())
+                return
+            rows = table.scan().to_arrow()
+            table.append(rows.slice(0, 1))
 
     def remove(self) -> None:
-        self._catalog().drop_table(self.identifier)
+        with self._catalog() as catalog:
+            catalog.drop_table(self.identifier)
 
 
 STORES = {"disk": Disk, "s3": S3, "iceberg": Iceberg}

@@ -17,6 +17,7 @@ from tests.mariadb_server import MariadbServer
 from tests.postgres.warm import close_warm, warm
 from tests.postgres_server import Server
 from tests.stores import kept_duckdb
+from tests.stores.catalogs import close_catalogs, open_files
 from tests.stores.databases import (
     NAMES,
     Database,
@@ -58,8 +59,11 @@ PLANTED = "planted-9f3a"
 
 
 @pytest.fixture
-def catalog_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The files of the catalog `here`, which is in a SQLite file, as the environment has it."""
+def catalog_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The files of the catalog `here`, which is in a SQLite file, as the environment has it.
+
+    Nothing holds the catalog's file open once a test is over, without the garbage collector.
+    """
     found = tmp_path / "warehouse"
     found.mkdir()
     for name, value in (("TYPE", "sql"), ("URI", f"sqlite:///{tmp_path}/catalog.db"),
@@ -69,15 +73,14 @@ def catalog_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     from pyiceberg.utils.config import Config
 
     monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())
-    return found
+    yield found
+    close_catalogs()
+    assert not open_files(tmp_path / "catalog.db")
 
 
 @pytest.fixture
 def warehouse(tmp_path: Path, catalog_files: Path) -> Path:
     """The files of a catalog, and a database with a table to be released."""
-    from dbanon.stores.exports import lake
-
-    lake._catalog.cache_clear()
     database = SqliteDatabase(tmp_path / "d.sqlite")
     rows = [(i, 20 + i % 30, f"{PLANTED}-{i % 3}") for i in range(100)]
     database.load("people", {"id": "BIGINT", "age": "BIGINT", "site": "TEXT"}, rows)

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyiceberg.catalog import load_catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitStateUnknownException
 
@@ -25,6 +24,7 @@ from dbanon.errors import (
 from dbanon.run import export as exporting
 from dbanon.stores import objects
 from dbanon.stores.exports import formats, lake, places
+from tests.stores.catalogs import load_catalog
 from tests.stores.conftest import PLANTED
 from tests.stores.databases import DuckdbDatabase
 from tests.stores.test_lake_exports import EXPORT, GIVEN, TABLE, files, released, rows
@@ -56,8 +56,12 @@ def patch_commit(patch: pytest.MonkeyPatch, how: str, late: list[Callable[[], An
     """A catalog that does not say what became of a commit."""
     real = SqlCatalog.commit_table
 
-    def commit(*given: Any, **more: Any) -> Any:
-        late.append(lambda: real(*given, **more))
+    def commit(catalog: SqlCatalog, *given: Any, **more: Any) -> Any:
+        def commit_and_close() -> Any:
+            with catalog:
+                return real(catalog, *given, **more)
+
+        late.append(commit_and_close)
         if how != "late":
             found = late.pop()()
         if how == "signal":

@@ -10,7 +10,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
-from pyiceberg.catalog import load_catalog
 from pyiceberg.utils.config import Config
 
 import dbanon
@@ -31,6 +30,7 @@ from dbanon.run import export as exporting
 from dbanon.run.open import open_store
 from dbanon.stores.exports import lake, lake_commit, places
 from dbanon.stores.sql_target import SqlTarget
+from tests.stores.catalogs import load_catalog
 from tests.stores.conftest import PLANTED
 from tests.stores.databases import SqliteDatabase
 
@@ -336,7 +336,6 @@ def test_credentials_are_never_told(warehouse: Path, monkeypatch: pytest.MonkeyP
         "PYICEBERG_CATALOG__HERE__URI", "postgresql+psycopg://anna:secret-word@127.0.0.1:1/none"
     )
     monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())
-    lake._catalog.cache_clear()
     with pytest.raises(DbanonError) as raised:
         released(warehouse)
     assert "secret-word" not in f"{raised.value} {raised.value.detail} {raised.value.hint}"

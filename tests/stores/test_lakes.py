@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import builtins
+import threading
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
@@ -14,6 +16,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
+from pyiceberg.catalog.sql import SqlCatalog
 
 import dbanon
 from dbanon.doors.cli.main import main
@@ -28,6 +31,8 @@ from dbanon.errors import (
 )
 from dbanon.errors.extras import quoted_requirements
 from dbanon.stores import origins_lake
+from dbanon.stores.lake_catalog import catalog_named, open_catalogs
+from tests.stores.catalogs import load_catalog
 
 TABLE = "clinic.people"
 GIVEN: dict[str, Any] = {"table": TABLE, "quasi_identifiers": ["age", "income"], "k": 5,
@@ -58,8 +63,6 @@ def delta(folder: Path) -> str:
 
 def iceberg(folder: Path) -> str:
     """The same in a catalog of a SQLite file, as its settings name it."""
-    from pyiceberg.catalog import load_catalog
-
     catalog = load_catalog("here")
     catalog.create_namespace("clinic")
     table = catalog.create_table(TABLE, schema=ROWS.schema)
@@ -177,3 +180,38 @@ def test_without_the_package(lake: str, target: str, monkeypatch: pytest.MonkeyP
     with pytest.raises(MissingDependency, match=r"needs the package") as told:
         dbanon.anonymize(lake, **DRAWN, target=target)
     assert quoted_requirements(lake.partition(":")[0]) in str(told.value.hint)
+
+
+def test_blocks_share_a_catalog_and_the_last_one_closes_it(
+    lake_catalog: list[str],
+) -> None:
+    with open_catalogs():
+        catalog = catalog_named("here")
+        with suppress(KeyError), open_catalogs():
+            assert catalog_named("here") is catalog
+            raise KeyError
+        thread = threading.Thread(target=open_catalogs()(catalog_named), args=("here",))
+        thread.start()
+        thread.join()
+        assert catalog_named("here") is catalog
+        assert lake_catalog == []
+    assert lake_catalog == ["closed"]
+    with open_catalogs():
+        assert catalog_named("here") is not catalog
+    assert lake_catalog == ["closed"] * 2
+    with pytest.raises(AssertionError, match="in a block"):
+        catalog_named("here")
+
+
+@pytest.fixture
+def lake_catalog(catalog_files: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A word for each catalog that was closed."""
+    closed: list[str] = []
+    real = SqlCatalog.close
+
+    def close(self: SqlCatalog) -> None:
+        real(self)
+        closed.append("closed")
+
+    monkeypatch.setattr(SqlCatalog, "close", close)
+    return closed

@@ -14,11 +14,9 @@ import errno
 import re
 import stat
 import time
-from collections.abc import Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass as mutable
 from dataclasses import field
-from functools import cache
 from shutil import copyfileobj
 from typing import Any, BinaryIO
 
@@ -30,6 +28,7 @@ from dbanon.errors import InvalidParameter, OutputExists
 from dbanon.job.export import ICEBERG
 from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.stores.exports import lake_commit
+from dbanon.stores.lake_catalog import catalog_named, open_catalogs
 from dbanon.stores.objects import ObjectStat, iceberg_module, reached
 from dbanon.stores.scratch import OLD
 
@@ -86,6 +85,7 @@ class TablePlace:
         """Where its files are said to be: with it."""
         return self
 
+    @open_catalogs()
     def make_above(self) -> None:
         """Make the namespace where there is none, and see where the table's files go.
 
@@ -98,6 +98,7 @@ class TablePlace:
             self._open_catalog().create_namespace_if_not_exists(self.identifier[:1])
         self._data(self._table())
 
+    @open_catalogs()
     def lstat(self) -> ObjectStat:
         """Its state, which each commit changes; raises OSError, FileNotFoundError without one."""
         found = self._table()
@@ -105,11 +106,13 @@ class TablePlace:
             raise FileNotFoundError(errno.ENOENT, "there is no such table")
         return ObjectStat(0, str(found.metadata_location), stat.S_IFREG)
 
+    @open_catalogs()
     def older(self) -> int:
         """Snapshots that stay readable beside the next one; raises OSError."""
         found = self._table()
         return 0 if found is None else len(found.metadata.snapshots)
 
+    @open_catalogs()
     def open(self, mode: str = "rb") -> BinaryIO:
         """The bytes of its one data file; raises OSError where it has not precisely one."""
         assert mode == "rb"
@@ -118,12 +121,14 @@ class TablePlace:
             raise FileNotFoundError(errno.ENOENT, "there is no such table")
         return TableFile(self, self._only_file(found).file_path).open()
 
+    @open_catalogs()
     def staged(self, tag: str, release_id: str, number: int) -> TableFile:
         """A file among its data that no snapshot has; raises OSError, InvalidParameter."""
         name = _FILE.format(tag=tag, release=release_id, place=number)
         return TableFile(self, f"{self._data(self._table())}/{name}")
 
-    def left(self, tag: str) -> Iterator[tuple[TableFile, str, int]]:
+    @open_catalogs()
+    def left(self, tag: str) -> list[tuple[TableFile, str, int]]:
         """Files of one output that were never shown, with release and number.
 
         Raises
@@ -136,14 +141,14 @@ class TablePlace:
         io = self._io(found, folder)
         # Another reader of files than Arrow's cannot list them.
         if not hasattr(io, "fs_by_scheme"):
-            return
+            return []
         with reached():
             scheme, host, path = io.parse_location(folder)
             listed = io.fs_by_scheme(scheme, host).get_file_info(
                 fs.FileSelector(path, allow_not_found=True)
             )
             shown = lake_commit.data_files(found)
-        there = {one.base_name: one for one in listed}
+        there, never_shown = {one.base_name: one for one in listed}, []
         for name, mark in sorted(there.items()):
             ours = _OURS.fullmatch(name)
             if not ours or ours[1] != tag:
@@ -152,10 +157,12 @@ class TablePlace:
             if file.location in shown:
                 file.say_shown()
             elif file.name in there:
-                yield file, ours[2], int(ours[3])
+                never_shown.append((file, ours[2], int(ours[3])))
             elif time.time() - mark.mtime_ns / 1e9 > OLD:
                 file.say_shown()
+        return never_shown
 
+    @open_catalogs()
     def commit(self, file: TableFile, *, over: Any) -> None:
         """Show a file's rows, and none else, from the next moment on, unless they were already.
 
@@ -207,10 +214,10 @@ class TablePlace:
             change.commit_transaction()
             file.say_shown()
         except BaseException as raised:
-            error = raised
+            error = raised.with_traceback(None)  # Which would hold this frame, and so the error.
         if error is None:
             return
-        shown = lake_commit.looked(lambda: file.location in lake_commit.data_files(self._table()))
+        shown = lake_commit.looked(lambda: self._shows(file))
         if shown:
             lake_commit.confirm(self, error)
         elif isinstance(error, (failed.CommitFailedException, failed.TableAlreadyExistsError)):
@@ -218,6 +225,10 @@ class TablePlace:
             raise lake_commit.busy(self)
         else:
             raise lake_commit.unknown(self, error)
+
+    @open_catalogs()
+    def _shows(self, file: TableFile) -> bool:
+        return file.location in lake_commit.data_files(self._table())
 
     def _is_release(self, found: Any) -> bool:
         """True where its one file says of itself that it is a release's."""
@@ -263,7 +274,7 @@ class TablePlace:
             return iceberg_module("io").load_file_io(self._open_catalog().properties, location)
 
     def _open_catalog(self) -> Any:
-        return _catalog(self.catalog)
+        return catalog_named(self.catalog)
 
 
 @mutable(unsafe_hash=True)
@@ -292,6 +303,7 @@ class TableFile:
         """The table that it is for."""
         return self.table
 
+    @open_catalogs()
     def open(self, mode: str = "rb") -> BinaryIO:
         """Its bytes, to be read; raises OSError."""
         assert mode == "rb"
@@ -299,6 +311,7 @@ class TableFile:
             opened: BinaryIO = self._io().new_input(self.location).open()
         return opened
 
+    @open_catalogs()
     def put(self, file: BinaryIO, size: int) -> None:
         """Write a file's bytes there, and before them that it was not shown yet; raises OSError."""
         io = self._io()
@@ -311,6 +324,7 @@ class TableFile:
         if written != size:
             raise OSError(errno.EIO, "the table's store holds another number of bytes")
 
+    @open_catalogs()
     def age(self, now: float) -> float:
         """Seconds since it was written; raises OSError."""
         io = self._io()
@@ -319,6 +333,7 @@ class TableFile:
             [found] = io.fs_by_scheme(scheme, host).get_file_info([path])
             return now - float(found.mtime_ns / 1e9)
 
+    @open_catalogs()
     def unlink(self, missing_ok: bool = False) -> None:
         """Take it away, unless a snapshot has it or may have it; raises OSError."""
         if self.unsure:
@@ -336,6 +351,7 @@ class TableFile:
                 raise
         self._drop_mark(io)
 
+    @open_catalogs()
     def say_shown(self) -> None:
         """Take away what says that it was not shown yet; what cannot be, the next run does."""
         with suppress(OSError):
@@ -349,11 +365,7 @@ class TableFile:
         return self.table._io(self.table._table(), self.location)
 
 
-@cache
-def _catalog(name: str) -> Any:
-    return iceberg_module("catalog").load_catalog(name)
-
-
+@open_catalogs()
 def beside(place: object, found: object) -> dict[str, int]:
     """What is told of a table: how many snapshots stay readable beside the next one.
 
@@ -377,6 +389,7 @@ def beside(place: object, found: object) -> dict[str, int]:
     return {"older_versions": place.older()}
 
 
+@open_catalogs()
 def numbered(place: object, schema: pa.Schema) -> pa.Schema:
     """The columns of a file with the numbers that a table has them by; raises OSError."""
     if not isinstance(place, TablePlace):

@@ -1,0 +1,61 @@
+"""Catalogs of Iceberg: open while a block uses them, and closed at its end.
+
+A catalog holds connections to a database or a server. Left to the garbage collector, they end at a
+moment that nobody chooses, and Python 3.13 warns of each.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from dbanon.stores.objects import iceberg_module
+
+_lock = threading.Lock()
+_blocks = 0
+_catalogs: dict[str, Any] = {}
+
+
+@contextmanager
+def open_catalogs() -> Iterator[None]:
+    """Keep the catalogs that a block opens until it ends, with all blocks around or beside it.
+
+    Blocks of different threads share them: a connection attempt runs in a thread of its own.
+    """
+    global _blocks
+    with _lock:
+        _blocks += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _blocks -= 1
+            last = [] if _blocks else list(_catalogs.values())
+            if last:
+                _catalogs.clear()
+        for catalog in last:
+            _close(catalog)
+
+
+def catalog_named(name: str) -> Any:
+    """A catalog by the name that pyiceberg's settings have for it; called in a block."""
+    assert _blocks, "a catalog is opened in a block that closes it"
+    with _lock:
+        catalog = _catalogs.get(name)
+    if catalog is not None:
+        return catalog
+    opened = iceberg_module("catalog").load_catalog(name)
+    # The lock is not held while a server is waited for.
+    with _lock:
+        catalog = _catalogs.setdefault(name, opened)
+    if catalog is not opened:
+        _close(opened)
+    return catalog
+
+
+def _close(catalog: Any) -> None:
+    # Nothing depends on it any more, and its errors may hold credentials.
+    with suppress(Exception):
+        catalog.close()
