@@ -33,13 +33,17 @@ def to_moment(value: Any, unit: str) -> np.datetime64:
     ------
     TypeError, ValueError : it is none of these.
     """
+    # Its types list every unit.
+    datetime64: Any = np.datetime64
+    nothing: np.datetime64 = datetime64("NaT", unit)
     try:
         # The unit comes first: numpy has no NaT without one. A number is a date with a unit only.
-        if not np.isnat(np.datetime64(value, unit)):
-            moment = np.datetime64(value)
-            converted = moment.astype(f"datetime64[{unit}]")
+        if not np.isnat(datetime64(value, unit)):
+            moment = datetime64(value)
+            converted: np.datetime64 = moment.astype(f"datetime64[{unit}]")
             if moment.astype("datetime64[Y]") == converted.astype("datetime64[Y]"):
                 return converted
     except OverflowError:
+        # numpy 2.5; 2.4 converts it to another year.
         pass
-    return np.datetime64("NaT", unit)
+    return nothing

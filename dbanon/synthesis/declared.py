@@ -187,11 +187,11 @@ def _moment(value: Any, unit: str) -> np.datetime64:
     with suppress(Exception), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if isinstance(value, int | float | np.number):
-            return np.datetime64("NaT", unit)
+            return to_moment(None, unit)
         if getattr(value, "tzinfo", None) is not None:
             value = value.astimezone(timezone.utc).replace(tzinfo=None)
         return to_moment(value, unit)
-    return np.datetime64("NaT", unit)
+    return to_moment(None, unit)
 
 
 def _objects(column: Any) -> list[Any]:
