@@ -226,7 +226,10 @@ def __getattr__(name: str) -> Any:
         told = missing_extra(error)
         if told is None:
             raise
-        raise told from None
+        try:
+            raise told from None
+        finally:
+            del told
     globals()[name] = value
     return value
 

@@ -7,6 +7,7 @@ Programming Computation 10 (2018). Its prices are only a proposal: whoever uses 
 from __future__ import annotations
 
 import time
+from functools import cache
 from importlib.util import find_spec
 from typing import Any
 
@@ -15,6 +16,25 @@ from numpy.typing import NDArray
 
 # Where a program's value and a certificate are so near, relatively, nothing is left to find.
 NEAR_ENOUGH = 1e-5
+
+
+@cache
+def _silent_solver() -> Any:
+    """The class of HiGHS without its banner on stdout.
+
+    The constructor of ``Highs`` enables callbacks, and HiGHS prints its banner with the first call
+    that is no option. So the option comes before.
+    """
+    import highspy
+
+    highs: Any = highspy.Highs
+
+    class SilentHighs(highs):  # type: ignore[misc]
+        def enableCallbacks(self) -> None:  # noqa: N802
+            self.setOptionValue("output_flag", False)
+            super().enableCallbacks()
+
+    return SilentHighs
 
 
 def solved_here() -> bool:
@@ -31,10 +51,7 @@ class Program:
     """
 
     def __init__(self, rows: int, least: float, most: float) -> None:
-        import highspy
-
-        solver: Any = highspy.Highs
-        self._solver = solver()
+        self._solver = _silent_solver()()
         for name, value in (
             ("output_flag", False),
             ("threads", 1),

@@ -139,6 +139,12 @@ def list_chains(session: Session) -> list[ChainKept]:
     return [find(session, name) for (name,) in names]
 
 
+def _no_chain(name: str) -> ChainNotFound:
+    return ChainNotFound(
+        f"There is no chain {name} in this database.", hint="dbanon chain list shows them."
+    )
+
+
 def find(session: Session, name: str) -> ChainKept:
     """The chain of this name.
 
@@ -148,11 +154,8 @@ def find(session: Session, name: str) -> ChainKept:
     InsufficientRights : this role may not see chains.
     """
     session.require("chains")
-    missing = ChainNotFound(
-        f"There is no chain {name} in this database.", hint="dbanon chain list shows them."
-    )
     if not _has_chains(session):
-        raise missing
+        raise _no_chain(name)
     chain = session.ledger_name("chain").quoted
     defined = session.ledger_name("chain_definition").quoted
     try:
@@ -171,7 +174,7 @@ def find(session: Session, name: str) -> ChainKept:
             hint="The owner of the ledger runs them. docs/rights.md says how to let others in.",
         ) from None
     if not found:
-        raise missing
+        raise _no_chain(name)
     name, number, identity, made, by, source, entity, rules, check, last, closed, k, told = found[0]
     return ChainKept(
         name,

@@ -325,7 +325,10 @@ def _connected(url: str) -> Iterator[Any]:
             yield connection
         except psycopg.Error as error:
             if refusal := of_pooler(error):
-                raise refusal from None
+                try:
+                    raise refusal from None
+                finally:
+                    del refusal
             # DDL of ours alone: the server's text holds no value of a table.
             text = error.diag.message_primary or type(error).__name__
             if error.sqlstate == "55P03":

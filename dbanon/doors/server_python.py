@@ -71,7 +71,10 @@ def own_paths() -> list[str]:
             hint=way_out("3", str(modules.parents[1])),
         )
         refused.checkout = str(modules.parents[1])
-        raise refused
+        try:
+            raise refused
+        finally:
+            del refused
     homes = [Path(_kernels.__file__).parents[2], Path(np.__file__).parents[1]]
     return list(dict.fromkeys(str(home) for home in homes))
 

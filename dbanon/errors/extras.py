@@ -123,4 +123,7 @@ def extras_told() -> Iterator[None]:
         told = missing_extra(error)
         if told is None:
             raise
-        raise told from None
+        try:
+            raise told from None
+        finally:
+            del told

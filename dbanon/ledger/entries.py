@@ -307,9 +307,9 @@ def find_release(session: Session, name: RelationName, hint: str = _TO_RECOUNT) 
     LedgerNotTrusted : the ledger belongs to another role.
     """
     name = session.resolve_output(name)
-    missing = ReleaseNotFound(f"The ledger of this database has no release {name}.", hint=hint)
+    missing = f"The ledger of this database has no release {name}."
     if not trusted(session):
-        raise missing
+        raise ReleaseNotFound(missing, hint=hint)
     existing = session.find_existing(name)
     try:
         release_id = entry_of(session, name, existing)
@@ -325,15 +325,14 @@ def find_release(session: Session, name: RelationName, hint: str = _TO_RECOUNT) 
             hint="It was dropped or renamed.",
         )
     if release_id is None and existing is not None and _entry(session, existing.mark):
-        missing.message = (
-            f"{name} bears the mark of a release, but is not the relation that the ledger recorded."
-        )
-        missing.hint = (
-            "The mark was copied, or the relation renamed. After a dump was restored an"
-            " administrator ties releases to their relations again: dbanon upgrade"
+        raise ReleaseNotFound(
+            f"{name} bears the mark of a release, but is not the relation that the ledger"
+            " recorded.",
+            hint="The mark was copied, or the relation renamed. After a dump was restored an"
+            " administrator ties releases to their relations again: dbanon upgrade",
         )
     if release_id is None:
-        raise missing
+        raise ReleaseNotFound(missing, hint=hint)
     k, histogram, sentence, arguments, rows, epsilon = session.rows(
         "SELECT k_requested, histogram, guarantee, arguments, rows_out,"
         f" {newer(session, 'epsilon')}"

@@ -75,14 +75,16 @@ def protect(
         }
     try:
         return _protected(microdata, partition, policy, codes, tick, measures, table, search)
-    except ModelInfeasible as error:
-        refusal = error
-    if policy.withhold_failing:
+    except ModelInfeasible:
         # Withholding some may have changed the table, so that others fail.
         without = replace(policy, withhold_failing=False)
         with suppress(ModelInfeasible):
-            return _protected(microdata, partition, without, codes, tick, measures, table, search)
-    raise refusal
+            if policy.withhold_failing:
+                return _protected(
+                    microdata, partition, without, codes, tick, measures, table, search
+                )
+        # The error itself: a variable for it would hold it, and it the arrays of all its frames.
+        raise
 
 
 def _protected(

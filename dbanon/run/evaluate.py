@@ -108,8 +108,11 @@ def attempted(work: Callable[[Tick], T], tick: Tick) -> tuple[T | None, str | No
         told(1.0)
     except Exception as error:
         if ended:
-            raise ended[0] from None
+            raise ended.pop() from None
         return None, _why(error)
+    finally:
+        # The error's traceback holds this frame.
+        ended.clear()
     return found, None
 
 

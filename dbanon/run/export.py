@@ -167,16 +167,24 @@ class Exporter:
                 with pending.file, _left_to_the_next_run(pending.place):
                     self._finish(pending)
             except (DbanonError, OSError) as raised:
-                error = lake_commit.outcome(pending.shown, pending.place, raised)
+                # A traceback would hold this frame, and the frame the error.
+                error = lake_commit.outcome(
+                    pending.shown, pending.place, raised.with_traceback(None)
+                )
                 if self._database.lasting:
                     _warn_of(pending.shown, pending.place, error)
                     continue
                 # No ledger will settle it. What a table may show, or shows, stays all the same.
                 pending.undo()
                 lost.append((pending.place, error))
+                del error
         self._pending.clear()
         for place, why in lost:
-            raise why if isinstance(why, DbanonError) else problems.not_placed(place, why)
+            lost.clear()
+            try:
+                raise why if isinstance(why, DbanonError) else problems.not_placed(place, why)
+            finally:
+                del why
         try:
             with ended_by_signals():
                 self._drop_old()

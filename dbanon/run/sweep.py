@@ -84,14 +84,15 @@ def sweep(
     left_out: dict[str, DbanonError] = {}
     todo = _Todo(request, names, ks)
     end, untried = time.monotonic() + request.time_limit, 0
-    ended: list[BaseException] = []
+    ended = False
 
     def tick(share: float) -> None:
+        nonlocal ended
         try:
             told(todo.share(share))
-        except BaseException as error:
+        except BaseException:
             # One of ours would else be taken for a method's.
-            ended.append(error)
+            ended = True
             raise
         if points and time.monotonic() > end:
             raise _TimeUp
@@ -108,10 +109,15 @@ def sweep(
         except DbanonError as error:
             if ended:
                 raise
-            left_out[release[0]] = error
+            # Its traceback holds this frame, and the frame all errors.
+            left_out[release[0]] = error.with_traceback(None)
             todo.leave_out(release[0])
     if not points:
-        raise next(iter(left_out.values()), TooFewRecords("All rows would be withheld."))
+        raise (
+            left_out.pop(next(iter(left_out)))
+            if left_out
+            else TooFewRecords("All rows would be withheld.")
+        )
     ordered = [points[at] for at in ((n, k) for n in names for k in ks) if at in points]
     return Sweep(
         trial.measure,

@@ -32,14 +32,17 @@ def within(
         yield progress
         return
     end = time.monotonic() + seconds
-    refusal = TimeLimit(
-        f"The run took longer than {seconds:g} seconds, and was rolled back.",
-        hint="Raise the limit (`time_limit`), or use a faster method, or blocks.",
-    )
+    limit = seconds
+
+    def refusal() -> TimeLimit:
+        return TimeLimit(
+            f"The run took longer than {limit:g} seconds, and was rolled back.",
+            hint="Raise the limit (`time_limit`), or use a faster method, or blocks.",
+        )
 
     def watched(phase: str, share: float) -> None:
         if time.monotonic() > end:
-            raise refusal
+            raise refusal()
         if progress is not None:
             progress(phase, share)
 
@@ -52,7 +55,7 @@ def within(
                 raise
             except DbanonError:
                 if here.asked_to_end and not here.is_over:
-                    raise refusal from None
+                    raise refusal() from None
                 raise
         return
     alarm = Alarm()
@@ -68,7 +71,7 @@ def within(
         raise
     except BaseException:
         if alarm.rang:
-            raise refusal from None
+            raise refusal() from None
         raise
     finally:
         signal.signal(signal.SIGALRM, before)

@@ -218,7 +218,7 @@ def _within(seconds: float, connect: Callable[[], T], close: Callable[[T], None]
     with lock:
         late = not found
     if failed:
-        raise failed[0]
+        raise failed.pop()
     if late:
         raise DatabaseUnreachable("The database did not answer in time.")
     return found[0]

@@ -170,7 +170,10 @@ def _found(place: Place) -> list[Place]:
 
 
 def _raise(error: OSError) -> None:
-    raise error
+    try:
+        raise error
+    finally:
+        del error
 
 
 def _below(root: Place, path: Place) -> list[str]:

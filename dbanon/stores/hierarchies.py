@@ -128,6 +128,12 @@ def read_table(session: Session, name: RelationName, pulse: Pulse = no_pulse) ->
     return Hierarchy(*tree_of(edges, f"The hierarchy in {source.name}", problems, pulse))
 
 
+def _exists_already(name: str) -> HierarchyExists:
+    return HierarchyExists(
+        f'There is a hierarchy "{name}" already.', hint="Choose another name, or replace it."
+    )
+
+
 def store(
     session: Session, name: str, tree: Hierarchy, *, replace: bool, description: str | None = None
 ) -> None:
@@ -145,12 +151,9 @@ def store(
         raise InvalidParameter("A label of the hierarchy holds a NUL character.")
     session.require_trusted_ledger()
     session.ensure_ledger()
-    exists = HierarchyExists(
-        f'There is a hierarchy "{name}" already.', hint="Choose another name, or replace it."
-    )
     if name in _names(session):
         if not replace:
-            raise exists
+            raise _exists_already(name)
         _delete(session, name)
     row = {
         "name": name,
@@ -163,7 +166,7 @@ def store(
         session.insert_rows(session.ledger_name("hierarchy"), list(row), [[*row.values()]])
     except OutputExists:
         # Another session stored it meanwhile.
-        raise exists from None
+        raise _exists_already(name) from None
     nodes = session.ledger_name("hierarchy_node")
     columns = ("hierarchy", "node", "parent", "label")
     parents: list[int | None] = tree.parents.tolist()

@@ -44,6 +44,20 @@ def test_all_steps_run_and_nothing_is_left(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_it_ends_with_its_own_words(tmp_path: Path) -> None:
+    """Nothing is reported as leaked, though steps are refused."""
+    folder = str(tmp_path / "new")
+    done = subprocess.run(
+        [*PROGRAM, "--directory", folder], stdin=subprocess.DEVNULL, capture_output=True,
+        text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "The tutorial's files were removed."
+    assert "leaked" not in done.stderr
+    assert done.stderr.splitlines()[-1] == "More: dbanon explain model_infeasible"
+
+
+@pytest.mark.slow
 def test_files_stay_where_asked_and_are_those_of_the_steps(tmp_path: Path) -> None:
     done = tutorial("--directory", str(tmp_path), "--keep", "--yes")
     assert done.exit_code == 0, done.output

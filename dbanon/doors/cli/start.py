@@ -84,7 +84,9 @@ def start() -> NoReturn:
         import_module("dbanon.doors.cli.main").main(prog_name="dbanon")
     except (ImportError, MemoryError) as error:
         # Of click itself, or of what the command's own module needs.
-        code = _not_loaded(error)
+        if (refused := _not_loaded(error)) is None:
+            raise
+        code = refused
     except SystemExit as end:
         code = 0 if end.code is None else end.code if isinstance(end.code, int) else 1
         # What was published is not told as interrupted while Python takes itself down.
@@ -116,17 +118,17 @@ def _end(number: int, frame: object) -> NoReturn:
     os._exit(code)
 
 
-def _not_loaded(error: ImportError | MemoryError) -> int:
+def _not_loaded(error: ImportError | MemoryError) -> int | None:
     """Say which extra brings a package, or that memory is short; the exit code.
 
-    What is neither is raised.
+    None for what is neither.
     """
     from dbanon.errors import MemoryLimit, lacks_memory, missing_extra
 
     # A hint names options as Python does: what knows the command line's may be what failed.
     told = MemoryLimit.of_process() if lacks_memory(error) else missing_extra(error)
     if told is None:
-        raise error
+        return None
     if opening is not None:
         event = opening.line("error", "error", told.code, message=told.message, hint=told.hint)
         _write(event)

@@ -272,6 +272,7 @@ def _told(form: str) -> Iterator[None]:
             yield
     except DbanonError as error:
         _say_error(form, error)
+        _clear_frames(error)
         raise _EndError(error.exit_code, error.code) from None
     except KeyboardInterrupt:
         say("Interrupted: a run that was not finished is rolled back.")
@@ -294,7 +295,20 @@ def _told(form: str) -> Iterator[None]:
             "Hint: please report this, with the command and this line.",
             "error",
         )
+        _clear_frames(error)
         raise _EndError(UNEXPECTED, "unexpected") from None
+
+
+def _clear_frames(error: BaseException) -> None:
+    """Free what the frames of an error hold, once the error was reported.
+
+    Libraries keep errors in cycles. A job file goes on to its next job, and a command ends without
+    the garbage collector (``start``): it would end with kernels that are reported as leaked.
+    """
+    told: BaseException | None = error
+    while told is not None:
+        traceback.clear_frames(told.__traceback__)
+        told = told.__cause__ or told.__context__
 
 
 def _say_error(form: str, error: DbanonError) -> None:

@@ -134,7 +134,7 @@ class Tasks:
                 task.work(task)
         except DbanonError as error:
             # A signal inside a database's own code may come out as an error of that database.
-            task.error = error
+            task.error = _without_frames(error)
             self._end(task, "cancelled" if self._cancelled is task else "failed")
         except Exception as error:
             task.error = unexpected(error)
@@ -146,6 +146,12 @@ class Tasks:
         with self._lock:
             task.state = state
         task.over.set()
+
+
+def _without_frames(error: DbanonError) -> DbanonError:
+    """The error alone: its frames hold the table, and a task is kept until the next one."""
+    error.__cause__ = error.__context__ = None
+    return error.with_traceback(None)
 
 
 def unexpected(error: Exception) -> DbanonError:

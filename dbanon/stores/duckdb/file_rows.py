@@ -183,7 +183,10 @@ class FileRows:
             with piece.opened() as file:
                 error, found = header_again(file, piece.path, self._reading, head)
             if found or place == last:
-                raise error
+                try:
+                    raise error
+                finally:
+                    del error
 
 
 def _as_column(name: str, text: str | None) -> str:

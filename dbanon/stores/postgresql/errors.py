@@ -106,7 +106,10 @@ def translated(lost: Callable[[Any], DbanonError] | None = None) -> Iterator[Non
         if isinstance(error, DbanonError) or not _is_psycopg(original):
             raise
         if refusal := of_pooler(original):
-            raise refusal from None
+            try:
+                raise refusal from None
+            finally:
+                del refusal
         state = getattr(original, "sqlstate", None)
         if lost is not None and (state is None or state[:2] in _CONNECTING):
             raise lost(original) from None

@@ -334,6 +334,7 @@ def type_refusal(name: object, column: str, foreign: str) -> ForeignCode:
     )
 
 
-def first(rows: list[tuple[Any, ...]]) -> ForeignCode | None:
-    """The error for the first row of ``foreign_code``; None where there is none."""
-    return refusal(*rows[0]) if rows else None
+def require_none(rows: list[tuple[Any, ...]]) -> None:
+    """Check that ``foreign_code`` has no row; raises ForeignCode for the first one."""
+    if rows:
+        raise refusal(*rows[0])

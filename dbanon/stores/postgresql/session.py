@@ -126,9 +126,7 @@ class PostgresqlSession(
         """
         if self.nothing_to_find(oid):
             return
-        refused = foreign.first(self.rows(foreign.foreign_code(f"{int(oid)}::oid")))
-        if refused is not None:
-            raise refused
+        foreign.require_none(self.rows(foreign.foreign_code(f"{int(oid)}::oid")))
 
     def nothing_to_find(self, oid: int) -> bool:
         """Whether nothing hangs on a relation that could be code."""

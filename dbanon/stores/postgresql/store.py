@@ -81,13 +81,12 @@ def commit(
             connection.commit()
         done()
         return
-    except ConnectionLost as error:
-        lost: BaseException = error
-    except (KeyboardInterrupt, SystemExit) as error:
-        lost = error
+    except (ConnectionLost, KeyboardInterrupt, SystemExit) as error:
+        # It leaves the list when it is raised: a frame must not hold what its traceback holds.
+        lost: list[BaseException] = [error.with_traceback(None)]
     if number is None:
         # It wrote nothing.
-        raise lost
+        raise lost.pop()
     # The server ends a transaction whose connection it sees closed.
     connection.invalidate()
     committed: bool | None = None
@@ -95,7 +94,7 @@ def commit(
     with suppress(KeyboardInterrupt, SystemExit):
         committed = _settled(connect, str(number), release_id)
     if committed is False:
-        raise lost
+        raise lost.pop()
     if committed is None:
         raise _unknown(str(number), release_id)
     done()
