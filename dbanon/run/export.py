@@ -179,7 +179,8 @@ class Exporter:
                 lost.append((pending.place, error))
                 del error
         self._pending.clear()
-        for place, why in lost:
+        if lost:
+            place, why = lost[0]
             lost.clear()
             try:
                 raise why if isinstance(why, DbanonError) else problems.not_placed(place, why)

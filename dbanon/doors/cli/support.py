@@ -274,11 +274,13 @@ def _told(form: str) -> Iterator[None]:
         _say_error(form, error)
         _clear_frames(error)
         raise _EndError(error.exit_code, error.code) from None
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         say("Interrupted: a run that was not finished is rolled back.")
+        _clear_frames(error)
         raise _EndError(INTERRUPTED, "interrupted") from None
-    except TerminatedError:
+    except TerminatedError as error:
         say("Terminated: a run that was not finished is rolled back.")
+        _clear_frames(error)
         raise _EndError(TERMINATED, "terminated") from None
     except (click.ClickException, click.exceptions.Exit, BrokenPipeError):
         raise
@@ -302,13 +304,13 @@ def _told(form: str) -> Iterator[None]:
 def _clear_frames(error: BaseException) -> None:
     """Free what the frames of an error hold, once the error was reported.
 
-    Libraries keep errors in cycles. A job file goes on to its next job, and a command ends without
-    the garbage collector (``start``): it would end with kernels that are reported as leaked.
+    Libraries keep errors in cycles, and a command ends without the garbage collector (``start``).
+    Kernels in such a cycle would be reported as leaked.
     """
-    told: BaseException | None = error
-    while told is not None:
-        traceback.clear_frames(told.__traceback__)
-        told = told.__cause__ or told.__context__
+    link: BaseException | None = error
+    while link is not None:
+        traceback.clear_frames(link.__traceback__)
+        link = link.__cause__ or link.__context__
 
 
 def _say_error(form: str, error: DbanonError) -> None:
