@@ -83,8 +83,7 @@ def sweep(
     points: dict[tuple[str, int], Point] = {}
     left_out: dict[str, DbanonError] = {}
     todo = _Todo(request, names, ks)
-    end, untried = time.monotonic() + request.time_limit, 0
-    ended = False
+    end, untried, ended = time.monotonic() + request.time_limit, 0, False
 
     def tick(share: float) -> None:
         nonlocal ended
@@ -109,15 +108,10 @@ def sweep(
         except DbanonError as error:
             if ended:
                 raise
-            # Its traceback holds this frame, and the frame all errors.
-            left_out[release[0]] = error.with_traceback(None)
+            left_out[release[0]] = error.with_traceback(None)  # It would hold this frame.
             todo.leave_out(release[0])
     if not points:
-        raise (
-            left_out.pop(next(iter(left_out)))
-            if left_out
-            else TooFewRecords("All rows would be withheld.")
-        )
+        raise _refusal(left_out)
     ordered = [points[at] for at in ((n, k) for n in names for k in ks) if at in points]
     return Sweep(
         trial.measure,
@@ -129,6 +123,13 @@ def sweep(
         0 if untried else len(todo.left),
         tuple(LeftOut(name, e.code, e.message) for name, e in left_out.items()),
     )
+
+
+def _refusal(left_out: dict[str, DbanonError]) -> DbanonError:
+    """The error of the first method, removed from those that the caller's frame holds."""
+    if not left_out:
+        return TooFewRecords("All rows would be withheld.")
+    return left_out.pop(next(iter(left_out)))
 
 
 def _sampled(microdata: Microdata, request: AdviceRequest) -> Microdata:
