@@ -15,6 +15,7 @@ import pytest
 
 import dbanon
 from dbanon.doors.cli.support import errors
+from dbanon.doors.workbench.tasks import Task, Tasks
 from dbanon.errors import InvalidParameter, ModelInfeasible
 
 COMMAND = [sys.executable, "-c", "from dbanon.doors.cli.start import start; start()"]
@@ -105,3 +106,26 @@ def test_a_reported_error_holds_nothing_though_a_library_keeps_it(
     finally:
         gc.enable()
     assert "It is refused." in capsys.readouterr().err
+
+
+def test_a_failed_task_of_the_workbench_holds_no_arrays() -> None:
+    """The page shows its error until the next task."""
+    kernels: list[weakref.ref[Kernel]] = []
+
+    def work(task: Task) -> None:
+        kernel = Kernel()
+        kernels.append(weakref.ref(kernel))
+        try:
+            raise ValueError
+        except ValueError:
+            raise InvalidParameter("It is refused.") from None
+
+    task = Task("a task", "release", work)
+    gc.disable()
+    try:
+        Tasks()._do(task)
+        [kernel] = kernels
+        assert kernel() is None
+    finally:
+        gc.enable()
+    assert (task.state, str(task.error)) == ("failed", "It is refused.")
