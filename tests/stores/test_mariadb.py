@@ -190,6 +190,94 @@ def test_a_view_that_would_run_functions_of_others_as_the_caller(mariadb: Mariad
     assert mariadb.anonymize(**given).rows_out == mariadb.rows("SELECT count(*) FROM people")[0][0]
 
 
+EVIL = (
+    "CREATE DEFINER=mallory@localhost FUNCTION evil(x int) RETURNS int SQL SECURITY {}"
+    " MODIFIES SQL DATA BEGIN INSERT INTO app.taken VALUES (current_user()); RETURN x; END"
+)
+# What root reads, and the objects it is made of: evil runs with root's rights where it is INVOKER.
+NESTED = {
+    "a function in a view of the reader's": [
+        "CREATE VIEW shown AS SELECT id, evil(age) AS age FROM people",
+    ],
+    "a view of mallory's below one of the reader's": [
+        "CREATE DEFINER=mallory@localhost SQL SECURITY INVOKER VIEW below AS"
+        " SELECT id, evil(age) AS age FROM people",
+        "CREATE VIEW shown AS SELECT id, age FROM below",
+    ],
+    "two views down, in a subquery": [
+        "CREATE SQL SECURITY INVOKER VIEW below AS SELECT id, (SELECT max(evil(p.id)) FROM people p"
+        " WHERE p.id = q.id) AS age FROM people q",
+        "CREATE VIEW shown AS SELECT id, age FROM below",
+    ],
+    "a routine in a routine of the reader's": [
+        "CREATE FUNCTION mine(x int) RETURNS int SQL SECURITY INVOKER MODIFIES SQL DATA"
+        " RETURN /* plain */ `evil` /* call */ (x)",
+        "CREATE VIEW shown AS SELECT id, mine(age) AS age FROM people",
+    ],
+    "a procedure that a routine of the reader's calls": [
+        "CREATE DEFINER=mallory@localhost PROCEDURE Deep() SQL SECURITY INVOKER MODIFIES SQL DATA"
+        " INSERT INTO app.taken VALUES (current_user())",
+        "CREATE FUNCTION mine(x int) RETURNS int MODIFIES SQL DATA"
+        " BEGIN CALL DEEP(); RETURN x; END",
+        "CREATE VIEW shown AS SELECT id, mine(age) AS age FROM people",
+    ],
+    "a function of another schema, under a name that needs quotes": [
+        "CREATE DATABASE `mal lory`",
+        EVIL.replace("evil", "`mal lory`.`a``b`").format("INVOKER"),
+        "CREATE VIEW shown AS SELECT id, `mal lory`.`a``b`(age) AS age FROM people",
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", NESTED)
+def test_foreign_code_below_a_view_of_the_readers_own(mariadb: MariadbDatabase, case: str) -> None:
+    """Views and routines are followed down to the last that would run as the reader."""
+    load_people(mariadb)
+    mariadb.server.execute(
+        "SET SESSION sql_mode = ''", "CREATE TABLE taken (who varchar(99))", EVIL.format("INVOKER"),
+        *NESTED[case], database="app",
+    )  # fmt: skip
+    # The attack works where nobody looks.
+    mariadb.rows("SELECT sum(age) FROM shown")
+    assert mariadb.rows("SELECT DISTINCT who FROM app.taken") == [("root@localhost",)]
+    mariadb.execute("DELETE FROM app.taken")
+    given = GIVEN | {"table": "shown", "key": ["id"], "quasi_identifiers": ["age"]}
+    trees = {"age": {"table": "shown"}}
+    for call in (
+        partial(mariadb.anonymize, **given),
+        partial(dbanon.plan, mariadb.url, output="o", k=3, **given),
+        partial(dbanon.advise, mariadb.url, table="shown"),
+        partial(dbanon.verify, mariadb.url, "shown", quasi_identifiers=["age"], k=2),
+        partial(mariadb.anonymize, quasi_identifiers=["age"], method="gaa_cp", hierarchies=trees),
+    ):
+        with pytest.raises(errors.ForeignCode, match="mallory"):
+            call()
+    assert mariadb.rows("SELECT count(*) FROM app.taken") == [(0,)]
+
+
+def test_code_that_runs_with_its_definers_rights_is_no_reason_to_refuse(
+    mariadb: MariadbDatabase,
+) -> None:
+    load_people(mariadb)
+    mariadb.server.execute(
+        "SET SESSION sql_mode = ''", "CREATE TABLE taken (who varchar(99))", EVIL.format("DEFINER"),
+        "CREATE USER IF NOT EXISTS mallory@localhost",
+        "GRANT INSERT ON app.taken TO mallory@localhost",
+        "GRANT EXECUTE ON app.* TO mallory@localhost",
+        "CREATE FUNCTION mine(x int) RETURNS int RETURN x",
+        # INVOKER code that only a view with another definer's rights names.
+        EVIL.replace("evil", "theirs").format("INVOKER"),
+        "GRANT SELECT ON app.people TO mallory@localhost",
+        "CREATE DEFINER=mallory@localhost SQL SECURITY DEFINER VIEW below AS"
+        " SELECT id, theirs(age) AS age FROM people",
+        "CREATE VIEW shown AS SELECT id, mine(evil(age)) AS age FROM below",
+        database="app",
+    )  # fmt: skip
+    given = GIVEN | {"table": "shown", "key": ["id"], "quasi_identifiers": ["age"]}
+    assert mariadb.anonymize(**given).rows_out == mariadb.rows("SELECT count(*) FROM people")[0][0]
+    assert mariadb.rows("SELECT DISTINCT who FROM app.taken") == [("mallory@localhost",)]
+
+
 def test_names_that_differ_in_capitals(mariadb: MariadbDatabase, sqlite_file: Any) -> None:
     load_people(mariadb)
     mariadb.execute("CREATE DATABASE `Release`")

@@ -13,7 +13,6 @@ from dbanon.errors import (
     BudgetsNotHere,
     ChainsNotHere,
     DbanonError,
-    ForeignCode,
     InsufficientRights,
     InvalidName,
     LedgerNotTrusted,
@@ -28,6 +27,7 @@ from dbanon.sessions.names import RelationName, quote, quote_list
 from dbanon.sessions.session import Session
 from dbanon.stores.mariadb import dialect as types
 from dbanon.stores.mariadb.errors import translated
+from dbanon.stores.mariadb.foreign import require_own_code
 
 if TYPE_CHECKING:
     from pymysql.connections import Connection
@@ -119,26 +119,8 @@ class MariadbCatalog(Session):
         )
         kind = "view" if "VIEW" in found[0][0] else "table"
         if kind == "view":
-            self._require_no_code_of_others(resolved)
+            require_own_code(self.rows, resolved, self.current_user())
         return Relation(resolved, Schema(attributes), kind)
-
-    def _require_no_code_of_others(self, view: RelationName) -> None:
-        """Refuse a view of somebody else that runs with the rights of whoever reads it.
-
-        What functions it calls would run as the caller. Tables run no code, and other views run
-        with the rights of whoever made them.
-        """
-        found = self.rows(
-            "SELECT definer FROM information_schema.views WHERE table_schema = ?"
-            " AND table_name = ? AND BINARY table_name = ? AND security_type = 'INVOKER'",
-            (view.schema, view.name, view.name),
-        )
-        if found and found[0][0] != self.current_user():
-            raise ForeignCode(
-                f"The view {view} is of {found[0][0] or 'an account that is not told'}, and runs"
-                " with the rights of whoever reads it.",
-                hint="Have it made anew with SQL SECURITY DEFINER, or make one of your own.",
-            )
 
     def _indexes(self, name: RelationName) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
