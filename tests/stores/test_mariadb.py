@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pymysql
 import pytest
 from click.testing import CliRunner
 
@@ -323,6 +325,49 @@ def test_two_runs_of_one_output(mariadb: MariadbDatabase) -> None:
     report = mariadb.anonymize(**GIVEN, on_sql=other)
     assert getattr(refused[1], "exit_code", None) == 4
     assert marks(mariadb) == report.release_id
+
+
+def test_an_account_without_rights_cannot_take_a_runs_locks(mariadb: MariadbDatabase) -> None:
+    """It may lock whatever it names; names of a run's locks need the ledger's secret."""
+    load_people(mariadb)
+    statements: list[str] = []
+    mariadb.anonymize(**GIVEN)
+    mariadb.execute("CREATE USER IF NOT EXISTS nobody@localhost", "DROP TABLE release.people")
+    names = [
+        f"dbanon {kind} {hashlib.sha256(name.encode()).hexdigest()[:40]}"
+        for kind, name in (("output", '"release"."people"'), ("job", "people"))
+    ]
+    with contextlib.closing(mariadb.server.connect(user="nobody")) as squatter:
+        cursor = squatter.cursor()
+        for name in names:
+            cursor.execute("SELECT get_lock(%s, 0)", (name,))
+            assert cursor.fetchall() == ((1,),)
+        for query in ("SELECT secret FROM dbanon.lock_secret", "SHOW TABLES FROM dbanon"):
+            with pytest.raises(pymysql.err.OperationalError, match="denied"):
+                cursor.execute(query)
+        with open_store(mariadb.url).job_lock("people"):
+            mariadb.anonymize(**GIVEN, on_sql=statements.append)
+    assert any("get_lock" in sql for sql in statements)
+    # Two runs agree on the names.
+    with open_store(mariadb.url).job_lock("people"):
+        with pytest.raises(errors.JobRunning), open_store(mariadb.url).job_lock("people"):
+            pass
+        with open_store(mariadb.url).job_lock("other"):
+            pass
+
+
+def test_a_ledger_without_a_secret_gets_one(mariadb: MariadbDatabase) -> None:
+    """As after an upgrade, with a run of before that ended in between."""
+    load_people(mariadb)
+    mariadb.anonymize(**GIVEN)
+    mariadb.execute(
+        "DROP TABLE dbanon.lock_secret",
+        "UPDATE dbanon.publication SET state = 'planned'",
+    )
+    mariadb.anonymize(**GIVEN, output="release.second")
+    assert states(mariadb) == ["refused", "published"]
+    [(secret,)] = mariadb.rows("SELECT secret FROM dbanon.lock_secret")
+    assert len(secret) == 64
 
 
 def test_an_idle_reader(mariadb: MariadbDatabase) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
 
 # Of the ledger: what was planned, and what became of it.
 TABLE = "publication"
+# The names of locks are made with it: anyone may take a lock of the server whose name they know.
+SECRET_TABLE = "lock_secret"
 _OF_OUTPUT = ("CREATE", "INSERT", "ALTER", "DROP", "SELECT")
 _OF_LEDGER = (*_OF_OUTPUT, "UPDATE", "DELETE")
 
@@ -254,12 +258,32 @@ class MariadbCatalog(Session):
         wanted = ledger_ddl(self.ledger_types, self.ledger_name, existing)
         if TABLE not in existing:
             wanted.append(ddl(self.ledger_name(TABLE)))
+        secret = self.ledger_name(SECRET_TABLE)
+        if SECRET_TABLE not in existing:
+            wanted.append(
+                f"CREATE TABLE IF NOT EXISTS {secret.quoted}"
+                " (id INT NOT NULL PRIMARY KEY, secret VARCHAR(64) NOT NULL)"
+            )
         if not wanted:
             return
         self.make_database(self.ledger_name(""))
         for statement in wanted:
             made = statement.startswith("CREATE TABLE")
             self.run(statement + f" ENGINE=InnoDB {types.TEXT}" if made else statement)
+        if SECRET_TABLE not in existing:
+            # Of two first runs at once, the later one uses the secret of the earlier one.
+            self.run(f"INSERT IGNORE INTO {secret.quoted} VALUES (1, ?)", (secrets.token_hex(32),))
+            self.run("COMMIT")
+
+    def lock_name(self, kind: str, name: str) -> str:
+        """The name of a lock of the server, which only accounts that read the ledger can tell.
+
+        Such names end at 64 characters and ignore case, so it is a digest.
+        """
+        table = self.ledger_name(SECRET_TABLE).quoted
+        [(secret,)] = self.rows(f"SELECT secret FROM {table}")
+        digest = hashlib.sha256(f"{secret} {kind} {name}".encode()).hexdigest()
+        return f"dbanon {digest[:48]}"
 
     def tie_releases(self) -> None:
         """Relations have no numbers that an entry could be tied to."""

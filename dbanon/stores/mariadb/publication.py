@@ -8,7 +8,6 @@ next one that writes looks what is there, and has the ledger tell the truth.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
 from dataclasses import dataclass, field
@@ -50,16 +49,6 @@ class Pending:
         """Where the table goes whose place the release takes."""
         return _old(self.output.release_id)
 
-    @property
-    def lock(self) -> str:
-        """The name of the lock of its output."""
-        return lock_name("output", self.output.name.quoted)
-
-
-def lock_name(kind: str, name: str) -> str:
-    """The name of a lock of the server: these end at 64 characters, and take no notice of case."""
-    return f"dbanon {kind} {hashlib.sha256(name.encode()).hexdigest()[:40]}"
-
 
 def plan(session: MariadbCatalog, output: Output) -> Pending:
     """Take the output's lock, and say what is planned; raises OutputBusy where another run is."""
@@ -73,8 +62,13 @@ def plan(session: MariadbCatalog, output: Output) -> Pending:
     return Pending(output)
 
 
+def output_lock(session: MariadbCatalog, name: RelationName) -> str:
+    """The name of the lock that a run holds while it writes an output."""
+    return session.lock_name("output", name.quoted)
+
+
 def _lock(session: MariadbCatalog, name: RelationName) -> None:
-    if session.rows("SELECT get_lock(?, 0)", (lock_name("output", name.quoted),)) != [(1,)]:
+    if session.rows("SELECT get_lock(?, 0)", (output_lock(session, name),)) != [(1,)]:
         raise OutputBusy(
             f"Another run writes {name} now.", hint="Wait until it is done, then try again."
         )
@@ -201,10 +195,14 @@ def settle(session: MariadbCatalog) -> None:
     table = session.ledger_name(TABLE)
     if session.find_existing(table) is None:
         return
-    for release_id, schema, name in session.rows(
+    planned = session.rows(
         f"SELECT release_id, output_schema, output_name FROM {table.quoted} WHERE state = ?",
         (PLANNED,),
-    ):
+    )
+    if planned:
+        # A ledger of an earlier version has no secret for the names of locks.
+        session.ensure_ledger()
+    for release_id, schema, name in planned:
         output = RelationName(schema, name)
         try:
             _lock(session, output)
@@ -213,7 +211,7 @@ def settle(session: MariadbCatalog) -> None:
         try:
             _settle(session, release_id)
         finally:
-            session.rows("SELECT release_lock(?)", (lock_name("output", output.quoted),))
+            session.rows("SELECT release_lock(?)", (output_lock(session, output),))
     _clear(session)
 
 

@@ -12,6 +12,7 @@ from sqlalchemy import URL, Engine, NullPool, create_engine
 from dbanon.errors import (
     CommitConfirmed,
     DbanonError,
+    InsufficientRights,
     InvalidParameter,
     OutcomeUnknown,
     warn_caller,
@@ -177,8 +178,9 @@ class MariadbStore:
                 # The server may not have noticed that the connection is gone.
                 with suppress(DbanonError):
                     session.run(f"KILL CONNECTION {int(number)}")
-                session.rows("SELECT get_lock(?, 5)", (pending.lock,))
-                session.rows("SELECT release_lock(?)", (pending.lock,))
+                lock = publication.output_lock(session, pending.output.name)
+                session.rows("SELECT get_lock(?, 5)", (lock,))
+                session.rows("SELECT release_lock(?)", (lock,))
                 publication.settle(session)
                 return publication.is_shown(session, pending)
         except DbanonError:
@@ -195,13 +197,18 @@ class MariadbStore:
 
     @contextmanager
     def job_lock(self, job: str) -> Iterator[None]:
-        """A lock of the server, which lets go of it when the connection ends."""
-        name = publication.lock_name("job", job)
+        """A lock of the server, which lets go of it when the connection ends.
+
+        Without rights on the ledger there is no lock. Such an account cannot publish either.
+        """
         with self._connected() as connection:
             session = MariadbSession(connection, self._on_sql)
-            if session.rows("SELECT get_lock(?, 0)", (name,)) != [(1,)]:
-                [(holder,)] = session.rows("SELECT is_used_lock(?)", (name,))
-                raise job_running(job, Holder(None if holder is None else int(holder)))
+            with suppress(InsufficientRights):
+                session.ensure_ledger()
+                name = session.lock_name("job", job)
+                if session.rows("SELECT get_lock(?, 0)", (name,)) != [(1,)]:
+                    [(holder,)] = session.rows("SELECT is_used_lock(?)", (name,))
+                    raise job_running(job, Holder(None if holder is None else int(holder)))
             yield
 
     def spill(self, directory: Path | None, memory: int | None) -> None:
