@@ -26,6 +26,7 @@ from dbanon.stores.postgresql.connecting import arguments_of, unreachable, unwat
 from dbanon.stores.postgresql.errors import of_pooler, translated, translation
 from dbanon.stores.postgresql.locks import LOCK_SECONDS, lock_schema
 from dbanon.stores.postgresql.session import PostgresqlSession
+from dbanon.stores.postgresql.settings import PINNED
 from dbanon.version import version
 
 _A_DAY = 86_400
@@ -320,7 +321,7 @@ def _connected(url: str) -> Iterator[Any]:
     with connection, ending().scope():
         watch(connection)
         try:
-            connection.execute("SET LOCAL search_path = pg_catalog, pg_temp")
+            connection.execute(PINNED)
             connection.execute("SET LOCAL client_min_messages = warning")
             yield connection
         except psycopg.Error as error:

@@ -24,7 +24,7 @@ from dbanon.sessions.names import literal
 from dbanon.stores.postgresql import digest
 from dbanon.stores.postgresql.foreign import HINT, foreign_code
 from dbanon.stores.postgresql.rules import STATE
-from dbanon.stores.postgresql.settings import FUNCTION_SETTINGS
+from dbanon.stores.postgresql.settings import FUNCTION_SETTINGS, PINS, set_clauses
 from dbanon.version import share_path, version
 
 # The extension that holds the ledger, named as the role that owns it.
@@ -98,7 +98,8 @@ def functions_script(paths: Sequence[str] | None, *, alone: bool = False) -> str
     text = text.replace("@STATE@", STATE.format(oid="_state_of.relation"))
     text = text.replace("@RAISE@\n", (sql / "raise.sql").read_text())
     text = text.replace("@DP_TYPES@", DP_TYPES)
-    text = text.replace("@SETTINGS@", _settings())
+    text = text.replace("@SETTINGS@", set_clauses(FUNCTION_SETTINGS))
+    text = text.replace("@PINS@", set_clauses(PINS))
     for mark, fail in (
         ("@IMPORT@", "return outcome"),
         ("@IMPORT_ROWS@", "return [(None, None, outcome)]"),
@@ -110,12 +111,6 @@ def functions_script(paths: Sequence[str] | None, *, alone: bool = False) -> str
     )
     text = text.replace("@IMPORT_CALL@", call.replace("outcome", "told").replace("\n", "\n    "))
     return _filled(text)
-
-
-def _settings() -> str:
-    """The SET clauses of functions in Python."""
-    pairs = (f"SET {name} = {literal(value)}" for name, value in FUNCTION_SETTINGS)
-    return "\n".join(("SET search_path = pg_catalog, pg_temp", *pairs))
 
 
 def _digest() -> dict[str, str]:

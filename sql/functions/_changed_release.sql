@@ -2,7 +2,7 @@
 CREATE OR REPLACE FUNCTION dbanon._changed_release(relation regclass, differing text[])
 RETURNS jsonb
 LANGUAGE sql STABLE PARALLEL SAFE SECURITY INVOKER
-SET search_path = pg_catalog, pg_temp
+@PINS@
 AS $function$
     SELECT jsonb_build_object('error', jsonb_build_object(
         'sqlstate', 'ZK007',

@@ -2,9 +2,7 @@
 CREATE OR REPLACE FUNCTION dbanon._class_sizes(relation regclass, quasi_identifiers text[])
 RETURNS TABLE (size bigint, classes bigint)
 LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY INVOKER
-SET search_path = pg_catalog, pg_temp
-SET row_security = off
-SET constraint_exclusion = off
+@PINS@
 AS $function$
 DECLARE
     column_name text;

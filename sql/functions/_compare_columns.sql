@@ -3,7 +3,7 @@
 CREATE OR REPLACE FUNCTION dbanon._compare_columns(relation regclass, release uuid)
 RETURNS text
 LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY INVOKER
-SET search_path = pg_catalog, pg_temp
+@PINS@
 AS $function$
 DECLARE
     relation_schema text;

@@ -3,15 +3,8 @@
 CREATE OR REPLACE FUNCTION dbanon._compare_rows(relation regclass, recorded text)
 RETURNS text
 LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY INVOKER
-SET search_path = pg_catalog, pg_temp
-SET row_security = off
-SET timezone = 'UTC'
-SET datestyle = 'ISO, YMD'
-SET intervalstyle = 'postgres'
-SET bytea_output = 'hex'
-SET extra_float_digits = 1
+@PINS@
 SET jit = off
-SET constraint_exclusion = off
 AS $function$
 DECLARE
     parts text[] := string_to_array(recorded, ':');

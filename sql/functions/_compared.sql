@@ -5,9 +5,7 @@ CREATE OR REPLACE FUNCTION dbanon._compared(
 )
 RETURNS TABLE (measure text, attribute text, value double precision, note text)
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE SECURITY INVOKER
-SET search_path = pg_catalog, pg_temp
-SET row_security = off
-SET constraint_exclusion = off
+@PINS@
 AS $function$
 DECLARE
     name text;

@@ -5,7 +5,7 @@
 CREATE OR REPLACE FUNCTION dbanon._declare(given jsonb)
 RETURNS integer
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY INVOKER
-SET search_path = pg_catalog, pg_temp
+@PINS@
 AS $function$
 DECLARE
     held record;

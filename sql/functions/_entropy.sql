@@ -2,9 +2,7 @@
 CREATE OR REPLACE FUNCTION dbanon._entropy(relation regclass, name text)
 RETURNS double precision
 LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY INVOKER
-SET search_path = pg_catalog, pg_temp
-SET row_security = off
-SET constraint_exclusion = off
+@PINS@
 AS $function$
 DECLARE
     found double precision;

@@ -3,7 +3,7 @@
 CREATE OR REPLACE FUNCTION dbanon._has_other_rows(release_id uuid)
 RETURNS boolean
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY INVOKER
-SET search_path = pg_catalog, pg_temp
+@PINS@
 AS $function$
 DECLARE
     outcome jsonb;

@@ -7,7 +7,7 @@
 CREATE OR REPLACE FUNCTION dbanon._hold_job(job text)
 RETURNS boolean
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
+@PINS@
 AS $function$
 DECLARE
     -- No id of a run: these are of version 4. What a role has written, this does not take away.

@@ -3,7 +3,7 @@
 CREATE OR REPLACE FUNCTION dbanon._is_stale(before jsonb, after jsonb)
 RETURNS boolean
 LANGUAGE sql STABLE PARALLEL SAFE SECURITY INVOKER
-SET search_path = pg_catalog, pg_temp
+@PINS@
 AS $function$
     SELECT CASE
         WHEN before -> 'oid' IS NULL THEN NULL

@@ -5,9 +5,7 @@ CREATE OR REPLACE FUNCTION dbanon._moments(
     OUT varies boolean[], OUT covariances double precision[]
 )
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE SECURITY INVOKER
-SET search_path = pg_catalog, pg_temp
-SET row_security = off
-SET constraint_exclusion = off
+@PINS@
 AS $function$
 DECLARE
     selected text;

@@ -3,7 +3,7 @@
 CREATE OR REPLACE FUNCTION dbanon._name_of(schema_name text, relation_name text)
 RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE SECURITY INVOKER
-SET search_path = pg_catalog, pg_temp
+@PINS@
 AS $function$
     SELECT string_agg(CASE WHEN part ~ '[."]' THEN '"' || replace(part, '"', '""') || '"'
                            ELSE part END, '.' ORDER BY place)

@@ -8,10 +8,9 @@
 CREATE OR REPLACE FUNCTION dbanon._record_release(release jsonb, columns jsonb, run jsonb)
 RETURNS jsonb
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
+@PINS@
 -- A plan for any arguments: one made for these would show them to whoever has plans logged.
 SET plan_cache_mode = force_generic_plan
-SET timezone = 'UTC'
 AS $function$
 DECLARE
     taken constant text[] := ARRAY['created_at', 'output_schema', 'output_name', 'output_kind',
@@ -74,7 +73,7 @@ BEGIN
         UNION ALL
         SELECT c.key, c.value FROM jsonb_array_elements(columns) AS e, jsonb_each_text(e) AS c
     ) AS texts
-    WHERE key NOT IN ('name', 'sql_type') AND value ~ '[\u0001-\u0008\u000a-\u001f\u007f-\u009f]'
+    WHERE key NOT IN ('name', 'sql_type') AND value ~ E'[\\u0001-\\u0008\\u000a-\\u001f\\u007f-\\u009f]'
        OR length(value) > CASE key WHEN 'source' THEN 5000 WHEN 'guarantee' THEN 300000
                                    WHEN 'sql_type' THEN 5000 ELSE 2000 END
     LIMIT 1;
@@ -149,7 +148,7 @@ BEGIN
     IF run ?| ARRAY['job', 'source_types', 'fingerprint'] AND (
            run ->> 'door' IS DISTINCT FROM 'job'
            -- As in _record_run.
-           OR coalesce(run ->> 'job' !~ '^(?![-_])[^\u0001-\u002c\u002e\u002f\u003a-\u0040\u005b-\u005e\u0060\u007b-\u00a0\u2000-\u206f]{1,63}$', true)
+           OR coalesce(run ->> 'job' !~ E'^(?![-_])[^\\u0001-\\u002c\\u002e\\u002f\\u003a-\\u0040\\u005b-\\u005e\\u0060\\u007b-\\u00a0\\u2000-\\u206f]{1,63}$', true)
            OR coalesce(run ->> 'fingerprint' !~ '^[a-z0-9:]{1,200}$', false)
            OR coalesce(jsonb_typeof(run -> 'source_types'), 'object') <> 'object'
            OR jsonb_path_exists(run, '$.source_types.* ? (@.type() != "string")')) THEN

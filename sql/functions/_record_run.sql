@@ -5,7 +5,7 @@
 CREATE OR REPLACE FUNCTION dbanon._record_run(run jsonb)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
+@PINS@
 -- A plan for any arguments: one made for these would show them to whoever has plans logged.
 SET plan_cache_mode = force_generic_plan
 AS $function$
@@ -30,9 +30,9 @@ BEGIN
        OR coalesce(length(run ->> 'source') > 300 OR length(run ->> 'output_name') > 300, true)
        OR coalesce(length(run ->> 'output_schema') > 300, false)
        OR concat(run ->> 'source', run ->> 'output_schema', run ->> 'output_name')
-          ~ '[\u0001-\u0008\u000a-\u001f\u007f-\u009f]'
+          ~ E'[\\u0001-\\u0008\\u000a-\\u001f\\u007f-\\u009f]'
        -- Letters of any script; no mark of direction, which a terminal would follow.
-       OR coalesce(run ->> 'job' !~ '^(?![-_])[^\u0001-\u002c\u002e\u002f\u003a-\u0040\u005b-\u005e\u0060\u007b-\u00a0\u2000-\u206f]{1,63}$', false)
+       OR coalesce(run ->> 'job' !~ E'^(?![-_])[^\\u0001-\\u002c\\u002e\\u002f\\u003a-\\u0040\\u005b-\\u005e\\u0060\\u007b-\\u00a0\\u2000-\\u206f]{1,63}$', false)
        OR run ? 'job' AND run ->> 'door' <> 'job'
        OR run ->> 'run_id' !~ '^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}$' THEN
         RAISE EXCEPTION USING ERRCODE = '22023',

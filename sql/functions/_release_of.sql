@@ -4,7 +4,7 @@
 CREATE OR REPLACE FUNCTION dbanon._release_of(relation oid)
 RETURNS SETOF dbanon.release
 LANGUAGE sql STABLE PARALLEL SAFE SECURITY INVOKER
-SET search_path = pg_catalog, pg_temp
+@PINS@
 AS $function$
     SELECT r.*
     FROM pg_class AS c

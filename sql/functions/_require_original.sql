@@ -3,9 +3,7 @@
 CREATE OR REPLACE FUNCTION dbanon._require_original(source regclass, release_id uuid)
 RETURNS void
 LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY INVOKER
-SET search_path = pg_catalog, pg_temp
-SET row_security = off
-SET constraint_exclusion = off
+@PINS@
 AS $function$
 DECLARE
     rows_now bigint;

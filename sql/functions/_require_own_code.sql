@@ -4,7 +4,7 @@
 CREATE OR REPLACE FUNCTION dbanon._require_own_code(checked regclass)
 RETURNS void
 LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY INVOKER
-SET search_path = pg_catalog, pg_temp
+@PINS@
 SET jit = off
 AS $function$
 DECLARE

@@ -6,7 +6,7 @@
 CREATE OR REPLACE FUNCTION dbanon._require_room(role text)
 RETURNS integer
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE SECURITY INVOKER
-SET search_path = pg_catalog, pg_temp
+@PINS@
 AS $function$
 DECLARE
     quota integer := coalesce((

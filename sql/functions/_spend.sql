@@ -8,7 +8,7 @@
 CREATE OR REPLACE FUNCTION dbanon._spend(budget text, epsilon numeric, spending uuid)
 RETURNS jsonb
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
+@PINS@
 AS $function$
 DECLARE
     charged numeric;

@@ -3,7 +3,7 @@
 CREATE OR REPLACE FUNCTION dbanon._state_of(relation oid)
 RETURNS jsonb
 LANGUAGE sql STABLE PARALLEL SAFE SECURITY INVOKER
-SET search_path = pg_catalog, pg_temp
+@PINS@
 AS $function$@STATE@
 $function$;
 REVOKE ALL ON FUNCTION dbanon._state_of(oid) FROM PUBLIC;

@@ -4,8 +4,7 @@
 CREATE OR REPLACE FUNCTION dbanon._verify_synthesis(relation regclass, id uuid)
 RETURNS bigint
 LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY INVOKER
-SET search_path = pg_catalog, pg_temp
-SET row_security = off
+@PINS@
 AS $function$
 DECLARE
     entry record;

@@ -8,7 +8,7 @@
 CREATE OR REPLACE FUNCTION dbanon._write_rules(given jsonb)
 RETURNS integer
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
+@PINS@
 -- A plan for any arguments: one made for these would show them to whoever has plans logged.
 SET plan_cache_mode = force_generic_plan
 AS $function$
@@ -62,7 +62,7 @@ BEGIN
        OR r.value ->> 'role' = 'keep' AND coalesce(btrim(r.value ->> 'reason'), '') = ''
        OR octet_length(r.value::text) > 65536
        -- Whoever reads rules on a terminal reads what a table's owner wrote; JSON escapes the others.
-       OR r.value::text ~ '[\u007f-\u009f]'
+       OR r.value::text ~ E'[\\u007f-\\u009f]'
     LIMIT 1;
     IF FOUND THEN
         RAISE EXCEPTION USING ERRCODE = '22023',

@@ -8,7 +8,7 @@ CREATE OR REPLACE FUNCTION dbanon.declare(
 )
 RETURNS TABLE (column_name text, role text, rule jsonb)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY INVOKER
-SET search_path = pg_catalog, pg_temp
+@PINS@
 AS $function$
 DECLARE
     wanted jsonb := '{}';
@@ -25,13 +25,13 @@ BEGIN
     END IF;
     IF declare.from_comments THEN
         FOR found IN
-            SELECT a.attname, regexp_match(c.said, '(?n)^[ \t]*dbanon:[ \t]*(\S.*?)[ \t]*$') AS said,
-                   (SELECT count(*) FROM regexp_matches(c.said, '(?n)^[ \t]*dbanon:[ \t]*\S', 'g'))
+            SELECT a.attname, regexp_match(c.said, E'(?n)^[ \\t]*dbanon:[ \\t]*(\\S.*?)[ \\t]*$') AS said,
+                   (SELECT count(*) FROM regexp_matches(c.said, E'(?n)^[ \\t]*dbanon:[ \\t]*\\S', 'g'))
                        AS lines
             FROM pg_attribute AS a
             CROSS JOIN LATERAL (SELECT col_description(a.attrelid, a.attnum) AS said) AS c
             WHERE a.attrelid = declare.source AND a.attnum > 0 AND NOT a.attisdropped
-              AND c.said ~ '(?n)^[ \t]*dbanon:[ \t]*\S'
+              AND c.said ~ E'(?n)^[ \\t]*dbanon:[ \\t]*\\S'
         LOOP
             outcome := NULL;
             BEGIN

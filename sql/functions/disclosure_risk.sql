@@ -2,12 +2,12 @@
 CREATE OR REPLACE FUNCTION dbanon.disclosure_risk(release regclass)
 RETURNS TABLE (measure text, attribute text, value double precision, note text)
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE SECURITY INVOKER
-SET search_path = pg_catalog, pg_temp
+@PINS@
 AS $function$
 BEGIN
     RETURN QUERY
         SELECT e.* FROM dbanon.evaluate(disclosure_risk.release) AS e
-        WHERE e.measure LIKE '%\_risk' OR e.measure IN ('score', 'security_ratio');
+        WHERE e.measure LIKE E'%\\_risk' OR e.measure IN ('score', 'security_ratio');
 END
 $function$;
 REVOKE ALL ON FUNCTION dbanon.disclosure_risk(regclass) FROM PUBLIC;

@@ -2,7 +2,7 @@
 CREATE OR REPLACE FUNCTION dbanon.drop_hierarchy(name text)
 RETURNS boolean
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY INVOKER
-SET search_path = pg_catalog, pg_temp
+@PINS@
 AS $function$
 BEGIN
     PERFORM dbanon._require_ledger();

@@ -7,7 +7,7 @@ CREATE OR REPLACE FUNCTION dbanon.equivalence_classes(
 )
 RETURNS TABLE (smallest bigint, largest bigint, classes bigint, rows bigint)
 LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY INVOKER
-SET search_path = pg_catalog, pg_temp
+@PINS@
 AS $function$
 BEGIN
     IF equivalence_classes.k IS NULL OR equivalence_classes.k < 2 THEN

@@ -10,7 +10,7 @@ CREATE OR REPLACE FUNCTION dbanon.evaluate(
 )
 RETURNS TABLE (measure text, attribute text, value double precision, note text)
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE SECURITY INVOKER
-SET search_path = pg_catalog, pg_temp
+@PINS@
 AS $function$
 DECLARE
     unknown text;

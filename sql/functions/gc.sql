@@ -6,7 +6,7 @@
 CREATE OR REPLACE FUNCTION dbanon.gc(keep_last integer DEFAULT 1)
 RETURNS TABLE (dropped text)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY INVOKER
-SET search_path = pg_catalog, pg_temp
+@PINS@
 -- Whoever waits for a table holds up its new readers.
 SET lock_timeout = '500ms'
 AS $function$

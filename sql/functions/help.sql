@@ -2,7 +2,7 @@
 CREATE OR REPLACE FUNCTION dbanon.help(topic text DEFAULT NULL)
 RETURNS text
 LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY INVOKER
-SET search_path = pg_catalog, pg_temp
+@PINS@
 AS $function$
 DECLARE
     found text;

@@ -9,9 +9,7 @@ CREATE OR REPLACE FUNCTION dbanon.information_loss(
 )
 RETURNS double precision
 LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY INVOKER
-SET search_path = pg_catalog, pg_temp
-SET row_security = off
-SET constraint_exclusion = off
+@PINS@
 AS $function$
 DECLARE
     loss double precision;

@@ -5,7 +5,7 @@
 CREATE OR REPLACE FUNCTION dbanon.k_anonymity(relation regclass, quasi_identifiers text[])
 RETURNS bigint
 LANGUAGE sql STABLE PARALLEL SAFE SECURITY INVOKER
-SET search_path = pg_catalog, pg_temp
+@PINS@
 AS $function$
     SELECT coalesce(min(found.size), 0)
     FROM dbanon._class_sizes(k_anonymity.relation, k_anonymity.quasi_identifiers) AS found

@@ -27,7 +27,7 @@ RETURNS TABLE (
     superseded boolean, state text, epsilon double precision, stale boolean, stale_by text
 )
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY INVOKER
-SET search_path = pg_catalog, pg_temp
+@PINS@
 AS $function$
 BEGIN
     PERFORM dbanon._require_ledger();

@@ -9,7 +9,7 @@ RETURNS TABLE (
     declared_by text
 )
 LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY INVOKER
-SET search_path = pg_catalog, pg_temp
+@PINS@
 AS $function$
 BEGIN
     PERFORM dbanon._require_ledger();

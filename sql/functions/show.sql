@@ -5,7 +5,7 @@
 CREATE OR REPLACE FUNCTION dbanon.show(release text)
 RETURNS jsonb
 LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY INVOKER
-SET search_path = pg_catalog, pg_temp
+@PINS@
 AS $function$
 DECLARE
     found jsonb;

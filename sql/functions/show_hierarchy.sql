@@ -2,7 +2,7 @@
 CREATE OR REPLACE FUNCTION dbanon.show_hierarchy(name text)
 RETURNS TABLE (child text, parent text)
 LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY INVOKER
-SET search_path = pg_catalog, pg_temp
+@PINS@
 AS $function$
 BEGIN
     PERFORM dbanon._require_ledger();

@@ -2,7 +2,7 @@
 CREATE OR REPLACE FUNCTION dbanon.undeclare(source regclass, columns text[] DEFAULT NULL)
 RETURNS integer
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY INVOKER
-SET search_path = pg_catalog, pg_temp
+@PINS@
 AS $function$
 DECLARE
     wrong text;

@@ -2,7 +2,7 @@
 CREATE OR REPLACE FUNCTION dbanon.usage()
 RETURNS TABLE (role text, entries bigint, entries_today bigint, quota integer, bytes bigint)
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE SECURITY INVOKER
-SET search_path = pg_catalog, pg_temp
+@PINS@
 AS $function$
 BEGIN
     PERFORM dbanon._require_ledger();

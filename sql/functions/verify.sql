@@ -15,7 +15,7 @@ CREATE OR REPLACE FUNCTION dbanon.verify(
 )
 RETURNS dbanon.verification
 LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY INVOKER
-SET search_path = pg_catalog, pg_temp
+@PINS@
 AS $function$
 DECLARE
     entry record;

@@ -2,7 +2,7 @@
 CREATE OR REPLACE FUNCTION dbanon.version()
 RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE SECURITY INVOKER
-SET search_path = pg_catalog, pg_temp
+@PINS@
 AS $function$ SELECT '@VERSION@'::text $function$;
 REVOKE ALL ON FUNCTION dbanon.version() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION dbanon.version() TO dbanon_reader;

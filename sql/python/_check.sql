@@ -1,7 +1,7 @@
 CREATE OR REPLACE FUNCTION dbanon._check()
 RETURNS jsonb
 LANGUAGE plpython3u STABLE PARALLEL UNSAFE SECURITY INVOKER
-SET search_path = pg_catalog, pg_temp
+@PINS@
 AS $python$
 @IMPORT@
 return plpython.check(plpy, '@VERSION@')

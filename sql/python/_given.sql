@@ -3,7 +3,7 @@
 CREATE OR REPLACE FUNCTION dbanon._given(number integer)
 RETURNS text
 LANGUAGE plpython3u VOLATILE PARALLEL RESTRICTED SECURITY INVOKER
-SET search_path = pg_catalog, pg_temp
+@PINS@
 AS $python$
 import sys
 memory = sys.modules.get('dbanon.stores.postgresql.given')

@@ -7,7 +7,7 @@ CREATE OR REPLACE FUNCTION dbanon.advise(
 )
 RETURNS TABLE (part text, item text, found text, detail jsonb)
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE SECURITY INVOKER
-SET search_path = pg_catalog, pg_temp
+@PINS@
 AS $function$
 DECLARE
     outcome jsonb;

@@ -7,7 +7,7 @@ CREATE OR REPLACE FUNCTION dbanon.check_hierarchy(
 )
 RETURNS TABLE (problem text, label text)
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE SECURITY INVOKER
-SET search_path = pg_catalog, pg_temp
+@PINS@
 AS $function$
 DECLARE
     outcome jsonb;

@@ -10,7 +10,7 @@ CREATE OR REPLACE FUNCTION dbanon.classes(
 )
 RETURNS TABLE (row_key jsonb, class integer)
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE SECURITY INVOKER
-SET search_path = pg_catalog, pg_temp
+@PINS@
 AS $function$
 DECLARE
     found record;

@@ -16,7 +16,7 @@ CREATE OR REPLACE FUNCTION dbanon.@METHOD@(
 )
 RETURNS dbanon.release_info
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY INVOKER
-SET search_path = pg_catalog, pg_temp
+@PINS@
 AS $function$
 DECLARE
     outcome jsonb;

@@ -8,7 +8,7 @@ CREATE OR REPLACE FUNCTION dbanon.store_hierarchy(
 )
 RETURNS TABLE (leaves integer, height integer, sha256 text)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY INVOKER
-SET search_path = pg_catalog, pg_temp
+@PINS@
 AS $function$
 DECLARE
     outcome jsonb;

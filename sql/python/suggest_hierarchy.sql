@@ -2,7 +2,7 @@
 CREATE OR REPLACE FUNCTION dbanon.suggest_hierarchy(source regclass, column_name text)
 RETURNS jsonb
 LANGUAGE plpgsql STABLE PARALLEL UNSAFE SECURITY INVOKER
-SET search_path = pg_catalog, pg_temp
+@PINS@
 AS $function$
 DECLARE
     outcome jsonb;

@@ -19,7 +19,7 @@ from typing import Literal
 from sqlalchemy import make_url
 
 # What dbanon's sessions begin with; a connection has transactions before that.
-SESSION = b"SET LOCAL row_security"
+SESSION = b"SET LOCAL idle_in_transaction_session_timeout"
 # The end of a query that is COMMIT and nothing more; "ON COMMIT DROP" is another.
 COMMIT = b"COMMIT\0"
 

@@ -60,7 +60,7 @@ class PsycopgSession(PassthroughSession):
         "amount": "numeric",
     }  # fmt: skip
     brings_arrays = True
-    nobodys_tag = "'\\x00000000000000000000000000000000'::bytea"
+    nobodys_tag = "decode('00000000000000000000000000000000', 'hex')"
 
     def __init__(
         self,

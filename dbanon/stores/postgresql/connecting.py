@@ -100,7 +100,8 @@ def backend_of(driver: Any) -> Backend:
     with driver.cursor() as cursor:
         [(path,)] = cursor.execute(CALLER_PATH).fetchall()
         cursor.execute(_FOUND)
-        cursor.nextset()
+        while cursor.nextset():
+            pass
         [(pid, since, unset)] = cursor.fetchall()
     # A pooler tells clients a number that it made up.
     if pid != driver.info.backend_pid:

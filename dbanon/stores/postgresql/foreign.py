@@ -58,11 +58,11 @@ _PLAIN_SQL = (
 # A call in an expression tree whose arguments are columns, each perhaps under another name of its
 # type, in the server's own notation: function, operator and arguments. Whatever is written in
 # another way, also by versions to come, is no such call, and what it names is refused.
-_VAR = r"\{VAR(?: :[a-z]+ (?:-?\d+|\(b\)))+\}"
-_COLUMN = rf"(?:{_VAR}|\{{RELABELTYPE :arg {_VAR}(?: :[a-z]+ -?\d+)+\}})"
+_VAR = "[{]VAR(?: :[a-z]+ (?:-?[0-9]+|[(]b[)]))+[}]"
+_COLUMN = f"(?:{_VAR}|[{{]RELABELTYPE :arg {_VAR}(?: :[a-z]+ -?[0-9]+)+[}}])"
 _CALL_OF_COLUMNS = (
-    r"\{(?:FUNCEXPR :funcid (\d+)|OPEXPR :opno (\d+))(?: :[a-z]+ (?:\d+|true|false))*"
-    rf" :args \(({_COLUMN}(?: {_COLUMN})*)\)(?: :location -?\d+)?\}}"
+    "[{](?:FUNCEXPR :funcid ([0-9]+)|OPEXPR :opno ([0-9]+))(?: :[a-z]+ (?:[0-9]+|true|false))*"
+    f" :args [(]({_COLUMN}(?: {_COLUMN})*)[)](?: :location -?[0-9]+)?[}}]"
 )
 
 # One row for each piece of foreign code: relation, what it is, its owner. ``{relation}`` is SQL of
@@ -99,11 +99,11 @@ named(relation, class, object) AS (
     UNION
     SELECT r.relation, 'pg_type'::regclass, f[1]::oid
     FROM rules AS r,
-         regexp_matches(r.body, ':(?:resulttype|typid|row_typeid|consttype) (\\d{{5,}})', 'g') AS f
+         regexp_matches(r.body, ':(?:resulttype|typid|row_typeid|consttype) ([0-9]{{5,}})', 'g') AS f
     UNION
     SELECT r.relation, 'pg_type'::regclass, x[1]::oid
-    FROM rules AS r, regexp_matches(r.body, ':coltypes \\(o ([\\d ]+)\\)', 'g') AS f,
-         regexp_matches(f[1], '\\d+', 'g') AS x
+    FROM rules AS r, regexp_matches(r.body, ':coltypes [(]o ([0-9 ]+)[)]', 'g') AS f,
+         regexp_matches(f[1], '[0-9]+', 'g') AS x
     UNION
     SELECT e.relation, e.class, e.object FROM evaluated AS e
     UNION
@@ -127,11 +127,11 @@ called AS (
     SELECT r.relation, r.foreign_text AND f[1] <> 'opfuncid' AS foreign_text, f[2]::oid AS function,
            'a view' AS place
     FROM rules AS r,
-         regexp_matches(r.body, ':(funcid|opfuncid|aggfnoid|winfnoid) (\\d+)', 'g') AS f
+         regexp_matches(r.body, ':(funcid|opfuncid|aggfnoid|winfnoid) ([0-9]+)', 'g') AS f
     UNION
     SELECT e.relation, e.foreign_text AND f[1] <> 'opfuncid', f[2]::oid,
            'an index, statistics or a partition key'
-    FROM expressions AS e, regexp_matches(e.tree, ':(funcid|opfuncid) (\\d+)', 'g') AS f
+    FROM expressions AS e, regexp_matches(e.tree, ':(funcid|opfuncid) ([0-9]+)', 'g') AS f
 ),
 -- Expressions that the planner simplifies whenever it looks at a table: of indexes and statistics
 -- of all that is read, and of the keys of partitioned tables, those above included.
@@ -172,18 +172,18 @@ of_columns AS (
 left_over AS (
     SELECT e.relation,
            regexp_replace(regexp_replace(e.tree, '{call_of_columns}', '', 'g'),
-                          ':location \\d+', '', 'g') AS tree
+                          ':location [0-9]+', '', 'g') AS tree
     FROM expressions AS e
 ),
 evaluated(relation, class, object) AS (
     SELECT l.relation, c.class, f[1]::oid
     FROM left_over AS l
-    CROSS JOIN LATERAL regexp_matches(l.tree, '\\m\\d{{5,10}}\\M', 'g') AS f
+    CROSS JOIN LATERAL regexp_matches(l.tree, '[[:<:]][0-9]{{5,10}}[[:>:]]', 'g') AS f
     CROSS JOIN (VALUES ('pg_proc'::regclass), ('pg_operator'::regclass)) AS c(class)
     WHERE f[1]::bigint BETWEEN 16384 AND 4294967295
     UNION
     SELECT l.relation, 'pg_type'::regclass, f[1]::oid
-    FROM left_over AS l, regexp_matches(l.tree, ':resulttype (\\d{{5,}})', 'g') AS f
+    FROM left_over AS l, regexp_matches(l.tree, ':resulttype ([0-9]{{5,}})', 'g') AS f
     WHERE l.tree ~ '{{(COERCETODOMAIN|COERCEVIAIO|ARRAYCOERCEEXPR) '
     UNION
     -- The text of a function in SQL takes the place of its call; defaults take that of arguments.
@@ -200,8 +200,8 @@ parts(oid) AS (
     SELECT DISTINCT CASE WHEN f[1]::bigint BETWEEN 16384 AND 4294967295 THEN f[1]::bigint::oid END
     FROM (SELECT r.body FROM rules AS r UNION ALL SELECT e.tree FROM expressions AS e) AS b(tree)
     CROSS JOIN LATERAL regexp_matches(
-        regexp_replace(b.tree, ':(location|stmt_location|stmt_len) \\d+', '', 'g'),
-        '\\m\\d{{5,10}}\\M', 'g') AS f
+        regexp_replace(b.tree, ':(location|stmt_location|stmt_len) [0-9]+', '', 'g'),
+        '[[:<:]][0-9]{{5,10}}[[:>:]]', 'g') AS f
     UNION
     SELECT a.atttypid FROM tree AS t
     JOIN pg_attribute AS a ON a.attrelid = t.oid AND a.attnum > 0 AND NOT a.attisdropped

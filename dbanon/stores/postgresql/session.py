@@ -80,8 +80,7 @@ class PostgresqlSession(
     def enter(self) -> None:
         """Note the search path of the caller, then make the transaction independent of it."""
         self._search_path = self.caller_path()
-        for statement in SETTINGS.split(";"):
-            self.run(statement.strip())
+        self.run(SETTINGS)
 
     def look_up(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """The rows of a statement on the catalog whose plan may be kept; its answer never is."""

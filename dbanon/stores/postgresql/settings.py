@@ -1,6 +1,13 @@
-"""What a transaction on PostgreSQL is made independent of: settings, and the search path."""
+"""The settings that dbanon's statements run under on PostgreSQL, whatever the caller has set.
+
+The owner of a database may set defaults for all its sessions, a role for its own. ``PINS`` has what
+changes the meaning of SQL, the text of values, or which rows a query gives: the functions in SQL
+have it in their SET clauses, and the client in the first statements of a transaction.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 # What joins and groups of one release fit in, whatever the server's default is.
 WORK_MEM = "192MB"
@@ -9,44 +16,80 @@ SORT_MEM = "32MB"
 # Of each column 25 ranges, not 100: a table that is new is looked at again by autovacuum, closer.
 STATISTICS = 25
 
-# For a transaction: behind a pooler another session would find what lasts longer.
-PINNED = "SET LOCAL search_path = pg_catalog, pg_temp"
+# Every release of PostgreSQL from 13 to 19 takes each of them from every role, so a dump with
+# functions that have them can be restored on a later one. The path comes first: until it is pinned,
+# a name may be anybody's.
+PINS = (
+    ("search_path", "pg_catalog, pg_temp"),
+    ("standard_conforming_strings", "on"),
+    # PostgreSQL shall refuse, not filter.
+    ("row_security", "off"),
+    # The planner would evaluate checks of tables, which are code.
+    ("constraint_exclusion", "off"),
+    ("gin_fuzzy_search_limit", "0"),
+    ("quote_all_identifiers", "off"),
+    ("array_nulls", "on"),
+    ("transform_null_equals", "off"),
+    ("xmloption", "content"),
+    ("xmlbinary", "base64"),
+    ("bytea_output", "hex"),
+    ("extra_float_digits", "1"),
+    ("datestyle", "ISO, YMD"),
+    ("intervalstyle", "postgres"),
+    ("timezone", "UTC"),
+    # Not lc_monetary: it says how many digits of an amount of money are cents.
+    ("lc_numeric", "C"),
+    ("lc_time", "C"),
+)
 
-# SET LOCAL ends with the transaction. row_security: PostgreSQL shall refuse, not filter.
-SETTINGS = f"""
-SET LOCAL row_security = off;
-{PINNED};
-SET LOCAL idle_in_transaction_session_timeout = 0;
-SET LOCAL timezone = 'UTC';
-SET LOCAL datestyle = 'ISO, YMD';
-SET LOCAL intervalstyle = 'postgres';
-SET LOCAL bytea_output = 'hex';
-SET LOCAL extra_float_digits = 1;
-SET LOCAL lock_timeout = '60s';
-SET LOCAL work_mem = '{WORK_MEM}';
-SET LOCAL default_statistics_target = {STATISTICS};
-SET LOCAL jit = off;
-SET LOCAL constraint_exclusion = off;
-SET LOCAL client_min_messages = warning"""
 
+def _assignments(settings: Sequence[tuple[str, str]]) -> list[str]:
+    # As one literal the path would be the name of a single schema.
+    return [
+        f"{name} = {value}" if name == "search_path" else f"{name} = '{value}'"
+        for name, value in settings
+    ]
+
+
+def set_local(settings: Sequence[tuple[str, str]]) -> str:
+    """SQL that makes settings for the rest of a transaction, without a ``;`` at its end."""
+    return ";\n".join(f"SET LOCAL {text}" for text in _assignments(settings))
+
+
+def set_clauses(settings: Sequence[tuple[str, str]]) -> str:
+    """The SET clauses of a function, one a line."""
+    return "\n".join(f"SET {text}" for text in _assignments(settings))
+
+
+# SET LOCAL ends with the transaction: behind a pooler another session would find what lasts longer.
+# None of them takes a snapshot, nor has a backslash, which might escape until they are run.
+PINNED = set_local(PINS)
+
+# Of the client's transactions beside the pins.
+SETTINGS = set_local(
+    (
+        *PINS,
+        ("idle_in_transaction_session_timeout", "0"),
+        ("lock_timeout", "60s"),
+        ("work_mem", WORK_MEM),
+        ("default_statistics_target", str(STATISTICS)),
+        ("jit", "off"),
+        ("client_min_messages", "warning"),
+    )
+)
 
 # Of the functions in Python, and of the procedure, which has to set them itself, again after each
 # commit. A setting of the caller changes nothing, and none of these stays.
 FUNCTION_SETTINGS = (
-    ("row_security", "off"),
-    ("timezone", "UTC"),
-    ("datestyle", "ISO, YMD"),
-    ("extra_float_digits", "1"),
+    *PINS,
     ("lock_timeout", "60s"),
     ("work_mem", WORK_MEM),
     ("default_statistics_target", str(STATISTICS)),
     ("jit", "off"),
-    ("array_nulls", "on"),
     ("enable_hashjoin", "on"),
     ("enable_mergejoin", "on"),
     ("enable_sort", "on"),
     ("parallel_tuple_cost", "0.1"),
-    ("constraint_exclusion", "off"),
 )
 
 # Every name is qualified: until the path is pinned, it may name anybody's functions first.

@@ -1,0 +1,225 @@
+"""Relations of Mallory's stay refused whatever the owner of the database has set.
+
+A database owner sets defaults for every session by ALTER DATABASE, a role for its own by ALTER ROLE.
+With `standard_conforming_strings` off, a plain literal loses its backslashes, and a regular
+expression in it finds nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+from urllib.parse import quote
+
+import psycopg
+import pytest
+from sqlalchemy import make_url
+
+import dbanon
+from dbanon.errors import ForeignCode
+from dbanon.run.open import open_store
+from dbanon.run.verify import verify
+from dbanon.sessions.names import parse_relation
+from dbanon.stores.postgresql.settings import PINS
+from tests.conftest import CAMPAIGN
+from tests.postgres_server import Server
+from tests.sql.mallory import TRAP, sprung
+from tests.sql.settings_table import MEANINGS, other_values, unknown_settings
+from tests.sql.test_attacks_relations import PEOPLE, READS, RELATIONS
+
+pytestmark = [pytest.mark.one_database, pytest.mark.own_backends]
+
+Run = Callable[..., list[tuple[Any, ...]]]
+Connect = Callable[..., psycopg.Connection[Any]]
+
+OFF = "standard_conforming_strings"
+# One form of each part of the query: of functions, types, operators, and what an index evaluates.
+SAMPLE = (
+    "function in a view", "domain in a view", "columns of a record", "cast to json",
+    "constant call within an index", "constant operator in an index",
+)  # fmt: skip
+# A SQL function of each way to the check; the others call these.
+SQL_DOORS = (
+    *READS,
+    "SELECT * FROM dbanon.advise('{v}')",
+    "SELECT dbanon._require_own_code('{v}'::regclass)",
+)
+
+
+@pytest.fixture
+def traps(run_sql: Run, mallory: psycopg.Connection[Any]) -> dict[str, str]:
+    """Every form in a schema of its own: the relation that would run Mallory's code, by form."""
+    relations = {}
+    for number, (form, attack) in enumerate(RELATIONS.items()):
+        schema = f"evil{number}"
+        run_sql(f"CREATE SCHEMA {schema} AUTHORIZATION mallory")
+        # All forms call the function that remembers in one sequence.
+        functions = TRAP.partition("TO PUBLIC;")[2]
+        script = "".join((functions, PEOPLE, ";", attack)).replace("evil.", f"{schema}.")
+        script = script.replace("'evil'", f"'{schema}'").replace(f"{schema}.sprung", "evil.sprung")
+        mallory.execute(script.encode())
+        relations[form] = f"{schema}.v"
+    sprung(run_sql)
+    return relations
+
+
+def not_refused(
+    admin: psycopg.Connection[Any], run_sql: Run, statements: Sequence[str]
+) -> list[tuple[str, object]]:
+    """The statements that the check does not refuse; the last one of all if foreign code ran."""
+    wrong: list[tuple[str, object]] = []
+    for statement in statements:
+        try:
+            with admin.transaction(force_rollback=True):
+                admin.execute(statement.encode())
+                wrong.append((statement, "not refused"))
+        except psycopg.Error as error:
+            if error.sqlstate != "42501" or "role mallory" not in str(error):
+                wrong.append((statement, error))
+    if sprung(run_sql):
+        wrong.append((statements[-1], "it, or one before it, ran foreign code"))
+    return wrong
+
+
+def client_doors(url: str, relation: str) -> Iterator[tuple[str, Callable[[], object]]]:
+    """The calls of the client that read a relation."""
+    where: dict[str, Any] = {"table": relation, "key": ["id"], "quasi_identifiers": ["n"], "k": 5}
+    yield "anonymize", lambda: dbanon.anonymize(url, output="release.o", **where)
+    yield "verify", lambda: verify(open_store(url), parse_relation(relation), ["n"], 2)
+    yield "advise", lambda: dbanon.advise(url, table=relation)
+    yield "plan", lambda: dbanon.plan(url, output="release.o", **where)
+
+
+def not_refused_by_client(url: str, run_sql: Run, relation: str) -> list[tuple[str, object]]:
+    wrong: list[tuple[str, object]] = []
+    for name, call in client_doors(url, relation):
+        try:
+            call()
+            wrong.append((name, "not refused"))
+        except ForeignCode as error:
+            if "role mallory" not in str(error):
+                wrong.append((name, error))
+        if sprung(run_sql):
+            wrong.append((name, "ran foreign code"))
+    return wrong
+
+
+def test_every_form_at_every_sql_door(
+    run_sql: Run, connect: Connect, traps: dict[str, str]
+) -> None:
+    admin = connect()
+    admin.execute(f"SET {OFF} = off".encode())
+    wrong = []
+    for number, relation in enumerate(traps.values()):
+        # Each door meets forms of every kind; each form meets a fifth of the doors.
+        doors = SQL_DOORS if CAMPAIGN or not number else SQL_DOORS[number % 5 :: 5]
+        statements = [door.format(v=relation).replace("evil.", f"evil{number}.") for door in doors]
+        wrong += not_refused(admin, run_sql, statements)
+    assert wrong == []
+
+
+def test_every_form_at_every_door_of_the_client(
+    run_sql: Run, traps: dict[str, str], sql_url: str
+) -> None:
+    url = with_setting(sql_url, OFF, "off")
+    wrong = [
+        (form, *case)
+        for form in (traps if CAMPAIGN else SAMPLE)
+        for case in not_refused_by_client(url, run_sql, traps[form])
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("whose", ["DATABASE", "ROLE"])
+def test_as_the_owner_sets_it(
+    run_sql: Run, sql_server: Server, traps: dict[str, str], sql_url: str, whose: str
+) -> None:
+    """By ALTER DATABASE, ALTER ROLE: of every session that begins from then on."""
+    name = make_url(sql_url).database if whose == "DATABASE" else "administrator"
+    url = sql_server.create_role("administrator", url=sql_url, options="SUPERUSER")
+    run_sql(f'ALTER {whose} "{name}" SET {OFF} = off')
+    relation = traps["constant call within an index"]
+    with psycopg.connect(make_url(url).set(drivername="postgresql").render_as_string(False),
+                         autocommit=True) as admin:  # fmt: skip
+        assert admin.execute(f"SHOW {OFF}".encode()).fetchall() == [("off",)]
+        statement = f"SELECT dbanon.k_anonymity('{relation}', ARRAY['n'])"
+        assert not_refused(admin, run_sql, [statement]) == []
+    assert not_refused_by_client(url, run_sql, relation) == []
+
+
+def test_each_value_of_each_setting(
+    run_sql: Run, connect: Connect, traps: dict[str, str]
+) -> None:
+    """Whatever is set, as SQL's own doors see it."""
+    shared = connect()
+    forms = list(traps.values()) if CAMPAIGN else [traps[form] for form in SAMPLE]
+    wrong, values = [], other_values(run_sql)
+    assert len(values) > 60
+    for turn, (setting, value) in enumerate(values):
+        # A setting that changes what SQL means is set in a session that has parsed nothing of
+        # dbanon's before. Each meets a form in its turn; the one of literals meets them all.
+        matters = setting in MEANINGS
+        admin = connect() if matters else shared
+        chosen = forms if CAMPAIGN or setting == OFF else [forms[turn % len(forms)]]
+        admin.execute(b"SELECT pg_catalog.set_config(%s, %s, false)", (setting, value))
+        statements = [f"SELECT dbanon.k_anonymity('{relation}', '{{n}}')" for relation in chosen]
+        wrong += [(setting, value, *case) for case in not_refused(admin, run_sql, statements)]
+        if matters:
+            admin.close()
+        else:
+            admin.execute(f"RESET {setting}".encode())
+    assert wrong == []
+
+
+def test_no_setting_is_unknown(run_sql: Run) -> None:
+    """A version of PostgreSQL that brings one makes somebody look at what it changes."""
+    assert unknown_settings(run_sql) == []
+
+
+def test_the_pins_are_those_of_the_table(run_sql: Run) -> None:
+    assert [name for name, _ in PINS] == [name.lower() for name in MEANINGS]
+    # A function's dump is restored on a later version: none may be missing there.
+    known = {name.lower() for (name,) in run_sql("SELECT name FROM pg_settings")}
+    assert {name for name, _ in PINS} <= known
+
+
+def test_every_function_has_every_pin(run_sql: Run) -> None:
+    """Procedures aside, which commit, and set theirs in their first statements."""
+    functions = run_sql(
+        "SELECT proname, proconfig FROM pg_proc WHERE pronamespace = 'dbanon'::regnamespace"
+        " AND prokind = 'f'"
+    )
+    pins = {name if name not in ("datestyle", "intervalstyle", "timezone") else
+            {"datestyle": "DateStyle", "intervalstyle": "IntervalStyle",
+             "timezone": "TimeZone"}[name]: value for name, value in PINS}  # fmt: skip
+    wrong = [
+        (name, setting)
+        for name, configured in functions
+        for setting, value in pins.items()
+        if f"{setting}={value}" not in (configured or ())
+    ]
+    assert len(functions) > 60
+    assert wrong == []
+
+
+def test_each_value_of_each_setting_for_the_client(
+    run_sql: Run, traps: dict[str, str], sql_url: str
+) -> None:
+    wrong = []
+    for turn, (setting, value) in enumerate(other_values(run_sql)):
+        if CAMPAIGN or setting in MEANINGS:
+            url, form = with_setting(sql_url, setting, value), SAMPLE[turn % len(SAMPLE)]
+            try:
+                verify(open_store(url), parse_relation(traps[form]), ["n"], 2)
+                wrong.append((setting, value, form, "not refused"))
+            except ForeignCode:
+                pass
+            if sprung(run_sql):
+                wrong.append((setting, value, form, "ran foreign code"))
+    assert wrong == []
+
+
+def with_setting(url: str, setting: str, value: str) -> str:
+    """A URL whose sessions begin with a value of a setting."""
+    escaped = value.replace("\\", "\\\\").replace(" ", "\\ ")
+    return f"{url}?options={quote(f'-c {setting}={escaped}', safe='')}"
