@@ -80,8 +80,6 @@ _VALUES = {
     "DateStyle": ("SQL, DMY", "German, DMY", "Postgres, MDY"),
     "TimeZone": ("Asia/Kolkata", "America/St_Johns"),
     "search_path": ("evil, pg_catalog, public", '"$user"'),
-    "lc_monetary": "how money prints, and how many of its digits are cents: pinned, amounts of a"
-    " database with another number would be wrong; no money is compared by its text",
     "client_encoding": ("LATIN1",),
     "lc_monetary": ("POSIX",),
     "lc_numeric": ("POSIX",),

@@ -1,7 +1,7 @@
 """Relations of Mallory's stay refused whatever the owner of the database has set.
 
-A database owner sets defaults for every session by ALTER DATABASE, a role for its own by ALTER ROLE.
-With `standard_conforming_strings` off, a plain literal loses its backslashes, and a regular
+A database's owner sets defaults for its sessions by ALTER DATABASE, a role for its own by ALTER
+ROLE. With `standard_conforming_strings` off, a plain literal loses its backslashes, and a regular
 expression in it finds nothing.
 """
 
@@ -147,9 +147,7 @@ def test_as_the_owner_sets_it(
     assert not_refused_by_client(url, run_sql, relation) == []
 
 
-def test_each_value_of_each_setting(
-    run_sql: Run, connect: Connect, traps: dict[str, str]
-) -> None:
+def test_each_value_of_each_setting(run_sql: Run, connect: Connect, traps: dict[str, str]) -> None:
     """Whatever is set, as SQL's own doors see it."""
     shared = connect()
     forms = list(traps.values()) if CAMPAIGN else [traps[form] for form in SAMPLE]

@@ -99,7 +99,8 @@ named(relation, class, object) AS (
     UNION
     SELECT r.relation, 'pg_type'::regclass, f[1]::oid
     FROM rules AS r,
-         regexp_matches(r.body, ':(?:resulttype|typid|row_typeid|consttype) ([0-9]{{5,}})', 'g') AS f
+         regexp_matches(r.body, ':(?:resulttype|typid|row_typeid|consttype) ([0-9]{{5,}})',
+                        'g') AS f
     UNION
     SELECT r.relation, 'pg_type'::regclass, x[1]::oid
     FROM rules AS r, regexp_matches(r.body, ':coltypes [(]o ([0-9 ]+)[)]', 'g') AS f,
