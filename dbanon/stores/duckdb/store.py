@@ -8,6 +8,7 @@ from pathlib import Path
 
 import duckdb
 
+from dbanon.errors import InvalidParameter
 from dbanon.sessions.base import OnSql
 from dbanon.sessions.session import Session
 from dbanon.stores.duckdb import dialect as types
@@ -16,6 +17,16 @@ from dbanon.stores.duckdb.session import DuckdbSession
 from dbanon.stores.file_session import FileDatabase
 from dbanon.stores.files import DUCKDB
 from dbanon.stores.interrupts import transaction_open
+
+# What a statement means: which texts are equal, an order that is not stated, and what / gives. A
+# connection of the caller's, or a file that this process has open already, may have it otherwise.
+_PINS = {
+    "default_collation": "",
+    "default_null_order": "NULLS_LAST",
+    "default_order": "ASCENDING",
+    "ieee_floating_point_ops": "true",
+    "integer_division": "false",
+}
 
 
 class DuckdbStore(FileDatabase):
@@ -59,6 +70,7 @@ class DuckdbStore(FileDatabase):
         else:
             connection = self._database
             _require_idle(connection)
+        before = _pin(connection)
         try:
             with translated():
                 connection.execute("BEGIN TRANSACTION")
@@ -77,6 +89,8 @@ class DuckdbStore(FileDatabase):
                 _roll_back(connection)
                 raise
         finally:
+            for name, value in before.items():
+                connection.execute(f"SET {name} = {types.literal(value)}")
             if isinstance(self._database, str):
                 connection.close()
 
@@ -125,6 +139,34 @@ def _require_idle(connection: duckdb.DuckDBPyConnection) -> None:
             raise transaction_open("DuckDB") from None
     if first == second:
         raise transaction_open("DuckDB")
+
+
+def _pin(connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
+    """Pin what changes the meaning of statements: the values that settings had before.
+
+    Raises
+    ------
+    InvalidParameter : one differs, and the connection's configuration is locked.
+    """
+    # By its full name, as a database may have a macro of this one.
+    found = ", ".join(f"system.main.current_setting('{name}')::VARCHAR" for name in _PINS)
+    with translated():
+        [values] = connection.execute(f"SELECT {found}").fetchall()
+    differing = {
+        name: value
+        for name, value in zip(_PINS, values, strict=True)
+        if value.upper() != _PINS[name].upper()
+    }
+    for name in differing:
+        try:
+            connection.execute(f"SET {name} = {types.literal(_PINS[name])}")
+        except duckdb.InvalidInputException:
+            raise InvalidParameter(
+                f"DuckDB's setting {name} changes what statements mean, and the configuration of"
+                " this connection is locked.",
+                hint=f"RESET {name} before lock_configuration is set.",
+            ) from None
+    return differing
 
 
 def _roll_back(connection: duckdb.DuckDBPyConnection) -> None:

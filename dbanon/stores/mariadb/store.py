@@ -26,16 +26,21 @@ from dbanon.stores.mariadb.errors import translated
 from dbanon.stores.mariadb.session import BEGIN, MariadbSession
 
 # What a session relies on, whatever the server's defaults are: no value is cut without an error,
-# names are quoted as in SQL, moments are in UTC, texts that are sorted are sorted whole, and no
-# result ends early.
+# names are quoted as in SQL, moments are in UTC, texts that are sorted are sorted whole, no result
+# ends early or is refused, a commit ends a transaction and nothing else, and rows are those of now.
+# Numbers, not DEFAULT, which is whatever the server's administrator has set for all.
 _SETTINGS = (
     "SET SESSION sql_mode = 'ANSI_QUOTES,PIPES_AS_CONCAT,STRICT_ALL_TABLES,STRICT_TRANS_TABLES,"
     "ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION'",
     "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
-    "SET SESSION time_zone = '+00:00', sql_select_limit = DEFAULT, max_sort_length = 65536,"
-    " sort_buffer_size = 67108864, max_statement_time = 0,"
+    "SET SESSION time_zone = '+00:00', sql_select_limit = 18446744073709551615,"
+    " max_sort_length = 65536, sort_buffer_size = 67108864, max_statement_time = 0,"
     " group_concat_max_len = 16777216, lock_wait_timeout = 60,"
     " innodb_lock_wait_timeout = 60, net_write_timeout = 3600, autocommit = 1",
+    "SET SESSION completion_type = 'NO_CHAIN', sql_safe_updates = 0, sql_big_selects = 1,"
+    " sql_auto_is_null = 0, unique_checks = 1, foreign_key_checks = 1, check_constraint_checks = 1,"
+    " div_precision_increment = 4, default_week_format = 0, lc_time_names = 'en_US',"
+    " system_versioning_asof = DEFAULT",
 )  # fmt: skip
 
 
