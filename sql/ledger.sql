@@ -155,15 +155,19 @@ CREATE TABLE IF NOT EXISTS dbanon.chain_release (
     PRIMARY KEY (chain_id, sequence)
 );
 
--- What the columns of tables are, by the table's name: its owner says so.
+-- What the columns of tables are, as their owners declared it: each owner has rules of its own.
 CREATE TABLE IF NOT EXISTS dbanon.rule (
     source       text NOT NULL,
     name         text NOT NULL,
     rule         jsonb NOT NULL,
     declared_at  timestamp with time zone NOT NULL,
     declared_by  text,
-    relation_oid bigint,
-    PRIMARY KEY (source, name)
+    relation_oid bigint NOT NULL,
+    owner_oid    bigint NOT NULL,
+    owner        text,
+    declarer_oid bigint,
+    ledger_oid   bigint,
+    PRIMARY KEY (source, name, owner_oid, relation_oid)
 );
 
 -- What may be spent on a source, and what is: the owner's alone to write.
@@ -247,3 +251,25 @@ ALTER TABLE dbanon.run
     ADD COLUMN IF NOT EXISTS job text,
     ADD COLUMN IF NOT EXISTS source_types jsonb,
     ADD COLUMN IF NOT EXISTS fingerprint text;
+
+ALTER TABLE dbanon.rule
+    ADD COLUMN IF NOT EXISTS owner_oid bigint,
+    ADD COLUMN IF NOT EXISTS owner text,
+    ADD COLUMN IF NOT EXISTS declarer_oid bigint,
+    ADD COLUMN IF NOT EXISTS ledger_oid bigint;
+UPDATE dbanon.rule SET owner_oid = coalesce(owner_oid, 0), relation_oid = coalesce(relation_oid, 0)
+WHERE owner_oid IS NULL OR relation_oid IS NULL;
+ALTER TABLE dbanon.rule
+    ALTER COLUMN owner_oid SET NOT NULL,
+    ALTER COLUMN relation_oid SET NOT NULL;
+DO $key$
+BEGIN
+    -- Rules of one owner no longer take the place of another owner's.
+    IF EXISTS (SELECT FROM pg_catalog.pg_constraint AS k
+               WHERE k.conrelid = 'dbanon.rule'::pg_catalog.regclass AND k.conname = 'rule_pkey'
+                 AND pg_catalog.cardinality(k.conkey) = 2) THEN
+        ALTER TABLE dbanon.rule DROP CONSTRAINT rule_pkey;
+        ALTER TABLE dbanon.rule ADD PRIMARY KEY (source, name, owner_oid, relation_oid);
+    END IF;
+END
+$key$;

@@ -21,21 +21,22 @@ if TYPE_CHECKING:
 def declare(
     database: Any,
     table: str,
-    rules: Mapping[str, Any] | None = None,
+    rules: Mapping[str, Any] | Sequence[Declared] | None = None,
     *,
     from_comments: bool = False,
     on_sql: OnSql | None = None,
 ) -> list[Declared]:
     """Declare the roles of a table's columns, in its database; returns all its rules.
 
-    Rules go by the table's name. Columns that are not named keep theirs.
+    They count as long as the table's owner may declare them. Columns that are not named keep theirs.
 
     Parameters
     ----------
     database : a URL, a SQLAlchemy engine or a DuckDB connection.
     rules : by column a role, or an object with a role and what belongs to it, as in
         ``{"age": {"role": "quasi_identifier", "hierarchy": "age_10"}, "name": "identifier"}``.
-        They go before those of comments.
+        They go before those of comments. Or a list of what ``rules`` returned of one table, by which
+        its owner of today takes over rules that another role declared.
     from_comments : also read the rules that comments on columns state, in a line
         ``dbanon: quasi_identifier``; a comment is never run.
 
@@ -45,7 +46,8 @@ def declare(
     InsufficientRights : the table is another role's.
     """
     store = open_store(database, on_sql)
-    return run_rules.declare(store, table, rules, from_comments=from_comments)
+    given = rules if rules is None or isinstance(rules, Mapping) else run_rules.again(rules)
+    return run_rules.declare(store, table, given, from_comments=from_comments)
 
 
 def undeclare(

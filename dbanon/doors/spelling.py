@@ -28,6 +28,9 @@ SQL_ARGUMENTS = frozenset(
 _CLASSES_ARGUMENTS = frozenset(("method", "quasi_identifiers", "k"))
 # What a function in SQL says by its name, and the command line by its own words.
 _PROBLEMS = "problems()"
+# How the owner of a table takes over rules that others declared: as they were looked at, not as they
+# may be by then.
+_DECLARE_AGAIN = "declare_again()"
 # Of dbanon evaluate, and of dbanon advise.
 _OF_COMMANDS = ("changed_source", "max_seconds")
 
@@ -60,6 +63,8 @@ def on_command_line(name: str, value: Any) -> str:
     """An option as the command line has it."""
     if name == _PROBLEMS:
         return "dbanon hierarchy check"
+    if name == _DECLARE_AGAIN:
+        return declare_again_command(value)
     if name in _OF_COMMANDS:
         return "--" + name.replace("_", "-")
     one = _options().get(name)
@@ -74,10 +79,22 @@ def on_command_line(name: str, value: Any) -> str:
     return f"{flag(one)} {told if told == '…' else shlex.quote(told)}"
 
 
+def declare_again_command(table: str) -> str:
+    """The commands that show the rules of a table and declare them again."""
+    named = f"--table {shlex.quote(table)}"
+    return f"dbanon rules URL {named} --format json > rules.json; dbanon declare URL rules.json {named}"
+
+
 def in_sql(name: str, value: Any, arguments: Set[str] = SQL_ARGUMENTS) -> str:
     """An option as a call in SQL has it, of a function that has these arguments."""
     if name == _PROBLEMS:
         return "dbanon.check_hierarchy"
+    if name == _DECLARE_AGAIN:
+        table = _text(parse_relation(value).quoted)
+        return (
+            f"SELECT dbanon.declare({table}, (SELECT jsonb_object_agg(column_name, rule) FROM"
+            f" dbanon.rules({table}) WHERE state = 'not trusted'))"
+        )
     one = _options().get(name)
     if one is not None and name in arguments:
         return name if value is None else f"{name} => {_literal(value)}"

@@ -8,7 +8,8 @@ be run over an older version: what is there is replaced, and grants stay.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from dbanon.hierarchy.spec import KINDS
 from dbanon.job.job import Job
 from dbanon.job.synthesis import PRIVATE_SUMMARIES
 from dbanon.ledger.postgresql import OWNER, UNTRUSTED
+from dbanon.ledger.postgresql_rules import judged_rules, may_act_as, tie_rules
 from dbanon.ledger.tables import HEAD, TABLES
 from dbanon.methods import METHODS
 from dbanon.methods.registry import Method
@@ -37,6 +39,13 @@ METHOD_TYPES = (
 
 # Of the procedures of synthetic rows, behind their source.
 DP_TYPES = "text, text[], double precision, jsonb, text, text, jsonb, text, jsonb"
+
+# SQL about rules, by mark, which files have with arguments: they ask about one table, or about all.
+_OF_RULES: Mapping[str, Callable[..., str]] = {
+    "JUDGED_RULES": judged_rules,
+    "TIE_RULES": tie_rules,
+    "MAY_ACT_AS": may_act_as,
+}
 
 # Files that stand for a function or procedure of each method.
 _TEMPLATES = ("method.sql", "private.sql")
@@ -194,7 +203,7 @@ def ledger_script(*, extension: bool = False) -> str:
     parts = [(sql / name).read_text() for name in ("roles.sql", "owner.sql")]
     parts += [
         tables,
-        (sql / "tie.sql").read_text(),
+        tie_script(),
         f"INSERT INTO dbanon.alembic_version SELECT '{HEAD}'"
         " WHERE NOT EXISTS (SELECT 1 FROM dbanon.alembic_version);",
         f"UPDATE dbanon.alembic_version SET version_num = '{HEAD}';",
@@ -204,8 +213,8 @@ def ledger_script(*, extension: bool = False) -> str:
 
 
 def tie_script() -> str:
-    """What ties entries of the ledger to their relations, again after a dump was restored."""
-    return (share_path("sql") / "tie.sql").read_text()
+    """What ties entries and rules to their relations, again after a dump was restored."""
+    return (share_path("sql") / "tie.sql").read_text() + tie_rules() + ";\n"
 
 
 def _filled(text: str) -> str:
@@ -213,7 +222,14 @@ def _filled(text: str) -> str:
     for mark, statement in _digest().items():
         text = text.replace(mark, statement)
     text = text.replace("@UNTRUSTED@", UNTRUSTED).replace("@TABLES@", tables)
+    for mark, made in _OF_RULES.items():
+        text = re.sub(rf"@{mark}\((.*)\)@", partial(_called, made), text)
     return text.replace("@VERSION@", version())
+
+
+def _called(made: Callable[..., str], found: re.Match[str]) -> str:
+    """SQL that is made for what a file has between brackets."""
+    return made(*found[1].split(", "))
 
 
 def _adopted(found: re.Match[str]) -> str:

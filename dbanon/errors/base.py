@@ -13,7 +13,8 @@ from typing import Any, ClassVar
 # () is no option but something that each door has in its own way.
 Way = Callable[[str, Any], str]
 
-# An option in a hint: `key`, `nulls="suppress"` with a value as JSON, or `problems()`.
+# An option in a hint: `key`, `nulls="suppress"` with a value as JSON, `problems()`, or
+# `declare_again()="app.person"`, with a table's name.
 _MARKED = re.compile(r"`([a-z_]+(?:\(\))?)(?:=([^`]+))?`")
 
 
@@ -21,6 +22,9 @@ def in_python(name: str, value: Any) -> str:
     """An option as a call in Python has it."""
     if name == "problems()":
         return "the error's problems"
+    if name == "declare_again()":
+        table = json.dumps(value, ensure_ascii=False)
+        return f"dbanon.declare(database, {table}, dbanon.rules(database, {table}))"
     if value is None:
         return name
     return f"{name}={value if isinstance(value, bool) else json.dumps(value, ensure_ascii=False)}"

@@ -81,6 +81,12 @@ class LedgerNotTrusted(InsufficientRights):
     code = "ledger_not_trusted"
 
 
+class RulesNotTrusted(InsufficientRights):
+    """Rules of the table were not declared by its owner of today, so they do not count."""
+
+    code = "rules_not_trusted"
+
+
 class LedgerQuota(InsufficientRights):
     """The role has written as many ledger entries as it may in a day."""
 

@@ -7,25 +7,30 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dbanon.data.frozen import dataclass
+from dbanon.errors import SourceChanged
 from dbanon.job.rules import Rules, require_one_entity
 from dbanon.ledger import entries
 from dbanon.ledger.tables import as_text
 from dbanon.release.words import now
-from dbanon.sessions.names import RelationName
+from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.sessions.session import Session
 
 CURRENT, NO_RULE, NO_COLUMN = "current", "no rule", "no column"
-ANOTHER_TABLE, NO_TABLE = "another table", "no table"
+ANOTHER_TABLE, NO_TABLE, NOT_TRUSTED = "another table", "no table", "not trusted"
 
 
 @dataclass(frozen=True)
 class Kept:
-    """A rule as the ledger has it.
+    """A rule as the ledger has it, and what became of its table and its author.
 
     Parameters
     ----------
-    source : the table's name.
-    relation_oid : PostgreSQL's number of the table that it was declared of.
+    source : the name of its table when it was declared, or last written.
+    relation_oid, owner_oid : of the table and its owner then, on PostgreSQL; else 0.
+    table : the name of the table that it belongs to now; as ``source`` where there is none.
+    is_trusted : whether it counts: a role declared it that may do so today.
+    is_replaceable : whether the table's owner of today may change or remove it.
+    rank : 1 is the rule of its column that counts before the others.
     """
 
     source: str
@@ -33,35 +38,71 @@ class Kept:
     rule: Mapping[str, Any]
     declared_at: str
     declared_by: str | None
-    relation_oid: int | None
+    relation_oid: int
+    owner_oid: int
+    table: str
+    state: str
+    is_trusted: bool = True
+    is_replaceable: bool = True
+    rank: int = 1
 
 
 def rules_kept(session: Session, source: RelationName | None = None) -> list[Kept]:
-    """The rules of a table, or of all, by name."""
+    """The rules of a table, or of all, by name; of each column the one that counts first."""
+    return [one for one in _all_kept(session, source) if one.rank == 1 or source is None]
+
+
+def _all_kept(session: Session, source: RelationName | None) -> list[Kept]:
     if not _there(session):
         return []
+    judged = session.judged_rules(source)
+    if judged is not None:
+        return [
+            Kept(
+                named, name, entries.parsed(rule), at, by, int(oid), int(owner), table, state,
+                bool(trusted), bool(trusted or same), int(rank),
+            )
+            for named, name, rule, at, by, oid, owner, table, state, trusted, same, rank in judged
+        ]  # fmt: skip
     where, given = ("", ()) if source is None else (" WHERE source = ?", (str(source),))
-    # As text: inside a backend rows travel as JSON, of which the keys are not kept.
-    others = as_text("rule", ("declared_at", "declared_by", "relation_oid"))
     found = session.rows(
-        f"SELECT source, name, CAST(rule AS VARCHAR), {others}"
-        f" FROM {session.ledger_name('rule').quoted}{where}"
+        f"SELECT source, name, CAST(rule AS VARCHAR), {as_text('rule', ('declared_at',))},"
+        f" declared_by FROM {session.ledger_name('rule').quoted}{where}"
         " ORDER BY source, name",
         given,
     )
     return [
-        Kept(table, name, entries.parsed(rule), at, by, None if oid is None else int(oid))
-        for table, name, rule, at, by, oid in found
+        Kept(table, name, entries.parsed(rule), at, by, 0, 0, table, _state(session, table, name))
+        for table, name, rule, at, by in found
     ]
 
 
-def earlier_name(session: Session, oid: int | None) -> str | None:
-    """The name that rules were declared of a relation under, which has another one now."""
-    if oid is None or not _there(session):
-        return None
-    relation = session.ledger_name("rule").quoted
-    found = session.rows(f"SELECT min(source) FROM {relation} WHERE relation_oid = ?", (oid,))
-    return None if found[0][0] is None else str(found[0][0])
+def _state(session: Session, source: str, column: str) -> str:
+    """What became of a rule's table and column, where there are no roles."""
+    name = parse_relation(source)
+    if session.find_existing(name) is None:
+        return NO_TABLE
+    return CURRENT if column in dict(session.columns_of(name)) else NO_COLUMN
+
+
+def followed_table(session: Session, source: RelationName) -> str | None:
+    """The table that had this name when its rules were declared, and has another name now."""
+    found = (one for one in rules_kept(session) if one.source == str(source))
+    return next((one.table for one in found if one.table != one.source), None)
+
+
+def require_digest(session: Session, source: RelationName, digest: str) -> None:
+    """Check that the rules of a table that count are those that a job was made by.
+
+    Raises
+    ------
+    SourceChanged : they, or the table, are others now.
+    """
+    found = {one.name: one.rule for one in rules_kept(session, source) if one.is_trusted}
+    if Rules(found).digest != digest:
+        raise SourceChanged(
+            f"{source} or its rules changed meanwhile; nothing was published.", hint="Try again."
+        )
 
 
 def declare(session: Session, source: RelationName, rules: Rules) -> None:
@@ -75,15 +116,15 @@ def declare(session: Session, source: RelationName, rules: Rules) -> None:
     _prepare(session, source)
     if session.have_rules_written(source, {"set": dict(rules.by_column)}):
         return
-    before = {one.name: one.rule for one in rules_kept(session, source)}
+    before = {one.name: one.rule for one in rules_kept(session, source) if one.is_trusted}
     require_one_entity(Rules({**before, **rules.by_column}))
     _delete(session, source, list(rules.by_column))
-    existing = session.find_existing(source)
-    moment, by = session.timestamp(now()), session.current_user()
-    oid = None if existing is None else existing.oid
-    columns = ("source", "name", "rule", "declared_at", "declared_by", "relation_oid")
+    session.tie_rules(source)
+    author = session.rule_author(source)
+    moment = session.timestamp(now())
+    columns = ("source", "name", "rule", "declared_at", *author)
     rows = [
-        (str(source), name, json.dumps(rule, ensure_ascii=False), moment, by, oid)
+        (str(source), name, json.dumps(rule, ensure_ascii=False), moment, *author.values())
         for name, rule in rules.by_column.items()
     ]
     session.insert_rows(session.ledger_name("rule"), columns, rows)
@@ -95,6 +136,7 @@ def undeclare(session: Session, source: RelationName, columns: Sequence[str] | N
     removed = None if columns is None else list(columns)
     if not session.have_rules_written(source, {"remove": removed}):
         _delete(session, source, removed)
+        session.tie_rules(source)
 
 
 def _prepare(session: Session, source: RelationName) -> None:
@@ -105,12 +147,15 @@ def _prepare(session: Session, source: RelationName) -> None:
 
 
 def _delete(session: Session, source: RelationName, columns: Sequence[str] | None) -> None:
+    """Remove what the owner of a table may: rules that count, and all of this very table."""
     relation = session.ledger_name("rule").quoted
-    if columns is None:
-        session.run(f"DELETE FROM {relation} WHERE source = ?", (str(source),))
-        return
-    for name in columns:
-        session.run(f"DELETE FROM {relation} WHERE source = ? AND name = ?", (str(source), name))
+    for one in _all_kept(session, source):
+        if one.is_replaceable and (columns is None or one.name in columns):
+            session.run(
+                f"DELETE FROM {relation} WHERE source = ? AND name = ?"
+                " AND coalesce(owner_oid, 0) = ? AND coalesce(relation_oid, 0) = ?",
+                (one.source, one.name, one.owner_oid, one.relation_oid),
+            )
 
 
 def _there(session: Session) -> bool:

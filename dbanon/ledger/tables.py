@@ -136,14 +136,17 @@ TABLES: dict[str, tuple[Columns, tuple[str, ...]]] = {
         ),
         ("chain_id", "sequence"),
     ),
-    # What the columns of tables are, by the table's name: its owner says so. ``relation_oid`` is
-    # PostgreSQL's number of the table that it was said of.
+    # What the columns of tables are, as their owners declared it. On PostgreSQL each owner has rules
+    # of its own, of each table: the oids of the table, of its owner and of the role that declared
+    # tell whether they count. The oids hold in the database where ``ledger_oid`` is the oid of this
+    # table; it is NULL in rules of earlier versions. Elsewhere there are no oids, and all are 0.
     "rule": (
         _columns(
             "source text, name text, rule json, declared_at timestamp, declared_by text?",
-            "relation_oid bigint?",
+            "relation_oid bigint, owner_oid bigint, owner text?, declarer_oid bigint?",
+            "ledger_oid bigint?",
         ),
-        ("source", "name"),
+        ("source", "name", "owner_oid", "relation_oid"),
     ),
     # What may be spent on a source, and what is. Rows are written by the ledger's owner alone, and
     # ``spent`` only grows. A larger total is another row, which closes the one it raises:
@@ -193,7 +196,7 @@ _CAME_WITHOUT = "epsilon"
 DROPPED = {"release": ("class_signature", "entity_hash")}
 
 # The newest revision in migrations/, and the table in which Alembic keeps it.
-HEAD = "0011"
+HEAD = "0012"
 VERSION_TABLE = "alembic_version"
 
 

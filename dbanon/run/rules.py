@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,6 +12,7 @@ from dbanon.errors import (
     ColumnNotFound,
     InvalidParameter,
     RulesNotFound,
+    RulesNotTrusted,
     RulesOfAnotherTable,
     nearest_names,
     warn_caller,
@@ -21,7 +23,7 @@ from dbanon.job.rules import BY_RULES, Rules, checked, in_comments
 from dbanon.ledger import rules as kept
 from dbanon.ledger.rules import Kept
 from dbanon.sessions.base import Relation
-from dbanon.sessions.names import parse_relation
+from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.sessions.session import Session
 from dbanon.sessions.store import Store
 
@@ -32,8 +34,9 @@ class Declared:
 
     Parameters
     ----------
-    state : ``current``; ``another table``, which was made under this name since, or restored;
-        ``no column``; ``no table``; ``no rule``, of a column of a table that was named.
+    state : ``current``; ``not trusted``, as no owner of today declared it; ``another table``, of
+        this name, which belongs to another role, or was restored; ``no column``; ``no table``;
+        ``no rule``, of a column of a table that was named.
     declared_by : the role, where there are roles.
     """
 
@@ -83,6 +86,24 @@ def declare(
         return _states(session, relation)
 
 
+def again(declared: Sequence[Declared]) -> dict[str, Any]:
+    """The rules of a list, by column, to declare them again; without those of missing columns.
+
+    Raises
+    ------
+    InvalidParameter : they are of several tables.
+    """
+    if len({one.source for one in declared}) > 1:
+        raise InvalidParameter(
+            "The rules are of several tables.", hint="Declare those of one table at a time."
+        )
+    return {
+        one.column: one.rule
+        for one in declared
+        if one.rule is not None and one.state not in (kept.NO_COLUMN, kept.NO_TABLE)
+    }
+
+
 def undeclare(store: Store, table: str, columns: Sequence[str] | None = None) -> list[Declared]:
     """Forget rules of a table: of these columns, or all of them; what it has then.
 
@@ -93,7 +114,7 @@ def undeclare(store: Store, table: str, columns: Sequence[str] | None = None) ->
     """
     with store.session(write=True) as session:
         name = session.find_source(parse_relation(table)).name
-        known = [one.name for one in kept.rules_kept(session, name)]
+        known = [one.name for one in kept.rules_kept(session, name) if one.is_replaceable]
         for column in columns or ():
             if column not in known:
                 raise RulesNotFound(
@@ -115,10 +136,7 @@ def rules(store: Store, table: str | None = None) -> list[Declared]:
     with store.session(write=False) as session:
         if table is not None:
             return _states(session, session.find_source(parse_relation(table)))
-        found = []
-        for one in kept.rules_kept(session):
-            found.append(_declared(one, _state(session, one)))
-        return found
+        return [_declared(one) for one in kept.rules_kept(session)]
 
 
 def by_rules(job: Job, store: Store) -> Job:
@@ -138,33 +156,34 @@ def with_rules(session: Session, job: Job) -> Job:
     Raises
     ------
     RulesNotFound : there are no rules of the table.
+    RulesNotTrusted : who declared some of them may not do so today.
     InsufficientRights : they name a table of a hierarchy that the table's owner may not read.
     """
     if job.declared != BY_RULES:
         return job
     relation = session.find_source(parse_relation(job.table))
+    columns = [attribute.name for attribute in relation.schema.attributes]
     found = kept.rules_kept(session, relation.name)
-    existing = session.find_existing(relation.name)
-    oid = None if existing is None else existing.oid
+    _require_trusted(relation.name, [one for one in found if one.name in columns])
+    found = [one for one in found if one.is_trusted]
     if not found:
-        earlier = kept.earlier_name(session, oid)
+        followed = kept.followed_table(session, relation.name)
         raise RulesNotFound(
             f"No rules are declared of {relation.name}, and no quasi-identifiers are named.",
-            hint=f"Rules go by a table's name, and this one's were declared of {earlier}: declare"
-            " them again."
-            if earlier is not None
+            hint=f"The table that had this name is {followed} now, and its rules followed it:"
+            " declare those of this one."
+            if followed is not None
             else "Declare what its columns are, or name `quasi_identifiers`.",
         )
-    others = [one.name for one in found if one.relation_oid not in (None, oid)]
-    if others:
+    if any(one.state == kept.ANOTHER_TABLE for one in found):
         warn_caller(
             RulesOfAnotherTable(
-                f"Rules of {relation.name} were declared of another table of this name: it was"
-                " dropped and made again, or restored. Declare them again if they still hold."
+                f"Rules of {relation.name} were declared of another table of this name, or were"
+                " restored. Its owner declares them again if they still hold; after a dump was"
+                " restored an administrator runs: dbanon upgrade"
             )
         )
     named = {one.name: one.rule for one in found}
-    columns = [attribute.name for attribute in relation.schema.attributes]
     # In the order of the table, and so what is made does not depend on when each was declared.
     order = sorted(named, key=lambda name: (columns.index(name) if name in columns else -1, name))
     made = applied(job, Rules({name: named[name] for name in order}))
@@ -174,6 +193,29 @@ def with_rules(session: Session, job: Job) -> Job:
             tree = session.find_source(parse_relation(spec.value)).name
             session.require_owner_reads(relation.name, tree)
     return made
+
+
+def _require_trusted(table: RelationName, found: Sequence[Kept]) -> None:
+    """Check that the rules of a table's columns were declared by a role that may do so today.
+
+    Raises
+    ------
+    RulesNotTrusted : some were not; it names the columns, and who declared.
+    """
+    refused = [one for one in found if not one.is_trusted]
+    if not refused:
+        return
+    names = ", ".join(f'"{one.name}"' for one in refused)
+    authors = ", ".join(dict.fromkeys(f'"{one.declared_by}"' for one in refused))
+    # No backtick may end the mark of the hint.
+    named = json.dumps(str(table), ensure_ascii=False).replace("`", "\\u0060")
+    raise RulesNotTrusted(
+        f"Rules of {table} were not declared by its owner of today; nothing was published.",
+        detail=f"Not trusted: {names}, declared by {authors}. The table had another owner then, or"
+        " that role is no member of the owning role now.",
+        hint="Look at these rules. If they are right, the owner declares them again:"
+        f" `declare_again()={named}`",
+    )
 
 
 def applied(job: Job, rules: Rules) -> Job:
@@ -197,31 +239,20 @@ def applied(job: Job, rules: Rules) -> Job:
 def _states(session: Session, relation: Relation) -> list[Declared]:
     """The rules of a table and the columns without one, in the order of its columns."""
     found = {one.name: one for one in kept.rules_kept(session, relation.name)}
-    existing = session.find_existing(relation.name)
-    oid = None if existing is None else existing.oid
     states = []
     for attribute in relation.schema.attributes:
         one = found.pop(attribute.name, None)
-        if one is None:
-            told = (str(relation.name), attribute.name, None, None, kept.NO_RULE, None, None)
-            states.append(Declared(*told))
-            continue
-        same = one.relation_oid in (None, oid)
-        states.append(_declared(one, kept.CURRENT if same else kept.ANOTHER_TABLE))
-    return states + [_declared(one, kept.NO_COLUMN) for one in found.values()]
+        states.append(
+            Declared(str(relation.name), attribute.name, None, None, kept.NO_RULE, None, None)
+            if one is None
+            else _declared(one)
+        )
+    # What others said of columns that are not there is nothing to decide about.
+    return states + [_declared(one) for one in found.values() if one.is_trusted]
 
 
-def _state(session: Session, one: Kept) -> str:
-    """What became of the table and the column of a rule."""
-    name = parse_relation(one.source)
-    existing = session.find_existing(name)
-    if existing is None:
-        return kept.NO_TABLE
-    if one.name not in dict(session.columns_of(name)):
-        return kept.NO_COLUMN
-    return kept.CURRENT if one.relation_oid in (None, existing.oid) else kept.ANOTHER_TABLE
-
-
-def _declared(one: Kept, state: str) -> Declared:
+def _declared(one: Kept) -> Declared:
     role = one.rule.get("role")
-    return Declared(one.source, one.name, role, one.rule, state, one.declared_at, one.declared_by)
+    return Declared(
+        one.table, one.name, role, one.rule, one.state, one.declared_at, one.declared_by
+    )

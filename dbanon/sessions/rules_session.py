@@ -41,6 +41,22 @@ class RuledSession(SessionInterface):
         """
         return False
 
+    def judged_rules(self, source: RelationName | None) -> list[tuple[Any, ...]] | None:
+        """The rules of a table, or of all, with what became of each; None where there are no roles.
+
+        Of each: table and column that it was declared of, the rule as JSON, when and by whom, the
+        oids of table and owner, then the name of the table that it belongs to now, its state,
+        whether it counts, whether this table was declared, and its rank among rules of the column.
+        """
+        return None
+
+    def rule_author(self, source: RelationName) -> dict[str, Any]:
+        """What the ledger records of a table and of the roles that declare a rule of it."""
+        return {"relation_oid": 0, "owner_oid": 0, "declared_by": self.current_user()}
+
+    def tie_rules(self, source: RelationName) -> None:
+        """Have rules of a table go by its oids of today; nothing where there are none."""
+
     def state_of(self, source: RelationName) -> dict[str, Any]:
         """What tells, without reading it, whether a table is the same and was written to.
 

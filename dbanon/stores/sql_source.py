@@ -32,6 +32,7 @@ from dbanon.hierarchy.leaves import by_value, leaf_text
 from dbanon.hierarchy.spec import HierarchySpec
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.job import Asked, Job
+from dbanon.ledger.rules import require_digest
 from dbanon.release.attribute_disclosure import ValueGroups
 from dbanon.sessions import statements
 from dbanon.sessions.base import Filtered, Relation
@@ -69,7 +70,12 @@ class SqlSource:
         return self._with_roles(job, self.session.find_source(parse_relation(job.table)))
 
     def _with_roles(self, job: Asked, relation: Relation) -> Relation:
-        """The relation, after a check that it has all columns that the job names."""
+        """The relation, after a check that it has all columns that the job names.
+
+        A job by rules took them in another transaction: the table may be another one by now.
+        """
+        if job.declared is not None:
+            require_digest(self.session, relation.name, job.declared)
         if job.roles is not None:
             columns = [attribute.name for attribute in relation.schema.attributes]
             gone = [name for name in job.roles if name not in columns]

@@ -5,6 +5,9 @@
 -- logged in nor one that calls through a function of somebody else may be the one to ask. But only the
 -- owner of a relation, or a member of that role, can comment on its columns. So it asks for the mark of
 -- these very rules on the first column, written by the transaction that calls and gone afterwards.
+--
+-- The mark proves the owner's rights, and not who uses them. So rules record the owner, and beside it
+-- the role that logged in, if it may act as the owner: what it declares counts no longer than that.
 CREATE OR REPLACE FUNCTION dbanon._write_rules(given jsonb)
 RETURNS integer
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
@@ -19,9 +22,11 @@ DECLARE
         "entity": ["role", "pseudonym"], "pseudonym": ["role"], "identifier": ["role"],
         "drop": ["role", "reason"]}';
     marked record;
+    declarer oid;
     named text;
     wrong text;
     kept integer;
+    entities integer;
 BEGIN
     IF jsonb_typeof(given) IS DISTINCT FROM 'object'
        OR jsonb_typeof(given -> 'source') IS DISTINCT FROM 'number'
@@ -34,7 +39,7 @@ BEGIN
     IF pg_column_size(given) > 4194304 THEN
         RAISE EXCEPTION USING ERRCODE = '54000', MESSAGE = 'The rules are too large.';
     END IF;
-    SELECT c.oid, n.nspname, c.relname,
+    SELECT c.oid, n.nspname, c.relname, c.relowner,
            (d.xmin::text::bigint - own % 4294967296 + 4294967296) % 4294967296 AS later
     INTO marked
     FROM pg_class AS c
@@ -80,27 +85,50 @@ BEGIN
                              marked.relname, left(wrong, 63));
     END IF;
     named := dbanon._name_of(marked.nspname, marked.relname);
-    IF given ? 'remove' THEN
-        DELETE FROM dbanon.rule AS k WHERE k.source = named
-            AND (jsonb_typeof(given -> 'remove') = 'null' OR given -> 'remove' ? k.name);
-    END IF;
-    INSERT INTO dbanon.rule AS k (source, name, rule, declared_at, declared_by, relation_oid)
-    SELECT named, r.key, r.value, clock_timestamp(), session_user, marked.oid::bigint
+    SELECT coalesce((SELECT r.oid FROM pg_roles AS r
+                     WHERE r.rolname = session_user AND @MAY_ACT_AS(r.oid, marked.relowner)@),
+                    marked.relowner) INTO declarer;
+    -- Rules of others stay, unless they are of this very table: the owner of today decides.
+    DELETE FROM dbanon.rule AS k
+    USING (@JUDGED_RULES(c.oid = marked.oid)@
+    ) AS j
+    WHERE k.source = j.source AND k.name = j.name AND k.owner_oid = j.owner_oid
+      AND k.relation_oid = j.relation_oid
+      AND j.table_oid IS NOT NULL AND (j.is_trusted OR j.is_same)
+      AND (coalesce(given -> 'set' ? k.name, false)
+           OR given ? 'remove' AND (jsonb_typeof(given -> 'remove') = 'null'
+                                    OR given -> 'remove' ? k.name));
+    @TIE_RULES(c.oid = marked.oid)@;
+    -- Rules that went with a table to another name give back this one.
+    UPDATE dbanon.rule AS k SET source = dbanon._name_of(n.nspname, c.relname)
+    FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+    WHERE k.source = named AND k.ledger_oid = k.tableoid::bigint
+      AND k.relation_oid = c.oid::bigint AND c.oid <> marked.oid
+      AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
+      AND dbanon._name_of(n.nspname, c.relname) <> named;
+    INSERT INTO dbanon.rule AS k (source, name, rule, declared_at, declared_by, relation_oid,
+                                  owner_oid, owner, declarer_oid, ledger_oid)
+    SELECT named, r.key, r.value, clock_timestamp(), pg_get_userbyid(declarer), marked.oid::bigint,
+           marked.relowner::bigint, pg_get_userbyid(marked.relowner), declarer::bigint,
+           'dbanon.rule'::regclass::oid::bigint
     FROM jsonb_each(given -> 'set') AS r
-    ON CONFLICT (source, name) DO UPDATE SET rule = excluded.rule,
+    ON CONFLICT (source, name, owner_oid, relation_oid) DO UPDATE SET rule = excluded.rule,
         declared_at = excluded.declared_at, declared_by = excluded.declared_by,
-        relation_oid = excluded.relation_oid;
-    IF (SELECT count(*) FROM dbanon.rule AS k
-        WHERE k.source = named AND k.rule ->> 'role' = 'entity') > 1 THEN
+        owner = excluded.owner, declarer_oid = excluded.declarer_oid,
+        ledger_oid = excluded.ledger_oid;
+    SELECT count(*), count(*) FILTER (WHERE j.rule ->> 'role' = 'entity') INTO kept, entities
+    FROM (@JUDGED_RULES(c.oid = marked.oid)@
+    ) AS j
+    WHERE j.table_oid IS NOT NULL AND j.is_trusted AND j.rank = 1;
+    IF entities > 1 THEN
         RAISE EXCEPTION USING ERRCODE = '22023',
             MESSAGE = 'More than one column has the role entity.',
             HINT = 'One says whose a row is; others that name persons are identifiers.';
     END IF;
-    IF (SELECT count(*) FROM dbanon.rule AS k WHERE k.declared_by = session_user) > 100000 THEN
+    IF (SELECT count(*) FROM dbanon.rule AS k WHERE k.declarer_oid = declarer::bigint) > 100000 THEN
         RAISE EXCEPTION USING ERRCODE = '53400',
             MESSAGE = 'This role has declared rules of 100,000 columns, which is all that one may.';
     END IF;
-    SELECT count(*) INTO kept FROM dbanon.rule AS k WHERE k.source = named;
     RETURN kept;
 END
 $function$;

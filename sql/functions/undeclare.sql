@@ -13,10 +13,8 @@ BEGIN
     PERFORM dbanon._require_ledger();
     SELECT name INTO wrong FROM unnest(undeclare.columns) AS name
     WHERE name IS NULL OR name NOT IN (
-        SELECT k.name FROM dbanon.rule AS k
-        JOIN pg_class AS c ON c.oid = undeclare.source
-        JOIN pg_namespace AS n ON n.oid = c.relnamespace
-        WHERE k.source = dbanon._name_of(n.nspname, c.relname)) LIMIT 1;
+        SELECT j.name FROM (@JUDGED_RULES(c.oid = undeclare.source)@
+        ) AS j WHERE j.table_oid IS NOT NULL AND (j.is_trusted OR j.is_same)) LIMIT 1;
     IF FOUND THEN
         RAISE EXCEPTION USING ERRCODE = '42704',
             MESSAGE = format('There is no rule of column %I.', left(wrong, 63)),

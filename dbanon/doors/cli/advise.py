@@ -22,6 +22,7 @@ from dbanon.doors.cli.support import (
 from dbanon.doors.spelling import half_of_memory
 from dbanon.errors import InvalidParameter, counted
 from dbanon.job.reading import Reading
+from dbanon.ledger.rules import NOT_TRUSTED
 from dbanon.release.words import printable
 from dbanon.stores.folders import is_of_files
 
@@ -135,7 +136,10 @@ def _declare(url: str, table: str, found: Advice, yes: bool, on_sql: Any) -> Non
     """Declare the proposed roles of columns that have no rule yet, once somebody said yes."""
     from dbanon.doors import rules as api
 
-    known = {one.column for one in api.rules(url, table, on_sql=on_sql) if one.role is not None}
+    declared = [one for one in api.rules(url, table, on_sql=on_sql) if one.role is not None]
+    # Rules that do not count give way to those of the owner, who sees here that there are some.
+    refused = {one.column for one in declared if one.state == NOT_TRUSTED}
+    known = {one.column for one in declared} - refused
     new = {name: rule for name, rule in found.rules.items() if name not in known}
     open_columns = [c.column.name for c in found.columns
                     if c.column.name not in {*known, *found.rules}]  # fmt: skip
@@ -146,6 +150,12 @@ def _declare(url: str, table: str, found: Advice, yes: bool, on_sql: Any) -> Non
         + (
             f" Already declared, and left: {', '.join(map(printable, sorted(known)))}."
             if known
+            else ""
+        )
+        + (
+            " Declared by others than the owner of today, and replaced where named above:"
+            f" {', '.join(map(printable, sorted(refused)))}."
+            if refused
             else ""
         )
         + (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,7 +56,8 @@ def declare(
 
     FILE is a JSON object that gives each column a role (quasi_identifier, sensitive, by, keep,
     entity, identifier, drop), or an object with the role in it. Columns that are not named keep
-    their rules.
+    their rules. FILE can also be what "dbanon rules --table … --format json" printed: so the owner
+    of a table takes over rules that another role declared.
     """
     with errors(form), signals(), lasting() as committed:
         from dbanon.doors import rules as api
@@ -168,9 +169,24 @@ def _read(file: Path) -> dict[str, Any]:
             "The file of rules cannot be read.",
             hint='Write a JSON object, in UTF-8, as in {"age": "quasi_identifier"}.',
         ) from None
+    if isinstance(given, list):
+        return _of_list(given)
     if not isinstance(given, dict):
         raise InvalidParameter("The file of rules must hold a JSON object: a rule by column.")
     return given
+
+
+def _of_list(given: list[Any]) -> dict[str, Any]:
+    """The rules of a list that ``dbanon rules`` printed."""
+    from dbanon.run.rules import Declared, again
+
+    names = [one.name for one in fields(Declared)]
+    if not all(isinstance(one, dict) and list(one) == names for one in given):
+        raise InvalidParameter(
+            "The list in the file is not what dbanon rules prints with --format json.",
+            hint='Write a JSON object, a rule by column, as in {"age": "quasi_identifier"}.',
+        )
+    return again([Declared(**one) for one in given])
 
 
 def _show(form: str, title: str, found: Sequence[Declared]) -> None:

@@ -24,7 +24,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from dbanon.data.option import REQUIRED, Parameter, all_parameters
-from dbanon.doors.spelling import bytes_of
+from dbanon.doors.spelling import bytes_of, declare_again_command
 from dbanon.errors import DbanonError, InvalidParameter
 from dbanon.job.job import Job
 from dbanon.job.private import own_options
@@ -205,6 +205,8 @@ def in_job_file(name: str, value: Any) -> str:
     """An option as a job file has it, in a hint: its key, or the role that says it."""
     if name == "problems()":
         return "dbanon hierarchy check"
+    if name == "declare_again()":
+        return declare_again_command(value)
     if name in _OF_OUTPUT:
         key = _OF_OUTPUT[name]
         return f"output: {{{key}: {value}}}" if key == name and value else f"output.{key}"

@@ -9,6 +9,7 @@ from typing import Any
 
 from dbanon.errors import InsufficientRights
 from dbanon.ledger import postgresql as ledger
+from dbanon.ledger.postgresql_rules import judged_rules, tie_rules
 from dbanon.sessions.names import RelationName
 from dbanon.sessions.rules_session import RuledSession
 
@@ -16,6 +17,27 @@ _OWNER = """
 SELECT c.oid::bigint, pg_get_userbyid(c.relowner)::text, pg_has_role(c.relowner, 'USAGE')
 FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
 WHERE n.nspname = ?::name AND c.relname = ?::name"""
+
+# As text what a backend, where rows travel as JSON, would give in another form.
+_JUDGED = """
+SELECT j.source, j.name, j.rule::text, j.declared_at::text, j.declared_by, j.relation_oid,
+       j.owner_oid, j.table_name, j.state, j.is_trusted, j.is_same, j.rank
+FROM ({judged}
+) AS j
+WHERE {which} ORDER BY j.table_name, j.attnum, j.name, j.rank"""
+# Of all tables also the rules of those that are gone, and none that others declared of columns that
+# are not there.
+_OF_ALL = "j.table_oid IS NULL OR j.rank = 1 AND (j.is_trusted OR j.attnum IS NOT NULL)"
+
+# The table's owner, and the role that declares: who may do so was asked before.
+_AUTHOR = """
+SELECT c.oid::bigint, c.relowner::bigint, pg_get_userbyid(c.relowner)::text, r.oid::bigint,
+       r.rolname::text, 'dbanon.rule'::regclass::oid::bigint
+FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+JOIN pg_roles AS r ON r.rolname = current_user
+WHERE n.nspname = ?::name AND c.relname = ?::name"""
+_AUTHOR_COLUMNS = ("relation_oid", "owner_oid", "owner", "declarer_oid", "declared_by",
+                   "ledger_oid")  # fmt: skip
 
 _OWNER_READS = """
 SELECT has_table_privilege(c.relowner, t.oid, 'SELECT')
@@ -86,6 +108,26 @@ class PostgresqlRules(RuledSession):
         given = json.dumps({"source": found[0][0], **change}, ensure_ascii=False)
         self.call("dbanon._declare", [given])
         return True
+
+    def judged_rules(self, source: RelationName | None) -> list[tuple[Any, ...]]:
+        if source is None:
+            return self.rows(_JUDGED.format(judged=judged_rules(), which=_OF_ALL))
+        which = self._is_table(source)
+        return self.rows(
+            _JUDGED.format(judged=judged_rules(which), which="j.table_oid IS NOT NULL")
+        )
+
+    def rule_author(self, source: RelationName) -> dict[str, Any]:
+        [found] = self.rows(_AUTHOR, (source.schema, source.name))
+        return dict(zip(_AUTHOR_COLUMNS, found, strict=True))
+
+    def tie_rules(self, source: RelationName) -> None:
+        self.run(tie_rules(self._is_table(source)))
+
+    def _is_table(self, source: RelationName) -> str:
+        """SQL of whether a row of pg_class, as ``c``, is a table's."""
+        found = self.rows(_OWNER, (source.schema, source.name))
+        return f"c.oid = {int(found[0][0])}::oid" if found else "false"
 
     def state_of(self, source: RelationName) -> dict[str, Any]:
         name = (source.schema, source.name)

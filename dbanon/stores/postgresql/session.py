@@ -24,6 +24,7 @@ from dbanon.errors import (
     TableNotFound,
 )
 from dbanon.ledger import postgresql as postgresql_ledger
+from dbanon.ledger.postgresql_rules import tie_rules
 from dbanon.sessions.base import (
     MARK,
     Existing,
@@ -378,6 +379,7 @@ class PostgresqlSession(
 
     def tie_releases(self) -> None:
         self.run((share_path("sql") / "tie.sql").read_text())
+        self.run(tie_rules())
 
     def may_drop(self, existing: Existing) -> bool:
         return bool(self.rows(catalog.MAY_DROP, (existing.oid,))[0][0])

@@ -1,0 +1,144 @@
+"""Rules of tables on PostgreSQL: of which table each one is now, and whether it counts there.
+
+A rule belongs to the table that it was declared of, by oid, and after this table is gone to the next
+one of its name. It counts while two roles may still declare it: the one that owned the table then,
+and the one that declared. Oids say who that is. They hold only in the database that wrote the rule
+(``ledger_oid`` is the oid of the rules' own table there): where a dump was restored names say it.
+"""
+
+from __future__ import annotations
+
+# What a rule can be declared of.
+_KINDS = "('r', 'p', 'v', 'm', 'f')"
+
+# As ``str(RelationName)`` writes the name of a relation.
+_NAME = " || '.' || ".join(
+    f"""CASE WHEN {part} ~ '[."]' THEN '"' || replace({part}, '"', '""') || '"' ELSE {part} END"""
+    for part in ("n.nspname::text", "c.relname::text")
+)
+
+
+def _role(oid: str, name: str) -> str:
+    """SQL of the role that a rule recorded by oid and name, as it is known today.
+
+    A role keeps its oid when it is renamed. If another role has the recorded name now, the oid could
+    be another database's, so nobody is recognized.
+    """
+    return f"""CASE
+            WHEN k.is_numbered THEN (
+                SELECT r.oid FROM pg_catalog.pg_roles AS r WHERE r.oid = k.{oid}::oid
+                  AND (r.rolname = k.{name} OR NOT EXISTS (
+                    SELECT FROM pg_catalog.pg_roles AS o WHERE o.rolname = k.{name})))
+            ELSE (SELECT r.oid FROM pg_catalog.pg_roles AS r WHERE r.rolname = k.{name}) END"""
+
+
+def may_act_as(role: str, owner: str) -> str:
+    """SQL of whether a role has another one's rights, or may take them by SET ROLE.
+
+    Since version 16 a membership may give neither.
+    """
+    return (
+        f"(pg_catalog.pg_has_role({role}, {owner}, 'USAGE') OR pg_catalog.pg_has_role({role},"
+        f" {owner}, CASE WHEN pg_catalog.current_setting('server_version_num')::integer >= 160000"
+        " THEN 'SET' ELSE 'MEMBER' END))"
+    )
+
+
+def judged_rules(which: str = "true") -> str:
+    """The query of all rules and of what became of them; with a table each, if it is there.
+
+    A superuser may act as every owner. But the rules of a superuser's table that is gone were never
+    meant for another owner's table of its name.
+
+    Rows of earlier versions have no owner. They count if the owner of today declared them, or if
+    it is still the same table and a member of the owning role did.
+
+    Parameters
+    ----------
+    which : SQL of the tables that are asked about, of their ``pg_class`` as ``c``.
+    """
+    return f"""
+WITH relations AS (
+    SELECT c.oid, c.relowner AS owner, {_NAME} AS named
+    FROM pg_catalog.pg_class AS c
+    JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+    WHERE c.relkind IN {_KINDS} AND c.relpersistence <> 't' AND {which}
+), recorded AS (
+    SELECT k.source, k.name, k.rule, k.declared_at, k.declared_by,
+           coalesce(k.relation_oid, 0) AS relation_oid,
+           -- A ledger of an earlier version is read as it is.
+           coalesce((j.o ->> 'owner_oid')::bigint, 0) AS owner_oid, j.o ->> 'owner' AS owner,
+           (j.o ->> 'declarer_oid')::bigint AS declarer_oid,
+           (j.o ->> 'ledger_oid')::bigint = k.tableoid::bigint AS is_numbered
+    FROM dbanon.rule AS k
+    CROSS JOIN LATERAL (SELECT pg_catalog.to_jsonb(k) - 'rule' AS o) AS j
+), known AS (
+    SELECT k.*, {_role("owner_oid", "owner")} AS author,
+           {_role("declarer_oid", "declared_by")} AS declarer,
+           CASE WHEN k.is_numbered THEN (
+               SELECT c.oid FROM pg_catalog.pg_class AS c
+               WHERE c.oid = k.relation_oid::oid AND c.relkind IN {_KINDS}) END AS living
+    FROM recorded AS k
+), placed AS (
+    SELECT k.*, coalesce(s.oid, t.oid) AS table_oid, coalesce(s.named, t.named) AS table_name,
+           coalesce(s.owner, t.owner) AS table_owner,
+           coalesce(s.oid IS NOT NULL OR k.is_numbered IS NULL AND k.relation_oid = t.oid::bigint,
+                    false) AS is_same
+    FROM known AS k
+    LEFT JOIN relations AS s ON s.oid = k.living
+    LEFT JOIN relations AS t ON t.named = CASE WHEN k.living IS NULL THEN k.source END
+), authored AS (
+    SELECT p.*, CASE
+               WHEN p.is_numbered IS NOT NULL THEN p.author
+               WHEN p.declarer = p.table_owner OR p.is_same AND
+                    {may_act_as("p.declarer", "p.table_owner")} THEN p.table_owner
+           END AS by_role
+    FROM placed AS p
+), judged AS (
+    SELECT a.*, coalesce(
+               (a.by_role = a.table_owner OR {may_act_as("a.by_role", "a.table_owner")}
+                    AND (a.is_same OR NOT r.rolsuper))
+               AND (a.declarer = a.table_owner
+                    OR {may_act_as("a.declarer", "a.table_owner")}), false) AS is_trusted
+    FROM authored AS a LEFT JOIN pg_catalog.pg_roles AS r ON r.oid = a.by_role
+)
+SELECT j.source, j.name, j.rule, j.declared_at, j.declared_by, j.owner, j.relation_oid, j.owner_oid,
+       j.table_oid, coalesce(j.table_name, j.source) AS table_name, j.by_role, j.declarer,
+       j.is_same, j.is_trusted, coalesce(j.is_numbered, false) AS is_numbered, c.attnum,
+       CASE WHEN j.table_oid IS NULL THEN 'no table'
+            WHEN NOT j.is_trusted THEN 'not trusted'
+            WHEN c.attnum IS NULL THEN 'no column'
+            WHEN j.is_same OR j.is_numbered AND j.by_role = j.table_owner THEN 'current'
+            ELSE 'another table' END AS state,
+       -- Of several rules of a column the first counts.
+       pg_catalog.row_number() OVER (
+           PARTITION BY j.table_oid, j.name
+           ORDER BY j.is_trusted DESC, j.is_same DESC, j.by_role = j.table_owner DESC NULLS LAST,
+                    j.declared_at DESC, j.source, j.owner_oid, j.relation_oid) AS rank
+FROM judged AS j
+LEFT JOIN pg_catalog.pg_attribute AS c
+    ON c.attrelid = j.table_oid AND c.attname = j.name AND c.attnum > 0 AND NOT c.attisdropped"""
+
+
+def tie_rules(which: str = "true") -> str:
+    """The statement that writes today's oids and names into the rules that count.
+
+    Rules follow a table that was renamed, was made anew by its owner, or came from a dump. From then
+    on they go by these oids.
+    """
+    return f"""
+UPDATE dbanon.rule AS k
+SET source = j.table_name, relation_oid = j.table_oid::bigint,
+    owner_oid = j.by_role::bigint, owner = pg_catalog.pg_get_userbyid(j.by_role)::text,
+    declarer_oid = j.declarer::bigint, declared_by = pg_catalog.pg_get_userbyid(j.declarer)::text,
+    ledger_oid = k.tableoid::bigint
+FROM ({judged_rules(which)}
+) AS j
+WHERE k.source = j.source AND k.name = j.name AND k.owner_oid = j.owner_oid
+  AND k.relation_oid = j.relation_oid AND j.is_trusted AND j.rank = 1
+  AND NOT (j.is_same AND j.is_numbered AND j.source = j.table_name)
+  AND NOT EXISTS (
+    SELECT FROM dbanon.rule AS o
+    WHERE o.source = j.table_name AND o.name = j.name AND o.owner_oid = j.by_role::bigint
+      AND o.relation_oid = j.table_oid::bigint
+      AND (o.source, o.owner_oid, o.relation_oid) <> (k.source, k.owner_oid, k.relation_oid))"""
