@@ -78,23 +78,38 @@ def test_without_rules_a_list_is_needed(run_sql: Run) -> None:
     assert missing.value.sqlstate == "22023"
 
 
-def test_rules_go_by_name(run_sql: Run, connect: Connect) -> None:
-    """A table that was renamed has none; one that was made anew has them, and that is said."""
+def test_rules_go_with_their_table(run_sql: Run, connect: Connect) -> None:
+    """After it they go to the next one of its name; those of another owner's table are named."""
     run_sql(PERSON)
     run_sql(DECLARE)
     run_sql("ALTER TABLE app.person RENAME TO people")
-    with pytest.raises(psycopg.Error, match="No rules are declared") as renamed:
-        run_sql("SELECT * FROM dbanon.mdav('app.people', 'release.p', k => 5)")
-    assert "app.person" in str(renamed.value.diag.message_hint)
-    assert run_sql("SELECT DISTINCT state FROM dbanon.rules()") == [("no table",)]
+    run_sql("SELECT * FROM dbanon.mdav('app.people', 'release.p', k => 5)")
+    assert run_sql("SELECT DISTINCT source_name, state FROM dbanon.rules()") == [
+        ("app.people", "current")
+    ]
+    run_sql("DROP TABLE app.people")
+    assert run_sql("SELECT DISTINCT source_name, state FROM dbanon.rules()") == [
+        ("app.person", "no table")
+    ]
     run_sql(PERSON)
+    assert run_sql("SELECT DISTINCT state FROM dbanon.rules('app.person')") == [("current",)]
+    # By a role that is a member of the owner of today, of a table that is gone.
+    run_sql("CREATE ROLE clinic NOLOGIN")
+    run_sql("CREATE ROLE nurse NOLOGIN IN ROLE clinic")
+    run_sql("ALTER TABLE app.person OWNER TO nurse")
+    run_sql(DECLARE)
+    run_sql("DROP TABLE app.person")
+    run_sql(PERSON)
+    run_sql("ALTER TABLE app.person OWNER TO clinic")
     assert run_sql("SELECT DISTINCT state FROM dbanon.rules('app.person')") == [("another table",)]
     session, heard = connect(), []
     session.add_notice_handler(lambda found: heard.append(found.message_primary))
-    session.execute("SELECT dbanon.mdav('app.person', 'release.p', k => 5)")
+    session.execute("SELECT dbanon.mdav('app.person', 'release.q', k => 5)")
     assert any("another table of this name" in str(one) for one in heard)
     run_sql(DECLARE)
     assert run_sql("SELECT DISTINCT state FROM dbanon.rules('app.person')") == [("current",)]
+    run_sql("DROP TABLE app.person")
+    run_sql("DROP ROLE nurse, clinic")
 
 
 def test_comments_are_read_where_wanted(run_sql: Run) -> None:
