@@ -10,7 +10,7 @@ from dbanon.data.frozen import dataclass
 from dbanon.errors import SourceChanged
 from dbanon.job.rules import Rules, require_one_entity
 from dbanon.ledger import entries
-from dbanon.ledger.tables import as_text
+from dbanon.ledger.tables import LONG_TEXT, as_text
 from dbanon.release.words import now
 from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.sessions.session import Session
@@ -66,7 +66,7 @@ def _all_kept(session: Session, source: RelationName | None) -> list[Kept]:
         ]  # fmt: skip
     where, given = ("", ()) if source is None else (" WHERE source = ?", (str(source),))
     found = session.rows(
-        f"SELECT source, name, CAST(rule AS VARCHAR), {as_text('rule', ('declared_at',))},"
+        f"SELECT source, name, CAST(rule AS {LONG_TEXT}), {as_text('rule', ('declared_at',))},"
         f" declared_by FROM {session.ledger_name('rule').quoted}{where}"
         " ORDER BY source, name",
         given,

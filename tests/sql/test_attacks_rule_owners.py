@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
 import dbanon
+from dbanon.doors import install
 from dbanon.doors.cli.main import main
 from dbanon.errors import RulesNotFound, RulesNotTrusted
 from tests.postgres_server import Server
@@ -363,6 +365,54 @@ def test_a_renamed_role_keeps_its_rules(
         for now, then in (("bob", "mallory"), ("robert", "bob")):
             if run_sql(f"SELECT to_regrole('{now}') IS NOT NULL") == [(True,)]:
                 run_sql(f"ALTER ROLE {now} RENAME TO {then}")
+
+
+def test_restored_rules_go_by_names_until_an_upgrade(
+    roles: dict[str, str], run_sql: Run, connect: Connect, sql_url: str, backend_path: Path
+) -> None:
+    """As after pg_restore in another cluster, where mallory has the oid that anna had before."""
+    anna, mallory = connect(roles["anna"]), connect(roles["mallory"])
+    anna.execute(PERSON)
+    anna.execute(LEAKING.encode())
+    run_sql(
+        "UPDATE dbanon.rule SET ledger_oid = 1, owner_oid = 'mallory'::regrole::oid::bigint,"
+        " declarer_oid = owner_oid, relation_oid = 2"
+    )
+    assert run_sql(STATES) == [("another table",)]
+    assert anna.execute(RELEASE.encode()).fetchall() == [(5,)]
+    # The table of that oid is another one here.
+    mallory.execute(PERSON.replace("app.person", "app.other"))
+    run_sql("UPDATE dbanon.rule SET relation_oid = 'app.other'::regclass::oid::bigint")
+    assert run_sql("SELECT DISTINCT state FROM dbanon.rules('app.other')") == [("no rule",)]
+    anna.execute("DROP TABLE app.person")
+    mallory.execute(PERSON)
+    with not_trusted("name"):
+        mallory.execute(RELEASE.replace("release.p", "release.q").encode())
+    install.upgrade(sql_url, python_paths=[str(backend_path)])
+    assert run_sql("SELECT DISTINCT ledger_oid FROM dbanon.rule") == [(1,)]
+    mallory.execute("DROP TABLE app.person")
+    anna.execute(PERSON)
+    install.upgrade(sql_url, python_paths=[str(backend_path)])
+    assert run_sql(STATES) == [("current",)]
+    anna.execute("ALTER TABLE app.person RENAME TO moved")
+    assert run_sql("SELECT DISTINCT state FROM dbanon.rules('app.moved')") == [("current",)]
+    # A second upgrade writes the name, by which they go once the table is gone.
+    install.upgrade(sql_url, python_paths=[str(backend_path)])
+    assert run_sql("SELECT DISTINCT source, owner FROM dbanon.rule") == [("app.moved", "anna")]
+
+
+def test_restored_rules_of_roles_that_are_not_there(
+    roles: dict[str, str], run_sql: Run, connect: Connect
+) -> None:
+    """A dump without owners gives all tables to whoever restores it."""
+    anna = connect(roles["anna"])
+    anna.execute(PERSON)
+    anna.execute(DECLARE)
+    run_sql("UPDATE dbanon.rule SET ledger_oid = 1, owner = 'somebody', relation_oid = 2")
+    for owner in ("anna", "CURRENT_USER"):
+        run_sql(f"ALTER TABLE app.person OWNER TO {owner}")
+        with not_trusted("name"):
+            run_sql(RELEASE)
 
 
 KINDS = {

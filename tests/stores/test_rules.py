@@ -17,9 +17,16 @@ from dbanon.errors import (
     InvalidParameter,
     RulesNotFound,
     RuleWithoutColumn,
+    SourceChanged,
 )
-from dbanon.job.rules import Rules, checked
-from tests.stores.databases import Database
+from dbanon.job.job import Job
+from dbanon.job.rules import BY_RULES, Rules, checked
+from dbanon.run.open import open_store
+from dbanon.run.rules import by_rules
+from dbanon.run.run_with_ledger import run_between
+from tests.stores.databases import ALL_NAMES, Database
+
+DATABASES = ALL_NAMES
 
 RULES: dict[str, Any] = {
     "age": {"role": "quasi_identifier", "weight": 2},
@@ -106,7 +113,7 @@ def test_the_commands(people: Database, tmp_path: Path) -> None:
         " output: {table: release.of_job}}\n"
     )
     run = CliRunner().invoke
-    allowed = ["--allow-inline-password"] if people.name == "postgresql" else []
+    allowed = ["--allow-inline-password"] if people.name in ("postgresql", "mariadb") else []
     halted = run(main, ["run", str(job), *allowed])
     assert (halted.exit_code, "rules_not_found" in halted.output) == (2, True)
     told = ["--table", table(people)]
@@ -130,8 +137,15 @@ def test_comments_on_columns(people: Database) -> None:
         with pytest.raises(InvalidParameter, match="No comment on a column"):
             dbanon.declare(people.url, "people", from_comments=True)
         return
-    people.execute("COMMENT ON COLUMN app.people.age IS 'years\n  dbanon: quasi_identifier'")
-    people.execute("""COMMENT ON COLUMN app.people.ill IS 'dbanon: {"role": "sensitive"}'""")
+    for column, text in (
+        ("age", "years\n  dbanon: quasi_identifier"), ("ill", 'dbanon: {"role": "sensitive"}'),
+    ):  # fmt: skip
+        kind = people.types["integer" if column == "age" else "text"]
+        people.execute(
+            f"ALTER TABLE app.people MODIFY {column} {kind} COMMENT '{text}'"
+            if people.name == "mariadb"
+            else f"COMMENT ON COLUMN app.people.{column} IS '{text}'"
+        )
     found = dbanon.declare(people.url, "app.people", {"ill": "drop"}, from_comments=True)
     assert {one.column: one.role for one in found if one.rule} == {
         "age": "quasi_identifier",
@@ -148,3 +162,21 @@ def test_the_order_of_declaring_changes_nothing(people: Database) -> None:
     assert Rules(dict(reversed(checked(RULES).by_column.items()))).digest == checked(RULES).digest
     with pytest.raises(InvalidParameter, match="More than one column has the role entity"):
         dbanon.declare(people.url, table(people), {"name": "entity"})
+
+
+@pytest.mark.in_turn(of="file")
+def test_rules_that_change_before_the_run_reads_stop_it(people: Database) -> None:
+    """A client reads rules and rows in two transactions: a table may come in between."""
+    dbanon.declare(people.url, table(people), RULES)
+    job = Job(
+        table=table(people), output="release.people", quasi_identifiers=(), declared=BY_RULES,
+        policy=dbanon.Policy(k=5),
+    )  # fmt: skip
+    store = open_store(people.url)
+    judged = by_rules(job, store)
+    dbanon.declare(people.url, table(people), {"name": {"role": "keep", "reason": "asked for"}})
+    before = people.relations()
+    with pytest.raises(SourceChanged, match="rules changed meanwhile"):
+        run_between(judged, store)
+    assert people.relations() == before
+    assert run_between(by_rules(job, store), store).kept == ("name",)

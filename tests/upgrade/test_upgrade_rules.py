@@ -110,6 +110,9 @@ def test_rules_of_earlier_versions(
     wanted: dict[str, Any] = {"declared": True, "k": 5, "output": "release.p"}
     for name, (owner, _, _, counts) in CASES.items():
         states = {one.state for one in dbanon.rules(url, f"app.{name}")}
+        if bring is as_it_is and name == "rebuilt":
+            assert states == {"another table"}
+            continue
         assert states == {"current" if counts else "not trusted"}, name
         if counts:
             dbanon.plan(url, table=f"app.{name}", **wanted)
@@ -145,14 +148,15 @@ def test_rules_of_an_earlier_version_follow_their_table_afterwards(
 
 def test_rules_of_files_go_on(tmp_path: Path) -> None:
     """DuckDB and SQLite have no roles: whoever may write the file declares."""
-    table = "CREATE TABLE person AS SELECT 20 + id % 30 AS age, 'n' || id AS name FROM ids"
     old = (
         "(source {t} NOT NULL, name {t} NOT NULL, rule {j} NOT NULL, declared_at {w} NOT NULL,"
         " declared_by {t}, relation_oid BIGINT, PRIMARY KEY (source, name))"
     )
     with duckdb.connect(tmp_path / "d.duckdb") as connection:
-        connection.execute("CREATE TABLE ids AS SELECT range AS id FROM range(60)")
-        connection.execute(table)
+        connection.execute(
+            "CREATE TABLE person AS SELECT 20 + range % 30 AS age, 'n' || range AS name"
+            " FROM range(60)"
+        )
     url = f"duckdb:///{tmp_path / 'd.duckdb'}"
     dbanon.declare(url, "person", {"age": "quasi_identifier"})
     with duckdb.connect(tmp_path / "d.duckdb") as connection:
@@ -166,11 +170,8 @@ def test_rules_of_files_go_on(tmp_path: Path) -> None:
             " NULL, NULL"
         )
     sqlite = SqliteDatabase(tmp_path / "d.sqlite")
-    sqlite.execute(
-        "CREATE TABLE ids AS WITH RECURSIVE r(id) AS (SELECT 0 UNION ALL SELECT id + 1 FROM r"
-        " WHERE id < 59) SELECT id FROM r",
-        table,
-    )
+    rows = [(20 + i % 30, f"n{i}") for i in range(60)]
+    sqlite.load("person", {"age": "INTEGER", "name": "TEXT"}, rows)
     with closing(create_engine(sqlite.url).connect()) as connection:
         migrate(connection, "0011")
         connection.commit()

@@ -126,6 +126,15 @@ class MariadbCatalog(Session):
             require_own_code(self.rows, resolved, self.current_user())
         return Relation(resolved, Schema(attributes), kind)
 
+    def comments_on(self, source: RelationName) -> dict[str, str]:
+        found = self.rows(
+            "SELECT column_name, column_comment FROM information_schema.columns"
+            " WHERE column_comment <> '' AND table_schema = ? AND table_name = ?"
+            " AND BINARY table_name = ?",
+            (source.schema, source.name, source.name),
+        )
+        return dict(found)
+
     def _indexes(self, name: RelationName) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
         for index, column in self.rows(
