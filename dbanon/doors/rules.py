@@ -28,15 +28,16 @@ def declare(
 ) -> list[Declared]:
     """Declare the roles of a table's columns, in its database; returns all its rules.
 
-    They count as long as the table's owner may declare them. Columns that are not named keep theirs.
+    Columns that are not named keep theirs. Rules count as long as whoever declared them owns the
+    table, or is a member of the owning role.
 
     Parameters
     ----------
     database : a URL, a SQLAlchemy engine or a DuckDB connection.
     rules : by column a role, or an object with a role and what belongs to it, as in
         ``{"age": {"role": "quasi_identifier", "hierarchy": "age_10"}, "name": "identifier"}``.
-        They go before those of comments. Or a list of what ``rules`` returned of one table, by which
-        its owner of today takes over rules that another role declared.
+        They go before those of comments. Or what ``rules`` returned of one table: so its owner of
+        today takes over rules that another role declared.
     from_comments : also read the rules that comments on columns state, in a line
         ``dbanon: quasi_identifier``; a comment is never run.
 

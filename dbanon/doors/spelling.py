@@ -28,8 +28,7 @@ SQL_ARGUMENTS = frozenset(
 _CLASSES_ARGUMENTS = frozenset(("method", "quasi_identifiers", "k"))
 # What a function in SQL says by its name, and the command line by its own words.
 _PROBLEMS = "problems()"
-# How the owner of a table takes over rules that others declared: as they were looked at, not as they
-# may be by then.
+# How the owner of a table takes over rules that others declared.
 _DECLARE_AGAIN = "declare_again()"
 # Of dbanon evaluate, and of dbanon advise.
 _OF_COMMANDS = ("changed_source", "max_seconds")
@@ -82,7 +81,8 @@ def on_command_line(name: str, value: Any) -> str:
 def declare_again_command(table: str) -> str:
     """The commands that show the rules of a table and declare them again."""
     named = f"--table {shlex.quote(table)}"
-    return f"dbanon rules URL {named} --format json > rules.json; dbanon declare URL rules.json {named}"
+    show = f"dbanon rules URL {named} --format json > rules.json"
+    return f"{show}; dbanon declare URL rules.json {named}"
 
 
 def in_sql(name: str, value: Any, arguments: Set[str] = SQL_ARGUMENTS) -> str:

@@ -1,9 +1,10 @@
 """Rules of tables on PostgreSQL: of which table each one is now, and whether it counts there.
 
-A rule belongs to the table that it was declared of, by oid, and after this table is gone to the next
-one of its name. It counts while two roles may still declare it: the one that owned the table then,
-and the one that declared. Oids say who that is. They hold only in the database that wrote the rule
-(``ledger_oid`` is the oid of the rules' own table there): where a dump was restored names say it.
+A rule belongs to the table that it was declared of, by oid, and after this table is gone to the
+next one of its name. It counts while two roles may still declare it: the one that owned the table
+then, and the one that declared. Oids tell which roles these are. They hold only in the database
+that wrote the rule, where ``ledger_oid`` is the oid of ``dbanon.rule``. After a dump was restored
+names tell it.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ _NAME = " || '.' || ".join(
 def _role(oid: str, name: str) -> str:
     """SQL of the role that a rule recorded by oid and name, as it is known today.
 
-    A role keeps its oid when it is renamed. If another role has the recorded name now, the oid could
-    be another database's, so nobody is recognized.
+    A role keeps its oid when it is renamed. If another role has the recorded name now, the oid
+    could be another database's, so nobody is recognized.
     """
     return f"""CASE
             WHEN k.is_numbered THEN (
@@ -123,8 +124,8 @@ LEFT JOIN pg_catalog.pg_attribute AS c
 def tie_rules(which: str = "true") -> str:
     """The statement that writes today's oids and names into the rules that count.
 
-    Rules follow a table that was renamed, was made anew by its owner, or came from a dump. From then
-    on they go by these oids.
+    Rules follow a table that was renamed, was made anew by its owner, or came from a dump. From
+    then on they go by these oids.
     """
     return f"""
 UPDATE dbanon.rule AS k

@@ -136,10 +136,10 @@ TABLES: dict[str, tuple[Columns, tuple[str, ...]]] = {
         ),
         ("chain_id", "sequence"),
     ),
-    # What the columns of tables are, as their owners declared it. On PostgreSQL each owner has rules
-    # of its own, of each table: the oids of the table, of its owner and of the role that declared
-    # tell whether they count. The oids hold in the database where ``ledger_oid`` is the oid of this
-    # table; it is NULL in rules of earlier versions. Elsewhere there are no oids, and all are 0.
+    # What the columns of tables are, as their owners declared it. On PostgreSQL each owner has
+    # rules of its own: the oids of the table, of its owner and of the role that declared tell
+    # whether they count. The oids hold in the database where ``ledger_oid`` is the oid of this
+    # table; it is NULL in rules of earlier versions. Elsewhere there are no oids: they are 0.
     "rule": (
         _columns(
             "source text, name text, rule json, declared_at timestamp, declared_by text?",

@@ -74,12 +74,12 @@ def _use_key(key: tuple[str, ...], *, oids_required: bool) -> None:
 def _make_anew(columns: list[sa.Column[Any]], key: tuple[str, ...]) -> None:
     """Make the table of SQLite anew, which changes no primary key, with the rules it has."""
     op.create_table("dbanon_rule_anew", *columns, sa.PrimaryKeyConstraint(*key))
-    copied = ["source", "name", "rule", "declared_at", "declared_by"]
-    named = [column.name for column in columns]
-    zeros = [name for name in ("relation_oid", "owner_oid") if name in named]
     op.execute(
-        f"INSERT INTO dbanon_rule_anew ({', '.join(copied + zeros)})"
-        f" SELECT {', '.join(copied + ['0'] * len(zeros))} FROM dbanon_rule"
+        "INSERT INTO dbanon_rule_anew (source, name, rule, declared_at, declared_by, relation_oid,"
+        " owner_oid) SELECT source, name, rule, declared_at, declared_by, 0, 0 FROM dbanon_rule"
+        if "owner_oid" in key
+        else "INSERT INTO dbanon_rule_anew (source, name, rule, declared_at, declared_by)"
+        " SELECT source, name, rule, declared_at, declared_by FROM dbanon_rule"
     )
     op.drop_table("dbanon_rule")
     op.rename_table("dbanon_rule_anew", "dbanon_rule")

@@ -1,4 +1,4 @@
-"""Rules of earlier versions, which did not record the owner of their table, go on or wait for it."""
+"""Rules of earlier versions, which recorded no owner of their table, go on or wait for it."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def test_rules_of_files_go_on(tmp_path: Path) -> None:
         )
         connection.execute(
             "INSERT INTO dbanon.rule SELECT 'main.person', unnest(['age', 'name']),"
-            " unnest(['{\"role\": \"quasi_identifier\"}', '{\"role\": \"drop\"}'])::json, now(),"
+            ' unnest([\'{"role": "quasi_identifier"}\', \'{"role": "drop"}\'])::json, now(),'
             " NULL, NULL"
         )
     sqlite = SqliteDatabase(tmp_path / "d.sqlite")

@@ -1,0 +1,52 @@
+"""What tests of rules and their owners share: three roles, and what they declare and release."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+import pytest
+
+Run = Callable[..., list[tuple[Any, ...]]]
+Connect = Callable[..., psycopg.Connection[Any]]
+Role = Callable[..., str]
+
+# Everything that a table's owner should not have released.
+LEAK = (
+    '{"age": "quasi_identifier", "person_id": {"role": "keep", "reason": "x"},'
+    ' "name": {"role": "keep", "reason": "x"}, "diagnosis": {"role": "keep", "reason": "x"}}'
+)
+LEAKING = f"SELECT * FROM dbanon.declare('app.person', '{LEAK}')"
+RELEASE = "SELECT k_achieved FROM dbanon.mdav('app.person', 'release.p', k => 5)"
+STATES = "SELECT DISTINCT state FROM dbanon.rules('app.person')"
+
+
+@pytest.fixture
+def roles(run_sql: Run, sql_role: Role) -> dict[str, str]:
+    """URLs of anna, bob and mallory, who run dbanon and may create tables in app."""
+    urls = {name: sql_role(name) for name in ("anna", "bob", "mallory")}
+    for name in urls:
+        run_sql(f"GRANT CREATE ON SCHEMA app TO {name}")
+    return urls
+
+
+@contextmanager
+def not_trusted(*columns: str) -> Iterator[None]:
+    """A statement that is refused because rules are not trusted, of these columns."""
+    with pytest.raises(psycopg.Error, match="not declared by its owner of today") as refused:
+        yield
+    assert refused.value.sqlstate == "42501"
+    detail = str(refused.value.diag.message_detail)
+    assert all(f'"{name}"' in detail for name in columns)
+
+
+def released_columns(run_sql: Run) -> set[str]:
+    return {
+        name
+        for (name,) in run_sql(
+            "SELECT attname::text FROM pg_attribute WHERE attrelid = 'release.p'::regclass"
+            " AND attnum > 0"
+        )
+    }

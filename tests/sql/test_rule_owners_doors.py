@@ -1,0 +1,128 @@
+"""Rules that do not count are refused at every door, and each door's hint works as it is."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import dbanon
+from dbanon.doors.cli.main import main
+from dbanon.doors.engines import Engine
+from dbanon.doors.spelling import on_command_line
+from dbanon.errors import RulesNotTrusted
+from dbanon.job.job import Job
+from dbanon.job.rules import BY_RULES
+from tests.sql.rule_owners import LEAKING, RELEASE, Connect, Run, not_trusted, roles
+from tests.sql.test_rules import DECLARE, PERSON
+
+__all__ = ["roles"]
+
+pytestmark = pytest.mark.one_database
+
+
+def test_at_every_door(
+    roles: dict[str, str], run_sql: Run, connect: Connect, tmp_path: Any
+) -> None:
+    """Python, command line, job files, plans, clusters and refreshes refuse alike."""
+    anna = connect(roles["anna"])
+    anna.execute(PERSON)
+    anna.execute(DECLARE)
+    anna.execute(RELEASE.encode())
+    run_sql("GRANT USAGE ON SCHEMA release TO PUBLIC")
+    run_sql("ALTER TABLE app.person OWNER TO bob")
+    run_sql("GRANT SELECT ON app.person TO anna")
+    url = roles["anna"]
+    wanted: dict[str, Any] = {"table": "app.person", "declared": True, "k": 5,
+                              "output": "release.q"}  # fmt: skip
+    for call in (
+        lambda: dbanon.anonymize(url, **wanted),
+        lambda: dbanon.plan(url, **wanted),
+        lambda: dbanon.refresh(url, "release.p"),
+        lambda: dbanon.refresh(url, "release.p", accept=["rules", "source"]),
+        lambda: Engine("spark", "local[1]").run(
+            Job(table="app.person", output="release.q", quasi_identifiers=(), declared=BY_RULES,
+                policy=dbanon.Policy(k=5)), url, url,
+        ),
+    ):  # fmt: skip
+        with pytest.raises(RulesNotTrusted) as refused:
+            call()
+        assert (refused.value.exit_code, refused.value.sqlstate) == (5, "42501")
+        assert "dbanon.declare(database" in str(refused.value.hint)
+    for statement in ("SELECT dbanon.refresh('release.p')",
+                      "SELECT dbanon.refresh('release.p', '{rules,source}')",
+                      "SELECT dbanon.anonymize('app.person', 'release.q', k => 5)"):  # fmt: skip
+        with not_trusted("name"):
+            anna.execute(statement.encode())
+    job = tmp_path / "job.yaml"
+    job.write_text(
+        f"version: 1\nsource: {{url: '{url}'}}\njobs:\n  - {{name: person, table: app.person, k: 5,"
+        " columns: declared, output: {table: release.q}}\n"
+    )
+    asked = ["--table", "app.person", "--k", "5", "--declared", "--output", "release.q"]
+    for line in (
+        ["anonymize", url, *asked], ["plan", url, *asked], ["refresh", url, "release.p"],
+        ["run", str(job), "--allow-inline-password"],
+        ["plan", str(job), "--allow-inline-password"],
+    ):  # fmt: skip
+        done = CliRunner().invoke(main, line)
+        assert (done.exit_code, "rules_not_trusted" in done.output) == (5, True), (
+            line,
+            done.output,
+        )
+    assert run_sql("SELECT to_regclass('release.q')") == [(None,)]
+
+
+def test_hints_work_as_they_are(
+    roles: dict[str, str], run_sql: Run, connect: Connect, tmp_path: Any, monkeypatch: Any
+) -> None:
+    """The command line's and Python's, of a table whose name needs every kind of care."""
+    monkeypatch.chdir(tmp_path)
+    table = 'app."Per`s\'on"'
+    sql = "'" + table.replace("'", "''") + "'"
+    for door in ("python", "cli"):
+        connect(roles["anna"]).execute(PERSON.replace("app.person", table).encode())
+        connect(roles["anna"]).execute(DECLARE.replace("'app.person'", sql).encode())
+        run_sql(f"ALTER TABLE {table} OWNER TO bob")
+        url = roles["bob"]
+        wanted = {"table": "app.Per`s'on", "declared": True, "k": 5, "output": f"release.{door}"}
+        with pytest.raises(RulesNotTrusted) as refused:
+            dbanon.anonymize(url, **wanted)
+        hint = str(refused.value.hint)
+        if door == "python":
+            exec(hint[hint.index("dbanon.declare") :], {"dbanon": dbanon, "database": url})
+        else:
+            line = str(refused.value.hint_by(on_command_line))
+            show, _, declare = line[line.index("dbanon rules") :].partition("; ")
+            words = shlex.split(show)
+            done = CliRunner().invoke(
+                main, [url if word == "URL" else word for word in words[1 : words.index(">")]]
+            )
+            assert done.exit_code == 0, done.output
+            (tmp_path / "rules.json").write_text(done.stdout)
+            words = shlex.split(declare)[1:]
+            done = CliRunner().invoke(main, [url if word == "URL" else word for word in words])
+            assert done.exit_code == 0, done.output
+        assert dbanon.anonymize(url, **wanted).k_achieved == 5
+        run_sql(f"DROP TABLE {table}")
+        run_sql("DELETE FROM dbanon.rule")
+
+
+def test_advice_does_not_take_rules_of_others_for_decisions(
+    roles: dict[str, str], run_sql: Run, connect: Connect
+) -> None:
+    mallory = connect(roles["mallory"])
+    mallory.execute(PERSON)
+    mallory.execute(LEAKING.encode())
+    mallory.execute("DROP TABLE app.person")
+    connect(roles["anna"]).execute(PERSON)
+    url = roles["anna"]
+    line = ["advise", url, "--table", "app.person", "--k", "3", "--declare", "--yes"]
+    done = CliRunner().invoke(main, line)
+    assert done.exit_code == 0, done.output
+    assert "Declared by others than the owner of today" in done.stderr
+    found = dict(run_sql("SELECT column_name, role FROM dbanon.rules('app.person')"
+                         " WHERE state = 'current'"))  # fmt: skip
+    assert found["name"] == "identifier"
