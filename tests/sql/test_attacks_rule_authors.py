@@ -198,3 +198,25 @@ def test_restored_rules_of_roles_that_are_not_there(
         run_sql(f"ALTER TABLE app.person OWNER TO {owner}")
         with not_trusted("name"):
             run_sql(RELEASE)
+
+
+def test_a_membership_that_gives_nothing_makes_no_member(
+    roles: dict[str, str], run_sql: Run, connect: Connect
+) -> None:
+    """Since version 16 a membership may give neither the owner's rights nor SET ROLE."""
+    anna = connect(roles["anna"])
+    run_sql("CREATE ROLE clinic NOLOGIN")
+    run_sql("GRANT clinic TO anna")
+    anna.execute(PERSON)
+    anna.execute(DECLARE)
+    run_sql("ALTER TABLE app.person OWNER TO clinic")
+    assert run_sql(STATES) == [("current",)]
+    if anna.info.server_version >= 160000:
+        run_sql("GRANT clinic TO anna WITH INHERIT FALSE, SET TRUE")
+        assert run_sql(STATES) == [("current",)]
+        run_sql("GRANT clinic TO anna WITH INHERIT FALSE, SET FALSE")
+    else:
+        run_sql("REVOKE clinic FROM anna")
+    assert run_sql(STATES) == [("not trusted",)]
+    run_sql("DROP OWNED BY clinic")
+    run_sql("DROP ROLE clinic")
