@@ -47,8 +47,9 @@ def declare(
     InsufficientRights : the table is another role's.
     """
     store = open_store(database, on_sql)
-    given = rules if rules is None or isinstance(rules, Mapping) else run_rules.again(rules)
-    return run_rules.declare(store, table, given, from_comments=from_comments)
+    if rules is not None and not isinstance(rules, Mapping):
+        rules = run_rules.rules_to_declare(rules)
+    return run_rules.declare(store, table, rules, from_comments=from_comments)
 
 
 def undeclare(

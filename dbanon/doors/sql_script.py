@@ -41,7 +41,7 @@ METHOD_TYPES = (
 DP_TYPES = "text, text[], double precision, jsonb, text, text, jsonb, text, jsonb"
 
 # SQL about rules, by mark, which files have with arguments: they ask about one table, or about all.
-_OF_RULES: Mapping[str, Callable[..., str]] = {
+RULE_QUERIES: Mapping[str, Callable[..., str]] = {
     "JUDGED_RULES": judged_rules,
     "TIE_RULES": tie_rules,
     "MAY_ACT_AS": may_act_as,
@@ -222,14 +222,14 @@ def _filled(text: str) -> str:
     for mark, statement in _digest().items():
         text = text.replace(mark, statement)
     text = text.replace("@UNTRUSTED@", UNTRUSTED).replace("@TABLES@", tables)
-    for mark, made in _OF_RULES.items():
-        text = re.sub(rf"@{mark}\((.*)\)@", partial(_called, made), text)
+    for mark, build in RULE_QUERIES.items():
+        text = re.sub(rf"@{mark}\((.*)\)@", partial(_build_query, build), text)
     return text.replace("@VERSION@", version())
 
 
-def _called(made: Callable[..., str], found: re.Match[str]) -> str:
-    """SQL that is made for what a file has between brackets."""
-    return made(*found[1].split(", "))
+def _build_query(build: Callable[..., str], mark: re.Match[str]) -> str:
+    """The SQL of a mark, whose arguments are between its brackets."""
+    return build(*mark[1].split(", "))
 
 
 def _adopted(found: re.Match[str]) -> str:

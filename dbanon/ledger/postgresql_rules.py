@@ -45,7 +45,7 @@ def may_act_as(role: str, owner: str) -> str:
     )
 
 
-def judged_rules(which: str = "true") -> str:
+def judged_rules(condition: str = "true") -> str:
     """The query of all rules and of what became of them; with a table each, if it is there.
 
     A superuser may act as every owner. But the rules of a superuser's table that is gone were never
@@ -56,14 +56,14 @@ def judged_rules(which: str = "true") -> str:
 
     Parameters
     ----------
-    which : SQL of the tables that are asked about, of their ``pg_class`` as ``c``.
+    condition : SQL that limits the tables, whose row of ``pg_class`` is ``c``.
     """
     return f"""
 WITH relations AS (
     SELECT c.oid, c.relowner AS owner, {_NAME} AS named
     FROM pg_catalog.pg_class AS c
     JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
-    WHERE c.relkind IN {_KINDS} AND c.relpersistence <> 't' AND {which}
+    WHERE c.relkind IN {_KINDS} AND c.relpersistence <> 't' AND {condition}
 ), recorded AS (
     SELECT k.source, k.name, k.rule, k.declared_at, k.declared_by,
            coalesce(k.relation_oid, 0) AS relation_oid,
@@ -73,7 +73,7 @@ WITH relations AS (
            (j.o ->> 'ledger_oid')::bigint = k.tableoid::bigint AS is_numbered
     FROM dbanon.rule AS k
     CROSS JOIN LATERAL (SELECT pg_catalog.to_jsonb(k) - 'rule' AS o) AS j
-), known AS (
+), identified AS (
     SELECT k.*, {_role("owner_oid", "owner")} AS author,
            {_role("declarer_oid", "declared_by")} AS declarer,
            CASE WHEN k.is_numbered THEN (
@@ -85,7 +85,7 @@ WITH relations AS (
            coalesce(s.owner, t.owner) AS table_owner,
            coalesce(s.oid IS NOT NULL OR k.is_numbered IS NULL AND k.relation_oid = t.oid::bigint,
                     false) AS is_same
-    FROM known AS k
+    FROM identified AS k
     LEFT JOIN relations AS s ON s.oid = k.living
     LEFT JOIN relations AS t ON t.named = CASE WHEN k.living IS NULL THEN k.source END
 ), authored AS (
@@ -121,11 +121,12 @@ LEFT JOIN pg_catalog.pg_attribute AS c
     ON c.attrelid = j.table_oid AND c.attname = j.name AND c.attnum > 0 AND NOT c.attisdropped"""
 
 
-def tie_rules(which: str = "true") -> str:
+def tie_rules(condition: str = "true") -> str:
     """The statement that writes today's oids and names into the rules that count.
 
     Rules follow a table that was renamed, was made anew by its owner, or came from a dump. From
-    then on they go by these oids.
+    then on they go by these oids. What another role declared of a table that is gone waits for the
+    owner to declare it again.
     """
     return f"""
 UPDATE dbanon.rule AS k
@@ -133,11 +134,12 @@ SET source = j.table_name, relation_oid = j.table_oid::bigint,
     owner_oid = j.by_role::bigint, owner = pg_catalog.pg_get_userbyid(j.by_role)::text,
     declarer_oid = j.declarer::bigint, declared_by = pg_catalog.pg_get_userbyid(j.declarer)::text,
     ledger_oid = k.tableoid::bigint
-FROM ({judged_rules(which)}
+FROM ({judged_rules(condition)}
 ) AS j
 WHERE k.source = j.source AND k.name = j.name AND k.owner_oid = j.owner_oid
   AND k.relation_oid = j.relation_oid AND j.is_trusted AND j.rank = 1
   AND NOT (j.is_same AND j.is_numbered AND j.source = j.table_name)
+  AND (j.state <> 'another table' OR NOT j.is_numbered)
   AND NOT EXISTS (
     SELECT FROM dbanon.rule AS o
     WHERE o.source = j.table_name AND o.name = j.name AND o.owner_oid = j.by_role::bigint

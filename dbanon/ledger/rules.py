@@ -49,10 +49,10 @@ class Kept:
 
 def rules_kept(session: Session, source: RelationName | None = None) -> list[Kept]:
     """The rules of a table, or of all, by name; of each column the one that counts first."""
-    return [one for one in _all_kept(session, source) if one.rank == 1 or source is None]
+    return [rule for rule in _all_rules(session, source) if rule.rank == 1 or source is None]
 
 
-def _all_kept(session: Session, source: RelationName | None) -> list[Kept]:
+def _all_rules(session: Session, source: RelationName | None) -> list[Kept]:
     if not _there(session):
         return []
     judged = session.judged_rules(source)
@@ -64,31 +64,39 @@ def _all_kept(session: Session, source: RelationName | None) -> list[Kept]:
             )
             for named, name, rule, at, by, oid, owner, table, state, trusted, same, rank in judged
         ]  # fmt: skip
-    where, given = ("", ()) if source is None else (" WHERE source = ?", (str(source),))
-    found = session.rows(
+    where, parameters = ("", ()) if source is None else (" WHERE source = ?", (str(source),))
+    rows = session.rows(
         f"SELECT source, name, CAST(rule AS {LONG_TEXT}), {as_text('rule', ('declared_at',))},"
         f" declared_by FROM {session.ledger_name('rule').quoted}{where}"
         " ORDER BY source, name",
-        given,
+        parameters,
     )
+    columns = {table: _columns_of(session, table) for table in dict.fromkeys(r[0] for r in rows)}
     return [
-        Kept(table, name, entries.parsed(rule), at, by, 0, 0, table, _state(session, table, name))
-        for table, name, rule, at, by in found
+        Kept(table, name, entries.parsed(rule), at, by, 0, 0, table, _state(columns[table], name))
+        for table, name, rule, at, by in rows
     ]
 
 
-def _state(session: Session, source: str, column: str) -> str:
-    """What became of a rule's table and column, where there are no roles."""
+def _columns_of(session: Session, source: str) -> frozenset[str] | None:
+    """The columns of a rule's table; None where it is gone."""
     name = parse_relation(source)
     if session.find_existing(name) is None:
+        return None
+    return frozenset(column for column, _ in session.columns_of(name))
+
+
+def _state(columns: frozenset[str] | None, name: str) -> str:
+    """What became of a rule's table and column, where there are no roles."""
+    if columns is None:
         return NO_TABLE
-    return CURRENT if column in dict(session.columns_of(name)) else NO_COLUMN
+    return CURRENT if name in columns else NO_COLUMN
 
 
 def followed_table(session: Session, source: RelationName) -> str | None:
     """The table that had this name when its rules were declared, and has another name now."""
-    found = (one for one in rules_kept(session) if one.source == str(source))
-    return next((one.table for one in found if one.table != one.source), None)
+    tables = (rule.table for rule in rules_kept(session) if rule.source == str(source))
+    return next((table for table in tables if table != str(source)), None)
 
 
 def require_digest(session: Session, source: RelationName, digest: str) -> None:
@@ -98,11 +106,14 @@ def require_digest(session: Session, source: RelationName, digest: str) -> None:
     ------
     SourceChanged : they, or the table, are others now.
     """
-    found = {one.name: one.rule for one in rules_kept(session, source) if one.is_trusted}
-    if Rules(found).digest != digest:
+    if Rules(_trusted_rules(session, source)).digest != digest:
         raise SourceChanged(
             f"{source} or its rules changed meanwhile; nothing was published.", hint="Try again."
         )
+
+
+def _trusted_rules(session: Session, source: RelationName) -> dict[str, Mapping[str, Any]]:
+    return {entry.name: entry.rule for entry in rules_kept(session, source) if entry.is_trusted}
 
 
 def declare(session: Session, source: RelationName, rules: Rules) -> None:
@@ -116,8 +127,7 @@ def declare(session: Session, source: RelationName, rules: Rules) -> None:
     _prepare(session, source)
     if session.have_rules_written(source, {"set": dict(rules.by_column)}):
         return
-    before = {one.name: one.rule for one in rules_kept(session, source) if one.is_trusted}
-    require_one_entity(Rules({**before, **rules.by_column}))
+    require_one_entity(Rules({**_trusted_rules(session, source), **rules.by_column}))
     _delete(session, source, list(rules.by_column))
     session.tie_rules(source)
     author = session.rule_author(source)
@@ -149,12 +159,12 @@ def _prepare(session: Session, source: RelationName) -> None:
 def _delete(session: Session, source: RelationName, columns: Sequence[str] | None) -> None:
     """Remove what the owner of a table may: rules that count, and all of this very table."""
     relation = session.ledger_name("rule").quoted
-    for one in _all_kept(session, source):
-        if one.is_replaceable and (columns is None or one.name in columns):
+    for rule in _all_rules(session, source):
+        if rule.is_replaceable and (columns is None or rule.name in columns):
             session.run(
                 f"DELETE FROM {relation} WHERE source = ? AND name = ?"
                 " AND coalesce(owner_oid, 0) = ? AND coalesce(relation_oid, 0) = ?",
-                (one.source, one.name, one.owner_oid, one.relation_oid),
+                (rule.source, rule.name, rule.owner_oid, rule.relation_oid),
             )
 
 

@@ -86,21 +86,21 @@ def declare(
         return _states(session, relation)
 
 
-def again(declared: Sequence[Declared]) -> dict[str, Any]:
-    """The rules of a list, by column, to declare them again; without those of missing columns.
+def rules_to_declare(listing: Sequence[Declared]) -> dict[str, Any]:
+    """The rules of a table's listing, by column; without those of missing columns.
 
     Raises
     ------
     InvalidParameter : they are of several tables.
     """
-    if len({one.source for one in declared}) > 1:
+    if len({rule.source for rule in listing}) > 1:
         raise InvalidParameter(
             "The rules are of several tables.", hint="Declare those of one table at a time."
         )
     return {
-        one.column: one.rule
-        for one in declared
-        if one.rule is not None and one.state not in (kept.NO_COLUMN, kept.NO_TABLE)
+        entry.column: entry.rule
+        for entry in listing
+        if entry.rule is not None and entry.state not in (kept.NO_COLUMN, kept.NO_TABLE)
     }
 
 
@@ -195,26 +195,26 @@ def with_rules(session: Session, job: Job) -> Job:
     return made
 
 
-def _require_trusted(table: RelationName, found: Sequence[Kept]) -> None:
+def _require_trusted(table: RelationName, rules_of_columns: Sequence[Kept]) -> None:
     """Check that the rules of a table's columns were declared by a role that may do so today.
 
     Raises
     ------
     RulesNotTrusted : some were not; it names the columns, and who declared.
     """
-    refused = [one for one in found if not one.is_trusted]
+    refused = [rule for rule in rules_of_columns if not rule.is_trusted]
     if not refused:
         return
-    names = ", ".join(f'"{one.name}"' for one in refused)
-    authors = ", ".join(dict.fromkeys(f'"{one.declared_by}"' for one in refused))
+    names = ", ".join(f'"{rule.name}"' for rule in refused)
+    authors = ", ".join(dict.fromkeys(f'"{rule.declared_by}"' for rule in refused))
     # No backtick may end the mark of the hint.
-    named = json.dumps(str(table), ensure_ascii=False).replace("`", "\\u0060")
+    table_json = json.dumps(str(table), ensure_ascii=False).replace("`", "\\u0060")
     raise RulesNotTrusted(
         f"Rules of {table} were not declared by its owner of today; nothing was published.",
         detail=f"Not trusted: {names}, declared by {authors}. The table had another owner then, or"
         " that role is no member of the owning role now.",
         hint="Look at these rules. If they are right, the owner declares them again:"
-        f" `declare_again()={named}`",
+        f" `declare_again()={table_json}`",
     )
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
+
+from dbanon.doors import install
 
 Run = Callable[..., list[tuple[Any, ...]]]
 Connect = Callable[..., psycopg.Connection[Any]]
@@ -78,7 +81,9 @@ def test_without_rules_a_list_is_needed(run_sql: Run) -> None:
     assert missing.value.sqlstate == "22023"
 
 
-def test_rules_go_with_their_table(run_sql: Run, connect: Connect) -> None:
+def test_rules_go_with_their_table(
+    run_sql: Run, connect: Connect, sql_url: str, backend_path: Path
+) -> None:
     """After it they go to the next one of its name; those of another owner's table are named."""
     run_sql(PERSON)
     run_sql(DECLARE)
@@ -106,6 +111,12 @@ def test_rules_go_with_their_table(run_sql: Run, connect: Connect) -> None:
     session.add_notice_handler(lambda found: heard.append(found.message_primary))
     session.execute("SELECT dbanon.mdav('app.person', 'release.q', k => 5)")
     assert any("another table of this name" in str(one) for one in heard)
+    # Nobody but the owner says that they hold for this table, too.
+    install.upgrade(sql_url, python_paths=[str(backend_path)])
+    run_sql("""SELECT dbanon.declare('app.person', '{"age": "quasi_identifier"}')""")
+    assert run_sql("SELECT count(*) FROM dbanon.rules('app.person') WHERE state = 'current'") == [
+        (1,)
+    ]
     run_sql(DECLARE)
     assert run_sql("SELECT DISTINCT state FROM dbanon.rules('app.person')") == [("current",)]
     run_sql("DROP TABLE app.person")

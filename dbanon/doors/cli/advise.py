@@ -136,10 +136,10 @@ def _declare(url: str, table: str, found: Advice, yes: bool, on_sql: Any) -> Non
     """Declare the proposed roles of columns that have no rule yet, once somebody said yes."""
     from dbanon.doors import rules as api
 
-    declared = [one for one in api.rules(url, table, on_sql=on_sql) if one.role is not None]
+    rules = [rule for rule in api.rules(url, table, on_sql=on_sql) if rule.role is not None]
     # Rules that do not count give way to those of the owner, who sees here that there are some.
-    refused = {one.column for one in declared if one.state == NOT_TRUSTED}
-    known = {one.column for one in declared} - refused
+    refused = {rule.column for rule in rules if rule.state == NOT_TRUSTED}
+    known = {rule.column for rule in rules} - refused
     new = {name: rule for name, rule in found.rules.items() if name not in known}
     open_columns = [c.column.name for c in found.columns
                     if c.column.name not in {*known, *found.rules}]  # fmt: skip

@@ -170,23 +170,23 @@ def _read(file: Path) -> dict[str, Any]:
             hint='Write a JSON object, in UTF-8, as in {"age": "quasi_identifier"}.',
         ) from None
     if isinstance(given, list):
-        return _of_list(given)
+        return _rules_of_listing(given)
     if not isinstance(given, dict):
         raise InvalidParameter("The file of rules must hold a JSON object: a rule by column.")
     return given
 
 
-def _of_list(given: list[Any]) -> dict[str, Any]:
-    """The rules of a list that ``dbanon rules`` printed."""
-    from dbanon.run.rules import Declared, again
+def _rules_of_listing(listing: list[Any]) -> dict[str, Any]:
+    """The rules of a table that ``dbanon rules`` printed as JSON."""
+    from dbanon.run.rules import Declared, rules_to_declare
 
-    names = [one.name for one in fields(Declared)]
-    if not all(isinstance(one, dict) and list(one) == names for one in given):
+    names = {field.name for field in fields(Declared)}
+    if not all(isinstance(entry, dict) and set(entry) == names for entry in listing):
         raise InvalidParameter(
             "The list in the file is not what dbanon rules prints with --format json.",
             hint='Write a JSON object, a rule by column, as in {"age": "quasi_identifier"}.',
         )
-    return again([Declared(**one) for one in given])
+    return rules_to_declare([Declared(**entry) for entry in listing])
 
 
 def _show(form: str, title: str, found: Sequence[Declared]) -> None:

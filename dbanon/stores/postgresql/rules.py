@@ -24,7 +24,7 @@ SELECT j.source, j.name, j.rule::text, j.declared_at::text, j.declared_by, j.rel
        j.owner_oid, j.table_name, j.state, j.is_trusted, j.is_same, j.rank
 FROM ({judged}
 ) AS j
-WHERE {which} ORDER BY j.table_name, j.attnum, j.name, j.rank"""
+WHERE {shown} ORDER BY j.table_name, j.attnum, j.name, j.rank"""
 # Of all tables also the rules of those that are gone, and none that others declared of columns that
 # are not there.
 _OF_ALL = "j.table_oid IS NULL OR j.rank = 1 AND (j.is_trusted OR j.attnum IS NOT NULL)"
@@ -111,23 +111,21 @@ class PostgresqlRules(RuledSession):
 
     def judged_rules(self, source: RelationName | None) -> list[tuple[Any, ...]]:
         if source is None:
-            return self.rows(_JUDGED.format(judged=judged_rules(), which=_OF_ALL))
-        which = self._is_table(source)
-        return self.rows(
-            _JUDGED.format(judged=judged_rules(which), which="j.table_oid IS NOT NULL")
-        )
+            return self.rows(_JUDGED.format(judged=judged_rules(), shown=_OF_ALL))
+        judged = judged_rules(self._table_condition(source))
+        return self.rows(_JUDGED.format(judged=judged, shown="j.table_oid IS NOT NULL"))
 
     def rule_author(self, source: RelationName) -> dict[str, Any]:
-        [found] = self.rows(_AUTHOR, (source.schema, source.name))
-        return dict(zip(_AUTHOR_COLUMNS, found, strict=True))
+        [author] = self.rows(_AUTHOR, (source.schema, source.name))
+        return dict(zip(_AUTHOR_COLUMNS, author, strict=True))
 
     def tie_rules(self, source: RelationName) -> None:
-        self.run(tie_rules(self._is_table(source)))
+        self.run(tie_rules(self._table_condition(source)))
 
-    def _is_table(self, source: RelationName) -> str:
+    def _table_condition(self, source: RelationName) -> str:
         """SQL of whether a row of pg_class, as ``c``, is a table's."""
-        found = self.rows(_OWNER, (source.schema, source.name))
-        return f"c.oid = {int(found[0][0])}::oid" if found else "false"
+        owners = self.rows(_OWNER, (source.schema, source.name))
+        return f"c.oid = {int(owners[0][0])}::oid" if owners else "false"
 
     def state_of(self, source: RelationName) -> dict[str, Any]:
         name = (source.schema, source.name)
