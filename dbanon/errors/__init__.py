@@ -17,5 +17,7 @@ from dbanon.errors.database import *
 from dbanon.errors.extras import *
 from dbanon.errors.jobs import *
 from dbanon.errors.privacy import *
+from dbanon.errors.redaction import has_credentials as has_credentials
+from dbanon.errors.redaction import redact as redact
 from dbanon.errors.usage import *
 from dbanon.errors.warnings import *

@@ -9,6 +9,8 @@ import warnings
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
+from dbanon.errors.redaction import redact
+
 # How a door writes an option of a hint: its name, and its value where the hint has one. A name with
 # () is no option but something that each door has in its own way.
 Way = Callable[[str, Any], str]
@@ -40,9 +42,10 @@ class DbanonError(Exception):
     def __init__(
         self, message: str | None = None, *, detail: str | None = None, hint: str | None = None
     ) -> None:
-        self.message = message or (type(self).__doc__ or "error").partition("\n")[0]
-        self.detail = detail
-        self._hint = hint
+        # Names, paths and texts of libraries come in here; a URL among them may hold a password.
+        self.message = redact(message or (type(self).__doc__ or "error").partition("\n")[0])
+        self.detail = detail and redact(detail)
+        self._hint = hint and redact(hint)
         # Where options have names of their own, whoever prints the error; None for the printer's.
         self.way: Way | None = None
         super().__init__(self.message)
@@ -54,7 +57,7 @@ class DbanonError(Exception):
 
     @hint.setter
     def hint(self, told: str | None) -> None:
-        self._hint = told
+        self._hint = told and redact(told)
 
     def hint_by(self, way: Way) -> str | None:
         """What may help, with options as a door writes them, or as the error's own ``way`` does."""

@@ -187,6 +187,13 @@ class NonFiniteValue(UsageError):
     sqlstate = "22003"
 
 
+class RangeUnsuitable(UsageError):
+    """The values of a column are too large, too far apart or too close for intervals."""
+
+    code = "range_unsuitable"
+    sqlstate = "22003"
+
+
 class _WithProblems(UsageError):
     """Something that people wrote is wrong, maybe in several places."""
 
@@ -252,6 +259,13 @@ class LedgerMissing(UsageError):
 
     code = "ledger_missing"
     sqlstate = "55000"
+
+
+class LedgerEntryBroken(UsageError):
+    """The ledger's entry of a release does not hold what dbanon writes there."""
+
+    code = "ledger_entry_broken"
+    sqlstate = "XX001"
 
 
 class InstallRefused(UsageError):

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 from dbanon.data.frozen import dataclass
 from dbanon.data.option import Option, check, make, parameters
 from dbanon.errors import InvalidParameter
+from dbanon.job.pseudonym import is_key_location
 
 SHOW, HOLD, FREEZE = "show", "hold", "freeze"
 CHANGES = (SHOW, HOLD, FREEZE)
@@ -21,7 +22,6 @@ DEPARTURES = (HOLD, WITHDRAW)
 CONTINUE, MEASURE = "continue", "measure"
 MODES = (CONTINUE, MEASURE)
 
-_KEY = re.compile(r"(file:.+|env:[A-Za-z_][A-Za-z0-9_]*)", re.S)
 _KEY_FORM = "file:PATH or env:NAME"
 
 
@@ -271,7 +271,7 @@ def require_key_form(key: str) -> None:
     ------
     InvalidParameter : it is not; the text is not told, which may be a key.
     """
-    if not _KEY.fullmatch(key):
+    if not is_key_location(key):
         raise InvalidParameter(
             f"key of a chain must be {_KEY_FORM}: where the key is, never the key itself.",
             hint="dbanon chain create writes a key to a file.",

@@ -19,12 +19,20 @@ from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidParameter, TellingColumnRefused, UnsupportedType, broken_text
 from dbanon.job.verdict import Caution
 
-_KEY = re.compile(r"(file:.+|env:[A-Za-z_][A-Za-z0-9_]*)", re.S)
+_LOCATION = re.compile(r"(file:.+|env:[A-Za-z_][A-Za-z0-9_]*)", re.S)
+# 32 bytes in hexadecimal digits or in base64, as tools that make keys print them.
+_KEY_ITSELF = re.compile(r"\s*(?:(?:.*/)?(?:0x)?[0-9A-Fa-f]{64}|[\w+/-]{43}=)\s*", re.S)
 _KEY_FORM = "file:PATH or env:NAME"
 _SEE = "guarantees.md#pseudonyms"
 # What keys of pseudonyms, and what tells them apart, are made of.
 _OF_PSEUDONYMS, _CHECKED = b"dbanon pseudonym 1", b"dbanon pseudonym key 1"
 _BLOCK, _DIGITS = 64, 32
+
+
+def is_key_location(text: str) -> bool:
+    """Whether a text says where a key is; one that holds the key itself would be shown."""
+    place = text.partition(":")[2]
+    return bool(_LOCATION.fullmatch(text)) and not _KEY_ITSELF.fullmatch(place)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +75,7 @@ class Pseudonymized:
 
     def __post_init__(self) -> None:
         check(self)
-        if self.pseudonym_key is not None and not _KEY.fullmatch(self.pseudonym_key):
+        if self.pseudonym_key is not None and not is_key_location(self.pseudonym_key):
             raise InvalidParameter(
                 f"pseudonym_key must be {_KEY_FORM}: where the key is, never the key itself.",
                 hint="Make one: openssl rand -hex 32 > key; chmod 600 key.",

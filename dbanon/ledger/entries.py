@@ -13,7 +13,8 @@ from dbanon.data.counts import Recount
 from dbanon.data.frozen import dataclass
 from dbanon.data.schema import Role
 from dbanon.errors import InsufficientRights, ReleaseNotFound, TableNotFound
-from dbanon.job.guarantee_names import recorded
+from dbanon.ledger.entry_checks import parsed as parsed
+from dbanon.ledger.entry_checks import read_entry, reading_entry
 from dbanon.ledger.tables import RELEASE_COLUMNS, LedgerEntry
 from dbanon.release.report import Report
 from dbanon.release.words import time_text
@@ -305,6 +306,7 @@ def find_release(session: Session, name: RelationName, hint: str = _TO_RECOUNT) 
     ReleaseNotFound : the ledger has none, or the relation is not the one of its entry.
     TableNotFound : there is no relation of this name any more.
     LedgerNotTrusted : the ledger belongs to another role.
+    LedgerEntryBroken : the entry has another shape than dbanon writes.
     """
     name = session.resolve_output(name)
     missing = f"The ledger of this database has no release {name}."
@@ -333,7 +335,7 @@ def find_release(session: Session, name: RelationName, hint: str = _TO_RECOUNT) 
         )
     if release_id is None:
         raise ReleaseNotFound(missing, hint=hint)
-    k, histogram, sentence, arguments, rows, epsilon = session.rows(
+    row = session.rows(
         "SELECT k_requested, histogram, guarantee, arguments, rows_out,"
         f" {newer(session, 'epsilon')}"
         f" FROM {session.ledger_name('release').quoted}"
@@ -346,28 +348,8 @@ def find_release(session: Session, name: RelationName, hint: str = _TO_RECOUNT) 
         " ORDER BY position",
         (release_id,),
     )
-    arguments = parsed(arguments)
-    return LedgerEntry(
-        release_id=release_id,
-        name=name,
-        quasi_identifiers=tuple(column for (column,) in columns),
-        k_requested=0 if k is None else int(k),
-        histogram=parsed(histogram) or {},
-        guarantee=recorded(0 if k is None else int(k), arguments),
-        sentence=sentence,
-        entity=arguments.get("entity"),
-        models=arguments.get("models", []),
-        hierarchies=arguments.get("hierarchies", {}),
-        epsilon=None if epsilon is None else float(epsilon),
-        rows=int(rows),
-        between=arguments.get("between", {}),
-        listed=arguments.get("listed", {}),
-    )
-
-
-def parsed(value: Any) -> Any:
-    """JSON, which some databases give as text."""
-    return json.loads(value) if isinstance(value, str) else value
+    with reading_entry(name):
+        return read_entry(release_id, name, row, tuple(column for (column,) in columns))
 
 
 def count_of(session: Session, source: str) -> int:

@@ -11,6 +11,7 @@ from dbanon.data.frozen import dataclass
 from dbanon.data.schema import Role
 from dbanon.errors import InvalidParameter
 from dbanon.ledger import entries
+from dbanon.ledger.entry_checks import reading_entry
 from dbanon.ledger.tables import LONG_TEXT, RELEASE_COLUMNS, TABLES, TEXTS, LedgerEntry
 from dbanon.measures.models import CountedModel
 from dbanon.recoding import find_recoding
@@ -43,13 +44,14 @@ def rows_of_release(session: Session, table: str, release_id: str) -> list[dict[
         f"SELECT {wanted} FROM {relation.quoted} WHERE CAST(release_id AS VARCHAR(36)) = ?{order}",
         (release_id,),
     )
-    return [
-        {
-            name: entries.parsed(value) if kind == "json" else value
-            for (name, kind), value in zip(known, row, strict=True)
-        }
-        for row in rows
-    ]
+    with reading_entry(f"release {release_id}"):
+        return [
+            {
+                name: entries.parsed(value) if kind == "json" else value
+                for (name, kind), value in zip(known, row, strict=True)
+            }
+            for row in rows
+        ]
 
 
 def requested(session: Session, release_id: str) -> tuple[Any, ...]:
@@ -136,7 +138,12 @@ class Recorded:
 
 
 def read(session: Session, entry: LedgerEntry) -> Recorded:
-    """The release of an entry."""
+    """The release of an entry; raises LedgerEntryBroken."""
+    with reading_entry(entry.name):
+        return _read(session, entry)
+
+
+def _read(session: Session, entry: LedgerEntry) -> Recorded:
     # A ledger of version 0.1.0 has not all of the columns.
     [known] = rows_of_release(session, "release", entry.release_id)
     empty: dict[str, Any] = {name: None for name, _, _ in RELEASE_COLUMNS}

@@ -23,6 +23,7 @@ from dbanon.errors import (
     TableNotFound,
 )
 from dbanon.ledger import entries
+from dbanon.ledger.entry_checks import MISSHAPEN, reading_entry
 from dbanon.ledger.recorded import rows_of_release
 from dbanon.ledger.tables import LONG_TEXT, as_text
 from dbanon.sessions.base import MARK, SUMMARY_SUFFIX, Existing, Output
@@ -96,15 +97,25 @@ def list_releases(session: Session) -> list[Listed]:
         if name not in existing:
             existing[name] = session.find_existing(name)
         state = _state(session, name, existing[name], release_id, kind, by, bool(old))
-        spent = None if epsilon is None else float(epsilon)
+        with reading_entry(name):
+            spent = None if epsilon is None else float(epsilon)
         stale = None
         if state == CURRENT and request is not None:
-            before = json.loads(request)["source"]
-            stale = is_stale(before, session.state_of(parse_relation(source)))
+            stale = _counters_differ(session, request, source)
         how = None if stale is None else COUNTERS
         known = (by, bool(old), state, spent, budget, stale, how)
         releases.append(Listed(*(release_id, created_at, str(name), *counts, *known)))
     return releases
+
+
+def _counters_differ(session: Session, request: str, source: str) -> bool | None:
+    """Whether a source was written to since its release; None where the entry does not say."""
+    try:
+        before = json.loads(request)["source"]
+        return is_stale(before, session.state_of(parse_relation(source)))
+    except (*MISSHAPEN, InvalidName):
+        # Whoever may write entries could stop everybody's list.
+        return None
 
 
 def is_stale(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool | None:
@@ -322,12 +333,13 @@ def exports_of(session: Session, output: str) -> list[tuple[str, int, dict[str, 
         " WHERE coalesce(published_by, '') = ? ORDER BY created_at DESC",
         (session.current_user() or "",),
     )
-    return [
-        (str(release_id), number, one)
-        for schema, name, release_id, arguments in found
-        if session.same_name(wanted, RelationName(schema, name))
-        for number, one in enumerate(entries.parsed(arguments).get("exports", ()))
-    ]
+    with reading_entry(wanted):
+        return [
+            (str(release_id), number, dict(one))
+            for schema, name, release_id, arguments in found
+            if session.same_name(wanted, RelationName(schema, name))
+            for number, one in enumerate(entries.parsed(arguments).get("exports", ()))
+        ]
 
 
 def plan_output(

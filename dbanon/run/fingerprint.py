@@ -16,6 +16,7 @@ from typing import Any
 from dbanon.data.option import make
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.job import Job
+from dbanon.ledger.entry_checks import MISSHAPEN
 from dbanon.ledger.recorded import requested
 from dbanon.run.plan import Plan
 from dbanon.sessions.base import LARGEST_SALT, Relation, random_salt
@@ -94,7 +95,7 @@ def has_other_rows(session: Session, release_id: str) -> bool | None:
     own = publisher == session.current_user()
     try:
         job, read = _read_before(request)
-    except (TypeError, ValueError, KeyError, AttributeError):
+    except MISSHAPEN:
         # A runner writes entries: a broken one says nothing, and stops nobody's list.
         return None
     if job.where is not None and not own:

@@ -19,6 +19,7 @@ from dbanon.job.job import Job
 from dbanon.job.pseudonym import Pseudonymized
 from dbanon.job.request import job_of_request
 from dbanon.ledger import entries
+from dbanon.ledger.entry_checks import reading_entry
 from dbanon.ledger.recorded import requested
 from dbanon.run.key import key_of_pseudonyms
 from dbanon.run.rules import with_rules
@@ -60,11 +61,26 @@ def job_again(
     RefreshRefused : the ledger cannot say it all, or it would be another thing; each is told.
     InvalidParameter : ``accept`` has another word, or a key is missing.
     PseudonymKeyWrong : the key of the pseudonyms is another one than then.
+    LedgerEntryBroken : the entry has another shape than dbanon writes.
     """
     for word in accept:
         if word not in ACCEPTED:
             raise InvalidParameter(f"accept takes {', '.join(ACCEPTED)}.")
     name = session.resolve_output(parse_relation(release))
+    with reading_entry(name):
+        return _job(session, name, accept, chain_key, pseudonym_key, door, more)
+
+
+def _job(
+    session: Session,
+    name: RelationName,
+    accept: Collection[str],
+    chain_key: str | None,
+    pseudonym_key: str | None,
+    door: str,
+    more: dict[str, Any],
+) -> Job:
+    """The job by its entry, of which nothing is certain."""
     found, then, arguments = _entry(session, name)
     hashes = arguments.get("hierarchies", {})
     with_chain: dict[str, Any] = {}

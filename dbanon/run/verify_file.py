@@ -15,10 +15,8 @@ from dbanon.errors import (
     TableNotFound,
 )
 from dbanon.job.export import PARQUET
-from dbanon.job.guarantee import GUARANTEES, ROWS
 from dbanon.job.guarantee_names import recorded
-from dbanon.job.sets import ColumnSet
-from dbanon.measures import Model
+from dbanon.ledger.entry_checks import MISSHAPEN, are_texts, require_arguments
 from dbanon.run.comparison import recount_models
 from dbanon.run.verify import Verification, recount_sets, require_smallest
 from dbanon.sessions.names import RelationName
@@ -101,39 +99,11 @@ def _release_of(path: Path, said: Mapping[str, str]) -> tuple[tuple[str, ...], i
     try:
         names = json.loads(said["quasi_identifiers"])
         k = int(said["k_requested"])
-        arguments = json.loads(said.get("arguments", "{}"))
-        models = arguments.get("models", [])
-        by = arguments.get("by", [])
         # Anyone can write into a file.
-        fits = (
-            _are_texts(names)
-            and bool(names)
-            and _are_texts(by)
-            and set(by) <= set(names)
-            and arguments.get("guarantee", ROWS) in GUARANTEES
-            and all(_is_model(model) for model in models)
-            and all(_is_set(one) for one in arguments.get("also_k", []))
-        )
-    except (ValueError, TypeError, AttributeError, KeyError, InvalidParameter):
+        arguments = dict(require_arguments(json.loads(said.get("arguments", "{}"))))
+        fits = are_texts(names) and bool(names) and set(arguments.get("by", [])) <= set(names)
+    except (*MISSHAPEN, InvalidParameter):
         fits = False
     if not fits:
         raise InvalidParameter(f"What the file {path} says about its release is broken.", hint=hint)
     return tuple(names), k, arguments
-
-
-def _are_texts(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(text, str) for text in value)
-
-
-def _is_set(said: Mapping[str, Any]) -> bool:
-    """Whether this is a set of columns as ``Report`` tells one."""
-    ColumnSet.of_plain({name: said[name] for name in ("columns", "k")})
-    return isinstance(said["k"], int) and isinstance(said["counted"], int)
-
-
-def _is_model(said: Mapping[str, Any]) -> bool:
-    """Whether this is a privacy model as ``Report`` tells one."""
-    told = {name: said[name] for name in ("kind", "attribute", "level", "l") if name in said}
-    if "kind" in told:
-        Model.of_plain(told)
-    return isinstance(said["model"], str) and isinstance(said["counted"], (int, float))

@@ -216,6 +216,17 @@ def _load_first(path: Path) -> str:
     )
 
 
+def _require_one_at(url: URL) -> None:
+    """Refuse a password that ends at its first @: the rest would be shown as host or database."""
+    behind = (url.host, url.database, *url.query, *map(str, url.query.values()))
+    if url.password is not None and any("@" in str(part) for part in behind):
+        raise InvalidParameter(
+            "The database URL holds a password and another @ behind it.",
+            hint="Write %40 for each @ in a password, or keep it in ~/.pgpass, a service file or"
+            " PGPASSWORD. A database or a setting with an @ in it takes a URL without a password.",
+        )
+
+
 _OTHER_NAMES = {"postgres": "postgresql"}
 _FILES = ("duckdb", "sqlite")
 
@@ -248,6 +259,7 @@ def read_url(given: object) -> URL:
             "The database URL cannot be read.",
             hint="Write postgresql://user@host/name, duckdb:///file.duckdb or sqlite:///file.db.",
         ) from None
+    _require_one_at(url)
     name, plus, driver = url.drivername.partition("+")
     url = url.set(drivername=f"{_OTHER_NAMES.get(name, name)}{plus}{driver}")
     if name in _FILES and url.database:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,13 +18,19 @@ from pathlib import PurePosixPath
 from typing import Any, BinaryIO
 
 from dbanon.data.frozen import dataclass
-from dbanon.errors import InvalidParameter, MissingDependency
+from dbanon.errors import InvalidParameter, MissingDependency, has_credentials
 
 # By scheme: the package that knows it, which is also the extra's name but for the "fs".
 SCHEMES = {"s3": "s3fs", "gs": "gcsfs", "az": "adlfs", "abfs": "adlfs"}
 _EXTRAS = {"s3fs": "s3", "gcsfs": "gs", "adlfs": "az"}
 # What tells one state of an object from another, as the file systems call it.
 _STATES = ("ETag", "etag", "LastModified", "last_modified", "updated", "generation", "created")
+# What begins the query of a URL; a ? alone is a pattern for one character.
+_ARGUMENT = re.compile(r"\?[A-Za-z][\w.%-]*=")
+_FROM_ENVIRONMENT = (
+    "Credentials and addresses come from the environment, as each cloud has it: AWS_ACCESS_KEY_ID,"
+    " AWS_ENDPOINT_URL, …."
+)
 _DENIED = ("Credential", "Profile", "Authenti", "Unauthorized", "Forbidden")
 
 
@@ -64,8 +71,12 @@ class ObjectPath:
         if ":" in bucket or (bucket.count("@") and scheme != "abfs"):
             raise InvalidParameter(
                 "The URL of an object store holds more than a bucket and a name.",
-                hint="Credentials and addresses come from the environment, as each cloud has it:"
-                " AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, ….",
+                hint=_FROM_ENVIRONMENT,
+            )
+        if _ARGUMENT.search(url) or has_credentials(url):
+            raise InvalidParameter(
+                "The URL of an object store holds arguments, such as a key or a signature.",
+                hint=_FROM_ENVIRONMENT,
             )
         if not bucket or not name.strip("/"):
             raise InvalidParameter(

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from dbanon.errors import InvalidParameter, MissingDependency, TableNotFound, UnsupportedType
+from dbanon.errors import (
+    InvalidParameter,
+    MissingDependency,
+    TableNotFound,
+    UnsupportedType,
+    redact,
+)
 from dbanon.sessions.names import parse_relation
 from dbanon.stores.origins import ONE, Flow, failing, no_rows, require_columns, unfit
 
@@ -29,7 +35,7 @@ class SqlOrigin:
     @property
     def url(self) -> str:
         """Its URL without password and arguments."""
-        return self._engine.url.set(query={}).render_as_string(hide_password=True)
+        return redact(self._engine.url.set(query={}).render_as_string(hide_password=True))
 
     @contextmanager
     def flow(self, table: str, wanted: Sequence[str], chunk_rows: int) -> Iterator[Flow]:

@@ -153,6 +153,14 @@ def test_a_release_of_each_attribute_by_itself_is_verified_as_such(
         {"arguments": '{"models": {"model": 1}}'},
         {"arguments": '{"models": [{"model": "m", "counted": 1, "kind": "none"}]}'},
         {"arguments": '{"models": [{"model": "m", "counted": 1, "kind": "distinct_l"}]}'},
+        # Python reads what is nested so deeply by no more than a RecursionError.
+        {"arguments": "[" * 100_000},
+        {"arguments": '{"also_k": ' + "[" * 100_000},
+        {"quasi_identifiers": "[" * 100_000},
+        {"arguments": '{"models": [{"model": "x", "counted": "y"}]}'},
+        {"arguments": '{"hierarchies": {"age": 1}}'},
+        {"arguments": "7"},
+        {"k_requested": "9" * 5000},
     ],
 )
 def test_what_somebody_wrote_into_a_file_is_refused(said: dict[str, str], tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ import click
 
 from dbanon.doors.cli import start
 from dbanon.doors.spelling import on_command_line
-from dbanon.errors import DbanonError, JobFileInvalid
+from dbanon.errors import DbanonError, JobFileInvalid, redact
 from dbanon.release.words import printable
 
 C = TypeVar("C", bound=Callable[..., Any])
@@ -129,6 +129,7 @@ def current() -> Log:
 def say(line: str, event: str = "warning") -> None:
     """Write a line on stderr, if that can be written to; to machines as an event's message."""
     log = current()
+    line = redact(line)
     if log.for_machines:
         level = "info" if event == "sql" else event
         log.event(level, event, message=line.removeprefix("Warning: "))

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import date
 from typing import Annotated, Any
-from urllib.parse import parse_qsl
 
 from pydantic import (
     AfterValidator,
@@ -25,7 +24,7 @@ from pydantic_core import PydanticCustomError
 
 from dbanon.data.option import REQUIRED, Parameter, all_parameters
 from dbanon.doors.spelling import bytes_of, declare_again_command
-from dbanon.errors import DbanonError, InvalidParameter
+from dbanon.errors import DbanonError, InvalidParameter, has_credentials
 from dbanon.job.job import Job
 from dbanon.job.private import own_options
 from dbanon.job.reading import require_condition
@@ -86,12 +85,7 @@ def written_password(url: str) -> bool:
     def written(found: re.Match[str]) -> str:
         return "$" if found[0] in ("$", "$$") else str(found[3]) if found[2] == ":-" else ""
 
-    text = _VARIABLE.sub(written, url)
-    found = re.match(r"[A-Za-z][\w+.-]*://([^/@]*)@", text) or re.match(r"[^:]+://(.*)@", text)
-    if found and found[1].partition(":")[2]:
-        return True
-    settings = parse_qsl(text.partition("?")[2])
-    return any(name.lower() in ("password", "sslpassword") for name, _ in settings)
+    return has_credentials(_VARIABLE.sub(written, url))
 
 
 # Letters and digits of all scripts.
@@ -196,7 +190,16 @@ def a_file(value: str) -> None:
 
 
 Relation = Annotated[str, checked(_relation)]
+
+
+def a_column(value: str) -> None:
+    """Check the name of a column, which may be a space to databases."""
+    if not value:
+        raise refused("must not be empty")
+
+
 Text = Annotated[str, checked(not_empty)]
+ColumnName = Annotated[str, checked(a_column)]
 Expanded = Annotated[str, checked(a_file), Field(json_schema_extra={"x-variables": True})]
 Condition = Annotated[str, checked(require_condition)]
 

@@ -159,6 +159,8 @@ _TAIL = """\
     output:
       {kind}: {output}
 """
+# Longer keys of YAML stand behind a question mark.
+_LONGEST_KEY = 1000
 _KEPT = "      keep_last: 2\n"
 
 
@@ -204,18 +206,19 @@ def job_file_for(
         key=(f"    key: [{', '.join(map(_quoted, key))}]\n" if key else "")
         + found.of_rows(decided.options),
     )
-    width = max(len(_quoted(one.attribute.name)) for one in proposals)
+    keys = [_quoted(one.attribute.name) for one in proposals]
+    width = max((len(key) for key in keys if len(key) <= _LONGEST_KEY), default=0)
     lines = [
-        f"      {_quoted(one.attribute.name)}:".ljust(width + 7)
+        (f"{key}:".ljust(width + 1) if len(key) <= _LONGEST_KEY else f"? {key}\n      :")
         + f" {decided.keys(one)}  # {json.dumps(one.comment)[1:-1]}\n"
-        for one in proposals
+        for key, one in zip(keys, proposals, strict=True)
     ]
     output = _quoted(str(RelationName(None, decided.output or named)))
     more = "".join(f"    {name}: {_in_yaml(value)}\n" for name, value in decided.more.items())
     kind = decided.kind if releases_views(decided.target or url) else TABLE
     # A table has no earlier releases beside it.
     tail = _TAIL.format(kind=kind, output=output) + (_KEPT if kind == VIEW else "")
-    return head + "".join(lines) + tail + more
+    return head + "".join(f"      {line}" for line in lines) + tail + more
 
 
 def _url(url: str, variable: str) -> str:
@@ -319,7 +322,8 @@ def _method(chosen: Sequence[Attribute], rows: int, k: int) -> str:
 
 def _comment(text: str) -> str:
     """Text as comments of a job."""
-    return "".join(f"    # {line}\n" for line in wrap(f"{text}.", 94, break_on_hyphens=False))
+    lines = wrap(f"{text}.", 94, break_on_hyphens=False)
+    return "".join(f"    # {_escape(line)}\n" for line in lines)
 
 
 def _written(reading: Reading) -> str:
@@ -347,4 +351,10 @@ def _quoted(text: str) -> str:
         "y", "n", "yes", "no", "on", "off", "true", "false", "null",
     ):  # fmt: skip
         return text
-    return json.dumps(text, ensure_ascii=False)
+    quoted = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{_escape(quoted)}"'
+
+
+def _escape(text: str) -> str:
+    """Text without what ends a line in YAML (U+0085, U+2028 …) or may not stand in it."""
+    return "".join(one if one.isprintable() else f"\\U{ord(one):08x}" for one in text)

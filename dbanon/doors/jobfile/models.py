@@ -26,6 +26,7 @@ from dbanon.doors.engines import ENGINES
 from dbanon.doors.jobfile.columns import Column
 from dbanon.doors.jobfile.field_types import (
     NAME_PATTERN,
+    ColumnName,
     Condition,
     Expanded,
     Options,
@@ -227,9 +228,9 @@ class JobSpec(_JobOptions):
     name: Annotated[str, checked(one_name), Field(json_schema_extra={"pattern": NAME_PATTERN})]
     table: Relation
     where: Condition | None = None
-    entity: Text | None = None
+    entity: ColumnName | None = None
     chain: ChainSpec | None = None
-    key: list[Text] = Field(default_factory=list)
+    key: list[ColumnName] = Field(default_factory=list)
     columns: Annotated[
         dict[str, Column],
         Field(min_length=1, json_schema_extra=_or_declared),

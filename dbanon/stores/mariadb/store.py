@@ -15,6 +15,7 @@ from dbanon.errors import (
     InsufficientRights,
     InvalidParameter,
     OutcomeUnknown,
+    redact,
     warn_caller,
 )
 from dbanon.sessions.base import Holder, OnSql, job_running
@@ -82,8 +83,8 @@ class MariadbStore:
 
     @property
     def url(self) -> str:
-        """Where it is, without the password."""
-        return self._engine.url.render_as_string(hide_password=True)
+        """Where it is, without secrets."""
+        return redact(self._engine.url.render_as_string(hide_password=True))
 
     @contextmanager
     def _connected(self) -> Iterator[Any]:

@@ -25,6 +25,7 @@ from dbanon.errors import (
     DbanonError,
     InvalidParameter,
     TlsFailed,
+    redact,
 )
 from dbanon.sessions.ending import ending
 from dbanon.stores.postgresql.settings import CALLER_PATH, PINNED
@@ -148,8 +149,6 @@ def end(driver: Any, backend: Backend) -> None:
         cursor.execute(_END, (backend.pid, backend.since))
 
 
-_SECRET = re.compile("pass|secret|token", re.IGNORECASE)
-
 _RUNNING = "Is the server running, and are host and port those it listens at?"
 _PASSWORD = (
     "Passwords come from ~/.pgpass, a service file or PGPASSWORD; pg_hba.conf of the server says"
@@ -267,8 +266,7 @@ def unreachable(error: Exception, url: URL) -> DbanonError:
 
 def shown(url: URL) -> str:
     """A URL without its secrets."""
-    query = {name: "***" if _SECRET.search(name) else value for name, value in url.query.items()}
-    return url.set(query=query).render_as_string(hide_password=True)
+    return redact(url.render_as_string(hide_password=True))
 
 
 def _pieces(error: Exception, url: URL) -> dict[str, str]:

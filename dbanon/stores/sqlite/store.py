@@ -10,6 +10,7 @@ from typing import Any
 
 from sqlalchemy import URL, Engine, NullPool, StaticPool, create_engine
 
+from dbanon.errors import redact
 from dbanon.sessions.base import OnSql
 from dbanon.sessions.session import Session
 from dbanon.stores.file_session import FileDatabase
@@ -45,8 +46,8 @@ class SqliteStore(FileDatabase):
 
     @property
     def url(self) -> str:
-        """Where it is."""
-        return self._url.render_as_string(hide_password=True)
+        """Where it is, without secrets."""
+        return redact(self._url.render_as_string(hide_password=True))
 
     @property
     def _path(self) -> Path | None:
