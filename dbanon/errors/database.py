@@ -68,6 +68,12 @@ class InsufficientRights(DbanonError):
     sqlstate = "42501"
 
 
+class ForeignFile(InsufficientRights):
+    """A file is reached by a link, or belongs to another account, so it is not read."""
+
+    code = "foreign_file"
+
+
 class AccessRefused(InsufficientRights):
     """The server does not let this role in."""
 

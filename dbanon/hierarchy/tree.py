@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dbanon.data.files import opened
 from dbanon.hierarchy.edges import Edge, Problem, Pulse, broken, no_pulse, paced, tree_of
 
 
@@ -296,9 +297,11 @@ class Hierarchy:
         Raises
         ------
         HierarchyBroken : the file is no tree; all problems are named.
+        ForeignFile : it is reached by a link of another account.
         """
         path = Path(os.path.expanduser(path))
-        text = path.read_text(encoding="utf-8-sig")
+        with opened(path) as file, io.TextIOWrapper(file, "utf-8-sig") as lines:
+            text = lines.read()
         if path.suffix.lower() != ".json":
             return cls.from_csv(text)
         return cls.from_json(json.loads(text))

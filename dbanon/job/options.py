@@ -122,6 +122,7 @@ class ReadingOptions(TypedDict, total=False):
     decimal: Literal[".", ","]
     encoding: Literal["utf-8", "latin-1", "windows-1252", "utf-16"]
     null_words: Sequence[str]
+    foreign_files: Literal["refuse", "allow", "links"]
 
 
 class JobOptions(PolicyOptions, ReadingOptions, total=False):

@@ -6,6 +6,7 @@ import re
 from dataclasses import fields
 from typing import Annotated
 
+from dbanon.data.files import FOREIGN_FILES, REFUSE
 from dbanon.data.frozen import dataclass
 from dbanon.data.option import Option, check
 from dbanon.errors import InvalidParameter
@@ -19,7 +20,7 @@ _SEE = "jobs.md#how-csv-is-read"
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """How a CSV file is written.
+    """How a CSV file is written, and which files are read.
 
     Parameters
     ----------
@@ -27,6 +28,8 @@ class Reading:
     decimal : what stands before the decimals of a number.
     encoding : of its characters.
     null_words : texts that stand for NULL, beside nothing at all.
+    foreign_files : what to do with files of other accounts in a folder, and with links; this one
+        is about all files.
 
     Raises
     ------
@@ -65,6 +68,16 @@ class Reading:
             see=_SEE,
         ),
     ] = ()
+    foreign_files: Annotated[
+        str,
+        Option(
+            "What to do with files in a folder that belong to other accounts, and with links:"
+            " refuse both, allow files of other accounts, or follow links, too.",
+            choices=FOREIGN_FILES,
+            sql=False,
+            see="jobs.md#files-of-others",
+        ),
+    ] = REFUSE
 
     def __post_init__(self) -> None:
         check(self)
@@ -83,16 +96,30 @@ class Reading:
         }
 
     def require_none(self) -> None:
-        """Check that nothing is said of a CSV file, where none is read.
+        """Check that nothing is said of files, where none is read.
 
         Raises
         ------
         InvalidParameter : something is.
         """
+        self.require_no_csv()
+        self.require_own_files()
+
+    def require_no_csv(self) -> None:
+        """Check that nothing is said of a CSV file, where none is read; raises InvalidParameter."""
         for name in self.asked:
+            if name != "foreign_files":
+                raise InvalidParameter(
+                    f"{name} applies to CSV files, and the source is not one.",
+                    hint="Leave it out, or read a file: file:people.csv.",
+                )
+
+    def require_own_files(self) -> None:
+        """Check that nothing is said of links, where there are none; raises InvalidParameter."""
+        if self.foreign_files != REFUSE:
             raise InvalidParameter(
-                f"{name} applies to CSV files, and the source is not one.",
-                hint="Leave it out, or read a file: file:people.csv.",
+                "foreign_files applies to files of this machine, and the source is not one.",
+                hint="Leave it out, or read a folder: file:data/.",
             )
 
 

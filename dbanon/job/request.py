@@ -22,7 +22,7 @@ from dbanon.measures import Model
 # They change no release, or are of the run; what a file is read by is of no database.
 _OF_RUNS = {
     "chunk_rows", "if_exists", "kept_columns", "memory_limit", "spill", "time_limit", "dates",
-    "decimal", "encoding", "null_words",
+    "decimal", "encoding", "null_words", "foreign_files",
 }  # fmt: skip
 
 

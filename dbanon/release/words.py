@@ -7,6 +7,7 @@ from dataclasses import asdict, is_dataclass
 from datetime import datetime, timezone
 from typing import Any
 
+from dbanon.data.files import LINKS
 from dbanon.data.notebook import Shown
 from dbanon.job.pseudonym import caution_of
 from dbanon.job.verdict import Caution
@@ -137,6 +138,15 @@ def passthrough_note(arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
     if arguments.get("kept_columns") != "client":
         return []
     return [("columns copied as they are", "left the database for the client's memory meanwhile")]
+
+
+def files_note(arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Whose files were read beside the account's own, as a pair of label and text, or none."""
+    policy = arguments.get("reading", {}).get("foreign_files")
+    if policy is None:
+        return []
+    text = "files of other accounts were allowed"
+    return [("files of the source", text + (", and links followed" if policy == LINKS else ""))]
 
 
 def told_figure(value: float, note: str) -> str:

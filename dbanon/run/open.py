@@ -15,6 +15,7 @@ from dbanon.sessions.base import OnSql
 from dbanon.sessions.store import ClientStore
 from dbanon.stores.files import duckdb_file, read_url
 from dbanon.stores.folders import is_of_files
+from dbanon.stores.objects import is_object
 
 if TYPE_CHECKING:
     from sqlalchemy import URL, Engine
@@ -116,7 +117,7 @@ def open_source(
     DbanonError : as ``open_store``.
     """
     allowed = job.kept_columns == CLIENT
-    origin = None
+    origin, is_folder = None, False
     if (allowed or target is not None) and not isinstance(database, (str, Path)):
         from dbanon.stores.origins import stream_of
 
@@ -124,7 +125,8 @@ def open_source(
     elif isinstance(database, str) and database.startswith(_LAKES):
         from dbanon.stores.origins_lake import lake_of
 
-        origin = lake_of(database)
+        origin = lake_of(database, job.reading.foreign_files)
+        is_folder = database.startswith("delta:") and not is_object(database.removeprefix("delta:"))
     if origin is None:
         try:
             return open_store(database, on_sql, reading=job.reading, table=job.table)
@@ -136,7 +138,9 @@ def open_source(
             origin = engine_of(_openable(database) if _is_engine(database) else read_url(database))
     if not allowed:
         raise InvalidParameter("There is no store for this source.", hint=_DRAWN)
-    job.reading.require_none()
+    job.reading.require_no_csv()
+    if not is_folder:
+        job.reading.require_own_files()
     if job.where is not None:
         raise InvalidParameter(
             "A condition (where) is not asked of a source that no store knows.",

@@ -13,7 +13,7 @@ from dbanon.job.job import Job
 from dbanon.job.requirements import CLIENT
 from dbanon.methods.forecast import Shape, in_words
 from dbanon.partitioning.forecast import forecast
-from dbanon.release.words import passthrough_note
+from dbanon.release.words import files_note, passthrough_note
 from dbanon.run.changes import Changes, PlannedFile, changes, planning_ports
 from dbanon.run.plan import Plan, plan
 from dbanon.run.run import Clock, PhaseProgress, read_and_cluster, recoded
@@ -165,6 +165,7 @@ class Outlook:
             ("sensitive", names(self.sensitive)),
             ("kept", names(self.kept)),
             *(passthrough_note(self.arguments) if "drawn" in self.arguments else []),
+            *files_note(self.arguments),
             *([("columns copied as they are", LEAVE)] if self.passthrough else []),
             ("not copied", names(self.not_copied)),
             ("method", self.method),

@@ -72,7 +72,7 @@ def check_job(job: Job) -> None:
         "spill": job.spill is not None,
         "kept_columns=client": job.kept_columns == CLIENT,
         "exports": bool(job.exports),
-        **dict.fromkeys(job.reading.asked, True),
+        **{name: name != "foreign_files" for name in job.reading.asked},
     }
     for name, wanted in asked.items():
         if wanted:

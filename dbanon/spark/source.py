@@ -12,10 +12,12 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import URL
 
+from dbanon.data.files import REFUSE, opened
 from dbanon.data.schema import Attribute
 from dbanon.errors import (
     DatabaseFailure,
@@ -238,7 +240,8 @@ def parquet(session: SparkSession, directory: str, job: Job) -> Pinned:
     """
     from pyspark.errors import AnalysisException
 
-    files = list_files(session, directory)
+    policy = job.reading.foreign_files
+    files = list_files(session, directory, policy)
     if not files:
         raise TableNotFound(
             "There is no Parquet file in the directory that was to be read.",
@@ -259,7 +262,7 @@ def parquet(session: SparkSession, directory: str, job: Job) -> Pinned:
             raise
 
     def settled() -> None:
-        now = list_files(session, directory)
+        now = list_files(session, directory, policy)
         if any(now.get(name) != known for name, known in files.items()):
             raise SourceChanged(
                 "A file of the source was changed or removed while it was read.", hint="Try again."
@@ -295,10 +298,20 @@ def of_frame(
     )
 
 
-def list_files(session: SparkSession, directory: str) -> dict[str, tuple[int, int]]:
+def list_files(
+    session: SparkSession, directory: str, policy: str = REFUSE
+) -> dict[str, tuple[int, int]]:
     """Bytes and time of the Parquet files below a directory, by name, in order.
 
     Files that are hidden, as those of writers at work, are none.
+
+    Parameters
+    ----------
+    policy : what of other accounts' files and links is taken from this machine's disk.
+
+    Raises
+    ------
+    ForeignFile : a file is another account's, or is reached by a link.
     """
     context: Any = session.sparkContext
     with translated("the source's files were listed"):
@@ -308,7 +321,7 @@ def list_files(session: SparkSession, directory: str) -> dict[str, tuple[int, in
             return {}
         root = system.getFileStatus(path).getPath().toString().rstrip("/")
         files = system.listFiles(path, True)
-        found = {}
+        found, local = {}, []
         while files.hasNext():
             status = files.next()
             name = status.getPath().toString()
@@ -319,4 +332,11 @@ def list_files(session: SparkSession, directory: str) -> dict[str, tuple[int, in
             )
             if name.endswith(".parquet") and not hidden:
                 found[name] = (int(status.getLen()), int(status.getModificationTime()))
+                if str(status.getPath().toUri().getScheme()) == "file":
+                    local.append(Path(str(status.getPath().toUri().getPath())))
+        # Workers open them by name: who exchanges one after this look is found by the next.
+        folder = Path(str(system.getFileStatus(path).getPath().toUri().getPath()))
+        for place in local:
+            with opened(place, folder, policy):
+                pass
     return dict(sorted(found.items()))

@@ -168,6 +168,8 @@ def _made(job: Job, pinned: Pinned, to: Target, tasks: int | None, started: floa
         report = report.requested(source=pinned.name, not_copied=not_copied)
         if job.where is not None:
             report = report.found(where=job.where)
+        if job.reading.asked:
+            report = report.found(reading=job.reading.to_dict())
         return to.publish(rows, report, lambda: time.perf_counter() - started)
     finally:
         with suppress(Exception):
@@ -177,9 +179,12 @@ def _made(job: Job, pinned: Pinned, to: Target, tasks: int | None, started: floa
 @contextmanager
 def _pinned(session: SparkSession, job: Job, source: Any, tasks: int | None) -> Iterator[Pinned]:
     if isinstance(source, DataFrame):
+        job.reading.require_none()
         yield of_frame(source, job)
         return
     url = _database(source)
+    if url is not None:
+        job.reading.require_none()
     if url is None:
         yield parquet(session, str(source), job)
         return

@@ -10,20 +10,23 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import BinaryIO, TypeAlias
 from urllib.parse import unquote
 
+from dbanon.data.files import LINKS, REFUSE, is_link_refused, opened
 from dbanon.data.frozen import dataclass
 from dbanon.errors import (
     DatabaseNotFound,
     DatabaseUnreachable,
     FileMalformed,
+    ForeignFile,
     InsufficientRights,
     InvalidParameter,
+    SourceChanged,
 )
-from dbanon.stores.objects import ObjectPath, is_object
+from dbanon.stores.objects import ObjectPath, ObjectStat, is_object
 
 FILE = "file:"
 ENDINGS = {".csv": "csv", ".parquet": "parquet"}
@@ -74,11 +77,15 @@ class Piece:
     ----------
     state : tells whether it is as it was.
     parts : what its folders say: names of columns, and their texts; None for NULL.
+    root : the folder that was named, if it was not the file itself.
+    policy : what of other accounts' files and links is taken, see ``dbanon.data.files``.
     """
 
     path: Place
     state: tuple[object, ...]
     parts: tuple[tuple[str, str | None], ...]
+    root: Place | None = None
+    policy: str = REFUSE
 
     @contextmanager
     def opened(self) -> Iterator[BinaryIO]:
@@ -87,11 +94,18 @@ class Piece:
         Raises
         ------
         DatabaseNotFound, InsufficientRights, DatabaseUnreachable : it cannot be had.
+        ForeignFile : it is another account's, or a link by now.
+        SourceChanged : it is another file than the one that was listed.
         """
-        with translated(self.path):
-            path = self.path
-            file = path.fetched() if isinstance(path, ObjectPath) else path.open("rb")
-        with file:
+        with ExitStack() as stack:
+            with translated(self.path):
+                path = self.path
+                if isinstance(path, ObjectPath):
+                    file = stack.enter_context(path.fetched())
+                else:
+                    file = stack.enter_context(_opened(path, self.root, self.policy))
+                    if _state_of(os.fstat(file.fileno())) != self.state:
+                        raise changed(path)
             yield file
 
 
@@ -110,22 +124,39 @@ def translated(place: Place) -> Iterator[None]:
         raise DatabaseUnreachable(f"{place} cannot be read.", detail=error.strerror) from None
 
 
-def pieces_of(place: Place) -> tuple[Piece, ...]:
+def changed(place: Place) -> SourceChanged:
+    """The error of files that changed between two looks at them."""
+    return SourceChanged(
+        f"Files of {place} changed while they were read; nothing was published.",
+        hint="Run it again when the program that writes them is done.",
+    )
+
+
+def pieces_of(place: Place, policy: str = REFUSE) -> tuple[Piece, ...]:
     """The files that a name stands for, in the order of their names, all of one ending.
+
+    Parameters
+    ----------
+    policy : what of other accounts' files and links is taken, see ``dbanon.data.files``.
 
     Raises
     ------
     DatabaseNotFound : there is none.
     FileMalformed : there is something else, too, or folders name different columns.
     InsufficientRights, DatabaseUnreachable : nobody can tell.
+    ForeignFile : one is another account's, or a link.
     """
     with translated(place):
-        found = _found(place)
+        found = _found(place, policy)
         root = place if found == [place] else root_of(place)
-        if root != place or found != [place]:
+        folder = None if found == [place] else root
+        if folder is not None:
             found = _rows_of(root, found)
             _require_no_lake(root)
-        pieces = tuple(Piece(path, _state(path), _parts(root, path)) for path in found)
+        pieces = tuple(
+            Piece(path, _state(path, folder, policy), _parts(root, path), folder, policy)
+            for path in found
+        )
     if not pieces:
         raise DatabaseNotFound(
             f"No file of rows is at {place}.",
@@ -147,7 +178,7 @@ def ending_of(path: Place) -> str:
     return ENDINGS.get(path.suffix.lower(), "")
 
 
-def _found(place: Place) -> list[Place]:
+def _found(place: Place, policy: str) -> list[Place]:
     """What a name stands for; a file of just this name is meant before any pattern."""
     if isinstance(place, ObjectPath):
         try:
@@ -158,15 +189,36 @@ def _found(place: Place) -> list[Place]:
     if place.is_file():
         return [place]
     if place.is_dir():
-        return [
-            Path(folder) / name
-            for folder, _, names in sorted(os.walk(place, onerror=_raise))
-            for name in sorted(names)
-        ]
+        return [*_walk(place, policy)]
     if not is_pattern(place):
         raise FileNotFoundError
     names = sorted(glob.glob(str(place), recursive=True))
     return [Path(name) for name in names if not os.path.isdir(name)]
+
+
+def _walk(folder: Path, policy: str) -> Iterator[Path]:
+    """All files below a folder, but for hidden folders; a link to a folder is an error."""
+    visited = {os.path.realpath(folder)}
+    follow = policy == LINKS
+    for directory, folders, names in os.walk(folder, onerror=_raise, followlinks=follow):
+        folders[:] = sorted(name for name in folders if not _is_hidden(name))
+        for below in [Path(directory) / name for name in folders]:
+            if is_link_refused(below, policy):
+                raise ForeignFile(
+                    f"{below} is a link to a folder, which is not followed.",
+                    hint="Put the folder itself there, or remove the link. If links are meant to be"
+                    ' followed: `foreign_files="links"`.',
+                )
+            # Links may lead around in a circle.
+            if follow and (real := os.path.realpath(below)) in visited:
+                folders.remove(below.name)
+            elif follow:
+                visited.add(real)
+        yield from (Path(directory) / name for name in sorted(names))
+
+
+def _is_hidden(name: str) -> bool:
+    return name[:1] in (".", "_") and "=" not in name
 
 
 def _raise(error: OSError) -> None:
@@ -174,6 +226,13 @@ def _raise(error: OSError) -> None:
         raise error
     finally:
         del error
+
+
+@contextmanager
+def _opened(path: Path, root: Place | None, policy: str) -> Iterator[BinaryIO]:
+    assert root is None or isinstance(root, Path)
+    with opened(path, root, policy) as file:
+        yield file
 
 
 def _below(root: Place, path: Place) -> list[str]:
@@ -190,7 +249,7 @@ def _rows_of(root: Place, found: Sequence[Place]) -> list[Place]:
     rows = []
     for path in found:
         below = _below(root, path)
-        if any(name[:1] in (".", "_") and "=" not in name for name in below):
+        if any(map(_is_hidden, below)):
             continue
         if not ending_of(path):
             raise FileMalformed(
@@ -225,8 +284,14 @@ def _is_log(inside: Place, lake: str) -> bool:
     return bool(ObjectPath(inside.scheme, f"{inside.key}/{pattern}").matching())
 
 
-def _state(path: Place) -> tuple[object, ...]:
-    found = path.lstat() if isinstance(path, ObjectPath) else path.stat()
+def _state(path: Place, root: Place | None, policy: str) -> tuple[object, ...]:
+    if isinstance(path, ObjectPath):
+        return _state_of(path.lstat())
+    with _opened(path, root, policy) as file:
+        return _state_of(os.fstat(file.fileno()))
+
+
+def _state_of(found: os.stat_result | ObjectStat) -> tuple[object, ...]:
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
+from dbanon.data.files import REFUSE, opened
 from dbanon.errors import DatabaseNotFound, InvalidParameter, MissingDependency, TableNotFound
 from dbanon.job.export import ICEBERG
 from dbanon.sessions.names import parse_relation
@@ -21,7 +24,9 @@ DELTA = "delta:"
 class DeltaOrigin:
     """A table of Delta, by its directory or the URL of one."""
 
-    def __init__(self, given: str) -> None:
+    def __init__(self, given: str, policy: str = REFUSE) -> None:
+        self._folder: Path | None = None
+        self._policy = policy
         if is_object(given):
             self._place = str(ObjectPath.of(given))
             return
@@ -31,7 +36,7 @@ class DeltaOrigin:
                 f"There is no Delta table at {folder}.",
                 hint="Write delta: and the directory that holds _delta_log.",
             )
-        self._place = str(folder)
+        self._folder, self._place = folder, str(folder)
 
     @property
     def url(self) -> str:
@@ -43,6 +48,7 @@ class DeltaOrigin:
         """The columns of the newest version; raises as ``Origin``."""
         with failing("The Delta table cannot be read."):
             found = _delta().DeltaTable(self._place)
+            self._require_own_files(found)
             # Features that it does not know, such as deletion vectors, are refused here.
             rows = found.to_pyarrow_dataset()
             count = int(rows.count_rows())
@@ -51,7 +57,27 @@ class DeltaOrigin:
         read = rows.scanner(columns=list(wanted), batch_size=chunk_rows, batch_readahead=1)
         batches = unified(chain([no_rows(read.projected_schema)], read.to_batches()), wanted)
         what = f"version {found.version()} of the table"
-        yield Flow(columns, batches, what, count, lambda: int(rows.count_rows()))
+
+        def again() -> int:
+            # Its files are opened by name: whoever exchanged one is found.
+            self._require_own_files(found)
+            return int(rows.count_rows())
+
+        yield Flow(columns, batches, what, count, again)
+
+    def _require_own_files(self, table: Any) -> None:
+        """Check the files that the log lists: whoever writes the log may list any file.
+
+        Raises
+        ------
+        ForeignFile : one is not below the table's folder, another account's, or a link.
+        """
+        for uri in table.file_uris() if self._folder is not None else ():
+            path = Path(uri.removeprefix("file://"))
+            # The log may have a name of a folder with percent signs in it.
+            path = path if path.exists() else Path(unquote(str(path)))
+            with opened(path, Path(os.path.abspath(self._place)), self._policy):
+                pass
 
 
 class IcebergOrigin:
@@ -95,15 +121,19 @@ class IcebergOrigin:
             yield Flow(columns, batches, what, count, lambda: int(read.count()))
 
 
-def lake_of(url: str) -> Origin | None:
+def lake_of(url: str, policy: str = REFUSE) -> Origin | None:
     """The origin of a URL of a lake; None where it is none.
+
+    Parameters
+    ----------
+    policy : what of other accounts' files and links is taken, see ``dbanon.data.files``.
 
     Raises
     ------
     DatabaseNotFound, InvalidParameter : it names no table of Delta's, or no catalog.
     """
     if url.startswith(DELTA):
-        return DeltaOrigin(url.removeprefix(DELTA))
+        return DeltaOrigin(url.removeprefix(DELTA), policy)
     return IcebergOrigin(url.removeprefix(ICEBERG)) if url.startswith(ICEBERG) else None
 
 

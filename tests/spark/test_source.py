@@ -18,6 +18,7 @@ from dbanon.errors import (
     ColumnNotFound,
     ConnectionLost,
     DbanonError,
+    ForeignFile,
     InvalidParameter,
     NonFiniteValue,
     SourceChanged,
@@ -263,3 +264,24 @@ def test_files_that_are_none(spark: SparkSession, tmp_path: Path) -> None:
     pq.write_table(pa.table({"age": [1], "l": [[1]]}), tmp_path / "people" / "a.parquet")
     with pytest.raises(UnsupportedType):
         source.parquet(spark, place, job(keep=["l"]))
+
+
+def test_links_in_a_directory_are_not_followed(
+    spark: SparkSession, tmp_path: Path, rows_of: Rows
+) -> None:
+    """Whoever may write into it would have a private file of the driver's account released."""
+    place = tmp_path / "people"
+    write(place / "a.parquet", [1, 2])
+    write(tmp_path / "private" / "p.parquet", [3, 4])
+    pinned = source.parquet(spark, str(place), job())
+    (place / "b.parquet").symlink_to(tmp_path / "private" / "p.parquet")
+    with pytest.raises(ForeignFile):
+        source.parquet(spark, str(place), job())
+    with pytest.raises(ForeignFile):
+        pinned.settled()
+    followed = source.parquet(spark, str(place), job(foreign_files="links"))
+    assert everything(followed.frame, rows_of) == FOUR
+    (place / "b.parquet").unlink()
+    (place / "part=b").symlink_to(tmp_path / "private")
+    with pytest.raises(ForeignFile):
+        source.parquet(spark, str(place), job())

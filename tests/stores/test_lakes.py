@@ -24,6 +24,7 @@ from dbanon.errors import (
     ColumnNotFound,
     DatabaseFailure,
     DatabaseNotFound,
+    ForeignFile,
     InvalidParameter,
     MissingDependency,
     SourceChanged,
@@ -215,3 +216,27 @@ def lake_catalog(catalog_files: Path, monkeypatch: pytest.MonkeyPatch) -> list[s
 
     monkeypatch.setattr(SqlCatalog, "close", close)
     return closed
+
+
+@pytest.mark.parametrize("attack", ["absolute", "upwards", "link"])
+def test_a_delta_table_lists_no_private_file(attack: str, tmp_path: Path) -> None:
+    """Whoever may write the log may list any file that only the account of the run may read."""
+    table, private = tmp_path / "table", tmp_path / "private"
+    deltalake.write_deltalake(str(table), ROWS)
+    deltalake.write_deltalake(str(private), ROWS)
+    [file] = table.glob("*.parquet")
+    [secret] = private.glob("*.parquet")
+    [log] = (table / "_delta_log").glob("*.json")
+    file.unlink()
+    if attack == "link":
+        file.symlink_to(secret)
+    else:
+        place = str(secret) if attack == "absolute" else f"../private/{secret.name}"
+        log.write_text(log.read_text().replace(file.name, place))
+    target = f"duckdb:///{tmp_path / 'a.duckdb'}"
+    with pytest.raises((ForeignFile, DatabaseFailure)) as refused:
+        dbanon.anonymize(f"delta:{table}", target=target, **DRAWN)
+    assert isinstance(refused.value, ForeignFile) or attack != "link"
+    if attack == "link":
+        report = dbanon.anonymize(f"delta:{table}", target=target, foreign_files="links", **DRAWN)
+        assert report.arguments["reading"] == {"foreign_files": "links"}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import duckdb
 
-from dbanon.errors import InvalidParameter, SourceChanged
+from dbanon.errors import InvalidParameter
 from dbanon.job.reading import USUAL, Reading
 from dbanon.sessions.base import AsWritten, OnSql, Relation
 from dbanon.sessions.names import RelationName, parse_relation, quote
@@ -18,7 +18,15 @@ from dbanon.stores.duckdb.file_rows import FileRows
 from dbanon.stores.duckdb.session import DuckdbSession, in_memory
 from dbanon.stores.duckdb.store import DuckdbStore
 from dbanon.stores.file_session import job_lock
-from dbanon.stores.folders import ending_of, is_pattern, pieces_of, place_of, root_of, url_of
+from dbanon.stores.folders import (
+    changed,
+    ending_of,
+    is_pattern,
+    pieces_of,
+    place_of,
+    root_of,
+    url_of,
+)
 
 
 class FileStore(DuckdbStore):
@@ -61,7 +69,9 @@ class FileStore(DuckdbStore):
         stem = Path(root_of(place).name).stem
         self._name = parse_relation(table) if table else RelationName(None, stem)
         if kind == "parquet":
-            reading.require_none()
+            reading.require_no_csv()
+        if not isinstance(place, Path):
+            reading.require_own_files()
         self._loaded = False
 
     @property
@@ -76,6 +86,7 @@ class FileStore(DuckdbStore):
         Raises
         ------
         DatabaseNotFound, InsufficientRights : there is no such file, or it may not be read.
+        ForeignFile : one is reached by a link, or is another account's.
         """
         self._load()
         with super().session(write=write, create=create) as session:
@@ -98,16 +109,14 @@ class FileStore(DuckdbStore):
             return
         for setting in self._settings:
             self._connection.execute(setting)
-        pieces = pieces_of(self._place)
+        policy = self._reading.foreign_files
+        pieces = pieces_of(self._place, policy)
         kind = ending_of(pieces[0].path)
         if kind != "csv":
-            self._reading.require_none()
+            self._reading.require_no_csv()
         self._types = FileRows(self._connection, self._name, self._reading).load(pieces, kind)
-        if pieces_of(self._place) != pieces:
-            raise SourceChanged(
-                f"Files of {self._place} changed while they were read; nothing was published.",
-                hint="Run it again when the program that writes them is done.",
-            )
+        if pieces_of(self._place, policy) != pieces:
+            raise changed(self._place)
         self._loaded = True
 
     def _opened(self, connection: duckdb.DuckDBPyConnection) -> DuckdbSession:
