@@ -5,13 +5,14 @@ On all cores, what holds the interpreter gains nothing.
 
 from __future__ import annotations
 
-import os
 import signal
 from collections.abc import Callable, Iterable
 from typing import Any, BinaryIO, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+
+from dbanon.data.memory import worker_threads
 
 _Item = TypeVar("_Item")
 _Found = TypeVar("_Found")
@@ -40,7 +41,7 @@ def on_all_cores(work: Callable[[_Item], _Found], items: Iterable[_Item], /) -> 
         return list(map(work, items))
     from concurrent.futures import ThreadPoolExecutor
 
-    with ThreadPoolExecutor(os.cpu_count(), initializer=block_signals) as pool:
+    with ThreadPoolExecutor(worker_threads(), initializer=block_signals) as pool:
         futures = [pool.submit(work, item) for item in items]
         try:
             return [future.result() for future in futures]

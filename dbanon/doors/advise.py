@@ -112,7 +112,7 @@ def advise(
     from dbanon.stores.sql_source import SqlSource
 
     request = make(AdviceRequest, asked)
-    store = open_store(data, on_sql, reading=written, table=table)
+    store = open_store(data, on_sql, reading=written, table=table, memory=memory_limit)
     with shown(progress) as told, store.planning(staging=True) as session:
         found = run_advise(request, SqlSource(session), told)
     return replace(found, start={**found.start, **written.to_dict()})
@@ -218,6 +218,6 @@ def certificate(
     from dbanon.run.open import open_store
     from dbanon.stores.sql_source import SqlSource
 
-    store = open_store(data, on_sql, reading=job.reading, table=table)
+    store = open_store(data, on_sql, reading=job.reading, table=table, memory=memory_limit)
     with store.planning(staging=True) as session:
         return bound_table(job, SqlSource(session), seconds, tick)

@@ -18,8 +18,9 @@ from typing import Any
 from dbanon.data.option import make
 from dbanon.data.partition import Partition
 from dbanon.doors import plpython_options as options
+from dbanon.doors.backend_limit import memory_of_call
 from dbanon.doors.plpython_options import refusal_of, require_version
-from dbanon.doors.spelling import half_of_memory, in_sql, in_sql_classes, statement
+from dbanon.doors.spelling import in_sql, in_sql_classes, statement
 from dbanon.errors import (
     ColumnLost,
     HierarchyBroken,
@@ -87,7 +88,7 @@ def classes(
         wanted = options.parse(call, writes=False)
         progress = _Progress(plpy, wanted.pop("progress", False))
         session = PlpySession(plpy, int(call["source"]))
-        job = _job(wanted, table=str(session.source_name()), output="")
+        job = _job(plpy, wanted, table=str(session.source_name()), output="")
         found.append(_classes(job, StableSource(session), progress))
         return {}
 
@@ -125,7 +126,7 @@ def advise(plpy: Any, sql_version: str, given: str) -> str:
             "table": str(session.source_name()),
             "quasi_identifiers": call["quasi_identifiers"],
             "hierarchies": parse_all(trees, files=False),
-            "memory_limit": wanted.get("memory_limit") or half_of_memory(),
+            "memory_limit": memory_of_call(plpy, wanted),
         }
         found = run_advise(make(AdviceRequest, wished), StableSource(session), progress)
         progress.restore()
@@ -210,7 +211,7 @@ def refresh(plpy: Any, sql_version: str, given: str) -> str:
             str(RelationName(call["schema"], call["name"])),
             accept=call["accept"],
             door="sql",
-            memory_limit=half_of_memory(),
+            memory_limit=memory_of_call(plpy, {}),
         )
         options.require_of_sql(job)
         source = session.find_existing(parse_relation(job.table))
@@ -238,7 +239,7 @@ def _anonymize(plpy: Any, call: Mapping[str, Any]) -> dict[str, Any]:
     wanted = options.parse(call, writes=True)
     store = PlpyStore(plpy, int(call["source"]))
     progress = _Progress(plpy, wanted.pop("progress", False))
-    return _released(plpy, _job(wanted, table=str(store.source_name)), store, progress)
+    return _released(plpy, _job(plpy, wanted, table=str(store.source_name)), store, progress)
 
 
 def _released(plpy: Any, job: Job, store: PlpyStore, progress: _Progress) -> dict[str, Any]:
@@ -298,9 +299,10 @@ def _call(given: str) -> dict[str, Any]:
     return call
 
 
-def _job(wanted: dict[str, Any], **more: Any) -> Job:
+def _job(plpy: Any, wanted: dict[str, Any], **more: Any) -> Job:
     hierarchies = parse_all(wanted.pop("hierarchies", {}), files=False)
-    limit = wanted.pop("memory_limit", None) or half_of_memory()
+    limit = memory_of_call(plpy, wanted)
+    wanted.pop("memory_limit", None)
     return make(
         Job, {**wanted, "hierarchies": hierarchies, "memory_limit": limit, "door": "sql", **more}
     )

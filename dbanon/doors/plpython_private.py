@@ -16,8 +16,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from dbanon.doors.backend_limit import memory_of_call
 from dbanon.doors.plpython_options import keys_of_private, refusal_of, require_version
-from dbanon.doors.spelling import half_of_memory, in_sql
+from dbanon.doors.spelling import in_sql
 from dbanon.errors import (
     InvalidParameter,
     MissingDependency,
@@ -116,7 +117,8 @@ class _Call:
         more = keys_of_private(options, _ARGUMENTS)
         # No files: those of the server are nobody's to name.
         more["hierarchies"] = parse_all(more.get("hierarchies"), files=False)
-        limit = more.pop("memory_limit", None) or half_of_memory()
+        limit = memory_of_call(self._plpy, more)
+        more.pop("memory_limit", None)
         return {**given, **more, "memory_limit": limit}
 
     def _session(self) -> PlpySession:

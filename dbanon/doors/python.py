@@ -211,7 +211,8 @@ def _private(given: Mapping[str, Any]) -> PrivateReport:
         del wanted["run_id"]
     wanted["hierarchies"] = parse_all(wanted["hierarchies"], files=True)
     job = private_job(wanted)
-    return run_private(job, open_store(given["database"], given["on_sql"]), given["progress"])
+    store = open_store(given["database"], given["on_sql"], memory=job.memory_limit)
+    return run_private(job, store, given["progress"])
 
 
 def _asked(given: dict[str, Any]) -> tuple[Job, Store, Store | None]:
@@ -222,7 +223,11 @@ def _asked(given: dict[str, Any]) -> tuple[Job, Store, Store | None]:
     job = job_of(wanted | given["options"])
     on_sql, target = given["on_sql"], given["target"]
     source = open_source(given["database"], on_sql, job, target, given["progress"])
-    return job, source, None if target is None else open_store(target, on_sql)
+    return (
+        job,
+        source,
+        None if target is None else open_store(target, on_sql, memory=job.memory_limit),
+    )
 
 
 def job_of(given: Mapping[str, Any]) -> Job:

@@ -7,7 +7,6 @@ The command or the statement to start with is in the words of each, too.
 from __future__ import annotations
 
 import json
-import os
 import shlex
 from collections.abc import Iterable, Mapping, Set
 from functools import cache
@@ -120,11 +119,6 @@ def _literal(value: Any) -> str:
 
 def _quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
-
-
-def half_of_memory() -> int:
-    """Half of the machine's memory, in bytes: what a job may use where nobody says."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
 
 
 # Where releases of a file go in what is proposed: a database that the first one makes.

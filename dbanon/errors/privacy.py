@@ -6,6 +6,13 @@ from dbanon.errors.base import DbanonError
 from dbanon.errors.usage import UsageError
 
 
+class LedgerEntryBroken(UsageError):
+    """The ledger's entry of a release does not hold what dbanon writes there."""
+
+    code = "ledger_entry_broken"
+    sqlstate = "XX001"
+
+
 class ChainNotFound(UsageError):
     """There is no chain of this name."""
 

@@ -261,13 +261,6 @@ class LedgerMissing(UsageError):
     sqlstate = "55000"
 
 
-class LedgerEntryBroken(UsageError):
-    """The ledger's entry of a release does not hold what dbanon writes there."""
-
-    code = "ledger_entry_broken"
-    sqlstate = "XX001"
-
-
 class InstallRefused(UsageError):
     """The SQL side is not installed in this database."""
 

@@ -49,8 +49,8 @@ HIERARCHIES = Option(
     see="generalization.md#hierarchies",
 )
 MEMORY_LIMIT = Option(
-    "Bytes that reading and clustering may use; on the command line and in SQL half of the"
-    " machine's memory by default.",
+    "Bytes that reading and clustering may use, and DuckDB for loading files; on the command line"
+    " and in SQL half of the machine's memory by default, or of its control group's.",
     minimum=1,
     unit="bytes",
 )

@@ -9,7 +9,6 @@ turns, whose borders lie elsewhere.
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -18,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.frozen import dataclass
+from dbanon.data.memory import worker_threads
 from dbanon.data.partition import Partition, combine
 from dbanon.data.pieces import AT_ONCE, block_signals, on_all_cores, pieces
 from dbanon.job.policy import Policy
@@ -255,7 +255,7 @@ def partition_blocks(
         watch(0.0)
         return run(number, blocks[number], watch)
 
-    with ThreadPoolExecutor(threads or os.cpu_count(), initializer=block_signals) as pool:
+    with ThreadPoolExecutor(threads or worker_threads(), initializer=block_signals) as pool:
         futures: list[Future[Partition]] = [pool.submit(work, i) for i in range(len(blocks))]
         try:
             waiting = set(futures)

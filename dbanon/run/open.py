@@ -129,7 +129,9 @@ def open_source(
         is_folder = database.startswith("delta:") and not is_object(database.removeprefix("delta:"))
     if origin is None:
         try:
-            return open_store(database, on_sql, reading=job.reading, table=job.table)
+            return open_store(
+                database, on_sql, reading=job.reading, table=job.table, memory=job.memory_limit
+            )
         except _NoStore as error:
             if not allowed:
                 raise InvalidParameter(error.message, hint=_DRAWN) from None
@@ -178,6 +180,7 @@ def open_store(
     *,
     reading: Reading = USUAL,
     table: str | None = None,
+    memory: int | None = None,
 ) -> ClientStore:
     """The store for a URL, a SQLAlchemy engine, a SQLite or a DuckDB connection.
 
@@ -191,6 +194,7 @@ def open_store(
     on_sql : called with the text of each statement before it runs.
     reading : how a CSV file is written.
     table : what the rows of a file are called, as people write it; as the file when None.
+    memory : bytes that a DuckDB which is opened for it may use.
 
     Raises
     ------
@@ -201,7 +205,7 @@ def open_store(
     if isinstance(database, str) and is_of_files(database):
         from dbanon.stores.duckdb.file_source import FileStore
 
-        return FileStore(database, on_sql, reading=reading, table=table)
+        return FileStore(database, on_sql, reading=reading, table=table, memory=memory)
     reading.require_none()
     # Each import costs a quarter of a second or more: only the one that is needed.
     if type(database).__module__.partition(".")[0] in ("duckdb", "_duckdb"):
@@ -214,7 +218,7 @@ def open_store(
         return SqliteStore(database, on_sql)
     plain = duckdb_file(database) if isinstance(database, str) else None
     if plain is not None:
-        return _duckdb_store(plain, {}, on_sql)
+        return _duckdb_store(plain, {}, on_sql, memory)
     if isinstance(database, str):
         _require_sqlalchemy(database)
     from sqlalchemy import Engine
@@ -242,7 +246,7 @@ def open_store(
     if backend in ("mysql", "mariadb"):
         return _mariadb_store(url, database if isinstance(database, Engine) else url, on_sql)
     if backend == "duckdb":
-        return _duckdb_store(url.database, url.query, on_sql)
+        return _duckdb_store(url.database, url.query, on_sql, memory)
     raise _NoStore(
         f"There is no store for {backend}.",
         hint="Use PostgreSQL, MariaDB, DuckDB or SQLite; anonymize draws rows from others, too:"
@@ -283,7 +287,9 @@ def _mariadb_store(url: URL, database: Engine | URL, on_sql: OnSql | None) -> Cl
     return MariadbStore(database, on_sql)
 
 
-def _duckdb_store(path: str | None, query: Mapping[str, Any], on_sql: OnSql | None) -> ClientStore:
+def _duckdb_store(
+    path: str | None, query: Mapping[str, Any], on_sql: OnSql | None, memory: int | None
+) -> ClientStore:
     from dbanon.stores.duckdb.store import DuckdbStore
 
     if not path or path.startswith(":memory:"):
@@ -297,7 +303,7 @@ def _duckdb_store(path: str | None, query: Mapping[str, Any], on_sql: OnSql | No
             hint="Write duckdb:///file.duckdb: a file is opened read-only wherever nothing is"
             " written.",
         )
-    return DuckdbStore(path, on_sql)
+    return DuckdbStore(path, on_sql, memory)
 
 
 def _in_memory(url: URL) -> bool:

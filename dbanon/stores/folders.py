@@ -24,6 +24,7 @@ from dbanon.errors import (
     ForeignFile,
     InsufficientRights,
     InvalidParameter,
+    MemoryLimit,
     SourceChanged,
 )
 from dbanon.stores.objects import ObjectPath, ObjectStat, is_object
@@ -88,19 +89,25 @@ class Piece:
     policy: str = REFUSE
 
     @contextmanager
-    def opened(self) -> Iterator[BinaryIO]:
+    def opened(self, memory: int) -> Iterator[BinaryIO]:
         """The file with a number; one of an object store is in memory.
+
+        Parameters
+        ----------
+        memory : bytes that it may use there.
 
         Raises
         ------
         DatabaseNotFound, InsufficientRights, DatabaseUnreachable : it cannot be had.
         ForeignFile : it is another account's, or a link by now.
         SourceChanged : it is another file than the one that was listed.
+        MemoryLimit : it is larger than the limit.
         """
         with ExitStack() as stack:
             with translated(self.path):
                 path = self.path
                 if isinstance(path, ObjectPath):
+                    require_room(path.lstat().st_size, memory, path)
                     file = stack.enter_context(path.fetched())
                 else:
                     file = stack.enter_context(_opened(path, self.root, self.policy))
@@ -122,6 +129,16 @@ def translated(place: Place) -> Iterator[None]:
         ) from None
     except OSError as error:
         raise DatabaseUnreachable(f"{place} cannot be read.", detail=error.strerror) from None
+
+
+def require_room(needed: int, memory: int, path: Place) -> None:
+    """Check that a file has room in memory; raises MemoryLimit."""
+    if needed > memory:
+        raise MemoryLimit.over(
+            f"The file {path} is read from memory, and needs",
+            memory,
+            hint="Raise the limit (`memory_limit`), or write it as Parquet files on this machine.",
+        )
 
 
 def changed(place: Place) -> SourceChanged:

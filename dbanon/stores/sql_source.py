@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 from dbanon.advice.profile import Profile
 from dbanon.data.chunks import bytes_per_record
 from dbanon.data.frozen import dataclass
+from dbanon.data.memory import worker_threads
 from dbanon.data.microdata import Coded, ColumnRoles, Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.pieces import Disk
@@ -247,7 +247,7 @@ class SqlSource:
         limit = job.memory_limit
         if self.disk is None or limit is None:
             return limit
-        in_work = (os.cpu_count() or 1) * job.policy.records_at_once
+        in_work = worker_threads() * job.policy.records_at_once
         coded = sum(one.kind.is_coded for one in columns)
         return max(limit // 2 - in_work * bytes_per_record(len(columns), coded), 0)
 

@@ -56,7 +56,7 @@ def test_the_url_of_an_object_holds_no_credentials(url: str, tmp_path: Path) -> 
             assert SECRET not in done.output
     file = tmp_path / "job.yaml"
     file.write_text(
-        f"dbanon: 1\nsource: {{url: {json.dumps(url)}}}\njobs:\n"
+        f"version: 1\nsource: {{url: {json.dumps(url)}}}\njobs:\n"
         "  - {name: a, table: f, output: {table: r}, columns: {age: {role: quasi_identifier}}}\n"
     )
     done = call("check", file)

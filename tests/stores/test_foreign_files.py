@@ -239,12 +239,12 @@ def test_a_file_that_is_exchanged_after_it_was_listed(
     [piece] = pieces_of(drop)
     (drop / f"a.{ending}").unlink()
     write(drop / f"a.{ending}", [30] * 10)
-    with pytest.raises(SourceChanged), piece.opened():
+    with pytest.raises(SourceChanged), piece.opened(2**20):
         pass
     (drop / f"a.{ending}").unlink()
     link_file(drop, private)
     (drop / f"b.{ending}").rename(drop / f"a.{ending}")
-    with pytest.raises(ForeignFile), piece.opened():
+    with pytest.raises(ForeignFile), piece.opened(2**20):
         pass
 
 

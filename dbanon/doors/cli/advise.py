@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dbanon.advice.request import KS, AdviceRequest
+from dbanon.data.memory import half_of_memory
 from dbanon.data.option import parameters
 from dbanon.doors.cli.options import click_option, values
 from dbanon.doors.cli.support import (
@@ -19,7 +20,6 @@ from dbanon.doors.cli.support import (
     signals,
     sql_printer,
 )
-from dbanon.doors.spelling import half_of_memory
 from dbanon.errors import InvalidParameter, counted
 from dbanon.job.reading import Reading
 from dbanon.ledger.rules import NOT_TRUSTED

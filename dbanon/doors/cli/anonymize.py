@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from dbanon.data.memory import half_of_memory
 from dbanon.data.option import REQUIRED, Parameter, all_parameters, parameters
 from dbanon.doors.cli.cautions import warn_of, watched
 from dbanon.doors.cli.log import current
@@ -26,7 +27,6 @@ from dbanon.doors.cli.support import (
     sql_printer,
 )
 from dbanon.doors.engines import ENGINES, Engine
-from dbanon.doors.spelling import half_of_memory
 from dbanon.errors import InvalidParameter, PrivacyWarning
 from dbanon.job.chain import Chain
 from dbanon.job.job import Job

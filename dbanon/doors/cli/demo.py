@@ -8,6 +8,7 @@ import click
 import duckdb
 import pyarrow as pa
 
+from dbanon.data.memory import half_of_memory
 from dbanon.doors.cli.demo_data import generate_persons
 from dbanon.doors.cli.groups import OnDatabase
 from dbanon.doors.cli.log import current
@@ -21,7 +22,6 @@ from dbanon.doors.cli.render import (
 )
 from dbanon.doors.cli.support import errors, signals
 from dbanon.doors.python import anonymize
-from dbanon.doors.spelling import half_of_memory
 from dbanon.errors import InsufficientRights, InvalidParameter, MemoryLimit, OutputNotOurs
 from dbanon.run.verify import Verification, verify
 from dbanon.sessions.base import MARK

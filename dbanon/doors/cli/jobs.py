@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dbanon.data.memory import half_of_memory
 from dbanon.data.option import make, parameters
 from dbanon.doors.cli.anonymize import plan, with_options
 from dbanon.doors.cli.log import current, log_format
@@ -25,7 +26,6 @@ from dbanon.doors.cli.support import (
     signals,
     sql_printer,
 )
-from dbanon.doors.spelling import half_of_memory
 from dbanon.errors import DbanonError, InsufficientRights, PrivacyWarning
 from dbanon.job.reading import Reading
 

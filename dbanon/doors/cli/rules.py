@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dbanon.data.memory import half_of_memory
 from dbanon.doors.cli.cautions import warn_of, watched
 from dbanon.doors.cli.groups import OnDatabase
 from dbanon.doors.cli.log import current
@@ -23,7 +24,6 @@ from dbanon.doors.cli.support import (
     signals,
     sql_printer,
 )
-from dbanon.doors.spelling import half_of_memory
 from dbanon.errors import InvalidParameter
 
 if TYPE_CHECKING:

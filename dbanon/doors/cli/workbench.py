@@ -41,9 +41,9 @@ def workbench(
     files are saved in the current directory.
     """
     with errors("table"), signals() as arrived:
+        from dbanon.data.memory import half_of_memory
         from dbanon.doors.cli.jobs import opened
         from dbanon.doors.cli.run import save_report
-        from dbanon.doors.spelling import half_of_memory
         from dbanon.doors.workbench.routes import run_workbench
         from dbanon.doors.workbench.state import Commands, Start
 

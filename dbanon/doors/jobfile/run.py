@@ -81,8 +81,10 @@ def stores_of(job: FileJob, on_sql: OnSql | None = None) -> tuple[ClientStore, C
     if isinstance(job.job, Job):
         source = open_source(job.source, on_sql, job.job, job.target)
     else:
-        source = open_store(job.source, on_sql, table=job.job.table)
-    target = None if job.target is None else open_store(job.target, on_sql)
+        source = open_store(job.source, on_sql, table=job.job.table, memory=job.job.memory_limit)
+    target = (
+        None if job.target is None else open_store(job.target, on_sql, memory=job.job.memory_limit)
+    )
     if target is not None and target.same_database(source):
         target = None
     return source, target

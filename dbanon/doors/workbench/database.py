@@ -49,7 +49,7 @@ from dbanon.stores.sql_source import SqlSource
 @contextmanager
 def source_of(start: Start) -> Iterator[SqlSource]:
     """The table's database, to be looked at."""
-    store = open_store(start.url, reading=start.reading, table=start.table)
+    store = open_store(start.url, reading=start.reading, table=start.table, memory=start.memory)
     with store.planning(staging=True) as session:
         yield SqlSource(session)
 

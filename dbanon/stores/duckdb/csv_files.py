@@ -20,7 +20,7 @@ from typing import BinaryIO
 
 from dbanon.errors import FileMalformed, InvalidParameter
 from dbanon.job.reading import UTF_8, Reading
-from dbanon.stores.folders import Place
+from dbanon.stores.folders import Place, require_room
 
 # A table of more is none of records: each column costs time when its types are looked for.
 MAX_COLUMNS = 4096
@@ -144,11 +144,14 @@ def _require_names(names: Sequence[str], path: Place, line: int) -> None:
 
 
 @contextmanager
-def as_utf8(file: BinaryIO, path: Place, reading: Reading, head: Head) -> Iterator[int]:
+def as_utf8(
+    file: BinaryIO, path: Place, reading: Reading, head: Head, memory: int
+) -> Iterator[int]:
     """The number of an open file with the characters in UTF-8, in memory where they are not.
 
     Raises
     ------
+    MemoryLimit : it would take more bytes there than ``memory``.
     FileMalformed : it is not written in the encoding that was said.
     """
     if reading.encoding == UTF_8:
@@ -163,6 +166,7 @@ def as_utf8(file: BinaryIO, path: Place, reading: Reading, head: Head) -> Iterat
         try:
             while piece := file.read(_PIECE):
                 held.write(decoder.decode(piece).encode())
+                require_room(held.tell(), memory, path)
             held.write(decoder.decode(b"", True).encode())
         except UnicodeError:
             raise broken(file, path, reading, head) from None

@@ -54,11 +54,11 @@ class DrawnStore(DuckdbStore):
         memory: int | None = None,
         progress: Told | None = None,
     ) -> None:
-        self._connection = in_memory()
+        self._connection = in_memory(memory)
         super().__init__(self._connection, on_sql)
         self._origin, self._table = origin, table
         self._wanted = tuple(dict.fromkeys(wanted))
-        self._chunk_rows, self._memory, self._progress = chunk_rows, memory, progress
+        self._chunk_rows, self._progress = chunk_rows, progress
         self._drawn: dict[str, Any] = {}
 
     @property
@@ -96,8 +96,6 @@ class DrawnStore(DuckdbStore):
     def _draw(self) -> None:
         if self._drawn:
             return
-        if self._memory is not None:
-            self._connection.execute(f"SET memory_limit = '{self._memory}B'")
         for setting in self._settings:
             self._connection.execute(setting)
         with self._origin.flow(self._table, self._wanted, self._chunk_rows) as flow:

@@ -36,6 +36,10 @@ _KINDS: tuple[tuple[type[duckdb.Error], type[DbanonError], str | None, str | Non
 )  # fmt: skip
 
 
+class OutOfMemory(MemoryLimit):
+    """DuckDB has reached its limit."""
+
+
 @contextmanager
 def translated(what: str = "The database refused a statement.") -> Iterator[None]:
     """Raise DuckDB's errors as dbanon's own."""
@@ -51,7 +55,7 @@ def translated(what: str = "The database refused a statement.") -> Iterator[None
     except duckdb.InterruptException:
         raise Cancelled from None
     except duckdb.OutOfMemoryException:
-        raise MemoryLimit(
+        raise OutOfMemory(
             "The database has run out of memory, or of disk space where it spills to.",
             hint="Raise the limit (`memory_limit`), or make room in the directory (`spill`).",
         ) from None

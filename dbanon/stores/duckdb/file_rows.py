@@ -60,12 +60,18 @@ class FileRows:
     ----------
     name : what it is called.
     reading : how CSV files are written.
+    memory : bytes that a file may use which has to be in memory to be read.
     """
 
     def __init__(
-        self, connection: duckdb.DuckDBPyConnection, name: RelationName, reading: Reading
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        name: RelationName,
+        reading: Reading,
+        memory: int,
     ) -> None:
         self._connection, self._name, self._reading = connection, name, reading
+        self._memory = memory
 
     def load(self, pieces: Sequence[Piece], kind: str) -> dict[str, Typed]:
         """Load all rows; what columns were read as whose files say no types.
@@ -84,7 +90,7 @@ class FileRows:
         parted = self._parts_of(pieces)
         columns: dict[str, str] = {}
         for piece in pieces:
-            with piece.opened() as file, _read(piece.path):
+            with piece.opened(self._memory) as file, _read(piece.path):
                 # By number: what stands in a name might be taken for a pattern.
                 rows = f"read_parquet('/dev/fd/{file.fileno()}', hive_partitioning = false)"
                 self._require_few(piece.path, file.fileno())
@@ -144,7 +150,7 @@ class FileRows:
         """
         heads: list[Head] = []
         for piece in pieces:
-            with piece.opened() as file, _read(piece.path):
+            with piece.opened(self._memory) as file, _read(piece.path):
                 head = head_of(file, piece.path, self._reading)
                 heads.append(head)
                 _require_same(
@@ -152,7 +158,7 @@ class FileRows:
                     dict.fromkeys(heads[0].names, ""),
                 )  # fmt: skip
                 more = "".join(f", {_as_column(*part)}" for part in piece.parts)
-                with as_utf8(file, piece.path, self._reading, head) as number:
+                with as_utf8(file, piece.path, self._reading, head, self._memory) as number:
                     query = (
                         f"SELECT {known_texts(head, self._reading)}{more}"
                         f" FROM read_csv('/dev/fd/{number}', {read_arguments(head)})"
@@ -180,7 +186,7 @@ class FileRows:
             return
         last = len(pieces) - 1
         for place, (piece, head) in enumerate(zip(pieces, heads, strict=True)):
-            with piece.opened() as file:
+            with piece.opened(self._memory) as file:
                 error, found = header_again(file, piece.path, self._reading, head)
             if found or place == last:
                 try:

@@ -8,12 +8,14 @@ from pathlib import Path
 
 import duckdb
 
-from dbanon.errors import InvalidParameter
+from dbanon.data.memory import LEAST_OF_DATABASE, half_of_memory
+from dbanon.errors import InvalidParameter, MemoryLimit
 from dbanon.job.reading import USUAL, Reading
 from dbanon.sessions.base import AsWritten, OnSql, Relation
 from dbanon.sessions.names import RelationName, parse_relation, quote
 from dbanon.sessions.session import Session
 from dbanon.stores.duckdb.csv_types import Typed, look_question, looked
+from dbanon.stores.duckdb.errors import OutOfMemory, translated
 from dbanon.stores.duckdb.file_rows import FileRows
 from dbanon.stores.duckdb.session import DuckdbSession, in_memory
 from dbanon.stores.duckdb.store import DuckdbStore
@@ -39,6 +41,7 @@ class FileStore(DuckdbStore):
     url : of a file, a folder or a pattern, here (``file:``) or in an object store.
     reading : how a CSV file is written.
     table : what the table is called, as people write it; as the file without ending when None.
+    memory : bytes that the rows may use; half of what the process may have when None.
     """
 
     lasting = False
@@ -50,6 +53,7 @@ class FileStore(DuckdbStore):
         *,
         reading: Reading = USUAL,
         table: str | None = None,
+        memory: int | None = None,
     ) -> None:
         self._place = place_of(url)
         place, kind = self._place, ending_of(self._place)
@@ -62,7 +66,7 @@ class FileStore(DuckdbStore):
                     " such files also works: file:data/, file:data/*.parquet."
                 ),
             )
-        self._connection = in_memory()
+        self._connection, self._memory = in_memory(memory), memory
         super().__init__(self._connection, on_sql)
         self._reading = reading
         self._types: dict[str, Typed] = {}
@@ -107,14 +111,25 @@ class FileStore(DuckdbStore):
     def _load(self) -> None:
         if self._loaded:
             return
-        for setting in self._settings:
-            self._connection.execute(setting)
+        with translated():
+            for setting in self._settings:
+                self._connection.execute(setting)
         policy = self._reading.foreign_files
         pieces = pieces_of(self._place, policy)
         kind = ending_of(pieces[0].path)
         if kind != "csv":
             self._reading.require_no_csv()
-        self._types = FileRows(self._connection, self._name, self._reading).load(pieces, kind)
+        memory = self._memory or half_of_memory()
+        rows = FileRows(self._connection, self._name, self._reading, memory)
+        try:
+            self._types = rows.load(pieces, kind)
+        except OutOfMemory:
+            raise MemoryLimit.over(
+                f"The rows of {self._place} need",
+                max(memory, LEAST_OF_DATABASE),
+                hint="Raise the limit (`memory_limit`), or load the files into a DuckDB database,"
+                " whose rows stay on its disk: CREATE TABLE people AS FROM 'data/*.parquet'.",
+            ) from None
         if pieces_of(self._place, policy) != pieces:
             raise changed(self._place)
         self._loaded = True

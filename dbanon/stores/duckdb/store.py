@@ -8,6 +8,7 @@ from pathlib import Path
 
 import duckdb
 
+from dbanon.data.memory import database_settings
 from dbanon.errors import InvalidParameter
 from dbanon.sessions.base import OnSql
 from dbanon.sessions.session import Session
@@ -30,7 +31,13 @@ _PINS = {
 
 
 class DuckdbStore(FileDatabase):
-    """A DuckDB database: a file, or a connection that the caller keeps."""
+    """A DuckDB database: a file, or a connection that the caller keeps.
+
+    Parameters
+    ----------
+    memory : bytes that a database which is opened here may use; DuckDB's own limit when None, and
+        for a connection that the caller keeps.
+    """
 
     kind = DUCKDB
 
@@ -38,8 +45,10 @@ class DuckdbStore(FileDatabase):
         self,
         database: str | duckdb.DuckDBPyConnection,
         on_sql: OnSql | None = None,
+        memory: int | None = None,
     ) -> None:
         self._database, self._on_sql = database, on_sql
+        self._bounds = [] if memory is None else database_settings(memory)
         self._settings: list[str] = []
 
     @property
@@ -65,8 +74,9 @@ class DuckdbStore(FileDatabase):
     ) -> Iterator[DuckdbSession]:
         if isinstance(self._database, str):
             connection = _connect(self._database, write)
-            for setting in self._settings:
-                connection.execute(setting)
+            with translated():
+                for setting in (*self._bounds, *self._settings):
+                    connection.execute(setting)
         else:
             connection = self._database
             _require_idle(connection)
@@ -104,7 +114,7 @@ class DuckdbStore(FileDatabase):
             return
         self._settings.append(f"SET temp_directory = {types.literal(str(directory / 'duckdb'))}")
         if memory is not None:
-            self._settings.append(f"SET memory_limit = '{memory}B'")
+            self._settings += database_settings(memory)
 
     def same_database(self, other: object) -> bool:
         """True when both are the same file or the same connection."""

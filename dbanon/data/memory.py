@@ -1,0 +1,78 @@
+"""How much memory and how many cores this process may use, as the machine and its group say."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+# No database works with less, whatever a limit says; what is read from it is counted exactly.
+LEAST_OF_DATABASE = 16 * 2**20
+_BYTES_PER_THREAD = 64 * 2**20
+
+_threads: int | None = None
+
+
+def half_of_memory() -> int:
+    """Half of the memory that this process may have, in bytes: the default limit of a job."""
+    return available_bytes() // 2
+
+
+def available_bytes(root: Path = Path("/")) -> int:
+    """The memory that this process may have: the machine's, or less if its control group has less.
+
+    Parameters
+    ----------
+    root : where ``proc`` and ``sys`` are.
+    """
+    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return min([physical, *_group_limits(root)])
+
+
+def worker_threads() -> int:
+    """How many threads work at once: one a core, or as many as ``limit_threads`` said."""
+    return _threads or os.cpu_count() or 1
+
+
+def limit_threads(threads: int | None) -> None:
+    """Let this process work with so many threads from now on; None for one a core."""
+    global _threads
+    _threads = threads
+
+
+def database_settings(memory: int) -> list[str]:
+    """Statements that let DuckDB keep to a number of bytes, and to threads that fit into them."""
+    memory = max(memory, LEAST_OF_DATABASE)
+    threads = max(1, min(worker_threads(), memory // _BYTES_PER_THREAD))
+    return [f"SET memory_limit = '{memory}B'", f"SET threads = {threads}"]
+
+
+def _group_limits(root: Path) -> Iterator[int]:
+    """The limits of this process's control groups, of version 1 and 2, and of those above them."""
+    groups = root / "sys" / "fs" / "cgroup"
+    try:
+        lines = (root / "proc" / "self" / "cgroup").read_text().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        _, controllers, name = line.split(":", 2) if line.count(":") >= 2 else ("", "none", "")
+        if not controllers:
+            yield from _limits(groups, name, ("memory.max", "memory.high"))
+        elif "memory" in controllers.split(","):
+            yield from _limits(groups / "memory", name, ("memory.limit_in_bytes",))
+
+
+def _limits(top: Path, name: str, files: tuple[str, ...]) -> Iterator[int]:
+    # A container may see the name that its host has for it: there is no such directory then, and
+    # what is at the top is its own.
+    group = top / name.strip("/")
+    for directory in (group, *group.parents):
+        if not directory.is_relative_to(top):
+            return
+        for file in files:
+            try:
+                text = (directory / file).read_text().strip()
+            except OSError:
+                continue
+            if text.isdigit() and int(text) > 0:
+                yield int(text)
