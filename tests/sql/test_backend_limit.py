@@ -43,7 +43,8 @@ def user(sql_server: Server, sql_url: str, run_sql: Run) -> Iterator[str]:
         run_sql("GRANT USAGE ON SCHEMA app TO runner")
         run_sql("GRANT CREATE, USAGE ON SCHEMA release TO runner")
         run_sql("GRANT SELECT ON ALL TABLES IN SCHEMA app TO runner")
-        yield make_url(sql_url).set(username="runner", password="pw").render_as_string(hide_password=False)
+        url = make_url(sql_url).set(username="runner", password="pw")
+        yield url.render_as_string(hide_password=False)
 
 
 def raised(connection: psycopg.Connection[Any], statement: str) -> type[Exception] | None:
