@@ -18,7 +18,7 @@ from dbanon.doors.cli.main import main
 from dbanon.errors import MemoryLimit
 from dbanon.run.open import open_store
 from dbanon.stores.duckdb import file_counts
-from dbanon.stores.duckdb.session import in_memory
+from dbanon.stores.duckdb.store import in_memory
 
 MIB = 2**20
 LIMIT = 16 * MIB
@@ -61,7 +61,7 @@ def test_a_small_file_of_many_rows(constant: Path, tmp_path: Path) -> None:
         ),
     }
     for name, run in calls.items():
-        with pytest.raises(MemoryLimit, match="The rows of .* need more than 16 MiB") as refused:
+        with pytest.raises(MemoryLimit, match=r"The rows of .* need more than 16 MiB") as refused:
             run()
         assert "memory_limit" in str(refused.value.hint), name
     words = ["--table", "people", "-q", "age", "--k", "5", "--output", "r", "--target", target]

@@ -17,8 +17,8 @@ from dbanon.sessions.names import RelationName, parse_relation, quote
 from dbanon.sessions.session import Session
 from dbanon.stores.duckdb.errors import translated
 from dbanon.stores.duckdb.file_rows import types_of
-from dbanon.stores.duckdb.session import DuckdbSession, in_memory
-from dbanon.stores.duckdb.store import DuckdbStore
+from dbanon.stores.duckdb.session import DuckdbSession
+from dbanon.stores.duckdb.store import DuckdbStore, in_memory
 from dbanon.stores.origins import Flow, Origin
 
 _RAW = quote("dbanon_raw")

@@ -16,7 +16,8 @@ from dbanon.job.export import PARQUET
 from dbanon.sessions.base import Relation
 from dbanon.sessions.names import RelationName, quote
 from dbanon.stores.duckdb.dialect import literal
-from dbanon.stores.duckdb.session import DuckdbSession, in_memory
+from dbanon.stores.duckdb.session import DuckdbSession
+from dbanon.stores.duckdb.store import in_memory
 from dbanon.stores.exports.arrow import arrow_schema
 from dbanon.stores.exports.formulas import UNESCAPED
 from dbanon.stores.sql_counts import cells_of, count_classes, count_sets

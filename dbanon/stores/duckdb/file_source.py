@@ -17,8 +17,8 @@ from dbanon.sessions.session import Session
 from dbanon.stores.duckdb.csv_types import Typed, look_question, looked
 from dbanon.stores.duckdb.errors import OutOfMemory, translated
 from dbanon.stores.duckdb.file_rows import FileRows
-from dbanon.stores.duckdb.session import DuckdbSession, in_memory
-from dbanon.stores.duckdb.store import DuckdbStore
+from dbanon.stores.duckdb.session import DuckdbSession
+from dbanon.stores.duckdb.store import DuckdbStore, in_memory
 from dbanon.stores.file_session import job_lock
 from dbanon.stores.folders import (
     changed,

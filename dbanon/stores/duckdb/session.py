@@ -14,7 +14,6 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dbanon.data.chunks import Chunk
-from dbanon.data.memory import database_settings, half_of_memory
 from dbanon.data.schema import Attribute, Kind, Schema
 from dbanon.errors import (
     SchemaNotFound,
@@ -46,21 +45,6 @@ from dbanon.stores.duckdb.errors import translated
 from dbanon.stores.file_session import FileSession
 
 _INCOMING = "dbanon_incoming"
-
-
-def in_memory(memory: int | None = None) -> duckdb.DuckDBPyConnection:
-    """A database in memory: what does not fit shall not stand on a disk, wherever this runs.
-
-    Parameters
-    ----------
-    memory : bytes that it may use; half of what the process may have when None.
-    """
-    connection = duckdb.connect()
-    for setting in database_settings(memory or half_of_memory()):
-        connection.execute(setting)
-    connection.execute("SET enable_progress_bar = false")
-    connection.execute("SET temp_directory = ''")
-    return connection
 
 
 class DuckdbSession(FileSession):

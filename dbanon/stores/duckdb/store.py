@@ -8,7 +8,7 @@ from pathlib import Path
 
 import duckdb
 
-from dbanon.data.memory import database_settings
+from dbanon.data.memory import database_settings, half_of_memory
 from dbanon.errors import InvalidParameter
 from dbanon.sessions.base import OnSql
 from dbanon.sessions.session import Session
@@ -28,6 +28,21 @@ _PINS = {
     "ieee_floating_point_ops": "true",
     "integer_division": "false",
 }
+
+
+def in_memory(memory: int | None = None) -> duckdb.DuckDBPyConnection:
+    """A database in memory: what does not fit shall not stand on a disk, wherever this runs.
+
+    Parameters
+    ----------
+    memory : bytes that it may use; half of what the process may have when None.
+    """
+    connection = duckdb.connect()
+    for setting in database_settings(memory or half_of_memory()):
+        connection.execute(setting)
+    connection.execute("SET enable_progress_bar = false")
+    connection.execute("SET temp_directory = ''")
+    return connection
 
 
 class DuckdbStore(FileDatabase):
