@@ -67,8 +67,8 @@ def memory_of_call(plpy: Any, wanted: Mapping[str, Any]) -> int:
     if allowed is not None and asked > allowed:
         raise InvalidParameter(
             f"memory_limit is {asked} bytes, and a call in this database may use {allowed}.",
-            hint="Ask for less. An administrator can allow more: ALTER ROLE ALL or ALTER DATABASE …"
-            " SET dbanon.memory_limit = ….",
+            hint="Ask for less (`memory_limit`), or ask an administrator for more: docs/sql.md has"
+            " the settings.",
         )
     return asked
 
