@@ -55,6 +55,7 @@ HARMLESS = {
     "transaction_read_only": "cannot be set for a database or a role",
     "restrict_nonsystem_relation_kind": "refuses views or foreign tables",
     "password_encryption": "of CREATE ROLE … PASSWORD",
+    "md5_password_warnings": "of CREATE ROLE … PASSWORD",
     "exit_on_error": "an error ends the session, too",
     "plan_cache_mode": "which plan a statement has",
     "stats_fetch_consistency": "when counters of activity are read",
@@ -66,6 +67,15 @@ HARMLESS = {
     "icu_validation_level": "of CREATE COLLATION",
     "vacuum_truncate": "of VACUUM",
     "file_copy_method": "of CREATE DATABASE",
+}
+
+# A superuser's, who may grant them since PostgreSQL 15. No function can have them in its clauses, as
+# its caller may not set them. The value is one that they do not have.
+SUPERUSERS = {
+    "session_replication_role": ("replica", "whether triggers fire: dbanon's guarantees need none"),
+    "lc_messages": ("POSIX", "the language of messages: nothing is decided by their text"),
+    "allow_system_table_mods": ("on", "whether tables of the catalog may be changed by hand"),
+    "lo_compat_privileges": ("on", "who may read large objects"),
 }
 
 # Of a query's plan, of logs, and of maintenance: they change how soon an answer comes, and what an
@@ -106,11 +116,11 @@ _SETTINGS = (
 
 
 def other_values(run_sql: Callable[..., list[tuple[Any, ...]]]) -> list[tuple[str, str]]:
-    """Each setting that any role may change, with each value that it does not have now.
+    """Each setting that a role may change, with each value that it does not have now.
 
-    Of numbers those alone that dbanon pins.
+    Of numbers those alone that dbanon pins, of a superuser's those of the table.
     """
-    found = []
+    found = [(name, value) for name, (value, _) in SUPERUSERS.items()]
     for name, kind, now, allowed in run_sql(_SETTINGS):
         if name in _NOT_SET:
             continue

@@ -10,10 +10,15 @@ from typing import Any
 import psycopg
 import pytest
 
+import dbanon
 from dbanon.doors import sql_script
 from dbanon.methods import METHODS
+from dbanon.run.open import open_store
+from dbanon.run.verify import verify
+from dbanon.sessions.names import parse_relation
 from dbanon.stores.postgresql.foreign import foreign_code
 from dbanon.stores.postgresql.settings import PINNED, SETTINGS
+from dbanon.version import share_path
 from tests.conftest import CAMPAIGN
 from tests.sql.settings_table import other_values
 
@@ -157,15 +162,24 @@ def test_every_function_answers_the_same(source: None, run_sql: Run, connect: Co
         session.close()
 
 
-def test_quoted_identifiers_change_no_release(source: None, run_sql: Run, connect: Connect) -> None:
+def test_quoted_identifiers_change_no_release(
+    source: None, run_sql: Run, connect: Connect, sql_url: str
+) -> None:
     """Types of columns are in the ledger as words, which that setting would write in quotes."""
+    quoting = f"{sql_url}?options=-cquote_all_identifiers%3Don"
+    session = connect(quoting)
+    verified = "SELECT v.unchanged, v.digest FROM dbanon.verify('{}') AS v"
     run_sql(METHOD)
-    session = connect()
-    session.execute(b"SET quote_all_identifiers = on")
-    verified = b"SELECT v.unchanged, v.digest FROM dbanon.verify('release.p') AS v"
-    assert session.execute(verified).fetchall() == [(True, "unchanged")]
-    session.execute(METHOD.replace("release.p", "release.q").encode())
-    assert run_sql(verified.decode().replace("release.p", "release.q")) == [(True, "unchanged")]
+    session.execute(METHOD.replace("release.p", "release.quoted").encode())
+    dbanon.anonymize(
+        quoting, table="app.p", output="release.client", quasi_identifiers=["a", "b"], k=5,
+        keep=["mood", "bytes", "Name"],
+    )  # fmt: skip
+    for release in ("release.p", "release.quoted", "release.client"):
+        asked = verified.format(release)
+        assert run_sql(asked) == [(True, "unchanged")]
+        assert session.execute(asked.encode()).fetchall() == [(True, "unchanged")]
+        assert verify(open_store(quoting), parse_relation(release)).unchanged
 
 
 def plain_literals(sql: str) -> Iterator[str]:
@@ -183,3 +197,6 @@ def test_no_plain_literal_has_a_backslash() -> None:
     ]  # fmt: skip
     for text in (sql_script.script(None), foreign_code("1::oid"), PINNED, SETTINGS):
         assert [*plain_literals(text)] == []
+    # Beside Python's own literals those of SQL cannot be told apart.
+    for file in (share_path("sql") / "python").glob("*.sql"):
+        assert "\\" not in file.read_text()
