@@ -6,8 +6,10 @@ He owns a schema, and a trap in it that remembers, past every rollback, that ano
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
+
+from dbanon.errors import ForeignCode
 
 TRAP = (
     "CREATE SEQUENCE evil.sprung; GRANT USAGE ON SEQUENCE evil.sprung TO PUBLIC;"
@@ -39,3 +41,20 @@ def sprung(run_sql: Callable[..., list[tuple[Any, ...]]]) -> bool:
     [(called,)] = run_sql("SELECT is_called FROM evil.sprung")
     run_sql("SELECT setval('evil.sprung', 1, false)")
     return bool(called)
+
+
+def calls_not_refused(
+    run_sql: Callable[..., list[tuple[Any, ...]]], calls: Iterable[tuple[str, Callable[[], object]]]
+) -> list[tuple[str, object]]:
+    """The calls of the client, by name, that are not refused as foreign code or that ran some."""
+    wrong: list[tuple[str, object]] = []
+    for name, call in calls:
+        try:
+            call()
+            wrong.append((name, "not refused"))
+        except ForeignCode as error:
+            if "role mallory" not in str(error):
+                wrong.append((name, error))
+        if sprung(run_sql):
+            wrong.append((name, "ran foreign code"))
+    return wrong

@@ -69,7 +69,7 @@ HARMLESS = {
     "file_copy_method": "of CREATE DATABASE",
 }
 
-# A superuser's, who may grant them since PostgreSQL 15. No function can have them in its clauses, as
+# A superuser's, who may grant them since PostgreSQL 15. No function can have them in its clauses:
 # its caller may not set them. The value is one that they do not have.
 SUPERUSERS = {
     "session_replication_role": ("replica", "whether triggers fire: dbanon's guarantees need none"),

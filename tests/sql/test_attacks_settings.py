@@ -16,6 +16,7 @@ import pytest
 from sqlalchemy import make_url
 
 import dbanon
+from dbanon.doors.jobfile.init import job_file_for
 from dbanon.errors import ForeignCode
 from dbanon.run.open import open_store
 from dbanon.run.verify import verify
@@ -23,9 +24,10 @@ from dbanon.sessions.names import parse_relation
 from dbanon.stores.postgresql.settings import PINS
 from tests.conftest import CAMPAIGN
 from tests.postgres_server import Server
-from tests.sql.mallory import TRAP, sprung
+from tests.sql.mallory import TRAP, calls_not_refused, sprung
 from tests.sql.settings_table import MEANINGS, other_values, unknown_settings
 from tests.sql.test_attacks_relations import PEOPLE, READS, RELATIONS
+from tests.sql.test_attacks_types import SURFACES, TYPES, make_table
 
 pytestmark = [pytest.mark.one_database, pytest.mark.own_backends]
 
@@ -87,21 +89,8 @@ def client_doors(url: str, relation: str) -> Iterator[tuple[str, Callable[[], ob
     yield "anonymize", lambda: dbanon.anonymize(url, output="release.o", **where)
     yield "verify", lambda: verify(open_store(url), parse_relation(relation), ["n"], 2)
     yield "advise", lambda: dbanon.advise(url, table=relation)
+    yield "init", lambda: job_file_for(url, relation, key=["id"])
     yield "plan", lambda: dbanon.plan(url, output="release.o", **where)
-
-
-def not_refused_by_client(url: str, run_sql: Run, relation: str) -> list[tuple[str, object]]:
-    wrong: list[tuple[str, object]] = []
-    for name, call in client_doors(url, relation):
-        try:
-            call()
-            wrong.append((name, "not refused"))
-        except ForeignCode as error:
-            if "role mallory" not in str(error):
-                wrong.append((name, error))
-        if sprung(run_sql):
-            wrong.append((name, "ran foreign code"))
-    return wrong
 
 
 def test_every_form_at_every_sql_door(
@@ -125,9 +114,33 @@ def test_every_form_at_every_door_of_the_client(
     wrong = [
         (form, *case)
         for form in (traps if CAMPAIGN else SAMPLE)
-        for case in not_refused_by_client(url, run_sql, traps[form])
+        for case in calls_not_refused(run_sql, client_doors(url, traps[form]))
     ]
     assert wrong == []
+
+
+@pytest.mark.parametrize(
+    "kind", TYPES if CAMPAIGN else ("domain", "enum to text, implicit", "array of an enum")
+)
+def test_no_code_of_a_columns_type_runs(
+    run_sql: Run, connect: Connect, mallory: psycopg.Connection[Any], kind: str
+) -> None:
+    """Nor do types, which are read without their code and not refused."""
+    make_table(mallory, kind)
+    admin = connect()
+    for setting in (f"{OFF} = off", "quote_all_identifiers = on", "search_path = evil, pg_catalog"):
+        admin.execute(f"SET {setting}".encode())
+    wrong: list[object] = []
+    for place, (surface, statement) in enumerate(SURFACES.items()):
+        if CAMPAIGN or place % 3 == 0:
+            try:
+                with admin.transaction(force_rollback=True):
+                    admin.execute(statement.format(o=f"o{place}").encode())
+            except psycopg.Error as error:
+                if error.sqlstate in ("42725", "42883", "58000", "XX000"):
+                    wrong.append((surface, error))
+    assert wrong == []
+    assert not sprung(run_sql)
 
 
 @pytest.mark.parametrize("whose", ["DATABASE", "ROLE"])
@@ -144,7 +157,7 @@ def test_as_the_owner_sets_it(
         assert admin.execute(f"SHOW {OFF}".encode()).fetchall() == [("off",)]
         statement = f"SELECT dbanon.k_anonymity('{relation}', ARRAY['n'])"
         assert not_refused(admin, run_sql, [statement]) == []
-    assert not_refused_by_client(url, run_sql, relation) == []
+    assert calls_not_refused(run_sql, client_doors(url, relation)) == []
 
 
 def test_each_value_of_each_setting(run_sql: Run, connect: Connect, traps: dict[str, str]) -> None:
