@@ -120,7 +120,7 @@ def other_values(run_sql: Callable[..., list[tuple[Any, ...]]]) -> list[tuple[st
 
     Of numbers those alone that dbanon pins, of a superuser's those of the table.
     """
-    found = [(name, value) for name, (value, _) in SUPERUSERS.items()]
+    pairs = [(name, value) for name, (value, _) in SUPERUSERS.items()]
     for name, kind, now, allowed in run_sql(_SETTINGS):
         if name in _NOT_SET:
             continue
@@ -130,8 +130,8 @@ def other_values(run_sql: Callable[..., list[tuple[Any, ...]]]) -> list[tuple[st
             values = tuple(value for value in allowed if value != now)
         else:
             values = _VALUES.get(name, ())
-        found += [(name, value) for value in values]
-    return found
+        pairs += [(name, value) for value in values]
+    return pairs
 
 
 def unknown_settings(run_sql: Callable[..., list[tuple[Any, ...]]]) -> list[str]:

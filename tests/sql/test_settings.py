@@ -156,8 +156,8 @@ def test_every_function_answers_the_same(source: None, run_sql: Run, connect: Co
         session = connect()
         for name, value in mix.items():
             session.execute(b"SELECT pg_catalog.set_config(%s, %s, false)", (name, value))
-        found = dict(ask(session, run_sql))
-        wrong = [name for name in plain if found[name] != plain[name]]
+        answers = dict(ask(session, run_sql))
+        wrong = [name for name in plain if answers[name] != plain[name]]
         assert wrong == [], (number, mix, wrong)
         session.close()
 

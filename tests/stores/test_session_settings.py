@@ -72,23 +72,24 @@ Answers = dict[str, object]
 
 def ask(database: Any, rows: Callable[[str], list[tuple[Any, ...]]], schema: str = "") -> Answers:
     """A release of numbers, one of categories, and what is counted of them, by name."""
-    found: Answers = {}
+    answers: Answers = {}
     for method, columns in (("mdav", ["a", "b"]), ("gaa_cp", ["a", "mood", "day"])):
         output = f"{schema}out_{method}"
         report = dbanon.anonymize(
             database, table=f"{schema}p", output=output, quasi_identifiers=columns, k=5,
             method=method, nulls="category", keep=["name"],
         )  # fmt: skip
-        found[method] = report.rows_out, report.k_achieved, round(report.information_loss or 0, 9)
-        found[f"rows of {method}"] = sorted(map(repr, rows(f"SELECT * FROM {output}")))
-        found[f"{method} verified"] = verify(open_store(database), parse_relation(output)).unchanged
+        answers[method] = report.rows_out, report.k_achieved, round(report.information_loss or 0, 9)
+        answers[f"rows of {method}"] = sorted(map(repr, rows(f"SELECT * FROM {output}")))
+        verification = verify(open_store(database), parse_relation(output))
+        answers[f"{method} verified"] = verification.unchanged
         dbanon.drop(database, output)
     with pytest.raises(RecountFailed) as caught:
         verify(open_store(database), parse_relation(f"{schema}p"), ["mood"], 40)
-    found["recount"] = str(caught.value)
+    answers["recount"] = str(caught.value)
     advice = dbanon.advise(database, table=f"{schema}p", methods=["mondrian"], k=[5])
-    found["advise"] = [(one.column.attribute.name, one.role) for one in advice.columns]
-    return found
+    answers["advise"] = [(one.column.attribute.name, one.role) for one in advice.columns]
+    return answers
 
 
 def duckdb_with(settings: dict[str, str]) -> duckdb.DuckDBPyConnection:
@@ -105,10 +106,10 @@ def in_duckdb(settings: dict[str, str]) -> Answers:
         names = ", ".join(f"current_setting('{name}')::VARCHAR" for name in settings) or "1"
         before = connection.execute(f"SELECT {names}").fetchall()
         # By names: where an order is not stated, SELECT * follows the setting.
-        found = ask(connection, lambda sql: connection.execute(sql).fetchall())
+        answers = ask(connection, lambda sql: connection.execute(sql).fetchall())
         # They are the caller's again.
         assert connection.execute(f"SELECT {names}").fetchall() == before
-    return found
+    return answers
 
 
 def test_duckdbs_settings() -> None:
@@ -121,8 +122,8 @@ def test_duckdbs_settings() -> None:
         name: expected[name] for name in without_rows
     }
     for name, value in DUCKDB.items() if CAMPAIGN else ():
-        found = in_duckdb({name: value})
-        wrong = [one for one in without_rows if found[one] != expected[one]]
+        answers = in_duckdb({name: value})
+        wrong = [one for one in without_rows if answers[one] != expected[one]]
         assert wrong == [], name
 
 
@@ -182,14 +183,14 @@ def test_pragmas_of_sqlite() -> None:
 
 
 def in_mariadb(database: MariadbDatabase, settings: dict[str, str]) -> Answers:
-    made = ", ".join(f"{name} = {value}" for name, value in settings.items())
+    assignments = ", ".join(f"{name} = {value}" for name, value in settings.items())
     engine = create_engine(
         database.url, poolclass=NullPool,
-        connect_args={"init_command": f"SET SESSION {made}"} if made else {},
+        connect_args={"init_command": f"SET SESSION {assignments}"} if assignments else {},
     )  # fmt: skip
     # The test reads all rows itself, whatever is set for all.
-    whole = "SET SESSION sql_select_limit = 18446744073709551615, sql_big_selects = 1"
-    return ask(engine, lambda sql: database.server.execute(whole, sql, database="app"), "app.")
+    unlimited = "SET SESSION sql_select_limit = 18446744073709551615, sql_big_selects = 1"
+    return ask(engine, lambda sql: database.server.execute(unlimited, sql, database="app"), "app.")
 
 
 def load_mariadb(database: MariadbDatabase) -> None:
@@ -219,7 +220,18 @@ def test_what_mariadbs_administrator_has_set_for_all(mariadb: MariadbDatabase) -
     before = {name: mariadb.rows(f"SELECT @@GLOBAL.{name}")[0][0] for name in chosen}
     try:
         mariadb.execute(*(f"SET GLOBAL {name} = {value}" for name, value in chosen.items()))
-        found = in_mariadb(mariadb, {})
+        answers = in_mariadb(mariadb, {})
     finally:
         mariadb.execute(*(f"SET GLOBAL {name} = {value!r}" for name, value in before.items()))
-    assert found == expected
+    assert answers == expected
+
+
+def test_rows_of_a_versioned_table_are_those_of_now(mariadb: MariadbDatabase) -> None:
+    mariadb.execute(
+        "CREATE TABLE v (a int) WITH SYSTEM VERSIONING", "INSERT INTO v VALUES (1), (1)"
+    )
+    engine = create_engine(
+        mariadb.url, poolclass=NullPool,
+        connect_args={"init_command": "SET SESSION system_versioning_asof = '2001-01-01'"},
+    )  # fmt: skip
+    assert verify(open_store(engine), parse_relation("app.v"), ["a"], 2).smallest_class == 2

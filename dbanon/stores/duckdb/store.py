@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import duckdb
@@ -95,8 +95,9 @@ class DuckdbStore(FileDatabase):
         else:
             connection = self._database
             _require_idle(connection)
-        before = _pin(connection)
+        before: dict[str, str] = {}
         try:
+            before = _pin(connection)
             with translated():
                 connection.execute("BEGIN TRANSACTION")
             session = self._opened(connection)
@@ -114,8 +115,10 @@ class DuckdbStore(FileDatabase):
                 _roll_back(connection)
                 raise
         finally:
-            for name, value in before.items():
-                connection.execute(f"SET {name} = {types.literal(value)}")
+            # A database that a fatal error has closed takes no statement any more.
+            with suppress(duckdb.Error):
+                for name, value in before.items():
+                    connection.execute(f"SET {name} = {types.literal(value)}")
             if isinstance(self._database, str):
                 connection.close()
 
@@ -174,9 +177,9 @@ def _pin(connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
     InvalidParameter : one differs, and the connection's configuration is locked.
     """
     # By its full name, as a database may have a macro of this one.
-    found = ", ".join(f"system.main.current_setting('{name}')::VARCHAR" for name in _PINS)
+    columns = ", ".join(f"system.main.current_setting('{name}')::VARCHAR" for name in _PINS)
     with translated():
-        [values] = connection.execute(f"SELECT {found}").fetchall()
+        [values] = connection.execute(f"SELECT {columns}").fetchall()
     differing = {
         name: value
         for name, value in zip(_PINS, values, strict=True)

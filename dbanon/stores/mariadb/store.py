@@ -29,7 +29,8 @@ from dbanon.stores.mariadb.session import BEGIN, MariadbSession
 # What a session relies on, whatever the server's defaults are: no value is cut without an error,
 # names are quoted as in SQL, moments are in UTC, texts that are sorted are sorted whole, no result
 # ends early or is refused, a commit ends a transaction and nothing else, and rows are those of now.
-# Numbers, not DEFAULT, which is whatever the server's administrator has set for all.
+# Numbers, not DEFAULT, which is whatever the server's administrator has set for all: only that of
+# system_versioning_asof is always the present.
 _SETTINGS = (
     "SET SESSION sql_mode = 'ANSI_QUOTES,PIPES_AS_CONCAT,STRICT_ALL_TABLES,STRICT_TRANS_TABLES,"
     "ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION'",
