@@ -8,15 +8,11 @@ such column is found, and one that is found may number something else.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache
-from pathlib import Path
 
+from dbanon.advice.names import name_says, numbers_persons, parts_of, words
 from dbanon.advice.profile import Column
-from dbanon.advice.roles import parts_of, split_name, words, words_in
 from dbanon.data.frozen import dataclass
 from dbanon.data.schema import Attribute, Kind
-
-WORDS = Path(__file__).with_name("persons.txt")
 
 # Why a column is taken for a number of persons, of ``roles.REASONS``.
 BY_NAME, BY_VALUES = "person_name", "person_values"
@@ -27,11 +23,15 @@ BIRTH, SEX = "birth", "sex"
 HEAD, PROBED, LOOKED_UP = 2_000, 500, 200_000
 # More values than these, or one in two rows, are many: a code has fewer.
 _FEW, _NUMBERED = 20, 0.5
+# Fewer values than these are persons only where the name leaves no doubt; fewer than the second
+# number, only where birth date or sex show it.
+_SEVERAL, _NAMED = 5, 10
 # Rows that a person has on average, at most, where no name says that it is one.
 _ROWS_EACH = 20
 # Of values in several rows: how many are needed, and which share has to be constant within. A share
-# above the last number is expected of rows drawn by chance: it tells nothing.
-_ENOUGH, _CONSTANT, _BY_CHANCE = 10, 0.95, 0.75
+# above the third number is expected of rows drawn by chance: it tells nothing. Nor do few values
+# that are all constant by chance more often than the last number says.
+_ENOUGH, _CONSTANT, _BY_CHANCE, _ALL_BY_CHANCE = 5, 0.95, 0.75, 1e-3
 _VARIES = 0.5
 # Letters of a text, and the share of texts of several words, up to which it may be a number.
 _LETTERS, _WORDED = 40, 0.5
@@ -61,6 +61,8 @@ class Within:
         """Whether it is constant within; None where that cannot be said."""
         if self.values < _ENOUGH or self.by_chance > _BY_CHANCE * self.values:
             return None
+        if (self.by_chance / self.values) ** self.values > _ALL_BY_CHANCE:
+            return None
         return self.constant >= _CONSTANT * self.values
 
     @property
@@ -69,32 +71,9 @@ class Within:
         return self.holds is False and self.constant < _VARIES * self.values
 
 
-def name_says(name: str) -> str:
-    """``person`` for a name of a number of persons, ``number`` for one of any number, or empty."""
-    listed, numbers = words_in(WORDS), words()["number"]
-    own = listed["person"] | listed["person_number"]
-    joined = numbers | listed["joined"]
-    parts = [part for part in split_name(name) if not part.isdigit()]
-    if "".join(parts) in listed["person_number"]:
-        return "person"
-    made = [_made_of(part, own, joined) for part in parts]
-    if made and all(made) and "person" in made:
-        return "person"
-    return "number" if set(parts) & (joined - own) else ""
-
-
-@cache
-def _made_of(part: str, own: frozenset[str], joined: frozenset[str]) -> str:
-    """What a word of a name is of: ``person``, ``number`` or nothing; two may be written as one."""
-    halves = ({part[:at], part[at:]} for at in range(2, len(part) - 1))
-    if part in own or any(both & own and both & joined for both in halves):
-        return "person"
-    return "number" if part in joined else ""
-
-
 def constant_within(attributes: Iterable[Attribute]) -> dict[str, str]:
     """The columns that do not vary within a person, by their names: ``BIRTH`` or ``SEX``."""
-    listed = words_in(WORDS)
+    listed = words()
     found = {}
     for attribute in attributes:
         parts = parts_of(attribute.name)
@@ -137,14 +116,18 @@ def many_values(column: Column) -> bool:
 
     A column that the database says is different in all rows has a person a row, as k has it.
     """
-    if column.key or column.distinct < 2 or column.worded >= _WORDED:
+    if column.key or not column.distinct or column.worded >= _WORDED:
         return False
     if column.mean_length > _LETTERS:
         return False
+    if numbers_persons(column.name):
+        # All rows that are looked at may be one person's.
+        return True
     numbered = column.distinct >= _NUMBERED * column.present
+    several = column.distinct >= _SEVERAL and column.distinct * _ROWS_EACH >= column.present
     if name_says(column.name) == "person":
-        return column.distinct > _FEW or numbered
-    return column.distinct > _FEW and column.distinct * _ROWS_EACH >= column.present
+        return column.distinct > _FEW or numbered or (several and column.distinct >= _NAMED)
+    return several
 
 
 def looks_like_person(name: str, within: Sequence[Within]) -> str:

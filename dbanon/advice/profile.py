@@ -22,6 +22,7 @@ class Column:
     key : True where the database declares that no two rows share a value.
     mean_length : of its texts, in characters; 0 for other types.
     worded : share of its texts that hold a space.
+    form : that its values have, a name of ``advice.forms``; empty where they have none.
     """
 
     attribute: Attribute
@@ -30,6 +31,7 @@ class Column:
     key: bool = False
     mean_length: float = 0.0
     worded: float = 0.0
+    form: str = ""
 
     @property
     def name(self) -> str:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import re
-import unicodedata
 from collections.abc import Mapping
-from functools import cache
-from itertools import pairwise
-from pathlib import Path
 
+from dbanon.advice.forms import CODE, FLAG, is_identifying
+from dbanon.advice.names import (
+    is_about_something_else,
+    is_number_alone,
+    name_says,
+    names_identifier,
+    numbers_persons,
+    parts_of,
+    words,
+)
 from dbanon.advice.profile import Column, Profile
 from dbanon.data.frozen import dataclass
 from dbanon.data.schema import Kind
-
-WORDS = Path(__file__).with_name("words.txt")
 
 IDENTIFIER, QUASI_IDENTIFIER, SENSITIVE = "identifier", "quasi_identifier", "sensitive"
 NOT_COPIED, CONSTANT, UNDECIDED = "not_copied", "constant", "undecided"
@@ -27,6 +30,7 @@ REASONS = {
     "key": "the table declares that no two rows share it",
     "type": "of a type that numbers things, or that no release has",
     "name": "its name says so",
+    "form": "its values are written as identifiers are: e-mail, phone, IBAN, check digits, UUID",
     "all_different": "no two rows share a text",
     "long_text": "long texts may hold anything",
     "worded_text": "many different texts of several words may hold anything",
@@ -48,6 +52,8 @@ _MANY_TEXTS = 0.3
 _FEW, _FEW_SHARE = 20, 0.05
 # Of what is numbered, at least this share has a number of its own.
 _NUMBERED = 0.5
+# Rows that share a value, on average: of an identifier by name with few values, and of a number.
+_ROWS_EACH, _ROWS_OF_NUMBER = 100, 20
 
 
 @dataclass(frozen=True)
@@ -71,40 +77,6 @@ class Role:
         return f"{self.role}{both}: {REASONS[self.reason]}"
 
 
-def words() -> Mapping[str, frozenset[str]]:
-    """The words that say something in a column's name, by list."""
-    return words_in(WORDS)
-
-
-@cache
-def words_in(file: Path) -> Mapping[str, frozenset[str]]:
-    """The words of a file, by list."""
-    found: dict[str, set[str]] = {}
-    current: set[str] = set()
-    for line in file.read_text(encoding="utf-8").splitlines():
-        text = line.strip()
-        if heading := re.fullmatch(r"\[(\w+)\]", text):
-            current = found.setdefault(heading[1], set())
-        elif text and not text.startswith("#"):
-            current.update(text.partition(":")[2].split())
-    return {name: frozenset(listed) for name, listed in found.items()}
-
-
-def split_name(name: str) -> list[str]:
-    """The words of a column's name in their order, in small letters without accents."""
-    plain = unicodedata.normalize("NFKD", name.replace("ß", "ss"))
-    plain = "".join(letter for letter in plain if not unicodedata.combining(letter))
-    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", " ", plain)
-    return re.findall(r"[^\W_]+", spaced.lower())
-
-
-def parts_of(name: str) -> frozenset[str]:
-    """The words of a column's name, each alone, with its neighbour, and all in one."""
-    parts = split_name(name)
-    pairs = [one + other for one, other in pairwise(parts)]
-    return frozenset([*parts, *pairs, "".join(parts)])
-
-
 def propose(profile: Profile, persons: Mapping[str, str] | None = None) -> dict[str, Role]:
     """The role that each column may have, by name.
 
@@ -114,7 +86,7 @@ def propose(profile: Profile, persons: Mapping[str, str] | None = None) -> dict[
     """
     found = {column.name: _role(column, profile.rows) for column in profile.columns}
     for name, reason in (persons or {}).items():
-        if found[name].role not in (IDENTIFIER, CONSTANT):
+        if found[name].role not in (IDENTIFIER, CONSTANT) or found[name].reason == "name":
             found[name] = Role(IDENTIFIER, reason)
     return found
 
@@ -130,8 +102,8 @@ def _role(column: Column, rows: int) -> Role:
         return Role(IDENTIFIER, "type")
     if column.attribute.kind is Kind.OTHER:
         return Role(NOT_COPIED, "type")
-    if _names_someone(column, parts):
-        return Role(IDENTIFIER, "name")
+    if reason := looks_like_identifier(column):
+        return Role(IDENTIFIER, reason)
     if found := _text(column):
         return found
     if column.attribute.kind in (Kind.TIMESTAMP, Kind.DATE) and column.name.lower().endswith("_at"):
@@ -151,14 +123,42 @@ def _role(column: Column, rows: int) -> Role:
     return Role(QUASI_IDENTIFIER, "values")
 
 
-def _names_someone(column: Column, parts: frozenset[str]) -> bool:
-    """True for names, addresses and numbers of persons, by a column's name and how many it has."""
-    listed, numbered = words(), column.distinct >= _NUMBERED * column.present
+def looks_like_identifier(column: Column) -> str:
+    """Why a column is taken for names, addresses or numbers of persons; empty where it is not.
+
+    By its name, or by the form of its values, however few there are. What numbers persons by what
+    does not vary within its values is for ``persons`` to say.
+    """
+    if column.distinct <= 1:
+        return ""
+    if is_identifying(column.form):
+        return "form"
+    return "name" if _named_identifier(column) else ""
+
+
+def _named_identifier(column: Column) -> bool:
+    """True where the name says it, and the values do not speak against it."""
+    name, kind = column.name, column.attribute.kind
+    listed, parts = words(), parts_of(name)
+    surely = numbers_persons(name)
     # An amount has a name like "tax number" or "total account", too, and digits after the point.
-    whole = column.attribute.kind in (Kind.INTEGER, Kind.CATEGORY)
-    many = column.distinct > _FEW or numbered
-    return whole and bool((parts & listed["identifier"] and many)
-                          or (parts & listed["number"] and numbered))  # fmt: skip
+    whole = kind in (Kind.INTEGER, Kind.CATEGORY)
+    if not whole:
+        # A frame has floats for whole numbers where one is missing.
+        return surely and kind in (Kind.FLOAT, Kind.DECIMAL) and column.attribute.scale <= 0
+    numbered = column.distinct >= _NUMBERED * column.present
+    if numbered and (parts & listed["number"] or name_says(name) == "person"):
+        return True
+    if names_identifier(name) and (numbered or column.distinct > _FEW):
+        return True
+    if column.form == FLAG or is_about_something_else(name):
+        return False
+    if surely:
+        return True
+    if names_identifier(name):
+        return column.distinct * _ROWS_EACH >= column.present
+    several = column.distinct * _ROWS_OF_NUMBER >= column.present
+    return several and is_number_alone(name) and column.form == CODE
 
 
 def _text(column: Column) -> Role | None:

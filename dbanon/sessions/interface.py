@@ -114,6 +114,13 @@ class SessionInterface(PassthroughInterface, ABC):
             return self.text_of(attribute)
         return f"s.{quote(attribute.name)}"
 
+    def matches(self, text: str, pattern: str) -> str:
+        """SQL that is true where a text matches a regular expression of ``advice.forms``.
+
+        The expression holds no quote and no backslash, so that no setting changes what it is.
+        """
+        return f"{text} ~ '{pattern}'"
+
     def different_of_few(self, value: str) -> str:
         """SQL that counts how many values there are in some thousand rows at most; NULL is none.
 

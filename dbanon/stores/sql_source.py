@@ -46,6 +46,7 @@ from dbanon.stores.source_counts import (
     numbers_of_persons,
     profiled,
 )
+from dbanon.stores.sql_forms import forms_of
 
 
 @dataclass(frozen=True)
@@ -201,9 +202,11 @@ class SqlSource:
         return digest.of_columns(self.session, relation, names, salt)
 
     def profile(self, relation: Relation) -> Profile:
-        """What one query counts of all columns."""
+        """What is counted of all columns, and the form of their first values."""
         attributes, keys = relation.schema.attributes, self.session.lone_keys(relation)
-        return Profile(*profiled(self.session, relation.relation, attributes, keys))
+        rows, columns = profiled(self.session, relation.relation, attributes, keys)
+        forms = forms_of(self.session, relation.relation, attributes)
+        return Profile(rows, tuple(replace(one, form=forms[one.name]) for one in columns))
 
     def numbers_of_persons(self, relation: Relation) -> dict[str, str]:
         """The columns that look like numbers of persons, and why."""

@@ -133,3 +133,24 @@ def test_no_value_is_told(
             told = error.diag
             text = f"{error} {told.message_detail} {told.message_hint} {told.context}"
         assert not re.search(r"73173|73737|qz", text + "".join(notices)), text
+
+
+def test_identifiers_of_a_small_table(run_sql: Run) -> None:
+    """Eighteen patients of ten visits each: their numbers are found by name and by form."""
+    run_sql(
+        "CREATE TABLE app.visits AS SELECT 'S' || g % 18 AS usubjid, (100 + g % 18) || '-45-' ||"
+        " (6000 + g % 18) AS number_of_somebody, 'p' || g % 18 || '@example.org' AS contact,"
+        " g % 18 AS age, 'town ' || g % 3 AS town FROM generate_series(1, 180) AS g"
+    )
+    rows = run_sql(ADVISE, "app.visits", None, '{"k": [3], "methods": ["gaa_cp"]}')
+    roles = {item: (detail["role"], detail["reason"]) for part, item, _, detail in rows
+             if part == "role"}  # fmt: skip
+    assert roles == {
+        "usubjid": ("identifier", "person_name"),
+        "number_of_somebody": ("identifier", "form"),
+        "contact": ("identifier", "form"),
+        "age": ("quasi_identifier", "values"),
+        "town": ("quasi_identifier", "values"),
+    }
+    [told] = [found for part, item, found, _ in rows if (part, item) == ("recommended", "entity")]
+    assert '"usubjid"' in told

@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 import dbanon
 from dbanon.doors.cli.main import main
 from tests.stores.databases import Database
+from tests.stores.test_identifiers import IDENTIFIERS, load
 from tests.stores.test_rules import people, table
 
 __all__ = ["people"]
@@ -72,3 +73,13 @@ def test_a_column_to_be_decided_of_halts_a_release(people: Database) -> None:
     with pytest.raises(dbanon.DbanonError) as halted:
         dbanon.anonymize(people.url, table=table(people), output="release.p", k=5, declared=True)
     assert halted.value.code == "column_without_rule"
+
+
+def test_identifiers_of_a_small_table_are_declared_as_such(database: Database) -> None:
+    load(database)
+    line = ["advise", database.url, "--table", "visits", "--k", "3", "--declare", "--yes"]
+    done = CliRunner().invoke(main, line)
+    assert done.exit_code == 0, done.output
+    rules = {one.column: one.role for one in dbanon.rules(database.url, "visits")}
+    found = {name for name, role in rules.items() if role in ("identifier", "entity")}
+    assert found == set(IDENTIFIERS)

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from dbanon.advice.forms import LOOKED_AT, form_of_texts, may_have
 from dbanon.advice.persons import (
     HEAD,
     LOOKED_UP,
@@ -136,7 +137,9 @@ class FrameSource:
         """What counts tell of all columns."""
         names = list(map(str, self.frame.columns))
         require_columns(self.frame, names)
-        return Profile(len(self.frame), tuple(_counted(n, self.frame[n]) for n in names))
+        counted = [_counted(name, self.frame[name]) for name in names]
+        columns = (replace(one, form=_form(one, self.frame[one.name])) for one in counted)
+        return Profile(len(self.frame), tuple(columns))
 
     def numbers_of_persons(self, relation: Relation) -> dict[str, str]:
         """The columns that look like numbers of persons, and why; the first rows tell it."""
@@ -265,6 +268,13 @@ def _counted(name: str, series: pd.Series[Any]) -> Column:
         length = sum(map(len, texts)) / len(texts)
         worded = sum(" " in text for text in texts) / len(texts)
     return Column(attribute, len(present), distinct, False, length, worded)
+
+
+def _form(column: Column, series: pd.Series[Any]) -> str:
+    """The form of the first values."""
+    if not may_have(column.attribute):
+        return ""
+    return form_of_texts(map(str, series.dropna().iloc[:LOOKED_AT].unique()))
 
 
 def _agree(codes: NDArray[np.int64]) -> float:

@@ -192,6 +192,9 @@ class MariadbSession(MariadbStaging):
     def text_of(self, attribute: Attribute) -> str:
         return types.text(attribute, f"s.{quote(attribute.name)}")
 
+    def matches(self, text: str, pattern: str) -> str:
+        return f"{text} REGEXP '{pattern}'"
+
     def value_of(self, attribute: Attribute) -> str:
         return self.text_of(attribute)
 

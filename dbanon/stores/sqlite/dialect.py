@@ -329,8 +329,13 @@ def _text(value: bytes) -> tuple[bytes]:
 _TAG = "dbanon_keyed_tag"
 _LOGARITHM = "dbanon_ln"
 _DIGEST = "dbanon_row_digest"
+_MATCHES = "dbanon_matches"
 # Bytes of a row's digest: sums of thousands are still 64-bit integers.
 _DIGEST_BYTES = 6
+
+
+def _matches(text: object, pattern: str) -> bool:
+    return isinstance(text, str) and re.search(pattern, text) is not None
 
 
 class SqliteKeyed(FileSession):
@@ -364,6 +369,10 @@ class SqliteKeyed(FileSession):
         # Not every SQLite is built with one.
         self._driver.create_function(_LOGARITHM, 1, math.log, deterministic=True)
         return f"{_LOGARITHM}({number})"
+
+    def matches(self, text: str, pattern: str) -> str:
+        self._driver.create_function(_MATCHES, 2, _matches, deterministic=True)
+        return f"{_MATCHES}({text}, '{pattern}')"
 
     def keyed_tag(self, text: str) -> str:
         return f"{_TAG}({text})"

@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dbanon.advice.names import name_says
 from dbanon.advice.persons import (
     BIRTH,
     BY_NAME,
     BY_VALUES,
     SEX,
-    WORDS,
     Within,
     coarsest,
     constant_within,
     found_within,
     looks_like_person,
     many_values,
-    name_says,
     suspects,
 )
 from dbanon.advice.profile import Column
-from dbanon.advice.roles import words_in
 from dbanon.data.schema import Attribute, Kind
 
 PERSONS = [
@@ -64,18 +60,6 @@ def test_names_that_do_not(name: str) -> None:
 @pytest.mark.parametrize("name", NUMBERED)
 def test_names_of_any_number(name: str) -> None:
     assert name_says(name) == "number"
-
-
-def test_the_list_of_words_is_well_formed() -> None:
-    lines = WORDS.read_text(encoding="utf-8").splitlines()
-    said = [line for line in lines if line and not line.startswith("#")]
-    form = re.compile(r"\[\w+\]|[a-z]{2}:( [a-z0-9]+)+")
-    assert [line for line in said if not form.fullmatch(line)] == []
-    lists = words_in(WORDS)
-    assert set(lists) == {"person", "person_number", "joined", "birth", "sex"}
-    for name, listed in lists.items():
-        for other, also in lists.items():
-            assert name == other or not listed & also
 
 
 def test_columns_that_do_not_vary_within_a_person() -> None:
@@ -121,11 +105,20 @@ def column(name: str, present: int, distinct: int, **more: object) -> Column:
 def test_as_many_values_as_persons() -> None:
     assert many_values(column("patient_id", 2_000, 21))
     assert many_values(column("patient_id", 30, 15))
+    # 15 patients of 20 visits each; and of two thousand rows one patient's, in a larger table.
+    assert many_values(column("patient_id", 300, 15))
+    assert many_values(column("patient_id", 2_000, 1))
+    assert many_values(column("customer", 200, 10))
+    # A yes or no, a kind: as few as that are no persons, where the name may say either.
+    assert not many_values(column("case", 30, 3))
+    assert not many_values(column("member_no", 300, 9))
     assert not many_values(column("customer", 2_000, 20))
     assert not many_values(column("patient_id", 2_000, 2_000, key=True))
     # Without such a name, twenty rows a value are the most.
     assert many_values(column("zip", 2_000, 100))
     assert not many_values(column("zip", 2_000, 99))
+    assert many_values(column("zip", 100, 5))
+    assert not many_values(column("zip", 50, 4))
     assert not many_values(column("note", 2_000, 900, mean_length=60.0))
     assert not many_values(column("customer", 2_000, 900, worded=0.7))
 
@@ -149,9 +142,12 @@ def within(what: str, constant: int, by_chance: float = 10.0, values: int = 100)
         # First names tell the sex, ages the year of birth; both only a person does.
         ("x", [within(BIRTH, 30), within(SEX, 100)], ""),
         ("x", [within(BIRTH, 100), within(SEX, 97)], BY_VALUES),
-        # What nearly all rows agree in tells nothing, nor do nine values.
+        # What nearly all rows agree in tells nothing, nor do four values, nor a few by chance.
         ("record_no", [within(SEX, 100, by_chance=80.0)], ""),
-        ("record_no", [within(BIRTH, 9, 1.0, values=9)], ""),
+        ("record_no", [within(BIRTH, 4, 0.1, values=4)], ""),
+        ("record_no", [within(BIRTH, 5, 0.1, values=5)], BY_VALUES),
+        ("record_no", [within(SEX, 9, 4.5, values=9)], ""),
+        ("record_no", [within(SEX, 15, 7.5, values=15)], BY_VALUES),
     ],
 )  # fmt: skip
 def test_what_is_taken_for_a_number_of_persons(name: str, seen: list[Within], why: str) -> None:

@@ -1,19 +1,16 @@
-"""Roles as a statistician would propose them, and the list of words that names are held against."""
+"""Roles as a statistician would propose them."""
 
 from __future__ import annotations
-
-import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dbanon.advice.profile import Column, Profile
-from dbanon.advice.roles import REASONS, ROLES, WORDS, Role, parts_of, propose, words
+from dbanon.advice.roles import REASONS, ROLES, Role, propose
 from dbanon.data.schema import Attribute, Kind
 
 ROWS = 10_000
-LISTS = {"identifier", "number", "sensitive", "known"}
 
 
 def column(name: str, kind: str, distinct: int, **more: object) -> Column:
@@ -70,45 +67,6 @@ def test_what_a_statistician_would_say(
     assert found == Role(role, reason, also)
     assert role in ROLES
     assert REASONS[reason] in str(found)
-
-
-def test_the_word_list_is_well_formed() -> None:
-    lines = WORDS.read_text(encoding="utf-8").splitlines()
-    said = [line for line in lines if line and not line.startswith("#")]
-    form = re.compile(r"\[\w+\]|[a-z]{2}:( [a-z0-9]+)+")
-    assert [line for line in said if not form.fullmatch(line)] == []
-    assert set(words()) == LISTS
-    languages = {line[:2] for line in said if not line.startswith("[")}
-    assert {"en", "de", "fr", "es", "it", "nl"} <= languages
-
-
-def test_no_word_says_two_things() -> None:
-    seen: dict[str, str] = {}
-    for name, listed in words().items():
-        for word in listed:
-            assert seen.setdefault(word, name) == name, f"{word} is in two lists"
-
-
-def test_every_word_is_found_in_a_name() -> None:
-    for word in sorted(set().union(*words().values())):
-        ways = (word.upper(), f"x_{word}", f"{word}-2", f"my {word}", f"x{word.title()}")
-        for name in (word, *ways):
-            assert word in parts_of(name)
-
-
-@pytest.mark.parametrize(
-    ("name", "parts"),
-    [
-        ("PatientName", {"patient", "name"}),
-        ("patientID2", {"patient", "id2"}),
-        ("HTTPAddress", {"http", "address"}),
-        ("Einkünfte", {"einkunfte"}),
-        ("Straße", {"strasse"}),
-        ("", {""}),
-    ],
-)
-def test_names_in_parts(name: str, parts: set[str]) -> None:
-    assert parts <= parts_of(name)
 
 
 counts = st.integers(0, 200)

@@ -1,0 +1,181 @@
+"""Identifiers in small tables: found by name, by form and by what does not vary, at every door."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+import dbanon
+from dbanon.advice.forms import form_of_texts, forms, is_identifying
+from dbanon.doors.cli.main import main
+from dbanon.doors.jobfile.init import job_file_for
+from dbanon.errors import PersonsBelowK
+from dbanon.run.open import open_store
+from dbanon.sessions.names import parse_relation
+from dbanon.stores.sql_forms import forms_of
+from tests.stores.databases import ALL_NAMES, Database
+from tests.unit.advice.test_forms import EXAMPLES, ORDINARY
+
+DATABASES = ALL_NAMES
+
+# 15 patients of 20 visits each.
+PATIENTS, VISITS = 15, 20
+KINDS = {"USUBJID": "text", "ssn": "text", "contact": "text", "last": "text", "chart_no": "integer",
+         "age": "integer", "town": "text", "severity": "text", "last_visit": "date"}  # fmt: skip
+IDENTIFIERS = {"USUBJID": "person_name", "ssn": "form", "contact": "form", "last": "name",
+               "chart_no": "name"}  # fmt: skip
+ORDINARY_COLUMNS = {"age", "town", "severity", "last_visit"}
+
+
+def visits() -> list[tuple[Any, ...]]:
+    """Visits of patients whose names have no more than twenty values."""
+    drawn = random.Random(3)
+    rows = []
+    for patient in range(PATIENTS):
+        number = f"{100 + patient}-{10 + patient}-{1000 + patient}"
+        for _ in range(VISITS):
+            day = f"2024-{drawn.randrange(1, 13):02}-{drawn.randrange(1, 28):02}"
+            rows.append((f"S-{patient:04}", number, f"p{patient}@example.org", f"Name{patient}",
+                         70_000 + patient, 20 + 3 * patient, f"town {patient % 4}",
+                         f"grade {drawn.randrange(3)}", day))  # fmt: skip
+    drawn.shuffle(rows)
+    return rows
+
+
+def load(database: Database) -> None:
+    database.load("visits", {n: database.types[kind] for n, kind in KINDS.items()}, visits())
+
+
+def require_roles(roles: dict[str, str]) -> None:
+    assert {name for name, role in roles.items() if role == "identifier"} == set(IDENTIFIERS)
+    assert {roles[name] for name in ORDINARY_COLUMNS} == {"quasi_identifier"}
+
+
+def test_advice_of_a_small_table(database: Database) -> None:
+    load(database)
+    found = dbanon.advise(database.url, "visits", k=[3, 5], methods=["gaa_cp"])
+    require_roles({one.column.name: one.role.role for one in found.columns})
+    reasons = {one.column.name: one.role.reason for one in found.columns}
+    assert {name: reasons[name] for name in IDENTIFIERS} == IDENTIFIERS
+    assert found.entity in ("USUBJID", "ssn")
+    # A frame is advised on alike.
+    frame = pd.DataFrame(visits(), columns=list(KINDS))
+    of_frame = dbanon.advise(frame, k=[3, 5], methods=["gaa_cp"])
+    for one, other in zip(found.columns, of_frame.columns, strict=True):
+        assert (one.role, one.column.form) == (other.role, other.column.form)
+    assert of_frame.entity == found.entity
+
+
+def test_what_init_writes_releases_none_of_them(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DBANON_URL", database.url)
+    load(database)
+    file = tmp_path / "job.yaml"
+    file.write_text(job_file_for(database.url, "visits", k=3))
+    text = file.read_text()
+    for name in IDENTIFIERS:
+        assert re.search(rf"^      {name}: +{{role: identifier}}", text, re.M), name
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", PersonsBelowK)
+        report = dbanon.run_job(file)
+    assert report is not None
+    assert report.entity in ("USUBJID", "ssn")
+    released = database.rows(f"SELECT * FROM {database.relation('release.visits')}")
+    assert released
+    assert not re.search(r"S-00|example\.org|Name1|7000|-1[0-9]-10", repr(released))
+
+
+def test_persons_of_a_small_table_are_counted(database: Database) -> None:
+    load(database)
+    with pytest.warns(PersonsBelowK, match="USUBJID"):
+        database.anonymize(table="visits", quasi_identifiers=["age", "town"], k=5, method="gaa_cp")
+    frame = pd.DataFrame(visits(), columns=list(KINDS))
+    with pytest.warns(PersonsBelowK, match="USUBJID"):
+        dbanon.anonymize_frame(frame, quasi_identifiers=["age", "town"], k=5, method="gaa_cp")
+
+
+def test_names_that_have_few_values_and_are_about_something_else(database: Database) -> None:
+    kinds = {"age": "integer", "hospital_name": "text", "phone_type": "text", "email": "text",
+             "postal_code": "text", "icd": "text", "team_member": "text"}  # fmt: skip
+    rows = [(20 + i % 7, f"clinic {i % 9}", ("home", "work")[i % 2], ("yes", "no")[i % 2],
+             f"{10115 + i % 4}", f"E1{i % 5}.9", ("a", "b", "c")[i % 3])
+            for i in range(200)]  # fmt: skip
+    database.load("visits", {n: database.types[kind] for n, kind in kinds.items()}, rows)
+    found = dbanon.advise(database.url, "visits", k=[3], methods=["gaa_cp"])
+    roles = {one.column.name: one.role.role for one in found.columns}
+    assert "identifier" not in roles.values(), roles
+
+
+def examples() -> Iterator[tuple[str, list[str]]]:
+    """Columns of texts: with the form of an identifier, nearly so, and of none."""
+    yield from EXAMPLES.items()
+    yield from ORDINARY.items()
+    drawn = random.Random(11)
+    for place, form in enumerate(forms()):
+        if not form.checks:
+            continue
+        valid, invalid = [], []
+        lengths = {"IBAN": [22], "card number": [15, 16, 19]}.get(form.name)
+        while len(valid) < 12:
+            text = drawn_text(drawn, form.pattern, lengths)
+            (valid if form.fits(text) else invalid).append(text)
+        spaced = [f" {text[:4]} {text[4:].lower()}" for text in valid]
+        yield f"{form.name} {place}", [*spaced, invalid[0]]
+        yield f"no {form.name} {place}", [*valid[:6], *invalid[:6]]
+
+
+def drawn_text(drawn: random.Random, pattern: str, lengths: list[int] | None) -> str:
+    """A text of a pattern that is a list of characters with their number of times."""
+    alternative = drawn.choice(pattern.split("|"))
+    text = ""
+    for listed, low, high in re.findall(r"(\[[^]]+\]|[0-9])(?:\{(\d+)(?:,(\d+))?\})?", alternative):
+        size = drawn.randrange(int(low or 1), int(high or low or 1) + 1)
+        characters = [chr(c) for c in range(48, 91) if re.fullmatch(listed, chr(c))]
+        text += "".join(drawn.choice(characters) for _ in range(size))
+    assert lengths is None or len(text) >= min(lengths) - 7
+    return text
+
+
+def test_forms_are_counted_alike_in_sql(database: Database) -> None:
+    for number, (kind, texts) in enumerate(examples()):
+        table = f"t{number}"
+        rows = [(text,) for text in [*texts, texts[0]]] + [(None,)]
+        database.load(table, {"value": database.types["text"]}, rows)
+        with open_store(database.url).planning(staging=True) as session:
+            relation = session.find_source(parse_relation(table))
+            counted = forms_of(session, relation.name, relation.schema.attributes)
+        assert counted == {"value": form_of_texts(texts)}, kind
+        assert is_identifying(counted["value"]) == (kind not in ORDINARY and kind[:3] != "no ")
+
+
+def test_numbers_with_check_digits_in_columns_of_numbers(database: Database) -> None:
+    numbers = [4111111111111111, 5500005555555559, 6011111111111117, 5105105105105100,
+               4012888888881881, 4222222222222220]  # fmt: skip
+    rows = [(number, 20 + place) for place, number in enumerate(numbers)] * 20
+    kinds = {"payment": database.types["bigint"], "age": database.types["integer"]}
+    database.load("visits", kinds, rows)
+    found = dbanon.advise(database.url, "visits", k=[3], methods=["gaa_cp"])
+    roles = {one.column.name: (one.role.role, one.role.reason) for one in found.columns}
+    assert roles["payment"] == ("identifier", "form")
+    assert roles["age"][0] == "quasi_identifier"
+
+
+@pytest.mark.filterwarnings("ignore::dbanon.errors.PersonsBelowK")
+def test_json_of_the_command_has_no_value(database: Database) -> None:
+    load(database)
+    line = ["advise", database.url, "--table", "visits", "--k", "3", "--format", "json"]
+    done = CliRunner().invoke(main, line)
+    assert done.exit_code == 0, done.output
+    plain = json.loads(done.stdout)
+    require_roles({one["name"]: one["role"] for one in plain["columns"]})
+    assert not re.search(r"S-00|@example|Name1|-1[0-9]-10", done.output)
