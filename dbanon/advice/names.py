@@ -112,6 +112,13 @@ def names_identifier(name: str) -> bool:
     return numbered and ("".join(things) in lists["numbered"] or _are(things, "numbered"))
 
 
+def says_identifier(name: str) -> bool:
+    """True where a name alone says it, and nobody knows the values."""
+    if is_about_something_else(name):
+        return False
+    return names_identifier(name) or numbers_persons(name)
+
+
 def is_about_something_else(name: str) -> bool:
     """True where words beside an identifier's turn the name: ``hospital_name``, ``phone_type``."""
     lists = words()

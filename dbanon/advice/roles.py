@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from dbanon.advice.forms import CODE, FLAG, is_identifying
 from dbanon.advice.names import (
@@ -98,11 +98,10 @@ def _role(column: Column, rows: int) -> Role:
         return Role(CONSTANT, "constant")
     if column.key:
         return Role(IDENTIFIER, "key")
-    if column.attribute.sql_type.lower() in _IDENTIFYING_TYPES:
-        return Role(IDENTIFIER, "type")
-    if column.attribute.kind is Kind.OTHER:
+    reason = looks_like_identifier(column)
+    if column.attribute.kind is Kind.OTHER and reason != "type":
         return Role(NOT_COPIED, "type")
-    if reason := looks_like_identifier(column):
+    if reason:
         return Role(IDENTIFIER, reason)
     if found := _text(column):
         return found
@@ -129,11 +128,19 @@ def looks_like_identifier(column: Column) -> str:
     By its name, or by the form of its values, however few there are. What numbers persons by what
     does not vary within its values is for ``persons`` to say.
     """
+    if column.attribute.sql_type.lower() in _IDENTIFYING_TYPES:
+        return "type"
     if column.distinct <= 1:
         return ""
     if is_identifying(column.form):
         return "form"
     return "name" if _named_identifier(column) else ""
+
+
+def identifying(columns: Iterable[Column]) -> dict[str, str]:
+    """Those of some columns that look like identifiers, with the reason."""
+    reasons = {column.name: looks_like_identifier(column) for column in columns}
+    return {name: reason for name, reason in reasons.items() if reason}
 
 
 def _named_identifier(column: Column) -> bool:

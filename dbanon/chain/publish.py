@@ -19,6 +19,7 @@ from dbanon.data.counts import Counts, Histories, Questions, Recount
 from dbanon.errors import SourceChanged
 from dbanon.job.verdict import Expected
 from dbanon.release.report import Counted, Report
+from dbanon.run.disclosure import kept_identifiers
 from dbanon.run.run import Clock, ExportFiles, publish
 from dbanon.sessions.names import RelationName
 from dbanon.sessions.session import Session
@@ -163,6 +164,7 @@ def _publish_one(
             rows=counts.rows,
             verdict=made.guarantee.check(counts, expected),
             telling=made.tells,
+            identifiers=kept_identifiers(made.planned),
         )
 
     report = publish(

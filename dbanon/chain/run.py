@@ -20,6 +20,7 @@ from dbanon.chain.pair import pair_sizes
 from dbanon.chain.publish import publish_tables
 from dbanon.chain.state import ChainKept
 from dbanon.chain.step import Advanced, Begun, advance, begin
+from dbanon.chain.tables import planned_of
 from dbanon.data.counts import Histories
 from dbanon.data.microdata import Microdata
 from dbanon.errors import (
@@ -33,7 +34,7 @@ from dbanon.job.chain import MEASURE
 from dbanon.job.job import Job
 from dbanon.release.recode import Release, combinations
 from dbanon.release.report import Report
-from dbanon.run.disclosure import telling_columns
+from dbanon.run.disclosure import telling_columns, warn_of_identifiers
 from dbanon.run.files import files_of, require_place
 from dbanon.run.run import (
     Clock,
@@ -226,6 +227,8 @@ def _go_on(
     """The next state of the chain, as its rules say, and what is kept of this release."""
     begun = begin(job, session, key, clock, looked)
     _require_exports(job, begun.state.chain)
+    for part in begun.parts:
+        warn_of_identifiers(planned_of(begun.planned, part))
     measures = begun.state.chain.rules.mode == MEASURE
     made = (advance_measured if measures else advance)(begun, clock)
     if begun.state.chain.rules.new_chain_from is not None and begun.state.sequence == 1:

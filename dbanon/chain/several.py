@@ -7,8 +7,8 @@ rows are staged beside persons here, and a digest of each person's rows stands i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from dbanon.chain.presence import (
@@ -53,6 +53,7 @@ class Part:
     kept : the columns that its rows are released with as they are.
     first : the place of the first of these among those of all tables.
     output : where it is released to; empty of the first, which goes where the job says.
+    identifiers : those of ``kept`` that look like identifiers, with the reason.
     """
 
     number: int
@@ -60,6 +61,7 @@ class Part:
     kept: tuple[Attribute, ...]
     first: int = 0
     output: str = ""
+    identifiers: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def places(self) -> list[str]:

@@ -118,7 +118,13 @@ def begin(job: Job, session: Session, key: bytes, clock: Clock, looked: Session 
             planned = _with_target(job, planned, SqlTarget(looked), chain)
         measures = chain.rules.mode == MEASURE
         require_several(chain, job)
-        parts = parts_of(session, job, planned.relation, chain.rules)
+        parts = [
+            replace(
+                part, identifiers=source.identifiers(part.relation, [a.name for a in part.kept])
+            )
+            for part in parts_of(session, job, planned.relation, chain.rules)
+        ]
+        planned = replace(planned, identifiers=parts[0].identifiers)
         for part in parts[1:] if looked is not None else ():
             assert looked is not None
             _require_place(planned_of(planned, part), part, SqlTarget(looked))

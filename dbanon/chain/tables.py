@@ -247,7 +247,12 @@ def planned_of(planned: Plan, part: Part) -> Plan:
         job, table=str(part.relation.name), output=part.output, keep=kept, sensitive=(), name=None,
         roles=None, run_id=str(uuid.uuid4()),
     )  # fmt: skip
-    return replace(planned, job=of_part, relation=replace(part.relation, schema=schema))
+    return replace(
+        planned,
+        job=of_part,
+        relation=replace(part.relation, schema=schema),
+        identifiers=part.identifiers,
+    )
 
 
 def recount_joined(

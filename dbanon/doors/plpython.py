@@ -261,7 +261,8 @@ def _released(plpy: Any, job: Job, store: PlpyStore, progress: _Progress) -> dic
     for caution in report.cautions:
         plpy.warning(f"dbanon: {caution.what}; {caution.why}")
     for found in report.findings:
-        plpy.notice(f"dbanon: column {found.describe(report.k_requested)}")
+        say = plpy.warning if found in report.kept_identifiers else plpy.notice
+        say(f"dbanon: column {found.describe(report.k_requested)}")
     for text in report.lost_told():
         plpy.notice(f"dbanon: column {text}")
     if report.not_copied:

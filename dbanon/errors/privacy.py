@@ -204,6 +204,14 @@ class TellingColumnRefused(DbanonError):
     sqlstate = "ZK005"
 
 
+class KeptIdentifierRefused(DbanonError):
+    """A column that is released as it is looks like an identifier, and strict was asked for."""
+
+    code = "kept_identifier"
+    exit_code = 6
+    sqlstate = "ZK005"
+
+
 class RowsLinkableRefused(DbanonError):
     """Released rows would be in the order of their originals, and strict was asked for."""
 

@@ -11,6 +11,10 @@ class KeptColumnTells(PrivacyWarning):
     """A column released as it is distinguishes rows, or reveals what a quasi-identifier was."""
 
 
+class KeptColumnIdentifies(PrivacyWarning):
+    """A column released as it is looks like names, addresses or numbers of persons."""
+
+
 class PseudonymsLink(PrivacyWarning):
     """Rows of one value can be linked by their pseudonym, in this release and in others."""
 

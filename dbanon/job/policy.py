@@ -221,8 +221,8 @@ class Policy:
     strict: Annotated[
         bool,
         Option(
-            "Refuse instead of warning: copied columns that are nearly unique or determine a"
-            " quasi-identifier, and classes with too few persons.",
+            "Refuse instead of warning: copied columns that look like identifiers, are nearly"
+            " unique or determine a quasi-identifier, and classes with too few persons.",
             release=True,
             see="guarantees.md#columns-copied-as-they-are",
         ),

@@ -15,7 +15,7 @@ from dbanon.ledger.entry_checks import reading_entry
 from dbanon.ledger.tables import LONG_TEXT, RELEASE_COLUMNS, TABLES, TEXTS, LedgerEntry
 from dbanon.measures.models import CountedModel
 from dbanon.recoding import find_recoding
-from dbanon.release.attribute_disclosure import FewPersons, TellingColumn
+from dbanon.release.attribute_disclosure import FewPersons, KeptIdentifier, TellingColumn
 from dbanon.release.recode import ColumnLoss
 from dbanon.release.report import Counted, Evaluated, Lost, MadeBy, Report, Request
 from dbanon.release.words import time_text
@@ -239,6 +239,9 @@ def _counted(row: Mapping[str, Any], entry: LedgerEntry) -> Counted:
         verdict=entry.guarantee.verdict(Counts(rows, persons), levels),
         telling=tuple(TellingColumn(**found) for found in arguments.get("telling", ())),
         few_persons=tuple(FewPersons(**found) for found in arguments.get("few_persons", ())),
+        identifiers=tuple(
+            KeptIdentifier(**found) for found in arguments.get("kept_identifiers", ())
+        ),
     )
 
 

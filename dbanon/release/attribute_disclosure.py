@@ -77,6 +77,31 @@ class FewPersons:
         )
 
 
+@dataclass(frozen=True)
+class KeptIdentifier:
+    """A column that is released as it is, and looks like an identifier of persons.
+
+    Parameters
+    ----------
+    name : the column.
+    reason : why, a code of ``advice.roles.REASONS``.
+    """
+
+    name: str
+    reason: str
+
+    def describe(self, k: int) -> str:
+        """The finding in words; ``k`` says nothing of it."""
+        why = _WHY.get(self.reason, self.reason)
+        return f'"{self.name}" looks like an identifier, and is released as it is: {why}'
+
+
+_WHY = {
+    "name": "its name says that it holds names, addresses or numbers of persons",
+    "form": "its values are written as e-mail addresses, phone numbers or numbers of persons are",
+    "type": "its type numbers things",
+}
+
 if TYPE_CHECKING:
     from dbanon.recoding import ReleasedColumn
 

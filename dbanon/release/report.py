@@ -12,7 +12,7 @@ from dbanon.data.frozen import dataclass
 from dbanon.job.verdict import Caution, Verdict
 from dbanon.measures.models import CountedModel
 from dbanon.release.alignment import Alignment
-from dbanon.release.attribute_disclosure import FewPersons, TellingColumn
+from dbanon.release.attribute_disclosure import FewPersons, KeptIdentifier, TellingColumn
 from dbanon.release.recode import ColumnLoss
 from dbanon.release.words import (
     WithCard,
@@ -72,7 +72,7 @@ class Counted:
     rows_in, suppressed : records of the source, and those that were withheld.
     rows : of the classes.
     verdict : of the guarantee.
-    telling : findings on columns that are released as they are; they were looked for.
+    telling, identifiers : findings on columns that are released as they are; they were looked for.
     few_persons : findings on columns that look like numbers of persons; looked for without entity.
     """
 
@@ -82,6 +82,7 @@ class Counted:
     verdict: Verdict
     telling: tuple[TellingColumn, ...] = ()
     few_persons: tuple[FewPersons, ...] = ()
+    identifiers: tuple[KeptIdentifier, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -251,9 +252,14 @@ class Report(WithCard):
         return self.counts.few_persons
 
     @property
-    def findings(self) -> tuple[TellingColumn | FewPersons, ...]:
+    def kept_identifiers(self) -> tuple[KeptIdentifier, ...]:
+        """Columns that are released as they are, and look like identifiers."""
+        return self.counts.identifiers
+
+    @property
+    def findings(self) -> tuple[TellingColumn | FewPersons | KeptIdentifier, ...]:
         """What was found of columns, that readers may not think of."""
-        return (*self.telling, *self.few_persons)
+        return (*self.kept_identifiers, *self.telling, *self.few_persons)
 
     @property
     def cautions(self) -> tuple[Caution, ...]:
@@ -357,6 +363,7 @@ class Report(WithCard):
             ("kept", names(self.kept)),
             *passthrough_note(self.arguments),
             *files_note(self.arguments),
+            *(("KEPT IDENTIFIER", one.describe(self.k_requested)) for one in self.kept_identifiers),
             *(("COLUMN TELLS", found.describe(self.k_requested)) for found in self.telling),
             *(("PERSONS", found.describe(self.k_requested)) for found in self.few_persons),
             ("not copied", names(self.not_copied)),

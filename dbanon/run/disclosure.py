@@ -12,7 +12,9 @@ from dbanon.data.counts import Counts
 from dbanon.data.partition import Partition
 from dbanon.errors import (
     DbanonError,
+    KeptColumnIdentifies,
     KeptColumnTells,
+    KeptIdentifierRefused,
     PersonsBelowK,
     PrivacyWarning,
     PseudonymsLink,
@@ -26,6 +28,7 @@ from dbanon.job.policy import Policy
 from dbanon.job.pseudonym import caution_of
 from dbanon.release.attribute_disclosure import (
     FewPersons,
+    KeptIdentifier,
     Originals,
     TellingColumn,
     ValueGroups,
@@ -34,6 +37,30 @@ from dbanon.release.attribute_disclosure import (
 from dbanon.release.recode import combinations
 from dbanon.run.plan import Plan
 from dbanon.stores.ports import Draft, Source, Target, W
+
+
+def warn_of_identifiers(planned: Plan) -> tuple[KeptIdentifier, ...]:
+    """The columns that would be released as they are, and look like identifiers.
+
+    Warns with ``KeptColumnIdentifies``.
+
+    Raises
+    ------
+    KeptIdentifierRefused : there is one, and the policy is strict.
+    """
+    findings = kept_identifiers(planned)
+    refused = partial(
+        KeptIdentifierRefused,
+        "A column that looks like an identifier would be released as it is. Nothing was published.",
+        hint="Do not copy it, release it as a pseudonym, or leave strict out.",
+    )
+    _warn_or_refuse(findings, planned.policy, KeptColumnIdentifies, refused)
+    return findings
+
+
+def kept_identifiers(planned: Plan) -> tuple[KeptIdentifier, ...]:
+    """The findings on columns that look like identifiers, without a warning."""
+    return tuple(KeptIdentifier(name, reason) for name, reason in planned.identifiers.items())
 
 
 class Grouped(Protocol):
@@ -134,7 +161,7 @@ def few_persons(
 
 
 def _warn_or_refuse(
-    found: Sequence[TellingColumn | FewPersons],
+    found: Sequence[TellingColumn | FewPersons | KeptIdentifier],
     policy: Policy,
     warning: type[PrivacyWarning],
     refused: Callable[..., DbanonError],

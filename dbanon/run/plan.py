@@ -56,6 +56,8 @@ class Plan:
         written.
     state : what was known of the source before it was read, where a release is written.
     pseudonym_key : of columns that are released as pseudonyms, where a release is written.
+    identifiers : columns released as they are that look like identifiers, with the reason; none
+        until a run looks.
     """
 
     job: Job
@@ -68,6 +70,7 @@ class Plan:
     numbers: tuple[str, ...] = ()
     state: Mapping[str, Any] = field(default_factory=dict)
     pseudonym_key: PseudonymKey | None = None
+    identifiers: Mapping[str, str] = field(default_factory=dict)
 
     def policy_for(self, microdata: Microdata, pulse: Pulse = no_pulse) -> Policy:
         """The policy with the hierarchies of these records."""

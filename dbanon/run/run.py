@@ -24,7 +24,12 @@ from dbanon.partitioning.sets import with_sets
 from dbanon.release.recode import Release, combinations, lost_completely, recode
 from dbanon.release.report import Counted, Evaluated, Lost, MadeBy, Report
 from dbanon.release.words import now
-from dbanon.run.disclosure import few_persons, require_pseudonyms, telling_columns
+from dbanon.run.disclosure import (
+    few_persons,
+    require_pseudonyms,
+    telling_columns,
+    warn_of_identifiers,
+)
 from dbanon.run.evaluate import attack, certify, evaluate
 from dbanon.run.fingerprint import fingerprint, source_digest
 from dbanon.run.plan import Plan, plan
@@ -67,6 +72,8 @@ def run(
         if job.source_digest:
             read = source_digest(source, planned.relation, list(dict.fromkeys(job.read)))
             planned = replace(planned, state={**planned.state, "read": read})
+    planned = replace(planned, identifiers=source.identifiers(planned.relation, job.kept))
+    identifiers = warn_of_identifiers(planned)
     microdata, policy, found = read_and_cluster(planned, source, clock)
     with clock.phase("write") as tick:
         tick(0.0)
@@ -84,6 +91,7 @@ def run(
             verdict=planned.guarantee.check(counts, expected),
             telling=telling_columns(draft, source, target.sampled(written, job.kept)),
             few_persons=few_persons(planned, draft, source, counts),
+            identifiers=identifiers,
         )
 
     def complete(report: Report) -> Report:
@@ -256,6 +264,8 @@ def report_of(planned: Plan, draft: Draft, found: Found, counted: Counted) -> Re
     more: dict[str, Any] = {"telling": [vars(column) for column in counted.telling]}
     if counted.few_persons:
         more["few_persons"] = [vars(column) for column in counted.few_persons]
+    if counted.identifiers:
+        more["kept_identifiers"] = [vars(column) for column in counted.identifiers]
     if job.declared is not None:
         more["declared"] = job.declared
     if job.where is not None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
 
+from dbanon.advice.names import says_identifier
 from dbanon.data.microdata import Microdata
 from dbanon.data.option import make
 from dbanon.data.pieces import AT_ONCE
@@ -17,6 +19,7 @@ from dbanon.hierarchy.spec import Given, parse_all
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
 from dbanon.job.verdict import Expected
+from dbanon.run.disclosure import warn_of_identifiers
 from dbanon.run.plan import Plan, plan
 from dbanon.spark.dataframe import (
     NAME,
@@ -121,6 +124,10 @@ def released(
     started = time.perf_counter()
     check_job(job)
     planned = plan(job, cast(Source, DataFrameSource(frame)))
+    # Values are on the executors: their form is not looked at.
+    named = {name: "name" for name in job.kept if says_identifier(name)}
+    planned = replace(planned, identifiers=named)
+    warn_of_identifiers(planned)
     wanted = planned.wanted
     layout = layout_of(job, wanted.quasi_identifiers, tuple(planned.sensitive.values()))
     laid = laid_out(frame, job, layout, planned.relation)

@@ -28,6 +28,7 @@ from dbanon.recoding.columns import ReleasedColumn
 from dbanon.release.recode import ColumnLoss, recode
 from dbanon.release.report import Counted, Lost, MadeBy, Report
 from dbanon.release.words import now
+from dbanon.run.disclosure import kept_identifiers
 from dbanon.run.plan import Plan
 from dbanon.spark.dataframe import KIND, NAME
 from dbanon.spark.layout import Layout
@@ -205,11 +206,14 @@ def report_of(
     """
     lost, told = found
     more: dict[str, Any] = {"telling": None, "engine": "spark"}
+    identifiers = kept_identifiers(planned)
+    if identifiers:
+        more["kept_identifiers"] = [vars(column) for column in identifiers]
     if told:
         more["told"] = told
     return Report(
         planned.request(known.policy, holds, names, (NAME, NAME, KIND), more),
-        Counted(counts.rows.rows + withheld, withheld, counts.rows, holds),
+        Counted(counts.rows.rows + withheld, withheld, counts.rows, holds, identifiers=identifiers),
         lost,
         MadeBy(
             release_id=planned.release_id,

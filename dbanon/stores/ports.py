@@ -147,6 +147,9 @@ class Source(Protocol):
     def numbers_of_persons(self, relation: Relation) -> Mapping[str, str]:
         """The columns that look like numbers of persons, and why, as ``advice.persons`` says it."""
 
+    def identifiers(self, relation: Relation, names: Sequence[str]) -> Mapping[str, str]:
+        """Those of these columns that look like identifiers, and why: a code of ``REASONS``."""
+
     def read(
         self, relation: Relation, wanted: ColumnRoles, job: Job, progress: Progress
     ) -> Microdata:

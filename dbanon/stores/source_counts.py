@@ -7,6 +7,7 @@ than k. Counts alone leave the database: no value is read.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 
 from dbanon.advice.persons import (
     HEAD,
@@ -17,6 +18,7 @@ from dbanon.advice.persons import (
     suspects,
 )
 from dbanon.advice.profile import Column
+from dbanon.advice.roles import identifying
 from dbanon.data.frozen import dataclass
 from dbanon.data.microdata import ColumnRoles, Microdata, null_in_entity
 from dbanon.data.partition import Partition
@@ -28,6 +30,7 @@ from dbanon.sessions import statements
 from dbanon.sessions.base import Relation
 from dbanon.sessions.names import RelationName, quote, quote_list
 from dbanon.sessions.session import Session
+from dbanon.stores.sql_forms import forms_of
 
 # Classes that are counted first: where some of these hold few persons, no others are counted.
 SAMPLED = 5_000
@@ -37,15 +40,22 @@ COMPARED = 1_000_000
 
 @dataclass(frozen=True)
 class _Head(RelationName):
-    """Some rows of a relation, as FROM has them with an alias."""
+    """Some rows of a relation, as FROM has them with an alias.
+
+    Parameters
+    ----------
+    source : what they are rows of, where that is not the relation as a whole.
+    """
 
     columns: tuple[str, ...]
     rows: int
+    source: str = ""
 
     @property
     def quoted(self) -> str:
         """A query in parentheses."""
-        return f"(SELECT {quote_list(self.columns)} FROM {super().quoted} LIMIT {self.rows})"
+        source = f"{self.source or super().quoted} AS s"
+        return f"(SELECT {quote_list(self.columns)} FROM {source} LIMIT {self.rows})"
 
 
 def profiled(
@@ -80,6 +90,24 @@ def profiled(
         )
     )
     return int(rows), tuple(columns)
+
+
+def identifiers(session: Session, relation: Relation, names: Sequence[str]) -> dict[str, str]:
+    """Why columns look like names, addresses or numbers of persons, by those that do.
+
+    The first rows tell it, of those that are read.
+    """
+    attributes = [relation.attribute(name) for name in names]
+    counted = {a.name: Column(a, 0, 0) for a in attributes}
+    # Of types that no release reads, the type alone is looked at.
+    read = [a for a in attributes if a.kind is not Kind.OTHER]
+    if read:
+        name, columns = relation.name, tuple(a.name for a in read)
+        head = _Head(name.schema, name.name, columns, HEAD, relation.relation.quoted)
+        forms = forms_of(session, relation.relation, read)
+        for column in profiled(session, head, read, (), session.different_of_few)[1]:
+            counted[column.name] = replace(column, form=forms[column.name])
+    return identifying(counted.values())
 
 
 def different_rows(session: Session, relation: Relation, names: Sequence[str]) -> float:

@@ -43,6 +43,7 @@ from dbanon.stores.ports import Draft, Progress
 from dbanon.stores.source_counts import (
     classes_below,
     different_rows,
+    identifiers,
     numbers_of_persons,
     profiled,
 )
@@ -211,6 +212,10 @@ class SqlSource:
     def numbers_of_persons(self, relation: Relation) -> dict[str, str]:
         """The columns that look like numbers of persons, and why."""
         return numbers_of_persons(self.session, relation)
+
+    def identifiers(self, relation: Relation, names: Sequence[str]) -> dict[str, str]:
+        """Those of these columns that look like identifiers, and why, counted in SQL."""
+        return identifiers(self.session, relation, names)
 
     def classes_below(self, draft: Draft, partition: Partition, name: str) -> tuple[int, int]:
         """Classes, and those that hold fewer than k values of a column, counted in SQL."""

@@ -13,6 +13,8 @@ import pytest
 
 import dbanon
 import dbanon.spark
+from dbanon.errors import KeptColumnIdentifies
+from dbanon.release.attribute_disclosure import KeptIdentifier
 from tests.conftest import CAMPAIGN
 
 N = 12_000
@@ -185,3 +187,14 @@ ONE_MACHINES = {
 def test_spark_is_one_machine_with_the_same_blocks(spark, name, tmp_path):
     # Four blocks, or twelve of persons: in campaigns twice as many.
     both(spark, table(N if CAMPAIGN else N // 2), tmp_path, **CASES[name])
+
+
+def test_kept_columns_that_look_like_identifiers_by_their_names(spark, tmp_path):
+    frame = table(3_000)[["id", "x", "place"]].rename(columns={"place": "full_name"})
+    frame["hospital_name"] = frame["full_name"]
+    rows = in_files(spark, frame, tmp_path)
+    asked = {"quasi_identifiers": ["x"], "k": 5, "keep": ["hospital_name", "full_name"]}
+    with pytest.warns(KeptColumnIdentifies, match="full_name"):
+        _, report = on_spark(spark, rows, **asked)
+    assert report.kept_identifiers == (KeptIdentifier("full_name", "name"),)
+    assert report.arguments["kept_identifiers"] == [{"name": "full_name", "reason": "name"}]

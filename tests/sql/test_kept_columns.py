@@ -11,6 +11,7 @@ from sqlalchemy import NullPool, create_engine
 
 import dbanon
 from dbanon.errors import KeptColumnTells
+from dbanon.release.attribute_disclosure import KeptIdentifier
 
 pytestmark = pytest.mark.one_database
 
@@ -70,6 +71,34 @@ def test_strict(run_sql: Run) -> None:
     with pytest.raises(psycopg.Error) as caught:
         run_sql(CALL.format("q", 'options => \'{"strict": "yes"}\''))
     assert caught.value.sqlstate == "22023"
+
+
+def test_identifiers_are_a_warning(
+    run_sql: Run, connect: Callable[..., psycopg.Connection[Any]]
+) -> None:
+    run_sql(
+        "CREATE TABLE app.people AS SELECT 18 + g % 50 AS i, 'n' || g % 12 AS full_name, 'p' ||"
+        " g % 12 || '@example.org' AS contact, gen_random_uuid() AS token, g % 4 AS part"
+        " FROM generate_series(1, 300) AS g"
+    )
+    said: list[tuple[str | None, str | None]] = []
+    connection = connect()
+    connection.add_notice_handler(lambda d: said.append((d.severity, d.message_primary)))
+    kept = "keep => '{full_name,contact,part}', sensitive => '{token}'"
+    call = CALL.replace("{{i,z}}", "{{i}}").format("p", kept)
+    connection.execute(call)  # type: ignore[call-overload]
+    connection.commit()
+    found = [KeptIdentifier("token", "type"), KeptIdentifier("full_name", "name"),
+             KeptIdentifier("contact", "form")]  # fmt: skip
+    warned = [text for severity, text in said if severity == "WARNING"]
+    assert warned == [f"dbanon: column {one.describe(5)}" for one in found]
+    assert "@" not in str(warned)
+    recorded = run_sql("SELECT arguments->'kept_identifiers' FROM dbanon.release")
+    assert recorded == [([vars(one) for one in found],)]
+    strict = "keep => '{full_name}', options => '{\"strict\": true}'"
+    with pytest.raises(psycopg.Error, match="looks like an identifier") as caught:
+        run_sql(CALL.replace("{{i,z}}", "{{i}}").format("q", strict))
+    assert caught.value.sqlstate == "ZK005"
 
 
 def test_rows_that_are_withheld_do_not_count(run_sql: Run) -> None:

@@ -21,6 +21,7 @@ from dbanon.advice.persons import (
     suspects,
 )
 from dbanon.advice.profile import Column, Profile
+from dbanon.advice.roles import identifying
 from dbanon.data.chunks import encode
 from dbanon.data.microdata import Coded, ColumnRoles, Microdata
 from dbanon.data.partition import Partition
@@ -162,6 +163,11 @@ class FrameSource:
                 _codes(self.frame[column.name].iloc[:LOOKED_UP]), list(known.values())
             ),
         )
+
+    def identifiers(self, relation: Relation, names: Sequence[str]) -> dict[str, str]:
+        """Those of these columns that look like identifiers, and why; the first rows tell it."""
+        counted = [_counted(name, self.frame[name].iloc[:HEAD]) for name in names]
+        return identifying(replace(one, form=_form(one, self.frame[one.name])) for one in counted)
 
     def classes_below(self, draft: Draft, partition: Partition, name: str) -> tuple[int, int]:
         """Classes, and those that hold fewer than k values of a column; NULLs are one each."""
