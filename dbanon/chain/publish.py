@@ -164,6 +164,7 @@ def _publish_one(
             rows=counts.rows,
             verdict=made.guarantee.check(counts, expected),
             telling=made.tells,
+            few_persons=made.spellings,
             identifiers=kept_identifiers(made.planned),
         )
 

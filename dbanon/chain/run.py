@@ -34,7 +34,7 @@ from dbanon.job.chain import MEASURE
 from dbanon.job.job import Job
 from dbanon.release.recode import Release, combinations
 from dbanon.release.report import Report
-from dbanon.run.disclosure import telling_columns, warn_of_identifiers
+from dbanon.run.disclosure import telling_columns, warn_of_identifiers, warn_of_spellings
 from dbanon.run.files import files_of, require_place
 from dbanon.run.run import (
     Clock,
@@ -229,8 +229,10 @@ def _go_on(
     _require_exports(job, begun.state.chain)
     for part in begun.parts:
         warn_of_identifiers(planned_of(begun.planned, part))
+    spellings = warn_of_spellings(begun.planned, begun.source)
     measures = begun.state.chain.rules.mode == MEASURE
     made = (advance_measured if measures else advance)(begun, clock)
+    made = replace(made, spellings=spellings)
     if begun.state.chain.rules.new_chain_from is not None and begun.state.sequence == 1:
         with clock.phase("verify"):
             made = _with_earlier(made, begun, key)

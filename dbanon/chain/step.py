@@ -35,7 +35,7 @@ from dbanon.job.chain import FREEZE, MEASURE
 from dbanon.job.job import Job
 from dbanon.job.of_chain import OfChain
 from dbanon.recoding import ReleasedColumn
-from dbanon.release.attribute_disclosure import TellingColumn
+from dbanon.release.attribute_disclosure import PersonSpellings, TellingColumn
 from dbanon.release.recode import Release
 from dbanon.run.disclosure import telling_columns
 from dbanon.run.plan import Plan, plan
@@ -59,6 +59,7 @@ class Advanced:
     parts : the tables that its persons have rows in.
     shown : the rows of each; None where a person has one row.
     more_tells : as ``tells``, of the further tables, by their numbers.
+    spellings : the entity, where spellings of one person count as several.
     """
 
     state: CellState
@@ -74,6 +75,7 @@ class Advanced:
     parts: tuple[Part, ...] = ()
     shown: RowsShown | None = None
     more_tells: Mapping[int, tuple[TellingColumn, ...]] = field(default_factory=dict)
+    spellings: tuple[PersonSpellings, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,6 +12,18 @@ from numpy.typing import NDArray
 from dbanon.data.frozen import dataclass
 from dbanon.errors import InvalidParameter, UnsupportedType, ValueNotInOrder
 
+# How texts of an entity are compared: without the white space around them, and without capitals.
+TRIM, CASEFOLD = "trim", "casefold"
+NORMALIZE = (TRIM, CASEFOLD)
+# White space that spreadsheets and forms leave around an identifier.
+WHITE_SPACE = " \t\n\v\f\r"
+
+
+def spelled_alike(text: str, normalize: str) -> str:
+    """A text as it is compared."""
+    trimmed = text.strip(WHITE_SPACE) if normalize else text
+    return trimmed.casefold() if normalize == CASEFOLD else trimmed
+
 
 class Role(str, Enum):
     """What a column is to a release.
@@ -72,6 +84,7 @@ class Attribute:
     enum_type : the enumerated type that released values get, where a text must not be cast to it.
     by_output : True where the type's output function makes text, because a cast may be anybody's.
     of_another : the type of another role that the column's is made of; empty where there is none.
+    normalize : of an identifier, how its texts are spelled alike; one of ``NORMALIZE``, or empty.
     """
 
     name: str
@@ -87,6 +100,7 @@ class Attribute:
     enum_type: str = ""
     by_output: bool = False
     of_another: str = ""
+    normalize: str = ""
 
 
 @dataclass(frozen=True)

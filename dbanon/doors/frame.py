@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         keep: Sequence[str]
         by: Sequence[str]
         entity: str | None
+        entity_normalize: Literal["trim", "casefold"] | None
         hierarchies: Mapping[str, Given] | None
         rows: Literal["shuffled", "input"]
         progress: Wanted
@@ -90,6 +91,7 @@ def anonymize_frame(
     keep: Sequence[str] = (),
     by: Sequence[str] = (),
     entity: str | None = None,
+    entity_normalize: str | None = None,
     hierarchies: Mapping[str, Given] | None = None,
     pseudonyms: Sequence[str] = (),
     pseudonym_key: str | None = None,
@@ -114,6 +116,7 @@ def anonymize_frame(
     entity : the column that identifies the person: k counts its distinct values, and all rows of
         a person (in a stratum) share a class. It is not released. None: each row counts as a
         person.
+    entity_normalize : ``trim`` or ``casefold``: how its texts are compared.
     hierarchies : by column, a Hierarchy, the path of a file, or a builder such as
         ``{"intervals": [5, 10]}``.
     pseudonyms : identifiers that are released as keyed hashes, so that they join.
@@ -143,7 +146,8 @@ def anonymize_frame(
     trees = parse_all(hierarchies, files=True)
     policy = make(Policy, {"k": k, **options})
     _check_rows(rows, policy)
-    keyed = {"pseudonyms": pseudonyms, "pseudonym_key": pseudonym_key, "entity": entity}
+    keyed = {"pseudonyms": pseudonyms, "pseudonym_key": pseudonym_key, "entity": entity,
+             "entity_normalize": entity_normalize}  # fmt: skip
     named = {"table": NAME, "output": NAME, "hierarchies": trees, **keyed, **columns}
     job = make(Job, {"policy": policy, **named})
     target = FrameTarget(rows)

@@ -228,6 +228,14 @@ class TooFewPersons(DbanonError):
     sqlstate = "ZK005"
 
 
+class EntitySpellingsRefused(DbanonError):
+    """Spellings of one person may count as several persons, and strict was asked for."""
+
+    code = "entity_spellings"
+    exit_code = 6
+    sqlstate = "ZK005"
+
+
 class TraceTooSmall(PrivacyRefusal):
     """Fewer than k persons would share a history over the releases of a chain."""
 

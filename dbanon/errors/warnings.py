@@ -23,6 +23,10 @@ class PersonsBelowK(PrivacyWarning):
     """Classes hold fewer than k values of a column that looks like a person's number."""
 
 
+class EntitySpellings(PrivacyWarning):
+    """Values of the entity differ in white space or capitals alone: one person, counted twice."""
+
+
 class RowsNotAnonymous(PrivacyWarning):
     """The rows of this result are not k-anonymous: its guarantee holds for each attribute alone."""
 

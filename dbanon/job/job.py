@@ -10,6 +10,7 @@ from typing import Annotated, Protocol
 
 from dbanon.data.frozen import dataclass
 from dbanon.data.option import Option, check
+from dbanon.data.schema import NORMALIZE
 from dbanon.errors import InvalidParameter
 from dbanon.hierarchy.spec import HierarchySpec, require_own_ranges
 from dbanon.hierarchy.tree import Hierarchy
@@ -25,6 +26,7 @@ from dbanon.job.requirements import (
     SERVER,
     check_entity,
     check_models,
+    check_normalize,
     check_once,
     require_chained,
     require_passthrough_options,
@@ -89,6 +91,7 @@ class Job:
     by : columns whose values make strata: released as they are, and no class crosses them.
     entity : the column that says whose a row is, so that k counts its distinct values; not
         released. None where every row is a person of its own.
+    entity_normalize : how its texts are spelled alike first: ``trim``, ``casefold`` or None.
     chain : the chain of releases it belongs to; None for a release by itself.
     key : columns that tell every row from every other; empty for the relation's own row key.
     output_kind : ``table``, or ``view`` for a stable name over a released table.
@@ -149,6 +152,12 @@ class Job:
             see="guarantees.md#persons",
         ),
     ] = None
+    entity_normalize: Annotated[
+        str | None,
+        Option("How texts of `entity` are compared: without white space around them (trim), and"
+               " without capitals (casefold).", choices=NORMALIZE,
+               see="guarantees.md#spellings-of-one-person"),
+    ] = None  # fmt: skip
     chain: Annotated[
         Chain | None,
         Option(
@@ -300,6 +309,8 @@ class Job:
                 )
         require_own_ranges(self.hierarchies, self.policy.local_range)
         check_entity(self.entity, (*self.quasi_identifiers, *self.kept))
+        check_normalize(self.entity_normalize, self.entity, chained=self.chain is not None,
+                        by_rules=self.declared is not None)  # fmt: skip
         if self.chain is not None and self.declared != BY_RULES:
             require_chained(self.policy, self.entity, self.pseudonyms)
             # What else they do not go with depends on the source: ``run.plan`` looks.

@@ -128,6 +128,7 @@ class ReadingOptions(TypedDict, total=False):
 class JobOptions(PolicyOptions, ReadingOptions, total=False):
     """The options of a job on a database, but for the names of what is read and made."""
 
+    entity_normalize: Literal["trim", "casefold"] | None
     chain: Chain | None
     where: str | None
     pseudonyms: Sequence[str]

@@ -156,6 +156,29 @@ def check_entity(entity: str | None, named: Sequence[str]) -> None:
         )
 
 
+def check_normalize(
+    normalize: str | None, entity: str | None, *, chained: bool, by_rules: bool
+) -> None:
+    """Check that spellings are compared of an entity, and not in a chain.
+
+    Raises
+    ------
+    InvalidParameter : there is no entity, or the job is of a chain.
+    """
+    if normalize is None:
+        return
+    if not entity and not by_rules:
+        raise InvalidParameter(
+            "entity_normalize says how an entity is spelled, and there is none.",
+            hint="Name the column that says whose a row is: `entity`.",
+        )
+    if chained:
+        raise InvalidParameter(
+            "A chain follows persons by their values as they are.",
+            hint="Leave out `entity_normalize`, and spell them alike in a view.",
+        )
+
+
 def check_models(models: Sequence[Model], sensitive: Sequence[str]) -> None:
     """Check what can be refused before anything is read.
 

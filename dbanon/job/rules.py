@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from dbanon.data.frozen import dataclass
+from dbanon.data.schema import NORMALIZE
 from dbanon.errors import HierarchyBroken, InvalidParameter, nearest_names
 from dbanon.hierarchy.spec import parse
 from dbanon.measures import Model, model_kinds
@@ -24,7 +25,7 @@ ROLES: Mapping[str, tuple[str, ...]] = {
     "sensitive": ("model", "models"),
     "by": (),
     "keep": ("reason",),
-    ENTITY: ("pseudonym",),
+    ENTITY: ("pseudonym", "normalize"),
     PSEUDONYM: (),
     "identifier": (),
     "drop": ("reason",),
@@ -33,8 +34,8 @@ ROLES: Mapping[str, tuple[str, ...]] = {
 _SHORT = {"l_diversity": "distinct_l"}
 _COMMENT = re.compile(r"^[ \t]*dbanon:[ \t]*(\S.*?)[ \t]*$", re.M)
 # What a job says of its columns, and has from rules where they are used.
-OF_COLUMNS = ("quasi_identifiers", "sensitive", "keep", "by", "entity", "hierarchies", "models",
-              "weights", "steps", "orders", "pseudonyms")  # fmt: skip
+OF_COLUMNS = ("quasi_identifiers", "sensitive", "keep", "by", "entity", "entity_normalize",
+              "hierarchies", "models", "weights", "steps", "orders", "pseudonyms")  # fmt: skip
 # Bytes of a rule, as JSON.
 LARGEST = 65_536
 
@@ -65,6 +66,7 @@ _VALUES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
         'a list of objects, as in [{"kind": "distinct_l", "level": 2}]',
     ),
     "pseudonym": (lambda value: isinstance(value, bool), "true or false"),
+    "normalize": (lambda value: value in NORMALIZE, f"one of {', '.join(NORMALIZE)}"),
     "reason": (lambda value: isinstance(value, str) and bool(value.strip()), "a text"),
 }
 
@@ -107,6 +109,7 @@ class Rules:
             "keep": self.of_role("keep"),
             "by": self.of_role("by"),
             "entity": entity[0] if entity else None,
+            "entity_normalize": self.by_column[entity[0]].get("normalize") if entity else None,
             "hierarchies": {
                 name: _hierarchy(name, rule["hierarchy"])
                 for name, rule in self.by_column.items()

@@ -15,7 +15,12 @@ from dbanon.ledger.entry_checks import reading_entry
 from dbanon.ledger.tables import LONG_TEXT, RELEASE_COLUMNS, TABLES, TEXTS, LedgerEntry
 from dbanon.measures.models import CountedModel
 from dbanon.recoding import find_recoding
-from dbanon.release.attribute_disclosure import FewPersons, KeptIdentifier, TellingColumn
+from dbanon.release.attribute_disclosure import (
+    FewPersons,
+    KeptIdentifier,
+    PersonSpellings,
+    TellingColumn,
+)
 from dbanon.release.recode import ColumnLoss
 from dbanon.release.report import Counted, Evaluated, Lost, MadeBy, Report, Request
 from dbanon.release.words import time_text
@@ -238,7 +243,10 @@ def _counted(row: Mapping[str, Any], entry: LedgerEntry) -> Counted:
         rows=rows,
         verdict=entry.guarantee.verdict(Counts(rows, persons), levels),
         telling=tuple(TellingColumn(**found) for found in arguments.get("telling", ())),
-        few_persons=tuple(FewPersons(**found) for found in arguments.get("few_persons", ())),
+        few_persons=(
+            *(FewPersons(**found) for found in arguments.get("few_persons", ())),
+            *(PersonSpellings(**found) for found in arguments.get("entity_spellings", ())),
+        ),
         identifiers=tuple(
             KeptIdentifier(**found) for found in arguments.get("kept_identifiers", ())
         ),

@@ -85,8 +85,12 @@ class Persons:
         return np.bincount(labels[labels >= 0], minlength=partition.n_classes).astype(np.int64)
 
 
-def as_identifier(attribute: Attribute) -> Attribute:
+def as_identifier(attribute: Attribute, normalize: str | None = None) -> Attribute:
     """The entity column as it is read: codes of values that are equal to the database.
+
+    Parameters
+    ----------
+    normalize : how texts are spelled alike before they are compared, one of ``NORMALIZE``.
 
     Raises
     ------
@@ -97,7 +101,8 @@ def as_identifier(attribute: Attribute) -> Attribute:
             f'The entity column "{attribute.name}" is of type {attribute.sql_type}.',
             hint="Cast it to text or to a number in a view.",
         )
-    return replace(attribute, kind=Kind.CATEGORY, role=Role.IDENTIFIER)
+    spelled = str(normalize or "") if attribute.kind is Kind.CATEGORY else ""
+    return replace(attribute, kind=Kind.CATEGORY, role=Role.IDENTIFIER, normalize=spelled)
 
 
 def units_of(microdata: Microdata, as_categories: Collection[str] = ()) -> Units:

@@ -64,7 +64,7 @@ class FewPersons:
     share: float
 
     @classmethod
-    def of(cls, name: str, classes: int, below: int) -> FewPersons:
+    def of(cls, name: str, classes: int, below: int) -> Self:
         """What was found, of classes that were counted and of those of them that hold few."""
         return cls(name, max(round(below / classes, 2), 0.01))
 
@@ -74,6 +74,25 @@ class FewPersons:
             f'"{self.name}" looks like a person\'s number, and about {self.share:.0%} of the'
             f" classes hold fewer than {k} of its values: k counts rows, and a class may be one"
             " person's"
+        )
+
+
+@dataclass(frozen=True)
+class PersonSpellings(FewPersons):
+    """An entity whose texts differ in white space or capitals alone, and count as several persons.
+
+    Parameters
+    ----------
+    name : the column.
+    share : of its values, those that are another spelling, in hundredths and no less than one.
+    """
+
+    def describe(self, k: int) -> str:
+        """What was found, in words."""
+        return (
+            f'"{self.name}" has spellings that differ in white space or capitals alone, about'
+            f" {self.share:.0%} of its values: each counts as a person, and a class of {k} persons"
+            " may be one person's"
         )
 
 
@@ -103,6 +122,8 @@ _WHY = {
 }
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from dbanon.recoding import ReleasedColumn
 
 # Of the rows that have a value: what is told from here on.

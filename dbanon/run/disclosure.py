@@ -10,8 +10,11 @@ import numpy as np
 
 from dbanon.data.counts import Counts
 from dbanon.data.partition import Partition
+from dbanon.data.schema import CASEFOLD, Attribute, Kind
 from dbanon.errors import (
     DbanonError,
+    EntitySpellings,
+    EntitySpellingsRefused,
     KeptColumnIdentifies,
     KeptColumnTells,
     KeptIdentifierRefused,
@@ -26,16 +29,19 @@ from dbanon.errors import (
 from dbanon.job.guarantee import REPORT_IT
 from dbanon.job.policy import Policy
 from dbanon.job.pseudonym import caution_of
+from dbanon.partitioning.entities import as_identifier
 from dbanon.release.attribute_disclosure import (
     FewPersons,
     KeptIdentifier,
     Originals,
+    PersonSpellings,
     TellingColumn,
     ValueGroups,
     telling,
 )
 from dbanon.release.recode import combinations
 from dbanon.run.plan import Plan
+from dbanon.sessions.base import Relation
 from dbanon.stores.ports import Draft, Source, Target, W
 
 
@@ -56,6 +62,40 @@ def warn_of_identifiers(planned: Plan) -> tuple[KeptIdentifier, ...]:
     )
     _warn_or_refuse(findings, planned.policy, KeptColumnIdentifies, refused)
     return findings
+
+
+class Spelled(Protocol):
+    """What counts persons by their spelling, and without regard to it."""
+
+    def spellings(self, relation: Relation, person: Attribute) -> tuple[int, int]:
+        """The persons as they are compared, and those that spelling alone does not tell apart."""
+
+
+def warn_of_spellings(planned: Plan, source: Spelled) -> tuple[PersonSpellings, ...]:
+    """The entity, if its texts differ in white space or capitals alone.
+
+    Warns with ``EntitySpellings``.
+
+    Raises
+    ------
+    EntitySpellingsRefused : they do, and the policy is strict.
+    """
+    findings = []
+    for name in filter(None, (planned.job.entity,)):
+        given = planned.relation.attribute(name)
+        person = as_identifier(given, planned.job.entity_normalize)
+        if given.kind is Kind.CATEGORY and person.normalize != CASEFOLD:
+            exact, alike = source.spellings(planned.relation, person)
+            if alike < exact:
+                findings.append(PersonSpellings.of(name, exact, exact - alike))
+    refused = partial(
+        EntitySpellingsRefused,
+        "Spellings of one person would count as several persons; nothing was published.",
+        hint='Compare them without regard to spelling: `entity_normalize="casefold"`. Or leave'
+        " strict out.",
+    )
+    _warn_or_refuse(findings, planned.policy, EntitySpellings, refused)
+    return tuple(findings)
 
 
 def kept_identifiers(planned: Plan) -> tuple[KeptIdentifier, ...]:

@@ -208,7 +208,8 @@ def plan(
     if target is not None and not job.accept_types:
         require_types(job, relation, target.last_types(job, relation.name))
     attributes = _quasi_identifiers(job, relation)
-    persons = tuple(as_identifier(relation.attribute(name)) for name in job.guarantee.persons)
+    normalize, whose = job.entity_normalize, job.guarantee.persons
+    persons = tuple(as_identifier(relation.attribute(name), normalize) for name in whose)
     job.guarantee.require(find_method(job.policy.method))
     require_kinds(job.policy, attributes)
     require_evaluation(job.policy)

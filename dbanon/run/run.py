@@ -21,6 +21,7 @@ from dbanon.job.requirements import CLIENT
 from dbanon.job.verdict import Expected
 from dbanon.partitioning.partition_for import joined_for, partition_for
 from dbanon.partitioning.sets import with_sets
+from dbanon.release.attribute_disclosure import PersonSpellings
 from dbanon.release.recode import Release, combinations, lost_completely, recode
 from dbanon.release.report import Counted, Evaluated, Lost, MadeBy, Report
 from dbanon.release.words import now
@@ -29,6 +30,7 @@ from dbanon.run.disclosure import (
     require_pseudonyms,
     telling_columns,
     warn_of_identifiers,
+    warn_of_spellings,
 )
 from dbanon.run.evaluate import attack, certify, evaluate
 from dbanon.run.fingerprint import fingerprint, source_digest
@@ -74,6 +76,7 @@ def run(
             planned = replace(planned, state={**planned.state, "read": read})
     planned = replace(planned, identifiers=source.identifiers(planned.relation, job.kept))
     identifiers = warn_of_identifiers(planned)
+    spellings = warn_of_spellings(planned, source)
     microdata, policy, found = read_and_cluster(planned, source, clock)
     with clock.phase("write") as tick:
         tick(0.0)
@@ -90,7 +93,7 @@ def run(
             rows=counts.rows,
             verdict=planned.guarantee.check(counts, expected),
             telling=telling_columns(draft, source, target.sampled(written, job.kept)),
-            few_persons=few_persons(planned, draft, source, counts),
+            few_persons=spellings or few_persons(planned, draft, source, counts),
             identifiers=identifiers,
         )
 
@@ -263,7 +266,11 @@ def report_of(planned: Plan, draft: Draft, found: Found, counted: Counted) -> Re
     job, output = planned.job, draft.output
     more: dict[str, Any] = {"telling": [vars(column) for column in counted.telling]}
     if counted.few_persons:
-        more["few_persons"] = [vars(column) for column in counted.few_persons]
+        spelled = isinstance(counted.few_persons[0], PersonSpellings)
+        found_as = "entity_spellings" if spelled else "few_persons"
+        more[found_as] = [vars(column) for column in counted.few_persons]
+    if job.entity_normalize is not None:
+        more["entity_normalize"] = job.entity_normalize
     if counted.identifiers:
         more["kept_identifiers"] = [vars(column) for column in counted.identifiers]
     if job.declared is not None:

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from dbanon.data.counts import EntityCount
+from dbanon.data.schema import CASEFOLD, WHITE_SPACE, Attribute
 from dbanon.sessions import statements
 from dbanon.sessions.base import Relation
 from dbanon.sessions.interface import SessionInterface
@@ -89,3 +90,16 @@ class PersonsSession(SessionInterface):
     def declared(self, sql_type: str) -> str:
         """A column's type as CREATE TABLE takes it."""
         return sql_type
+
+    def spelled(self, attribute: Attribute, value: str) -> str:
+        """SQL of an identifier's value as it is compared: texts of one person as one."""
+        if not attribute.normalize:
+            return value
+        for space in WHITE_SPACE[1:]:
+            value = f"replace({value}, '{space}', ' ')"
+        value = f"trim({value})"
+        return self.folded(value) if attribute.normalize == CASEFOLD else value
+
+    def folded(self, text: str) -> str:
+        """SQL of a text in small letters."""
+        return f"lower({text})"

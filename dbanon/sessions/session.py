@@ -183,7 +183,7 @@ class Session(KeyedSession, RuledSession, PersonsSession):
     def value_of(self, attribute: Attribute) -> str:
         """SQL of what a dictionary holds; identifiers are told apart as the database does."""
         if attribute.role is Role.IDENTIFIER:
-            return f"s.{quote(attribute.name)}"
+            return self.spelled(attribute, f"s.{quote(attribute.name)}")
         return self.text_of(attribute)
 
     def kept_value(self, attribute: Attribute) -> str:

@@ -19,7 +19,7 @@ from dbanon.hierarchy.spec import Given, parse_all
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
 from dbanon.job.verdict import Expected
-from dbanon.run.disclosure import warn_of_identifiers
+from dbanon.run.disclosure import warn_of_identifiers, warn_of_spellings
 from dbanon.run.plan import Plan, plan
 from dbanon.spark.dataframe import (
     NAME,
@@ -63,6 +63,7 @@ def anonymize(
     keep: Sequence[str] = (),
     by: Sequence[str] = (),
     entity: str | None = None,
+    entity_normalize: str | None = None,
     hierarchies: Mapping[str, Given] | None = None,
     tasks: int | None = None,
     **options: Unpack[PolicyOptions],
@@ -79,8 +80,8 @@ def anonymize(
     key : columns that tell every row from every other; one whole number needs no sorting. Empty:
         rows are ordered by all their columns.
     tasks : how many work on blocks; None for as many as there are cores, or more.
-    quasi_identifiers, k, sensitive, keep, by, entity, hierarchies, options : as of
-        ``anonymize_frame``; ``block_size`` is 50,000 unless it is given.
+    quasi_identifiers, k, sensitive, keep, by, entity, entity_normalize, hierarchies, options : as
+        of ``anonymize_frame``; ``block_size`` is 50,000 unless it is given.
 
     Raises
     ------
@@ -100,6 +101,7 @@ def anonymize(
             "keep": keep,
             "by": by,
             "entity": entity,
+            "entity_normalize": entity_normalize,
             "key": key,
             "hierarchies": parse_all(hierarchies, files=True),
         },
@@ -123,11 +125,13 @@ def released(
     """
     started = time.perf_counter()
     check_job(job)
-    planned = plan(job, cast(Source, DataFrameSource(frame)))
+    source = DataFrameSource(frame)
+    planned = plan(job, cast(Source, source))
     # Values are on the executors: their form is not looked at.
     named = {name: "name" for name in job.kept if says_identifier(name)}
     planned = replace(planned, identifiers=named)
     warn_of_identifiers(planned)
+    spellings = warn_of_spellings(planned, source)
     wanted = planned.wanted
     layout = layout_of(job, wanted.quasi_identifiers, tuple(planned.sensitive.values()))
     laid = laid_out(frame, job, layout, planned.relation)
@@ -160,6 +164,7 @@ def released(
             lost_of(told, known, columns),
             laid.withheld,
             time.perf_counter() - started,
+            spellings,
         )
         order = _order(frame, layout, columns)
         return rows.select(*order), report, disks

@@ -12,7 +12,7 @@ from pyspark.sql import functions as sql
 
 from dbanon.data.chunks import duplicate_keys
 from dbanon.data.pieces import AT_ONCE
-from dbanon.data.schema import Attribute, Kind, Schema
+from dbanon.data.schema import CASEFOLD, Attribute, Kind, Schema
 from dbanon.errors import (
     ColumnNotFound,
     InvalidParameter,
@@ -135,6 +135,15 @@ class DataFrameSource:
         """No hierarchy: those of databases are not here; raises InvalidParameter."""
         return build(spec, (), column, pulse)
 
+    def spellings(self, relation: Relation, person: Attribute) -> tuple[int, int]:
+        """The persons as they are compared, and without regard to spelling."""
+        own, folded = (
+            sql.count_distinct(_spelled(self.frame, person.name, normalize))
+            for normalize in (person.normalize or None, CASEFOLD)
+        )
+        [(exact, alike)] = self.frame.agg(own, folded).collect()
+        return int(exact), int(alike)
+
     def require_leaves(self, attribute: Attribute) -> None:
         """Nothing to check: Spark spells all values in one way."""
 
@@ -209,7 +218,8 @@ def laid_out(frame: DataFrame, job: Job, layout: Layout, relation: Relation) -> 
         *zip(layout.entity, job.guarantee.persons, strict=True),
         *((f"s{i}", attribute.name) for i, attribute in enumerate(layout.sensitive)),
     ]
-    columns += [column(name).cast("string").alias(held) for held, name in texts]
+    own = {name: _spelled(rows, name, job.entity_normalize) for name in job.guarantee.persons}
+    columns += [own.get(name, column(name).cast("string")).alias(held) for held, name in texts]
     columns += [
         column(name).alias(held)
         for held, name in zip(layout.kept_columns, layout.kept, strict=True)
@@ -220,6 +230,21 @@ def laid_out(frame: DataFrame, job: Job, layout: Layout, relation: Relation) -> 
         laid = laid.repartition(*layout.entity)
     counted = (still or not plain) and not layout.persons
     return LaidOut(laid, withheld, counted, disks)
+
+
+def _spelled(rows: DataFrame, name: str, normalize: str | None) -> Column:
+    """The text of a person's identifier as it is compared."""
+    text = column(name).cast("string")
+    if normalize is None or not isinstance(rows.schema[name].dataType, types.StringType):
+        return text
+    return spelled_alike(text, normalize)
+
+
+def spelled_alike(text: Column, normalize: str) -> Column:
+    """A text as it is compared: without white space around it, and without capitals."""
+    around = r"^[ \t\n\x0b\f\r]+|[ \t\n\x0b\f\r]+$"
+    trimmed = sql.regexp_replace(text, around, "")
+    return sql.lower(trimmed) if normalize == CASEFOLD else trimmed
 
 
 def _is_number(relation: Relation, key: Sequence[str]) -> bool:

@@ -25,6 +25,7 @@ from dbanon.job.verdict import Verdict
 from dbanon.measures.information_loss import Loss, loss_of
 from dbanon.recoding import find_recoding
 from dbanon.recoding.columns import ReleasedColumn
+from dbanon.release.attribute_disclosure import PersonSpellings
 from dbanon.release.recode import ColumnLoss, recode
 from dbanon.release.report import Counted, Lost, MadeBy, Report
 from dbanon.release.words import now
@@ -199,6 +200,7 @@ def report_of(
     found: tuple[Lost, dict[str, int]],
     withheld: int,
     seconds: float,
+    spellings: tuple[PersonSpellings, ...] = (),
 ) -> Report:
     """What is said of a release that was counted where it is kept.
 
@@ -209,11 +211,22 @@ def report_of(
     identifiers = kept_identifiers(planned)
     if identifiers:
         more["kept_identifiers"] = [vars(column) for column in identifiers]
+    if spellings:
+        more["entity_spellings"] = [vars(column) for column in spellings]
+    if planned.job.entity_normalize is not None:
+        more["entity_normalize"] = planned.job.entity_normalize
     if told:
         more["told"] = told
     return Report(
         planned.request(known.policy, holds, names, (NAME, NAME, KIND), more),
-        Counted(counts.rows.rows + withheld, withheld, counts.rows, holds, identifiers=identifiers),
+        Counted(
+            counts.rows.rows + withheld,
+            withheld,
+            counts.rows,
+            holds,
+            few_persons=spellings,
+            identifiers=identifiers,
+        ),
         lost,
         MadeBy(
             release_id=planned.release_id,

@@ -150,6 +150,14 @@ class Source(Protocol):
     def identifiers(self, relation: Relation, names: Sequence[str]) -> Mapping[str, str]:
         """Those of these columns that look like identifiers, and why: a code of ``REASONS``."""
 
+    def spellings(self, relation: Relation, person: Attribute) -> tuple[int, int]:
+        """How many persons an identifier tells as it is compared, and without regard to spelling.
+
+        Parameters
+        ----------
+        person : a column of texts.
+        """
+
     def read(
         self, relation: Relation, wanted: ColumnRoles, job: Job, progress: Progress
     ) -> Microdata:

@@ -22,7 +22,7 @@ from dbanon.advice.roles import identifying
 from dbanon.data.frozen import dataclass
 from dbanon.data.microdata import ColumnRoles, Microdata, null_in_entity
 from dbanon.data.partition import Partition
-from dbanon.data.schema import Attribute, Kind
+from dbanon.data.schema import CASEFOLD, Attribute, Kind
 from dbanon.job.policy import Policy
 from dbanon.partitioning.classes import require_budget
 from dbanon.partitioning.strata import null_refused, too_few_counted
@@ -108,6 +108,16 @@ def identifiers(session: Session, relation: Relation, names: Sequence[str]) -> d
         for column in profiled(session, head, read, (), session.different_of_few)[1]:
             counted[column.name] = replace(column, form=forms[column.name])
     return identifying(counted.values())
+
+
+def spellings(session: Session, relation: Relation, person: Attribute) -> tuple[int, int]:
+    """The persons by an identifier as it is compared, and as it is without regard to spelling."""
+    folded = replace(person, normalize=CASEFOLD)
+    counts = ", ".join(f"count(DISTINCT {session.value_of(one)})" for one in (person, folded))
+    [(exact, alike)] = session.rows(
+        f"SELECT {counts} FROM {relation.relation.quoted} AS s{relation.where}"
+    )
+    return int(exact), int(alike)
 
 
 def different_rows(session: Session, relation: Relation, names: Sequence[str]) -> float:

@@ -46,6 +46,7 @@ from dbanon.stores.source_counts import (
     identifiers,
     numbers_of_persons,
     profiled,
+    spellings,
 )
 from dbanon.stores.sql_forms import forms_of
 
@@ -217,6 +218,10 @@ class SqlSource:
         """Those of these columns that look like identifiers, and why, counted in SQL."""
         return identifiers(self.session, relation, names)
 
+    def spellings(self, relation: Relation, person: Attribute) -> tuple[int, int]:
+        """The persons as they are compared, and without regard to spelling, counted in SQL."""
+        return spellings(self.session, relation, person)
+
     def classes_below(self, draft: Draft, partition: Partition, name: str) -> tuple[int, int]:
         """Classes, and those that hold fewer than k values of a column, counted in SQL."""
         k = int(draft.job.policy.k)
@@ -298,7 +303,7 @@ class SqlSource:
         """
         session, relation, microdata = self.session, draft.relation, draft.microdata
         partition, k = draft.release.partition, int(draft.job.policy.k)
-        persons = [f"DISTINCT s.{quote(name)}" for name in draft.job.guarantee.persons]
+        persons = [f"DISTINCT {session.value_of(person)}" for person in draft.wanted.persons]
         query = statements.value_groups(
             session.released_rows(relation, microdata, partition),
             session.compared(relation.attribute(name)),

@@ -13,7 +13,7 @@ import pytest
 
 import dbanon
 import dbanon.spark
-from dbanon.errors import KeptColumnIdentifies
+from dbanon.errors import EntitySpellings, KeptColumnIdentifies
 from dbanon.release.attribute_disclosure import KeptIdentifier
 from tests.conftest import CAMPAIGN
 
@@ -198,3 +198,25 @@ def test_kept_columns_that_look_like_identifiers_by_their_names(spark, tmp_path)
         _, report = on_spark(spark, rows, **asked)
     assert report.kept_identifiers == (KeptIdentifier("full_name", "name"),)
     assert report.arguments["kept_identifiers"] == [{"name": "full_name", "reason": "name"}]
+
+
+def test_spellings_of_one_person(spark, tmp_path):
+    spelled = ["P{}", "P{} ", "p{}", "P{}\t", " p{}"]
+    frame = pd.DataFrame(
+        [
+            (5 * p + at, text.format(p), float(p))
+            for p in range(600)
+            for at, text in enumerate(spelled)
+        ],
+        columns=["id", "patient", "x"],
+    )
+    rows = in_files(spark, frame, tmp_path)
+    asked = {"quasi_identifiers": ["x"], "k": 5, "entity": "patient"}
+    with pytest.warns(EntitySpellings, match="about 80% of its values"):
+        _, report = on_spark(spark, rows, **asked)
+    assert report.persons == 3_000
+    _, report = on_spark(spark, rows, **asked, entity_normalize="casefold")
+    assert (report.persons, report.few_persons) == (600, ())
+    with pytest.warns(EntitySpellings, match="about 50% of its values"):
+        _, report = on_spark(spark, rows, **asked, entity_normalize="trim")
+    assert report.persons == 1_200

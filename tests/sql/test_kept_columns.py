@@ -11,7 +11,7 @@ from sqlalchemy import NullPool, create_engine
 
 import dbanon
 from dbanon.errors import KeptColumnTells
-from dbanon.release.attribute_disclosure import KeptIdentifier
+from dbanon.release.attribute_disclosure import KeptIdentifier, PersonSpellings
 
 pytestmark = pytest.mark.one_database
 
@@ -99,6 +99,28 @@ def test_identifiers_are_a_warning(
     with pytest.raises(psycopg.Error, match="looks like an identifier") as caught:
         run_sql(CALL.replace("{{i,z}}", "{{i}}").format("q", strict))
     assert caught.value.sqlstate == "ZK005"
+
+
+def test_spellings_of_one_person(
+    run_sql: Run, connect: Callable[..., psycopg.Connection[Any]]
+) -> None:
+    run_sql(
+        "CREATE TABLE app.people AS SELECT g / 4 AS i, CASE g % 4 WHEN 0 THEN 'P' WHEN 1 THEN ' p'"
+        " WHEN 2 THEN chr(9) || 'P' ELSE 'p' END || g / 4 AS patient FROM generate_series(0, 199) g"
+    )
+    said: list[tuple[str | None, str | None]] = []
+    connection = connect()
+    connection.add_notice_handler(lambda d: said.append((d.severity, d.message_primary)))
+    call = CALL.replace("{{i,z}}", "{{i}}")
+    plain = call.format("p", "entity => 'patient'")
+    connection.execute(plain)  # type: ignore[call-overload]
+    connection.commit()
+    found = PersonSpellings("patient", 0.75)
+    assert ("NOTICE", f"dbanon: column {found.describe(5)}") in said
+    alike = 'entity => \'patient\', options => \'{"entity_normalize": "casefold", "strict": true}\''
+    run_sql(call.format("q", alike))
+    persons = run_sql("SELECT arguments->'persons' FROM dbanon.release ORDER BY created_at")
+    assert persons == [(200,), (50,)]
 
 
 def test_rows_that_are_withheld_do_not_count(run_sql: Run) -> None:

@@ -111,7 +111,8 @@ OF_COLUMNS = {
 _BY_ROLE = ("quasi_identifiers", "sensitive", "keep", "by", "pseudonyms")
 # By a key of the job that has another name.
 OF_FILES = {"exports": "export"}
-OF_JOBS = ("table", "output", "entity", "chain", "key", "where", "output_kind", "if_exists")
+OF_JOBS = ("table", "output", "entity", "entity_normalize", "chain", "key", "where", "output_kind",
+           "if_exists")  # fmt: skip
 # Keys of a job whose values are keys themselves.
 _OF_OUTPUT = {"output_kind": "view", "if_exists": "if_exists"}
 _OPTIONS = {

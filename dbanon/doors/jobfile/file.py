@@ -16,7 +16,7 @@ from dbanon.doors.engines import Engine
 from dbanon.doors.jobfile.columns import QuasiIdentifierColumn, hierarchies_of, models_of
 from dbanon.doors.jobfile.document import Document, read
 from dbanon.doors.jobfile.field_types import expanded, of_day
-from dbanon.doors.jobfile.models import EngineSpec, JobFileSpec, JobSpec, chain_of
+from dbanon.doors.jobfile.models import EngineSpec, JobFileSpec, JobSpec, chain_of, entity_options
 from dbanon.doors.jobfile.outcome import Notice
 from dbanon.doors.jobfile.problems import (
     note_misfits,
@@ -300,7 +300,7 @@ def _job(document: Document, spec: JobFileSpec, place: int) -> FileJob | None:
             "output_kind": "table" if given.output.view is None else "view",
             "if_exists": given.output.if_exists,
             "where": given.where,
-            "entity": given.entity,
+            **entity_options(given.entity),
             "chain": chain_of(given.chain),
             "key": tuple(given.key),
             "quasi_identifiers": of_role["quasi_identifier"],

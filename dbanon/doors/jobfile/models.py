@@ -22,6 +22,7 @@ from pydantic import (
 from pydantic.json_schema import GenerateJsonSchema
 
 from dbanon.data.option import parameters
+from dbanon.data.schema import NORMALIZE
 from dbanon.doors.engines import ENGINES
 from dbanon.doors.jobfile.columns import Column
 from dbanon.doors.jobfile.field_types import (
@@ -222,13 +223,20 @@ def _or_declared(schema: dict[str, Any]) -> None:
     schema.update({"anyOf": [{"const": BY_RULES}, named]} | ({"title": title} if title else {}))
 
 
+class EntitySpec(Strict):
+    """The column that says whose a row is, and how its texts are compared."""
+
+    column: ColumnName
+    normalize: Literal[NORMALIZE] | None = None  # type: ignore[valid-type]
+
+
 class JobSpec(_JobOptions):
     """A job: a table, a role for each of its columns, or its rules, and what is made of it."""
 
     name: Annotated[str, checked(one_name), Field(json_schema_extra={"pattern": NAME_PATTERN})]
     table: Relation
     where: Condition | None = None
-    entity: ColumnName | None = None
+    entity: ColumnName | EntitySpec | None = None
     chain: ChainSpec | None = None
     key: list[ColumnName] = Field(default_factory=list)
     columns: Annotated[
@@ -249,10 +257,17 @@ class JobSpec(_JobOptions):
                 raise refused("with declared columns, the rules say which column is the entity")
             return self
         roles = {name: column.role for name, column in self.columns.items()}
-        whose = [name for name in (self.entity,) if name is not None]
+        whose = list(filter(None, (entity_options(self.entity)["entity"],)))
         for text in misfits(roles, whose, self.key, chained=self.chain is not None):
             raise refused(text)
         return self
+
+
+def entity_options(entity: str | EntitySpec | None) -> dict[str, str | None]:
+    """The column that says whose a row is, and how it is compared, as options of a job."""
+    if isinstance(entity, EntitySpec):
+        return {"entity": entity.column, "entity_normalize": entity.normalize}
+    return {"entity": entity, "entity_normalize": None}
 
 
 def misfits(

@@ -165,7 +165,9 @@ def note_misfits(document: Document, job: Any, place: int) -> None:
         return
     key = job.get("key", [])
     named = [one for one in key if isinstance(one, str) and one] if isinstance(key, list) else []
-    whose = [one for one in (job.get("entity"),) if isinstance(one, str)]
+    entity = job.get("entity")
+    entity = entity.get("column") if isinstance(entity, dict) else entity
+    whose = [entity] if isinstance(entity, str) else []
     known = {(problem.path, problem.text) for problem in document.problems}
     for text in misfits(roles, whose, named, chained="chain" in job):
         path = ("jobs", place)

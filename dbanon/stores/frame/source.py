@@ -25,7 +25,7 @@ from dbanon.advice.roles import identifying
 from dbanon.data.chunks import encode
 from dbanon.data.microdata import Coded, ColumnRoles, Microdata
 from dbanon.data.partition import Partition
-from dbanon.data.schema import Attribute, Kind, Schema
+from dbanon.data.schema import CASEFOLD, Attribute, Kind, Schema, spelled_alike
 from dbanon.errors import DbanonError, UnsupportedType
 from dbanon.hierarchy.edges import Pulse
 from dbanon.hierarchy.leaves import column_texts
@@ -169,6 +169,13 @@ class FrameSource:
         counted = [_counted(name, self.frame[name].iloc[:HEAD]) for name in names]
         return identifying(replace(one, form=_form(one, self.frame[one.name])) for one in counted)
 
+    def spellings(self, relation: Relation, person: Attribute) -> tuple[int, int]:
+        """The persons as they are compared, and without regard to spelling."""
+        rows = self._rows(relation)[person.name]
+        folded = replace(person, normalize=CASEFOLD)
+        exact, alike = (int(_persons(rows, one).max(initial=-1)) + 1 for one in (person, folded))
+        return exact, alike
+
     def classes_below(self, draft: Draft, partition: Partition, name: str) -> tuple[int, int]:
         """Classes, and those that hold fewer than k values of a column; NULLs are one each."""
         codes = _codes(self.frame[name].iloc[draft.microdata.keys[partition.members, 0]])
@@ -196,7 +203,7 @@ class FrameSource:
         return replace(
             microdata,
             keys=keys,
-            entities=wanted.entities(lambda column: pd.factorize(rows[column.name])[0]),
+            entities=wanted.entities(lambda column: _persons(rows[column.name], column)),
             sensitive={
                 attribute.name: coded(rows[attribute.name], attribute.name in wanted.leaves)
                 for attribute in wanted.sensitive
@@ -350,6 +357,17 @@ def _exact_totals(
     # Python's integers have no limit, and reduceat adds them as they are.
     exact = np.array([int(value) for value in integers[partition.members]], object)
     return np.asarray(np.add.reduceat(exact, partition.starts), object)
+
+
+def _persons(series: pd.Series[Any], person: Attribute) -> NDArray[np.int64]:
+    """Persons as codes, -1 where NULL; texts are compared as they are spelled alike."""
+    if person.normalize:
+        normalize = person.normalize
+        series = series.map(
+            lambda value: spelled_alike(value, normalize) if isinstance(value, str) else value,
+            na_action="ignore",
+        )
+    return pd.factorize(series)[0].astype(np.int64)
 
 
 def _codes(series: pd.Series[Any]) -> NDArray[np.int64]:

@@ -196,7 +196,7 @@ class MariadbSession(MariadbStaging):
         return f"{text} REGEXP '{pattern}'"
 
     def value_of(self, attribute: Attribute) -> str:
-        return self.text_of(attribute)
+        return self.spelled(attribute, self.text_of(attribute))
 
     def compared(self, attribute: Attribute) -> str:
         if attribute.kind in (Kind.CATEGORY, Kind.OTHER):

@@ -180,6 +180,9 @@ class PostgresqlSession(
 
     def value_of(self, attribute: Attribute) -> str:
         # Where = is looked for, the casts of an own type are looked at.
+        if attribute.normalize:
+            # By the collation of the column: of "C" capitals are those of ASCII alone.
+            return self.spelled(attribute, types.text(attribute))
         return self.text_of(attribute) if attribute.by_output else super().value_of(attribute)
 
     def value_of_key(self, attribute: Attribute) -> str:

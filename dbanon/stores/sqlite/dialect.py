@@ -329,7 +329,7 @@ def _text(value: bytes) -> tuple[bytes]:
 _TAG = "dbanon_keyed_tag"
 _LOGARITHM = "dbanon_ln"
 _DIGEST = "dbanon_row_digest"
-_MATCHES = "dbanon_matches"
+_MATCHES, _FOLDED = "dbanon_matches", "dbanon_folded"  # SQLite's lower knows ASCII alone.
 # Bytes of a row's digest: sums of thousands are still 64-bit integers.
 _DIGEST_BYTES = 6
 
@@ -369,6 +369,10 @@ class SqliteKeyed(FileSession):
         # Not every SQLite is built with one.
         self._driver.create_function(_LOGARITHM, 1, math.log, deterministic=True)
         return f"{_LOGARITHM}({number})"
+
+    def folded(self, text: str) -> str:
+        self._driver.create_function(_FOLDED, 1, lambda t: t and t.casefold(), deterministic=True)
+        return f"{_FOLDED}({text})"
 
     def matches(self, text: str, pattern: str) -> str:
         self._driver.create_function(_MATCHES, 2, _matches, deterministic=True)
