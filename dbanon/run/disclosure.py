@@ -15,6 +15,7 @@ from dbanon.errors import (
     DbanonError,
     EntitySpellings,
     EntitySpellingsRefused,
+    InvalidParameter,
     KeptColumnIdentifies,
     KeptColumnTells,
     KeptIdentifierRefused,
@@ -67,8 +68,8 @@ def warn_of_identifiers(planned: Plan) -> tuple[KeptIdentifier, ...]:
 class Spelled(Protocol):
     """What counts persons by their spelling, and without regard to it."""
 
-    def spellings(self, relation: Relation, person: Attribute) -> tuple[int, int]:
-        """The persons as they are compared, and those that spelling alone does not tell apart."""
+    def spellings(self, relation: Relation, person: Attribute) -> Mapping[str, int]:
+        """The persons by how the identifier is normalized."""
 
 
 def warn_of_spellings(planned: Plan, source: Spelled) -> tuple[PersonSpellings, ...]:
@@ -79,15 +80,24 @@ def warn_of_spellings(planned: Plan, source: Spelled) -> tuple[PersonSpellings, 
     Raises
     ------
     EntitySpellingsRefused : they do, and the policy is strict.
+    InvalidParameter : the column's collation compares more values alike than its normalization.
     """
     findings = []
     for name in filter(None, (planned.job.entity,)):
         given = planned.relation.attribute(name)
         person = as_identifier(given, planned.job.entity_normalize)
-        if given.kind is Kind.CATEGORY and person.normalize != CASEFOLD:
-            exact, alike = source.spellings(planned.relation, person)
-            if alike < exact:
-                findings.append(PersonSpellings.of(name, exact, exact - alike))
+        if given.kind is not Kind.CATEGORY:
+            continue
+        counts = source.spellings(planned.relation, person)
+        exact, alike = counts[person.normalize], counts[CASEFOLD]
+        if exact > counts[""]:
+            raise InvalidParameter(
+                f'The database takes values of "{name}" for equal that entity_normalize='
+                f"{person.normalize} tells apart.",
+                hint="Leave out `entity_normalize`, and spell them alike in a view.",
+            )
+        if alike < exact:
+            findings.append(PersonSpellings.of(name, exact, exact - alike))
     refused = partial(
         EntitySpellingsRefused,
         "Spellings of one person would count as several persons; nothing was published.",

@@ -135,14 +135,12 @@ class DataFrameSource:
         """No hierarchy: those of databases are not here; raises InvalidParameter."""
         return build(spec, (), column, pulse)
 
-    def spellings(self, relation: Relation, person: Attribute) -> tuple[int, int]:
-        """The persons as they are compared, and without regard to spelling."""
-        own, folded = (
-            sql.count_distinct(_spelled(self.frame, person.name, normalize))
-            for normalize in (person.normalize or None, CASEFOLD)
-        )
-        [(exact, alike)] = self.frame.agg(own, folded).collect()
-        return int(exact), int(alike)
+    def spellings(self, relation: Relation, person: Attribute) -> dict[str, int]:
+        """The persons by how the identifier is normalized."""
+        kinds = list(dict.fromkeys(("", person.normalize, CASEFOLD)))
+        texts = (_spelled(self.frame, person.name, kind or None) for kind in kinds)
+        [counts] = self.frame.agg(*map(sql.count_distinct, texts)).collect()
+        return dict(zip(kinds, map(int, counts), strict=True))
 
     def require_leaves(self, attribute: Attribute) -> None:
         """Nothing to check: Spark spells all values in one way."""

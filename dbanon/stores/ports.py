@@ -150,12 +150,10 @@ class Source(Protocol):
     def identifiers(self, relation: Relation, names: Sequence[str]) -> Mapping[str, str]:
         """Those of these columns that look like identifiers, and why: a code of ``REASONS``."""
 
-    def spellings(self, relation: Relation, person: Attribute) -> tuple[int, int]:
-        """How many persons an identifier tells as it is compared, and without regard to spelling.
+    def spellings(self, relation: Relation, person: Attribute) -> Mapping[str, int]:
+        """How many persons an identifier of texts tells, by how it is normalized.
 
-        Parameters
-        ----------
-        person : a column of texts.
+        Not at all, which is empty, as ``person`` is, and ``CASEFOLD``.
         """
 
     def read(

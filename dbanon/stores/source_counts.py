@@ -110,14 +110,13 @@ def identifiers(session: Session, relation: Relation, names: Sequence[str]) -> d
     return identifying(counted.values())
 
 
-def spellings(session: Session, relation: Relation, person: Attribute) -> tuple[int, int]:
-    """The persons by an identifier as it is compared, and as it is without regard to spelling."""
-    folded = replace(person, normalize=CASEFOLD)
-    counts = ", ".join(f"count(DISTINCT {session.value_of(one)})" for one in (person, folded))
-    [(exact, alike)] = session.rows(
-        f"SELECT {counts} FROM {relation.relation.quoted} AS s{relation.where}"
-    )
-    return int(exact), int(alike)
+def spellings(session: Session, relation: Relation, person: Attribute) -> dict[str, int]:
+    """The persons that an identifier tells, by how it is normalized: not at all is empty."""
+    kinds = dict.fromkeys(("", person.normalize, CASEFOLD))
+    values = (session.value_of(replace(person, normalize=kind)) for kind in kinds)
+    counts = ", ".join(f"count(DISTINCT {value})" for value in values)
+    [row] = session.rows(f"SELECT {counts} FROM {relation.relation.quoted} AS s{relation.where}")
+    return dict(zip(kinds, map(int, row), strict=True))
 
 
 def different_rows(session: Session, relation: Relation, names: Sequence[str]) -> float:

@@ -218,8 +218,8 @@ class SqlSource:
         """Those of these columns that look like identifiers, and why, counted in SQL."""
         return identifiers(self.session, relation, names)
 
-    def spellings(self, relation: Relation, person: Attribute) -> tuple[int, int]:
-        """The persons as they are compared, and without regard to spelling, counted in SQL."""
+    def spellings(self, relation: Relation, person: Attribute) -> dict[str, int]:
+        """The persons by how the identifier is normalized, counted in SQL."""
         return spellings(self.session, relation, person)
 
     def classes_below(self, draft: Draft, partition: Partition, name: str) -> tuple[int, int]:

@@ -224,3 +224,26 @@ def test_a_chain_says_it(sqlite_file: Database, tmp_path: Path) -> None:
     with pytest.warns(EntitySpellings, match="about 50% of its values"):
         report = sqlite_file.anonymize(**asked)
     assert report.few_persons == (PersonSpellings("patient", 0.5),)
+
+
+def in_capitals_or_not(database: Database) -> None:
+    """Persons of a column that takes capitals and small letters for equal."""
+    types = {n: database.types[kind] for n, kind in TYPES.items()}
+    rows = [(n, f"{'pP'[n % 2]}{n // 2:04}", 20 + n // 10) for n in range(60)]
+    database.load("people", types | {"patient": f"{types['patient']} COLLATE NOCASE"}, rows)
+    assert database.anonymize(**ASKED).persons == 30
+    report = database.anonymize(**ASKED, entity_normalize="casefold", output="release.folded")
+    assert report.persons == 30
+
+
+def test_a_collation_is_not_undone(sqlite_file: Database) -> None:
+    """``trim`` would compare bytes there, and count one person as two."""
+    in_capitals_or_not(sqlite_file)
+    with pytest.raises(InvalidParameter, match="for equal"):
+        sqlite_file.anonymize(**ASKED, entity_normalize="trim", output="release.trimmed")
+
+
+def test_a_collation_that_stays(duckdb_file: Database) -> None:
+    in_capitals_or_not(duckdb_file)
+    report = duckdb_file.anonymize(**ASKED, entity_normalize="trim", output="release.trimmed")
+    assert report.persons == 30

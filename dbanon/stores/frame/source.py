@@ -169,12 +169,13 @@ class FrameSource:
         counted = [_counted(name, self.frame[name].iloc[:HEAD]) for name in names]
         return identifying(replace(one, form=_form(one, self.frame[one.name])) for one in counted)
 
-    def spellings(self, relation: Relation, person: Attribute) -> tuple[int, int]:
-        """The persons as they are compared, and without regard to spelling."""
+    def spellings(self, relation: Relation, person: Attribute) -> dict[str, int]:
+        """The persons by how the identifier is normalized."""
         rows = self._rows(relation)[person.name]
-        folded = replace(person, normalize=CASEFOLD)
-        exact, alike = (int(_persons(rows, one).max(initial=-1)) + 1 for one in (person, folded))
-        return exact, alike
+        return {
+            kind: int(_persons(rows, replace(person, normalize=kind)).max(initial=-1)) + 1
+            for kind in ("", person.normalize, CASEFOLD)
+        }
 
     def classes_below(self, draft: Draft, partition: Partition, name: str) -> tuple[int, int]:
         """Classes, and those that hold fewer than k values of a column; NULLs are one each."""

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from numpy.typing import NDArray
 
-from dbanon.data.schema import Attribute, Kind
+from dbanon.data.schema import CASEFOLD, WHITE_SPACE, Attribute, Kind
 from dbanon.errors import (
     InsufficientRights,
     InvalidName,
@@ -181,8 +181,9 @@ class PostgresqlSession(
     def value_of(self, attribute: Attribute) -> str:
         # Where = is looked for, the casts of an own type are looked at.
         if attribute.normalize:
-            # By the collation of the column: of "C" capitals are those of ASCII alone.
-            return self.spelled(attribute, types.text(attribute))
+            # The column's collation stays, and with it what is equal; not all take replace().
+            text = f"btrim({types.text(attribute)}, '{WHITE_SPACE}')"
+            return self.folded(text) if attribute.normalize == CASEFOLD else text
         return self.text_of(attribute) if attribute.by_output else super().value_of(attribute)
 
     def value_of_key(self, attribute: Attribute) -> str:
