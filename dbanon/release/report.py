@@ -379,10 +379,7 @@ class Report(WithCard):
             *((caution.title, caution.why) for caution in self.cautions),
             (f"information loss, {measure}", loss),
             *(
-                (
-                    f"  {column.name}",
-                    f"{column.released:.6f} ({column.before_rounding:.6f})",
-                )
+                (f"  {column.name}", f"{column.released:.6f} ({column.before_rounding:.6f})")
                 for column in self.column_losses.values()
             ),
             *([("certificate", self.nearness)] if self.nearness else []),
