@@ -26,7 +26,7 @@ REQUIREMENTS = {
     "duckdb": ("duckdb>=2.0", "pyarrow>=15"),
     "frame": ("pandas>=2.0", "pyarrow>=15"),
     "gs": ("gcsfs>=2024.6",),
-    "iceberg": ("pyiceberg[sql-sqlite]>=0.9",),
+    "iceberg": ("pyiceberg[sql-sqlite]>=0.10",),
     "job": ("pydantic>=2.7", "pyyaml>=6"),
     "mariadb": ("pymysql>=1.1", *_SQL),
     "plot": ("matplotlib>=3.7",),
