@@ -211,6 +211,8 @@ def in_job_file(name: str, value: Any) -> str:
         return "dbanon hierarchy check"
     if name == "declare_again()":
         return declare_again_command(value)
+    if name == "entity_normalize":
+        return f"entity: {{column: …, normalize: {value}}}" if value else "entity.normalize"
     if name in _OF_OUTPUT:
         key = _OF_OUTPUT[name]
         return f"output: {{{key}: {value}}}" if key == name and value else f"output.{key}"
