@@ -14,6 +14,7 @@ from pathlib import Path
 
 from dbanon.doors import install
 from tests.backend_package import copy_package
+from tests.postgres.tools import binary
 from tests.postgres_server import libpq_environment, throwaway_server
 
 SESSION = Path(__file__).with_name("psql_session.sql")
@@ -32,7 +33,7 @@ def main() -> None:
             # Both streams in one, so that errors and notices stand where they came.
             with SESSION.open() as session:
                 subprocess.run(
-                    ["psql", "-X", "-a"],
+                    [binary("psql"), "-X", "-a"],
                     stdin=session,
                     env={**os.environ, **libpq_environment(url), "PSQL_PAGER": ""},
                     stderr=subprocess.STDOUT,

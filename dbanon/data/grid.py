@@ -28,7 +28,7 @@ _MANY_MONTHS = 5
 # What of ten units is a step, and how many cells of ten units a class meets that is told by it.
 _OF_TEN = ((10, 7), (5, 4), (2, 3))
 # Steps and borders above a column's largest value are numbers of float64, too.
-_LARGEST = 1e300
+_LARGEST, _SMALLEST = 1e307, 1e-300
 # A border has so many significant digits; steps are so wide that two borders differ in them.
 _DIGITS = 15
 
@@ -145,12 +145,12 @@ def grid_for(attribute: Attribute, scale: Scale, step: float | None) -> Grid:
     RangeUnsuitable : float64 has no borders so far from 0, so far apart or so close.
     """
     extreme = max(scale.spread, abs(scale.least), abs(scale.most))
-    if extreme > _LARGEST or 0 < scale.spread < 1 / _LARGEST:
+    if extreme > _LARGEST or 0 < scale.spread < _SMALLEST:
         raise RangeUnsuitable(
             f'The values of column "{attribute.name}" are too large, too far apart or too close'
             " for intervals.",
             hint=f"Intervals are made of values up to {_LARGEST:.0e} that are at least"
-            f" {1 / _LARGEST:.0e} apart. Leave out or mend others in a view.",
+            f" {_SMALLEST:.0e} apart. Leave out or mend others in a view.",
         )
     if step is not None:
         return Grid(Cells(float(step)))

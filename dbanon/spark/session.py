@@ -73,11 +73,11 @@ def open_session(master: str, conf: Mapping[str, str] | None = None) -> SparkSes
     SparkFailed : the cluster cannot be reached; a master that does not answer is told of at once.
     WorkersDiffer : a worker has other versions.
     """
+    settings = dict(conf or {})
+    _require_settings(settings)
     require_pyspark()
     from pyspark.sql import SparkSession
 
-    settings = dict(conf or {})
-    _require_settings(settings)
     if SparkSession.getActiveSession() is not None:
         raise InvalidParameter(
             "This process has a session of Spark already, and can have one.",

@@ -6,6 +6,7 @@ Patterns are counted first; check digits only of columns whose values have the p
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from dbanon.advice.forms import (
     LOOKED_AT,
@@ -90,16 +91,18 @@ def _passing(session: Session, form: Form, rows: str) -> str:
 def _values(session: Session, relation: RelationName, attribute: Attribute) -> str:
     """The first values of a column, each once, as they are and without separators."""
     column = quote(attribute.name)
+    # SQLite takes a column of a subquery whose name is "true" for the truth value.
+    value = replace(attribute, name="value")
     rows = (
-        f"(SELECT s.{column} FROM {relation.quoted} AS s WHERE s.{column} IS NOT NULL"
-        f" LIMIT {LOOKED_AT})"
+        f"(SELECT s.{column} AS {quote(value.name)} FROM {relation.quoted} AS s"
+        f" WHERE s.{column} IS NOT NULL LIMIT {LOOKED_AT})"
     )
     compact = "d.plain"
     for separator in SEPARATORS:
         compact = f"replace({compact}, '{separator}', '')"
     return (
         f"(SELECT d.plain, upper({compact}) AS compact FROM"
-        f" (SELECT DISTINCT trim({session.text_of(attribute)}) AS plain FROM {rows} AS s) AS d)"
+        f" (SELECT DISTINCT trim({session.text_of(value)}) AS plain FROM {rows} AS s) AS d)"
     )
 
 

@@ -168,7 +168,19 @@ WRONG: dict[str, tuple[str, dict[str, Any]]] = {
     "unknown guarantee (word)": ("invalid_parameter", {"guarantee": "columns"}),
     "a guarantee of another method": ("invalid_parameter", {"guarantee": "per_attribute"}),
     "a method without its guarantee": ("invalid_parameter", {"method": "individual_ranking"}),
-    "a kept column that tells": ("telling_column", {"keep": ["id"], "strict": True}),
+    "a kept column that looks like an identifier": (
+        "kept_identifier",
+        {"keep": ["id"], "strict": True},
+    ),
+    "a kept column that tells": (
+        "telling_column",
+        {"quasi_identifiers": ["a"], "keep": ["b"], "strict": True},
+    ),
+    "a spelling that is none (word)": (
+        "invalid_parameter",
+        {"entity": "id", "entity_normalize": "upper"},
+    ),
+    "spellings of nobody": ("invalid_parameter", {"entity_normalize": "trim"}),
     "an option of another method": ("unknown_option", {"options": {"gamma": 1}}),
     "an option of another type": (
         "invalid_parameter",

@@ -20,10 +20,11 @@ from dbanon.doors.cli.main import main
 from dbanon.errors import DbanonError, ForeignFile, SourceChanged
 from dbanon.stores import folders
 from dbanon.stores.folders import pieces_of, place_of
+from tests.prerequisites import only_where
 
 SECRET = 4711
 NOBODY = 65534
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="files of other accounts are made by root")
+as_root = only_where(os.geteuid() == 0, "files of other accounts are made by root")
 
 
 def write(path: Path, ages: list[int]) -> Path:

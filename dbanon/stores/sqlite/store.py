@@ -80,20 +80,21 @@ class SqliteStore(FileDatabase):
                 # The driver shall not begin or commit by itself, least of all around DDL.
                 driver.isolation_level = None
                 connection.begin()
-                with translated():
-                    driver.execute("BEGIN IMMEDIATE" if write else "BEGIN")
-                try:
-                    session = SqliteSession(connection, self._on_sql)
-                    yield session
-                    session.drop_staging()
-                    if write:
-                        hold()
+                with _without_row_counts(driver):
                     with translated():
-                        driver.execute("COMMIT")
-                except BaseException:
-                    if driver.in_transaction:
-                        driver.execute("ROLLBACK")
-                    raise
+                        driver.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+                    try:
+                        session = SqliteSession(connection, self._on_sql)
+                        yield session
+                        session.drop_staging()
+                        if write:
+                            hold()
+                        with translated():
+                            driver.execute("COMMIT")
+                    except BaseException:
+                        if driver.in_transaction:
+                            driver.execute("ROLLBACK")
+                        raise
             finally:
                 driver.set_progress_handler(None, 0)
                 driver.isolation_level = before
@@ -126,6 +127,18 @@ def _plain_rows(connection: sqlite3.Connection | None) -> Iterator[None]:
         yield
     finally:
         connection.row_factory, connection.text_factory = before
+
+
+@contextmanager
+def _without_row_counts(connection: sqlite3.Connection) -> Iterator[None]:
+    """Turn off a pragma of the caller's by which INSERT gives rows: ``executemany`` fails then."""
+    before = connection.execute("PRAGMA count_changes").fetchall()
+    connection.execute("PRAGMA count_changes = OFF")
+    try:
+        yield
+    finally:
+        for (value,) in before:
+            connection.execute(f"PRAGMA count_changes = {value}")
 
 
 def _require_idle(connection: sqlite3.Connection | None) -> None:

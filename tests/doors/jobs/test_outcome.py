@@ -110,18 +110,18 @@ def https(
     key, certificate = folder / "key.pem", folder / "cert.pem"
     subprocess.run(
         [openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj",
-         "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-keyout", str(key), "-out",
+         "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out",
          str(certificate)], check=True, capture_output=True,
     )  # fmt: skip
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
-    server = http.server.HTTPServer(("localhost", 0), Hook)
+    server = http.server.HTTPServer(("127.0.0.1", 0), Hook)
     server.socket = context.wrap_socket(server.socket, server_side=True)
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:
-        yield f"https://localhost:{server.server_port}/hook?token=hush-hush-7311", found
+        yield f"https://127.0.0.1:{server.server_port}/hook?token=hush-hush-7311", found
     finally:
         server.shutdown()
         thread.join()
