@@ -177,6 +177,7 @@ def in_sqlite(pragmas: tuple[str, ...], **how: Any) -> Answers:
         connection.close()
 
 
+@pytest.mark.filterwarnings("ignore:The default .* is deprecated:DeprecationWarning")
 def test_pragmas_of_sqlite() -> None:
     """None changes an answer; nor do the driver's own conversions."""
     expected = in_sqlite(())
