@@ -3,7 +3,11 @@
 import numpy as np
 from hypothesis import strategies as st
 
+from dbanon.data.number_levels import NumberLevels
+from dbanon.data.scales import Scale
+from dbanon.data.schema import Attribute, Kind
 from dbanon.hierarchy.tree import Hierarchy
+from dbanon.spaces.levels import LevelSpace
 from dbanon.spaces.mixed import UNIT, LabelCosts, MixedSpace
 
 
@@ -49,6 +53,19 @@ def draw_space(draw, n):
         rows = rows[rng.integers(0, max(1, n // 3), n)]
     names = tuple(f"a{i}" for i in range(d))
     return MixedSpace(np.ascontiguousarray(rows), np.array(units, np.int64), tuple(trees), names)
+
+
+def with_levels(space):
+    """A space as a full domain sees it: the codes of numbers are the numbers."""
+    numbers = [
+        None
+        if tree is not None
+        else NumberLevels.of(Attribute(name, Kind.INTEGER), Scale.of(codes), None)
+        for name, tree, codes in zip(
+            space.names, space.trees, space.codes.astype(float).T, strict=True
+        )
+    ]
+    return LevelSpace(space, tuple(numbers), space.codes.astype(float))
 
 
 def draw_costs(draw, space):

@@ -156,9 +156,7 @@ def grid_for(attribute: Attribute, scale: Scale, step: float | None) -> Grid:
         return Grid(Cells(float(step)))
     if attribute.kind in (Kind.DATE, Kind.TIMESTAMP):
         return _of_dates(scale.spread, 1 if attribute.kind is Kind.DATE else _DAY)
-    unit = unit_of(attribute)
-    if attribute.kind is Kind.ORDINAL or (attribute.kind is Kind.FLOAT and scale.whole):
-        unit = 1.0
+    unit = 1.0 if attribute.kind is Kind.ORDINAL else unit_of(attribute, scale)
     if scale.spread <= _FEW * unit:
         return Grid(Cells(unit or 1.0))
     # Below the last digit of a border there is no other one.
@@ -185,11 +183,17 @@ def _of_dates(spread: float, day: int) -> Grid:
     return Grid(finest, tuple(Step(cells, cells, _MANY_MONTHS) for cells in reversed(coarser)))
 
 
-def unit_of(attribute: Attribute) -> float:
-    """What two neighbouring values of the column's type are apart; 0 where it has no such unit."""
+def unit_of(attribute: Attribute, scale: Scale) -> float:
+    """What two neighbouring values of the column are apart; 0 where it has no such unit.
+
+    Floats that are all whole numbers count as whole numbers. A data frame holds integers as floats
+    as soon as one is NULL, which must change neither the column's grid nor its loss.
+    """
     units = {Kind.INTEGER: 1.0, Kind.DATE: 1.0, Kind.TIMESTAMP: 1.0}
     if attribute.kind is Kind.DECIMAL:
         return 10.0**-attribute.scale
+    if attribute.kind is Kind.FLOAT:
+        return 1.0 if scale.whole else 0.0
     return units.get(attribute.kind, 0.0)
 
 
@@ -197,7 +201,13 @@ def around(
     attribute: Attribute, grid: Grid, low: NDArray[np.float64], high: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The borders that are told around classes; of ranks both ends are held."""
-    low, high = grid.around(low, high)
+    return held_ends(attribute, *grid.around(low, high))
+
+
+def held_ends(
+    attribute: Attribute, low: NDArray[np.float64], high: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The ends that are released of half-open intervals: of ranks the last one held."""
     if attribute.kind is Kind.ORDINAL:
         high = np.minimum(high, len(attribute.order)) - 1
     return low, high

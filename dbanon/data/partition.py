@@ -15,6 +15,7 @@ from dbanon import kernels
 from dbanon.data.frozen import dataclass
 from dbanon.data.measures import Measures
 from dbanon.data.notebook import Shown
+from dbanon.data.number_levels import NumberLevels
 from dbanon.data.pieces import Each
 from dbanon.errors import RecountFailed
 
@@ -261,13 +262,12 @@ class Levels(Partition):
     Parameters
     ----------
     labels : int32 (n,), the class of each record; -1 where suppressed.
-    levels : for each attribute the number of steps up from the leaves, or from numbers as they are.
-    parts : for each attribute that is measured as a number, int64 (n,): which part of the numbers a
-        record's is in at that level.
+    levels : for each attribute the number of steps up from the leaves, or from the finest cells.
+    numbers : for each attribute that is measured as a number, the levels that were searched.
     """
 
     levels: Mapping[str, int]
-    parts: Mapping[str, NDArray[np.int64]]
+    numbers: Mapping[str, NumberLevels]
 
     in_blocks: ClassVar[bool] = False
     at_once: ClassVar[bool] = True
@@ -276,11 +276,11 @@ class Levels(Partition):
         self,
         labels: ArrayLike,
         levels: Mapping[str, int],
-        parts: Mapping[str, NDArray[np.int64]],
+        numbers: Mapping[str, NumberLevels],
     ) -> None:
         super().__init__(labels)
         object.__setattr__(self, "levels", MappingProxyType(dict(levels)))
-        object.__setattr__(self, "parts", MappingProxyType(dict(parts)))
+        object.__setattr__(self, "numbers", MappingProxyType(dict(numbers)))
 
     @property
     def levels_found(self) -> Levels:
@@ -300,11 +300,10 @@ class Levels(Partition):
         Classes of which no record is left are left out.
         """
         nobody = records < 0
-        parts = {name: np.where(nobody, -1, part[records]) for name, part in self.parts.items()}
         labels = np.where(nobody, SUPPRESSED, self.labels[records])
         released = labels >= 0
         labels[released] = np.unique(labels[released], return_inverse=True)[1].reshape(-1)
-        return Levels(labels, self.levels, parts)
+        return Levels(labels, self.levels, self.numbers)
 
 
 @dataclass(frozen=True, eq=False)

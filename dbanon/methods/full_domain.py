@@ -1,10 +1,11 @@
 """Full-domain generalization: one level of every attribute for the whole table.
 
 A level is a number of steps up from the leaves. Of all combinations of levels that give classes of
-k, the one of least loss is taken: climbed share of the way to the root, summed over cells; records
-in classes below k are withheld while they are at most the share ``suppression`` of all, and lose
-all. Numbers without a hierarchy have the levels: as they are, sixteenths, eighths, quarters and
-halves of the range, one value for all. Ties go to the lower level of the attribute named first.
+k, the one of least loss is taken: climbed share of the way to the root, or the label's share of the
+range, summed over cells; records in classes below k are withheld while they are at most the share
+``suppression`` of all, and lose all. Numbers without a hierarchy have the levels of
+``data.number_levels``: cells of the column's grid, and unions of these up to all. Ties go
+to the lower level of the attribute named first.
 
 Combinations above one that needs no more suppression than allowed need none either, and those below
 one that fails fail (K. LeFevre, D. DeWitt and R. Ramakrishnan, "Incognito: efficient full-domain
@@ -19,6 +20,7 @@ Cost: O(n d) for each combination looked at; at worst all. All have a place in m
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 import numpy as np
@@ -28,16 +30,15 @@ from dbanon.data.option import Option, Parameter
 from dbanon.data.partition import SUPPRESSED, Levels, most_of
 from dbanon.errors import InvalidParameter, TooFewRecords
 from dbanon.methods.registry import MixedMethod, Tick
-from dbanon.spaces.mixed import MixedSpace
+from dbanon.spaces.levels import LevelSpace, level_space
 
-_PARTS = (16, 8, 4, 2, 1)
 _UNKNOWN, _KNOWN, _FAILS = 0, 1, 2
 _MOST_COMBINATIONS = 2**25
 _NO_BOUND = int(np.iinfo(np.int64).max)
 
 
 def full_domain(
-    space: MixedSpace,
+    space: LevelSpace,
     k: int,
     *,
     tick: Tick,
@@ -58,26 +59,27 @@ def full_domain(
     TooFewRecords : no combination satisfies k; with at least k records one always does.
     InvalidParameter : there are too many combinations of levels.
     """
-    if space.n_records < k:
-        raise TooFewRecords(f"There are {space.n_records} records, fewer than k = {k}.")
-    apart = np.zeros(space.n_records, np.int64) if strata is None else strata
-    values, losses = _levels(space)
-    limit = most_of(suppression, space.n_records)
-    shape = tuple(len(levels) for levels in values)
+    n, names = space.mixed.n_records, space.mixed.names
+    if n < k:
+        raise TooFewRecords(f"There are {n} records, fewer than k = {k}.")
+    apart = np.zeros(n, np.int64) if strata is None else strata
+    limit = most_of(suppression, n)
+    shape = tuple(height + 1 for height in space.heights())
     if prod(shape) > _MOST_COMBINATIONS:
         raise InvalidParameter(
             f"There are {prod(shape)} combinations of levels, more than {_MOST_COMBINATIONS}.",
             hint="Name fewer quasi-identifiers, or give hierarchies of fewer levels.",
         )
+    values, losses = zip(*map(space.groups, range(len(names))), strict=True)
     bound = np.zeros(shape, np.int64)
     for attribute, loss in enumerate(losses):
         bound += loss.reshape([-1 if a == attribute else 1 for a in range(len(shape))])
     state = np.zeros(shape, np.int8)
     # The loss of the best so far, times n, and its levels; withholding only adds to a bound.
-    best, found, least = None, shape, _NO_BOUND * space.n_records
-    total = space.n_records * sum(int(unit) for unit in space.units)
+    best, found, least = None, shape, _NO_BOUND * n
+    total = n * sum(int(unit) for unit in space.mixed.units)
     while True:
-        might = (state == _UNKNOWN) & (bound <= least // space.n_records)
+        might = (state == _UNKNOWN) & (bound <= least // n)
         start = np.unravel_index(int(np.where(might, bound, _NO_BOUND).argmin()), shape)
         if not might[start]:
             break
@@ -88,13 +90,13 @@ def full_domain(
             tick(float((state != _UNKNOWN).mean()))
             sizes, labels = _group(values, at, apart)
             withheld = int(sizes[sizes < k].sum())
-            if withheld > limit or withheld == space.n_records:
+            if withheld > limit or withheld == n:
                 state[tuple(slice(level + 1) for level in at)] = _FAILS
                 low = (low + high) // 2 + 1
                 continue
             high = (low + high) // 2
             state[at] = _KNOWN
-            lost = int(bound[at]) * (space.n_records - withheld) + withheld * total
+            lost = int(bound[at]) * (n - withheld) + withheld * total
             if (lost, at) < (least, found):
                 least, found = lost, at
                 best = np.where(sizes[labels] < k, SUPPRESSED, labels)
@@ -103,41 +105,15 @@ def full_domain(
     best[best >= 0] = numbered
     return Levels(
         best,
-        dict(zip(space.names, found, strict=True)),
-        {
-            name: values[attribute][found[attribute]]
-            for attribute, name in enumerate(space.names)
-            if space.trees[attribute] is None
-        },
+        dict(zip(names, found, strict=True)),
+        {n: levels for n, levels in zip(names, space.numbers, strict=True) if levels is not None},
     )
 
 
-def _levels(
-    space: MixedSpace,
-) -> tuple[list[list[NDArray[np.int64]]], list[NDArray[np.int64]]]:
-    """For each attribute and level, the records' values (n,) and their loss in all.
-
-    Losses are whole numbers, as units are multiples of all depths, so that ties are ties.
-    """
-    values, losses = [], []
-    for attribute, tree in enumerate(space.trees):
-        codes = space.codes[:, attribute].astype(np.int64)
-        unit = float(space.units[attribute])
-        if tree is None:
-            cuts = [codes * parts // (int(unit) + 1) for parts in _PARTS]
-            values.append([codes, *cuts])
-            losses.append(np.array([0, *(round(unit / parts) * len(codes) for parts in _PARTS)]))
-            continue
-        nodes = [tree.at_level(level)[codes] for level in range(tree.height + 1)]
-        values.append([node.astype(np.int64) for node in nodes])
-        losses.append(
-            np.array([np.rint(unit * tree.loss(codes, node)).sum() for node in nodes], np.int64)
-        )
-    return values, losses
-
-
 def _group(
-    values: list[list[NDArray[np.int64]]], levels: tuple[int, ...], strata: NDArray[np.int64]
+    values: Sequence[Sequence[NDArray[np.int64]]],
+    levels: tuple[int, ...],
+    strata: NDArray[np.int64],
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Sizes of the groups of equal records in each stratum, and each record's group."""
     group = strata
@@ -170,6 +146,7 @@ METHOD = MixedMethod(
     reference="LeFevre, DeWitt & Ramakrishnan 2005",
     max_size=None,
     gives=Levels,
+    space=level_space,
     refine=None,
     options=(
         Parameter(

@@ -63,13 +63,16 @@ def find_classes(
     """
     policy.guaranteed().require(find_method(policy.method))
     strata = _feasible_strata(microdata, policy)
-    units = None
+    units = level_measures = None
     clustered = microdata
     if microdata.entities is not None:
         units = units_of(microdata, policy.hierarchies)
         clustered = units.microdata
         strata = strata_of(clustered, policy)
-    partition = _found(clustered, strata, policy, tick, measures)
+        if find_method(policy.method).gives.at_once:
+            # Cells of levels are released, so they are those of records.
+            level_measures = measures or Measures.of(microdata)
+    partition = _found(clustered, strata, policy, tick, measures, level_measures)
     assert isinstance(partition, Partition)
     if units is not None:
         partition = partition.of(units.of_record)
@@ -135,6 +138,7 @@ def _found(
     policy: Policy,
     tick: Tick | None,
     measures: Measures | None,
+    level_measures: Measures | None = None,
 ) -> MethodResult:
     """What the method gives for the strata, each by itself or all at once.
 
@@ -148,7 +152,7 @@ def _found(
             covariance=policy.standardize == MAHALANOBIS,
             each=map if policy.block_size is None else on_all_cores,
         )
-    space = space_of(microdata, measures, policy)
+    space = space_of(microdata, measures, policy, level_measures)
     rng = _chance_of(method, policy.seed)
     tick = tick or _silent
     keys = microdata.ordered_keys
@@ -184,22 +188,34 @@ def _found(
 
 
 def space_of(
-    microdata: Microdata, measures: Measures, policy: Policy
+    microdata: Microdata,
+    measures: Measures,
+    policy: Policy,
+    level_measures: Measures | None = None,
 ) -> Callable[[NDArray[np.int64]], Any]:
     """What the policy's method sees of some of the records, int64 (m,), of one stratum.
+
+    Parameters
+    ----------
+    level_measures : as of ``level_space``.
 
     Raises
     ------
     DbanonError : as ``Method.space``.
     """
     method = find_method(policy.method)
+    more: dict[str, Any] = {}
+    if method.refine == "generalized":
+        more = {"label_steps": policy.label_steps}
+    elif method.gives.at_once:
+        more = {"level_steps": policy.steps, "level_measures": level_measures}
     return method.space(
         microdata,
         measures,
         standardize=str(policy.standardize),
         weights=policy.weights,
         hierarchies=policy.hierarchies,
-        **({} if method.refine != "generalized" else {"label_steps": policy.label_steps}),
+        **more,
     )
 
 

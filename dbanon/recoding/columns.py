@@ -47,7 +47,7 @@ class Settings:
     steps : width of the grid by column, in the column's unit (days, microseconds); where not
         named, the steps of ``data.grid.grid_for``.
     levels : of a full domain, which are then released: not what a class has in common, but the
-        nodes and parts that its records are in. None otherwise.
+        nodes and cells that its records are in. None otherwise.
     """
 
     hierarchies: Mapping[str, Hierarchy] = field(default_factory=dict)

@@ -4,11 +4,12 @@ With a hierarchy: the label of the lowest common ancestor. A category without on
 ``*``. A number: an interval around the class. By default the interval's borders lie on a grid that
 is the same for all classes: the borders of a class's own range are values of its members. An
 ordinal attribute: an interval of ranks, which holds both of its ends. After a full-domain search:
-the node of the level found, and an interval around all numbers of the part that the level makes.
+the node, or the cell of numbers, of the level found.
 
 Loss of a cell: climbed edges over all edges; width over the width of the table's column, 1 at most.
 It is that of the label released, not of the range behind it. The width is that of the values that a
-label holds: ``[30, 32)`` holds the whole numbers 30 and 31, which are 1 apart.
+label holds: ``[30, 32)`` holds the whole numbers 30 and 31, which are 1 apart, in a column of
+integers as in one of floats that are all whole.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from numpy.typing import NDArray
 from dbanon.data.grid import around, grid_for, held_width, unit_of
 from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
+from dbanon.data.number_levels import NumberLevels
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidParameter
@@ -118,17 +120,27 @@ def _intervals(
     if valid is not None:
         # Any number of the column will do.
         numbers = np.where(valid, numbers, scale.least)
-    if settings.levels is None:
-        low, high = _ends(numbers, partition)
-    else:
-        parts = settings.levels.parts[attribute.name]
-        low, high = _ends_of_parts(numbers, partition, parts, valid)
-    grid = grid_for(attribute, scale, settings.steps.get(attribute.name))
+    step = settings.steps.get(attribute.name)
     ordinal = attribute.kind is Kind.ORDINAL
     closed = settings.local_range or ordinal
-    if not settings.local_range:
-        low, high = around(attribute, grid, low, high)
-    width = held_width(low, high, scale, 0.0 if closed else unit_of(attribute))
+    if settings.levels is not None:
+        released = partition.labels >= 0 if valid is None else (partition.labels >= 0) & valid
+        levels = NumberLevels.of(attribute, scale, step)
+        level = levels.level_holding(
+            settings.levels.numbers[attribute.name],
+            settings.levels.levels[attribute.name],
+            numbers[released],
+        )
+        low, high = _ends_of_levels(
+            numbers, released, partition, levels, level, settings.local_range
+        )
+    else:
+        low, high = _ends(numbers, partition)
+        # Also refuses what float64 has no borders for.
+        grid = grid_for(attribute, scale, step)
+        if not settings.local_range:
+            low, high = around(attribute, grid, low, high)
+    width = held_width(low, high, scale, 0.0 if closed else unit_of(attribute, scale))
     lost = _none_where(width * partition.sizes, missing)
     if settings.intervals == "text" or (settings.intervals == RANGE and ordinal):
         texts = _texts(low, high, attribute, closed)
@@ -170,23 +182,42 @@ def _ends(values: NDArray[Any], partition: Partition) -> tuple[NDArray[Any], NDA
     return np.minimum.reduceat(grouped, starts), np.maximum.reduceat(grouped, starts)
 
 
-def _ends_of_parts(
+def _ends_of_levels(
     numbers: NDArray[np.float64],
+    released: NDArray[np.bool_],
     partition: Partition,
-    parts: NDArray[np.int64],
-    valid: NDArray[np.bool_] | None,
+    levels: NumberLevels,
+    level: int,
+    local_range: bool,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The smallest and the largest number in the parts that the records of each class are in."""
-    released = partition.labels >= 0
-    if valid is not None:
-        released &= valid
-    _, part = np.unique(parts[released], return_inverse=True)
-    part = part.reshape(-1)
-    whole = Partition(part)
-    low, high = numbers.copy(), numbers.copy()
-    for ends, found in zip((low, high), _ends(numbers[released], whole), strict=True):
-        ends[released] = found[part]
-    return _ends(low, partition)[0], _ends(high, partition)[1]
+    """The ends released of each class: those of its cell on this level of the column.
+
+    A class whose records are in several cells, such as one that was merged for a privacy model, has
+    the cell of the first level that holds them all. So two labels are equal, disjoint, or one holds
+    the other.
+
+    Parameters
+    ----------
+    numbers : float64 (n,), of all records, any number where NULL.
+    released : bool (n,), records that are released and not NULL here.
+    local_range : True for the smallest and the largest number that the table has in that cell.
+    """
+    low, high = _ends(numbers, partition)
+    climbed = levels.climb(low, high, level)
+    for higher in np.unique(climbed).tolist():
+        classes = np.flatnonzero(climbed == higher)
+        if not local_range:
+            low[classes], high[classes] = levels.around(low[classes], higher)
+            continue
+        values = np.sort(numbers[released])
+        cells = levels.cells_of(values, higher)
+        own = levels.cells_of(low[classes], higher)
+        first, last = (np.searchsorted(cells, own, side) for side in ("left", "right"))
+        # A class of NULLs alone has no number, and its ends are not released.
+        first, last = np.minimum(first, len(values) - 1), np.maximum(last - 1, 0)
+        if len(values):
+            low[classes], high[classes] = values[first], values[last]
+    return low, high
 
 
 def _texts(

@@ -19,6 +19,7 @@ from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
 from dbanon.data.notebook import Shown
 from dbanon.data.partition import Partition
+from dbanon.data.scales import Scale
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidParameter
 from dbanon.hierarchy.leaves import ANY, UTC, Hierarchies, leaf_codes, only, texts_in, trees_of
@@ -216,9 +217,9 @@ def _column(
         "ranks": measures.ranks.get(attribute.name),
     }
     parts = [part for column in released for part in column.parts]
-    low, high = (_ends(part, attribute, scale.least, scale.most) for part in (parts[0], parts[-1]))
+    low, high = (_ends(part, attribute, scale) for part in (parts[0], parts[-1]))
     if len(parts) == 2 and not first.closed:
-        high = high[0], np.maximum(low[0], high[1] - unit_of(attribute))
+        high = high[0], np.maximum(low[0], high[1] - unit_of(attribute, scale))
     single = (low[0] == low[1]) | (False if missing is None else missing)
     if len(parts) == 1 and single.all():
         return Numbers(**known, released=low[0])
@@ -240,7 +241,7 @@ def _labels(column: ReleasedColumn, tree: Hierarchy) -> list[str]:
 
 
 def _ends(
-    column: ReleasedColumn, attribute: Attribute, least: float, most: float
+    column: ReleasedColumn, attribute: Attribute, scale: Scale
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The smallest and the largest number that each released value may stand for."""
     if column.attribute.kind.is_numeric and column.values.dtype != object:
@@ -252,16 +253,16 @@ def _ends(
         return numbers, numbers
     # A NULL may be any text that the column knows.
     return intervals(
-        ["*" if gone else str(label) for gone, label in _spelled(column)], attribute, least, most
+        ["*" if gone else str(label) for gone, label in _spelled(column)], attribute, scale
     )
 
 
 def intervals(
-    labels: Sequence[str], attribute: Attribute, least: float, most: float
+    labels: Sequence[str], attribute: Attribute, scale: Scale
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The ends of ``[a, b)``, ``[a, b]`` or one value, float64 (m,) each; ``*`` is least to most.
+    """The ends of ``[a, b)``, ``[a, b]`` or one value, float64 (m,) each; ``*`` is the whole range.
 
-    The upper end of ``[a, b)`` is the largest value of the column's type below b. ARX writes
+    The upper end of ``[a, b)`` is the largest value below b that the column may have. ARX writes
     ``[a, b[``.
 
     Parameters
@@ -272,9 +273,9 @@ def intervals(
     ------
     InvalidParameter : a label is none of these.
     """
-    known: dict[str, tuple[float, float] | None] = {ANY: (least, most)}
+    known: dict[str, tuple[float, float] | None] = {ANY: (scale.least, scale.most)}
     for label in set(labels) - {ANY}:
-        known[label] = _ends_of_label(label, attribute)
+        known[label] = _ends_of_label(label, attribute, unit_of(attribute, scale))
     wrong = sum(ends is None for ends in known.values())
     if wrong:
         raise InvalidParameter(
@@ -301,7 +302,7 @@ def nodes(labels: Sequence[str], tree: Hierarchy, name: str) -> NDArray[np.int32
     return np.array([of_label[label] for label in labels], np.int32)
 
 
-def _ends_of_label(label: str, attribute: Attribute) -> tuple[float, float] | None:
+def _ends_of_label(label: str, attribute: Attribute, unit: float) -> tuple[float, float] | None:
     if (value := _number(label, attribute)) is not None:
         return value, value
     if label[:1] != "[" or label[-1:] not in ("]", ")", "["):
@@ -312,7 +313,7 @@ def _ends_of_label(label: str, attribute: Attribute) -> tuple[float, float] | No
     while at >= 0:
         low, high = _number(inner[:at], attribute), _number(inner[at + 2 :], attribute)
         if low is not None and high is not None:
-            return low, high if label[-1] == "]" else max(low, high - unit_of(attribute))
+            return low, high if label[-1] == "]" else max(low, high - unit)
         at = inner.find(", ", at + 1)
     return None
 

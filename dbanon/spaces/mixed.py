@@ -121,7 +121,7 @@ def _of_number(
     starts = np.concatenate(([scale.least], borders))
     first, last = np.triu_indices(len(starts))
     low, high = around(attribute, grid, starts[first], starts[last])
-    width = held_width(low, high, scale, unit_of(attribute))
+    width = held_width(low, high, scale, unit_of(attribute, scale))
     told = np.rint(width * unit).astype(np.int64)
     costs = np.zeros((len(starts), len(starts)), np.int32)
     costs[first, last] = np.maximum(told - told[first == last].max(), 0)

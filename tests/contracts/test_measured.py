@@ -93,6 +93,7 @@ def spied(monkeypatch: pytest.MonkeyPatch, name: str) -> list[Any]:
 
 def rows(space: Any) -> set[bytes]:
     """The records as the method sees them."""
+    space = getattr(space, "mixed", space)
     points = space.codes if hasattr(space, "codes") else space.points
     return {row.tobytes() for row in np.ascontiguousarray(points)}
 

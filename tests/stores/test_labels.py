@@ -84,7 +84,7 @@ def test_labels_are_those_of_the_cells_that_rows_begin_and_end_in(database: Data
             inside = np.array([number(row[at + 1]) for row in members])
             ends = around(attribute, grid, inside.min(keepdims=True), inside.max(keepdims=True))
             first, after = (float(part[0]) for part in ends)
-            read = intervals([labels[at]], attribute, scale.least, scale.most)
+            read = intervals([labels[at]], attribute, scale)
             assert (read[0][0], round(read[1][0], 6)) == (first, round(after - unit(name), 6))
             assert after - first >= 2 * unit(name), name
 

@@ -88,8 +88,8 @@ def test_labels_hold_their_classes_and_borders_are_on_the_grid(name):
     "name", ["age", "one more", "below 0", "income", "price", "whole", "ranks"]
 )
 def test_no_label_tells_one_number_where_a_column_has_more_than_twenty(name):
-    attribute, _, grid, _, (low, high) = labels_of(name)
-    unit = unit_of(attribute) or 1.0
+    attribute, values, grid, _, (low, high) = labels_of(name)
+    unit = unit_of(attribute, Scale.of(values)) or 1.0
     assert grid.finest.step >= 2 * unit
     assert (high - low + (attribute.kind is Kind.ORDINAL) >= 2 * unit - 1e-9)[high < 130].all()
 

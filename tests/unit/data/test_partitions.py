@@ -3,7 +3,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from dbanon.data.number_levels import NumberLevels
 from dbanon.data.partition import Levels, Partition, combine
+from dbanon.data.scales import Scale
+from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import RecountFailed
 
 
@@ -48,8 +51,8 @@ def test_parts_are_combined() -> None:
 
 def test_levels_of_some_records_have_no_gaps() -> None:
     """Classes that are withheld whole for a model leave none (a campaign's finding)."""
-    levels = Levels([0, 0, 1, 1, 2, -1], {"age": 1}, {"age": np.arange(6)})
+    ages = NumberLevels.of(Attribute("age", Kind.INTEGER), Scale.of(np.arange(60.0)), None)
+    levels = Levels([0, 0, 1, 1, 2, -1], {"age": 1}, {"age": ages})
     some = levels.of(np.array([5, 4, 0, 1, -1]))
     assert some.labels.tolist() == [-1, 1, 0, 0, -1]
-    assert some.parts["age"].tolist() == [5, 4, 0, 1, -1]
-    assert some.levels == {"age": 1}
+    assert (some.levels, some.numbers) == ({"age": 1}, {"age": ages})

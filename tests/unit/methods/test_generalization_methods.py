@@ -19,7 +19,7 @@ from dbanon.errors import (
 )
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.spaces.mixed import UNIT, MixedSpace
-from tests.generalization_data import spaces
+from tests.generalization_data import spaces, with_levels
 from tests.reference import generalization as reference
 
 METHODS = [name for name, method in methods.METHODS.items() if method.takes_categories]
@@ -32,7 +32,7 @@ def run(name, space, k, seed=0, **options):
     method = methods.METHODS[name]
     shares = []
     partition = method.run(
-        space,
+        with_levels(space) if name == "full_domain" else space,
         k,
         tick=shares.append,
         rng=np.random.Generator(np.random.PCG64(seed)),

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from dbanon.data.partition import AttributePartition, Found, Levels, Partition
+from dbanon.data.scales import Scale
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidParameter, RowsNotAnonymous
 from dbanon.hierarchy import Hierarchy
@@ -309,7 +310,7 @@ def test_no_value_of_a_record_is_in_it():
     ],
 )
 def test_intervals_are_read_back(attribute, label, ends):
-    low, high = intervals([label, label], attribute, -7, 99)
+    low, high = intervals([label, label], attribute, Scale(2, -7.0, 99.0, whole=False))
     assert low.tolist() == [ends[0]] * 2
     assert high.tolist() == [ends[1]] * 2
 
@@ -317,7 +318,7 @@ def test_intervals_are_read_back(attribute, label, ends):
 @pytest.mark.parametrize("label", ["secret", "[1, secret)", "[1 2)", "(1, 2)", "[1, 2", "nan", ""])
 def test_what_is_no_interval_is_counted_not_told(label):
     with pytest.raises(InvalidParameter, match="holds 1 labels") as error:
-        intervals([label, "3"], Attribute("a", Kind.INTEGER), 0, 1)
+        intervals([label, "3"], Attribute("a", Kind.INTEGER), Scale(2, 0.0, 1.0))
     assert "secret" not in str(error.value)
 
 

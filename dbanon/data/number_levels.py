@@ -1,0 +1,150 @@
+"""Levels of a number without a hierarchy, for methods that use one level for the whole table.
+
+Each level is a partition of the number line into cells that are unions of cells of the level below.
+All borders lie on the column's public grid (``data.grid``), so that a label tells its cell and
+nothing else. The levels: the grid's finest cells; those of two, four, eight … that are at least a
+sixteenth of the range wide (of months: the calendar's wider units); all cells with values as one.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon.data.frozen import dataclass
+from dbanon.data.grid import Cells, grid_for, held_ends, held_width, unit_of
+from dbanon.data.scales import Scale
+from dbanon.data.schema import Attribute
+
+# The doubled cells are at least this share of the range: with the finest cells and one interval for
+# all, a column has six levels at most. More would multiply the combinations that are searched.
+_PARTS = 16
+
+
+@dataclass(frozen=True)
+class Level:
+    """One level: cells that are each a union of so many neighbours.
+
+    Parameters
+    ----------
+    cells : the cells that are united.
+    count : how many; the first of a union is a multiple of it.
+    """
+
+    cells: Cells
+    count: int = 1
+
+    def of(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The number of the union that each value is in, whole float64."""
+        return np.floor(self.cells.of(values) / self.count)
+
+    def borders(self, unions: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The lower border of each union."""
+        return self.cells.borders(unions * self.count)
+
+
+@dataclass(frozen=True)
+class NumberLevels:
+    """The levels of one column.
+
+    Parameters
+    ----------
+    attribute, scale : the column, and what its values are measured by.
+    finest : the cells that all levels are made of.
+    levels : all levels but the last, the finest first; the last is one interval for all values.
+    """
+
+    attribute: Attribute
+    scale: Scale
+    finest: Cells
+    levels: tuple[Level, ...]
+
+    @classmethod
+    def of(cls, attribute: Attribute, scale: Scale, step: float | None) -> NumberLevels:
+        """The levels of a column with values of this scale.
+
+        Parameters
+        ----------
+        step : width of the finest cells in the column's unit; None for the grid's own.
+
+        Raises
+        ------
+        RangeUnsuitable : as ``grid_for``.
+        """
+        grid = grid_for(attribute, scale, step)
+        finest = grid.finest
+        levels = [Level(finest)]
+        if finest.months:
+            wider = [step.cells for step in reversed(grid.coarser)]
+            levels += [Level(c) for c in wider if c.months * c.unit * 30.5 < scale.spread]
+        elif finest.step < scale.spread:
+            # The smallest power of two that makes cells of a sixteenth of the range.
+            power = max(int(np.ceil(np.log2(scale.spread / _PARTS) - np.log2(finest.step))), 1)
+            while np.ldexp(finest.step, power) < scale.spread:
+                levels.append(Level(finest, 2**power))
+                power += 1
+        ends = np.array([scale.least, scale.most])
+        return cls(
+            attribute,
+            scale,
+            finest,
+            tuple(level for level in levels if np.ptp(level.of(ends)) > 0),
+        )
+
+    @property
+    def top(self) -> int:
+        """The number of the last level."""
+        return len(self.levels)
+
+    def cells_of(self, values: NDArray[np.float64], level: int) -> NDArray[np.float64]:
+        """The number of the cell that each value is in, whole float64; 0 on the last level."""
+        return self.levels[level].of(values) if level < self.top else np.zeros(len(values))
+
+    def around(
+        self, values: NDArray[np.float64], level: int
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The borders that are released for each value, float64 each: its cell's."""
+        if level < self.top:
+            cells = self.levels[level].of(values)
+            low, high = (self.levels[level].borders(cells + i) for i in (0, 1))
+            return held_ends(self.attribute, low, high)
+        # All cells of the level below with values of the column. Values that came later may lie
+        # outside the range that the table had.
+        ends = np.append(values, (self.scale.least, self.scale.most))
+        below = self.levels[-1] if self.levels else Level(self.finest)
+        first, last = below.of(np.array([ends.min(), ends.max()]))
+        low, high = below.borders(np.array([first, last + 1]))[:, np.newaxis]
+        low, high = held_ends(self.attribute, low, high)
+        return np.repeat(low, len(values)), np.repeat(high, len(values))
+
+    def loss(self, values: NDArray[np.float64], level: int) -> NDArray[np.float64]:
+        """The loss of each value's label, 0 to 1."""
+        low, high = self.around(values, level)
+        return held_width(low, high, self.scale, unit_of(self.attribute, self.scale))
+
+    def climb(
+        self, low: NDArray[np.float64], high: NDArray[np.float64], level: int
+    ) -> NDArray[np.int64]:
+        """The first level, from this one, on which two values share a cell, int64 (c,)."""
+        climbed = np.full(len(low), self.top)
+        for higher in range(self.top - 1, level - 1, -1):
+            climbed[self.cells_of(low, higher) == self.cells_of(high, higher)] = higher
+        return climbed
+
+    def level_holding(self, other: NumberLevels, level: int, values: NDArray[np.float64]) -> int:
+        """The first level whose cells keep together what a level of other cells keeps together.
+
+        Parameters
+        ----------
+        other, level : levels of the same column, measured with other records, and one of them.
+        values : those to be kept together where ``other`` does, float64 (m,).
+        """
+        if self.levels == other.levels or not len(values):
+            return min(level, self.top)
+        order = np.argsort(values, kind="stable")
+        ascending = values[order]
+        cells = other.cells_of(ascending, level)
+        first = np.flatnonzero(np.append(True, cells[1:] != cells[:-1]))
+        last = np.append(first[1:], len(cells)) - 1
+        climbed = self.climb(ascending[first], ascending[last], min(level, self.top))
+        return int(climbed.max())
