@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import dbanon
@@ -133,6 +133,8 @@ def test_grids_hold_their_classes(values, kind, step):
     attribute = Attribute("x", Kind[kind])
     if kind == "INTEGER":
         numbers = np.rint(numbers)
+    # Closer ones are refused.
+    assume(np.ptp(numbers) == 0 or np.ptp(numbers) >= 1e-300)
     for grid in (grid_for(attribute, Scale.of(numbers), None), Grid(Cells(step))):
         low, high = grid.around(numbers, numbers)
         assert (low <= numbers).all()
