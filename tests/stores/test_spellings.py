@@ -247,3 +247,23 @@ def test_a_collation_that_stays(duckdb_file: Database) -> None:
     in_capitals_or_not(duckdb_file)
     report = duckdb_file.anonymize(**ASKED, entity_normalize="trim", output="release.trimmed")
     assert report.persons == 30
+
+
+@pytest.mark.parametrize("kind", ["UUID", "ENUM ('a', ' a', 'A', 'b', 'c', 'd', 'e', 'f')"])
+@pytest.mark.parametrize("normalize", [None, "casefold"])
+def test_types_of_duckdb_that_are_no_text(
+    duckdb_file: Database, kind: str, normalize: str | None
+) -> None:
+    persons = ["a", " a", "A", "b", "c", "d", "e", "f"]
+    if kind == "UUID":
+        persons = [f"00000000-0000-4000-8000-00000000000{at}" for at in range(8)]
+    rows = [(at, persons[at % 8], 20 + at % 3) for at in range(80)]
+    duckdb_file.load("people", {"visit": "integer", "patient": kind, "age": "integer"}, rows)
+    more = {} if normalize is None else {"entity_normalize": normalize}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        report = duckdb_file.anonymize(**ASKED, **more)
+    spellings = kind != "UUID"
+    assert report.persons == (6 if spellings and normalize else 8)
+    warned = any(one.category is EntitySpellings for one in caught)
+    assert warned == (spellings and normalize is None)

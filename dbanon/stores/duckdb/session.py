@@ -189,6 +189,12 @@ class DuckdbSession(FileSession):
     def text_of(self, attribute: Attribute) -> str:
         return types.text(attribute)
 
+    def spelled(self, attribute: Attribute, value: str) -> str:
+        # UUID has no replace(); a cast of a VARCHAR would lose its collation.
+        if attribute.normalize and attribute.sql_type == "UUID":
+            value = f"CAST({value} AS VARCHAR)"
+        return super().spelled(attribute, value)
+
     def sample(self, relation: RelationName, share: float) -> str:
         return f"{relation.quoted} AS s TABLESAMPLE BERNOULLI ({100 * share:.6f} PERCENT)"
 
