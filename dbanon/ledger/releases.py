@@ -345,13 +345,14 @@ def exports_of(session: Session, output: str) -> list[tuple[str, int, dict[str, 
 def plan_output(
     session: Session, name: RelationName, kind: str, if_exists: str, release_id: str
 ) -> Output:
-    """Check that the output may be made, before anything is read. Nothing is changed.
+    """Check that the output may be made, before anything is read, and lock it. Nothing is changed.
 
     Raises
     ------
     InvalidName : the name is the ledger's.
     OutputExists : it exists already, and is not to be replaced or is of another kind.
     OutputNotOurs : it exists and is no release of the ledger, or belongs to another role.
+    OutputBusy : another run writes it now.
     """
     name = session.resolve_output(name)
     reserved = session.ledger_name("")
@@ -364,6 +365,7 @@ def plan_output(
         check_length(name.schema, session.name_limit, "schema of the output")
     session.require_schema(name)
     session.require_ledger_rights()
+    session.lock_output(name)
     existing = session.find_existing(name)
     written = session.written_as(name, kind, release_id)
     relation = written if kind == "view" else name

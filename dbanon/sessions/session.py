@@ -66,6 +66,16 @@ class Session(KeyedSession, RuledSession, PersonsSession):
         InsufficientRights : the role may not.
         """
 
+    def lock_output(self, name: RelationName) -> None:
+        """Keep other runs from this output until the transaction ends, before anything is read.
+
+        Nothing to do where a database has one writer, or locks the output when it is planned.
+
+        Raises
+        ------
+        OutputBusy : another run writes it now.
+        """
+
     def make_schema(self, name: RelationName) -> None:
         """Make the output's schema, where there are schemas and this one is missing.
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from typing import Any
-from uuid import UUID
+from uuid import uuid4
 
 import pytest
+from sqlalchemy import make_url
 
-from dbanon.errors import SourceChanged
+import dbanon
+from dbanon.errors import OutputBusy, SourceChanged
 from tests.stores.databases import Database, DuckdbDatabase, PostgresqlDatabase
 from tests.stores.people import load_people, rows_of_people
 
@@ -85,37 +87,76 @@ def test_a_view_that_changes_by_itself_is_refused(
     assert (database.state(), target and target.state()) == before
 
 
-def test_two_runs_to_one_output(postgresql: PostgresqlDatabase) -> None:
-    """The one that commits first wins, the other leaves nothing."""
+@pytest.mark.parametrize("if_exists", ["error", "replace"])
+def test_a_second_run_to_one_output_is_refused_at_once(
+    postgresql: PostgresqlDatabase, if_exists: str
+) -> None:
     load_people(postgresql)
     # Makes the schemas: whoever makes one holds up others until the end.
-    earlier = postgresql.anonymize(quasi_identifiers=NUMERIC, output="release.other")
-    first: list[Any] = []
+    postgresql.anonymize(quasi_identifiers=NUMERIC, output="release.other")
+    refused: list[OutputBusy] = []
+    planned: list[Any] = []
+    phases: list[str] = []
 
-    def overtake(phase: str, share: float) -> None:
-        if phase == "cluster" and not first:
-            first.append(None)
-            first.append(postgresql.anonymize(quasi_identifiers=NUMERIC, k=5))
+    def run_another(phase: str, share: float) -> None:
+        if phase == "cluster" and not refused:
+            with pytest.raises(
+                OutputBusy, match=r"Another run writes release\.people now"
+            ) as caught:
+                postgresql.anonymize(
+                    quasi_identifiers=NUMERIC,
+                    k=5,
+                    if_exists=if_exists,
+                    progress=lambda phase, share: phases.append(phase),
+                )
+            refused.append(caught.value)
+            # A plan keeps nobody from the output, and is kept from it by nobody.
+            planned.append(
+                dbanon.plan(
+                    postgresql.url,
+                    table="people",
+                    quasi_identifiers=NUMERIC,
+                    k=5,
+                    output="release.people",
+                    if_exists=if_exists,
+                )
+            )
 
-    with pytest.raises(Exception, match="Another session made a relation of this name"):
-        postgresql.anonymize(quasi_identifiers=NUMERIC, progress=overtake)
-    assert {release_id for release_id, *_ in postgresql.ledger_rows("release")} == {
-        UUID(earlier.release_id),
-        UUID(first[1].release_id),
-    }
-    # At once, both replacing one release: the ledger shows one of them.
-    first.clear()
-    how: dict[str, Any] = {"quasi_identifiers": NUMERIC, "if_exists": "replace"}
-
-    def replace(phase: str, share: float) -> None:
-        if phase == "cluster" and not first:
-            first.append(None)
-            first.append(postgresql.anonymize(k=7, **how))
-
-    with pytest.raises(SourceChanged):
-        postgresql.anonymize(k=4, progress=replace, **how)
+    report = postgresql.anonymize(
+        quasi_identifiers=NUMERIC, if_exists=if_exists, progress=run_another
+    )
+    assert refused[0].exit_code == 4
+    # It read no row: it ended while its plan was made.
+    assert set(phases) <= {"read"}
+    assert planned[0].output == "release.people"
     current = postgresql.rows(
-        "SELECT release_id::text, k_requested FROM dbanon.release"
+        "SELECT release_id::text FROM dbanon.release"
         " WHERE superseded_at IS NULL AND output_name = 'people'"
     )
-    assert current == [(first[1].release_id, 7)]
+    assert current == [(report.release_id,)]
+
+
+def test_a_lock_of_a_role_that_may_not_publish_keeps_nobody_out(
+    postgresql: PostgresqlDatabase,
+) -> None:
+    load_people(postgresql)
+    postgresql.anonymize(quasi_identifiers=NUMERIC, output="release.other")
+    lock = 'SELECT pg_advisory_lock(hashtextextended(\'dbanon output "release"."people"\', 0))'
+    role = f"squatter_{uuid4().hex[:8]}"
+    postgresql.execute(f"CREATE ROLE {role} LOGIN PASSWORD 'secret'")
+    try:
+        url = (
+            make_url(postgresql.url)
+            .set(username=role, password="secret")
+            .render_as_string(hide_password=False)
+        )
+        with postgresql.connect(url) as squatter:
+            squatter.execute(lock.encode())
+            postgresql.anonymize(quasi_identifiers=NUMERIC)
+    finally:
+        postgresql.execute(f"DROP ROLE {role}")
+    # A role that may publish there could as well make a relation of this name.
+    with postgresql.connect() as publisher:
+        publisher.execute(lock.encode())
+        with pytest.raises(OutputBusy, match="process"):
+            postgresql.anonymize(quasi_identifiers=NUMERIC, if_exists="replace")

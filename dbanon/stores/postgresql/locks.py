@@ -11,6 +11,7 @@ from dbanon.errors import (
     DatabaseBusy,
     InsufficientRights,
     JobRunning,
+    OutputBusy,
     OutputExists,
     SourceChanged,
 )
@@ -124,6 +125,42 @@ def _kept(
         hint="End these transactions (pg_stat_activity shows them; pg_terminate_backend ends one),"
         " or try again.",
     )
+
+
+_OUTPUT_KEY = "hashtextextended('dbanon output ' || ?, 0)"
+# Anybody can take an advisory lock. It counts for those only who could publish there, and so could
+# keep others from the name by a relation of their own.
+_OUTPUT_HOLDERS = f"""
+    SELECT l.pid, a.usename::text
+    FROM pg_locks AS l JOIN pg_stat_activity AS a ON a.pid = l.pid
+    WHERE l.granted AND l.pid <> pg_backend_pid() AND l.locktype = 'advisory' AND l.objsubid = 1
+      AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+      AND (l.classid::bigint << 32 | l.objid::bigint) = {_OUTPUT_KEY}
+      AND EXISTS (
+          SELECT FROM pg_roles AS r
+          WHERE pg_has_role(a.usesysid, r.oid, 'MEMBER')
+            AND coalesce(
+                (SELECT has_schema_privilege(r.oid, n.oid, 'CREATE')
+                 FROM pg_namespace AS n WHERE n.nspname = ?),
+                has_database_privilege(r.oid, l.database, 'CREATE')))
+    LIMIT 1"""
+
+
+def lock_output(session: Undoing, name: RelationName) -> None:
+    """Lock an output until the transaction ends, without waiting.
+
+    Raises
+    ------
+    OutputBusy : another run has its lock.
+    """
+    if session.rows(f"SELECT pg_try_advisory_xact_lock({_OUTPUT_KEY})", (name.quoted,))[0][0]:
+        return
+    holders = session.rows(_OUTPUT_HOLDERS, (name.quoted, name.schema))
+    if holders:
+        raise OutputBusy(
+            f"Another run writes {name} now: {Holder(*holders[0])}.",
+            hint="Wait until it is done, then try again.",
+        )
 
 
 class LedgerSession(Undoing, Protocol):

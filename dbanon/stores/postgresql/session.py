@@ -7,9 +7,7 @@ catalog, which rights are needed and how a release is written and shown is here,
 from __future__ import annotations
 
 import json
-from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple
 
@@ -26,11 +24,9 @@ from dbanon.errors import (
 from dbanon.ledger import postgresql as postgresql_ledger
 from dbanon.ledger.postgresql_rules import tie_rules
 from dbanon.sessions.base import (
-    MARK,
     Existing,
     Locator,
     OnSql,
-    Output,
     Relation,
     by_key,
     choose_key,
@@ -38,13 +34,14 @@ from dbanon.sessions.base import (
     key_required,
 )
 from dbanon.sessions.interface import Dialect
-from dbanon.sessions.names import RelationName, check_length, quote, quote_list
+from dbanon.sessions.names import RelationName, check_length, quote
 from dbanon.stores.postgresql import catalog, digest, foreign, rights
 from dbanon.stores.postgresql import dialect as types
 from dbanon.stores.postgresql.arrays import PostgresqlWriting
 from dbanon.stores.postgresql.digest import PostgresqlKeyed, PostgresqlPrivate
-from dbanon.stores.postgresql.locks import LOCK_SECONDS, run_patiently
+from dbanon.stores.postgresql.locks import LOCK_SECONDS
 from dbanon.stores.postgresql.pieces import PostgresqlPieces
+from dbanon.stores.postgresql.publication import PostgresqlPublication
 from dbanon.stores.postgresql.rules import PostgresqlRules
 from dbanon.stores.postgresql.settings import CALLER_PATH, SETTINGS
 from dbanon.version import share_path
@@ -59,7 +56,12 @@ class _Relation(NamedTuple):
 
 
 class PostgresqlSession(
-    PostgresqlWriting, PostgresqlKeyed, PostgresqlPrivate, PostgresqlPieces, PostgresqlRules
+    PostgresqlWriting,
+    PostgresqlKeyed,
+    PostgresqlPrivate,
+    PostgresqlPieces,
+    PostgresqlPublication,
+    PostgresqlRules,
 ):
     """One transaction on PostgreSQL."""
 
@@ -259,19 +261,6 @@ class PostgresqlSession(
             )
         return name
 
-    def missing_to_read(self, name: RelationName, columns: Sequence[str]) -> list[str]:
-        schemas = [str(name.schema)] if name.schema is not None else self._search_path
-        return rights.missing_to_read(self, schemas, name.name, columns)
-
-    def missing_to_write(self, output: RelationName) -> list[str]:
-        return rights.missing_to_write(self, str(self.resolve_output(output).schema))
-
-    def require_schema(self, name: RelationName) -> None:
-        rights.require_schema(self, str(name.schema))
-
-    def make_schema(self, name: RelationName) -> None:
-        rights.make_schema(self, str(name.schema))
-
     def require_ledger_rights(self) -> None:
         self.require_trusted_ledger()
         rights.require_ledger_rights(self.look_up)
@@ -285,15 +274,6 @@ class PostgresqlSession(
                 hint="Try again.",
             )
         return Existing(*found[0]) if found else None
-
-    def create_released(
-        self, output: Output, columns: Sequence[tuple[str, str]], release_id: str
-    ) -> None:
-        self.release_id = release_id
-        body = ", ".join(f"{quote(name)} {sql_type}" for name, sql_type in columns)
-        written = output.written.quoted
-        self.run(f"CREATE TABLE {written} ({body})")
-        self.run(f"COMMENT ON TABLE {written} IS '{MARK}{release_id}'")
 
     def columns_of(self, relation: RelationName) -> list[tuple[str, str]]:
         found = self.look_up(digest.COLUMNS_OF, (relation.schema, relation.name))
@@ -312,45 +292,6 @@ class PostgresqlSession(
 
     def analyze(self, relation: RelationName) -> None:
         self.run(f"ANALYZE {relation.quoted}")
-
-    def publish(self, output: Output, columns: Sequence[str]) -> None:
-        drops = [f"DROP TABLE {relation.quoted}" for relation in self._beside]
-        self._beside = []
-        if output.kind == "view":
-            # One that another session made meanwhile is not replaced: the ledger would show both.
-            create = "CREATE OR REPLACE" if output.replaces else "CREATE"
-            view = (
-                f"{create} VIEW {output.name.quoted} ({quote_list(columns)}) AS"
-                f" SELECT {quote_list(columns)} FROM {output.relation.quoted}"
-            )
-            run_patiently(self, [*drops, view], output.name)
-            self.run(f"COMMENT ON VIEW {output.name.quoted} IS '{MARK}{output.release_id}'")
-            if self.rows(catalog.MARKS, (output.name.schema, output.name.name))[0][0] > 1:
-                # Ours, and one that this snapshot still shows and another session has replaced.
-                raise SourceChanged(
-                    f"Another session replaced {output.name} meanwhile; nothing was published.",
-                    hint="Try again.",
-                )
-            return
-        if output.replaces:
-            drops.append(f"DROP TABLE {output.name.quoted}")
-        if drops:
-            run_patiently(self, drops, output.name)
-        self.run(f"ALTER TABLE {output.written.quoted} RENAME TO {quote(output.name.name)}")
-
-    def drop_with_output(self, relation: RelationName) -> None:
-        """Drop a relation when the output is published, so that neither waits for the other."""
-        self._beside.append(relation)
-
-    def drop_view(self, relation: RelationName) -> None:
-        run_patiently(self, [f"DROP VIEW {relation.quoted}"], relation)
-
-    def drop_table(self, relation: RelationName) -> None:
-        run_patiently(self, [f"DROP TABLE {relation.quoted}"], relation)
-
-    @abstractmethod
-    def savepoint(self) -> AbstractContextManager[Any]:
-        """What is done in the block is undone, alone, when it raises."""
 
     # -- ledger -----------------------------------------------------------------------------------
 

@@ -1,0 +1,90 @@
+"""The output of a release on PostgreSQL: its lock, its schema, and how it gets its place."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+from dbanon.errors import SourceChanged
+from dbanon.sessions.base import MARK, Output
+from dbanon.sessions.names import RelationName, quote, quote_list
+from dbanon.sessions.session import Session
+from dbanon.stores.postgresql import catalog, rights
+from dbanon.stores.postgresql.locks import lock_output, run_patiently
+
+
+class PostgresqlPublication(Session):
+    """A transaction that writes relations and shows them."""
+
+    # True where nothing is written: such a transaction takes no lock that keeps runs from theirs.
+    is_planning = False
+    release_id: str | None
+    _beside: list[RelationName]
+    _search_path: list[str]
+
+    def lock_output(self, name: RelationName) -> None:
+        if not self.is_planning:
+            lock_output(self, name)
+
+    def missing_to_read(self, name: RelationName, columns: Sequence[str]) -> list[str]:
+        schemas = [str(name.schema)] if name.schema is not None else self._search_path
+        return rights.missing_to_read(self, schemas, name.name, columns)
+
+    def missing_to_write(self, output: RelationName) -> list[str]:
+        return rights.missing_to_write(self, str(self.resolve_output(output).schema))
+
+    def require_schema(self, name: RelationName) -> None:
+        rights.require_schema(self, str(name.schema))
+
+    def make_schema(self, name: RelationName) -> None:
+        rights.make_schema(self, str(name.schema))
+
+    def create_released(
+        self, output: Output, columns: Sequence[tuple[str, str]], release_id: str
+    ) -> None:
+        self.release_id = release_id
+        body = ", ".join(f"{quote(name)} {sql_type}" for name, sql_type in columns)
+        written = output.written.quoted
+        self.run(f"CREATE TABLE {written} ({body})")
+        self.run(f"COMMENT ON TABLE {written} IS '{MARK}{release_id}'")
+
+    def publish(self, output: Output, columns: Sequence[str]) -> None:
+        drops = [f"DROP TABLE {relation.quoted}" for relation in self._beside]
+        self._beside = []
+        if output.kind == "view":
+            # One that another session made meanwhile is not replaced: the ledger would show both.
+            create = "CREATE OR REPLACE" if output.replaces else "CREATE"
+            view = (
+                f"{create} VIEW {output.name.quoted} ({quote_list(columns)}) AS"
+                f" SELECT {quote_list(columns)} FROM {output.relation.quoted}"
+            )
+            run_patiently(self, [*drops, view], output.name)
+            self.run(f"COMMENT ON VIEW {output.name.quoted} IS '{MARK}{output.release_id}'")
+            if self.rows(catalog.MARKS, (output.name.schema, output.name.name))[0][0] > 1:
+                # Ours, and one that this snapshot still shows and another session has replaced.
+                raise SourceChanged(
+                    f"Another session replaced {output.name} meanwhile; nothing was published.",
+                    hint="Try again.",
+                )
+            return
+        if output.replaces:
+            drops.append(f"DROP TABLE {output.name.quoted}")
+        if drops:
+            run_patiently(self, drops, output.name)
+        self.run(f"ALTER TABLE {output.written.quoted} RENAME TO {quote(output.name.name)}")
+
+    def drop_with_output(self, relation: RelationName) -> None:
+        """Drop a relation when the output is published, so that neither waits for the other."""
+        self._beside.append(relation)
+
+    def drop_view(self, relation: RelationName) -> None:
+        run_patiently(self, [f"DROP VIEW {relation.quoted}"], relation)
+
+    def drop_table(self, relation: RelationName) -> None:
+        run_patiently(self, [f"DROP TABLE {relation.quoted}"], relation)
+
+    @abstractmethod
+    def savepoint(self) -> AbstractContextManager[Any]:
+        """What is done in the block is undone, alone, when it raises."""
