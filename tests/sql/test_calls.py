@@ -229,3 +229,17 @@ def test_help_and_versions(run_sql: Run) -> None:
     assert checked["sql functions"] == checked["dbanon"]
     with pytest.raises(psycopg.errors.InvalidParameterValue):
         run_sql("SELECT dbanon.help('no such function')")
+
+
+def test_row_keys_are_unique_where_a_part_of_the_table_is_foreign(run_sql: Run) -> None:
+    run_sql("CREATE EXTENSION file_fdw")
+    run_sql("CREATE SERVER there FOREIGN DATA WRAPPER file_fdw")
+    run_sql("CREATE TABLE app.parted (id integer, a integer) PARTITION BY LIST (a)")
+    run_sql(
+        "CREATE FOREIGN TABLE app.part PARTITION OF app.parted DEFAULT SERVER there"
+        " OPTIONS (program 'seq 1 20 | paste -d, - -', format 'csv')"
+    )
+    call = "SELECT count(DISTINCT row_key) FROM dbanon.classes('app.parted', 'mdav', '{a}', 2"
+    with pytest.raises(psycopg.Error, match="with a foreign part"):
+        run_sql(f"{call})")
+    assert run_sql(f'{call}, \'{{"key": ["id"]}}\')') == [(10,)]

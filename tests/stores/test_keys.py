@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from sqlalchemy import make_url
 
+from dbanon.errors import KeyRequired
 from tests.prerequisites import skip_or_fail
 from tests.stores.databases import Database, PostgresqlDatabase, inserts
 from tests.stores.people import COLUMNS, load_people, rows_of_people
@@ -250,6 +251,35 @@ def test_foreign_tables(
             + "\\\\n\"', format 'csv')",
         ]
     postgresql.execute(f"CREATE EXTENSION {wrapper}", *statements)
+    report = postgresql.anonymize(quasi_identifiers=NUMERIC, keep=["site"], key=["id"])
+    assert report.rows_out == 40
+    assert sorted(site for *_, site in classes(postgresql)) == sorted(row[7] for row in ROWS)
+
+
+@pytest.mark.parametrize("parent", ["partitioned", "inherited"])
+def test_a_table_with_a_foreign_part_needs_a_key(
+    postgresql: PostgresqlDatabase, parent: str
+) -> None:
+    if not postgresql.rows("SELECT 1 FROM pg_available_extensions WHERE name = 'file_fdw'"):
+        skip_or_fail("this server has no file_fdw")
+    lines = "\\n".join(",".join(str(value) for value in row) for row in ROWS)
+    options = f"SERVER there OPTIONS (program 'printf \"{lines}\\n\"', format 'csv')"
+    made = {
+        "partitioned": (
+            f"CREATE TABLE people ({PEOPLE}) PARTITION BY LIST (height)",
+            f"CREATE FOREIGN TABLE part PARTITION OF people DEFAULT {options}",
+        ),
+        "inherited": (
+            f"CREATE TABLE people ({PEOPLE})",
+            "CREATE TABLE middle () INHERITS (people)",
+            f"CREATE FOREIGN TABLE part () INHERITS (middle) {options}",
+        ),
+    }[parent]
+    postgresql.execute(
+        "CREATE EXTENSION file_fdw", "CREATE SERVER there FOREIGN DATA WRAPPER file_fdw", *made
+    )
+    with pytest.raises(KeyRequired, match="with a foreign part"):
+        postgresql.anonymize(quasi_identifiers=NUMERIC, keep=["site"])
     report = postgresql.anonymize(quasi_identifiers=NUMERIC, keep=["site"], key=["id"])
     assert report.rows_out == 40
     assert sorted(site for *_, site in classes(postgresql)) == sorted(row[7] for row in ROWS)

@@ -143,6 +143,14 @@ JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
 WHERE i.indrelid = ?::oid AND i.indisprimary AND i.indisvalid AND k.position <= i.indnkeyatts
 ORDER BY k.position"""
 
+# The address of a row of a foreign table is what its server makes of it: often the same for all.
+FOREIGN_CHILDREN = """
+WITH RECURSIVE below(oid) AS (
+    SELECT ?::oid
+    UNION SELECT i.inhrelid FROM below AS b JOIN pg_inherits AS i ON i.inhparent = b.oid
+)
+SELECT EXISTS (SELECT FROM below AS b JOIN pg_class AS c USING (oid) WHERE c.relkind = 'f')"""
+
 UNREADABLE = """
 SELECT name FROM unnest(?::text[]) AS name
 WHERE NOT has_table_privilege(?::oid, 'SELECT')

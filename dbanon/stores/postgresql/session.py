@@ -167,6 +167,8 @@ class PostgresqlSession(
                 source, attributes, "bigint", as_it_is=plain, unchecked=stated, compared=compared
             )
         if relation.kind == "p" or relation.has_children:
+            if self.rows(catalog.FOREIGN_CHILDREN, (relation.oid,))[0][0]:
+                raise key_required(replace(source, kind=f"{source.kind} with a foreign part"))
             return replace(source, locator=Locator(("s.tableoid", "s.ctid"), ("oid", "tid")))
         if relation.kind in catalog.ADDRESSED:
             return replace(source, locator=Locator(("s.ctid",), ("tid",)))
