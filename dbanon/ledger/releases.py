@@ -352,7 +352,7 @@ def plan_output(
     InvalidName : the name is the ledger's.
     OutputExists : it exists already, and is not to be replaced or is of another kind.
     OutputNotOurs : it exists and is no release of the ledger, or belongs to another role.
-    OutputBusy : another run writes it now.
+    OutputBusy, ReadOnly : another run writes it now; nobody can write.
     """
     name = session.resolve_output(name)
     reserved = session.ledger_name("")

@@ -74,6 +74,7 @@ class Session(KeyedSession, RuledSession, PersonsSession):
         Raises
         ------
         OutputBusy : another run writes it now.
+        ReadOnly : nothing can be written in this transaction.
         """
 
     def make_schema(self, name: RelationName) -> None:

@@ -219,13 +219,24 @@ def test_a_url_is_known_by_its_slashes(duckdb_file: DuckdbDatabase) -> None:
 
 
 @pytest.mark.postgresql
-def test_a_transaction_that_can_only_read_is_enough(postgresql: PostgresqlDatabase) -> None:
-    load_people(postgresql)
+@pytest.mark.parametrize("of_another_database", [False, True])
+def test_a_plan_says_that_nothing_can_be_written(
+    postgresql: PostgresqlDatabase, duckdb_file: DuckdbDatabase, of_another_database: bool
+) -> None:
+    read = duckdb_file if of_another_database else postgresql
+    load_people(read)
     url = f"{postgresql.url}{'&' if '?' in postgresql.url else '?'}"
     url += "options=-c%20default_transaction_read_only%3Don"
-    assert dbanon.plan(url, **GIVEN).rows == 40
-    with pytest.raises(errors.DbanonError):
-        dbanon.anonymize(url, **GIVEN)
+    given = {**GIVEN, "target": url} if of_another_database else GIVEN
+    database = read.url if of_another_database else url
+    for call in (dbanon.plan, dbanon.anonymize):
+        with pytest.raises(errors.ReadOnly, match="may only read"):
+            call(database, **given)
+
+
+@pytest.mark.postgresql
+def test_the_transaction_of_a_plan_only_reads(postgresql: PostgresqlDatabase) -> None:
+    load_people(postgresql)
     sql: list[str] = []
-    dbanon.plan(postgresql.url, **GIVEN, on_sql=sql.append)
+    assert dbanon.plan(postgresql.url, **GIVEN, on_sql=sql.append).rows == 40
     assert "SET TRANSACTION READ ONLY" in sql

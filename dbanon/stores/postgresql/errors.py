@@ -58,13 +58,13 @@ _OF_POOLERS: tuple[tuple[str, Callable[[], DbanonError]], ...] = (
     ),
 )
 
+READ_ONLY_HINT = (
+    "Run it in a transaction that may write, on a server that is not a standby. See SHOW"
+    " default_transaction_read_only."
+)
 # By SQLSTATE: the error, its words where they are not those of its class, and its hint.
 _OF_STATES: tuple[tuple[str, type[DbanonError], str | None, str | None], ...] = (
-    ("25006", ReadOnly, None,
-     (
-         "Run it in a transaction that may write, on a server that is not a standby. See SHOW"
-         " default_transaction_read_only."
-     )),
+    ("25006", ReadOnly, None, READ_ONLY_HINT),
     ("42501", InsufficientRights, None, "See the minimum rights in docs/rights.md."),
     ("53400", LedgerQuota,
      "This role has written as many entries of the ledger within a day as one may.",

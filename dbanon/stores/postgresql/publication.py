@@ -7,26 +7,44 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from dbanon.errors import SourceChanged
+from dbanon.errors import ReadOnly, SourceChanged
 from dbanon.sessions.base import MARK, Output
 from dbanon.sessions.names import RelationName, quote, quote_list
 from dbanon.sessions.session import Session
 from dbanon.stores.postgresql import catalog, rights
+from dbanon.stores.postgresql.errors import READ_ONLY_HINT
 from dbanon.stores.postgresql.locks import lock_output, run_patiently
 
 
 class PostgresqlPublication(Session):
     """A transaction that writes relations and shows them."""
 
-    # True where nothing is written: such a transaction takes no lock that keeps runs from theirs.
-    is_planning = False
+    # Whether a run in the place of this plan could only read; None in a transaction that writes.
+    _planned_read_only: bool | None = None
     release_id: str | None
     _beside: list[RelationName]
     _search_path: list[str]
 
+    def begin_plan(self, *, staging: bool) -> None:
+        """Plan in this transaction: it takes no lock of a run, and without staging only reads."""
+        self._planned_read_only = self._is_read_only()
+        if not staging:
+            self.run("SET TRANSACTION READ ONLY")
+
     def lock_output(self, name: RelationName) -> None:
-        if not self.is_planning:
+        planned = self._planned_read_only
+        if self._is_read_only() if planned is None else planned:
+            raise ReadOnly(hint=READ_ONLY_HINT)
+        if planned is None:
             lock_output(self, name)
+
+    def _is_read_only(self) -> bool:
+        """Whether this transaction may only read, as all may on a standby."""
+        return bool(self.look_up("SELECT current_setting('transaction_read_only') = 'on'")[0][0])
+
+    @abstractmethod
+    def look_up(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """The rows of a statement on the catalog."""
 
     def missing_to_read(self, name: RelationName, columns: Sequence[str]) -> list[str]:
         schemas = [str(name.schema)] if name.schema is not None else self._search_path

@@ -307,9 +307,7 @@ class PostgresqlStore:
     def planning(self, *, staging: bool, create: bool = False) -> Iterator[PsycopgSession]:
         """A transaction that changes nothing: without temporary tables one that cannot."""
         with self.session(write=False) as session:
-            session.is_planning = True
-            if not staging:
-                session.run("SET TRANSACTION READ ONLY")
+            session.begin_plan(staging=staging)
             yield session
 
     def _connect(self) -> Connection:
