@@ -27,6 +27,7 @@ from dbanon.errors import (
     InvalidParameter,
     PrivacyWarning,
     RulesOfAnotherTable,
+    SchemaCreated,
 )
 from dbanon.errors.base import Way
 from dbanon.hierarchy import builders as hierarchy_builders
@@ -253,11 +254,14 @@ def _released(plpy: Any, job: Job, store: PlpyStore, progress: _Progress) -> dic
             plpy.notice(f"dbanon: {one.message}")
         planned = summary.plan(session, parse_relation(job.output), job.if_exists)
         target = summary.SummarizedTarget(session, planned)
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("ignore", PrivacyWarning)
             warnings.simplefilter("ignore", ColumnLost)
+            warnings.simplefilter("always", SchemaCreated)
             report = run(job, SqlSource(session), target, progress)
     progress.restore()
+    for one in told:
+        plpy.warning(f"dbanon: {one.message}")
     for caution in report.cautions:
         plpy.warning(f"dbanon: {caution.what}; {caution.why}")
     for found in report.findings:

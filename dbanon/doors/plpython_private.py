@@ -11,6 +11,7 @@ import json
 import shlex
 import sys
 import uuid
+import warnings
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -22,6 +23,7 @@ from dbanon.doors.spelling import in_sql
 from dbanon.errors import (
     InvalidParameter,
     MissingDependency,
+    SchemaCreated,
     SourceChanged,
     TransactionOpen,
 )
@@ -93,7 +95,11 @@ class _Call:
             "door": "sql",
         }
         begun = begin(private_job(wanted), session, str(uuid.uuid4()))
-        report = release(Spender(begun, self._transaction))
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", SchemaCreated)
+            report = release(Spender(begun, self._transaction))
+        for warning in caught:
+            self._plpy.warning(f"dbanon: {warning.message}")
         names = ", ".join(f'"{name}"' for name in report.not_copied)
         if names:
             self._plpy.notice(f"dbanon: not copied, because named nowhere: {names}")

@@ -63,6 +63,10 @@ class RulesOfAnotherTable(UserWarning):
     """Rules belong to another table that had this name before, or to one that was restored."""
 
 
+class SchemaCreated(UserWarning):
+    """The output's schema was missing, and was created; a wrong spelling creates one, too."""
+
+
 class TablesLeft(UserWarning):
     """Tables of earlier releases could not be dropped after a release was published."""
 

@@ -343,8 +343,9 @@ def exports_of(session: Session, output: str) -> list[tuple[str, int, dict[str, 
 
 
 def plan_output(
-    session: Session, name: RelationName, kind: str, if_exists: str, release_id: str
-) -> Output:
+    session: Session, name: RelationName, kind: str, if_exists: str, release_id: str,
+    *, strict: bool = False,
+) -> Output:  # fmt: skip
     """Check that the output may be made, before anything is read, and lock it. Nothing is changed.
 
     Raises
@@ -363,14 +364,14 @@ def plan_output(
     check_length(name.name, session.name_limit, "name of the output")
     if name.schema is not None:
         check_length(name.schema, session.name_limit, "schema of the output")
-    session.require_schema(name)
+    creates_schema = session.require_schema(name, strict=strict)
     session.require_ledger_rights()
     session.lock_output(name)
     existing = session.find_existing(name)
     written = session.written_as(name, kind, release_id)
     relation = written if kind == "view" else name
     replaces = existing.kind if existing else None
-    output = Output(name, relation, written, kind, release_id, replaces)
+    output = Output(name, relation, written, kind, release_id, replaces, creates_schema)
     if existing is None:
         return output
     if if_exists == "error":

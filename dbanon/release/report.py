@@ -20,6 +20,7 @@ from dbanon.release.words import (
     cautions_of,
     export_pairs,
     files_note,
+    in_new_schema,
     nearness,
     passthrough_note,
     plain,
@@ -351,7 +352,7 @@ class Report(WithCard):
         pairs = [
             ("release", self.release_id),
             ("source", self.source),
-            ("output", f"{self.output} ({self.output_kind})"),
+            ("output", f"{self.output} ({self.output_kind}{in_new_schema(self.arguments)})"),
             ("method", f"{self.method}, dbanon {self.dbanon_version}"),
             ("quasi-identifiers", names(self.quasi_identifiers)),
             *(

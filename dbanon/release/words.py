@@ -149,6 +149,11 @@ def files_note(arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [("files of the source", text + (", and links followed" if policy == LINKS else ""))]
 
 
+def in_new_schema(arguments: Mapping[str, Any]) -> str:
+    """Beside an output: that its schema was created, where it was."""
+    return ", in a schema that was missing" if "schema_created" in arguments else ""
+
+
 def told_figure(value: float, note: str) -> str:
     """A figure of an evaluation; of one that is 0 or 1 by definition, that it is."""
     # A backend imports the measures only where they are asked for.

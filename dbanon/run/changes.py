@@ -109,6 +109,8 @@ def changes(
     OutputExists, InsufficientRights, InvalidParameter : a file cannot have its place.
     """
     made = [] if session.has_ledger() else [LEDGER]
+    if output.creates_schema:
+        made.append(f"schema {output.name.schema}, which is missing")
     if output.replaces is None:
         made.append(f"{output.kind} {output.name}")
     if output.relation != output.name:

@@ -273,6 +273,8 @@ def report_of(planned: Plan, draft: Draft, found: Found, counted: Counted) -> Re
         more["entity_normalize"] = job.entity_normalize
     if counted.identifiers:
         more["kept_identifiers"] = [vars(column) for column in counted.identifiers]
+    if output.creates_schema:
+        more["schema_created"] = output.name.schema
     if job.declared is not None:
         more["declared"] = job.declared
     if job.where is not None:

@@ -207,6 +207,7 @@ class Output:
     kind : ``table`` or ``view``.
     release_id : the release, in the mark that the database keeps with the relation.
     replaces : kind of the relation that is replaced, or None.
+    creates_schema : whether its schema is missing, and is created with it.
     """
 
     name: RelationName
@@ -215,6 +216,7 @@ class Output:
     kind: str
     release_id: str
     replaces: str | None = None
+    creates_schema: bool = False
 
 
 @dataclass(frozen=True)
@@ -382,12 +384,7 @@ class Holder:
 
 
 def job_running(job: str, holder: Holder | None = None, ends: str = "") -> JobRunning:
-    """The error for a job whose lock another process holds.
-
-    Parameters
-    ----------
-    ends : what ends a process that hangs.
-    """
+    """The error for a job whose lock another process holds; ``ends`` tells how one ends."""
     told = "" if holder is None or holder == Holder() else f" It is held by {holder}."
     return JobRunning(
         f'The job "{job}" is running already.{told}',

@@ -56,15 +56,18 @@ class Session(KeyedSession, RuledSession, PersonsSession):
         UnsupportedType : a column's type has none.
         """
 
-    def require_schema(self, name: RelationName) -> None:
+    def require_schema(self, name: RelationName, *, strict: bool = False) -> bool:
         """Check that tables may be made in the output's schema, and it itself where it is missing.
 
-        Nothing to check where there are no roles.
+        Nothing to check where there are no roles. Returns True if the schema is missing, where the
+        database tells before it creates one.
 
         Raises
         ------
         InsufficientRights : the role may not.
+        SchemaNotFound : it is missing, and a strict release creates none.
         """
+        return False
 
     def lock_output(self, name: RelationName) -> None:
         """Keep other runs from this output until the transaction ends, before anything is read.

@@ -61,8 +61,10 @@ class PostgresqlTarget:
 
     def _planned(self, session: PsycopgSession) -> Output:
         job = self.job
-        name = parse_relation(job.output)
-        return plan_output(session, name, job.output_kind, job.if_exists, self.release_id)
+        name, strict = parse_relation(job.output), job.policy.strict
+        return plan_output(
+            session, name, job.output_kind, job.if_exists, self.release_id, strict=strict
+        )
 
     def failed(self, elapsed: float, error: BaseException) -> None:
         """Note the run in the ledger, where there is one."""

@@ -42,7 +42,8 @@ class SqlTarget:
         name = parse_relation(job.output)
         if job.output_kind == "view":
             self.session.require_columns_of_views(job.named)
-        return plan_output(self.session, name, job.output_kind, job.if_exists, release_id)
+        strict, kind = job.policy.strict, job.output_kind
+        return plan_output(self.session, name, kind, job.if_exists, release_id, strict=strict)
 
     def earlier(self, source: str) -> int:
         """How many releases of a relation of this name the ledger has."""

@@ -39,3 +39,20 @@ def test_raw_data_is_measured_without_being_withdrawn(run_sql: Run) -> None:
     assert found.sqlstate == "ZK001"
     assert "made with this k" in str(found.message_hint)
     assert "ithdraw" not in str(found.message_hint)
+
+
+def test_a_schema_that_is_created_is_a_warning(
+    run_sql: Run, connect: Callable[..., psycopg.Connection[Any]]
+) -> None:
+    run_sql("CREATE TABLE app.few AS SELECT g AS id, g % 3 AS a FROM generate_series(1, 30) AS g")
+    connection = connect()
+    said: list[tuple[str | None, str | None]] = []
+    connection.add_notice_handler(lambda d: said.append((d.severity, d.message_primary)))
+    call = "SELECT dbanon.mdav('app.few', %s, '{a}', 5, options => %s::jsonb)"
+    with pytest.raises(psycopg.Error, match='no schema "relaese"'):
+        connection.execute(call, ("relaese.few", '{"strict": true}'))
+    connection.execute(call, ("relaese.few", "{}"))
+    assert ("WARNING", 'dbanon: There was no schema "relaese": it was created.') in said
+    said.clear()
+    connection.execute(call, ("release.few", "{}"))
+    assert not [text for severity, text in said if severity == "WARNING"]

@@ -30,6 +30,7 @@ from dbanon.errors import (
     OutcomeUnknown,
     ReleaseNotNoted,
     RulesOfAnotherTable,
+    SchemaCreated,
     TablesLeft,
     lacks_memory,
     missing_extra,
@@ -38,7 +39,8 @@ from dbanon.sessions.ending import ending
 
 UNEXPECTED = 1
 # Warnings about what is done all the same: each a line, and each time.
-_TOLD = (CommitConfirmed, ExportPending, NotTold, ReleaseNotNoted, RulesOfAnotherTable, TablesLeft)
+_TOLD = (CommitConfirmed, ExportPending, NotTold, ReleaseNotNoted, RulesOfAnotherTable,
+         SchemaCreated, TablesLeft)  # fmt: skip
 
 
 URL_HELP = (

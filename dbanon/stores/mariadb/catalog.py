@@ -207,12 +207,13 @@ class MariadbCatalog(Session):
             return [f"GRANT SELECT ({listed}) ON {_plain(name)} TO {self.current_user()}"]
         return []
 
-    def require_schema(self, name: RelationName) -> None:
+    def require_schema(self, name: RelationName, *, strict: bool = False) -> bool:
         missing = self.missing_to_write(name)
         if missing:
             raise InsufficientRights(
                 f"This account may not release into {name.schema}.", hint="; ".join(missing) + "."
             )
+        return False
 
     def missing_to_write(self, output: RelationName) -> list[str]:
         found = []

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from dbanon.errors import ReadOnly, SourceChanged
+from dbanon.errors import ReadOnly, SchemaCreated, SourceChanged, warn_caller
 from dbanon.sessions.base import MARK, Output
 from dbanon.sessions.names import RelationName, quote, quote_list
 from dbanon.sessions.session import Session
@@ -53,11 +53,15 @@ class PostgresqlPublication(Session):
     def missing_to_write(self, output: RelationName) -> list[str]:
         return rights.missing_to_write(self, str(self.resolve_output(output).schema))
 
-    def require_schema(self, name: RelationName) -> None:
-        rights.require_schema(self, str(name.schema))
+    def require_schema(self, name: RelationName, *, strict: bool = False) -> bool:
+        return rights.require_schema(self, str(name.schema), strict)
 
     def make_schema(self, name: RelationName) -> None:
-        rights.make_schema(self, str(name.schema))
+        if (
+            rights.make_schema(self, str(name.schema))
+            and name.schema != self.ledger_name("").schema
+        ):
+            warn_caller(SchemaCreated(f'There was no schema "{name.schema}": it was created.'))
 
     def create_released(
         self, output: Output, columns: Sequence[tuple[str, str]], release_id: str

@@ -9,6 +9,7 @@ from dbanon.errors import (
     InsufficientRights,
     LedgerNotTrusted,
     OutputExists,
+    SchemaNotFound,
     SourceChanged,
     UnsupportedType,
 )
@@ -77,12 +78,13 @@ def require_equality(session: Session, source: Relation, columns: Sequence[str])
             ) from None
 
 
-def require_schema(session: Session, schema: str) -> None:
-    """Check that tables may be made in a schema, which may have to be made itself.
+def require_schema(session: Session, schema: str, strict: bool) -> bool:
+    """Check that tables may be made in a schema; True if it has to be made itself.
 
     Raises
     ------
     InsufficientRights : the role may not.
+    SchemaNotFound : it would have to be made, by a strict release.
     """
     found = session.rows(catalog.SCHEMA_RIGHTS, (schema,))
     if not found and not session.rows(catalog.DATABASE_RIGHTS)[0][0]:
@@ -97,23 +99,30 @@ def require_schema(session: Session, schema: str) -> None:
             hint="Whoever owns the schema may: GRANT USAGE, CREATE ON SCHEMA"
             f" {quote(schema)} TO {_role(session)};",
         )
+    if not found and strict:
+        raise SchemaNotFound(
+            f'There is no schema "{schema}", and a strict release creates none.',
+            hint=f"If the name is right, create it first: CREATE SCHEMA {quote(schema)};",
+        )
+    return not found
 
 
-def make_schema(session: Session, schema: str) -> None:
-    """Make a schema that is missing.
+def make_schema(session: Session, schema: str) -> bool:
+    """Make a schema that is missing; False if it is there.
 
     Raises
     ------
     SourceChanged : another session made it meanwhile.
     """
     if session.rows(catalog.SCHEMA_RIGHTS, (schema,)):
-        return
+        return False
     try:
         session.run(f"CREATE SCHEMA {quote(schema)}")
     except OutputExists:
         raise SourceChanged(
             f'Another session made the schema "{schema}" meanwhile.', hint="Try again."
         ) from None
+    return True
 
 
 def require_ledger_rights(look_up: Callable[[str], list[tuple[Any, ...]]]) -> None:
