@@ -276,7 +276,7 @@ def _released(plpy: Any, job: Job, store: PlpyStore, progress: _Progress) -> dic
     return {
         "release_id": report.release_id,
         "output": output.quoted,
-        "summary": planned.quoted,
+        "summary": planned.name.quoted,
         **{
             name: getattr(report, name)
             for name in ("rows_in", "rows_out", "suppressed", "classes", "k_requested")

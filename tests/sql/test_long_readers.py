@@ -111,7 +111,8 @@ def test_new_readers_get_through(
 def test_a_reader_of_the_summary_holds_up_both_or_none(
     connect: Connect, run_sql: Run, replace: Replace
 ) -> None:
-    """The client writes no summary."""
+    """The client writes no summary. One with an index is made anew."""
+    run_sql("CREATE INDEX ON release.p_summary (rows)")
     reader = connect()
     reader.execute(b"BEGIN")
     reader.execute(b"SELECT count(*) FROM release.p_summary")
@@ -127,6 +128,18 @@ def test_a_reader_of_the_summary_holds_up_both_or_none(
         time.sleep(0.05)
     reader.execute(b"COMMIT")
     thread.join()
+    assert run_sql("SELECT k_requested FROM release.p_summary") == [(5,)]
+
+
+@pytest.mark.parametrize("door", ["sql"], indirect=True)
+def test_a_reader_of_the_summary_holds_up_no_release(
+    connect: Connect, run_sql: Run, replace: Replace
+) -> None:
+    reader = connect()
+    reader.execute(b"BEGIN")
+    reader.execute(b"SELECT count(*) FROM release.p_summary")
+    replace(5)
+    reader.execute(b"COMMIT")
     assert run_sql("SELECT k_requested FROM release.p_summary") == [(5,)]
 
 

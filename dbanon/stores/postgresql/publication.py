@@ -22,7 +22,7 @@ class PostgresqlPublication(Session):
     # Whether a run in the place of this plan could only read; None in a transaction that writes.
     _planned_read_only: bool | None = None
     release_id: str | None
-    _beside: list[RelationName]
+    _beside: list[str]
     _search_path: list[str]
 
     def begin_plan(self, *, staging: bool) -> None:
@@ -73,8 +73,7 @@ class PostgresqlPublication(Session):
         self.run(f"COMMENT ON TABLE {written} IS '{MARK}{release_id}'")
 
     def publish(self, output: Output, columns: Sequence[str]) -> None:
-        drops = [f"DROP TABLE {relation.quoted}" for relation in self._beside]
-        self._beside = []
+        drops, self._beside = self._beside, []
         if output.kind == "view":
             # One that another session made meanwhile is not replaced: the ledger would show both.
             create = "CREATE OR REPLACE" if output.replaces else "CREATE"
@@ -97,9 +96,9 @@ class PostgresqlPublication(Session):
             run_patiently(self, drops, output.name)
         self.run(f"ALTER TABLE {output.written.quoted} RENAME TO {quote(output.name.name)}")
 
-    def drop_with_output(self, relation: RelationName) -> None:
-        """Drop a relation when the output is published, so that neither waits for the other."""
-        self._beside.append(relation)
+    def run_with_output(self, statement: str) -> None:
+        """Run a statement when the output is published, so that neither waits for the other."""
+        self._beside.append(statement)
 
     def drop_view(self, relation: RelationName) -> None:
         run_patiently(self, [f"DROP VIEW {relation.quoted}"], relation)

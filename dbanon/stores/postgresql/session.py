@@ -77,7 +77,7 @@ class PostgresqlSession(
         super().__init__(on_sql)
         self._relations: dict[RelationName, _Relation] = {}
         self.release_id: str | None = None
-        self._beside: list[RelationName] = []
+        self._beside: list[str] = []
         self._ledger_trusted = False
 
     def enter(self) -> None:

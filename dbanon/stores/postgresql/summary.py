@@ -50,17 +50,70 @@ COLUMNS = (
 )
 
 
+# Whether the rows of a table can be replaced in its place: it has these columns, its owner runs the
+# release, nothing on it would run code, and no publication needs the key that it lacks.
+_REPLACEABLE = """
+SELECT c.relowner = (SELECT r.oid FROM pg_roles AS r WHERE r.rolname = current_user)
+   AND c.relkind = 'r' AND c.relpersistence = 'p' AND c.reloftype = 0 AND NOT c.relrowsecurity
+   AND NOT EXISTS (SELECT FROM pg_inherits AS i WHERE c.oid IN (i.inhrelid, i.inhparent))
+   AND NOT EXISTS (SELECT FROM pg_rewrite AS w WHERE w.ev_class = c.oid)
+   AND NOT EXISTS (SELECT FROM pg_trigger AS t WHERE t.tgrelid = c.oid)
+   AND NOT EXISTS (SELECT FROM pg_constraint AS k WHERE k.conrelid = c.oid)
+   AND NOT EXISTS (SELECT FROM pg_index AS i WHERE i.indrelid = c.oid)
+   AND NOT EXISTS (SELECT FROM pg_attrdef AS d WHERE d.adrelid = c.oid)
+   AND NOT EXISTS (SELECT FROM pg_publication_tables AS p
+                   WHERE p.schemaname = n.nspname AND p.tablename = c.relname)
+   AND (SELECT array_agg(a.attname || ' ' || format_type(a.atttypid, a.atttypmod)
+                         ORDER BY a.attnum)
+        FROM pg_attribute AS a
+        WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+          AND a.attidentity = '') = ?::text[]
+FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+WHERE n.nspname = ?::name AND c.relname = ?::name"""
+
+# What others than the owner may do with a table, or with a column of it.
+_GRANTS = """
+SELECT g.privilege_type::text, g.attname, g.is_grantable,
+       CASE WHEN g.grantee = 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(g.grantee)) END
+FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+CROSS JOIN LATERAL (
+    SELECT x.*, NULL::text AS attname FROM aclexplode(c.relacl) AS x
+    UNION ALL
+    SELECT x.*, a.attname::text FROM pg_attribute AS a CROSS JOIN aclexplode(a.attacl) AS x
+    WHERE a.attrelid = c.oid AND NOT a.attisdropped
+) AS g
+WHERE n.nspname = ?::name AND c.relname = ?::name AND g.grantee <> c.relowner
+  AND (g.grantee = 0 OR EXISTS (SELECT FROM pg_roles AS r WHERE r.oid = g.grantee))
+ORDER BY 1, 2, 4"""
+
+
+@dataclass(frozen=True)
+class PlannedSummary:
+    """Where the summary of a release goes.
+
+    Parameters
+    ----------
+    name : of its table.
+    replaces_rows : True where the table stays, and its row is replaced.
+    grants : statements that give others the rights that they had on a table that is dropped.
+    """
+
+    name: RelationName
+    replaces_rows: bool = False
+    grants: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True)
 class SummarizedTarget(SqlTarget):
     """A database whose releases have a summary beside them.
 
     Parameters
     ----------
-    summary : its name, as ``plan`` checked it.
+    summary : its table, as ``plan`` checked it.
     """
 
     session: PostgresqlSession
-    summary: RelationName
+    summary: PlannedSummary
 
     def publish(self, written: SqlWritten, report: Report, counts: Counts, elapsed: float) -> str:
         """Put the table in its place, with its summary; raises as ``ports.Target``."""
@@ -70,8 +123,8 @@ class SummarizedTarget(SqlTarget):
         return noted
 
 
-def plan(session: PostgresqlSession, output: RelationName, if_exists: str) -> RelationName:
-    """The summary's name, checked before anything is read.
+def plan(session: PostgresqlSession, output: RelationName, if_exists: str) -> PlannedSummary:
+    """The summary's place, checked before anything is read.
 
     Raises
     ------
@@ -87,7 +140,7 @@ def plan(session: PostgresqlSession, output: RelationName, if_exists: str) -> Re
     check_length(name.name, session.name_limit, "name of the summary")
     existing = session.find_existing(name)
     if existing is None:
-        return name
+        return PlannedSummary(name)
     if if_exists == "error":
         raise OutputExists(
             f"The summary {name} exists already.",
@@ -98,19 +151,36 @@ def plan(session: PostgresqlSession, output: RelationName, if_exists: str) -> Re
             f"The summary's name {name} is taken by a relation that dbanon did not make.",
             hint="Choose another output, or drop it yourself.",
         )
-    session.drop_with_output(name)
-    return name
+    columns = [f"{column} {sql_type}" for column, sql_type in COLUMNS]
+    if session.rows(_REPLACEABLE, (columns, name.schema, name.name)) == [(True,)]:
+        # There is no trigger. A role with that right could make one until the table is locked, and
+        # a snapshot may not show it: it is disabled, whoever sees it.
+        session.run_with_output(f"ALTER TABLE {name.quoted} DISABLE TRIGGER USER")
+        return PlannedSummary(name, replaces_rows=True)
+    session.run_with_output(f"DROP TABLE {name.quoted}")
+    return PlannedSummary(name, grants=_grants(session, name))
 
 
-def write(
-    session: PostgresqlSession, name: RelationName, report: Report, histogram: Mapping[int, int]
-) -> None:
-    """Write the summary of a release; the one before was dropped with the output.
+def _grants(session: PostgresqlSession, name: RelationName) -> tuple[str, ...]:
+    """The statements that grant what is granted on a table once more."""
+    known = {column for column, _ in COLUMNS}
+    found = []
+    for privilege, column, is_grantable, grantee in session.rows(_GRANTS, (name.schema, name.name)):
+        if column is None or column in known:
+            of_column = "" if column is None else f" ({quote(column)})"
+            option = " WITH GRANT OPTION" if is_grantable else ""
+            found.append(f"GRANT {privilege}{of_column} ON {name.quoted} TO {grantee}{option}")
+    return tuple(found)
+
+
+def _create(session: PostgresqlSession, summary: PlannedSummary) -> None:
+    """Create the table of a summary; the one before was dropped with the output.
 
     Raises
     ------
     SourceChanged : another session made a relation of this name meanwhile.
     """
+    name = summary.name
     body = ", ".join(f"{quote(column)} {sql_type}" for column, sql_type in COLUMNS)
     try:
         session.run(f"CREATE TABLE {name.quoted} ({body})")
@@ -119,6 +189,22 @@ def write(
         raise SourceChanged(
             f"Another session made {name} meanwhile; nothing was published.", hint="Try again."
         ) from None
+    for grant in summary.grants:
+        session.run(grant)
+
+
+def write(
+    session: PostgresqlSession,
+    summary: PlannedSummary,
+    report: Report,
+    histogram: Mapping[int, int],
+) -> None:
+    """Write the summary of a release in place of the one before; raises as ``_create``."""
+    name = summary.name
+    if summary.replaces_rows:
+        session.run(f"DELETE FROM ONLY {name.quoted}")
+    else:
+        _create(session, summary)
     session.run(f"COMMENT ON TABLE {name.quoted} IS '{MARK}{report.release_id}'")
     k = report.k_requested
     rarest = report.counts.verdict.rarest
