@@ -24,9 +24,9 @@ from dbanon.sessions.ending import ending
 from dbanon.stores.files import read_url
 from dbanon.stores.postgresql.connecting import arguments_of, unreachable, unwatch, watch
 from dbanon.stores.postgresql.errors import of_pooler, translated, translation
-from dbanon.stores.postgresql.locks import LOCK_SECONDS, lock_schema
+from dbanon.stores.postgresql.locks import lock_schema
 from dbanon.stores.postgresql.session import PostgresqlSession
-from dbanon.stores.postgresql.settings import PINNED
+from dbanon.stores.postgresql.settings import LOCK_SECONDS, PINNED
 from dbanon.version import version
 
 _A_DAY = 86_400

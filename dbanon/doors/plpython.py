@@ -41,7 +41,7 @@ from dbanon.run.run import Clock, read_and_cluster, run
 from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.stores import hierarchies
 from dbanon.stores.postgresql import summary
-from dbanon.stores.postgresql.backend import PlpySession
+from dbanon.stores.postgresql.backend import PlpySession, limit_locks
 from dbanon.stores.postgresql.classes import PlpyStore, StableSource
 from dbanon.stores.sql_source import SqlSource
 from dbanon.version import version
@@ -352,6 +352,7 @@ def _guarded(
     writes: bool = True,
     way: Way = in_sql,
 ) -> str:
+    patience = limit_locks(plpy)
     try:
         require_version(sql_version)
         # A subtransaction, so that nothing is left even if nobody raises what comes back.
@@ -361,4 +362,6 @@ def _guarded(
             return json.dumps(work())
     except Exception as failure:
         refusal = refusal_of(plpy, failure)
+    finally:
+        plpy.execute(f"SELECT set_config('lock_timeout', '{patience}', true)")
     return json.dumps({"error": refusal.to_dict(way)})

@@ -34,7 +34,7 @@ from dbanon.ledger.budgets import KeptBudget
 from dbanon.run.private import ATTEMPTS, Spender, release, spend
 from dbanon.run.private_begin import Begun, begin
 from dbanon.sessions.session import Session
-from dbanon.stores.postgresql.backend import PlpySession
+from dbanon.stores.postgresql.backend import PlpySession, limit_locks
 from dbanon.stores.postgresql.errors import spi_error
 from dbanon.stores.postgresql.settings import FUNCTION_SETTINGS
 
@@ -131,6 +131,7 @@ class _Call:
         """A session of the transaction that has just begun, whose path is set."""
         for name, value in FUNCTION_SETTINGS:
             self._plpy.execute(f"SELECT pg_catalog.set_config('{name}', '{value}', true)")
+        limit_locks(self._plpy)
         session = PlpySession(self._plpy, self._oid)
         session.source_name()
         return session

@@ -7,18 +7,21 @@ CREATE OR REPLACE FUNCTION dbanon.drop(release regclass)
 RETURNS TABLE (dropped text)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY INVOKER
 @PINS@
--- Whoever waits for a table holds up its new readers.
-SET lock_timeout = '500ms'
 AS $function$
 DECLARE
     entry dbanon.release;
     found record;
+    patience constant text := current_setting('lock_timeout');
     outcome jsonb;
 BEGIN
     IF drop.release IS NULL THEN
         RAISE EXCEPTION USING ERRCODE = '22004', MESSAGE = 'release must not be NULL.';
     END IF;
     PERFORM dbanon._require_ledger();
+    -- Whoever waits for a table holds up its new readers.
+    IF patience::interval NOT BETWEEN '1 ms' AND '500 ms' THEN
+        PERFORM set_config('lock_timeout', '500ms', true);
+    END IF;
     SELECT r.* INTO entry FROM dbanon._release_of(drop.release::oid) AS r;
     IF entry.release_id IS NULL THEN
         outcome := dbanon._unknown_release(drop.release,
@@ -62,6 +65,7 @@ BEGIN
         dropped := format('%I.%I', entry.output_schema, found.relname);
         RETURN NEXT;
     END LOOP;
+    PERFORM set_config('lock_timeout', patience, true);
 END
 $function$;
 REVOKE ALL ON FUNCTION dbanon.drop(regclass) FROM PUBLIC;

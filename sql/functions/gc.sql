@@ -7,16 +7,19 @@ CREATE OR REPLACE FUNCTION dbanon.gc(keep_last integer DEFAULT 1)
 RETURNS TABLE (dropped text)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY INVOKER
 @PINS@
--- Whoever waits for a table holds up its new readers.
-SET lock_timeout = '500ms'
 AS $function$
 DECLARE
     found record;
+    patience constant text := current_setting('lock_timeout');
 BEGIN
     IF gc.keep_last IS NULL OR gc.keep_last < 0 THEN
         RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'keep_last must be 0 or more.';
     END IF;
     PERFORM dbanon._require_ledger();
+    -- Whoever waits for a table holds up its new readers.
+    IF patience::interval NOT BETWEEN '1 ms' AND '500 ms' THEN
+        PERFORM set_config('lock_timeout', '500ms', true);
+    END IF;
     FOR found IN
         SELECT old.output_schema, old.relation_name
         FROM (
@@ -54,6 +57,7 @@ BEGIN
         dropped := format('%I.%I', found.output_schema, found.relation_name);
         RETURN NEXT;
     END LOOP;
+    PERFORM set_config('lock_timeout', patience, true);
 END
 $function$;
 REVOKE ALL ON FUNCTION dbanon.gc(integer) FROM PUBLIC;

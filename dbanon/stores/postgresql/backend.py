@@ -39,6 +39,7 @@ from dbanon.stores.postgresql.copied_source import COPY, copy_source
 from dbanon.stores.postgresql.errors import spi_translated
 from dbanon.stores.postgresql.given import bound, given_sql, handed_over
 from dbanon.stores.postgresql.session import PostgresqlSession
+from dbanon.stores.postgresql.settings import lock_milliseconds
 
 # Rows that are read without a look for a cancel, beside that of the statement.
 _AT_ONCE = 100
@@ -337,6 +338,14 @@ class PlpySession(PostgresqlSession):
                 "The ledger of this database has another version than dbanon's functions.",
                 hint="Ask a superuser to run: dbanon upgrade",
             )
+
+
+def limit_locks(plpy: Any) -> str:
+    """Have this transaction wait for locks no longer than dbanon does; the caller's setting."""
+    [row] = plpy.execute("SELECT current_setting('lock_timeout') AS patience")
+    limit = lock_milliseconds(row["patience"])
+    plpy.execute(f"SELECT set_config('lock_timeout', '{limit}', true)")
+    return str(row["patience"])
 
 
 @lru_cache(maxsize=64)

@@ -17,10 +17,8 @@ from dbanon.errors import (
 )
 from dbanon.sessions.base import Holder, job_running
 from dbanon.sessions.names import RelationName
+from dbanon.stores.postgresql.settings import LOCK_SECONDS, lock_milliseconds, set_patience
 
-# How long a relation that is replaced or dropped is asked for; other locks have the same by
-# lock_timeout.
-LOCK_SECONDS = 60.0
 # Who waits for a lock that nobody shares holds up all who come after. So each try is short, the
 # first ones more than the last, and readers have the pauses between them.
 _TRIES_MS = (50, 100, 200, 400, 800)
@@ -57,29 +55,30 @@ def run_patiently(
     session: Undoing,
     statements: Sequence[str],
     relation: RelationName | str,
-    seconds: float = LOCK_SECONDS,
+    seconds: float | None = None,
 ) -> None:
     """Run statements that want a relation for themselves, all of them in each try.
 
     Parameters
     ----------
     relation : it, or a schema whose tables are wanted.
-    seconds : how long it is tried.
+    seconds : how long it is tried; None for as long as the session waits for any lock.
 
     Raises
     ------
     DatabaseBusy : readers kept it for all of ``seconds``.
     """
     started = time.monotonic()
-    turn = 0
+    turn, patience = 0, _patience(session)
+    seconds = patience / 1000 if seconds is None else seconds
     while True:
         place = min(turn, len(_TRIES_MS) - 1)
         try:
             with session.savepoint():
-                session.run(f"SET LOCAL lock_timeout = {_TRIES_MS[place]}")
+                session.run(set_patience(min(_TRIES_MS[place], patience)))
                 for statement in statements:
                     session.run(statement)
-                session.run(f"SET LOCAL lock_timeout = {int(LOCK_SECONDS * 1000)}")
+                session.run(set_patience(patience))
             return
         except DatabaseBusy as error:
             if time.monotonic() - started > seconds:
@@ -87,6 +86,11 @@ def run_patiently(
         # By a statement, so that a cancel is noticed.
         session.run(f"SELECT pg_sleep({_PAUSES_MS[place]} / 1000.0)")
         turn += 1
+
+
+def _patience(session: Undoing) -> int:
+    """How long this session waits for a lock, in ms."""
+    return lock_milliseconds(session.rows("SELECT current_setting('lock_timeout')")[0][0])
 
 
 def lock_schema(session: Undoing, schema: str, seconds: float = LOCK_SECONDS) -> None:
@@ -287,12 +291,13 @@ def _is_current(session: LedgerSession) -> bool:
 
 def _hold_directly(session: Undoing, job: str) -> bool:
     """What ``dbanon._hold_job`` does, in a ledger of this role's own."""
+    patience = _patience(session)
     try:
         with session.savepoint():
-            session.run("SET LOCAL lock_timeout = 200")
+            session.run(set_patience(min(200, patience)))
             for statement in _ROW:
                 session.run(statement, (job,))
-            session.run(f"SET LOCAL lock_timeout = {int(LOCK_SECONDS * 1000)}")
+            session.run(set_patience(patience))
     except (DatabaseBusy, OutputExists, SourceChanged):
         return False
     return True

@@ -39,11 +39,17 @@ from dbanon.stores.postgresql import catalog, digest, foreign, rights
 from dbanon.stores.postgresql import dialect as types
 from dbanon.stores.postgresql.arrays import PostgresqlWriting
 from dbanon.stores.postgresql.digest import PostgresqlKeyed, PostgresqlPrivate
-from dbanon.stores.postgresql.locks import LOCK_SECONDS
 from dbanon.stores.postgresql.pieces import PostgresqlPieces
 from dbanon.stores.postgresql.publication import PostgresqlPublication
 from dbanon.stores.postgresql.rules import PostgresqlRules
-from dbanon.stores.postgresql.settings import CALLER_PATH, SETTINGS
+from dbanon.stores.postgresql.settings import (
+    CALLER_PATH,
+    CALLER_PATIENCE,
+    LOCK_SECONDS,
+    SETTINGS,
+    lock_milliseconds,
+    set_patience,
+)
 from dbanon.version import share_path
 
 
@@ -84,6 +90,9 @@ class PostgresqlSession(
         """Note the search path of the caller, then make the transaction independent of it."""
         self._search_path = self.caller_path()
         self.run(SETTINGS)
+        patience = lock_milliseconds(self.rows(CALLER_PATIENCE)[0][0])
+        self.run(set_patience(patience))
+        self.lock_seconds = patience / 1000
 
     def look_up(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """The rows of a statement on the catalog whose plan may be kept; its answer never is."""

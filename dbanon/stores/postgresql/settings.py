@@ -71,7 +71,6 @@ SETTINGS = set_local(
     (
         *PINS,
         ("idle_in_transaction_session_timeout", "0"),
-        ("lock_timeout", "60s"),
         ("work_mem", WORK_MEM),
         ("default_statistics_target", str(STATISTICS)),
         ("jit", "off"),
@@ -83,7 +82,6 @@ SETTINGS = set_local(
 # commit. A setting of the caller changes nothing, and none of these stays.
 FUNCTION_SETTINGS = (
     *PINS,
-    ("lock_timeout", "60s"),
     ("work_mem", WORK_MEM),
     ("default_statistics_target", str(STATISTICS)),
     ("jit", "off"),
@@ -92,6 +90,26 @@ FUNCTION_SETTINGS = (
     ("enable_sort", "on"),
     ("parallel_tuple_cost", "0.1"),
 )
+
+# A lock is waited for as long as this, or as the caller's own lock_timeout says if that is less. A
+# SET clause would hide the caller's. Nothing takes a snapshot here.
+LOCK_SECONDS = 60.0
+_MILLISECONDS = {"ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+CALLER_PATIENCE = "SHOW lock_timeout"
+
+
+def lock_milliseconds(setting: str) -> int:
+    """How long locks are waited for, in ms, by the caller's lock_timeout as the server shows it."""
+    number = setting.rstrip("abcdefghijklmnopqrstuvwxyz")
+    own = int(number) * _MILLISECONDS.get(setting.removeprefix(number), 1)
+    most = int(LOCK_SECONDS * 1000)
+    return min(own, most) if own else most
+
+
+def set_patience(milliseconds: int) -> str:
+    """SQL that has the rest of a transaction wait so long for a lock."""
+    return f"SET LOCAL lock_timeout = {milliseconds}"
+
 
 # Every name is qualified: until the path is pinned, it may name anybody's functions first.
 CALLER_PATH = "SELECT pg_catalog.current_schemas(false)::pg_catalog.text[]"
