@@ -24,6 +24,7 @@ from dbanon.errors import (
     InvalidParameter,
     RecountFailed,
     RuleWithoutColumn,
+    SourceChanged,
     TableChanged,
     nearest_names,
 )
@@ -116,10 +117,10 @@ class SqlSource:
         try:
             self.session.rows(f"SELECT 1 FROM {filtered.quoted} AS s LIMIT 0")
         except DbanonError as error:
-            # A statement that is refused is a plain failure; others say what is the matter.
-            if isinstance(error, InsufficientRights) or (
-                isinstance(error, DatabaseFailure) and type(error) is not DatabaseFailure
-            ):
+            # A statement that is refused is a plain failure, or names what is not there, as after a
+            # change; others say what is the matter.
+            refused = type(error) in (DatabaseFailure, SourceChanged)
+            if isinstance(error, InsufficientRights | DatabaseFailure) and not refused:
                 raise
             raise InvalidParameter(
                 "The database does not accept the condition in where.",

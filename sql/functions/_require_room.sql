@@ -1,6 +1,6 @@
 -- dbanon._require_room(role): refuses a role more entries of the ledger a day than are allowed.
 --
--- 10,000 entries, or as many as the owner of the database set: ALTER DATABASE … SET
+-- 10,000 entries, or as many as the owner of the database set: ALTER DATABASE ... SET
 -- dbanon.entries_a_day = '500'. What a session or a role sets itself is not asked for. It is called by
 -- the functions that write the ledger, and belongs to the same role.
 CREATE OR REPLACE FUNCTION dbanon._require_room(role text)
@@ -22,8 +22,8 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = '53400',
             MESSAGE = format('Role %I has written %s entries of the ledger within a day, which is all'
                              ' that one may.', role, quota),
-            HINT = 'The owner of the database can allow more: ALTER DATABASE … SET'
-                   ' dbanon.entries_a_day = …';
+            HINT = 'The owner of the database can allow more: ALTER DATABASE ... SET'
+                   ' dbanon.entries_a_day = ...';
     END IF;
     RETURN quota;
 END

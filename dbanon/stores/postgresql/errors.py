@@ -74,6 +74,8 @@ _OF_STATES: tuple[tuple[str, type[DbanonError], str | None, str | None], ...] = 
     ("40001", SourceChanged, "Another session changed what this one reads or replaces.",
      "Try again."),
     ("42P01", SourceChanged, "Another session dropped a relation that is needed.", "Try again."),
+    ("42703", SourceChanged, "Another session dropped or renamed a column that is needed.",
+     "Try again."),
     # 42P06: a schema. Where both waited for one another, it is the catalog's index that refuses.
     ("42P06 42P07 42710 23505", OutputExists, "Another session made a relation of this name.",
      "Try again."),
@@ -90,6 +92,36 @@ _OF_STATES: tuple[tuple[str, type[DbanonError], str | None, str | None], ...] = 
 )  # fmt: skip
 # Those whose words need no detail beside them.
 _SAY_ENOUGH = ("57014", "42P01", "42P16", "2BP01", "22003")
+
+# What PostgreSQL calls the classes of its SQLSTATEs.
+_CLASSES = {
+    "0A": "feature not supported",
+    "21": "cardinality violation",
+    "22": "data exception",
+    "23": "integrity constraint violation",
+    "25": "invalid transaction state",
+    "27": "triggered data change violation",
+    "28": "invalid authorization specification",
+    "2B": "dependent privilege descriptors still exist",
+    "2F": "SQL routine exception",
+    "38": "external routine exception",
+    "39": "external routine invocation exception",
+    "3D": "invalid catalog name",
+    "3F": "invalid schema name",
+    "40": "transaction rollback",
+    "42": "syntax error or access rule violation",
+    "44": "WITH CHECK OPTION violation",
+    "53": "insufficient resources",
+    "54": "program limit exceeded",
+    "55": "object not in prerequisite state",
+    "57": "operator intervention",
+    "58": "system error",
+    "72": "snapshot failure",
+    "F0": "configuration file error",
+    "HV": "foreign data wrapper error",
+    "P0": "raised by a function or a trigger in PL/pgSQL",
+    "XX": "internal error",
+}
 
 # Classes of SQLSTATEs that come of connecting: rights, databases, resources, intervention.
 _CONNECTING = ("08", "28", "3D", "53", "57")
@@ -142,7 +174,12 @@ def translation(error: Any) -> DbanonError:
     for states, kind, message, hint in _OF_STATES:
         if state in states.split():
             return kind(message, detail=None if state in _SAY_ENOUGH else detail, hint=hint)
-    return DatabaseFailure(f"The database refused a statement{_names(error)}.", detail=detail)
+    kind_of_state = _CLASSES.get(state[:2], "an error of the database's own functions or triggers")
+    return DatabaseFailure(
+        f"The database refused a statement{_names(error)}: {kind_of_state} (SQLSTATE {state}).",
+        detail=detail,
+        hint="The server's log has its own message, which may hold values.",
+    )
 
 
 def _names(error: Any) -> str:
