@@ -60,6 +60,7 @@ def install(
     """
     paths = None if sql_only else _paths(url, python_paths)
     with _connected(url) as connection:
+        _require_encoding(connection)
         if paths is not None:
             require_python(connection, paths, trusted_owners)
         _lock_ledger(connection, lock_timeout)
@@ -109,6 +110,18 @@ def upgrade(
             _upgrade_functions(url, connection, python_paths, trusted_owners, lock_timeout)
             return _checked(connection)
     return _upgraded_ledger(url, lock_timeout)
+
+
+def _require_encoding(connection: Any) -> None:
+    """Check that the server knows what the bytes of texts mean."""
+    [(encoding,)] = _rows(connection, "SELECT pg_catalog.current_setting('server_encoding')")
+    if encoding == "SQL_ASCII":
+        raise InstallRefused(
+            "This database has the encoding SQL_ASCII: it does not know what the bytes of a text"
+            " mean, so no function can read them.",
+            hint="Dump it, and restore it into a database with an encoding, as in CREATE DATABASE"
+            " name ENCODING 'UTF8' TEMPLATE template0. Clients release from this one, too.",
+        )
 
 
 def _upgrade_functions(

@@ -19,7 +19,7 @@ from dbanon.data.option import make
 from dbanon.data.partition import Partition
 from dbanon.doors import plpython_options as options
 from dbanon.doors.backend_limit import memory_of_call
-from dbanon.doors.plpython_options import refusal_of, require_version
+from dbanon.doors.plpython_options import plain_error, refusal_of, require_version
 from dbanon.doors.spelling import in_sql, in_sql_classes, statement
 from dbanon.errors import (
     ColumnLost,
@@ -364,4 +364,4 @@ def _guarded(
         refusal = refusal_of(plpy, failure)
     finally:
         plpy.execute(f"SELECT set_config('lock_timeout', '{patience}', true)")
-    return json.dumps({"error": refusal.to_dict(way)})
+    return json.dumps({"error": plain_error(refusal, way)})

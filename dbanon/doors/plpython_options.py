@@ -18,6 +18,7 @@ from dbanon.errors import (
     VersionMismatch,
     nearest_names,
 )
+from dbanon.errors.base import Way
 from dbanon.job.job import Job
 from dbanon.job.private import PrivateJob, refused
 from dbanon.job.rules import BY_RULES
@@ -231,6 +232,14 @@ def require_version(sql_version: str) -> None:
             f"The SQL functions are of version {sql_version}, Python has {version()}.",
             hint="Ask a superuser to run: dbanon upgrade",
         )
+
+
+def plain_error(refusal: DbanonError, way: Way) -> dict[str, Any]:
+    """The error as plain values; dbanon's own text in characters that every encoding has."""
+    return {
+        name: value.replace("\N{HORIZONTAL ELLIPSIS}", "...") if isinstance(value, str) else value
+        for name, value in refusal.to_dict(way).items()
+    }
 
 
 def refusal_of(plpy: Any, failure: Exception) -> DbanonError:

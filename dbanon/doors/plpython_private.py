@@ -18,7 +18,12 @@ from pathlib import Path
 from typing import Any
 
 from dbanon.doors.backend_limit import memory_of_call
-from dbanon.doors.plpython_options import keys_of_private, refusal_of, require_version
+from dbanon.doors.plpython_options import (
+    keys_of_private,
+    plain_error,
+    refusal_of,
+    require_version,
+)
 from dbanon.doors.spelling import in_sql
 from dbanon.errors import (
     InvalidParameter,
@@ -59,7 +64,7 @@ def synthetic(plpy: Any, sql_version: str, method: str, given: Mapping[str, Any]
     # Whether or not somebody raises what comes back. Where it may not, nothing was done.
     with suppress(Exception):
         plpy.rollback()
-    return json.dumps(refusal.to_dict(lambda name, value: in_sql(name, value, _ARGUMENTS)))
+    return json.dumps(plain_error(refusal, lambda name, value: in_sql(name, value, _ARGUMENTS)))
 
 
 def _server_hint() -> str:

@@ -24,18 +24,18 @@ _PROBE = """
 import json, os, sys
 said = {{"python": sys.version.split()[0], "executable": sys.executable, "uid": os.geteuid()}}
 scope = {{"__name__": "dbanon_probe"}}
-exec({check!r}, scope)
+exec({check!a}, scope)
 try:
-    scope["require_safe"]({paths!r}, {owners!r})
-    for path in {paths!r}:
+    scope["require_safe"]({paths!a}, {owners!a})
+    for path in {paths!a}:
         if path not in sys.path:
             sys.path.insert(0, path)
     from dbanon.doors import plpython
     # Where the directories have none of it, it came from elsewhere.
     homes = {{os.path.dirname(module.__file__) for name, module in list(sys.modules.items())
              if name in ("dbanon", "numpy") and getattr(module, "__file__", None)}}
-    scope["require_safe"](sorted(homes), {owners!r})
-    said["found"] = json.loads(plpython.check(plpy, {version!r}))
+    scope["require_safe"](sorted(homes), {owners!a})
+    said["found"] = json.loads(plpython.check(plpy, {version!a}))
 except scope["UnsafeError"] as error:
     said["unsafe"] = list(error.args)
 except Exception as error:

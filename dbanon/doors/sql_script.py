@@ -8,6 +8,7 @@ be run over an older version: what is there is replaced, and grants stay.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -53,7 +54,7 @@ _TEMPLATES = ("method.sql", "private.sql")
 # Run before a Python function of ours; the paths are literals in a superuser's function. Little of
 # what is made by an import is garbage, which would be looked for several times meanwhile.
 IMPORT = """import gc, sys
-for path in {paths!r}:
+for path in {paths!a}:
     if path not in sys.path:
         sys.path.insert(0, path)
 collects = gc.isenabled()
@@ -224,7 +225,16 @@ def _filled(text: str) -> str:
     text = text.replace("@UNTRUSTED@", UNTRUSTED).replace("@TABLES@", tables)
     for mark, build in RULE_QUERIES.items():
         text = re.sub(rf"@{mark}\((.*)\)@", partial(_build_query, build), text)
-    return text.replace("@VERSION@", version())
+    return in_ascii(text.replace("@VERSION@", version()))
+
+
+def in_ascii(text: str) -> str:
+    """The text without accents, and with three dots for an ellipsis.
+
+    A database of any encoding takes ASCII, and keeps it as it is. Directories are escaped before.
+    """
+    parts = unicodedata.normalize("NFKD", text)
+    return "".join(part for part in parts if not unicodedata.combining(part))
 
 
 def _build_query(build: Callable[..., str], mark: re.Match[str]) -> str:
