@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import fcntl
 import os
+import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
-
-from dbanon.doors import extension
-from dbanon.errors import InstallRefused
 from tests.postgres.tools import NoServerError, find_server_binaries
 from tests.prerequisites import skip_optional, skip_or_fail
 
@@ -22,25 +19,19 @@ def extension_folder() -> Iterator[Path]:
 
     Skips where it cannot be written, or has files that no test wrote.
     """
-    with _servers_pg_config(), _locked_folder() as folder:
+    with _locked_folder() as folder:
         yield folder
-
-
-@contextmanager
-def _servers_pg_config() -> Iterator[None]:
-    """Find the pg_config of the tests' server first: the one on PATH may be another server's."""
-    with pytest.MonkeyPatch.context() as patch:
-        with suppress(NoServerError):
-            patch.setenv("PATH", str(find_server_binaries()), prepend=os.pathsep)
-        yield
 
 
 @contextmanager
 def _locked_folder() -> Iterator[Path]:
     try:
-        folder = extension.extension_directory()
+        # Of the tests' server: the pg_config on PATH may be another one's.
+        command = [str(find_server_binaries() / "pg_config"), "--sharedir"]
+        shared = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+        folder = Path(shared) / "extension"
         lock = os.open(folder, os.O_RDONLY)
-    except (OSError, InstallRefused):
+    except (OSError, NoServerError, subprocess.CalledProcessError):
         skip_or_fail("no PostgreSQL server whose directory of extensions is known")
     try:
         # On the directory itself: it ends with the process, and leaves no file.

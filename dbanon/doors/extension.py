@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from dbanon.doors.sql_script import LEDGER_EXTENSION, functions_script, ledger_script
 from dbanon.errors import InstallRefused, InsufficientRights
@@ -23,24 +23,23 @@ COMMENTS = {
 }
 
 
-def extension_directory() -> Path:
-    """Where the server on this machine looks for extensions.
+def extension_directory(connection: Any) -> Path:
+    """Where the server of a connection looks for extensions, as it says itself.
+
+    A pg_config on PATH may be of another version, and whoever wrote it would say where files go.
 
     Raises
     ------
-    InstallRefused : pg_config is not there.
+    InstallRefused : it does not say.
     """
-    try:
-        told = subprocess.run(
-            ["pg_config", "--sharedir"], capture_output=True, text=True, check=True
-        )
-    except (OSError, subprocess.CalledProcessError):
+    query = "SELECT setting FROM pg_catalog.pg_config WHERE name = 'SHAREDIR'"
+    found = connection.execute(query).fetchall()
+    if not found or not found[0][0]:
         raise InstallRefused(
-            "pg_config is not on PATH, so the server's directory of extensions is not known.",
-            hint="Install the server's development package, or run dbanon install without"
-            " --extension.",
-        ) from None
-    return Path(told.stdout.strip()) / "extension"
+            "The server does not say where its extensions are.",
+            hint="Run dbanon install without --extension.",
+        )
+    return Path(found[0][0]) / "extension"
 
 
 def write_extension(directory: Path, paths: Sequence[str]) -> list[Path]:

@@ -70,7 +70,7 @@ def install(
                 hint="Run: dbanon upgrade",
             )
         if extension:
-            write_extension(extension_directory(), list(paths or ()))
+            write_extension(extension_directory(connection), list(paths or ()))
             _bring_ledger(connection)
             connection.execute("CREATE EXTENSION dbanon CASCADE")
         else:
@@ -137,7 +137,7 @@ def _upgrade_functions(
         require_python(connection, paths, owners)
     _lock_ledger(connection, lock_timeout)
     if _is_extension(connection, "dbanon"):
-        write_extension(extension_directory(), list(paths or ()))
+        write_extension(extension_directory(connection), list(paths or ()))
         if not _is_extension(connection, LEDGER_EXTENSION):
             connection.execute(f"CREATE EXTENSION {LEDGER_EXTENSION}")
         _bring_ledger(connection)

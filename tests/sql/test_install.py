@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -93,7 +94,7 @@ def test_every_method_has_its_function_and_manual(sql_server: Server, sql_url: s
             url=sql_url,
         )
         assert signature.startswith("source regclass, output text, quasi_identifiers text[], k int")
-        assert METHODS[name].reference in comment
+        assert sql_script.in_ascii(METHODS[name].reference) in comment
         for option in METHODS[name].options:
             assert f"  {option.name}: " in comment
 
@@ -324,3 +325,26 @@ def test_the_backend_imports_nothing_but_numpy(sql_server: Server, sql_url: str)
     foreign.add("_hashlib")
     assert "numpy" in json.loads(modules)
     assert not foreign & set(json.loads(modules))
+
+
+def test_the_server_says_where_its_extensions_are(
+    sql_server: Server,
+    fresh: Callable[[], str],
+    backend_path: Path,
+    extension_files: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A pg_config that comes first on PATH may be anybody's."""
+    (tmp_path / "share" / "extension").mkdir(parents=True)
+    command = tmp_path / "pg_config"
+    command.write_text(f'#!/bin/sh\ntouch "{tmp_path}/called"\necho "{tmp_path}/share"\n')
+    command.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    url = fresh()
+    for call in (install.install, install.upgrade):
+        more = {"extension": True} if call is install.install else {}
+        call(url, python_paths=[str(backend_path)], **more)
+    assert (extension_files / "dbanon.control").exists()
+    assert not list((tmp_path / "share" / "extension").iterdir())
+    assert not (tmp_path / "called").exists()
