@@ -25,6 +25,8 @@ from dbanon.sessions.session import Session
 from dbanon.sessions.store import Store
 
 NOT_COPIED = "not_copied"
+# In what was asked for, the number of the role that published it, where roles have numbers.
+PUBLISHER = "publisher"
 # Seconds that a row on a run that failed may take.
 _NOTED = 15.0
 _TO_RECOUNT = "Name the quasi-identifiers and k to recount a relation that is not in it."
@@ -176,6 +178,9 @@ def insert_release(
         "published_by": session.current_user(),
         "created_at": session.timestamp(created_at),
     }
+    number = session.role_number()
+    if row.get("request") is not None and number is not None:
+        row["request"] = json.dumps({**json.loads(row["request"]), PUBLISHER: number})
     session.insert_rows(release, list(row), [tuple(row.values())])
     session.insert_rows(column, list(columns[0]), [tuple(entry.values()) for entry in columns])
     insert_run(session, replace(run, release_id=row["release_id"]))

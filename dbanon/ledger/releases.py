@@ -141,14 +141,11 @@ def _state(
     publisher: str | None,
     superseded: bool,
 ) -> str:
-    alike = (
-        existing is not None
-        and existing.mark == MARK + release_id
-        and existing.kind == kind
-        and existing.owner in (None, publisher)
-    )
+    alike = existing is not None and (existing.mark, existing.kind) == (MARK + release_id, kind)
+    # Its owner may have another name since.
     if alike and entries.entry_of(session, name, existing) == release_id:
         return CURRENT
+    alike = alike and existing is not None and existing.owner in (None, publisher)
     if superseded:
         return SUPERSEDED
     return UNTIED if alike else DROPPED

@@ -124,7 +124,7 @@ def _entry(session: Session, name: RelationName) -> tuple[dict[str, Any], str, M
         )
     request, arguments, then, publisher, epsilon = requested(session, release_id)
     user = session.current_user()
-    if publisher != user:
+    if not _is_publisher(session, request, publisher):
         # Its conditions and files are what that role asked for, with its own rights.
         raise InsufficientRights(
             f"{name} was published by role {publisher}, and this is {user}.",
@@ -153,6 +153,17 @@ def _entry(session: Session, name: RelationName) -> tuple[dict[str, Any], str, M
             " once more.",
         )
     return found, str(then), json.loads(arguments)
+
+
+def _is_publisher(session: Session, request: str | None, name: str | None) -> bool:
+    """Whether this role published a release, by its number where the entry has one, else by name.
+
+    A role that is renamed keeps its number, and another may take its name.
+    """
+    number = None if request is None else json.loads(request).get(entries.PUBLISHER)
+    if number is None:
+        return name == session.current_user()
+    return bool(number == session.role_number())
 
 
 def _require_key(name: RelationName, then: Mapping[str, Any], where: str | None) -> None:

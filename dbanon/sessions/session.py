@@ -69,6 +69,13 @@ class Session(KeyedSession, RuledSession, PersonsSession):
         """
         return False
 
+    def role_number(self) -> int | None:
+        """The database's own number of the role that publishes, which a new name does not change.
+
+        None where roles have none.
+        """
+        return None
+
     def lock_output(self, name: RelationName) -> None:
         """Keep other runs from this output until the transaction ends, before anything is read.
 

@@ -162,6 +162,8 @@ BEGIN
     entry.output_kind := CASE shown.relkind WHEN 'r' THEN 'table' ELSE 'view' END;
     entry.relation_name := released.relname;
     entry.published_by := pg_get_userbyid(released.relowner);
+    -- A role that is renamed keeps its number.
+    entry.request := entry.request || jsonb_build_object('publisher', released.relowner::bigint);
     PERFORM dbanon._require_room(entry.published_by);
     -- Its own spending, once: what nobody has spent, nobody has released.
     IF entry.budget IS NOT NULL THEN

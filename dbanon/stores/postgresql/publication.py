@@ -25,6 +25,10 @@ class PostgresqlPublication(Session):
     _beside: list[str]
     _search_path: list[str]
 
+    def role_number(self) -> int:
+        found = self.look_up("SELECT oid::bigint FROM pg_roles WHERE rolname = current_user")
+        return int(found[0][0])
+
     def begin_plan(self, *, staging: bool) -> None:
         """Plan in this transaction: it takes no lock of a run, and without staging only reads."""
         self._planned_read_only = self._is_read_only()
