@@ -90,6 +90,8 @@ def test_a_release_by_rules_is_the_one_with_the_list(people: Database) -> None:
         ("age", "quasi_identifier", "current"), ("ill", "sensitive", "current"),
     ]  # fmt: skip
     assert people.ledger_rows("rule")[0][1] == "age"
+    # A report says so where its schema was created.
+    people.make_schema("release")
     by_rules = released(people)
     models = [{"attribute": "ill", "kind": "distinct_l", "level": 2}]
     listed = released(
