@@ -352,9 +352,10 @@ def _guarded(
     writes: bool = True,
     way: Way = in_sql,
 ) -> str:
-    patience = limit_locks(plpy)
+    patience = None
     try:
         require_version(sql_version)
+        patience = limit_locks(plpy)
         # A subtransaction, so that nothing is left even if nobody raises what comes back.
         if not writes:
             return json.dumps(work())
@@ -363,5 +364,6 @@ def _guarded(
     except Exception as failure:
         refusal = refusal_of(plpy, failure)
     finally:
-        plpy.execute(f"SELECT set_config('lock_timeout', '{patience}', true)")
+        if patience is not None:
+            plpy.execute(f"SELECT set_config('lock_timeout', '{patience}', true)")
     return json.dumps({"error": plain_error(refusal, way)})

@@ -18,7 +18,7 @@ from dbanon.doors.plpython_options import advice_keys, describe_option, keys
 from dbanon.hierarchy.spec import KINDS
 from dbanon.job.job import Job
 from dbanon.job.synthesis import PRIVATE_SUMMARIES
-from dbanon.ledger.postgresql import OWNER, UNTRUSTED
+from dbanon.ledger.postgresql import OWNER, TIE_PUBLISHERS, UNTRUSTED
 from dbanon.ledger.postgresql_rules import judged_rules, may_act_as, tie_rules
 from dbanon.ledger.tables import HEAD, TABLES
 from dbanon.methods import METHODS
@@ -215,7 +215,7 @@ def ledger_script(*, extension: bool = False) -> str:
 
 def tie_script() -> str:
     """What ties entries and rules to their relations, again after a dump was restored."""
-    return (share_path("sql") / "tie.sql").read_text() + tie_rules() + ";\n"
+    return (share_path("sql") / "tie.sql").read_text() + f"{TIE_PUBLISHERS};\n{tie_rules()};\n"
 
 
 def _filled(text: str) -> str:

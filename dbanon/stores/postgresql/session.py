@@ -335,6 +335,7 @@ class PostgresqlSession(
 
     def tie_releases(self) -> None:
         self.run((share_path("sql") / "tie.sql").read_text())
+        self.run(postgresql_ledger.TIE_PUBLISHERS)
         self.run(tie_rules())
 
     def may_drop(self, existing: Existing) -> bool:
