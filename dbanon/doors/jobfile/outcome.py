@@ -15,6 +15,7 @@ import secrets
 import signal
 import subprocess
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -140,6 +141,9 @@ def notify(notices: tuple[Notice, ...], outcome: Outcome, open_url: Open | None 
             if notice.webhook is not None:
                 _post(notice.webhook, outcome.fields, open_url or _opener().open)
         except (OSError, ValueError, subprocess.SubprocessError) as error:
+            if isinstance(error, urllib.error.HTTPError):
+                # It is the response as well, and holds a socket.
+                error.close()
             # Never its text: it may quote a URL, which holds a secret.
             what = "command" if notice.command else "webhook"
             why = error.strerror if isinstance(error, OSError) and error.strerror else ""
