@@ -180,7 +180,9 @@ def insert_release(
     }
     number = session.role_number()
     if row.get("request") is not None and number is not None:
-        row["request"] = json.dumps({**json.loads(row["request"]), PUBLISHER: number})
+        request = {**json.loads(row["request"]), PUBLISHER: number}
+        # No escapes: a database without an encoding takes none.
+        row["request"] = json.dumps(request, ensure_ascii=False)
     session.insert_rows(release, list(row), [tuple(row.values())])
     session.insert_rows(column, list(columns[0]), [tuple(entry.values()) for entry in columns])
     insert_run(session, replace(run, release_id=row["release_id"]))

@@ -44,6 +44,7 @@ def test_a_schedule_is_a_hint(database: Database, tmp_path: Path) -> None:
 @pytest.mark.parametrize("keep", [0, 1, 2])
 def test_what_is_said_is_what_is_done(database: Database, tmp_path: Path, keep: int) -> None:
     load_people(database)
+    database.make_schema("release")
     file = write(tmp_path, job(output=f"{{view: people, keep_last: {keep}}}", export=EXPORT))
     before = database.state()
     first = planned(file)["plan"]

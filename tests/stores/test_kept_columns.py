@@ -123,6 +123,7 @@ def test_in_another_database(
 
 def test_strict_publishes_nothing(database: Database) -> None:
     load(database)
+    database.make_schema("release")
     for column in EXPECTED:
         error = refuse(database, TellingColumnRefused, **given(keep=[column]), strict=True)
         assert f'"{column}"' in str(error.detail)
@@ -134,6 +135,7 @@ def test_strict_publishes_nothing(database: Database) -> None:
 
 def test_a_warning_made_an_error_publishes_nothing(database: Database) -> None:
     load(database)
+    database.make_schema("release")
     before = database.state()
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -71,6 +71,7 @@ def test_every_run_warns(database: Database, roles: dict[str, list[str]]) -> Non
 
 def test_strict_refuses_and_reads_nothing(database: Database) -> None:
     load(database)
+    database.make_schema("release")
     error = refuse(database, KeptIdentifierRefused, '"full_name"', **ASKED, keep=["full_name"],
                    strict=True)  # fmt: skip
     assert (error.exit_code, error.code, error.sqlstate) == (6, "kept_identifier", "ZK005")
@@ -115,6 +116,7 @@ def test_frames_are_looked_at_alike() -> None:
 
 def test_the_command_says_it_on_stderr(database: Database) -> None:
     load(database)
+    database.make_schema("release")
     line = ["anonymize", database.url, "--table", "people", "--output", "release.people", "--k",
             "10", "-q", "age", "--keep", "full_name"]  # fmt: skip
     done = CliRunner().invoke(main, [*line, "--strict"])

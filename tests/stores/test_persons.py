@@ -91,6 +91,7 @@ def test_classes_of_few_persons_are_warned_of(database: Database) -> None:
 
 def test_strict_refuses_it_and_publishes_nothing(database: Database) -> None:
     load(database, stays())
+    database.make_schema("release")
     error = refuse(database, TooFewPersons, '"patient_id"', **ASKED, strict=True)
     assert (error.exit_code, error.code, error.sqlstate) == (6, "too_few_persons", "ZK005")
     assert "entity" in str(error.hint)

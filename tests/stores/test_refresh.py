@@ -44,6 +44,7 @@ def listed(database: Database, **more: Any) -> dbanon.Report:
 
 
 def test_the_release_again_of_the_source_as_it_is_now(people: Database) -> None:
+    people.make_schema("release")
     before = listed(people)
     add(people)
     after = dbanon.refresh(people.url, "release.people")

@@ -74,6 +74,7 @@ def test_spellings_are_warned_of(database: Database) -> None:
 
 def test_strict_refuses_them(database: Database) -> None:
     load(database, visits())
+    database.make_schema("release")
     error = refuse(database, EntitySpellingsRefused, '"patient"', **ASKED, strict=True)
     assert (error.exit_code, error.code) == (6, "entity_spellings")
     assert "casefold" in str(error.hint)

@@ -116,6 +116,7 @@ def released(database: Database, table: str, case: str, **more: Any) -> tuple[An
 @pytest.mark.parametrize("case", CASES)
 def test_a_withheld_row_changes_nothing(database: Database, case: str) -> None:
     load(database, PLAIN, "plain")
+    database.make_schema("release")
     first = released(database, "plain", case)
     for name, withheld in OTHERS.items():
         if case == "levels":
