@@ -51,13 +51,12 @@ trap clean_up EXIT
 # Disables what was not enabled before; its argument is the earlier output of boot_links.
 disable_new_services() {
   local link
-  # deb-systemd-helper records that the unit was disabled: an upgrade does not enable it again.
   comm -13 <(echo "$1") <(boot_links) | while read -r link; do
     echo "   not started at boot: ${link##*/}"
     case ${link#"$SYSTEM"} in
       /etc/rc*) update-rc.d "$(basename "$(readlink "$link")")" disable || true ;;
-      /etc/systemd/user/*) deb-systemd-helper --user disable "${link##*/}" || true ;;
-      *) deb-systemd-helper disable "${link##*/}" || true ;;
+      # As `systemctl disable` does. Debian takes it for the administrator's choice: an upgrade enables nothing again.
+      *) rm -f "$link" ;;
     esac >/dev/null 2>&1
   done
 }
