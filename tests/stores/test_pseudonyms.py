@@ -124,7 +124,10 @@ def test_the_key_stands_nowhere(people: Database, tmp_path: Path) -> None:
     for table in ("release", "release_column", "run"):
         kept += str(people.ledger_rows(table))
     for file in tmp_path.glob("test.*"):
-        kept += file.read_bytes().hex() + file.read_bytes().decode("latin-1")
+        # DuckDB removes its log of changes when it has written them.
+        with suppress(FileNotFoundError):
+            content = file.read_bytes()
+            kept += content.hex() + content.decode("latin-1")
     for secret in (KEY, own):
         assert secret not in kept
         assert secret.upper() not in kept

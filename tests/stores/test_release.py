@@ -358,7 +358,9 @@ def test_a_new_ledger_is_that_of_the_history(tmp_path: Path) -> None:
     new, migrated = (SqliteDatabase(tmp_path / name) for name in ("new.db", "migrated.db"))
     with open_store(new.url).session(write=True) as session:
         session.ensure_ledger()
-    with sqlalchemy.create_engine(migrated.url).begin() as connection:
+    with sqlalchemy.create_engine(
+        migrated.url, poolclass=sqlalchemy.NullPool
+    ).begin() as connection:
         migrate(connection)
     tables = sorted(name for _, name in new.relations())
     assert tables == sorted(name for _, name in migrated.relations())
