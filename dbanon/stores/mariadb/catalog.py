@@ -280,10 +280,6 @@ class MariadbCatalog(Session):
         for statement in wanted:
             made = statement.startswith("CREATE TABLE")
             self.run(statement + f" ENGINE=InnoDB {types.TEXT}" if made else statement)
-        if SECRET_TABLE not in existing:
-            # Of two first runs at once, the later one uses the secret of the earlier one.
-            self.run(f"INSERT IGNORE INTO {secret.quoted} VALUES (1, ?)", (secrets.token_hex(32),))
-            self.run("COMMIT")
 
     def lock_name(self, kind: str, name: str) -> str:
         """The name of a lock of the server, which only accounts that read the ledger can tell.
@@ -291,7 +287,12 @@ class MariadbCatalog(Session):
         Such names end at 64 characters and ignore case, so it is a digest.
         """
         table = self.ledger_name(SECRET_TABLE).quoted
-        [(secret,)] = self.rows(f"SELECT secret FROM {table}")
+        query = f"SELECT secret FROM {table}"
+        if not self.rows(query):
+            # Of two first runs at once, the later one uses the secret of the earlier one.
+            self.run(f"INSERT IGNORE INTO {table} VALUES (1, ?)", (secrets.token_hex(32),))
+            self.run("COMMIT")
+        [(secret,)] = self.rows(query)
         digest = hashlib.sha256(f"{secret} {kind} {name}".encode()).hexdigest()
         return f"dbanon {digest[:48]}"
 
