@@ -34,8 +34,8 @@ LEFT_OUT = frozenset(
     ("default_transaction_read_only", "restrict_nonsystem_relation_kind", "client_encoding",
      "force_parallel_mode", "debug_parallel_query")
 )  # fmt: skip
-# Every mix has these two.
-ALWAYS = {"standard_conforming_strings": "off", "quote_all_identifiers": "on"}
+# Every mix has the first two. With LLVM, a low jit_above_cost compiles each expression for seconds.
+ALWAYS = {"standard_conforming_strings": "off", "quote_all_identifiers": "on", "jit": "off"}
 
 # Values whose text, type or meaning a setting changes.
 SOURCE = (
