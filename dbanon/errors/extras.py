@@ -28,7 +28,7 @@ REQUIREMENTS = {
     "gs": ("gcsfs>=2024.6",),
     "iceberg": ("pyiceberg[sql-sqlite]>=0.10",),
     "job": ("pydantic>=2.7", "pyyaml>=6"),
-    "mariadb": ("pymysql>=1.1", *_SQL),
+    "mariadb": ("pymysql>=1.1", "cryptography>=42", *_SQL),
     "plot": ("matplotlib>=3.7",),
     "postgres": ("psycopg[binary]>=3.2.1", *_SQL),
     "report": ("jinja2>=3.1",),
@@ -42,6 +42,7 @@ REQUIREMENTS = {
 _BROUGHT = {
     "alembic": ("sqlite", "Alembic"),
     "click": ("cli", "click"),
+    "cryptography": ("mariadb", "cryptography"),
     "deltalake": ("delta", "deltalake"),
     "duckdb": ("duckdb", "duckdb"),
     "highspy": ("bound", "highspy"),

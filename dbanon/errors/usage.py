@@ -354,7 +354,7 @@ class ReadOnly(UsageError):
 
 
 class EngineUnsuitable(UsageError):
-    """The storage engine of a table has no snapshots."""
+    """A table's storage engine has no snapshots, or the server's binary log repeats statements."""
 
     code = "engine_unsuitable"
     sqlstate = "0A000"

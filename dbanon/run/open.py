@@ -281,9 +281,10 @@ def _mariadb_store(url: URL, database: Engine | URL, on_sql: OnSql | None) -> Cl
     try:
         from dbanon.stores.mariadb.store import MariadbStore
     except ModuleNotFoundError as error:
-        if error.name != "pymysql":
+        package = {"pymysql": "PyMySQL", "cryptography": "cryptography"}.get(error.name or "")
+        if package is None:
             raise
-        raise MissingDependency.of_mariadb() from None
+        raise MissingDependency.of_mariadb(package) from None
     return MariadbStore(database, on_sql)
 
 

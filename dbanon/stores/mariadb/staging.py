@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from itertools import islice
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from cryptography.hazmat.primitives.padding import PKCS7
 from numpy.typing import NDArray
 
 from dbanon.data.chunks import Chunk
 from dbanon.data.schema import Attribute
-from dbanon.errors import DatabaseFailure
+from dbanon.errors import DatabaseFailure, EngineUnsuitable
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
 from dbanon.sessions.base import Relation, labelled_rows
@@ -26,6 +29,13 @@ SUFFIX = f" ENGINE=Aria TRANSACTIONAL=0 {types.TEXT}"
 # Rows that are written at once, and characters of one INSERT, of four bytes at most.
 _ROWS, _CHARACTERS = 20_000, 500_000
 _PLACES = "dbanon_places"
+# The key of the packets of labels. The server draws it, and the client reads it: no log has it.
+_SECRET = "dbanon_secret"
+_DRAW_SECRET = f"CREATE TEMPORARY TABLE {_SECRET} {SUFFIX} AS SELECT random_bytes(16) AS secret"
+_LABELS = ", ".join(
+    f"CONV(hex(substr(packet, 16 * place + {start}, {width})), 16, -10)"
+    for start, width in ((1, 8), (9, 4), (13, 4))
+)
 # Bytes of rows that are read at once: any server lets so much through.
 _PACKET = 800_000
 # Parts of a table, of each part its columns.
@@ -37,6 +47,8 @@ class MariadbStaging(MariadbCatalog):
 
     # Of a table of numbers, by which the rows of a packet are told apart.
     _n_places = 0
+    # Names the variables of a reading.
+    _n_readings = 0
 
     def read_chunks(
         self, source: Relation, attributes: Sequence[Attribute], chunk_rows: int
@@ -51,30 +63,36 @@ class MariadbStaging(MariadbCatalog):
             f" FROM {source.from_clause}{self.value_joins(attributes)} WHERE "
         )
         self.note(f"{query}TRUE{source.and_where}")
-        after = ""
+        # The borders are variables of this reading: no statement may show keys of persons.
+        self._n_readings += 1
+        last, before = (f"@dbanon_{word}_{self._n_readings}" for word in ("last", "before"))
+        begin = "TRUE"
         # Each row alone would take the driver ten times as long.
         with closing(self.connection.cursor()) as cursor:
             while True:
-                begin = f"{key} > {after}" if after else "TRUE"
-                last = self._one(
-                    cursor, f"{border} WHERE {begin} ORDER BY {key} LIMIT {rows}) AS piece"
-                )
-                if last is None:
+                place = f"{border} WHERE {begin} ORDER BY {key} LIMIT {rows}) AS piece"
+                self._execute(cursor, f"SET {last} = ({place})")
+                if self._one(cursor, f"SELECT {last} IS NULL"):
                     return
-                piece = f"{begin} AND {key} <= {int(last)}{source.and_where}"
+                piece = f"{begin} AND {key} <= {last}{source.and_where}"
                 packets = self._one(cursor, query + piece)
-                after = str(int(last))
+                self._execute(cursor, f"SET {before} = {last}")
+                begin = f"{key} > {before}"
                 if packets is not None:
                     yield types.chunk(packets, attributes)
 
     def _one(self, cursor: Any, sql: str) -> Any:
         """The one value of a query that is not shown; it is whole, or an error."""
-        with translated():
-            cursor.execute(types.spelled(sql, bound=False))
-            [(found,)] = cursor.fetchall()
+        self._execute(cursor, sql)
+        [(value,)] = cursor.fetchall()
         if cursor.warning_count:
             raise DatabaseFailure("The server cut an answer off.")
-        return found
+        return value
+
+    def _execute(self, cursor: Any, sql: str) -> None:
+        """Run a statement that is not shown."""
+        with translated():
+            cursor.execute(types.spelled(sql, bound=False))
 
     def _load(self, table: str, columns: Sequence[tuple[str, str]], rows: _Columns) -> None:
         """Stage columns of values, in parts: the driver takes ten times as long for each value."""
@@ -95,10 +113,8 @@ class MariadbStaging(MariadbCatalog):
                 if told:
                     cursor.execute(insert + ",".join(told))
 
-    def _load_numbers(
-        self, table: str, columns: Sequence[tuple[str, str]], arrays: Sequence[NDArray[Any]]
-    ) -> None:
-        """Stage columns of int64 and float64 as their bytes: written as text, each is read twice.
+    def _stage_places(self) -> None:
+        """Stage the numbers by which the rows of a packet are told apart.
 
         Raises
         ------
@@ -109,6 +125,12 @@ class MariadbStaging(MariadbCatalog):
             self._n_places = _ROWS
             if self.rows(types.POINT_PROBE) != [(1,)]:
                 raise DatabaseFailure(types.UNKNOWN_POINTS)
+
+    def _load_numbers(
+        self, table: str, columns: Sequence[tuple[str, str]], arrays: Sequence[NDArray[Any]]
+    ) -> None:
+        """Stage columns of int64 and float64 as their bytes: texts would be read twice."""
+        self._stage_places()
         self.run(statements.create_staging(table, columns, SUFFIX))
         values = ", ".join(types.unpacked(i, a.dtype, len(arrays)) for i, a in enumerate(arrays))
         insert = f"INSERT INTO {quote(table)} SELECT {values} FROM {_PLACES}, (SELECT x'"
@@ -128,11 +150,45 @@ class MariadbStaging(MariadbCatalog):
         positions: NDArray[np.int32],
         types: Sequence[str],
     ) -> None:
+        """Stage which row is in which class, encrypted.
+
+        Statements stand in the server's general log and in its list of processes, and nobody who
+        reads these may learn which row is in which class.
+
+        Raises
+        ------
+        EngineUnsuitable : the binary log repeats statements, and a replica would draw another key.
+        """
+        if self.rows("SELECT @@log_bin AND @@sql_log_bin AND @@binlog_format = 'STATEMENT'") == [
+            (1,)
+        ]:
+            raise EngineUnsuitable(
+                "The server's binary log has the format STATEMENT: it would show which row is in"
+                " which class, and replicas would not get the same release.",
+                hint="Let the administrator run: SET GLOBAL binlog_format = 'MIXED'",
+            )
         # No index: rows are looked up in the copy by its key, in the order in which it has them.
         columns = [("key0", "BIGINT NOT NULL"), ("class", "INT"), ("position", "INT")]
+        self.run(statements.create_staging(statements.LABELS, columns, SUFFIX))
+        self._stage_places()
+        self.run(_DRAW_SECRET)
+        insert = f"INSERT INTO {quote(statements.LABELS)} SELECT {_LABELS} FROM {_PLACES}, (SELECT"
+        self.note(f"{insert} …")
         order = np.argsort(keys[:, 0])
-        whole = [np.asarray(values, np.int64)[order] for values in (keys[:, 0], classes, positions)]
-        self._load_numbers(statements.LABELS, columns, whole)
+        rows = np.empty(len(order), np.dtype([("key", ">i8"), ("class", ">i4"), ("place", ">i4")]))
+        rows["key"], rows["class"], rows["place"] = keys[order, 0], classes[order], positions[order]
+        with closing(self.connection.cursor()) as cursor:
+            key = self._one(cursor, f"SELECT secret FROM {_SECRET}")
+            # A row is one block, and no two are alike, as keys differ: so no chaining is needed.
+            cipher = Cipher(algorithms.AES(key), modes.ECB())
+            for start in range(0, len(rows), _ROWS):
+                part = rows[start : start + _ROWS]
+                padder, encryptor = PKCS7(128).padder(), cipher.encryptor()
+                plain = padder.update(part.tobytes()) + padder.finalize()
+                packet = (encryptor.update(plain) + encryptor.finalize()).hex()
+                # LIMIT has it decrypted once: otherwise it would be for each row.
+                decrypted = f"AES_DECRYPT(x'{packet}', secret) AS packet FROM {_SECRET} LIMIT 1"
+                self._execute(cursor, f"{insert} {decrypted}) AS p WHERE place < {len(part)}")
 
     def load_classes(self, columns: Sequence[ReleasedColumn], n_classes: int) -> None:
         named = [("class", "INT PRIMARY KEY")]
@@ -151,7 +207,9 @@ class MariadbStaging(MariadbCatalog):
         for place, one in enumerate(attributes):
             columns.append((statements.kept_column(place), self.declared(self.type_of(one))))
         rows = (tuple(map(types.storable, row)) for row in labelled_rows(pieces))
-        parts = iter(lambda: list(zip(*islice(rows, _ROWS), strict=True)), [])
+        # In the order of the release: the general log must not show which row is which.
+        sorted_rows = iter(lambda: sorted(islice(rows, _ROWS), key=itemgetter(0, 1)), [])
+        parts = (list(zip(*part, strict=True)) for part in sorted_rows)
         self._load(statements.ROWS, columns, parts)
 
     def insert(
