@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import sys
 from collections import Counter
@@ -14,6 +15,7 @@ from typing import Any, ClassVar
 import duckdb
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
 import sqlalchemy
@@ -242,6 +244,41 @@ def test_lists_and_dicts_in_a_column_are_refused_by_name(nested: Any) -> None:
     # As they are, they may be copied.
     released, _ = dbanon.anonymize_frame(frame, quasi_identifiers=["age"], keep=["tags"], k=3)
     assert released["tags"].tolist() == [nested] * 6
+
+
+BYTES: dict[str, Any] = {
+    "site": [bytes([200 + i % 2]) for i in range(12)],
+    "age": [20 + i % 3 for i in range(12)],
+}
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        pd.DataFrame(BYTES),
+        pd.DataFrame({"site": pd.Series(BYTES["site"], dtype=pd.ArrowDtype(pa.binary()))}),
+        pl.DataFrame(BYTES),
+        pa.table(BYTES),
+    ],
+    ids=["pandas", "pandas of Arrow", "polars", "Arrow"],
+)
+@pytest.mark.parametrize("options", [{"method": "gaa_cp"}, {"recoding": "representative"}])
+def test_bytes_are_refused_by_name(frame: Any, options: dict[str, Any]) -> None:
+    with pytest.raises(errors.UnsupportedType, match='"site" holds bytes') as refused:
+        dbanon.anonymize_frame(frame, quasi_identifiers=["site"], k=3, **options)
+    hint = str(refused.value.hint)
+    if isinstance(frame, pd.DataFrame):
+        [code] = re.findall(r"them text: (.*) in pandas", hint)
+        texts = eval(code, {"frame": frame})
+        released, _ = dbanon.anonymize_frame(
+            frame.assign(site=texts), quasi_identifiers=["site"], k=3, **options
+        )
+        assert set(released["site"]) == {"c8", "c9"}
+    elif isinstance(frame, pl.DataFrame):
+        [code] = re.findall(r"in pandas, (.*) in polars", hint)
+        texts = frame.with_columns(eval(code, {"pl": pl}))
+        released, _ = dbanon.anonymize_frame(texts, quasi_identifiers=["site"], k=3, **options)
+        assert set(released["site"]) == {"c8", "c9"}
 
 
 def test_complex_numbers_are_refused() -> None:

@@ -28,7 +28,7 @@ from dbanon.stores.frame.conversion import is_broken
 
 _NESTED = (list, dict, set, frozenset, tuple, np.ndarray)
 # Types of Arrow that pandas gives as such objects.
-_ARROW = ("date32", "date64", "decimal")
+_ARROW = ("date32", "date64", "decimal", "binary", "large_binary", "fixed_size_binary")
 
 
 def attribute_of_objects(name: str, series: pd.Series[Any]) -> Attribute | None:
@@ -36,7 +36,7 @@ def attribute_of_objects(name: str, series: pd.Series[Any]) -> Attribute | None:
 
     Raises
     ------
-    UnsupportedType : it holds lists, dicts or complex numbers.
+    UnsupportedType : it holds lists, dicts, bytes or complex numbers.
     NonFiniteValue : a decimal is infinite.
     """
     text = str(series.dtype)
@@ -53,6 +53,12 @@ def attribute_of_objects(name: str, series: pd.Series[Any]) -> Attribute | None:
                 "Extract the values that you need into columns of their own: frame.explode(…),"
                 " pandas.json_normalize(…)."
             ),
+        )
+    if any(issubclass(kind, (bytes, bytearray, memoryview)) for kind in kinds):
+        raise UnsupportedType(
+            f'Column "{name}" holds bytes, which have neither an order nor a text.',
+            hint=f'Make them text: frame["{name}"].map(bytes.hex, na_action="ignore") in pandas,'
+            f' pl.col("{name}").bin.encode("hex") in polars.',
         )
     if any(issubclass(kind, (complex, np.complexfloating)) for kind in kinds):
         raise complex_numbers(name)
