@@ -66,7 +66,9 @@ def advise(
 
     Parameters
     ----------
-    data : a URL, a SQLAlchemy engine, a DuckDB connection, or a pandas data frame.
+    data : a URL, a SQLAlchemy engine, a DuckDB connection, or a table as ``anonymize_frame``
+        takes it: a data frame of pandas or polars, an Arrow table, a dict of columns, or a list
+        of dicts.
     table : its name, as in ``app.people``; None for a data frame.
     quasi_identifiers : columns that together could re-identify a person; proposed if empty.
     sensitive : columns that are sensitive and not quasi-identifiers.
@@ -89,7 +91,7 @@ def advise(
     DbanonError : what reading the table raises.
     """
     given = locals()
-    framed = type(data).__module__.partition(".")[0] == "pandas"
+    framed = _is_table(data)
     if framed == (table is not None):
         raise InvalidParameter(
             "A data frame has no table." if framed else "The table is missing.",
@@ -100,12 +102,14 @@ def advise(
     written = make(Reading, reading)
     if framed:
         # Loads pandas, which a database needs not.
+        from dbanon.stores.frame.conversion import frame_of
         from dbanon.stores.frame.source import NAME, FrameSource
 
+        frame, _ = frame_of(data)
         request = make(AdviceRequest, asked | {"table": NAME})
         written.require_none()
         with shown(progress) as told:
-            found = run_advise(request, FrameSource(data), told)
+            found = run_advise(request, FrameSource(frame), told)
         start = {name: value for name, value in found.start.items() if name not in _OF_TABLES}
         return replace(found, start=start)
     from dbanon.run.open import open_store
@@ -221,3 +225,9 @@ def certificate(
     store = open_store(data, on_sql, reading=job.reading, table=table, memory=memory_limit)
     with store.planning(staging=True) as session:
         return bound_table(job, SqlSource(session), seconds, tick)
+
+
+def _is_table(data: Any) -> bool:
+    """Whether this is no database, but a table as ``anonymize_frame`` takes it."""
+    package = type(data).__module__.partition(".")[0]
+    return isinstance(data, (dict, list)) or package in ("pandas", "polars", "pyarrow")

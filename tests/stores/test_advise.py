@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from click.testing import CliRunner
 
@@ -104,6 +105,18 @@ def test_it_is_the_same_everywhere(database: Database) -> None:
         del one["sweep"]["points"], one["recommendation"]
     assert mine == theirs
     assert found.recommendation.point.curve == of_frame.recommendation.point.curve
+
+
+@pytest.mark.parametrize("form", ["polars", "arrow", "dict", "rows"])
+def test_every_table_in_hand_is_advised_alike(form: str) -> None:
+    """What ``anonymize_frame`` takes, ``advise`` takes."""
+    columns = pd.DataFrame(ROWS, columns=list(COLUMNS)).to_dict("list")
+    frame = pl.DataFrame(columns)
+    tables = {"polars": frame, "arrow": frame.to_arrow(), "dict": columns, "rows": frame.to_dicts()}
+    advice = dbanon.advise(tables[form], k=[3, 5])
+    assert timeless(advice) == timeless(advice_for_a_frame())
+    released, _ = dbanon.anonymize_frame(tables[form], **advice.start)
+    assert len(released) > 0
 
 
 def test_numbers_are_swept_as_numbers(database: Database) -> None:
