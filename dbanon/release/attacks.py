@@ -23,7 +23,7 @@ from dbanon.measures.attacks.rates import Attacked
 from dbanon.measures.attacks.task import Exposed
 from dbanon.recoding import ReleasedColumn
 from dbanon.release.evaluation import columns_of
-from dbanon.release.words import attack_text
+from dbanon.release.words import attack_text, in_lines
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,9 @@ class Attacks(Shown):
     def pairs(self) -> list[tuple[str, str]]:
         """The figures as pairs of label and text, for people."""
         return [(name, attack_text(one.to_dict())) for name, one in self.found.items()]
+
+    def __str__(self) -> str:
+        return in_lines(self.pairs())
 
 
 def exposed_of(

@@ -36,7 +36,7 @@ def results(names: tuple[str, ...] = ("age", "income", "town", "illness")) -> di
     frame = people(names)
     age, income, town, illness = names
     asked: Any = {"quasi_identifiers": [age, income], "sensitive": [illness], "k": 5}
-    _, report = dbanon.anonymize_frame(frame, evaluate=True, **asked)
+    released, report = dbanon.anonymize_frame(frame, evaluate=True, **asked)
     _, labels = dbanon.anonymize_frame(
         frame, quasi_identifiers=[age, town], keep=[illness], k=5, method="gaa_cp"
     )
@@ -53,10 +53,21 @@ def results(names: tuple[str, ...] = ("age", "income", "town", "illness")) -> di
         "partition": dbanon.partition(numbers, 5),
         "ranked": ranked,
         "certificate": dbanon.certificate(numbers, 5, seconds=5),
+        "attacks": dbanon.attack(frame, released, control=people(names, 60)),
     }
 
 
-KINDS = ("report", "labels", "advice", "sweep", "evaluation", "partition", "ranked", "certificate")
+KINDS = (
+    "attacks",
+    "report",
+    "labels",
+    "advice",
+    "sweep",
+    "evaluation",
+    "partition",
+    "ranked",
+    "certificate",
+)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -108,6 +119,14 @@ def test_what_cards_show() -> None:
     assert f"{results()['partition'].n_classes}" in found["partition"].said("strong")
     share = results()["certificate"].share
     assert f"{100 * share:.2f} %" in found["certificate"].said("strong")
+
+
+def test_attacks_print_as_lines() -> None:
+    """Not as thousands of characters of ``repr``."""
+    attacks = results()["attacks"]
+    lines = str(attacks).splitlines()
+    assert [line.split()[0] for line in lines] == list(attacks.risks)
+    assert len(str(attacks)) < 1_000
 
 
 def test_pictures_that_differ_are_told_apart() -> None:

@@ -23,6 +23,7 @@ from dbanon.doors.html import figures, svg
 from dbanon.doors.html.figures import Row
 from dbanon.doors.html.view import headline, size_bins
 from dbanon.job.guarantee_names import recorded
+from dbanon.release.attacks import Attacks
 from dbanon.release.evaluation import Evaluation
 from dbanon.release.report import Report
 from dbanon.release.words import printable
@@ -105,6 +106,29 @@ def _evaluation(shown: Evaluation) -> str:
         table = _table(["column", *own["names"]], own["rows"])
         parts.append(_details("By column", table))
     return _card("evaluation", "", *parts)
+
+
+@card.register
+def _attacks(shown: Attacks) -> str:
+    rows = [
+        {"name": name, "summary": words, "figure": f"{risk:.3f}", "bar": svg.share_bar(risk)}
+        for (name, words), risk in zip(shown.pairs(), shown.risks.values(), strict=True)
+        if risk is not None
+    ]
+    without = [(one.note, [name]) for name, one in shown.found.items() if one.risk is None]
+    counts = [
+        ("originals", f"{shown.originals:,}", "records"),
+        ("controls", f"{shown.controls:,}", "records"),
+        ("released", f"{shown.released:,}", "rows"),
+    ]
+    return _card(
+        "attacks",
+        "",
+        _paragraph("warning", "For the controller, not for publication."),
+        _figures(counts),
+        _measures("What an attacker gains", {"rows": rows, "left": without}),
+        _details("In words", _pairs(shown.pairs())),
+    )
 
 
 def _measures(title: str, found: Row) -> str:
