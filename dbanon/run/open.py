@@ -20,6 +20,8 @@ from dbanon.stores.objects import is_object
 if TYPE_CHECKING:
     from sqlalchemy import URL, Engine
 
+    from dbanon.stores.postgresql.store import PostgresqlStore
+
 _FRAME = "Give it to dbanon.anonymize_frame."
 # What is said where rows would have to leave their database.
 _DRAWN = (
@@ -226,13 +228,7 @@ def open_store(
     url = database.url if isinstance(database, Engine) else read_url(database)
     backend = url.get_backend_name()
     if backend == "postgresql":
-        try:
-            from dbanon.stores.postgresql.store import PostgresqlStore
-        except ModuleNotFoundError as error:
-            if (error.name or "").partition(".")[0] != "psycopg":
-                raise
-            raise MissingDependency.of_postgresql() from None
-        return PostgresqlStore(database if isinstance(database, Engine) else url, on_sql)
+        return open_postgresql(database if isinstance(database, Engine) else url, on_sql)
     if backend == "sqlite":
         from dbanon.stores.sqlite.store import SqliteStore
 
@@ -252,6 +248,22 @@ def open_store(
         hint="Use PostgreSQL, MariaDB, DuckDB or SQLite; anonymize draws rows from others, too:"
         " docs/warehouse.md.",
     )
+
+
+def open_postgresql(database: Engine | URL, on_sql: OnSql | None = None) -> PostgresqlStore:
+    """A PostgreSQL server.
+
+    Raises
+    ------
+    MissingDependency : psycopg is not installed.
+    """
+    try:
+        from dbanon.stores.postgresql.store import PostgresqlStore
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "psycopg":
+            raise
+        raise MissingDependency.of_postgresql() from None
+    return PostgresqlStore(database, on_sql)
 
 
 def releases_views(url: str) -> bool:

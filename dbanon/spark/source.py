@@ -27,6 +27,7 @@ from dbanon.errors import (
     TableNotFound,
 )
 from dbanon.job.job import Job
+from dbanon.run.open import open_postgresql
 from dbanon.run.plan import require_roles
 from dbanon.sessions.base import Relation
 from dbanon.spark.arrow import arrow_schema, spark_schema
@@ -34,7 +35,6 @@ from dbanon.spark.dataframe import NAME, DataFrameSource
 from dbanon.spark.refusals import check_names
 from dbanon.spark.tasks import errors_without_values, translated
 from dbanon.stores.postgresql import pieces
-from dbanon.stores.postgresql.store import PostgresqlStore
 from dbanon.stores.sql_source import SqlSource
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def postgresql(session: SparkSession, url: URL, job: Job, tasks: int) -> Iterato
     ------
     DbanonError : the table cannot be read, of the class that says why.
     """
-    store = PostgresqlStore(url)
+    store = open_postgresql(url)
     with store.session(write=False) as held:
         source = SqlSource(held)
         relation = source.describe(job)
@@ -148,7 +148,7 @@ def read_piece(url: str, snapshot: str, query: str, schema: pa.Schema) -> Iterat
 
     if not _SNAPSHOT.fullmatch(snapshot):
         raise InvalidParameter("This is the name of no snapshot.")
-    store = PostgresqlStore(make_url(url))
+    store = open_postgresql(make_url(url))
     with store.session(write=False) as session:
         try:
             session.run(f"SET TRANSACTION SNAPSHOT '{snapshot}'")

@@ -16,10 +16,10 @@ from dbanon.errors import InvalidParameter, SourceChanged
 from dbanon.hierarchy.spec import Given, parse_all
 from dbanon.job.job import Job
 from dbanon.release.report import Report
+from dbanon.run.open import open_postgresql
 from dbanon.sessions.names import parse_relation
 from dbanon.spark.anonymize import BLOCK_SIZE, released
 from dbanon.spark.into_files import ParquetTarget
-from dbanon.spark.into_postgresql import PostgresqlTarget
 from dbanon.spark.refusals import check_job, check_method
 from dbanon.spark.session import require_session, warn_unless_private
 from dbanon.spark.source import Pinned, of_frame, parquet, postgresql
@@ -118,6 +118,10 @@ def run_on_spark(
         to = ParquetTarget(session, str(target), job, release_id)
     else:
         parse_relation(job.output)
+        open_postgresql(url)
+        # Needs psycopg, as other tables of Spark do not.
+        from dbanon.spark.into_postgresql import PostgresqlTarget
+
         to = PostgresqlTarget(url, job, release_id)
     try:
         with _pinned(session, job, source, tasks) as pinned:

@@ -12,6 +12,7 @@ import pytest
 import dbanon
 from dbanon.errors.extras import REQUIREMENTS, quoted_requirements
 from tests.doors import without
+from tests.prerequisites import import_or_skip
 
 _OF_DATABASE: dict[str, dict[str, Any]] = {
     "anonymize": {"table": "t", "output": "o", "k": 3, "quasi_identifiers": ["a"]},
@@ -279,3 +280,22 @@ except dbanon.errors.MissingDependency as error:
         ("frame",),
     )
     assert f"pip install {quoted_requirements(extra)}" in found
+
+
+@pytest.mark.slow
+def test_spark_needs_no_driver_of_postgresql() -> None:
+    code = """
+import json
+import dbanon.spark
+from sqlalchemy import make_url
+from dbanon.errors import MissingDependency
+from dbanon.run.open import open_postgresql
+try:
+    open_postgresql(make_url("postgresql://nobody@127.0.0.1:1/none"))
+except MissingDependency as error:
+    print(json.dumps([dbanon.spark.anonymize_table.__name__, error.hint]))
+"""
+    import_or_skip("pyspark")
+    name, hint = without.said(code, ("spark",))
+    assert name == "anonymize_table"
+    assert f"pip install {quoted_requirements('postgres')}" in hint
