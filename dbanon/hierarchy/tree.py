@@ -159,6 +159,21 @@ class Hierarchy:
         np.divide(climbed, deep, out=shares, where=deep > 0)
         return shares
 
+    @cached_property
+    def balanced(self) -> bool:
+        """True where all leaves are as deep: then a node tells what each of them loses by it."""
+        return int(self.leaf_depths.min(initial=self.height)) == self.height
+
+    def label_loss(self, nodes: NDArray[Any]) -> NDArray[np.float64]:
+        """The mean ``loss`` of the leaves below each node, float64 (m,)."""
+        deep = self.leaf_depths.astype(np.float64)
+        shares = np.divide(1.0, deep, out=np.zeros(len(deep)), where=deep > 0)
+        up_to = np.concatenate(([0.0], np.cumsum(shares)))
+        first, last = self.ranges[nodes].T
+        kept = self.depths[nodes] * (up_to[last + 1] - up_to[first]) / (last + 1 - first)
+        # A leaf that is the root loses nothing.
+        return np.asarray(np.where(self.height > 0, 1.0 - kept, 0.0))
+
     def path(self, label: str) -> tuple[str, ...]:
         """The labels from this one up to the root."""
         node, found = self.node(label), [label]

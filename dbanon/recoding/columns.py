@@ -72,6 +72,11 @@ class ReleasedColumn:
     unrounded : float64 (n_classes,), the value before rounding to the column's type; None for text.
     lost : float64 (n_classes,), the loss of the class's records in this attribute by the released
         values, 0 to 1 a record; None where the recoding's measure needs it not.
+    extent : float64 (n_classes, 2), of labels that are intervals the smallest and the largest value
+        that each holds; None elsewhere.
+    shares : float64 (n_classes,), of labels of a hierarchy what a record loses by each, the mean of
+        the leaves below it; None elsewhere.
+    label_alone : True where ``extent`` or ``shares`` follow from the label that is released.
     of : the quasi-identifier it stands for, when that has another name.
     upper : where ranges are released, their upper borders in the form of ``values``, which are the
         lower ones; None elsewhere.
@@ -86,6 +91,9 @@ class ReleasedColumn:
     of: str | None = None
     upper: NDArray[Any] | None = None
     closed: bool = False
+    extent: NDArray[np.float64] | None = None
+    shares: NDArray[np.float64] | None = None
+    label_alone: bool = True
 
     @property
     def source(self) -> str:
@@ -108,6 +116,8 @@ class ReleasedColumn:
             missing=None if self.missing is None else self.missing[order],
             upper=None if self.upper is None else self.upper[order],
             unrounded=None if self.unrounded is None else self.unrounded[order],
+            extent=None if self.extent is None else self.extent[order],
+            shares=None if self.shares is None else self.shares[order],
         )
 
     def spelled(self) -> ReleasedColumn:

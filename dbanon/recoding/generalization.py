@@ -96,7 +96,14 @@ def _ancestors(
     lost = np.zeros(partition.n_classes)
     np.add.at(lost, partition.labels[released], cells)
     labels = np.array(tree.labels, object)[nodes]
-    return ReleasedColumn(_as_text(attribute), labels, missing, lost=_none_where(lost, missing))
+    return ReleasedColumn(
+        _as_text(attribute),
+        labels,
+        missing,
+        lost=_none_where(lost, missing),
+        shares=tree.label_loss(nodes),
+        label_alone=tree.balanced,
+    )
 
 
 def _intervals(
@@ -140,22 +147,32 @@ def _intervals(
         grid = grid_for(attribute, scale, step)
         if not settings.local_range:
             low, high = around(attribute, grid, low, high)
-    width = held_width(low, high, scale, 0.0 if closed else unit_of(attribute, scale))
+    unit = 0.0 if closed else unit_of(attribute, scale)
+    width = held_width(low, high, scale, unit)
     lost = _none_where(width * partition.sizes, missing)
+    extent = np.column_stack((low, np.maximum(high - unit, low)))
     if settings.intervals == "text" or (settings.intervals == RANGE and ordinal):
         texts = _texts(low, high, attribute, closed)
-        return [ReleasedColumn(_as_text(attribute), texts, missing, lost=lost)]
+        return [ReleasedColumn(_as_text(attribute), texts, missing, lost=lost, extent=extent)]
     if settings.intervals == "midpoint":
         middle = low + (np.floor((high - low) / 2) if ordinal else (high - low) / 2)
         typed = _typed(middle, attribute)
         require_room(attribute, typed, _WIDER)
-        return [ReleasedColumn(attribute, typed, missing, middle, lost=lost)]
+        return [
+            ReleasedColumn(
+                attribute, typed, missing, middle, lost=lost, extent=extent, label_alone=False
+            )
+        ]
     borders = _typed(low, attribute, closed), _typed(high, attribute, closed)
     if settings.intervals == RANGE:
         lower, upper = (_exact(ends) for ends in borders)
         # The type is the database's to choose.
         ranges = replace(attribute, sql_type="")
-        return [ReleasedColumn(ranges, lower, missing, lost=lost, upper=upper, closed=closed)]
+        return [
+            ReleasedColumn(
+                ranges, lower, missing, lost=lost, upper=upper, closed=closed, extent=extent
+            )
+        ]
     for ends in borders:
         require_room(attribute, ends, _WIDER)
     names = (f"{attribute.name}_low", f"{attribute.name}_high")
@@ -168,6 +185,7 @@ def _intervals(
             lost=share,
             of=attribute.name,
             closed=closed,
+            extent=extent,
         )
         for name, typed, ends, share in zip(names, borders, (low, high), (lost, None), strict=True)
     ]

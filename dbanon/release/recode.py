@@ -26,6 +26,7 @@ from dbanon.recoding import (
     find_recoding,
     recode_attributes,
 )
+from dbanon.release.publication import PublicSums, public_sums
 
 
 def recode(
@@ -82,6 +83,7 @@ def recode(
     columns = recode_attributes(microdata, classes, run, lambda wide: exact_totals(rows, wide))
     released, _ = classes.rows()
     before, after = _LOSSES[recoding.measure](microdata, measures, released, policy, columns)
+    sums = public_sums(microdata, measures, released, columns, policy.hierarchies, recoding.measure)
     measured = [
         column for column in columns if recoding.measure != "iloss" or column.lost is not None
     ]
@@ -98,6 +100,7 @@ def recode(
         measures=measures,
         hierarchies=policy.hierarchies,
         sums=(before.sums, after.sums),
+        public=sums,
     )
 
 
@@ -253,6 +256,7 @@ class Release:
         per cell, ``loss_before_rounding`` being that of the classes' own ranges.
     measures, hierarchies : of the released records, as they were recoded with.
     sums : of the losses before rounding and as released, as in ``Loss``.
+    public : what the losses that readers may see are made of, one each entry of ``losses``.
     """
 
     partition: Partition
@@ -264,6 +268,7 @@ class Release:
     measures: Measures | None = None
     hierarchies: Mapping[str, Hierarchy] = field(default_factory=dict)
     sums: tuple[tuple[tuple[float, float], ...], ...] = ((), ())
+    public: tuple[PublicSums, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -13,10 +13,12 @@ from dbanon.job.verdict import Caution, Verdict
 from dbanon.measures.models import CountedModel
 from dbanon.release.alignment import Alignment
 from dbanon.release.attribute_disclosure import FewPersons, KeptIdentifier, TellingColumn
+from dbanon.release.outcome import Evaluated as Evaluated
+from dbanon.release.outcome import Internal
+from dbanon.release.outcome import Lost as Lost
 from dbanon.release.recode import ColumnLoss
 from dbanon.release.words import (
     WithCard,
-    attack_pairs,
     cautions_of,
     export_pairs,
     files_note,
@@ -24,7 +26,6 @@ from dbanon.release.words import (
     nearness,
     passthrough_note,
     plain,
-    told_figure,
     told_of,
 )
 
@@ -87,58 +88,6 @@ class Counted:
 
 
 @dataclass(frozen=True)
-class Lost:
-    """What was lost: 0 is nothing.
-
-    Means lose 1 at most; rounded ones, medians and medoids can lose more.
-
-    Parameters
-    ----------
-    released, before_rounding : over all columns, as in ``Release``.
-    columns : by column.
-    measure : ``sse`` or ``iloss``, as in ``Release``.
-    levels : of a full domain, by quasi-identifier; None where there are none.
-    completely : the quasi-identifiers of which nothing is left.
-    """
-
-    released: float
-    before_rounding: float
-    columns: Mapping[str, ColumnLoss]
-    measure: str
-    levels: Mapping[str, int] | None = None
-    completely: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Evaluated:
-    """What the release was found to be worth, where that was asked for.
-
-    Parameters
-    ----------
-    figures : as ``Evaluation.to_dict()``; None where nobody asked, or it failed.
-    failed : why it failed, in words without values; None where it did not.
-    """
-
-    figures: Mapping[str, Any] | None = None
-    failed: str | None = None
-
-    def rows(self) -> list[tuple[str, str]]:
-        """Pairs of label and text, for people; of figures that have a meaning here."""
-        if self.failed is not None:
-            return [("NOT EVALUATED", self.failed)]
-        if self.figures is None:
-            return []
-        told = [("evaluation", "see dbanon evaluate, and docs/evaluation.md for what each says")]
-        for kind in ("losses", "risks"):
-            told += [
-                (f"  {name}", told_figure(value, self.figures["notes"].get(name, "")))
-                for name, value in self.figures[kind].items()
-                if value is not None
-            ]
-        return told + attack_pairs(self.figures)
-
-
-@dataclass(frozen=True)
 class MadeBy:
     """Which release it is, and how and when it was made.
 
@@ -187,7 +136,9 @@ class Report(WithCard):
     ``report.counts.verdict.k``. ``to_dict`` tells these names, in this order.
 
     Losses are SSE/SST on z-scores over the released records, or iloss, as ``loss_measure`` says:
-    see ``Lost``. ``k_achieved`` and ``persons`` count persons where ``entity`` names their column;
+    see ``Lost``. They are those that readers may see; ``internal`` has the exact ones, in the
+    memory of the run alone: no text, JSON, pickle, ledger or page of a report has them.
+    ``k_achieved`` and ``persons`` count persons where ``entity`` names their column;
     class sizes are rows. ``k_rows`` is not None where classes are those of each attribute by
     itself: the rows that share the rarest combination of values. ``levels`` are those of a full
     domain, by quasi-identifier. ``telling`` are findings on columns that are released as they are.
@@ -201,6 +152,7 @@ class Report(WithCard):
     loss: Lost
     made_by: MadeBy
     evaluated: Evaluated = field(default_factory=Evaluated)
+    internal: Internal | None = field(default=None, repr=False, compare=False)
     # No field: neither ``replace`` nor what serializes fields hands it on.
     alignment: ClassVar[Alignment | None] = None
 

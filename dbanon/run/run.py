@@ -22,8 +22,9 @@ from dbanon.job.verdict import Expected
 from dbanon.partitioning.partition_for import joined_for, partition_for
 from dbanon.partitioning.sets import with_sets
 from dbanon.release.attribute_disclosure import PersonSpellings
+from dbanon.release.outcome import Internal, losses_of
 from dbanon.release.recode import Release, combinations, lost_completely, recode
-from dbanon.release.report import Counted, Evaluated, Lost, MadeBy, Report
+from dbanon.release.report import Counted, Evaluated, MadeBy, Report
 from dbanon.release.words import now
 from dbanon.run.disclosure import (
     few_persons,
@@ -291,22 +292,18 @@ def report_of(planned: Plan, draft: Draft, found: Found, counted: Counted) -> Re
     if found.told:
         more["told"] = dict(found.told)
     release, policy = draft.release, planned.policy
+    completely = lost_completely(release.columns, policy.hierarchies)
+    shown, exact = losses_of(release, levels, completely)
     place = str(planned.relation.name), str(output.name), output.kind
     return Report(
         planned.request(policy, counted.verdict, release.names, place, more),
         counted,
-        Lost(
-            release.loss,
-            release.loss_before_rounding,
-            {column.name: column for column in release.losses},
-            release.measure,
-            levels,
-            lost_completely(release.columns, policy.hierarchies),
-        ),
+        shown,
         MadeBy(
             release_id=output.release_id,
             created_at=now(),
             dbanon_version=version(),
             relation=str(output.relation),
         ),
+        internal=Internal(exact),
     )

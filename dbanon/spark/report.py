@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import reduce
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -26,6 +28,7 @@ from dbanon.measures.information_loss import Loss, loss_of
 from dbanon.recoding import find_recoding
 from dbanon.recoding.columns import ReleasedColumn
 from dbanon.release.attribute_disclosure import PersonSpellings
+from dbanon.release.outcome import Internal, public_loss
 from dbanon.release.recode import ColumnLoss, recode
 from dbanon.release.report import Counted, Lost, MadeBy, Report
 from dbanon.release.words import now
@@ -160,8 +163,11 @@ def _in_order(codes: NDArray[np.int32], known: tuple[str, ...], attribute: Attri
 
 def lost_of(
     told: Sequence[OfBlock], known: TableContext, columns: Sequence[ReleasedColumn]
-) -> tuple[Lost, dict[str, int]]:
-    """What all blocks lose together, added in their order, and what the method counted in them."""
+) -> tuple[Lost, Lost, dict[str, int]]:
+    """What all blocks lose together, added in their order, and what the method counted in them.
+
+    The loss is given as readers may see it, and exactly.
+    """
     recoding = find_recoding(str(known.policy.recoding))
     measured = [
         one.source for one in columns if recoding.measure != "iloss" or one.lost is not None
@@ -180,8 +186,10 @@ def lost_of(
     counts: Counter[str] = Counter()
     for one in told:
         counts.update(one.told)
-    lost = Lost(after.total, before.total, losses, recoding.measure, None, completely)
-    return lost, dict(counts)
+    exact = Lost(after.total, before.total, losses, recoding.measure, None, completely)
+    blocks = zip(*(one.public for one in told), strict=True)
+    sums = [reduce(add, of_column) for of_column in blocks]
+    return public_loss(measured, sums, exact), exact, dict(counts)
 
 
 def _together(parts: Sequence[tuple[tuple[float, float], ...]]) -> Loss:
@@ -197,7 +205,7 @@ def report_of(
     names: Sequence[str],
     counts: Counts,
     holds: Verdict,
-    found: tuple[Lost, dict[str, int]],
+    found: tuple[Lost, Lost, dict[str, int]],
     withheld: int,
     seconds: float,
     spellings: tuple[PersonSpellings, ...] = (),
@@ -206,7 +214,7 @@ def report_of(
 
     What columns that are released as they are tell is not looked for: the arguments say so.
     """
-    lost, told = found
+    lost, exact, told = found
     more: dict[str, Any] = {"telling": None, "engine": "spark"}
     identifiers = kept_identifiers(planned)
     if identifiers:
@@ -235,4 +243,5 @@ def report_of(
             relation=NAME,
             seconds={"total": seconds},
         ),
+        internal=Internal(exact),
     )

@@ -18,6 +18,7 @@ from dbanon.partitioning.blocks import first_keys, places_of_classes
 from dbanon.partitioning.classes import cluster_block, space_of
 from dbanon.partitioning.protect import protect_block, space_of_costs
 from dbanon.partitioning.refine import Turn, max_refined_size, refine_block
+from dbanon.release.publication import PublicSums
 from dbanon.release.recode import Release, lost_completely, recode
 from dbanon.sessions.base import random_order
 from dbanon.spark.arrow import one_array, released_array
@@ -166,6 +167,7 @@ class OfBlock:
     told : what the method counted.
     rows : its records.
     before, after : what they lose, as ``Release.sums``; empty where they are not released yet.
+    public : as of ``Release``; empty as well.
     lost : whether every class has one label, by quasi-identifier.
     """
 
@@ -177,6 +179,7 @@ class OfBlock:
     rows: int = 0
     before: tuple[tuple[float, float], ...] = ()
     after: tuple[tuple[float, float], ...] = ()
+    public: tuple[PublicSums, ...] = ()
     lost: tuple[str, ...] = ()
 
 
@@ -318,6 +321,7 @@ class Blocks:
         known = self.known
         release = released_of(piece, partition, known)
         facts.before, facts.after = release.sums
+        facts.public = release.public
         facts.lost = lost_completely(release.columns, known.policy.hierarchies)
         n = piece.microdata.n_records
         arrays: list[Any] = []

@@ -58,7 +58,7 @@ def test_rows_that_are_all_alike(spark, tmp_path):
     # Blocks are cut by keys; released alike, all rows are one class.
     assert report.classes == 1
     assert report.smallest_class == 6000
-    assert report.information_loss == 0.0
+    assert report.internal.information_loss == 0.0
     assert set(found["x"]) == {0.1}
 
 

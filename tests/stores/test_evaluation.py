@@ -48,7 +48,7 @@ def test_the_report_and_the_ledger_have_the_figures(database: Database) -> None:
     assert report.evaluation_failed is None
     assert recorded(database) == json.loads(json.dumps(found)) == report.to_dict()["evaluation"]
     # Of the values that are written.
-    assert found["losses"]["sse_loss"] == pytest.approx(report.information_loss, rel=1e-9)
+    assert found["losses"]["sse_loss"] == pytest.approx(report.internal.information_loss, rel=1e-9)
     assert found["rows"] == report.rows_out
     assert found["risks"]["class_risk"] == 1 / report.smallest_class
     assert 0 < found["risks"]["linkage_risk"] <= 1 / 3
@@ -145,7 +145,9 @@ def test_every_kind_of_release(
     assert found is not None, report.evaluation_failed
     assert found["rows"] == report.rows_out
     if policy["method"] == "gaa_cp":
-        assert found["losses"]["label_loss"] == pytest.approx(report.information_loss, rel=1e-6)
+        assert found["losses"]["label_loss"] == pytest.approx(
+            report.internal.information_loss, rel=1e-6
+        )
     if "guarantee" in policy:
         assert found["risks"]["class_risk"] > 1 / 3
 

@@ -113,7 +113,7 @@ def test_equal_rows_without_a_key(database: Database) -> None:
     load_people(database, [ROWS[0], ROWS[1]] * 10, key=False)
     report = database.anonymize(quasi_identifiers=NUMERIC, keep=["site"], k=10)
     assert report.classes == 2
-    assert report.information_loss == pytest.approx(0.0, abs=1e-12)
+    assert report.internal.information_loss == pytest.approx(0.0, abs=1e-12)
 
 
 def test_a_stated_key_is_used_instead_of_the_primary_key(

@@ -224,7 +224,9 @@ def test_advise_counts_persons_and_proposes_their_number_for_nothing(database: D
     report = dbanon.anonymize(database.url, **found.start)
     assert (report.entity, report.few_persons) == ("patient_id", ())
     assert report.k_achieved >= found.recommendation.point.k
-    assert report.information_loss == pytest.approx(found.recommendation.point.loss, rel=1e-9)
+    assert report.internal.information_loss == pytest.approx(
+        found.recommendation.point.loss, rel=1e-9
+    )
 
 
 def test_advise_of_a_frame_and_of_what_is_named(duckdb_file: DuckdbDatabase) -> None:

@@ -360,7 +360,7 @@ def test_constant_columns_change_nothing(database: Database) -> None:
     found = database.rows(f"SELECT * FROM {database.relation('release.people')}")
     assert len({(c, str(d), str(e)) for _, c, d, e in found}) == 1
     alone = database.anonymize(quasi_identifiers=["x"], if_exists="replace")
-    assert with_constants.information_loss == alone.information_loss
+    assert with_constants.internal.information_loss == alone.internal.information_loss
     again = database.rows(f"SELECT x FROM {database.relation('release.people')}")
     assert sorted(x for x, *_ in found) == sorted(x for (x,) in again)
 
@@ -371,7 +371,7 @@ def test_all_rows_identical(database: Database) -> None:
     report = database.anonymize(quasi_identifiers=["x", "y"])
     # Three classes of equal values are one to whoever counts.
     assert (report.classes, report.k_achieved) == (1, 11)
-    assert report.information_loss == report.information_loss_before_rounding == 0
+    assert report.internal.information_loss == report.internal.information_loss_before_rounding == 0
     assert set(database.rows(f"SELECT x, y FROM {database.relation('release.people')}")) == {
         (5, 0.1)
     }
@@ -386,7 +386,7 @@ def test_one_and_many_quasi_identifiers(database: Database, width: int, nullable
     columns = {"id": "integer PRIMARY KEY"} | dict.fromkeys(names, "integer")
     database.load("people", columns, rows)
     report = database.anonymize(quasi_identifiers=names, nulls="category")
-    assert len(report.column_losses) == width
+    assert len(report.internal.column_losses) == width
     assert report.null_rows == (15 if nullable else 0)
     last = database.rows(f"SELECT count({names[-1]}) FROM {database.relation('release.people')}")
     assert last == [(15 if nullable else 30,)]

@@ -187,4 +187,4 @@ def test_adult_by_mixed_microaggregation(adult, k):
     _, report = dbanon.anonymize_frame(
         frame, quasi_identifiers=list(frame.columns), k=k, evaluate=True, **given
     )
-    assert report.information_loss == pytest.approx(ADULT_MDAV[k][0] / 7000, rel=2e-3)
+    assert report.internal.information_loss == pytest.approx(ADULT_MDAV[k][0] / 7000, rel=2e-3)

@@ -164,4 +164,4 @@ def test_figures_of_a_mixed_table(adult, k):
     _, report = dbanon.anonymize_frame(
         frame, quasi_identifiers=list(frame.columns), k=k, evaluate=True, **options
     )
-    assert report.information_loss == pytest.approx(lost[1] / frame.size, rel=5e-3)
+    assert report.internal.information_loss == pytest.approx(lost[1] / frame.size, rel=5e-3)

@@ -76,7 +76,7 @@ def test_release(dtype):
     plain = dbanon.anonymize_frame(frame, quasi_identifiers=["a", "b"], k=4, method="kward")[1]
     assert report.smallest_class >= 4
     assert released.dtypes.tolist() == frame.dtypes.tolist()
-    assert report.information_loss > plain.information_loss
+    assert report.internal.information_loss > plain.internal.information_loss
     found = dbanon.partition(frame, 4, method="secure_kward", epsilon=0.1, gamma0=0.6)
     # Every class of the originals keeps the ratio to some released row.
     values = set(map(tuple, released.drop_duplicates().to_numpy()))

@@ -67,21 +67,27 @@ def test_columns_of_no_set_lose_nothing() -> None:
     frame = people(1)
     _, plain = release(frame)
     _, with_set = release(frame, {"columns": ["age"], "k": 40})
-    assert with_set.column_losses["zip"] == plain.column_losses["zip"]
-    assert with_set.column_losses["age"].released > plain.column_losses["age"].released
+    assert with_set.internal.column_losses["zip"] == plain.internal.column_losses["zip"]
+    assert (
+        with_set.internal.column_losses["age"].released
+        > plain.internal.column_losses["age"].released
+    )
     # Classes that have one age now and one zip are one to readers.
     assert with_set.k_achieved >= 4
     assert with_set.classes <= plain.classes
     # Classes of 40 for all columns lose more of the other one.
     _, coarse = release(frame, k=40)
-    assert coarse.column_losses["zip"].released > 2 * with_set.column_losses["zip"].released
+    assert (
+        coarse.internal.column_losses["zip"].released
+        > 2 * with_set.internal.column_losses["zip"].released
+    )
 
 
 def test_a_set_of_quasi_identifiers_with_the_k_of_the_release_changes_nothing() -> None:
     frame = people(2)
     _, plain = release(frame)
     _, told = release(frame, ["age", "zip"], ColumnSet(("zip",)))
-    assert told.column_losses == plain.column_losses
+    assert told.internal.column_losses == plain.internal.column_losses
     assert [one["k"] for one in told.arguments["also_k"]] == [4, 4]
 
 

@@ -246,4 +246,4 @@ def test_classes_withheld_for_a_model_give_no_border_label_or_share(far):
     # The grid is that of ages from 20 to 79: borders every 2, 5 or 10 years.
     assert {int(x) % 2 * (int(x) % 5) for label in out.age for x in label[1:-1].split(", ")} == {0}
     assert out.age.str.len().max() <= len("[20, 100)")
-    assert report.information_loss < 1
+    assert report.internal.information_loss < 1

@@ -58,12 +58,12 @@ def test_text_on_a_grid():
     assert tuple(of(out, "z"))[:3] == ("[47, 48)", "cook", "C")
     assert tuple(of(out, "v"))[:3] == ("[38, 45)", "*", "*")
     assert report.loss_measure == "iloss"
-    losses = report.column_losses
+    losses = report.internal.column_losses
     assert losses["age"].before_rounding == pytest.approx((2 * 1 + 0 + 2 * 6) / 17 / 6)
     # [30, 32) holds the whole numbers 30 and 31.
     assert losses["age"].released == pytest.approx((2 * 1 + 0 + 2 * 6) / 17 / 6)
     assert losses["job"].released == losses["town"].released == pytest.approx(2 / 6)
-    assert report.information_loss == pytest.approx(
+    assert report.internal.information_loss == pytest.approx(
         np.mean([column.released for column in losses.values()])
     )
     assert report.k_achieved == 2
@@ -73,7 +73,9 @@ def test_own_ranges_bounds_and_midpoints():
     out, report = release(local_range=True)
     assert of(out, "u").age == "[30, 31]"
     assert of(out, "z").age == "47"
-    assert report.information_loss == pytest.approx(report.information_loss_before_rounding)
+    assert report.internal.information_loss == pytest.approx(
+        report.internal.information_loss_before_rounding
+    )
     assert report.arguments["local_range"] is True
     out, _ = release(intervals="bounds")
     assert list(out.columns) == ["age_low", "age_high", "job", "town", "ill"]
@@ -89,7 +91,7 @@ def test_own_ranges_bounds_and_midpoints():
 def test_steps():
     out, report = release(steps={"age": 25})
     assert set(out.age) == {"[25, 50)"}
-    assert next(iter(report.column_losses.values())).released == 1.0
+    assert next(iter(report.internal.column_losses.values())).released == 1.0
     for steps in ({"age": 0}, {"job": 2}, {"age": float("nan")}):
         with pytest.raises(InvalidParameter, match="step"):
             release(steps=steps)

@@ -107,18 +107,18 @@ def test_each_class_by_the_definitions(method: str, refine: str | None) -> None:
         moved += sum(job != value["job"] for job in own["job"])
         moved += sum(far(place, value["place"]) / 3 for place in own["place"])
     assert report.loss_measure == "gower"
-    assert report.information_loss == pytest.approx(moved / frame[QI].size)
+    assert report.internal.information_loss == pytest.approx(moved / frame[QI].size)
 
 
 @pytest.mark.filterwarnings("ignore::dbanon.errors.KeptColumnTells")
 def test_the_report_and_the_evaluation_say_the_same() -> None:
     _, report = released(frame_of(), evaluate=True)
     losses, parts = report.evaluation["losses"], report.evaluation["parts"]
-    assert losses["direct_loss"] == report.information_loss
-    assert parts["direct_loss"]["zil"] == pytest.approx(report.information_loss * 90 * 6)
+    assert losses["direct_loss"] == report.internal.information_loss
+    assert parts["direct_loss"]["zil"] == pytest.approx(report.internal.information_loss * 90 * 6)
     assert 0 < losses["sse_loss"] < 1
     assert "Gower" in str(report)
-    assert report.information_loss_before_rounding != report.information_loss
+    assert report.internal.information_loss_before_rounding != report.internal.information_loss
     assert len(report.loss.columns) == 6
 
 
@@ -136,7 +136,7 @@ def test_a_number_and_an_order_with_a_hierarchy() -> None:
     for rows in found.groupby(["age", "grade"], observed=True).groups.values():
         assert set(found.loc[rows, "age"]) <= set(frame.loc[rows, "age"])
         assert set(found.loc[rows, "grade"]) <= set(frame.loc[rows, "grade"])
-    assert 0 < report.information_loss < 1
+    assert 0 < report.internal.information_loss < 1
 
 
 @pytest.mark.filterwarnings("ignore::dbanon.errors.KeptColumnTells")

@@ -38,8 +38,8 @@ def test_worked_example():
     assert found["school"].dtype == frame["school"].dtype
     assert report.k_achieved == 3
     # Errors 1 + 1 + 1 + 1 of the sum of squares 20 around the mean 2, on ranks.
-    assert report.information_loss == report.information_loss_before_rounding
-    assert report.information_loss == pytest.approx(4 / 20)
+    assert report.internal.information_loss == report.internal.information_loss_before_rounding
+    assert report.internal.information_loss == pytest.approx(4 / 20)
 
 
 @pytest.mark.parametrize("method", [name for name in METHODS if name != "secure_kward"])
@@ -126,8 +126,8 @@ def test_intervals_of_ranks():
         "[none, school]": 3,
         "[bachelor, doctor]": 3,
     }
-    assert report.information_loss == pytest.approx(9 / 4 / 6)
-    assert intervals(local_range=True)[1].information_loss == pytest.approx(9 / 4 / 6)
+    assert report.internal.information_loss == pytest.approx(9 / 4 / 6)
+    assert intervals(local_range=True)[1].internal.information_loss == pytest.approx(9 / 4 / 6)
 
 
 def test_other_forms_of_intervals():

@@ -1,0 +1,319 @@
+"""Publication: losses that readers of a release may see.
+
+An exact loss is an equation with the originals in it, and a reader who has the released rows can
+solve it: a loss of labels for the range of the originals, a sum of squares for the one value that
+most of it is due to. So what is published is computed without what would tell that:
+- labels: widths are shares of the hull of the released labels, not of the originals' range. The
+  figure follows from the release alone.
+- values: each deviation of an original from its released value counts up to a limit, which follows
+  from the released values; the class that loses most in a column counts as if it lost nothing;
+  deviations are shares of the released values' own spread; a figure is at least what one class at
+  the limit loses; and it is rounded to a step that one class is a share of.
+
+docs/guarantees.md has the argument for each measure. Exact figures are those of ``recode``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import ceil, floor, log10
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon.data.frozen import dataclass
+from dbanon.data.measures import Measures
+from dbanon.data.microdata import Microdata
+from dbanon.data.partition import Partition
+from dbanon.data.scales import Scale
+from dbanon.hierarchy.tree import Hierarchy
+from dbanon.measures import Loss
+from dbanon.recoding import ReleasedColumn
+
+Floats = NDArray[np.float64]
+
+# Limits of deviations, in standard deviations of the released values: the first one at which the
+# other classes lose as much as one class can.
+_LIMITS = (8.0, 4.0, 2.0)
+
+
+def step_of(largest: int, n: int) -> float:
+    """What figures are rounded to: 1, 2 or 5 times a power of ten, at least the share of a class.
+
+    Parameters
+    ----------
+    largest, n : the rows of the largest class, and of all.
+    """
+    share = min(max(largest, 1) / max(n, 1), 1.0)
+    power = 10.0 ** floor(log10(share))
+    return next(
+        float(f"{factor * power:.0e}")
+        for factor in (1.0, 2.0, 5.0, 10.0)
+        if factor * power >= share * (1 - 1e-9)
+    )
+
+
+def rounded(value: float, step: float, least: float = 0.0) -> float:
+    """A figure in whole steps, one at least, and no less than ``least``."""
+    steps = max(round(value / step), ceil(least / step - 1e-9), 1)
+    return float(f"{steps * step:.12g}")
+
+
+@dataclass(frozen=True)
+class Limited:
+    """How far the originals of a column are from their released values, as far as that counts.
+
+    Parameters
+    ----------
+    gaps : float64 (n,), original less released value, within the limit; 0 in the class that loses
+        most.
+    least : the sum of squares that is published at least: that of one class at the limit.
+    limit : of an absolute deviation.
+    """
+
+    gaps: Floats
+    least: float
+    limit: float
+
+
+def limited(
+    original: Floats, released: Floats, labels: NDArray[np.integer], largest: int
+) -> Limited:
+    """The deviations of n records that count.
+
+    Parameters
+    ----------
+    original, released : float64 (n,), in one unit.
+    labels : int (n,), the class of each record.
+    largest : the rows of the largest class.
+    """
+    gaps, limit, least = np.zeros(len(original)), 0.0, 0.0
+    if not len(original):
+        return Limited(gaps, least, limit)
+    spread = float(released.std())
+    for times in _LIMITS:
+        limit, least = times * spread, largest * (times * spread) ** 2
+        gaps = np.clip(original - released, -limit, limit)
+        squares = np.bincount(labels, weights=np.square(gaps))
+        gaps[labels == squares.argmax()] = 0.0
+        if float(squares.sum() - squares.max()) >= least:
+            break
+    return Limited(gaps, least, limit)
+
+
+@dataclass(frozen=True)
+class PublicSums:
+    """What the published loss of a column is made of; those of parts of a table add up.
+
+    Parameters
+    ----------
+    count : the records that count.
+    mean, squares : of their released values, the sum of squares about the mean; 0 for labels.
+    low, high : the ends of the released values or labels.
+    lost : what is lost, in the unit of ``squares`` or of ``low`` and ``high``.
+    least : what is published at least.
+    largest : the rows of the largest class.
+    exact : True where all of it follows from the release alone.
+    """
+
+    count: int
+    mean: float
+    squares: float
+    low: float
+    high: float
+    lost: float
+    least: float
+    largest: int
+    exact: bool
+
+    def __add__(self, other: PublicSums) -> PublicSums:
+        """Of the records of both."""
+        if not (self.count and other.count):
+            return self if self.count else other
+        count, apart = self.count + other.count, other.mean - self.mean
+        return PublicSums(
+            count,
+            self.mean + apart * other.count / count,
+            self.squares + other.squares + apart**2 * self.count * other.count / count,
+            min(self.low, other.low),
+            max(self.high, other.high),
+            self.lost + other.lost,
+            max(self.least, other.least),
+            max(self.largest, other.largest),
+            self.exact and other.exact,
+        )
+
+    def share(self, measure: str) -> tuple[float, float]:
+        """The share that is lost, and the least that is published of it."""
+        if not self.count:
+            return 0.0, 0.0
+        if measure == "sse":
+            # One released value for all says nothing of how they vary.
+            if not self.squares > 0:
+                return 1.0, 1.0
+            return self.lost / (self.squares + self.lost), self.least / (self.squares + self.least)
+        width = self.count * (self.high - self.low)
+        return (self.lost / width, self.least / width) if width > 0 else (0.0, 0.0)
+
+
+def published(sums: Sequence[PublicSums], measure: str) -> Loss:
+    """The losses of columns and over all that readers may see.
+
+    Parameters
+    ----------
+    measure : as of ``Release``.
+    """
+    shares = [one.share(measure) for one in sums]
+    columns = [
+        value
+        if one.exact or not one.count
+        else rounded(value, step_of(one.largest, one.count), least)
+        for one, (value, least) in zip(sums, shares, strict=True)
+    ]
+    count = sum(one.count for one in sums)
+    if not count:
+        return Loss(np.array(columns, np.float64), 0.0)
+    total, least = (
+        sum(one.count * share[which] for one, share in zip(sums, shares, strict=True)) / count
+        for which in (0, 1)
+    )
+    if not all(one.exact for one in sums):
+        step = max(step_of(one.largest, one.count) for one in sums if one.count)
+        total = rounded(total, step, least)
+    return Loss(np.array(columns, np.float64), float(total))
+
+
+def public_sums(
+    microdata: Microdata,
+    measures: Measures,
+    partition: Partition,
+    columns: Iterable[ReleasedColumn],
+    hierarchies: Mapping[str, Hierarchy],
+    measure: str,
+) -> tuple[PublicSums, ...]:
+    """What the published losses of released records are made of, one each measured column.
+
+    Parameters
+    ----------
+    measure : as of ``Release``.
+    """
+    columns = tuple(columns)
+    if measure == "iloss":
+        return tuple(_of_labels(one, partition) for one in columns if one.lost is not None)
+    if measure == "gower":
+        return tuple(_of_distances(microdata, measures, partition, columns, hierarchies))
+    return tuple(
+        _of_numbers(microdata, measures, partition, place, column)
+        for place, column in enumerate(columns)
+    )
+
+
+def _of_labels(column: ReleasedColumn, partition: Partition) -> PublicSums:
+    sizes, present = partition.sizes, np.ones(partition.n_classes, bool)
+    if column.missing is not None:
+        present = ~column.missing
+    n, largest = int(sizes.sum()), int(sizes.max(initial=0))
+    if column.extent is None:
+        assert column.shares is not None
+        lost = float((column.shares * sizes)[present].sum())
+        return PublicSums(n, 0.0, 0.0, 0.0, 1.0, lost, 0.0, largest, column.label_alone)
+    low, high = column.extent[present].T
+    widths = (high - low) * sizes[present]
+    if column.label_alone:
+        ends = float(low.min(initial=np.inf)), float(high.max(initial=-np.inf))
+        if not present.any():
+            ends = 0.0, 0.0
+        return PublicSums(n, 0.0, 0.0, *ends, float(widths.sum()), 0.0, largest, True)
+    # Readers see one number of each interval.
+    values = column.as_float()[present]
+    ends = (float(values.min()), float(values.max())) if len(values) else (0.0, 0.0)
+    lost = float(np.minimum(widths, (ends[1] - ends[0]) * sizes[present]).sum())
+    return PublicSums(n, 0.0, 0.0, *ends, lost, largest * (ends[1] - ends[0]), largest, False)
+
+
+def _of_numbers(
+    microdata: Microdata,
+    measures: Measures,
+    partition: Partition,
+    place: int,
+    column: ReleasedColumn,
+) -> PublicSums:
+    name = microdata.numeric[place].name
+    down = -measures.numbers[name].exponent
+    original = np.ldexp(microdata.numbers[:, place], down)
+    released = np.ldexp(column.as_float(), down)
+    return _sums_of(original, released, partition, microdata.valid_column(name), squared=True)
+
+
+def _sums_of(
+    original: Floats,
+    released: Floats,
+    partition: Partition,
+    valid: NDArray[np.bool_] | None,
+    *,
+    squared: bool,
+) -> PublicSums:
+    """Of a column of numbers, whose released values are float64 (n_classes,)."""
+    labels = partition.labels.astype(np.intp)
+    if valid is not None:
+        original, labels = original[valid], labels[valid]
+    largest, rows = int(partition.sizes.max(initial=0)), released[labels]
+    count = len(rows)
+    if not count:
+        return PublicSums(0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, largest, False)
+    found = limited(original, rows, labels, largest)
+    mean, low, high = float(rows.mean()), float(rows.min()), float(rows.max())
+    squares = float(np.square(rows - mean).sum()) if high > low else 0.0
+    if squared:
+        lost, least = float(np.square(found.gaps).sum()), found.least
+    else:
+        lost, least = float(np.abs(found.gaps).sum()), largest * found.limit
+    return PublicSums(count, mean, squares, low, high, lost, least, largest, False)
+
+
+def _of_distances(
+    microdata: Microdata,
+    measures: Measures,
+    partition: Partition,
+    columns: tuple[ReleasedColumn, ...],
+    hierarchies: Mapping[str, Hierarchy],
+) -> Iterable[PublicSums]:
+    # Most releases need neither: a backend's first call would take a tenth longer.
+    from dbanon.measures.attributes import Numbers
+    from dbanon.release.evaluation import pairs_of
+
+    pairs = pairs_of(microdata, partition, columns, hierarchies, measures)
+    largest = int(partition.sizes.max(initial=0))
+    for column in pairs.columns:
+        cells = pairs.cells([column])
+        held = None if cells is None else cells[:, 0]
+        if isinstance(column, Numbers):
+            down = -column.scale.exponent
+            ends = np.ldexp(column.original, down), np.ldexp(column.released, down)
+            yield _sums_of(*ends, partition, held, squared=False)
+            continue
+        apart = column.apart(np.arange(pairs.n), pairs.rows)
+        count = pairs.n if held is None else int(held.sum())
+        yield PublicSums(
+            count, 0.0, 0.0, 0.0, 1.0, float(apart.sum()), float(largest), largest, False
+        )
+
+
+def public_scale(original: Floats, released: Floats) -> Scale:
+    """The scale of a column that is published: ends and mean of the released rows.
+
+    Parameters
+    ----------
+    original : float64 (n,), as far as their deviations count, which the deviation is of.
+    released : float64 (n,).
+    """
+    own, shown = Scale.of(original), Scale.of(released)
+    power = own.exponent - shown.exponent
+    return Scale(
+        shown.count,
+        shown.least,
+        shown.most,
+        shown.mean,
+        0.0 if shown.constant else float(np.ldexp(own.deviation, power)),
+        shown.whole,
+    )
