@@ -94,7 +94,11 @@ def evaluation_of(
     InvalidParameter : there is no measure of a name.
     """
     chosen = parameters or Parameters()
-    figures = evaluate(Task(pairs, chosen, tick=tick), names)
+    return of_figures(pairs, evaluate(Task(pairs, chosen, tick=tick), names), chosen)
+
+
+def of_figures(pairs: Pairs, figures: Mapping[str, Figure], chosen: Parameters) -> Evaluation:
+    """The evaluation that these figures are."""
     columns: dict[str, dict[str, float]] = {column.name: {} for column in pairs.columns}
     for name, figure in figures.items():
         for column, value in figure.columns.items():

@@ -3,6 +3,7 @@
 An exact loss is an equation with the originals in it, and a reader who has the released rows can
 solve it: a loss of labels for the range of the originals, a sum of squares for the one value that
 most of it is due to. So what is published is computed without what would tell that:
+
 - labels: widths are shares of the hull of the released labels, not of the originals' range. The
   figure follows from the release alone.
 - values: each deviation of an original from its released value counts up to a limit, which follows
@@ -190,20 +191,28 @@ def public_sums(
     columns: Iterable[ReleasedColumn],
     hierarchies: Mapping[str, Hierarchy],
     measure: str,
+    *,
+    per_attribute: bool = False,
 ) -> tuple[PublicSums, ...]:
     """What the published losses of released records are made of, one each measured column.
 
     Parameters
     ----------
     measure : as of ``Release``.
+    per_attribute : True where each column has classes of its own: those that share its value.
     """
     columns = tuple(columns)
     if measure == "iloss":
         return tuple(_of_labels(one, partition) for one in columns if one.lost is not None)
     if measure == "gower":
-        return tuple(_of_distances(microdata, measures, partition, columns, hierarchies))
+        # Most releases need neither: a backend's first call would take a tenth longer.
+        from dbanon.release.evaluation import pairs_of
+        from dbanon.release.figures import distance_sums
+
+        pairs = pairs_of(microdata, partition, columns, hierarchies, measures)
+        return distance_sums(pairs, per_attribute)
     return tuple(
-        _of_numbers(microdata, measures, partition, place, column)
+        _of_numbers(microdata, measures, partition, place, column, per_attribute)
         for place, column in enumerate(columns)
     )
 
@@ -237,27 +246,54 @@ def _of_numbers(
     partition: Partition,
     place: int,
     column: ReleasedColumn,
+    per_attribute: bool,
 ) -> PublicSums:
     name = microdata.numeric[place].name
     down = -measures.numbers[name].exponent
     original = np.ldexp(microdata.numbers[:, place], down)
     released = np.ldexp(column.as_float(), down)
-    return _sums_of(original, released, partition, microdata.valid_column(name), squared=True)
+    valid = microdata.valid_column(name)
+    return sums_of(original, released, partition, valid, squared=True, per_attribute=per_attribute)
 
 
-def _sums_of(
+def classes_of(
+    rows: Floats, labels: NDArray[np.integer], per_attribute: bool
+) -> tuple[NDArray[np.integer], int]:
+    """The class of each record in a column, int (n,), and the records of the largest.
+
+    Parameters
+    ----------
+    rows : float64 (n,), the released value of each record.
+    labels : int (n,), its class.
+    """
+    if per_attribute:
+        labels = np.unique(rows, return_inverse=True)[1].reshape(-1)
+    return labels, int(np.bincount(labels).max(initial=0))
+
+
+def sums_of(
     original: Floats,
     released: Floats,
     partition: Partition,
     valid: NDArray[np.bool_] | None,
     *,
     squared: bool,
+    per_attribute: bool,
 ) -> PublicSums:
-    """Of a column of numbers, whose released values are float64 (n_classes,)."""
+    """Of a column of numbers.
+
+    Parameters
+    ----------
+    original, released : float64 (n,) and (n_classes,), in one unit.
+    valid : bool (n,), which count; None for all.
+    squared : True for squares of deviations, False for absolute ones.
+    per_attribute : as of ``public_sums``.
+    """
     labels = partition.labels.astype(np.intp)
     if valid is not None:
         original, labels = original[valid], labels[valid]
-    largest, rows = int(partition.sizes.max(initial=0)), released[labels]
+    rows = released[labels]
+    labels, largest = classes_of(rows, labels, per_attribute)
     count = len(rows)
     if not count:
         return PublicSums(0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, largest, False)
@@ -269,34 +305,6 @@ def _sums_of(
     else:
         lost, least = float(np.abs(found.gaps).sum()), largest * found.limit
     return PublicSums(count, mean, squares, low, high, lost, least, largest, False)
-
-
-def _of_distances(
-    microdata: Microdata,
-    measures: Measures,
-    partition: Partition,
-    columns: tuple[ReleasedColumn, ...],
-    hierarchies: Mapping[str, Hierarchy],
-) -> Iterable[PublicSums]:
-    # Most releases need neither: a backend's first call would take a tenth longer.
-    from dbanon.measures.attributes import Numbers
-    from dbanon.release.evaluation import pairs_of
-
-    pairs = pairs_of(microdata, partition, columns, hierarchies, measures)
-    largest = int(partition.sizes.max(initial=0))
-    for column in pairs.columns:
-        cells = pairs.cells([column])
-        held = None if cells is None else cells[:, 0]
-        if isinstance(column, Numbers):
-            down = -column.scale.exponent
-            ends = np.ldexp(column.original, down), np.ldexp(column.released, down)
-            yield _sums_of(*ends, partition, held, squared=False)
-            continue
-        apart = column.apart(np.arange(pairs.n), pairs.rows)
-        count = pairs.n if held is None else int(held.sum())
-        yield PublicSums(
-            count, 0.0, 0.0, 0.0, 1.0, float(apart.sum()), float(largest), largest, False
-        )
 
 
 def public_scale(original: Floats, released: Floats) -> Scale:

@@ -21,8 +21,10 @@ from dbanon.run.plan import Plan
 T = TypeVar("T")
 
 
-def evaluate(microdata: Microdata, release: Release, tick: Tick) -> Evaluated:
-    """The figures of a release as it is written, or why there are none.
+def evaluate(
+    microdata: Microdata, release: Release, tick: Tick
+) -> tuple[Evaluated, Mapping[str, Any] | None]:
+    """The figures of a release as it is written, or why there are none; and the exact ones.
 
     A failure of it fails nothing else; what ``tick`` raises does: a cancel, a time limit.
 
@@ -31,16 +33,29 @@ def evaluate(microdata: Microdata, release: Release, tick: Tick) -> Evaluated:
     microdata : all records that were read.
     """
 
-    def work(told: Tick) -> Mapping[str, Any]:
+    def work(told: Tick) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
         # A backend imports the measures only where they are asked for.
-        from dbanon.release.evaluation import evaluation_of, pairs_of
+        from dbanon.measures.catalogue import evaluate as figures_of
+        from dbanon.measures.figure import Parameters, Task
+        from dbanon.release.evaluation import of_figures, pairs_of
+        from dbanon.release.figures import published_figures
+        from dbanon.release.publication import published
 
         pairs = pairs_of(
             microdata, release.partition, release.columns, release.hierarchies, release.measures
         )
-        return evaluation_of(pairs, tick=told).to_dict()
+        chosen = Parameters()
+        exact = figures_of(Task(pairs, chosen, tick=told))
+        loss = published(release.public, release.measure)
+        names = [column.name for column in release.losses]
+        losses = release.measure, dict(zip(names, loss.columns.tolist(), strict=True)), loss.total
+        shown = published_figures(pairs, exact, chosen, losses, per_attribute=release.per_attribute)
+        first, last = (of_figures(pairs, figures, chosen) for figures in (shown, exact))
+        return first.to_dict(), last.to_dict()
 
-    return Evaluated(*attempted(work, tick))
+    found, failed = attempted(work, tick)
+    shown, exact = (None, None) if found is None else found
+    return Evaluated(shown, failed), exact
 
 
 def attack(microdata: Microdata, planned: Plan, tick: Tick) -> dict[str, Any]:
@@ -89,6 +104,26 @@ def certify(microdata: Microdata, release: Release, policy: Policy, tick: Tick) 
 
     told, failed = attempted(work, tick)
     return {"limit": seconds, **(told or {"failed": failed})}
+
+
+def published_certificate(release: Release, exact: Mapping[str, Any]) -> dict[str, Any]:
+    """What readers may see of a certificate: how near the loss is, of the loss that is published.
+
+    A lower bound of the originals would tell as much of them as their exact loss does.
+    """
+    from dbanon.release.publication import published
+
+    if "failed" in exact:
+        return dict(exact)
+    above, loss = exact["above"], published(release.public, release.measure).total
+    if above is None:
+        return {**exact, "lower_bound": 0.0, "simple_bound": 0.0}
+    # Upwards, in hundredths.
+    above = math.ceil(100 * above - 1e-9) / 100
+    bound = loss / (1 + above)
+    share = exact["simple_bound"] / exact["lower_bound"] if exact["lower_bound"] else 1.0
+    simple = bound * math.floor(10 * share) / 10
+    return {**exact, "above": above, "lower_bound": bound, "simple_bound": simple}
 
 
 def attempted(work: Callable[[Tick], T], tick: Tick) -> tuple[T | None, str | None]:

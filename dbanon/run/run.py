@@ -33,7 +33,7 @@ from dbanon.run.disclosure import (
     warn_of_identifiers,
     warn_of_spellings,
 )
-from dbanon.run.evaluate import attack, certify, evaluate
+from dbanon.run.evaluate import attack, certify, evaluate, published_certificate
 from dbanon.run.fingerprint import fingerprint, source_digest
 from dbanon.run.plan import Plan, plan
 from dbanon.stores.ports import Draft, Source, Target, W
@@ -144,9 +144,10 @@ def publish(
         counts = target.count(written, questions)
         counted = check(written, counts)
     evaluated, certified = Evaluated(), {}
+    exact: dict[str, Any] = {}
     if planned.policy.evaluate:
         with clock.phase("evaluate") as tick:
-            evaluated = evaluate(draft.microdata, draft.release, tick)
+            evaluated, exact["evaluation"] = evaluate(draft.microdata, draft.release, tick)
     if planned.policy.attacks and evaluated.figures is not None:
         with clock.phase("attacks") as tick:
             reached = {"attacks": attack(draft.microdata, planned, tick)}
@@ -154,10 +155,13 @@ def publish(
     if planned.policy.certificate is not None:
         with clock.phase("certificate") as tick:
             certificate = certify(draft.microdata, draft.release, planned.policy, tick)
-            certified = {"certificate": certificate}
+            certified = {"certificate": published_certificate(draft.release, certificate)}
+            exact["certificate"] = certificate
     with clock.phase("digest"):
         report = report_of(planned, draft, found, counted)
         report = complete(replace(report, evaluated=evaluated).found(**certified))
+        if report.internal is not None:
+            report = replace(report, internal=Internal(report.internal.loss, **exact))
         report = report.made(digest=target.digest(written), seconds=dict(clock.seconds))
     if export is not None:
         with clock.phase("export") as tick:

@@ -1,0 +1,253 @@
+"""Figures of an evaluation that readers of a release may see.
+
+Measures of values are those of other originals: each is as far from its released value as
+``publication.limited`` counts, and scales are those of the released rows. Shares of records are
+rounded to a step that one class is a share of. What follows from the release alone stays exact.
+docs/guarantees.md has the argument for each measure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from dbanon.measures import Loss
+from dbanon.measures.attributes import Column, Numbers
+from dbanon.measures.catalogue import MEASURES
+from dbanon.measures.figure import NOT_FOR_LABELS, Figure, Parameters, Task
+from dbanon.measures.pairs import Pairs
+from dbanon.release.publication import (
+    PublicSums,
+    classes_of,
+    limited,
+    public_scale,
+    published,
+    rounded,
+    step_of,
+    sums_of,
+)
+
+WITHHELD = "not published: it speaks of the class that is lowest, so of single records"
+
+# Of values of originals.
+_OF_VALUES = ("distance_loss", "deviation_loss", "moment_loss", "structure_loss",
+              "covariance_loss", "correlation_loss")  # fmt: skip
+# Made of other figures, and so of published ones.
+_COMPOSED = ("statistics_loss", "overall_loss", "disclosure_risk", "score")
+# A count, and no figure of values.
+_COUNT = "pairs near 0"
+
+
+@dataclass(frozen=True)
+class _Limits:
+    """Of the columns of numbers together, what is published at least."""
+
+    squares: float
+    deviations: float
+    distances: float
+
+
+def published_figures(
+    pairs: Pairs,
+    exact: Mapping[str, Figure],
+    parameters: Parameters,
+    losses: tuple[str, Mapping[str, float], float],
+    *,
+    per_attribute: bool = False,
+) -> dict[str, Figure]:
+    """What readers may see of exact figures.
+
+    Parameters
+    ----------
+    losses : what a report publishes: its measure, by column, and over all columns.
+    per_attribute : True where each column has classes of its own.
+    """
+    shown: dict[str, Figure] = {}
+    largest = _largest(pairs, per_attribute)
+    step = step_of(largest, pairs.n)
+    others, limits = limited_pairs(pairs, per_attribute)
+    for measure in MEASURES.values():
+        name = measure.name
+        if name not in exact:
+            continue
+        figure = exact[name]
+        task = Task(others, parameters, figures=shown)
+        if name in _COMPOSED:
+            shown[name] = measure.run(replace(task, pairs=pairs))
+        elif (figure.value is None and not figure.columns) or name == "class_risk":
+            shown[name] = figure
+        elif name in ("sse_loss", "direct_loss", "label_loss"):
+            shown[name] = _loss(name, pairs, figure, losses, step, per_attribute)
+        elif name in _OF_VALUES:
+            shown[name] = _of_values(measure.run(task), step, name, limits, len(pairs.numbers))
+        elif name == "security_ratio":
+            shown[name] = Figure(None, note=WITHHELD)
+        elif name == "linkage_risk":
+            shown[name] = _linkage(figure, pairs, step, exact)
+        elif figure.note.startswith(NOT_FOR_LABELS):
+            shown[name] = figure
+        elif name in ("entropy_change", "entropy_loss"):
+            wide = step_of(2 * largest, pairs.n)
+            percent = 100 if name == "entropy_change" else 1
+            shown[name] = _rounded(figure, percent * wide, most=None if percent > 1 else 1.0)
+        else:
+            shown[name] = _rounded(figure, step, most=1.0)
+    return shown
+
+
+def distance_sums(pairs: Pairs, per_attribute: bool = False) -> tuple[PublicSums, ...]:
+    """What the published ``direct_loss`` is made of, one each column."""
+    return tuple(_distances(pairs, column, per_attribute) for column in pairs.columns)
+
+
+def _distances(pairs: Pairs, column: Column, per_attribute: bool) -> PublicSums:
+    cells = pairs.cells([column])
+    held = None if cells is None else cells[:, 0]
+    if isinstance(column, Numbers):
+        down = -column.scale.exponent
+        ends = np.ldexp(column.original, down), np.ldexp(column.released, down)
+        return sums_of(*ends, pairs.partition, held, squared=False, per_attribute=per_attribute)
+    apart = column.apart(np.arange(pairs.n), pairs.rows)
+    count = pairs.n if held is None else int(held.sum())
+    largest = _largest(pairs, per_attribute)
+    return PublicSums(count, 0.0, 0.0, 0.0, 1.0, float(apart.sum()), float(largest), largest, False)
+
+
+def limited_pairs(pairs: Pairs, per_attribute: bool = False) -> tuple[Pairs, _Limits]:
+    """Pairs whose originals are as far from their released values as counts, and what is least."""
+    columns: list[Column] = []
+    squares, deviations, norms = [], [], []
+    largest = _largest(pairs, per_attribute)
+    for column in pairs.columns:
+        if not isinstance(column, Numbers):
+            columns.append(column)
+            continue
+        cells = pairs.cells([column])
+        held = np.ones(pairs.n, bool) if cells is None else cells[:, 0]
+        rows = column.released[pairs.rows]
+        original, power = np.array(rows, np.float64), column.scale.exponent
+        scaled = np.ldexp(rows[held], -power)
+        labels, _ = classes_of(scaled, pairs.rows[held], per_attribute)
+        found = limited(np.ldexp(column.original[held], -power), scaled, labels, largest)
+        original[held] = np.ldexp(scaled + found.gaps, power)
+        scale = public_scale(original[held], rows[held])
+        ladder = None
+        if column.ordinal and held.any():
+            ladder = np.arange(rows[held].min(), rows[held].max() + 1)
+        columns.append(replace(column, original=original, scale=scale, ranks=ladder))
+        if not column.ordinal and held.any():
+            width = float(np.ldexp(scale.deviation, scale.exponent - power))
+            between = float(np.square(scaled - scaled.mean()).sum())
+            squares.append(found.least / (between + found.least) if between > 0 else 0.0)
+            far = largest * found.limit / width if width > 0 else 0.0
+            deviations.append(far / (int(held.sum()) * np.sqrt(2.0)))
+            norms.append(far)
+    least = _Limits(
+        float(np.mean(squares)) if squares else 0.0,
+        float(np.mean(deviations)) if deviations else 0.0,
+        float(np.sqrt(np.square(norms).sum())) if norms else 0.0,
+    )
+    return replace(pairs, columns=tuple(columns)), least
+
+
+def _largest(pairs: Pairs, per_attribute: bool) -> int:
+    if not per_attribute:
+        return int(pairs.partition.sizes.max(initial=0))
+    kinds = [column.released_kinds[pairs.rows] for column in pairs.columns]
+    return max(int(np.unique(one, return_counts=True)[1].max(initial=0)) for one in kinds)
+
+
+def _of_values(figure: Figure, step: float, name: str, limits: _Limits, columns: int) -> Figure:
+    # A covariance of each column with itself is one of the pairs i <= j.
+    own = limits.squares * 2 / (columns + 1)
+    least = {
+        "distance_loss": step,
+        "deviation_loss": limits.deviations,
+        "moment_loss": limits.squares / 2,
+        "structure_loss": own if columns == 1 else own / 2,
+        "covariance_loss": own,
+    }.get(name, 0.0)
+    return _rounded(figure, step, least, parts={"variances": limits.squares, "A": own})
+
+
+def _loss(
+    name: str,
+    pairs: Pairs,
+    figure: Figure,
+    losses: tuple[str, Mapping[str, float], float],
+    step: float,
+    per_attribute: bool,
+) -> Figure:
+    measure, columns, total = losses
+    if {"sse": "sse_loss", "gower": "direct_loss", "iloss": "label_loss"}[measure] == name:
+        own = {column: columns[column] for column in figure.columns}
+        found = replace(figure, value=total, columns=own)
+    elif figure.note.startswith(NOT_FOR_LABELS):
+        return figure
+    elif name == "label_loss":
+        return _rounded(figure, step, most=1.0)
+    else:
+        measured = pairs.ranked if name == "sse_loss" else pairs.columns
+        sums = (
+            [_numbers(pairs, one, per_attribute) for one in measured]
+            if name == "sse_loss"
+            else None
+        )
+        found = _of_sums(figure, measured, sums or distance_sums(pairs, per_attribute), name)
+    if name == "direct_loss":
+        cells = pairs.cells(pairs.columns)
+        held = pairs.n * len(pairs.columns) if cells is None else int(cells.sum())
+        found = replace(found, parts={"zil": float(found.value or 0.0) * held})
+    return found
+
+
+def _numbers(pairs: Pairs, column: Numbers, per_attribute: bool) -> PublicSums:
+    cells = pairs.cells([column])
+    down = -column.scale.exponent
+    ends = np.ldexp(column.original, down), np.ldexp(column.released, down)
+    held = None if cells is None else cells[:, 0]
+    return sums_of(*ends, pairs.partition, held, squared=True, per_attribute=per_attribute)
+
+
+def _of_sums(figure: Figure, columns: Any, sums: Any, name: str) -> Figure:
+    loss: Loss = published(sums, "sse" if name == "sse_loss" else "gower")
+    own = {
+        column.name: value
+        for column, value in zip(columns, loss.columns.tolist(), strict=True)
+        if column.name in figure.columns
+    }
+    return replace(figure, value=loss.total, columns=own)
+
+
+def _linkage(figure: Figure, pairs: Pairs, step: float, exact: Mapping[str, Figure]) -> Figure:
+    """Of the records of a class one guess is right at most: so much is the step."""
+    most = exact["class_risk"].value if "class_risk" in exact else 1.0
+    found = _rounded(figure, step_of(1, pairs.n), most=most)
+    return replace(found, parts=_rounded(figure, step, most=1.0).parts)
+
+
+def _rounded(
+    figure: Figure,
+    step: float,
+    least: float = 0.0,
+    most: float | None = None,
+    parts: Mapping[str, float] | None = None,
+) -> Figure:
+    floors = parts or {}
+
+    def of(value: float, floor: float) -> float:
+        found = rounded(value, step, floor)
+        return found if most is None else min(found, most)
+
+    return replace(
+        figure,
+        value=None if figure.value is None else of(figure.value, least),
+        columns={name: of(value, least) for name, value in figure.columns.items()},
+        parts={
+            name: value if name == _COUNT else of(value, floors.get(name, 0.0))
+            for name, value in figure.parts.items()
+        },
+    )
