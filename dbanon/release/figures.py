@@ -17,7 +17,7 @@ import numpy as np
 from dbanon.measures import Loss
 from dbanon.measures.attributes import Column, Numbers
 from dbanon.measures.catalogue import MEASURES
-from dbanon.measures.figure import NOT_FOR_LABELS, Figure, Parameters, Task
+from dbanon.measures.figure import NOT_FOR_LABELS, Figure, Parameters, Task, Tick, no_tick
 from dbanon.measures.pairs import Pairs
 from dbanon.release.publication import (
     PublicSums,
@@ -35,6 +35,8 @@ WITHHELD = "not published: it speaks of the class that is lowest, so of single r
 # Of values of originals.
 _OF_VALUES = ("distance_loss", "deviation_loss", "moment_loss", "structure_loss",
               "covariance_loss", "correlation_loss")  # fmt: skip
+# Shares of records, which the values decide of.
+_OF_LINKS = ("linkage_risk", "nearest_linkage_risk", "interval_risk")
 # Made of other figures, and so of published ones.
 _COMPOSED = ("statistics_loss", "overall_loss", "disclosure_risk", "score")
 # A count, and no figure of values.
@@ -57,6 +59,7 @@ def published_figures(
     losses: tuple[str, Mapping[str, float], float],
     *,
     per_attribute: bool = False,
+    tick: Tick = no_tick,
 ) -> dict[str, Figure]:
     """What readers may see of exact figures.
 
@@ -74,7 +77,9 @@ def published_figures(
         if name not in exact:
             continue
         figure = exact[name]
-        task = Task(others, parameters, figures=shown)
+        task = Task(others, parameters, figures=shown, tick=tick)
+        if name in _OF_LINKS and pairs.ranked and figure.value is not None:
+            figure = measure.run(task)
         if name in _COMPOSED:
             shown[name] = measure.run(replace(task, pairs=pairs))
         elif (figure.value is None and not figure.columns) or name == "class_risk":

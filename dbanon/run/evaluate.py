@@ -45,11 +45,18 @@ def evaluate(
             microdata, release.partition, release.columns, release.hierarchies, release.measures
         )
         chosen = Parameters()
-        exact = figures_of(Task(pairs, chosen, tick=told))
+        exact = figures_of(Task(pairs, chosen, tick=lambda share: told(share / 2)))
         loss = published(release.public, release.measure)
         names = [column.name for column in release.losses]
         losses = release.measure, dict(zip(names, loss.columns.tolist(), strict=True)), loss.total
-        shown = published_figures(pairs, exact, chosen, losses, per_attribute=release.per_attribute)
+        shown = published_figures(
+            pairs,
+            exact,
+            chosen,
+            losses,
+            per_attribute=release.per_attribute,
+            tick=lambda share: told(0.5 + share / 2),
+        )
         first, last = (of_figures(pairs, figures, chosen) for figures in (shown, exact))
         return first.to_dict(), last.to_dict()
 

@@ -20,6 +20,7 @@ from dbanon.data.scales import Scale
 from dbanon.measures.attributes import Numbers
 from dbanon.measures.pairs import Pairs
 from dbanon.release.evaluation import evaluation_of
+from dbanon.release.publication import PublicSums, sums_of
 
 Floats = NDArray[np.float64]
 
@@ -138,3 +139,12 @@ def width_by_labels(low: Floats, high: Floats, loss: float, unit: float = 1.0) -
         else:
             most = middle
     return float(np.sqrt(least * most))
+
+
+def squares_of(pairs: Pairs) -> PublicSums:
+    """What the published loss of a world's column is made of."""
+    [column] = pairs.columns
+    assert isinstance(column, Numbers)
+    return sums_of(
+        column.original, column.released, pairs.partition, None, squared=True, per_attribute=False
+    )
