@@ -103,7 +103,7 @@ faults: setup ## random tables and killed runs against an oracle of its own, in 
 chains: setup ## chains at length: 1,000 random worlds, all small ones, killed runs; hours
 	.ci/prepare.sh postgres
 	CHAINS=full $(VENV)/bin/pytest -n $(WORKERS) tests/unit/test_chain_theorem.py \
-	  tests/unit/test_chain_theorem_rows.py tests/stores/test_chain_worlds.py tests/stores/test_chain_campaign.py $(PYTEST_ARGS)
+	  tests/unit/test_chain_theorem_rows.py tests/unit/test_chain_returns.py tests/stores/test_chain_worlds.py tests/stores/test_chain_campaign.py $(PYTEST_ARGS)
 
 sanitize: setup ## kernel tests under AddressSanitizer and UBSan, in a build of their own
 	.ci/sanitize.sh $(VENV) build/sanitize

@@ -135,6 +135,7 @@ CREATE TABLE IF NOT EXISTS dbanon.chain_member (
     cell            integer NOT NULL,
     left_at_release integer,
     missed          integer,
+    excluded_rows   integer,
     PRIMARY KEY (chain_id, tag)
 );
 
@@ -245,7 +246,8 @@ ALTER TABLE dbanon.chain_cell
     ADD COLUMN IF NOT EXISTS loose integer;
 
 ALTER TABLE dbanon.chain_member
-    ADD COLUMN IF NOT EXISTS missed integer;
+    ADD COLUMN IF NOT EXISTS missed integer,
+    ADD COLUMN IF NOT EXISTS excluded_rows integer;
 
 ALTER TABLE dbanon.run
     ADD COLUMN IF NOT EXISTS job text,

@@ -153,7 +153,7 @@ def compare(
         return {"drifted": 0, "changed": 0, "back": 0, "unfit": 0}
     told_by = 1 if state.several else len(kept)
     told = _differing(state, [statements.kept_column(i) for i in range(told_by)])
-    told["back"] = hold_returned(state, told_by, bool(models))
+    told["back"] = hold_returned(state, told_by)
     return told | {"unfit": hold_unfit(state, kept, models, references)}
 
 

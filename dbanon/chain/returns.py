@@ -1,11 +1,11 @@
 """Persons who were out of the source and are back: their rows cannot have changed meanwhile.
 
-Whoever knows that looks for them among the rows of their cell that stand as before; and those who
-were never out have all the others. So a cell shows new rows after a return only where k of its rows
-stood, through all such times running, and k of its persons were never out; else it is held. A cell
-that showed new rows in this way is whole until all have left: of a part of it fewer rows may have
-stood. What decides of cells whose persons are all in are their rows as a multiset; what decides
-where some are out is who was in the source.
+A reader who knows that somebody was out rules out the rows that changed meanwhile, and never
+forgets. So each member of a cell has a count: how many rows of the cell changed, at most, at times
+at which hers could not. A cell shows new rows after a return only where these counts leave k rows
+to each person, and k persons to each row: docs/chains.md has the proof. Else it is held.
+Persons leave a cell in a group only while no member has such a count and nobody is back. Who is in
+the source decides, and the rows of cells whose persons are all in, as a multiset.
 """
 
 from __future__ import annotations
@@ -21,24 +21,46 @@ if TYPE_CHECKING:
     from dbanon.chain.membership import CellState
 
 
-def whole_cells(state: CellState) -> str:
-    """SQL of the cells that k persons may not leave: some are back, or were when it was shown.
+def _out_since_shown(member: str, cell: str) -> str:
+    """The condition of members who were out since their held cell was last shown as it was.
 
-    A plan reads the ledger as an earlier version left it, which knew of none.
+    What an earlier build recorded is the first absence, which may not have been the last one.
     """
-    known = {name for name, _ in state.session.columns_of(state.session.ledger_name("chain_cell"))}
-    if "loose" not in known:
-        return "SELECT 0 AS cell WHERE 1 = 0"
     return (
-        f"SELECT c.cell FROM {state.name('chain_cell')} AS c"
-        f" WHERE c.{state.of_chain} AND c.loose IS NOT NULL"
-        f" UNION SELECT m.cell FROM {state.name('chain_member')} AS m"
-        f" WHERE m.{state.of_chain} AND m.left_at_release IS NULL AND m.missed IS NOT NULL"
-        f" AND NOT EXISTS (SELECT 1 FROM {quote(MISSING)} AS p WHERE p.tag = m.tag)"
+        f"({member}.missed >= {cell}.since_release"
+        f" OR {member}.missed IS NOT NULL AND {member}.excluded_rows IS NULL)"
     )
 
 
-def hold_returned(state: CellState, kept: int, models: bool) -> int:
+def _excluded_rows(member: str, cell: str) -> str:
+    """SQL of how many rows of a cell cannot be a member's, at most.
+
+    Earlier builds forgot whose they were, and some of them: one of the members' is all of theirs.
+    """
+    legacy = f"CASE WHEN {cell}.loose IS NULL THEN 0 WHEN {cell}.loose < 1 THEN 1"
+    return f"coalesce({member}.excluded_rows, {legacy} ELSE {cell}.loose END)"
+
+
+def whole_cells(state: CellState) -> str:
+    """SQL of the cells that k persons may not leave: some are back, or a row is ruled out.
+
+    A plan reads the ledger as an earlier build left it, which may lack the counts.
+    """
+    member = state.session.ledger_name("chain_member")
+    if "excluded_rows" not in {name for name, _ in state.session.columns_of(member)}:
+        return "SELECT 0 AS cell WHERE 1 = 0"
+    return (
+        f"SELECT DISTINCT m.cell FROM {member.quoted} AS m JOIN {state.name('chain_cell')} AS c"
+        f" ON c.{state.of_chain} AND c.cell = m.cell"
+        f" WHERE m.{state.of_chain} AND m.left_at_release IS NULL"
+        f" AND (m.excluded_rows > 0 OR m.missed IS NOT NULL OR c.loose IS NOT NULL)"
+        f" AND ({_excluded_rows('m', 'c')} > 0"
+        f" OR c.state = 'held' AND {_out_since_shown('m', 'c')}"
+        f" AND m.tag NOT IN (SELECT p.tag FROM {quote(MISSING)} AS p))"
+    )
+
+
+def hold_returned(state: CellState, kept: int) -> int:
     """Hold the cells whose new rows would tell of those who are back; how many cells.
 
     Asked once it is staged which cells have other rows than were shown.
@@ -46,7 +68,6 @@ def hold_returned(state: CellState, kept: int, models: bool) -> int:
     Parameters
     ----------
     kept : how many columns they have; 1, a digest, where it is of all rows of a person.
-    models : whether a cell may have been held for its values, too.
     """
     session, k = state.session, int(state.k)
     names = [statements.kept_column(i) for i in range(kept)]
@@ -57,37 +78,46 @@ def hold_returned(state: CellState, kept: int, models: bool) -> int:
     told = {"told": hashed} if hashed is not None else {n: f"s.{n}" for n in names}
     row = ", ".join(["s.cell", *(f"{sql} AS {name}" for name, sql in told.items())])
     columns = ", ".join(["cell", *told])
-    back = (
-        f"SELECT m.cell, count(m.missed) AS back FROM {state.name('chain_member')} AS m"
-        f" WHERE m.{state.of_chain} AND m.left_at_release IS NULL AND m.missed IS NOT NULL"
-        " GROUP BY m.cell"
-    )
+    # Of a cell that nobody was out of since it was shown, a model had the rows held.
     of_those = (
-        "SELECT v.cell, v.members, d.differ, coalesce(c.loose, 0) AS loose,"
-        f" v.members - coalesce(b.back, 0) AS never FROM {quote(VERDICT)} AS v"
+        f"SELECT v.cell, v.members FROM {quote(VERDICT)} AS v"
         f" JOIN {quote(DIFFERING)} AS d ON d.cell = v.cell"
         f" JOIN {state.name('chain_cell')} AS c ON c.{state.of_chain} AND c.cell = v.cell"
-        f" LEFT JOIN ({back}) AS b ON b.cell = v.cell"
-        f" WHERE c.state = 'held'{' AND b.back > 0' if models else ''}"
+        " WHERE c.state = 'held'"
     )
     rows = (
         f"SELECT {row}, 1 AS now, 0 AS earlier FROM {quote(PRESENT)} AS s WHERE s.left_at IS NULL"
         f" UNION ALL SELECT {row}, 0, 1 FROM {state.displayed} AS s"
     )
-    stood = (
-        "SELECT e.cell, sum(CASE WHEN e.now < e.earlier THEN e.now ELSE e.earlier END) AS stood"
+    unchanged = (
+        "SELECT e.cell, sum(CASE WHEN e.now < e.earlier THEN e.now ELSE e.earlier END) AS n"
         f" FROM (SELECT {columns}, sum(now) AS now, sum(earlier) AS earlier FROM ({rows}) AS r"
         f" WHERE r.cell IN (SELECT o.cell FROM ({of_those}) AS o) GROUP BY {columns}) AS e"
         " GROUP BY e.cell"
     )
+    changed = (
+        f"SELECT o.cell, o.members, o.members - coalesce(u.n, 0) AS changed FROM ({of_those}) AS o"
+        f" LEFT JOIN ({unchanged}) AS u ON u.cell = o.cell"
+    )
+    out = _out_since_shown("m", "c")
+    counted = (
+        f"SELECT o.cell, o.members, o.changed, CASE WHEN {out} THEN 1 ELSE 0 END AS was_out,"
+        f" {_excluded_rows('m', 'c')} + CASE WHEN {out} THEN o.changed ELSE 0 END AS excluded"
+        f" FROM ({changed}) AS o"
+        f" JOIN {state.name('chain_cell')} AS c ON c.{state.of_chain} AND c.cell = o.cell"
+        f" JOIN {state.name('chain_member')} AS m ON m.{state.of_chain} AND m.cell = o.cell"
+        " AND m.left_at_release IS NULL"
+    )
     state.make(
         RETURNED,
-        "SELECT o.cell, o.members, o.differ, o.never, t.stood - o.loose AS stood"
-        f" FROM ({of_those}) AS o JOIN ({stood}) AS t ON t.cell = o.cell",
+        "SELECT p.cell, p.members, p.changed, max(p.excluded) AS most,"
+        f" sum(CASE WHEN p.excluded = 0 THEN 1 ELSE 0 END) AS free FROM ({counted}) AS p"
+        " GROUP BY p.cell, p.members, p.changed HAVING max(p.was_out) = 1",
     )
-    few = f"r.stood < {k} OR r.never < {k}"
+    few = f"r.most > 0 AND (r.members - r.most < {k} OR r.free < {k} OR r.free <= r.most)"
     if state.chain.rules.changes == HOLD:
-        few += f" OR r.differ < {k}"
+        differing = f"SELECT d.cell FROM {quote(DIFFERING)} AS d WHERE d.differ < {k}"
+        few += f" OR r.cell IN ({differing})"
     few = f"SELECT r.cell FROM {quote(RETURNED)} AS r WHERE {few}"
     [(held,)] = session.rows(f"SELECT count(*) FROM ({few}) AS few")
     if held:
@@ -95,45 +125,34 @@ def hold_returned(state: CellState, kept: int, models: bool) -> int:
     return int(held)
 
 
-def settle(state: CellState) -> None:
-    """Keep who is out, and how many rows of a cell may have changed meanwhile; before ``apply``.
+def record_absences(state: CellState) -> None:
+    """Record who is out, and of how many rows a return shows whose they are not; before ``apply``.
 
-    Forgotten once a cell is shown as it is, with everybody in, at two releases running.
+    Only an absence during which no shown row changed leaves nothing.
     """
     if state.chain.rules.changes == FREEZE:
         return
     session, cell, member = state.session, state.name("chain_cell"), state.name("chain_member")
-    verdict = quote(VERDICT)
-    session.run(
-        f"UPDATE {cell} AS c SET loose = r.members - r.stood FROM {quote(RETURNED)} AS r"
-        f" WHERE c.{state.of_chain} AND c.cell = r.cell"
-        f" AND r.cell IN (SELECT v.cell FROM {verdict} AS v WHERE v.state = 'live')"
+    live = (
+        f"SELECT r.cell, r.changed FROM {quote(RETURNED)} AS r JOIN {quote(VERDICT)} AS v"
+        " ON v.cell = r.cell WHERE v.state = 'live' AND r.changed > 0"
     )
+    of_cell = f"m.{state.of_chain} AND m.left_at_release IS NULL"
+    if session.rows(f"SELECT 1 FROM ({live}) AS r LIMIT 1"):
+        session.run(
+            f"UPDATE {member} AS m SET excluded_rows = {_excluded_rows('m', 'c')} + r.changed"
+            f" FROM {cell} AS c, ({live}) AS r WHERE {of_cell}"
+            f" AND c.{state.of_chain} AND c.cell = m.cell AND r.cell = m.cell"
+            f" AND {_out_since_shown('m', 'c')}"
+        )
+    if not session.rows(f"SELECT 1 FROM {quote(MISSING)} AS p LIMIT 1"):
+        return
     with session.seeking():
         session.run(
-            f"UPDATE {member} AS m SET missed = {int(state.sequence)} WHERE m.{state.of_chain}"
-            " AND m.left_at_release IS NULL AND m.missed IS NULL"
+            f"UPDATE {member} AS m SET missed = {int(state.sequence)},"
+            f" excluded_rows = {_excluded_rows('m', 'c')}"
+            f" FROM {cell} AS c WHERE {of_cell} AND c.{state.of_chain} AND c.cell = m.cell"
             f" AND m.tag IN (SELECT p.tag FROM {quote(MISSING)} AS p)"
         )
-    if session.rows(f"SELECT 1 FROM {quote(MISSING)} AS p LIMIT 1"):
-        # Planners take nobody to be out, and would go through all cells for each who is.
-        session.analyze(session.ledger_name("chain_member"))
-    unshown = ""
-    if state.chain.rules.changes == HOLD:
-        unshown = (
-            f" AND NOT EXISTS (SELECT 1 FROM {quote(DIFFERING)} AS d"
-            f" WHERE d.cell = v.cell AND d.differ < {int(state.k)})"
-        )
-    clean = (
-        f"SELECT v.cell FROM {verdict} AS v JOIN {cell} AS b ON b.{state.of_chain}"
-        " AND b.cell = v.cell WHERE v.state = 'live'"
-        f" AND (b.state = 'live' OR v.present < v.members){unshown}"
-    )
-    session.run(
-        f"UPDATE {member} AS m SET missed = NULL WHERE m.{state.of_chain}"
-        f" AND m.missed IS NOT NULL AND m.cell IN ({clean})"
-    )
-    session.run(
-        f"UPDATE {cell} AS c SET loose = 0 WHERE c.{state.of_chain} AND c.loose > 0"
-        f" AND c.cell IN ({clean})"
-    )
+    # Planners take nobody to be out, and would go through all cells for each who is.
+    session.analyze(session.ledger_name("chain_member"))

@@ -19,7 +19,7 @@ from dbanon.chain.newcomers import newcomers
 from dbanon.chain.persons import stage_newcomers
 from dbanon.chain.presence import Presence, require_turnover
 from dbanon.chain.presence_arrays import copy_newcomers, match_persons, stage_others
-from dbanon.chain.returns import settle, whole_cells
+from dbanon.chain.returns import record_absences, whole_cells
 from dbanon.chain.rows_shown import RowsShown, ShownSource, rows_shown
 from dbanon.chain.several import Part, kept_beside, require_several, staged
 from dbanon.chain.state import ChainKept
@@ -308,7 +308,7 @@ def _advanced(
     state.decide(whole_cells(state), batches=not models, kept=staged)
     beside = reference.of_plain(chain.definition, models, planned.sensitive)
     changed = cell_rows.compare(state, kept, models, beside)
-    settle(state)
+    record_absences(state)
     state.apply()
     if microdata.n_records:
         came = relation

@@ -107,8 +107,8 @@ TABLES: dict[str, tuple[Columns, tuple[str, ...]]] = {
         _columns("chain_id integer, k integer, definition json"),
         ("chain_id",),
     ),
-    # A cell is a class as it was admitted; its values stand in a table of the own. ``loose``:
-    # how many of its rows may have changed while some of its persons were out.
+    # A cell is a class as it was admitted; its values stand in a table of the own. ``loose``, of
+    # earlier builds: how many of its rows may have changed while some of its persons were out.
     "chain_cell": (
         _columns(
             "chain_id integer, cell integer, state text, since_release integer", "loose integer?"
@@ -116,10 +116,12 @@ TABLES: dict[str, tuple[Columns, tuple[str, ...]]] = {
         ("chain_id", "cell"),
     ),
     # Persons under keyed tags, with their history: their cell, and the release they left it with.
-    # ``missed``: the release at which they were out first, until all of the cell are in for good.
+    # ``missed``: the last release at which they were out; ``excluded_rows``: how many rows of the
+    # cell cannot be theirs, at most, because they changed while they were out. It never falls.
     "chain_member": (
         _columns(
-            "chain_id integer, tag bytes, cell integer, left_at_release integer?", "missed integer?"
+            "chain_id integer, tag bytes, cell integer, left_at_release integer?",
+            "missed integer?, excluded_rows integer?",
         ),
         ("chain_id", "tag"),
     ),
@@ -196,7 +198,7 @@ _CAME_WITHOUT = "epsilon"
 DROPPED = {"release": ("class_signature", "entity_hash")}
 
 # The newest revision in migrations/, and the table in which Alembic keeps it.
-HEAD = "0012"
+HEAD = "0013"
 VERSION_TABLE = "alembic_version"
 
 

@@ -27,8 +27,9 @@ ModelKind = Literal[
 # the day of admission; keeping out for good whom a model refused, and who left and came back; no
 # batches where changes are held, or where a model is kept; the rows shown last where a model would
 # be broken by those of now; the rows shown last where somebody was out and is back, and too few of
-# those of now stood there before; the quality of newcomers' classes by quasi-identifiers alone; the
-# first release's table as what classes are compared with, at all times.
+# those of now stood there before; that no return is forgotten, and that more persons can have any
+# row than rows are ruled out for one; the quality of newcomers' classes by quasi-identifiers alone;
+# the first release's table as what classes are compared with, at all times.
 # Where persons have several rows: which of many are shown, without a look at whose they are; one
 # number for all times of how many; one table with the others.
 DEFENCES = frozenset(
@@ -41,6 +42,8 @@ DEFENCES = frozenset(
         "no batches under models",
         "held by models",
         "held after returns",
+        "no return forgotten",
+        "more free than loose",
         "quality by quasi-identifiers",
         "fixed reference",
         "limit by rows alone",
@@ -167,8 +170,8 @@ class Cell:
     admitted : at which release, from 1 on.
     state : what became of it.
     shown, whose : the kept values as last released, and the persons whose rows they are.
-    missed : who was out since the cell was last shown with everybody in, at two releases running.
-    loose : how many rows at most changed while somebody was out; None before any were shown.
+    missed : who was out since the cell was last shown as it was.
+    loose : by person, how many rows changed at most, at all times at which theirs could not.
     """
 
     combination: Combination
@@ -179,7 +182,7 @@ class Cell:
     shown: list[Value]
     whose: set[Person]
     missed: set[Person] = field(default_factory=set)
-    loose: int | None = None
+    loose: Counter[Person] = field(default_factory=Counter)
 
 
 Source = Mapping[Person, Row]

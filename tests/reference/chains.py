@@ -204,7 +204,7 @@ class Chain:
             self._show(cell, stay, source, held=False)
         elif (
             batches
-            and ("held after returns" in rules.without or (not back and cell.loose is None))
+            and ("held after returns" in rules.without or not (back or +cell.loose))
             and len(leave) >= rules.k
             and len(stay) >= rules.k
             and not self._few_differ(cell, [source[person].kept for person in stay])
@@ -232,31 +232,34 @@ class Chain:
         now = [source[person].kept for person in sorted(stay)]
         if rules.changes != "freeze" and "held by models" not in rules.without:
             held = held or not self.keeps(now)
-        after = cell.loose
+        loose = cell.loose
         if not held and not parted and self._after_return(cell, now):
-            stood = sum((Counter(now) & Counter(cell.shown)).values()) - (cell.loose or 0)
-            after = len(now) - stood
-            held = (
-                stood < rules.k
-                or len(cell.members - cell.missed) < rules.k
-                or self._few_differ(cell, now)
-            )
-        clean = not held and (cell.state == "live" or parted)
+            differ = len(now) - sum((Counter(now) & Counter(cell.shown)).values())
+            loose = loose + Counter(dict.fromkeys(cell.missed, differ))
+            held = not self._is_hidden(len(now), loose) or self._few_differ(cell, now)
         cell.state = "held" if held else "live"
-        if not held and rules.changes != "freeze" and not self._few_differ(cell, now):
-            cell.shown, cell.whose, cell.loose = now, stay, after
-            if clean:
-                cell.missed, cell.loose = set(), None if after is None else 0
+        if held:
+            return
+        cell.missed = set()
+        if rules.changes != "freeze" and not self._few_differ(cell, now):
+            if "no return forgotten" in rules.without and loose is cell.loose:
+                loose = Counter()
+            cell.shown, cell.whose, cell.loose = now, stay, loose
 
     def _after_return(self, cell: Cell, now: list[Value]) -> bool:
         """Whether rows would be shown anew that some of the persons could not have changed."""
         return (
             "held after returns" not in self.rules.without
             and self.rules.changes != "freeze"
-            and cell.state == "held"
-            and (bool(cell.missed) or not self.rules.models)
+            and bool(cell.missed)
             and Counter(now) != Counter(cell.shown)
         )
+
+    def _is_hidden(self, members: int, loose: Counter[Person]) -> bool:
+        """Whether k rows can be each person's, and k persons can have each row."""
+        most, free = max(loose.values()), members - len(+loose)
+        enough = free > most or "more free than loose" in self.rules.without
+        return members - most >= self.rules.k and free >= self.rules.k and enough
 
     def _few_differ(self, cell: Cell, now: list[Value]) -> bool:
         """Where changes are held: some rows differ from those shown, and fewer than k."""
