@@ -34,17 +34,26 @@ class Coded:
     ----------
     codes : int32 (n,), read-only: positions in ``values``; -1 where NULL.
     values : as text, in the column's order, each once; one text of those that are one number.
+    texts : int32 (n,), other codes where a value has several texts, such as 7.5 and 7.50: equal
+        where readers see one text. None where ``codes`` tell the texts apart.
     """
 
     codes: NDArray[np.int32]
     values: tuple[str, ...]
+    texts: NDArray[np.int32] | None = None
 
     def __post_init__(self) -> None:
         self.codes.setflags(write=False)
 
+    @property
+    def shown(self) -> NDArray[np.int32]:
+        """Codes that are equal where readers see one text, int32 (n,); -1 where NULL."""
+        return self.codes if self.texts is None else self.texts
+
     def take(self, records: NDArray[np.int64]) -> Coded:
         """The column of these records."""
-        return Coded(self.codes[records], self.values)
+        texts = None if self.texts is None else self.texts[records]
+        return Coded(self.codes[records], self.values, texts)
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ from dbanon.stores.postgresql import digest
 from dbanon.stores.postgresql.foreign import HINT, foreign_code
 from dbanon.stores.postgresql.rules import STATE
 from dbanon.stores.postgresql.settings import FUNCTION_SETTINGS, PINS, set_clauses
+from dbanon.stores.postgresql.shown import SHOWN
 from dbanon.version import share_path, version
 
 # The extension that holds the ledger, named as the role that owns it.
@@ -124,7 +125,7 @@ def functions_script(paths: Sequence[str] | None, *, alone: bool = False) -> str
 
 
 def _digest() -> dict[str, str]:
-    """What the digest is computed with, by mark; parameters are variables of plpgsql here."""
+    """What rows are told apart by, by mark; parameters are variables of plpgsql here."""
 
     def filled(statement: str, *variables: str) -> str:
         pieces = statement.split("?")
@@ -137,6 +138,7 @@ def _digest() -> dict[str, str]:
         "@DIGEST_PROBE@": filled(digest.PROBE),
         "@DIGEST_COLUMNS@": filled(digest.COLUMNS, *name),
         "@DIGEST_STATEMENT@": filled(digest.STATEMENT, "relation_salt", *name),
+        "@SHOWN@": filled(SHOWN, "_class_sizes.relation", "_class_sizes.quasi_identifiers"),
     }
 
 

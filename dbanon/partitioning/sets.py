@@ -203,8 +203,8 @@ def _connected(policy: Policy, names: Sequence[str]) -> list[list[ColumnSet]]:
 
 
 def _copied(microdata: Microdata, one: ColumnSet) -> list[NDArray[np.int32]]:
-    """The codes of the set's copied columns; strata, which no class crosses, need none."""
-    return [microdata.sensitive[n].codes for n in one.columns if n in microdata.sensitive]
+    """The set's copied columns by what is shown; strata, which no class crosses, need none."""
+    return [microdata.sensitive[n].shown for n in one.columns if n in microdata.sensitive]
 
 
 def _merged(

@@ -10,7 +10,7 @@ import numpy as np
 
 from dbanon.data.counts import EntityCount
 from dbanon.data.schema import CASEFOLD, WHITE_SPACE, Attribute
-from dbanon.sessions import statements
+from dbanon.sessions import recount_statements, statements
 from dbanon.sessions.base import Relation
 from dbanon.sessions.interface import SessionInterface
 from dbanon.sessions.names import RelationName
@@ -45,6 +45,8 @@ class PersonsSession(SessionInterface):
         joins: str,
         more: Sequence[tuple[str, str]] = (),
         reads: Sequence[str] = (),
+        *,
+        shown: Sequence[tuple[str, ...]],
     ) -> EntityCount:
         """Count the persons in each class of released values, which staging has beside them.
 
@@ -57,6 +59,7 @@ class PersonsSession(SessionInterface):
         source, person, joins, reads : SQL of a row's person, and where it comes from, as in
             ``insert``.
         more : columns that are staged beside them, under the next places.
+        shown : SQL, of the alias s, of what tells the values of each column of a class apart.
         """
         names = [statements.value_column(i) for i in range(len(columns) + len(more))]
         types = [self.declared(sql_type) for sql_type, _ in (*columns, *more)]
@@ -70,19 +73,19 @@ class PersonsSession(SessionInterface):
         values = dict(zip(names, (expression for _, expression in (*columns, *more)), strict=True))
         table = RelationName(None, statements.ENTITIES)
         self.insert(table, values | {"person": person}, source, reads, joins)
-        counted = self.recount_staged_entities(range(len(columns)))
+        counted = self.recount_staged_entities(shown)
         if not more:
             return counted
         in_class = np.zeros(sum(counted.histogram.values()), np.int64)
-        for number, persons in self.rows(statements.persons_in_classes(len(columns))):
+        for number, persons in self.rows(recount_statements.persons_in_classes(shown)):
             in_class[int(number) - 1] = int(persons)
         return replace(counted, in_class=in_class)
 
-    def recount_staged_entities(self, places: Sequence[int]) -> EntityCount:
-        """The persons in each combination of values of some staged columns, by their places."""
-        found = self.rows(statements.recount_entities(places))
+    def recount_staged_entities(self, shown: Sequence[tuple[str, ...]]) -> EntityCount:
+        """The persons in each combination of values of some staged columns."""
+        found = self.rows(recount_statements.recount_entities(shown))
         return EntityCount(
-            persons=int(self.rows(statements.count_entities())[0][0]),
+            persons=int(self.rows(recount_statements.count_entities())[0][0]),
             smallest=min((int(persons) for _, _, persons in found), default=0),
             histogram={int(size): int(count) for size, count, _ in found},
         )

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.chunks import microdata_from_chunks, watched
-from dbanon.data.counts import Recount
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.pieces import Disk
@@ -27,12 +26,13 @@ from dbanon.sessions.base import OnSql, Relation, random_order
 from dbanon.sessions.names import RelationName, quote
 from dbanon.sessions.persons_session import PersonsSession
 from dbanon.sessions.pseudonym_session import STAGING, KeyedSession
+from dbanon.sessions.recount_session import RecountSession
 from dbanon.sessions.rules_session import RuledSession
 
 Progress = Callable[[float], None]
 
 
-class Session(KeyedSession, RuledSession, PersonsSession):
+class Session(KeyedSession, RuledSession, PersonsSession, RecountSession):
     """One transaction on one database."""
 
     def __init__(self, on_sql: OnSql | None = None) -> None:
@@ -366,7 +366,3 @@ class Session(KeyedSession, RuledSession, PersonsSession):
                     table, names, expressions, source.from_clause, source.located.expressions, joins
                 )
             )
-
-    def recount(self, relation: RelationName, quasi_identifiers: Sequence[str]) -> Recount:
-        """Count the classes of a relation by GROUP BY over its quasi-identifiers."""
-        return Recount.of_sizes(self.rows(statements.recount(relation, quasi_identifiers)))

@@ -266,61 +266,9 @@ def different_values(sample: str, values: Sequence[str]) -> str:
     )
 
 
-def recount(relation: RelationName, quasi_identifiers: Sequence[str]) -> str:
-    """The histogram of class sizes, apart for classes with and without a NULL."""
-    names = quote_list(quasi_identifiers)
-    null = any_null(map(quote, quasi_identifiers))
-    return (
-        "SELECT size, null_in_class, count(*) FROM"
-        f" (SELECT count(*) AS size, ({null}) AS null_in_class FROM {relation.quoted}"
-        f" GROUP BY {names}) AS classes GROUP BY size, null_in_class"
-    )
-
-
 def any_null(columns: Iterable[str]) -> str:
     """The condition that one of these columns, quoted, is NULL."""
     return " OR ".join(f"{column} IS NULL" for column in columns)
-
-
-def recount_entities(places: Iterable[int]) -> str:
-    """Class sizes in rows, how many classes have each, and the fewest persons in one of them.
-
-    The classes are those of the released values instaging, each row beside its person.
-    """
-    names = quote_list(value_column(position) for position in places)
-    return (
-        "SELECT size, count(*), min(persons) FROM (SELECT count(*) AS size,"
-        f" count(DISTINCT person) AS persons FROM {quote(ENTITIES)} GROUP BY {names}) AS classes"
-        " GROUP BY size"
-    )
-
-
-def persons_in_classes(n_columns: int) -> str:
-    """Class and persons, of the staged rows."""
-    by = quote_list(value_column(position) for position in range(n_columns))
-    return (
-        f"SELECT dense_rank() OVER (ORDER BY {by}) AS class, persons FROM (SELECT {by},"
-        f" count(DISTINCT person) AS persons FROM {quote(ENTITIES)} GROUP BY {by}) AS classes"
-    )
-
-
-def persons_with_values(n_columns: int, text: str, same: str) -> str:
-    """Class, value, rows and persons of a sensitive column of the staged rows, alias s.
-
-    ``text`` is SQL of it as text, ``same`` of what is equal where the value is, however written.
-    """
-    by = quote_list(value_column(position) for position in range(n_columns))
-    return (
-        f"SELECT dense_rank() OVER (ORDER BY {by}) AS class, value, size, persons FROM"
-        f" (SELECT {by}, min(value) AS value, count(*) AS size, count(DISTINCT person) AS persons"
-        f" FROM (SELECT {by}, {text} AS value, {same} AS same, person FROM {quote(ENTITIES)} AS s)"
-        f" AS released GROUP BY {by}, same) AS cells"
-    )
-
-
-def count_entities() -> str:
-    """The number of persons whose rows are released."""
-    return f"SELECT count(DISTINCT person) FROM {quote(ENTITIES)}"
 
 
 def value_ranks(relation: RelationName, column: str, text: str) -> str:
@@ -333,21 +281,6 @@ def value_ranks(relation: RelationName, column: str, text: str) -> str:
         "SELECT value, dense_rank() OVER (ORDER BY low) FROM"
         f" (SELECT {text} AS value, min(s.{quote(column)}) AS low FROM {relation.quoted} AS s"
         f" WHERE s.{quote(column)} IS NOT NULL GROUP BY {text}) AS known"
-    )
-
-
-def recount_values(relation: RelationName, quasi_identifiers: Sequence[str], text: str) -> str:
-    """Class, value and rows of a sensitive column; ``text`` is SQL of it as text."""
-    places = [value_column(position) for position in range(len(quasi_identifiers))]
-    columns = ", ".join(
-        f"s.{quote(name)} AS {place}" for name, place in zip(quasi_identifiers, places, strict=True)
-    )
-    by = ", ".join(places)
-    return (
-        f"SELECT dense_rank() OVER (ORDER BY {by}) AS class, value, size FROM"
-        f" (SELECT {by}, value, count(*) AS size FROM"
-        f" (SELECT {columns}, {text} AS value FROM {relation.quoted} AS s) AS released"
-        f" GROUP BY {by}, value) AS cells"
     )
 
 

@@ -11,7 +11,7 @@ from dbanon.data.counts import Cells, Questions, Recount
 from dbanon.data.microdata import Coded
 from dbanon.data.schema import Attribute
 from dbanon.errors import RecountFailed
-from dbanon.sessions import statements
+from dbanon.sessions import recount_statements
 from dbanon.sessions.base import Relation
 from dbanon.sessions.names import RelationName, quote
 from dbanon.sessions.session import Session
@@ -63,12 +63,7 @@ def rows_of(session: Session, relation: RelationName) -> int:
 
 def class_sizes(session: Session, relation: RelationName, names: Sequence[str]) -> dict[int, int]:
     """How many classes of rows there are of each size."""
-    columns = ", ".join(map(quote, names))
-    found = session.rows(
-        "SELECT size, count(*) FROM (SELECT count(*) AS size"
-        f" FROM {relation.quoted} GROUP BY {columns}) AS classes GROUP BY size ORDER BY size"
-    )
-    return {int(size): int(classes) for size, classes in found}
+    return dict(sorted(session.recount(relation, names).histogram.items()))
 
 
 def entropy_of(session: Session, relation: RelationName, name: str) -> float:
@@ -144,11 +139,11 @@ def cells_of(
     counted : where they are counted.
     """
     found: dict[str, Cells] = {}
-    rows = None
+    rows, shown = None, session.shown_by(counted, questions.columns) if questions.sensitive else []
     for name in questions.sensitive:
         attribute = relation.attribute(name)
         text = session.text_of(attribute)
-        cells = session.rows(statements.recount_values(counted, questions.columns, text))
+        cells = session.rows(recount_statements.recount_values(counted, shown, text))
         ranked = None if name in questions.leaves else attribute
         found[name] = cells_of_rows(session, counted, ranked, cells)
         rows = rows_of(session, counted) if rows is None else rows

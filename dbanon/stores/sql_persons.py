@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from dbanon.data.counts import Cells, EntityCount, Questions
 from dbanon.data.frozen import dataclass
-from dbanon.sessions import statements
+from dbanon.sessions import recount_statements, statements
 from dbanon.sessions.base import Relation
 from dbanon.sessions.names import RelationName, quote
 from dbanon.sessions.session import Session
@@ -63,28 +64,33 @@ def persons_of(session: Session, written: SqlWritten, questions: Questions) -> E
         asked = {*places}
         reads = [name for name in written.kept if name in asked and name != column.name]
         reads.append(column.name)
-    found = session.recount_entities(shared, source, person, joins, more, reads)
+    staged = {name: f"s.{statements.value_column(place)}" for place, name in enumerate(places)}
+    shown = dict(zip(places, session.columns_shown(written.relation, staged), strict=True))
+    of_class = [shown[name] for name in shared_names]
+    found = session.recount_entities(shared, source, person, joins, more, reads, shown=of_class)
     also = tuple(
-        session.recount_staged_entities([places.index(name) for name in own])
-        for own in questions.also
+        session.recount_staged_entities([shown[name] for name in own]) for own in questions.also
     )
-    cells = _cells_of_persons(session, written, questions, len(shared))
+    cells = _cells_of_persons(session, written, questions, of_class)
     return replace(found, cells=cells, also=also)
 
 
 def _cells_of_persons(
-    session: Session, written: SqlWritten, questions: Questions, n_shared: int
+    session: Session,
+    written: SqlWritten,
+    questions: Questions,
+    of_class: Sequence[tuple[str, ...]],
 ) -> dict[str, Cells]:
     """Classes and values with their persons, of each sensitive column, counted in staging."""
     staging = RelationName(None, statements.ENTITIES)
     found = {}
-    for position, name in enumerate(questions.sensitive, n_shared):
+    for position, name in enumerate(questions.sensitive, len(of_class)):
         attribute = written.draft.relation.attribute(name)
         staged = replace(attribute, name=statements.value_column(position))
         text = session.text_of(staged)
         # A number is one value however it is written, so that nobody counts for it twice.
         same = f"s.{quote(staged.name)}" if attribute.kind.is_numeric else text
-        cells = session.rows(statements.persons_with_values(n_shared, text, same))
+        cells = session.rows(recount_statements.persons_with_values(of_class, text, same))
         ranked = None if name in questions.leaves else staged
         found[name] = cells_of_rows(session, staging, ranked, cells)
     return found

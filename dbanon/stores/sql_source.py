@@ -345,7 +345,7 @@ def in_order(
 ) -> Coded:
     """A column in its order: that of numbers is not that of their texts.
 
-    Two texts can be one number: they become one value.
+    Two texts can be one number: they become one value, with several texts.
     """
     if not attribute.kind.is_numeric:
         return column
@@ -356,4 +356,5 @@ def in_order(
     places = [place_of[ranks[text]] for text in column.values]
     # One more place for the code -1 of NULL.
     codes = np.append(np.array(places, np.int32), np.int32(-1))[column.codes]
-    return Coded(codes, tuple(text_of[rank] for rank in sorted(text_of)))
+    texts = column.codes if len(text_of) < len(column.values) else None
+    return Coded(codes, tuple(text_of[rank] for rank in sorted(text_of)), texts)

@@ -1,4 +1,5 @@
--- How many classes there are of each size, by GROUP BY: NULLs are equal to each other here.
+-- How many classes there are of each size, by GROUP BY over what readers see: values that are equal
+-- and shown differently, such as 7.5 and 7.50, are several. NULLs are equal to each other here.
 CREATE OR REPLACE FUNCTION dbanon._class_sizes(relation regclass, quasi_identifiers text[])
 RETURNS TABLE (size bigint, classes bigint)
 LANGUAGE plpgsql STABLE PARALLEL SAFE SECURITY INVOKER
@@ -34,9 +35,10 @@ BEGIN
         END IF;
     END LOOP;
     PERFORM dbanon._require_own_code(_class_sizes.relation);
-    SELECT string_agg(format('%I', name), ', ') INTO columns FROM unnest(quasi_identifiers) AS name;
+    SELECT string_agg(replace(found.shown, '{}', format('s.%I', found.name)), ', ')
+    INTO columns FROM (@SHOWN@) AS found;
     RETURN QUERY EXECUTE format(
-        'SELECT found.size, count(*) FROM (SELECT count(*) AS size FROM %s GROUP BY %s) AS found'
+        'SELECT found.size, count(*) FROM (SELECT count(*) AS size FROM %s AS s GROUP BY %s) AS found'
         ' GROUP BY found.size ORDER BY found.size',
         _class_sizes.relation, columns
     );

@@ -8,7 +8,7 @@ import pytest
 
 import dbanon
 from dbanon.errors import RecountFailed
-from dbanon.sessions import statements
+from dbanon.sessions import recount_statements as statements
 from tests.stores.databases import ALL_NAMES, Database
 from tests.stores.people import load_people
 

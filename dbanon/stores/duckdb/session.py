@@ -42,6 +42,7 @@ from dbanon.sessions.pseudonym_session import INNER, OUTER, SHUFFLE, staged_bloc
 from dbanon.stores.duckdb import dialect as types
 from dbanon.stores.duckdb.dialect import column_of, create_view, table_of, values_of, within
 from dbanon.stores.duckdb.errors import translated
+from dbanon.stores.duckdb.shown import shown as shown_values
 from dbanon.stores.file_session import FileSession
 
 _INCOMING = "dbanon_incoming"
@@ -52,6 +53,7 @@ class DuckdbSession(FileSession):
 
     dialect: ClassVar[Dialect] = types
     digest_way = types.DIGEST_WAY
+    shown = staticmethod(shown_values)
     temporary = "temp.main"
     ledger_types: ClassVar[Mapping[str, str]] = {
         "uuid": "UUID", "timestamp": "TIMESTAMP WITH TIME ZONE", "text": "VARCHAR",

@@ -43,6 +43,7 @@ from dbanon.stores.frame.microdata import (
     require_texts,
     units,
 )
+from dbanon.stores.frame.shown import shown_codes
 from dbanon.stores.ports import Draft, Progress
 
 # What a frame is called, and what kind of relation it is.
@@ -336,7 +337,7 @@ def coded(series: pd.Series[Any], as_texts: bool) -> Coded:
         series = series.astype(series.dtype.categories.dtype)
     values = pd.Index(series.dropna().unique()).sort_values()
     codes = values.get_indexer(series).astype(np.int32)
-    return Coded(codes, tuple(str(value) for value in values))
+    return Coded(codes, tuple(str(value) for value in values), shown_codes(series))
 
 
 def _exact_totals(

@@ -22,6 +22,7 @@ from dbanon.sessions.base import Output, Relation, passthrough_refused, random_o
 from dbanon.sessions.names import RelationName
 from dbanon.stores.frame.conversion import marked
 from dbanon.stores.frame.microdata import objects
+from dbanon.stores.frame.shown import groups_shown
 from dbanon.stores.frame.source import KIND, NAME, FrameSource, coded
 from dbanon.stores.ports import Draft, Progress, Source, Written
 
@@ -196,7 +197,7 @@ class FrameTarget:
         also = tuple(_recount(frame, columns) for columns in questions.also)
         if not (questions.persons or questions.sensitive):
             return Counts(rows, also=also)
-        classes = _groups(frame, questions.columns).ngroup().to_numpy(np.int64)
+        classes = groups_shown(frame, questions.columns).ngroup().to_numpy(np.int64)
         entities = written.draft.microdata.entities
         ones = np.ones(len(frame), np.int64)
         cells = {
@@ -208,7 +209,7 @@ class FrameTarget:
             assert entities is not None
             own = entities[written.records]
             of_sets = tuple(
-                _persons(_groups(frame, columns).ngroup().to_numpy(np.int64), own, {})
+                _persons(groups_shown(frame, columns).ngroup().to_numpy(np.int64), own, {})
                 for columns in questions.also
             )
             persons[name] = replace(_persons(classes, own, cells), also=of_sets)
@@ -308,12 +309,8 @@ def _series(column: ReleasedColumn, dtype: Any, labels: NDArray[np.int32]) -> An
     return pd.Series(holed[labels], dtype=dtype)
 
 
-def _groups(frame: pd.DataFrame, names: Sequence[str]) -> Any:
-    return frame.groupby(list(names), dropna=False, observed=True)
-
-
 def _recount(frame: pd.DataFrame, names: Sequence[str]) -> Recount:
-    histogram = _histogram(_groups(frame, names).size().to_numpy())
+    histogram = _histogram(groups_shown(frame, names).size().to_numpy())
     null_rows = int(frame[list(names)].isna().any(axis=1).sum())
     return Recount(len(frame), histogram, null_rows)
 

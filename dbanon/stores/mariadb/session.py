@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.data.counts import Recount
-from dbanon.data.frozen import dataclass
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import (
     EngineUnsuitable,
@@ -40,6 +38,7 @@ from dbanon.sessions.base import (
 from dbanon.sessions.names import RelationName, quote
 from dbanon.stores.mariadb import dialect as types
 from dbanon.stores.mariadb import publication
+from dbanon.stores.mariadb.shown import shown as shown_values
 from dbanon.stores.mariadb.staging import ROW, SUFFIX, MariadbStaging, unused
 
 if TYPE_CHECKING:
@@ -53,28 +52,12 @@ BEGIN = "START TRANSACTION WITH CONSISTENT SNAPSHOT"
 _LEVEL = "SET SESSION TRANSACTION ISOLATION LEVEL {}"
 
 
-@dataclass(frozen=True)
-class _ByBytes(RelationName):
-    """Columns of a relation as FROM has them, whose texts are told apart by their bytes.
-
-    Parameters
-    ----------
-    columns : SQL of each, with its name.
-    """
-
-    columns: tuple[str, ...]
-
-    @property
-    def quoted(self) -> str:
-        """A query in parentheses, with an alias."""
-        return f"(SELECT {', '.join(self.columns)} FROM {super().quoted} AS s) AS b"
-
-
 class MariadbSession(MariadbStaging):
     """One transaction on MariaDB."""
 
     atomic = "swap"
     digest_way = types.DIGEST_WAY
+    shown = staticmethod(shown_values)
     name_limit = 64
     staging_suffix = SUFFIX
 
@@ -258,15 +241,6 @@ class MariadbSession(MariadbStaging):
 
     def figures(self, query: str, chunk_rows: int) -> Iterator[NDArray[np.float64]]:
         return (np.array(rows, np.float64) for rows in self._pieces(query, chunk_rows))
-
-    def recount(self, relation: RelationName, quasi_identifiers: Sequence[str]) -> Recount:
-        """Count the classes by the bytes of texts, whatever collation the columns have."""
-        source = self.find_source(relation)
-        columns = tuple(
-            f"{types.kept(a, quote(a.name))} AS {quote(a.name)}"
-            for a in map(source.attribute, quasi_identifiers)
-        )
-        return super().recount(_ByBytes(relation.schema, relation.name, columns), quasi_identifiers)
 
     # -- output -----------------------------------------------------------------------------------
 

@@ -253,7 +253,8 @@ def _attribute(
         nullable=not not_null,
         order=tuple(labels or ()),
         enum_type=base_type if enumerated and sql_type != "text" else "",
-        by_output=base is None,
+        # A cast to text takes the blanks from the end that bpchar without a length shows.
+        by_output=base is None or (base == "bpchar" and typmod < 0),
         of_another=of_another or "",
         **extra,
     )

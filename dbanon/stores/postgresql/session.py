@@ -50,6 +50,7 @@ from dbanon.stores.postgresql.settings import (
     lock_milliseconds,
     set_patience,
 )
+from dbanon.stores.postgresql.shown import shown_columns
 from dbanon.version import share_path
 
 
@@ -233,6 +234,14 @@ class PostgresqlSession(
     def compared(self, attribute: Attribute) -> str:
         # Where = is looked for, the casts of an own type are looked at.
         return self.text_of(attribute) if attribute.by_output else super().compared(attribute)
+
+    def columns_shown(
+        self, relation: RelationName, columns: Mapping[str, str]
+    ) -> list[tuple[str, ...]]:
+        found = self.find_existing(relation)
+        if found is None or found.oid is None:
+            raise self._missing(relation)
+        return shown_columns(self.look_up, found.oid, columns)
 
     def lone_keys(self, source: Relation) -> frozenset[str]:
         found = self.rows(catalog.LONE_KEYS, (self._relations[source.name].oid,))

@@ -1,0 +1,119 @@
+"""The SQL that counts classes of a written relation, and persons in them.
+
+``shown`` is SQL, of the alias s, of what tells the values of each column apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from dbanon.sessions import statements
+from dbanon.sessions.names import RelationName, quote
+
+
+def recount(relation: RelationName, shown: Sequence[tuple[str, ...]]) -> str:
+    """The histogram of class sizes, apart for classes with and without a NULL.
+
+    Parameters
+    ----------
+    shown : SQL, of the alias s, of what tells the values of each column apart.
+    """
+    source, columns = shown_rows(f"{relation.quoted} AS s", shown)
+    null = statements.any_null(column[0] for column in columns)
+    return (
+        "SELECT size, null_in_class, count(*) FROM"
+        f" (SELECT count(*) AS size, ({null}) AS null_in_class FROM {source}"
+        f" GROUP BY {listed(columns)}) AS classes GROUP BY size, null_in_class"
+    )
+
+
+def shown_rows(
+    source: str, shown: Sequence[tuple[str, ...]], more: str = ""
+) -> tuple[str, list[tuple[str, ...]]]:
+    """What FROM has for rows that are grouped by expressions, and the columns that hold these.
+
+    Parameters
+    ----------
+    source : what FROM has for the rows, with an alias.
+    shown : the expressions of each column.
+    more : further columns that are needed of the rows, with a comma before each.
+    """
+    if all(len(column) == 1 and column[0].startswith("s.") for column in shown):
+        return source, list(shown)
+    places, named = [], []
+    for position, column in enumerate(shown):
+        names = tuple(f"shown{position}_{part}" for part in range(len(column)))
+        places += [f"{value} AS {name}" for value, name in zip(column, names, strict=True)]
+        named.append(names)
+    return f"(SELECT {', '.join(places)}{more} FROM {source}) AS shown", named
+
+
+def listed(columns: Iterable[tuple[str, ...]]) -> str:
+    """The expressions of columns, separated by commas."""
+    return ", ".join(part for column in columns for part in column)
+
+
+def recount_entities(shown: Sequence[tuple[str, ...]]) -> str:
+    """Class sizes in rows, how many classes have each, and the fewest persons in one of them.
+
+    The classes are those of the released values in staging, each row beside its person.
+    """
+    source, columns = shown_rows(f"{quote(statements.ENTITIES)} AS s", shown, ", s.person")
+    return (
+        "SELECT size, count(*), min(persons) FROM (SELECT count(*) AS size,"
+        f" count(DISTINCT person) AS persons FROM {source} GROUP BY {listed(columns)}) AS classes"
+        " GROUP BY size"
+    )
+
+
+def persons_in_classes(shown: Sequence[tuple[str, ...]]) -> str:
+    """Class and persons, of the staged rows."""
+    values, by = _numbered(shown)
+    return (
+        f"SELECT dense_rank() OVER (ORDER BY {by}) AS class, persons FROM (SELECT {by},"
+        f" count(DISTINCT person) AS persons FROM (SELECT {values}, s.person"
+        f" FROM {quote(statements.ENTITIES)} AS s) AS released GROUP BY {by}) AS classes"
+    )
+
+
+def persons_with_values(shown: Sequence[tuple[str, ...]], text: str, same: str) -> str:
+    """Class, value, rows and persons of a sensitive column of the staged rows, alias s.
+
+    ``text`` is SQL of it as text, ``same`` of what is equal where the value is, however written.
+    """
+    values, by = _numbered(shown)
+    return (
+        f"SELECT dense_rank() OVER (ORDER BY {by}) AS class, value, size, persons FROM"
+        f" (SELECT {by}, min(value) AS value, count(*) AS size, count(DISTINCT person) AS persons"
+        f" FROM (SELECT {values}, {text} AS value, {same} AS same, person"
+        f" FROM {quote(statements.ENTITIES)} AS s) AS released GROUP BY {by}, same) AS cells"
+    )
+
+
+def _numbered(shown: Sequence[tuple[str, ...]]) -> tuple[str, str]:
+    """The expressions of columns under the names of their places, and these names."""
+    parts = [part for column in shown for part in column]
+    places = [statements.value_column(position) for position in range(len(parts))]
+    values = ", ".join(f"{part} AS {place}" for part, place in zip(parts, places, strict=True))
+    return values, ", ".join(places)
+
+
+def count_entities() -> str:
+    """The number of persons whose rows are released."""
+    return f"SELECT count(DISTINCT person) FROM {quote(statements.ENTITIES)}"
+
+
+def recount_values(relation: RelationName, shown: Sequence[tuple[str, ...]], text: str) -> str:
+    """Class, value and rows of a sensitive column; ``text`` is SQL of it as text.
+
+    Parameters
+    ----------
+    shown : SQL, of the alias s, of what tells the values of each column of a class apart.
+    """
+    columns, by = _numbered(shown)
+    return (
+        f"SELECT dense_rank() OVER (ORDER BY {by}) AS class, value, size FROM"
+        f" (SELECT {by}, value, count(*) AS size FROM"
+        f" (SELECT {columns}, {text} AS value FROM {relation.quoted} AS s) AS released"
+        f" GROUP BY {by}, value) AS cells"
+    )
