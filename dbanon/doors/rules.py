@@ -98,7 +98,8 @@ def refresh(
     ----------
     release : the name of its output.
     accept : what may differ from the release: ``version`` of dbanon, ``rules`` of the
-        table, ``source`` (another table, other types), ``hierarchies``.
+        table, ``source`` (another table, other types), ``hierarchies``. ``independent`` makes it
+        although its persons were released before, outside a chain.
     chain_key : where the key of its chain is, of a release of a chain: ``file:PATH`` or
         ``env:NAME``.
     pseudonym_key : where the key of its pseudonyms is, of a release that has some.
@@ -109,6 +110,7 @@ def refresh(
     ReleaseNotFound : the ledger has no such release.
     InsufficientRights : another role published it, or a right was lost since.
     RefreshRefused : what the release depends on has changed; the message says what.
+    SecondRelease : the entity of the release was released before, and ``independent`` is missing.
     DbanonError : as ``anonymize``; the release is as it was then.
     """
     store = open_store(database, on_sql)

@@ -29,8 +29,10 @@ _CLASSES_ARGUMENTS = frozenset(("method", "quasi_identifiers", "k"))
 _PROBLEMS = "problems()"
 # How the owner of a table takes over rules that others declared.
 _DECLARE_AGAIN = "declare_again()"
-# Of dbanon evaluate, and of dbanon advise.
-_OF_COMMANDS = ("changed_source", "max_seconds")
+# What may differ in a release that is made again.
+_ACCEPT = "accept"
+# Of dbanon refresh, dbanon evaluate, and dbanon advise.
+_OF_COMMANDS = (_ACCEPT, "changed_source", "max_seconds")
 
 
 @cache
@@ -64,7 +66,8 @@ def on_command_line(name: str, value: Any) -> str:
     if name == _DECLARE_AGAIN:
         return declare_again_command(value)
     if name in _OF_COMMANDS:
-        return "--" + name.replace("_", "-")
+        values = f" {','.join(value)}" if isinstance(value, list) else ""
+        return "--" + name.replace("_", "-") + values
     one = _options().get(name)
     if one is None:
         return name
@@ -94,6 +97,8 @@ def in_sql(name: str, value: Any, arguments: Set[str] = SQL_ARGUMENTS) -> str:
             f"SELECT dbanon.declare({table}, (SELECT jsonb_object_agg(column_name, rule) FROM"
             f" dbanon.rules({table}) WHERE state = 'not trusted'))"
         )
+    if name == _ACCEPT:
+        return f"accept => {_literal(value)}"
     one = _options().get(name)
     if one is not None and name in arguments:
         return name if value is None else f"{name} => {_literal(value)}"

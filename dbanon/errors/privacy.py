@@ -140,6 +140,13 @@ class NoiseTooLarge(PrivacyRefusal):
     sqlstate = "ZK009"
 
 
+class SecondRelease(PrivacyRefusal):
+    """The persons of the source were released before, outside of a chain with this release."""
+
+    code = "second_release"
+    sqlstate = "ZK011"
+
+
 class ReleaseChanged(DbanonError):
     """The published relation changed since it was verified."""
 

@@ -27,6 +27,10 @@ class EntitySpellings(PrivacyWarning):
     """Values of the entity differ in white space or capitals alone: one person, counted twice."""
 
 
+class ReleasesIntersect(PrivacyWarning):
+    """The source was released before: classes of both releases can be intersected."""
+
+
 class RowsNotAnonymous(PrivacyWarning):
     """The rows of this result are not k-anonymous: its guarantee holds for each attribute alone."""
 

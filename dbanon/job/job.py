@@ -23,6 +23,7 @@ from dbanon.job.reading import USUAL, Reading, require_condition
 from dbanon.job.requirements import (
     CLIENT,
     KEPT_COLUMNS,
+    RELEASES,
     SERVER,
     check_entity,
     check_models,
@@ -93,6 +94,8 @@ class Job:
         released. None where every row is a person of its own.
     entity_normalize : how its texts are spelled alike first: ``trim``, ``casefold`` or None.
     chain : the chain of releases it belongs to; None for a release by itself.
+    releases : ``independent`` where its source may have other releases outside a chain; None where
+        a second one of the same persons is refused.
     key : columns that tell every row from every other; empty for the relation's own row key.
     output_kind : ``table``, or ``view`` for a stable name over a released table.
     if_exists : ``error``, or ``replace`` for outputs that dbanon made.
@@ -170,10 +173,8 @@ class Job:
             see="guarantees.md#chains",
         ),
     ] = None
-    key: Annotated[
-        tuple[str, ...],
-        KEY,
-    ] = ()
+    releases: Annotated[str | None, RELEASES] = None
+    key: Annotated[tuple[str, ...], KEY] = ()
     where: Annotated[
         str | None,
         Option(
@@ -187,10 +188,9 @@ class Job:
     reading: Reading = USUAL
     pseudonymized: Pseudonymized = NO_PSEUDONYMS
     policy: Policy
-    hierarchies: Annotated[
-        Mapping[str, Hierarchy | HierarchySpec],
-        HIERARCHIES,
-    ] = field(default_factory=dict)
+    hierarchies: Annotated[Mapping[str, Hierarchy | HierarchySpec], HIERARCHIES] = field(
+        default_factory=dict
+    )
     output_kind: Annotated[
         str,
         Option(
@@ -220,10 +220,7 @@ class Job:
             see="rights.md#kept-columns-through-the-client",
         ),
     ] = SERVER
-    memory_limit: Annotated[
-        int | None,
-        MEMORY_LIMIT,
-    ] = None
+    memory_limit: Annotated[int | None, MEMORY_LIMIT] = None
     spill: Annotated[
         str | None,
         Option(
@@ -259,8 +256,8 @@ class Job:
     source_digest: Annotated[
         bool,
         Option(
-            "Also record a slow hash of the rows that were read. `releases` with exact uses"
-            " it to detect later changes.",
+            "Also record a slow hash of the rows that were read. A list of releases with exact"
+            " uses it to detect later changes.",
             release=True,
             see="rules.md#exactly",
         ),
@@ -312,7 +309,7 @@ class Job:
         check_normalize(self.entity_normalize, self.entity, chained=self.chain is not None,
                         by_rules=self.declared is not None)  # fmt: skip
         if self.chain is not None and self.declared != BY_RULES:
-            require_chained(self.policy, self.entity, self.pseudonyms)
+            require_chained(self.policy, self.entity, self.pseudonyms, self.releases)
             # What else they do not go with depends on the source: ``run.plan`` looks.
             require_passthrough_options(
                 persons=False, chain=self.kept_columns == CLIENT, spill=False

@@ -130,6 +130,7 @@ class JobOptions(PolicyOptions, ReadingOptions, total=False):
 
     entity_normalize: Literal["trim", "casefold"] | None
     chain: Chain | None
+    releases: Literal["independent"] | None
     where: str | None
     pseudonyms: Sequence[str]
     pseudonym_key: str | None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dbanon.data.option import Option
 from dbanon.data.scales import MAHALANOBIS
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidParameter, UnsupportedType
@@ -14,8 +15,22 @@ from dbanon.methods.registry import Method
 from dbanon.recoding import Recoding, find_recoding
 from dbanon.spaces.numeric import weight_vector
 
+INDEPENDENT = "independent"
+RELEASES = Option(
+    "independent: make another release of a source whose persons were released before, outside a"
+    " chain. Without it such a release is refused, because the classes of both can be intersected.",
+    choices=(INDEPENDENT,),
+    release=True,
+    see="chains.md#a-second-release",
+)
 
-def require_chained(policy: Policy, entity: str | None, pseudonyms: Sequence[str] = ()) -> None:
+
+def require_chained(
+    policy: Policy,
+    entity: str | None,
+    pseudonyms: Sequence[str] = (),
+    releases: str | None = None,
+) -> None:
     """Check what a release of a chain must and must not ask for.
 
     Raises
@@ -26,6 +41,11 @@ def require_chained(policy: Policy, entity: str | None, pseudonyms: Sequence[str
         raise InvalidParameter(
             "A chain follows persons: it needs the column that says whose a row is.",
             hint="Name it: `entity`.",
+        )
+    if releases is not None:
+        raise InvalidParameter(
+            f"Releases of a chain are not {releases}: the chain checks them against each other.",
+            hint="Leave out `releases`, or release without a chain.",
         )
     if policy.guarantee != "rows":
         raise InvalidParameter(

@@ -359,15 +359,6 @@ def find_release(session: Session, name: RelationName, hint: str = _TO_RECOUNT) 
         return read_entry(release_id, name, row, tuple(column for (column,) in columns))
 
 
-def count_of(session: Session, source: str) -> int:
-    """How many releases of a source the ledger has."""
-    if not session.has_ledger():
-        return 0
-    release = session.ledger_name("release").quoted
-    [(found,)] = session.rows(f"SELECT count(*) FROM {release} WHERE source = ?", (source,))
-    return int(found)
-
-
 def _names_output(session: Session, name: RelationName) -> bool:
     where, values = _output_condition(name)
     release = session.ledger_name("release").quoted

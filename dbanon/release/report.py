@@ -30,7 +30,6 @@ from dbanon.release.words import (
 )
 
 T = TypeVar("T")
-
 NOT_CHECKED = "not checked against earlier releases"
 EARLIER = "{}; the ledger has {} of the same source: dbanon chain measure counts them together"
 SEED_POLICY = (
@@ -93,9 +92,9 @@ class MadeBy:
 
     Parameters
     ----------
-    relation : the table that holds it.
-    seconds : per phase: ``read``, ``cluster``, ``write``, ``verify``, ``digest``, ``total``.
-    digest : of the rows that were written, as the ledger has it; None for data frames.
+    relation, seconds : the table that holds it; by phase, and ``total``.
+    digest : of the written rows, as the ledger has it; None for data frames.
+    caution : of earlier releases of the source.
     """
 
     release_id: str
@@ -107,6 +106,7 @@ class MadeBy:
     seed_policy: str = SEED_POLICY
     earlier_releases: str = NOT_CHECKED
     verified: bool = True
+    caution: Caution | None = None
 
 
 class _Told(Generic[T]):
@@ -217,7 +217,8 @@ class Report(WithCard):
     @property
     def cautions(self) -> tuple[Caution, ...]:
         """What whoever reads the release has to be told beside its guarantee."""
-        return (*self.counts.verdict.cautions, *cautions_of(self.arguments, self.entity))
+        own = cautions_of(self.arguments, self.entity, self.made_by.caution)
+        return (*self.counts.verdict.cautions, *own)
 
     @property
     def warned(self) -> tuple[str, ...]:
@@ -250,10 +251,10 @@ class Report(WithCard):
         """The report with other values in ``made_by``."""
         return replace(self, made_by=replace(self.made_by, **changes))
 
-    def after(self, earlier: int) -> Report:
-        """The report of a release whose source had so many releases before."""
+    def after(self, earlier: int, caution: Caution | None = None) -> Report:
+        """The report of a release whose source had so many releases before, and what that means."""
         told = EARLIER.format(NOT_CHECKED, earlier)
-        return self.made(earlier_releases=told) if earlier else self
+        return self.made(earlier_releases=told, caution=caution) if earlier else self
 
     def requested(self, **changes: Any) -> Report:
         """The report with other values in ``request``."""
@@ -299,7 +300,6 @@ class Report(WithCard):
             "gower": ("Gower's distance a cell", "before rounding to column types"),
         }[self.loss_measure]
         loss = f"{self.information_loss:.6f} ({self.information_loss_before_rounding:.6f} {before})"
-
         holds = self.counts.verdict
         pairs = [
             ("release", self.release_id),

@@ -115,9 +115,12 @@ def told_of(arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [*told_of_sets(arguments), *told_by_method(arguments.get("told", {}))]
 
 
-def cautions_of(arguments: Mapping[str, Any], entity: str | None) -> tuple[Caution, ...]:
-    """What has to be told of rows that link to others: to their originals, or by pseudonyms."""
+def cautions_of(
+    arguments: Mapping[str, Any], entity: str | None, of_history: Caution | None = None
+) -> tuple[Caution, ...]:
+    """What readers have to know of rows that link to others: originals, releases, pseudonyms."""
     own = (ROWS_LINK,) if arguments.get("rows") == INPUT else ()
+    own = own if of_history is None else (*own, of_history)
     if pseudonyms := arguments.get("pseudonyms"):
         own = (*own, caution_of(pseudonyms["columns"], entity))
     return own

@@ -9,6 +9,7 @@ from typing import Any
 
 from dbanon.errors import DbanonError, ReleaseChanged, ReleaseNotFound, TableNotFound
 from dbanon.job.job import Job
+from dbanon.job.requirements import INDEPENDENT
 from dbanon.ledger import entries, job_history, releases
 from dbanon.ledger.recorded import rows_of_release
 from dbanon.run.comparison import Comparison
@@ -154,8 +155,10 @@ def unchanged_since(job: Job, source: Store, target: Store | None = None) -> str
     DbanonError : what the run would be refused with.
     """
     assert job.name is not None
-    # An output that is there is what is wanted here.
+    # An output that is there is what is wanted here, and so is its release.
     wanted = replace(job, if_exists="replace")
+    if job.chain is None:
+        wanted = replace(wanted, releases=INDEPENDENT)
     with planning_ports(source, target, staging=False) as (reads, writes):
         session = writes.session
         last = job_history.last_release(session, job.name)

@@ -31,7 +31,7 @@ _ROUNDS = 200_000
 # They change no release: where it goes on how much memory, and who asks for it.
 _OF_RUNS = {
     "accept_types", "chunk_rows", "door", "fingerprint_key", "if_exists", "kept_columns",
-    "memory_limit", "run_id", "swap_timeout", "time_limit",
+    "memory_limit", "releases", "run_id", "swap_timeout", "time_limit",
 }  # fmt: skip
 
 

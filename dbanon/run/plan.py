@@ -26,6 +26,7 @@ from dbanon.job.requirements import (
 )
 from dbanon.job.sets import ColumnSet, require_equality
 from dbanon.job.verdict import Verdict
+from dbanon.ledger.source_history import NO_HISTORY, SourceHistory
 from dbanon.measures.recount import trees_of_models
 from dbanon.methods import find_method
 from dbanon.partitioning.entities import as_identifier
@@ -34,6 +35,7 @@ from dbanon.recoding import RANGE, find_recoding
 from dbanon.release.recode import Release
 from dbanon.release.report import Request
 from dbanon.run.hierarchies import GivenHierarchies, read_hierarchies
+from dbanon.run.history import require_first
 from dbanon.run.key import key_of_pseudonyms
 from dbanon.sessions.base import Output, Relation
 from dbanon.stores.ports import Draft, Source, Target
@@ -58,6 +60,7 @@ class Plan:
     pseudonym_key : of columns that are released as pseudonyms, where a release is written.
     identifiers : columns released as they are that look like identifiers, with the reason; none
         until a run looks.
+    history : the earlier releases of the source, where a release is written.
     """
 
     job: Job
@@ -71,6 +74,7 @@ class Plan:
     state: Mapping[str, Any] = field(default_factory=dict)
     pseudonym_key: PseudonymKey | None = None
     identifiers: Mapping[str, str] = field(default_factory=dict)
+    history: SourceHistory = NO_HISTORY
 
     def policy_for(self, microdata: Microdata, pulse: Pulse = no_pulse) -> Policy:
         """The policy with the hierarchies of these records."""
@@ -226,6 +230,8 @@ def plan(
     key = None if target is None else _key_of(job, relation, source, target)
     # Before anything is read: what is written later is newer than the release.
     state = {} if target is None else source.state(relation)
+    history = NO_HISTORY if target is None else target.earlier(source, relation, state)
+    require_first(job, relation.name, history)
     relation = source.pin(relation, [*names, *numbers])
     given = read_hierarchies(source, relation, job, pulse)
     models = with_null_leaves(given.models)
@@ -268,7 +274,10 @@ def plan(
         passthrough=passthrough,
     )
     policy = replace(job.policy, models=models)
-    return Plan(job, policy, relation, wanted, given, release_id, output, numbers, state, key)
+    return Plan(
+        job, policy, relation, wanted, given, release_id, output, numbers, state, key,
+        history=history,
+    )  # fmt: skip
 
 
 def _key_of(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from dbanon.errors import (
@@ -18,9 +19,12 @@ from dbanon.job.chain import Chain
 from dbanon.job.job import Job
 from dbanon.job.pseudonym import Pseudonymized
 from dbanon.job.request import job_of_request
+from dbanon.job.requirements import INDEPENDENT
 from dbanon.ledger import entries
 from dbanon.ledger.entry_checks import reading_entry
 from dbanon.ledger.recorded import requested
+from dbanon.ledger.source_history import SourceHistory, earlier_releases
+from dbanon.run.history import require_first
 from dbanon.run.key import key_of_pseudonyms
 from dbanon.run.rules import with_rules
 from dbanon.sessions.base import Relation
@@ -31,7 +35,8 @@ from dbanon.version import version
 
 # What may be another one than at the release, where it is accepted by its word.
 VERSION, RULES, SOURCE, HIERARCHIES = "version", "rules", "source", "hierarchies"
-ACCEPTED = (VERSION, RULES, SOURCE, HIERARCHIES)
+ACCEPTED = (VERSION, RULES, SOURCE, HIERARCHIES, INDEPENDENT)
+_CONSENT = f'`accept=["{INDEPENDENT}"]`'
 
 
 def job_again(
@@ -59,6 +64,7 @@ def job_again(
     ReleaseNotFound : the ledger has no such release.
     InsufficientRights : another role published it.
     RefreshRefused : the ledger cannot say it all, or it would be another thing; each is told.
+    SecondRelease : its persons were released before, and nobody asked for independent releases.
     InvalidParameter : ``accept`` has another word, or a key is missing.
     PseudonymKeyWrong : the key of the pseudonyms is another one than then.
     LedgerEntryBroken : the entry has another shape than dbanon writes.
@@ -98,6 +104,8 @@ def _job(
     job = job_of_request(found, door=door, output=str(name), **with_chain, **more)
     relation = session.find_source(parse_relation(job.table))
     job = with_rules(session, job)
+    if INDEPENDENT in accept and job.chain is None:
+        job = replace(job, releases=INDEPENDENT)
     others: dict[str, list[str]] = {}
     for word, what in _differences(session, job, relation, found, then, hashes):
         if word not in accept:
@@ -108,6 +116,9 @@ def _job(
             detail="; ".join(what for found in others.values() for what in found) + ".",
             hint=f"Accept intended changes: {', '.join(others)}. Or release the table anew.",
         )
+    earlier = earlier_releases(session, str(relation.name), session.state_of(relation.name))
+    history = SourceHistory(earlier, "chains" not in session.never_here)
+    require_first(job, relation.name, history, _CONSENT)
     return job
 
 

@@ -35,6 +35,7 @@ from dbanon.run.disclosure import (
 )
 from dbanon.run.evaluate import attack, certify, evaluate, published_certificate
 from dbanon.run.fingerprint import fingerprint, source_digest
+from dbanon.run.history import caution_of, warn_of_history
 from dbanon.run.plan import Plan, plan
 from dbanon.stores.ports import Draft, Source, Target, W
 from dbanon.version import version
@@ -78,6 +79,8 @@ def run(
     planned = replace(planned, identifiers=source.identifiers(planned.relation, job.kept))
     identifiers = warn_of_identifiers(planned)
     spellings = warn_of_spellings(planned, source)
+    caution = caution_of(job, str(planned.relation.name), planned.history)
+    warn_of_history(caution)
     microdata, policy, found = read_and_cluster(planned, source, clock)
     with clock.phase("write") as tick:
         tick(0.0)
@@ -99,7 +102,7 @@ def run(
         )
 
     def complete(report: Report) -> Report:
-        report = report.after(target.earlier(report.source))
+        report = report.after(len(planned.history.releases), caution)
         if source.drawn:
             report = report.found(drawn=dict(source.drawn))
         for text in report.lost_told():

@@ -15,7 +15,9 @@ from dbanon.errors import UnsupportedType, error_code
 from dbanon.job.job import Job
 from dbanon.ledger import entries
 from dbanon.ledger.releases import plan_output
+from dbanon.ledger.source_history import SourceHistory, earlier_releases
 from dbanon.release.report import Report
+from dbanon.run.history import caution_of, require_first, warn_of_history
 from dbanon.run.plan import require_types
 from dbanon.run.run_with_ledger import NOT_ASKED
 from dbanon.sessions.base import Output, Relation
@@ -56,6 +58,8 @@ class PostgresqlTarget:
                 then = SqlTarget(session).last_types(job, relation.name)
                 require_types(job, relation, then)
             self._planned(session)
+            if relation is not None:
+                require_first(job, relation.name, self._history(session, str(relation.name)))
             for name in job.named:
                 session.type_of(self._source[name])
 
@@ -93,6 +97,9 @@ class PostgresqlTarget:
                 pieces.lock(session, made)
                 return self._published(session, made, columns, rows, report, elapsed)
 
+    def _history(self, session: PsycopgSession, source: str) -> SourceHistory:
+        return SourceHistory(earlier_releases(session, source, {}))
+
     def _columns(self, session: PsycopgSession, rows: DataFrame) -> list[tuple[str, str]]:
         """Names and SQL types: a column keeps the type that it has in the source."""
         found = []
@@ -128,7 +135,10 @@ class PostgresqlTarget:
             job, rows, report, lambda asked, _: session.recount(output.written, asked)
         )
         report = report.requested(output=str(output.name), output_kind=output.kind)
-        report = report.after(entries.count_of(session, report.source))
+        history = self._history(session, report.source)
+        caution = caution_of(job, report.source, history)
+        warn_of_history(caution)
+        report = report.after(len(history.releases), caution)
         taken = digest.take(session, output.written)
         pieces.drop(session, made)
         run = run_of(job, elapsed(), read=read)

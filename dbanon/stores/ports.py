@@ -25,6 +25,7 @@ from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job import request
 from dbanon.job.job import Job
 from dbanon.job.pseudonym import PseudonymKey
+from dbanon.ledger.source_history import SourceHistory
 from dbanon.release.attribute_disclosure import TellingColumn, ValueGroups
 from dbanon.release.recode import Release
 from dbanon.release.report import Report
@@ -210,8 +211,15 @@ class Target(Protocol[W]):
         OutputExists, OutputNotOurs, InsufficientRights, LedgerNotTrusted : it may not be made.
         """
 
-    def earlier(self, source: str) -> int:
-        """How many releases of a relation of this name were made here before, if that is known."""
+    def earlier(
+        self, source: Source, relation: Relation, state: Mapping[str, Any]
+    ) -> SourceHistory:
+        """The releases of a relation that were made before, as far as ledgers here have them.
+
+        Parameters
+        ----------
+        state : as of ``Source.state``.
+        """
 
     def last_types(self, job: Job, source: RelationName) -> Mapping[str, str]:
         """The types of the source's columns at the job's last release, where there is one."""

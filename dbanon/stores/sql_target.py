@@ -16,6 +16,7 @@ from dbanon.job.private import PrivateJob
 from dbanon.job.pseudonym import pseudonymous
 from dbanon.ledger import entries, job_history
 from dbanon.ledger.releases import plan_output
+from dbanon.ledger.source_history import SourceHistory, earlier_releases
 from dbanon.recoding import ReleasedColumn
 from dbanon.release.attribute_disclosure import TellingColumn, all_different, sample_size
 from dbanon.release.report import Report
@@ -45,9 +46,14 @@ class SqlTarget:
         strict, kind = job.policy.strict, job.output_kind
         return plan_output(self.session, name, kind, job.if_exists, release_id, strict=strict)
 
-    def earlier(self, source: str) -> int:
-        """How many releases of a relation of this name the ledger has."""
-        return entries.count_of(self.session, source)
+    def earlier(
+        self, source: Source, relation: Relation, state: Mapping[str, Any]
+    ) -> SourceHistory:
+        """The releases of a relation that the ledger has."""
+        copied = self.copies_from(source)
+        found = earlier_releases(self.session, str(relation.name), {} if copied else state)
+        reads = source.session if isinstance(source, SqlSource) else self.session
+        return SourceHistory(found, "chains" not in reads.never_here)
 
     def last_types(self, job: Asked, source: RelationName) -> Mapping[str, str]:
         """The types of the source's columns at the job's last release, where there is one."""

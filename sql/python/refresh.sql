@@ -3,7 +3,8 @@
 --
 -- Only for the role that published it, with the rights that it has now. It is refused (ZK010) where
 -- version, rules, source or hierarchies make it another thing; accept takes the words of what is as it
--- should be.
+-- should be. It is refused (ZK011) if the persons of its entity were released before, outside a chain,
+-- and nobody accepted independent releases.
 CREATE OR REPLACE FUNCTION dbanon.refresh(release regclass, accept text[] DEFAULT '{}')
 RETURNS dbanon.release_info
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY INVOKER
@@ -30,4 +31,5 @@ COMMENT ON FUNCTION dbanon.refresh(regclass, text[]) IS
 'Makes a release again from its entry in the ledger and its source as it is now, in its place.
 ZK010: what the release depends on has changed; the message says what. accept lists changes that
 you approve: version (of dbanon), rules, source (another table, other types), hierarchies.
+ZK011: the persons of its entity were released before. accept independent to release them again.
 Only for the role that published it.';

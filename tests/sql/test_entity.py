@@ -27,7 +27,10 @@ CALL = (
 )
 
 
-@pytest.mark.parametrize("options", ["{}", '{"by": ["site"]}'])
+@pytest.mark.parametrize(
+    "options",
+    ['{"releases": "independent"}', '{"by": ["site"], "releases": "independent"}'],
+)
 def test_the_release_is_the_clients(run_sql: Run, sql_url: str, options: str) -> None:
     run_sql(VISITS)
     by = ["site"] if "site" in options else []
@@ -105,7 +108,7 @@ def test_models_count_persons(
     report = dbanon.anonymize(
         engine, table="app.visits", output="release.client", quasi_identifiers=["age"], k=4,
         method="gaa_cp", keep=["id"], sensitive=["ill"], entity="patient",
-        models=[dbanon.Model(**model)],
+        models=[dbanon.Model(**model)], releases="independent",
     )  # fmt: skip
     client = run_sql("SELECT t::text FROM release.client t ORDER BY t::text")
     assert run_sql("SELECT t::text FROM release.sql t ORDER BY t::text") == client

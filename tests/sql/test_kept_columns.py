@@ -117,7 +117,8 @@ def test_spellings_of_one_person(
     connection.commit()
     found = PersonSpellings("patient", 0.75)
     assert ("NOTICE", f"dbanon: column {found.describe(5)}") in said
-    alike = 'entity => \'patient\', options => \'{"entity_normalize": "casefold", "strict": true}\''
+    options = '{"entity_normalize": "casefold", "strict": true, "releases": "independent"}'
+    alike = f"entity => 'patient', options => '{options}'"
     run_sql(call.format("q", alike))
     persons = run_sql("SELECT arguments->'persons' FROM dbanon.release ORDER BY created_at")
     assert persons == [(200,), (50,)]

@@ -18,7 +18,7 @@ Role = Callable[..., str]
 pytestmark = pytest.mark.one_database
 
 RELEASE = "SELECT dbanon.mdav('app.person', 'release.person', k => 5)"
-REFRESH = "SELECT rows_in, k_achieved FROM dbanon.refresh('release.person')"
+REFRESH = "SELECT rows_in, k_achieved FROM dbanon.refresh('release.person', '{independent}')"
 MORE = "INSERT INTO app.person SELECT 500 + g, 'x', 30, 'none' FROM generate_series(1, 10) AS g"
 
 

@@ -168,7 +168,8 @@ def test_wrong_rules_are_refused(run_sql: Run, rules: str, words: str) -> None:
 def test_the_general_call_is_that_of_the_method(run_sql: Run) -> None:
     run_sql(PERSON)
     run_sql(DECLARE)
-    told = "'app.person', 'release.{}', k => 5, options => '{{\"seed\": 3}}'"
+    options = '{{"seed": 3, "releases": "independent"}}'
+    told = f"'app.person', 'release.{{}}', k => 5, options => '{options}'"
     run_sql(f"SELECT dbanon.anonymize({told.format('one')}, method => 'mondrian')")
     run_sql(f"SELECT dbanon.mondrian({told.format('other')})")
     [(methods, arguments)] = run_sql(

@@ -180,6 +180,7 @@ WRONG: dict[str, tuple[str, dict[str, Any]]] = {
         "invalid_parameter",
         {"entity": "id", "entity_normalize": "upper"},
     ),
+    "releases that are neither (word)": ("invalid_parameter", {"releases": "dependent"}),
     "spellings of nobody": ("invalid_parameter", {"entity_normalize": "trim"}),
     "an option of another method": ("unknown_option", {"options": {"gamma": 1}}),
     "an option of another type": (

@@ -27,7 +27,9 @@ from tests.stores.refusal import refuse
 DATABASES = ALL_NAMES
 K = 5
 TYPES = {"visit": "integer", "patient": "text", "age": "integer"}
-ASKED: dict[str, Any] = {"quasi_identifiers": ["age"], "k": K, "entity": "patient"}
+ASKED: dict[str, Any] = {
+    "quasi_identifiers": ["age"], "k": K, "entity": "patient", "releases": "independent"
+}  # fmt: skip
 FOUND = PersonSpellings("patient", 0.8)
 
 
@@ -144,13 +146,14 @@ def test_with_strata_sensitive_values_and_nulls(database: Database) -> None:
 
 def test_frames_are_compared_alike() -> None:
     frame = pd.DataFrame(visits(), columns=list(TYPES))
+    asked = {name: value for name, value in ASKED.items() if name != "releases"}
     with pytest.warns(EntitySpellings):
-        _, report = dbanon.anonymize_frame(frame, **ASKED)
+        _, report = dbanon.anonymize_frame(frame, **asked)
     assert report.few_persons == (FOUND,)
-    _, report = dbanon.anonymize_frame(frame, **ASKED, entity_normalize="casefold", strict=True)
+    _, report = dbanon.anonymize_frame(frame, **asked, entity_normalize="casefold", strict=True)
     assert report.persons == 20
     with pytest.raises(EntitySpellingsRefused):
-        dbanon.anonymize_frame(frame, **ASKED, entity_normalize="trim", strict=True)
+        dbanon.anonymize_frame(frame, **asked, entity_normalize="trim", strict=True)
 
 
 @pytest.mark.parametrize("target", ["sqlite", "duckdb"])
@@ -172,7 +175,7 @@ def test_the_command_a_job_and_rules(
     monkeypatch.setenv("DBANON_URL", database.url)
     load(database, visits())
     line = ["anonymize", database.url, "--table", "people", "--output", "release.people", "--k",
-            str(K), "-q", "age", "--entity", "patient"]  # fmt: skip
+            str(K), "-q", "age", "--entity", "patient", "--releases", "independent"]  # fmt: skip
     done = CliRunner().invoke(main, line)
     assert done.exit_code == 0, done.output
     assert f"Warning: column {FOUND.describe(K)}." in done.stderr
@@ -182,7 +185,8 @@ def test_the_command_a_job_and_rules(
     assert done.exit_code == 0, done.output
     file = tmp_path / "job.yaml"
     text = (
-        "version: 1\nsource: {url: '${DBANON_URL}'}\ndefaults: {k: 5, strict: true}\njobs:\n"
+        "version: 1\nsource: {url: '${DBANON_URL}'}\ndefaults:\n"
+        "  {k: 5, strict: true, releases: independent}\njobs:\n"
         "  - name: one\n    table: people\n    entity: {column: patient, normalize: NORMALIZE}\n"
         "    columns:\n      age: {role: quasi_identifier}\n      patient: {role: identifier}\n"
         "      visit: {role: drop}\n    output: {table: release.by_job}\n"
@@ -200,7 +204,7 @@ def test_the_command_a_job_and_rules(
                  "patient": {"role": "entity", "normalize": "casefold"}}  # fmt: skip
         dbanon.declare(database.url, "people", rules)
         report = dbanon.anonymize(database.url, table="people", output="release.by_rules", k=K,
-                                  declared=True, strict=True)  # fmt: skip
+                                  declared=True, strict=True, releases="independent")  # fmt: skip
         assert report.persons == 20
 
 
@@ -211,7 +215,8 @@ def test_what_has_no_spelling_is_refused(sqlite_file: Database) -> None:
     with pytest.raises(InvalidParameter, match="trim, casefold"):
         sqlite_file.anonymize(**ASKED, entity_normalize="upper")
     with pytest.raises(InvalidParameter, match="A chain follows persons"):
-        sqlite_file.anonymize(**ASKED, entity_normalize="trim", chain=Chain("c", "env:KEY"))
+        sqlite_file.anonymize(**ASKED | {"releases": None}, entity_normalize="trim",
+                              chain=Chain("c", "env:KEY"))  # fmt: skip
 
 
 def test_a_chain_says_it(sqlite_file: Database, tmp_path: Path) -> None:
@@ -221,7 +226,7 @@ def test_a_chain_says_it(sqlite_file: Database, tmp_path: Path) -> None:
     key = tmp_path / "key"
     dbanon.create_chain(sqlite_file.url, "c", table="people", entity="patient", changes="show",
                         key_out=key)  # fmt: skip
-    asked = ASKED | {"k": 3, "chain": Chain("c", f"file:{key}"), "key": ["visit"]}
+    asked = ASKED | {"k": 3, "releases": None, "chain": Chain("c", f"file:{key}"), "key": ["visit"]}
     with pytest.warns(EntitySpellings, match="about 50% of its values"):
         report = sqlite_file.anonymize(**asked)
     assert report.few_persons == (PersonSpellings("patient", 0.5),)

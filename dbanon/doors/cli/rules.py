@@ -113,7 +113,10 @@ def rules(url: str, table: str | None, form: str, print_sql: bool) -> None:
     "--accept",
     type=Names(),
     default=(),
-    help="What may differ from the release: version, rules, source, hierarchies.",
+    help=(
+        "What may differ from the release: version, rules, source, hierarchies. independent: make"
+        " it although its persons were released before."
+    ),
 )
 @click.option("--chain-key", "chain_key", metavar="file:PATH|env:NAME",
               help="For a release of a chain: where the chain's key is.")  # fmt: skip

@@ -14,6 +14,7 @@ from dbanon.data.counts import Cells, Counts, EntityCount, Questions, Recount
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidParameter
 from dbanon.job.job import Job
+from dbanon.ledger.source_history import NO_HISTORY, SourceHistory
 from dbanon.recoding import GENERALIZED, RANGE, ReleasedColumn
 from dbanon.release.alignment import INPUT, SHUFFLED
 from dbanon.release.attribute_disclosure import TellingColumn
@@ -154,9 +155,11 @@ class FrameTarget:
         name = RelationName(None, NAME)
         return Output(name, name, name, KIND, release_id)
 
-    def earlier(self, source: str) -> int:
+    def earlier(
+        self, source: Source, relation: Relation, state: Mapping[str, Any]
+    ) -> SourceHistory:
         """None is known: frames have no ledger."""
-        return 0
+        return NO_HISTORY
 
     def last_types(self, job: Job, source: RelationName) -> Mapping[str, str]:
         """None: frames have no ledger."""

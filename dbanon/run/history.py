@@ -1,0 +1,91 @@
+"""A second release of a source: refused, warned of, or asked for by name."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+
+from dbanon.errors import ReleasesIntersect, SecondRelease, counted, warn_caller
+from dbanon.job.job import Job
+from dbanon.job.requirements import INDEPENDENT
+from dbanon.job.verdict import Caution
+from dbanon.ledger.source_history import EarlierRelease, SourceHistory
+from dbanon.sessions.names import RelationName, parse_relation
+
+# How many outputs a message names.
+_NAMED = 5
+CONSENT = '`releases="independent"`'
+_INTERSECT = (
+    "Whoever knows a person's class in each release has only those left who are in both classes,"
+    " and these may be fewer than k"
+)
+
+
+def require_first(
+    job: Job, source: RelationName, history: SourceHistory, consent: str = CONSENT
+) -> None:
+    """Check that the persons of a source were not released before, unless the job asks for it.
+
+    A release of a chain is checked by the chain. Without an entity, ``caution_of`` warns.
+
+    Parameters
+    ----------
+    consent : the option by which it is asked for, as hints have it.
+
+    Raises
+    ------
+    SecondRelease : they were.
+    """
+    if job.entity is None or job.chain is not None or job.releases == INDEPENDENT:
+        return
+    earlier = history.of_entity(job.entity)
+    if not earlier:
+        return
+    raise SecondRelease(
+        f'{source} was released by entity "{job.entity}" before; nothing was published.',
+        detail=f"The ledger has {_named(earlier)}. {_INTERSECT}.",
+        hint=_hint(str(source), job.entity, history.takes_chains, consent),
+    )
+
+
+def caution_of(job: Job, source: str, history: SourceHistory) -> Caution | None:
+    """What readers of the release have to be told of earlier ones; None if nothing."""
+    earlier = history.with_classes()
+    if not earlier or job.chain is not None or job.releases == INDEPENDENT:
+        return None
+    return Caution(
+        f"{source} was released before: {_named(earlier)}",
+        "RELEASES INTERSECT",
+        f"{_INTERSECT[0].lower()}{_INTERSECT[1:]}. A chain prevents it: docs/chains.md",
+    )
+
+
+def warn_of_history(caution: Caution | None) -> None:
+    """Warn with ``ReleasesIntersect``, if there is something to warn of."""
+    if caution is not None:
+        warn_caller(ReleasesIntersect(f"{caution.what}; {caution.why}."))
+
+
+def _named(earlier: Sequence[EarlierRelease]) -> str:
+    names = list(dict.fromkeys(one.output for one in earlier))
+    more = f" and {len(names) - _NAMED} more outputs" if len(names) > _NAMED else ""
+    return f"{counted(len(earlier), 'earlier release')} ({', '.join(names[:_NAMED])}{more})"
+
+
+def _hint(source: str, entity: str, takes_chains: bool, consent: str) -> str:
+    """What to do: a chain where the database of the source can keep one, or the option."""
+    alone = f"To release it all the same, with no protection against this: {consent}"
+    if not takes_chains:
+        return f"This database keeps no chains. {alone}"
+    return (
+        "Make a chain, and name it for each release (`chain`): its releases stay private"
+        f" together.\n  {create_command(source, entity)}\n{alone}"
+    )
+
+
+def create_command(source: str, entity: str, url: str = "URL") -> str:
+    """The command that makes a chain of a source."""
+    name = re.sub(r"[^A-Za-z0-9_.-]+", "-", parse_relation(source).name).strip("-.")[:48] or "chain"
+    words = ["dbanon", "chain", "create", url, name, "--table", source, "--entity", entity]
+    return shlex.join([*words, "--changes", "freeze", "--key-out", f"{name}.key"])
