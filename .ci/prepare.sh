@@ -249,7 +249,15 @@ has_java() {
     "$java" -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | grep -qE '^(1[7-9]|2[0-9])$'
 }
 
+# pyspark listens on localhost, which a root directory without /etc/hosts does not know.
+prepare_localhost() {
+  if getent hosts localhost >/dev/null || [ "$(id -u)" -ne 0 ]; then return 0; fi
+  echo '127.0.0.1 localhost' >>"$SYSTEM/etc/hosts"
+  echo "   added to /etc/hosts: 127.0.0.1 localhost"
+}
+
 prepare_java() {
+  prepare_localhost
   if has_java; then return 0; fi
   if may_install; then
     apt_update

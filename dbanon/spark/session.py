@@ -67,7 +67,7 @@ def open_session(master: str, conf: Mapping[str, str] | None = None) -> SparkSes
 
     Raises
     ------
-    MissingDependency : pyspark or Java is not here.
+    MissingDependency : pyspark, Java or the name localhost is not here.
     InvalidParameter : a setting is not Spark's, or one that a run needs otherwise; or this process
         has a session already.
     SparkFailed : the cluster cannot be reached; a master that does not answer is told of at once.
@@ -83,6 +83,7 @@ def open_session(master: str, conf: Mapping[str, str] | None = None) -> SparkSes
             "This process has a session of Spark already, and can have one.",
             hint="Give that one to anonymize_table, or stop it first.",
         )
+    _require_localhost()
     _require_answer(master)
     if master.startswith("local"):
         # Workers are this machine's: as they were not started by hand, they have this Python.
@@ -125,6 +126,17 @@ def _own_directories(master: str, settings: Mapping[str, str]) -> str:
     places = java.org.apache.spark.util.Utils.getConfiguredLocalDirs(conf._jconf)
     found = named.split(",") if named else [str(place) for place in places]
     return ",".join(str(held_among_others(place)) for place in found)
+
+
+def _require_localhost() -> None:
+    """Check that this machine knows localhost, where pyspark listens; minimal images may not."""
+    try:
+        socket.getaddrinfo("localhost", None)
+    except OSError:
+        raise MissingDependency(
+            "This machine does not know the name localhost, on which pyspark listens.",
+            hint="Add the line `127.0.0.1 localhost` to /etc/hosts.",
+        ) from None
 
 
 def _require_answer(master: str) -> None:

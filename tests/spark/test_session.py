@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,6 +60,16 @@ def test_without_java_or_pyspark_what_to_install_is_said(
 def test_a_setting_that_is_none(conf: dict[str, str]) -> None:
     with pytest.raises(InvalidParameter):
         open_session("local[1]", conf)
+
+
+def test_without_localhost_the_line_to_add_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(*_: Any) -> None:
+        raise socket.gaierror(-2, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    with pytest.raises(MissingDependency, match="localhost") as refused:
+        own_settings._require_localhost()
+    assert "/etc/hosts" in str(refused.value.hint)
 
 
 def test_workers_have_our_versions(spark: SparkSession) -> None:

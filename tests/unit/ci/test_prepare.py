@@ -43,6 +43,7 @@ case $1 in
 esac""",
     "dpkg-query": "echo 'ii  old'; ! grep -qE 'satisfy|install' \"$LOG\" || echo 'ii  new'",
     "update-rc.d": 'echo "update-rc.d $*" >>"$LOG"; rm "$DBANON_TEST_SYSTEM"/etc/rc2.d/S01"$1"',
+    "getent": 'grep -qs localhost "$DBANON_TEST_SYSTEM/etc/hosts"',
     # Outside of dpkg it does nothing.
     "deb-systemd-helper": "exit 1",
 }  # fmt: skip
@@ -129,6 +130,15 @@ def test_nothing_starts_and_nothing_new_is_enabled(debian: Debian) -> None:
     assert debian.links() == [debian.old]
     assert [line for line in debian.log() if "new" in line] == ["update-rc.d new disable"]
     assert (debian.programs / "debian-packages").read_text() == "new\n"
+
+
+def test_localhost_is_added_where_no_one_knows_it(debian: Debian) -> None:
+    hosts = debian.root / "etc/hosts"
+    assert "added to /etc/hosts" in debian.prepare("java")
+    assert hosts.read_text() == "127.0.0.1 localhost\n"
+    hosts.write_text("127.0.0.1 localhost own\n")
+    assert "hosts" not in debian.prepare("java")
+    assert hosts.read_text() == "127.0.0.1 localhost own\n"
 
 
 def test_a_policy_of_the_machine_stays(debian: Debian) -> None:
