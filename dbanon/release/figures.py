@@ -77,7 +77,13 @@ def published_figures(
         if name not in exact:
             continue
         figure = exact[name]
-        task = Task(others, parameters, figures=shown, tick=tick)
+        done = len(shown) / len(exact)
+        task = Task(
+            others,
+            parameters,
+            figures=shown,
+            tick=lambda share, done=done: tick(done + share / len(exact)),
+        )
         if name in _OF_LINKS and pairs.ranked and figure.value is not None:
             figure = measure.run(task)
         if name in _COMPOSED:

@@ -93,10 +93,9 @@ def nearness(told: Mapping[str, Any]) -> str:
     """How near a loss is to the least possible one, by what a report has of its certificate."""
     if "failed" in told:
         return f"not known: {told['failed']}"
-    least = f"the least possible is {told['lower_bound']:.6f} or more ({told['way']})"
     if told["above"] is None:
-        return least
-    return f"at most {100 * told['above']:.2f} % above the least possible loss; {least}"
+        return "not known: the least possible loss may be 0"
+    return f"at most {100 * told['above']:.2f} % above the least possible loss ({told['way']})"
 
 
 def told_of_sets(arguments: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -113,24 +113,16 @@ def certify(microdata: Microdata, release: Release, policy: Policy, tick: Tick) 
     return {"limit": seconds, **(told or {"failed": failed})}
 
 
-def published_certificate(release: Release, exact: Mapping[str, Any]) -> dict[str, Any]:
-    """What readers may see of a certificate: how near the loss is, of the loss that is published.
+def published_certificate(exact: Mapping[str, Any]) -> dict[str, Any]:
+    """What readers may see of a certificate: how near the loss is to the least possible one.
 
-    A lower bound of the originals would tell as much of them as their exact loss does.
+    The bound itself would tell as much of the originals as their exact loss does.
     """
-    from dbanon.release.publication import published
-
     if "failed" in exact:
         return dict(exact)
-    above, loss = exact["above"], published(release.public, release.measure).total
-    if above is None:
-        return {**exact, "lower_bound": 0.0, "simple_bound": 0.0}
     # Upwards, in hundredths.
-    above = math.ceil(100 * above - 1e-9) / 100
-    bound = loss / (1 + above)
-    share = exact["simple_bound"] / exact["lower_bound"] if exact["lower_bound"] else 1.0
-    simple = bound * math.floor(10 * share) / 10
-    return {**exact, "above": above, "lower_bound": bound, "simple_bound": simple}
+    above = None if exact["above"] is None else math.ceil(100 * exact["above"] - 1e-9) / 100
+    return {**exact, "above": above, "lower_bound": None, "simple_bound": None}
 
 
 def attempted(work: Callable[[Tick], T], tick: Tick) -> tuple[T | None, str | None]:

@@ -158,7 +158,7 @@ def publish(
     if planned.policy.certificate is not None:
         with clock.phase("certificate") as tick:
             certificate = certify(draft.microdata, draft.release, planned.policy, tick)
-            certified = {"certificate": published_certificate(draft.release, certificate)}
+            certified = {"certificate": published_certificate(certificate)}
             exact["certificate"] = certificate
     with clock.phase("digest"):
         report = report_of(planned, draft, found, counted)

@@ -117,7 +117,7 @@ def test_the_report_of_the_run_pairs_them(case: str) -> None:
         report.evaluation["suppressed"],
     )
     for kind in ("losses", "risks"):
-        for name, value in report.evaluation[kind].items():
+        for name, value in report.internal.evaluation[kind].items():
             one = getattr(told, kind)[name]
             assert one == (None if value is None else pytest.approx(value, rel=1e-9)), name
 
@@ -191,7 +191,9 @@ def test_rows_of_the_input_on_demand() -> None:
     assert any("do not hand it on" in text for text in report.warned)
     told = dbanon.evaluate(table, found, quasi_identifiers=QUASI)
     assert report.evaluation is not None
-    assert told.losses["sse_loss"] == pytest.approx(report.evaluation["losses"]["sse_loss"])
+    assert told.losses["sse_loss"] == pytest.approx(
+        report.internal.evaluation["losses"]["sse_loss"]
+    )
     turned = found[::-1]
     with pytest.raises(RowsNotAligned, match="paired at random"):
         dbanon.evaluate(table, turned, quasi_identifiers=QUASI)

@@ -156,7 +156,7 @@ def test_a_report_of_a_frame_evaluates_it() -> None:
     )
     found = report.evaluate(frame, seed=1)
     assert report.evaluation is not None
-    for name, value in report.evaluation["losses"].items():
+    for name, value in report.internal.evaluation["losses"].items():
         assert found.losses[name] == (None if value is None else pytest.approx(value)), name
     with pytest.raises(RowsNotAligned, match="original is not as it was"):
         report.evaluate(frame[::-1])

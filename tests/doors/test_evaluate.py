@@ -75,7 +75,7 @@ def test_the_frames_of_a_release_and_of_this_door_agree() -> None:
     )
     assert report.evaluation is not None
     for kind in ("losses", "risks"):
-        for name, value in report.evaluation[kind].items():
+        for name, value in report.internal.evaluation[kind].items():
             told = getattr(found, kind)[name]
             assert told == (None if value is None else pytest.approx(value, rel=1e-9)), name
 

@@ -206,7 +206,9 @@ def test_information_loss_from_the_ledger_and_from_two_relations(run_sql: Run) -
         "SELECT dbanon.information_loss('release.p'),"
         " dbanon.information_loss('release.p', 'app.people', '{a,b}')"
     )
-    assert computed == pytest.approx(recorded, rel=1e-9)
+    # What is recorded is for readers: in steps of a class's share.
+    assert recorded == pytest.approx(computed, abs=0.1)
+    assert recorded == round(recorded, 2) != computed
 
 
 def test_a_changed_view_is_refused(run_sql: Run) -> None:

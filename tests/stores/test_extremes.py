@@ -156,7 +156,7 @@ def test_dates_at_the_ends(database: Database) -> None:
         "sqlite": ("0000-01-01", "9999-12-31"),
     }[database.name]
     database.load("people", {"x": "date"}, [(end,) for end in ends for _ in range(3)])
-    assert database.anonymize(quasi_identifiers=["x"]).information_loss == 0
+    assert database.anonymize(quasi_identifiers=["x"]).internal.information_loss == 0
     join = f"SELECT count(*) FROM {database.relation('release.people')} AS r JOIN people AS p"
     assert database.rows(f"{join} ON p.x = r.x") == [(18,)]
 

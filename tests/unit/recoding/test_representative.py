@@ -113,7 +113,7 @@ def test_each_class_by_the_definitions(method: str, refine: str | None) -> None:
 @pytest.mark.filterwarnings("ignore::dbanon.errors.KeptColumnTells")
 def test_the_report_and_the_evaluation_say_the_same() -> None:
     _, report = released(frame_of(), evaluate=True)
-    losses, parts = report.evaluation["losses"], report.evaluation["parts"]
+    losses, parts = report.internal.evaluation["losses"], report.internal.evaluation["parts"]
     assert losses["direct_loss"] == report.internal.information_loss
     assert parts["direct_loss"]["zil"] == pytest.approx(report.internal.information_loss * 90 * 6)
     assert 0 < losses["sse_loss"] < 1
