@@ -1,7 +1,8 @@
 """Evaluation: what a release lost and what it still risks, in figures.
 
 A release has neither keys nor order: original and released values are paired only here, inside the
-run that makes it. Nothing of a single record leaves this module.
+run that makes it. Figures here are exact, and tell extreme records: ``figures`` has the published
+ones.
 """
 
 from __future__ import annotations

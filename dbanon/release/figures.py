@@ -49,7 +49,6 @@ class _Limits:
 
     squares: float
     deviations: float
-    distances: float
 
 
 def published_figures(
@@ -130,7 +129,7 @@ def _distances(pairs: Pairs, column: Column, per_attribute: bool) -> PublicSums:
 def limited_pairs(pairs: Pairs, per_attribute: bool = False) -> tuple[Pairs, _Limits]:
     """Pairs whose originals are as far from their released values as counts, and what is least."""
     columns: list[Column] = []
-    squares, deviations, norms = [], [], []
+    squares, deviations = [], []
     largest = _largest(pairs, per_attribute)
     for column in pairs.columns:
         if not isinstance(column, Numbers):
@@ -155,11 +154,9 @@ def limited_pairs(pairs: Pairs, per_attribute: bool = False) -> tuple[Pairs, _Li
             squares.append(found.least / (between + found.least) if between > 0 else 0.0)
             far = largest * found.limit / width if width > 0 else 0.0
             deviations.append(far / (int(held.sum()) * np.sqrt(2.0)))
-            norms.append(far)
     least = _Limits(
         float(np.mean(squares)) if squares else 0.0,
         float(np.mean(deviations)) if deviations else 0.0,
-        float(np.sqrt(np.square(norms).sum())) if norms else 0.0,
     )
     return replace(pairs, columns=tuple(columns)), least
 

@@ -23,6 +23,7 @@ from dbanon.release.words import (
     export_pairs,
     files_note,
     in_new_schema,
+    loss_pair,
     nearness,
     passthrough_note,
     plain,
@@ -299,7 +300,7 @@ class Report(WithCard):
             "iloss": ("iloss a cell", "on the classes' own ranges"),
             "gower": ("Gower's distance a cell", "before rounding to column types"),
         }[self.loss_measure]
-        loss = f"{self.information_loss:.6f} ({self.information_loss_before_rounding:.6f} {before})"
+        loss = loss_pair(self.information_loss, self.information_loss_before_rounding, before)
         holds = self.counts.verdict
         pairs = [
             ("release", self.release_id),
@@ -332,7 +333,7 @@ class Report(WithCard):
             *((caution.title, caution.why) for caution in self.cautions),
             (f"information loss, {measure}", loss),
             *(
-                (f"  {column.name}", f"{column.released:.6f} ({column.before_rounding:.6f})")
+                (f"  {column.name}", loss_pair(column.released, column.before_rounding))
                 for column in self.column_losses.values()
             ),
             *([("certificate", self.nearness)] if self.nearness else []),

@@ -156,6 +156,13 @@ def in_new_schema(arguments: Mapping[str, Any]) -> str:
     return ", in a schema that was missing" if "schema_created" in arguments else ""
 
 
+def loss_pair(released: float, before: float, what: str = "") -> str:
+    """A loss; with that of earlier versions, which published it before rounding, too."""
+    if released == before:
+        return f"{released:.6g}"
+    return f"{released:.6f} ({before:.6f}{what and ' '}{what})"
+
+
 def told_figure(value: float, note: str) -> str:
     """A figure of an evaluation; of one that is 0 or 1 by definition, that it is."""
     # A backend imports the measures only where they are asked for.
