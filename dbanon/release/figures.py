@@ -93,8 +93,6 @@ def published_figures(
             shown[name] = _loss(name, pairs, figure, losses, step, per_attribute)
         elif name in _OF_VALUES:
             shown[name] = _of_values(measure.run(task), step, name, limits, len(pairs.numbers))
-        elif name == "security_ratio":
-            shown[name] = Figure(None, note=WITHHELD)
         elif name == "linkage_risk":
             shown[name] = _linkage(figure, pairs, step, exact)
         elif figure.note.startswith(NOT_FOR_LABELS):
@@ -103,8 +101,11 @@ def published_figures(
             wide = step_of(2 * largest, pairs.n)
             percent = 100 if name == "entropy_change" else 1
             shown[name] = _rounded(figure, percent * wide, most=None if percent > 1 else 1.0)
-        else:
+        elif name in _OF_LINKS:
             shown[name] = _rounded(figure, step, most=1.0)
+        else:
+            # A new measure is published once it is in one of the groups above.
+            shown[name] = Figure(None, note=WITHHELD)
     return shown
 
 

@@ -206,9 +206,8 @@ def test_information_loss_from_the_ledger_and_from_two_relations(run_sql: Run) -
         "SELECT dbanon.information_loss('release.p'),"
         " dbanon.information_loss('release.p', 'app.people', '{a,b}')"
     )
-    # What is recorded is for readers: in steps of a class's share.
-    assert recorded == pytest.approx(computed, abs=0.1)
-    assert recorded == round(recorded, 2) != computed
+    # What is recorded is for readers: in steps of a class's share, of a small table few.
+    assert 0 < computed < recorded == round(recorded, 2) < 1
 
 
 def test_a_changed_view_is_refused(run_sql: Run) -> None:
