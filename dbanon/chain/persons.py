@@ -28,7 +28,8 @@ def stage_newcomers(
     Parameters
     ----------
     whole : the first table, with all of these columns.
-    columns : quasi-identifiers and strata. A column that several tables have is one.
+    columns : quasi-identifiers and strata, all of the first table. One that other tables have, too,
+        is the same.
 
     Raises
     ------

@@ -28,6 +28,7 @@ from dbanon.sessions.pseudonym_session import (
     CHOSEN,
     DISPLAYED,
     ENTRIES,
+    PRESENT,
 )
 
 if TYPE_CHECKING:
@@ -153,7 +154,23 @@ def _stage_several(
         f" FROM (SELECT s.person AS {entity}{digest} FROM {source} GROUP BY s.person) AS s"
     )
     stage_tagged(state, persons, names)
+    _leave_out_newcomers(state, parts)
     _stage_displayed(state, digest)
+
+
+def _leave_out_newcomers(state: CellState, parts: Sequence[Part]) -> None:
+    """Leave out newcomers without a row in the first table, which has all quasi-identifiers.
+
+    Which further tables a person has rows in is a kept value, and may decide nothing about classes.
+    """
+    if len(parts) == 1:
+        return
+    entity, first = quote(state.chain.entity), parts[0].relation.relation.quoted
+    known = f"SELECT s.{entity} FROM {first} AS s"
+    state.session.run(
+        f"DELETE FROM {quote(PRESENT)} WHERE person IN (SELECT p.person FROM {quote(PRESENT)} AS p"
+        f" WHERE p.cell IS NULL EXCEPT {known})"
+    )
 
 
 def _stage_entries(state: CellState, parts: Sequence[Part]) -> None:

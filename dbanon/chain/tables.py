@@ -10,8 +10,8 @@ from typing import Any
 from dbanon.chain.membership import CellState
 from dbanon.chain.several import Part
 from dbanon.chain.state import require_entity
-from dbanon.data.schema import Attribute, Schema
-from dbanon.errors import InvalidParameter
+from dbanon.data.schema import Schema
+from dbanon.errors import ChainFirstTable, InvalidParameter
 from dbanon.job.chain import Rules
 from dbanon.job.job import Asked, Job
 from dbanon.run.plan import Plan
@@ -63,7 +63,7 @@ def _require_persons(session: Session, first: Relation, other: Relation, entity:
 
 @dataclass(frozen=True)
 class TablesSource(SqlSource):
-    """The first table of a chain, with the quasi-identifiers that only the others have.
+    """The first table of a chain of several, which has all that classes are made by.
 
     Parameters
     ----------
@@ -73,64 +73,26 @@ class TablesSource(SqlSource):
     others: tuple[Relation, ...] = ()
 
     def describe(self, job: Asked) -> Relation:
-        """The relation of a job; raises as ``ports.Source``."""
+        """The relation of a job; raises as ``ports.Source``, and ChainFirstTable."""
         relation = self.session.find_source(parse_relation(job.table))
         own = {attribute.name for attribute in relation.schema.attributes}
-        more: dict[str, Attribute] = {}
-        named = job.quasi_identifiers if isinstance(job, Job) else ()
-        for other in self.others:
-            for attribute in other.schema.attributes:
-                if attribute.name in named and attribute.name not in own:
-                    more.setdefault(attribute.name, attribute)
-        schema = Schema((*relation.schema.attributes, *more.values()))
-        return self._with_roles(job, replace(relation, schema=schema))
-
-    def locate(self, relation: Relation, job: Job, names: Sequence[str]) -> Relation:
-        """The relation with its row key, after all checks; raises as ``ports.Source``."""
-        whose = self._whose(relation)
-        for other in self.others:
-            self.session.require_rights(other, [n for n in names if whose.get(n) == other.name])
-        own = [name for name in names if name not in whose]
-        found = super().locate(own_columns(self.session, relation), job, own)
-        return replace(found, schema=relation.schema)
-
-    def pin(self, relation: Relation, names: Sequence[str]) -> Relation:
-        """The relation as the transaction's one snapshot has it."""
-        own = [name for name in names if name not in self._whose(relation)]
-        return super().pin(relation, own)
-
-    def inspect(self, relation: Relation, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
-        """The attributes with what only their values tell; raises MixedTypes."""
-        whose = self._whose(relation)
-        found: dict[str, Attribute] = {}
-        for one in (relation, *self.others):
-            table = None if one is relation else one.name
-            looked_at = [a for a in attributes if whose.get(a.name) == table]
-            found |= {a.name: a for a in self.session.inspect(one, looked_at)}
-        return tuple(found[attribute.name] for attribute in attributes)
-
-    def count_withheld(self, relation: Relation) -> int:
-        """The number of rows that are withheld for a NULL in a column of the first table."""
-        whose = self._whose(relation)
-        own = tuple(name for name in relation.required if name not in whose)
-        return super().count_withheld(replace(relation, required=own))
-
-    def _whose(self, relation: Relation) -> dict[str, RelationName]:
-        """The tables of the columns that are not the relation's own."""
-        own = {a.name for a in own_columns(self.session, relation).schema.attributes}
-        found: dict[str, RelationName] = {}
-        for other in self.others:
-            for attribute in other.schema.attributes:
-                if attribute.name not in own:
-                    found.setdefault(attribute.name, other.name)
-        return found
+        for name in (*job.quasi_identifiers, *job.by) if isinstance(job, Job) else ():
+            having = [o for o in self.others if name in {a.name for a in o.schema.attributes}]
+            if name not in own and having:
+                raise _not_in_first_table(name, relation, having[0])
+        return super().describe(job)
 
 
-def own_columns(session: Session, relation: Relation) -> Relation:
-    """A relation with the columns that it has, and no others."""
-    own = {attribute.name for attribute in session.find_source(relation.name).schema.attributes}
-    attributes = tuple(a for a in relation.schema.attributes if a.name in own)
-    return replace(relation, schema=Schema(attributes))
+def _not_in_first_table(name: str, first: Relation, other: Relation) -> ChainFirstTable:
+    return ChainFirstTable(
+        f'The quasi-identifier "{name}" is a column of {other.name}, and not of {first.name}, the'
+        " first table of the chain.",
+        detail=f"It would be NULL for everybody without a row in {other.name}. So the rows that a"
+        " person has there would decide when and with whom the person is released.",
+        hint=f'Bring "{name}" into the first table, from a table of persons or in a view. A chain'
+        " that was released with it: close it, and create another one of such a view with"
+        " new_chain_from.",
+    )
 
 
 def source_of(session: Session, rules: Rules) -> SqlSource:
@@ -152,8 +114,7 @@ def parts_of(session: Session, job: Job, relation: Relation, rules: Rules) -> li
     """
     assert job.chain is not None
     own = tuple(map(relation.attribute, (*job.sensitive, *job.keep)))
-    first_table = own_columns(session, relation) if rules.tables else relation
-    parts, entity = [Part(0, first_table, own)], str(job.entity)
+    parts, entity = [Part(0, relation, own)], str(job.entity)
     outputs = _by_table(session, job.chain.outputs)
     kept = _by_table(session, job.chain.kept)
     for wrong in (set(outputs) ^ set(rules.tables), set(kept) - set(rules.tables)):

@@ -69,6 +69,13 @@ class ChainEntityRows(UsageError):
     sqlstate = "23505"
 
 
+class ChainFirstTable(UsageError):
+    """A quasi-identifier is a column of a further table of a chain, and not of its first one."""
+
+    code = "chain_first_table"
+    sqlstate = "0A000"
+
+
 class ChainModel(UsageError):
     """A chain cannot maintain this privacy model over its releases."""
 

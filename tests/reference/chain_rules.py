@@ -30,8 +30,9 @@ ModelKind = Literal[
 # those of now stood there before; that no return is forgotten, and that more persons can have any
 # row than rows are ruled out for one; the quality of newcomers' classes by quasi-identifiers alone;
 # the first release's table as what classes are compared with, at all times.
-# Where persons have several rows: which of many are shown, without a look at whose they are; one
-# number for all times of how many; one table with the others.
+# Where persons have several rows: quasi-identifiers of the first table, in which all have a row who
+# are let in; which of many are shown, without a look at whose they are; one number for all times of
+# how many; one table with the others.
 DEFENCES = frozenset(
     {
         "holds",
@@ -46,6 +47,7 @@ DEFENCES = frozenset(
         "more free than loose",
         "quality by quasi-identifiers",
         "fixed reference",
+        "quasi-identifiers of the first table",
         "limit by rows alone",
         "fixed limit",
         "tables together",

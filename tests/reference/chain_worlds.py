@@ -55,11 +55,16 @@ class World:
         """The same with the whole histories of two persons exchanged.
 
         What is kept is exchanged at every release, also those at which one of them is not in the
-        source; quasi-identifiers and strata, by which they were let in, after that release.
+        source; quasi-identifiers and strata, by which they were let in, after that release. Who has
+        a row in the first table is known of newcomers, as is who is in the source.
         """
         rows = []
         for number, now in enumerate(self.rows, 1):
             mine, hers = now[a], now[b]
+            waiting = number < admitted and self.rules.several
+            if waiting and _in_first_table(mine) != _in_first_table(hers):
+                rows.append(tuple(now))
+                continue
             if number <= admitted:
                 mine, hers = (
                     Row(mine.stratum, mine.qi, hers.kept),
@@ -71,6 +76,10 @@ class World:
             changed[a], changed[b] = mine, hers
             rows.append(tuple(changed))
         return replace(self, rows=tuple(rows))
+
+
+def _in_first_table(row: Row) -> bool:
+    return any(part == 0 for part, _ in row.kept)
 
 
 @dataclass(frozen=True)

@@ -81,7 +81,9 @@ class Chain:
         self.returned = set(self.left) & set(source)
         for cell in self.cells:
             self._keep_up(cell, source)
-        newcomers = {person: row for person, row in source.items() if person not in known}
+        newcomers = {
+            person: row for person, row in self._first_table(source).items() if person not in known
+        }
         self.waiting = {p: self.waiting.get(p, self.sequence) for p in newcomers}
         if (self.sequence - 1) % self.rules.admit_every == 0:
             self._admit(newcomers)
@@ -105,6 +107,20 @@ class Chain:
                 if row[0] != 0
             ]
         return Counter(rows)
+
+    def _first_table(self, source: Source) -> Source:
+        """The persons who have a row in the first table, which has all quasi-identifiers."""
+        if not self.rules.several:
+            return source
+        tables = {person: {of for of, _ in row.kept} for person, row in source.items()}
+        if "quasi-identifiers of the first table" not in self.rules.without:
+            return {person: row for person, row in source.items() if 0 in tables[person]}
+        return {
+            person: replace(
+                row, qi=tuple(v if i in tables[person] else None for i, v in enumerate(row.qi))
+            )
+            for person, row in source.items()
+        }
 
     def _limited(self, source: Source) -> Source:
         """The source with no more rows of a person and table than are shown."""

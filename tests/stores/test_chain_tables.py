@@ -12,6 +12,7 @@ import pytest
 import dbanon
 from dbanon.errors import (
     ChainEntityRows,
+    ChainFirstTable,
     InvalidParameter,
 )
 from tests.stores.databases import Database, inserts
@@ -141,24 +142,54 @@ def test_tables_are_released_together_elsewhere(tmp_path: Path, make_database: A
         assert target.rows(f"SELECT count(*) FROM {target.relation(name)}") == [(rows,)]
 
 
-def test_a_quasi_identifier_of_one_table_is_the_persons(database: Database, tmp_path: Path) -> None:
-    """Of who smokes the laboratory alone knows; patients whom it does not know have NULL."""
+def test_a_quasi_identifier_that_the_first_table_lacks_is_refused(
+    database: Database, tmp_path: Path
+) -> None:
+    """Of who smokes the laboratory alone knows: whoever it does not know would have NULL."""
     both = Both(database, tmp_path, max_rows_per_person=9)
     known = [*GIVEN["quasi_identifiers"], "smoker"]
-    more = {"quasi_identifiers": known, "nulls": "category"}
-    planned = dbanon.plan(database.url, **(GIVEN | {"chain": both.chain()} | more))
-    assert planned.chain.coming.came == 12
-    report = both.release(persons(), **more)
-    assert report.arguments["chain"]["combinations"] == 4
+    given = GIVEN | {"chain": both.chain(), "quasi_identifiers": known, "nulls": "category"}
+    match = r'"smoker" is a column of .*labs, and not of .*stays, the first table'
+    with pytest.raises(ChainFirstTable, match=match):
+        dbanon.plan(database.url, **given)
+    with pytest.raises(ChainFirstTable, match=match) as caught:
+        dbanon.anonymize(database.url, **given)
+    assert caught.value.hint is not None
+    assert "view" in caught.value.hint
+    assert dbanon.show_chain(database.url, "stays").sequence == 0
+    # As a column of the first table it is the persons' of both.
+    database.execute(
+        f"ALTER TABLE stays ADD COLUMN smoker {database.types['integer']}",
+        "UPDATE stays SET smoker = patient % 2",
+    )
+    dbanon.anonymize(database.url, **given)
     for name in ("released", "released_labs"):
-        relation = database.relation(name)
-        found = Counter(database.rows(f"SELECT age, smoker IS NULL FROM {relation}"))
-        # Three of twelve are not known to the laboratory: 0, 4 and 8 are a class of their own.
-        assert sorted(bool(missing) for _, missing in found) == (
-            [False] * 3 + [True] * (name == "released")
-        )
-    two = [(i, (i + j) % 2, "X") for i in range(12) for j in range(2)]
-    load(database, persons(20))
-    load_labs(database, [(i + 12, smoker, test) for i, smoker, test in two if i < 6])
-    with pytest.raises(ChainEntityRows, match=r'"smoker" has more than one value .* of 6 persons'):
-        both.release(persons(20), **more)
+        query = f"SELECT count(*), count(smoker) FROM {database.relation(name)}"
+        [(rows, known_rows)] = database.rows(query)
+        assert rows == known_rows > 0
+
+
+def test_newcomers_wait_for_a_row_in_the_first_table(database: Database, tmp_path: Path) -> None:
+    """Who has a row in a further one decides nothing of them: their number, classes or waiting."""
+    both = Both(database, tmp_path, max_wait=0)
+    labs = [(i, i % 2, "X") for i in range(12, 24)]
+    load_labs(database, [*LABS, *labs])
+    both.release(persons())
+    assert dbanon.show_chain(database.url, "stays").releases[-1]["joined"] == 12
+    planned = dbanon.plan(database.url, **(GIVEN | {"chain": both.chain()}))
+    assert planned.chain.coming.came == 0
+    assert sum(both.labs().values()) == len(LABS)
+    # Of six who are in the first table now three are known to the laboratory, and three are not.
+    load_labs(database, [*LABS, *labs[:3]])
+    both.release(persons(18))
+    assert dbanon.show_chain(database.url, "stays").releases[-1]["joined"] == 6
+    assert sum(both.labs().values()) == len(LABS) + 3
+
+
+def test_a_person_has_one_value_in_all_tables(database: Database, tmp_path: Path) -> None:
+    both = Both(database, tmp_path)
+    database.execute("ALTER TABLE labs ADD COLUMN age " + database.types["integer"])
+    database.execute("UPDATE labs SET age = 20 + 3 * patient")
+    database.execute("UPDATE labs SET age = 1 WHERE patient IN (1, 2, 3)")
+    with pytest.raises(ChainEntityRows, match=r'"age" has more than one value .* of 3 persons'):
+        both.release(persons())

@@ -84,7 +84,11 @@ def followed(
                 chain.withdraw(person)
         run.fill(source)
         after = copy.deepcopy(chain)
-        numbered = run.by_tag(set(source) - set(known_members)) if world.rules.several else None
+        numbered = None
+        if world.rules.several:
+            # Whoever has a row in the first table, and is in no cell.
+            persons = {p for p, row in source.items() if any(part == 0 for part, _ in row.kept)}
+            numbered = run.by_tag(persons - set(known_members))
         try:
             reports.append(told(run.release()))
         except (TooFewRecords, ModelInfeasible) as error:
