@@ -139,7 +139,7 @@ def undefended(without: bool) -> Iterator[None]:
     as_it_is = cell_rows.hold_returned
 
     def nobody(state: Any, *given: Any) -> int:
-        state.make(RETURNED, "SELECT 0 AS cell, 0 AS members, 0 AS stood WHERE 1 = 0")
+        state.make(RETURNED, "SELECT 0 AS cell, 0 AS changed WHERE 1 = 0")
         return 0
 
     if without:

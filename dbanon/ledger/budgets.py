@@ -6,6 +6,7 @@ is committed, before any noise is drawn, whatever comes of it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import Any
@@ -23,7 +24,7 @@ from dbanon.job.private import NewBudget
 from dbanon.ledger.entries import newer
 from dbanon.ledger.tables import TABLES, as_text
 from dbanon.release.words import now
-from dbanon.sessions.names import RelationName
+from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.sessions.session import Session
 
 # What the smallest part of an epsilon is that is counted.
@@ -116,7 +117,8 @@ def create(session: Session, wanted: NewBudget, source: RelationName) -> KeptBud
     Raises
     ------
     BudgetExists : there is one of this name, or an open one of the source: releases of rows and of
-        persons tell of the same people, so that a source has one account, whatever its unit.
+        persons tell of the same people, so that a source has one account, whatever its unit. Or one
+        of a table that is gone, which the source may be under another name.
     BudgetNotFound : the one whose place it takes is none, or closed, or of another source.
     BudgetExhausted : more than its total is spent of that one already.
     InsufficientRights : the ledger is another's.
@@ -126,6 +128,7 @@ def create(session: Session, wanted: NewBudget, source: RelationName) -> KeptBud
     known = list_budgets(session)
     spent, total = Decimal(0), Decimal(repr(wanted.amount)).quantize(_PART, ROUND_FLOOR)
     open_now = [b for b in known if not b.closed and b.source == str(source)]
+    open_now += _renamed(session, known, source)
     if wanted.name in [b.name for b in known]:
         raise BudgetExists(
             f"There is a budget {wanted.name} already.",
@@ -141,7 +144,7 @@ def create(session: Session, wanted: NewBudget, source: RelationName) -> KeptBud
                 hint=nearest_names(wanted.raises, [b.name for b in known]),
             )
         spent = old.spent
-        if total <= old.total:
+        if total < old.total or (total == old.total and old.source == str(source)):
             raise BudgetExhausted(
                 f"Budget {old.name} has a total of {plain(old.total)} already.",
                 hint="A total can only be raised.",
@@ -149,6 +152,8 @@ def create(session: Session, wanted: NewBudget, source: RelationName) -> KeptBud
         _close(session, old.name, len([b for b in known if b.source == old.source]))
     elif open_now:
         old = open_now[0]
+        if old.source != str(source):
+            raise _of_a_renamed_table(old, source)
         raise BudgetExists(
             f"{source} has the open budget {old.name} of {old.unit}s already: all its releases"
             " spend of one.",
@@ -169,6 +174,41 @@ def create(session: Session, wanted: NewBudget, source: RelationName) -> KeptBud
     }
     _insert(session, "budget", row)
     return find(session, wanted.name)
+
+
+def _renamed(
+    session: Session, known: Sequence[KeptBudget], source: RelationName
+) -> list[KeptBudget]:
+    """The open budgets, spent in part, of tables that are gone and that a source may have been.
+
+    Recognized by the columns: those of all releases, and the one that says whose a row is.
+    """
+    columns = {name for name, _ in session.columns_of(source)}
+    found = []
+    for budget in known:
+        if budget.closed or not budget.spent or budget.source == str(source):
+            continue
+        if session.find_existing(parse_relation(budget.source)) is not None:
+            continue
+        released = session.rows(
+            f"SELECT DISTINCT c.name FROM {session.ledger_name('release_column').quoted} AS c"
+            f" JOIN {session.ledger_name('spending').quoted} AS s ON s.release_id = c.release_id"
+            " WHERE s.budget = ?",
+            (budget.name,),
+        )
+        names = {name for (name,) in released} | ({budget.entity} if budget.entity else set())
+        if names <= columns:
+            found.append(budget)
+    return found
+
+
+def _of_a_renamed_table(old: KeptBudget, source: RelationName) -> BudgetExists:
+    return BudgetExists(
+        f"Budget {old.name} is of {old.source}, which is not there any more. {source} has all"
+        " columns of its releases, and may be that table under another name.",
+        hint=f"Let the new budget go on with it, with a total of {plain(old.total)} or more:"
+        f' `raises="{old.name}"`. What was spent stays spent.',
+    )
 
 
 def _close(session: Session, name: str, number: int) -> None:
