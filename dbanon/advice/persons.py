@@ -7,7 +7,7 @@ such column is found, and one that is found may number something else.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
 from dbanon.advice.names import name_says, numbers_persons, parts_of, words
 from dbanon.advice.profile import Column
@@ -209,3 +209,26 @@ def coarsest(found: Iterable[Column]) -> str | None:
     """
     several = [column for column in found if 1 < column.distinct < column.present]
     return min(several, key=lambda column: column.distinct).name if several else None
+
+
+def person_column(columns: Iterable[Column], identifiers: Container[str], rows: int) -> str | None:
+    """The identifier by which a chain follows persons who have one row each; None if none is sure.
+
+    A number or UUID that is different in all rows, or a text whose name says that it numbers
+    persons. Names and addresses change, and would make another person.
+
+    Parameters
+    ----------
+    identifiers : the columns that identify a person.
+    rows : of the table.
+    """
+    sure: list[str] = []
+    for column in columns:
+        if column.name not in identifiers or not column.distinct == column.present == rows > 1:
+            continue
+        attribute = column.attribute
+        if numbers_persons(column.name):
+            return column.name
+        if attribute.kind is Kind.INTEGER or attribute.sql_type.lower() == "uuid":
+            sure.append(column.name)
+    return sure[0] if sure else None

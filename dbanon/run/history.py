@@ -37,16 +37,16 @@ def require_first(
     ------
     SecondRelease : they were.
     """
-    if job.entity is None or job.chain is not None or job.releases == INDEPENDENT:
+    if job.chain is not None or job.releases == INDEPENDENT:
         return
-    earlier = history.of_entity(job.entity)
-    if not earlier:
-        return
-    raise SecondRelease(
-        f'{source} was released by entity "{job.entity}" before; nothing was published.',
-        detail=f"The ledger has {_named(earlier)}. {_INTERSECT}.",
-        hint=_hint(str(source), job.entity, history.takes_chains, consent),
-    )
+    for entity in job.guarantee.persons:
+        earlier = history.of_entity(entity)
+        if earlier:
+            raise SecondRelease(
+                f'{source} was released by entity "{entity}" before; nothing was published.',
+                detail=f"The ledger has {_named(earlier)}. {_INTERSECT}.",
+                hint=_hint(str(source), entity, history.takes_chains, consent),
+            )
 
 
 def caution_of(job: Job, source: str, history: SourceHistory) -> Caution | None:
@@ -77,7 +77,7 @@ def _hint(source: str, entity: str, takes_chains: bool, consent: str) -> str:
     """What to do: a chain where the database of the source can keep one, or the option."""
     alone = f"To release it all the same, with no protection against this: {consent}"
     if not takes_chains:
-        return f"This database keeps no chains. {alone}"
+        return f"Its source is no database that keeps chains. {alone}"
     return (
         "Make a chain, and name it for each release (`chain`): its releases stay private"
         f" together.\n  {create_command(source, entity)}\n{alone}"
@@ -85,7 +85,12 @@ def _hint(source: str, entity: str, takes_chains: bool, consent: str) -> str:
 
 
 def create_command(source: str, entity: str, url: str = "URL") -> str:
-    """The command that makes a chain of a source."""
-    name = re.sub(r"[^A-Za-z0-9_.-]+", "-", parse_relation(source).name).strip("-.")[:48] or "chain"
-    words = ["dbanon", "chain", "create", url, name, "--table", source, "--entity", entity]
-    return shlex.join([*words, "--changes", "freeze", "--key-out", f"{name}.key"])
+    """The command that makes a chain of a source; ``url`` as a shell has it."""
+    name = chain_name(parse_relation(source).name)
+    words = [name, "--table", source, "--entity", entity, "--changes", "freeze"]
+    return f"dbanon chain create {url} {shlex.join([*words, '--key-out', f'{name}.key'])}"
+
+
+def chain_name(name: str) -> str:
+    """A name for a chain, made of the name of its table or job."""
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", name).strip("-.")[:48] or "chain"

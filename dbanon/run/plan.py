@@ -229,17 +229,14 @@ def plan(
         relation = relation.with_columns(numbers)
     key = None if target is None else _key_of(job, relation, source, target)
     # Before anything is read: what is written later is newer than the release.
-    state = {} if target is None else source.state(relation)
-    history = NO_HISTORY if target is None else target.earlier(source, relation, state)
-    require_first(job, relation.name, history)
+    state, history = _state_of(job, relation, source, target)
     relation = source.pin(relation, [*names, *numbers])
     given = read_hierarchies(source, relation, job, pulse)
     models = with_null_leaves(given.models)
     sensitive = tuple(dict.fromkeys([*(model.attribute for model in models), *job.in_sets]))
     for name in job.in_sets:
         require_equality(relation.attribute(name))
-    trees = trees_of_models(models)
-    for name in trees:
+    for name in (trees := trees_of_models(models)):
         source.require_leaves(relation.attribute(name))
     if target is not None and target.copies_from(source):
         # Kept values leave their database: they are looked at, too.
@@ -274,10 +271,25 @@ def plan(
         passthrough=passthrough,
     )
     policy = replace(job.policy, models=models)
-    return Plan(
-        job, policy, relation, wanted, given, release_id, output, numbers, state, key,
-        history=history,
-    )  # fmt: skip
+    made = Plan(job, policy, relation, wanted, given, release_id, output, numbers, state, key)
+    return replace(made, history=history)
+
+
+def _state_of(
+    job: Job, relation: Relation, source: Source, target: Target[Any] | None
+) -> tuple[Mapping[str, Any], SourceHistory]:
+    """What is known of the source, and its earlier releases; nothing where no release is written.
+
+    Raises
+    ------
+    SecondRelease : its persons were released before.
+    """
+    if target is None:
+        return {}, NO_HISTORY
+    state = source.state(relation)
+    history = target.earlier(source, relation, state)
+    require_first(job, relation.name, history)
+    return state, history
 
 
 def _key_of(

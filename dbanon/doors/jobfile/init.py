@@ -11,6 +11,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from dbanon.advice.answer import entity_told
+from dbanon.advice.persons import person_column
 from dbanon.advice.request import (
     OF_CATEGORIES,
     OF_NUMBERS,
@@ -20,6 +21,7 @@ from dbanon.advice.request import (
 )
 from dbanon.advice.roles import IDENTIFIER, QUASI_IDENTIFIER, REASONS, SENSITIVE, Role
 from dbanon.data.schema import Attribute
+from dbanon.doors.jobfile.chain import ChainProposal, shell_url
 from dbanon.doors.jobfile.field_types import is_name, written_password
 from dbanon.doors.spelling import PLACE
 from dbanon.errors import NoRows
@@ -204,7 +206,14 @@ def job_file_for(
         relation=_quoted(table),
         reading=_written(reading),
         key=(f"    key: [{', '.join(map(_quoted, key))}]\n" if key else "")
-        + found.of_rows(decided.options),
+        + found.of_rows(decided.options)
+        + found.chain.lines(
+            shell_url(url, written_password(url.replace("$", "$$"))),
+            table,
+            _comment,
+            _quoted,
+            _against_chain(decided),
+        ),
     )
     keys = [_quoted(one.attribute.name) for one in proposals]
     width = max((len(key) for key in keys if len(key) <= _LONGEST_KEY), default=0)
@@ -247,6 +256,7 @@ class _Seen:
     entity : the column that says whose a row is; None where a row is a person.
     withheld : the share of rows with a NULL in a quasi-identifier, in hundredths, rounded up.
     rows : of the table.
+    chain : what a chain of its releases depends on.
     """
 
     attributes: tuple[Attribute, ...]
@@ -254,6 +264,7 @@ class _Seen:
     entity: str | None = None
     withheld: float = 0.0
     rows: int = 0
+    chain: ChainProposal = field(default_factory=ChainProposal)
 
     def of_rows(self, decided: Mapping[str, Any]) -> str:
         """What the job says of its rows beside their key: whose they are, and of NULLs.
@@ -299,7 +310,18 @@ def _seen(
         share = math.ceil(100 * withheld / found.profile.rows) / 100
         whose = [one.attribute.name for one in made if one.role == IDENTIFIER]
         entity = found.entity if found.entity in whose else None
-        return _Seen(attributes, found.roles, entity, share, found.profile.rows)
+        rows = found.profile.rows
+        person = person_column(found.profile.columns, whose, rows)
+        is_kept = store.lasting and "chains" not in session.never_here
+        chain = ChainProposal(person, entity, is_kept)
+        return _Seen(attributes, found.roles, entity, share, rows, chain)
+
+
+def _against_chain(decided: Decided) -> str | None:
+    """What was decided that a chain does not go with; None if nothing."""
+    if str(decided.more.get("report", "")).endswith(".html"):
+        return "a report that is a page evaluates each release, which a chain does not"
+    return None
 
 
 def _options(decided: Decided, chosen: Sequence[Attribute], rows: int, k: int) -> str:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
+from typing import ClassVar
 
 import duckdb
 
 from dbanon.data.memory import LEAST_OF_DATABASE, half_of_memory
-from dbanon.errors import InvalidParameter, MemoryLimit
+from dbanon.errors import ChainsNotHere, DbanonError, InvalidParameter, MemoryLimit
 from dbanon.job.reading import USUAL, Reading
 from dbanon.sessions.base import AsWritten, OnSql, Relation
 from dbanon.sessions.names import RelationName, parse_relation, quote
@@ -140,6 +141,8 @@ class FileStore(DuckdbStore):
 
 class _FileSession(DuckdbSession):
     """A session that knows what columns were read as."""
+
+    never_here: ClassVar[Mapping[str, type[DbanonError]]] = {"chains": ChainsNotHere}
 
     def __init__(
         self,
