@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Callable
 
@@ -37,7 +38,8 @@ class ChainProposal:
         table: str,
         comment: Callable[[str], str],
         quoted: Callable[[str], str],
-        refusal: str | None,
+        *,
+        commented: bool = False,
     ) -> str:
         """The keys of the job that make its releases a chain, with comments.
 
@@ -45,7 +47,7 @@ class ChainProposal:
         ----------
         url : of the database, as a shell has it.
         comment, quoted : write text as a comment of a job, and as YAML.
-        refusal : why a chain cannot be used with what else was decided; None if it can.
+        commented : the keys are comments: a run of the file must work before the chain is made.
         """
         whose = self.entity or self.person
         if whose is None:
@@ -54,7 +56,7 @@ class ChainProposal:
                 " none for sure: name it, or each run but the first warns"
             )
         name = chain_name(parse_relation(table).name)
-        command = f"    #   {create_command(table, whose, url)}"
+        command = f"    #   {escape(create_command(table, whose, url))}"
         chain = f'chain: {{name: {name}, key: "file:{name}.key"}}\n'
         if not self.is_kept:
             own = f"{_WHY}, but files and MariaDB keep no chains"
@@ -68,8 +70,14 @@ class ChainProposal:
                 )
                 + f"{command} --max-rows-per-person N\n    # {chain}"
             )
-        if refusal is not None:
-            return comment(f"{_WHY}. Not here: {refusal}. With entity, {_REFUSED}")
+        if commented:
+            return (
+                comment(
+                    f"{_WHY}. For a schedule, make the chain once, in the folder of this file, and"
+                    " name it. A chain takes no report that is a page"
+                )
+                + f"{command}\n    # entity: {quoted(whose)}\n    # {chain}"
+            )
         return (
             comment(f"{_WHY}. Make the chain once, in the folder of this file")
             + f"{command}\n    entity: {quoted(whose)}\n    {chain}"
@@ -78,4 +86,10 @@ class ChainProposal:
 
 def shell_url(url: str, has_password: bool) -> str:
     """A URL as a command in a comment has it; a variable stands for one with a password."""
-    return '"$DBANON_URL"' if has_password else shlex.quote(url)
+    named = has_password or os.environ.get("DBANON_URL") == url
+    return '"$DBANON_URL"' if named else shlex.quote(url)
+
+
+def escape(text: str) -> str:
+    """Text without what ends a line in YAML (U+0085, U+2028 …) or may not stand in it."""
+    return "".join(one if one.isprintable() else f"\\U{ord(one):08x}" for one in text)

@@ -21,7 +21,7 @@ from dbanon.advice.request import (
 )
 from dbanon.advice.roles import IDENTIFIER, QUASI_IDENTIFIER, REASONS, SENSITIVE, Role
 from dbanon.data.schema import Attribute
-from dbanon.doors.jobfile.chain import ChainProposal, shell_url
+from dbanon.doors.jobfile.chain import ChainProposal, escape, shell_url
 from dbanon.doors.jobfile.field_types import is_name, written_password
 from dbanon.doors.spelling import PLACE
 from dbanon.errors import NoRows
@@ -212,7 +212,7 @@ def job_file_for(
             table,
             _comment,
             _quoted,
-            _against_chain(decided),
+            commented=decided is not _PROPOSED,
         ),
     )
     keys = [_quoted(one.attribute.name) for one in proposals]
@@ -317,13 +317,6 @@ def _seen(
         return _Seen(attributes, found.roles, entity, share, rows, chain)
 
 
-def _against_chain(decided: Decided) -> str | None:
-    """What was decided that a chain does not go with; None if nothing."""
-    if str(decided.more.get("report", "")).endswith(".html"):
-        return "a report that is a page evaluates each release, which a chain does not"
-    return None
-
-
 def _options(decided: Decided, chosen: Sequence[Attribute], rows: int, k: int) -> str:
     """The options of the release, as decided, or the method to begin with."""
     if decided.options:
@@ -345,7 +338,7 @@ def _method(chosen: Sequence[Attribute], rows: int, k: int) -> str:
 def _comment(text: str) -> str:
     """Text as comments of a job."""
     lines = wrap(f"{text}.", 94, break_on_hyphens=False)
-    return "".join(f"    # {_escape(line)}\n" for line in lines)
+    return "".join(f"    # {escape(line)}\n" for line in lines)
 
 
 def _written(reading: Reading) -> str:
@@ -374,9 +367,4 @@ def _quoted(text: str) -> str:
     ):  # fmt: skip
         return text
     quoted = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{_escape(quoted)}"'
-
-
-def _escape(text: str) -> str:
-    """Text without what ends a line in YAML (U+0085, U+2028 …) or may not stand in it."""
-    return "".join(one if one.isprintable() else f"\\U{ord(one):08x}" for one in text)
+    return f'"{escape(quoted)}"'
