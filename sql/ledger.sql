@@ -43,6 +43,9 @@ CREATE TABLE IF NOT EXISTS dbanon.release (
     request                          jsonb,
     delta                            double precision,
     rho                              numeric,
+    owner_oid                        bigint,
+    publisher_oid                    bigint,
+    ledger_oid                       bigint,
     PRIMARY KEY (release_id)
 );
 
@@ -220,7 +223,10 @@ ALTER TABLE dbanon.release
     ADD COLUMN IF NOT EXISTS budget text,
     ADD COLUMN IF NOT EXISTS request jsonb,
     ADD COLUMN IF NOT EXISTS delta double precision,
-    ADD COLUMN IF NOT EXISTS rho numeric;
+    ADD COLUMN IF NOT EXISTS rho numeric,
+    ADD COLUMN IF NOT EXISTS owner_oid bigint,
+    ADD COLUMN IF NOT EXISTS publisher_oid bigint,
+    ADD COLUMN IF NOT EXISTS ledger_oid bigint;
 
 ALTER TABLE dbanon.budget
     ADD COLUMN IF NOT EXISTS delta double precision;

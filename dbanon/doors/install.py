@@ -3,33 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 from dbanon.doors.extension import extension_directory, write_extension
+from dbanon.doors.ledger_locks import lock_ledger, needs_owner, require_seconds, rows_of
 from dbanon.doors.server_python import asked_python, own_paths, require_python, way_out
 from dbanon.doors.sql_script import LEDGER_EXTENSION, script, tie_script
 from dbanon.errors import (
     DbanonError,
     InstallRefused,
     InsufficientRights,
-    InvalidParameter,
     MissingDependency,
     PythonNotUsable,
 )
 from dbanon.ledger.postgresql import OWNER
 from dbanon.ledger.tables import HEAD, TABLES
 from dbanon.run.open import open_store
+from dbanon.run.repair import Repair
+from dbanon.run.repair import repair as repair_ledger
 from dbanon.sessions.ending import ending
 from dbanon.stores.files import read_url
 from dbanon.stores.postgresql.connecting import arguments_of, unreachable, unwatch, watch
-from dbanon.stores.postgresql.errors import of_pooler, translated, translation
-from dbanon.stores.postgresql.locks import lock_schema
+from dbanon.stores.postgresql.errors import of_pooler, translation
 from dbanon.stores.postgresql.session import PostgresqlSession
 from dbanon.stores.postgresql.settings import LOCK_SECONDS, PINNED
 from dbanon.version import version
-
-_A_DAY = 86_400
 
 
 def install(
@@ -63,7 +62,7 @@ def install(
         _require_encoding(connection)
         if paths is not None:
             require_python(connection, paths, trusted_owners)
-        _lock_ledger(connection, lock_timeout)
+        lock_ledger(connection, lock_timeout)
         if _is_extension(connection, "dbanon"):
             raise InstallRefused(
                 "dbanon is installed as an extension in this database.",
@@ -101,20 +100,74 @@ def upgrade(
     InstallRefused : there is nothing of dbanon.
     DatabaseBusy : others kept the tables; nothing was changed.
     """
-    _require_seconds(lock_timeout)
+    require_seconds(lock_timeout)
     if not _is_postgresql(url):
         return _upgraded_ledger(url, lock_timeout)
     with _connected(url) as connection:
         functions = _has_functions(connection)
         if functions:
             _upgrade_functions(url, connection, python_paths, trusted_owners, lock_timeout)
-            return _checked(connection)
+            return [*_checked(connection), *_as_checks(_repaired(connection))]
     return _upgraded_ledger(url, lock_timeout)
+
+
+def repair(
+    url: str, *, accept_owners: Sequence[str] = (), lock_timeout: float = LOCK_SECONDS
+) -> list[Repair]:
+    """Attach the releases of a PostgreSQL ledger to their relations again; what was done.
+
+    As after a dump was restored, and after a relation was renamed or got another owner.
+
+    Parameters
+    ----------
+    accept_owners : roles whose relations may be releases that other roles published.
+    lock_timeout : seconds for which the ledger's tables are asked for.
+
+    Raises
+    ------
+    InstallRefused : there is no ledger, or it is of another database, where nothing has an oid.
+    InsufficientRights : the ledger belongs to another role.
+    DatabaseBusy : others kept the tables; nothing was changed.
+    """
+    require_seconds(lock_timeout)
+    if not _is_postgresql(url):
+        raise InstallRefused(
+            "Only a ledger on PostgreSQL is repaired.",
+            hint="Elsewhere a relation is a release by its name and mark.",
+        )
+    with _connected(url) as connection:
+        if rows_of(connection, "SELECT to_regprocedure('dbanon.repair(text[])')")[0][0]:
+            lock_ledger(connection, lock_timeout)
+            return _repaired(connection, accept_owners)
+        if _has_functions(connection):
+            raise InstallRefused(
+                "The functions of this database are of an earlier version.",
+                hint="Run: dbanon upgrade",
+            )
+    return _repaired_ledger(url, lock_timeout, accept_owners)
+
+
+def _repaired(connection: Any, accept_owners: Sequence[str] = ()) -> list[Repair]:
+    """What the function for it did, with the rights of the ledger's owner."""
+    # Nobody is a member of the owner while the ledger is looked at.
+    given = (f"GRANT {OWNER} TO CURRENT_USER", "{} UPDATE ON dbanon.release {} CURRENT_USER",
+             f"REVOKE {OWNER} FROM CURRENT_USER") if needs_owner(connection) else ()  # fmt: skip
+    for statement in given:
+        connection.execute(statement.format("GRANT", "TO"))
+    query = "SELECT release_id::text, output, action, reason FROM dbanon.repair(%s)"
+    found = [Repair(*row) for row in connection.execute(query, (list(accept_owners),))]
+    for statement in given:
+        connection.execute(statement.format("REVOKE", "FROM"))
+    return found
+
+
+def _as_checks(repairs: Sequence[Repair]) -> list[tuple[str, str]]:
+    return [(f"release {one.output}", f"{one.action}: {one.reason}") for one in repairs]
 
 
 def _require_encoding(connection: Any) -> None:
     """Check that the server knows what the bytes of texts mean."""
-    [(encoding,)] = _rows(connection, "SELECT pg_catalog.current_setting('server_encoding')")
+    [(encoding,)] = rows_of(connection, "SELECT pg_catalog.current_setting('server_encoding')")
     if encoding == "SQL_ASCII":
         raise InstallRefused(
             "This database has the encoding SQL_ASCII: it does not know what the bytes of a text"
@@ -131,11 +184,11 @@ def _upgrade_functions(
     owners: Sequence[str],
     lock_timeout: float,
 ) -> None:
-    with_python = _rows(connection, "SELECT to_regprocedure('dbanon._check()')")[0][0]
+    with_python = rows_of(connection, "SELECT to_regprocedure('dbanon._check()')")[0][0]
     paths = _paths(url, python_paths) if with_python else None
     if paths is not None:
         require_python(connection, paths, owners)
-    _lock_ledger(connection, lock_timeout)
+    lock_ledger(connection, lock_timeout)
     if _is_extension(connection, "dbanon"):
         write_extension(extension_directory(connection), list(paths or ()))
         if not _is_extension(connection, LEDGER_EXTENSION):
@@ -155,7 +208,14 @@ def _bring_ledger(connection: Any) -> None:
 
 
 def _upgraded_ledger(url: str, lock_timeout: float) -> list[tuple[str, str]]:
-    """Bring the ledger of a database without functions to this version."""
+    repairs = _repaired_ledger(url, lock_timeout)
+    return [("ledger", HEAD), ("sql functions", "not installed"), *_as_checks(repairs)]
+
+
+def _repaired_ledger(
+    url: str, lock_timeout: float, accept_owners: Sequence[str] = ()
+) -> list[Repair]:
+    """Bring the ledger of a database without functions to this version; what was repaired."""
     with open_store(url).session(write=True) as session:
         if not session.has_ledger():
             raise InstallRefused(hint="Run: dbanon install")
@@ -164,7 +224,9 @@ def _upgraded_ledger(url: str, lock_timeout: float) -> list[tuple[str, str]]:
             session.lock_seconds = lock_timeout
         session.ensure_ledger()
         session.tie_releases()
-    return [("ledger", HEAD), ("sql functions", "not installed")]
+        if isinstance(session, PostgresqlSession):
+            return repair_ledger(session, accept_owners)
+        return []
 
 
 def uninstall(url: str, *, ledger: bool = False, lock_timeout: float = LOCK_SECONDS) -> None:
@@ -180,8 +242,8 @@ def uninstall(url: str, *, ledger: bool = False, lock_timeout: float = LOCK_SECO
         if not functions and not (ledger and _has_schema(connection)):
             raise InstallRefused(hint="There is nothing to remove.")
         if ledger:
-            _lock_ledger(connection, lock_timeout)
-        borrowed = _needs_owner(connection)
+            lock_ledger(connection, lock_timeout)
+        borrowed = needs_owner(connection)
         if borrowed:
             connection.execute(f"GRANT {OWNER} TO CURRENT_USER")
         if _is_extension(connection, "dbanon"):
@@ -190,7 +252,7 @@ def uninstall(url: str, *, ledger: bool = False, lock_timeout: float = LOCK_SECO
                 connection.execute(f"ALTER EXTENSION dbanon DROP TABLE {table}")
             connection.execute("DROP EXTENSION dbanon")
         elif functions:
-            for name in _rows(
+            for name in rows_of(
                 connection,
                 "SELECT p.oid::regprocedure::text FROM pg_proc p"
                 " WHERE p.pronamespace = 'dbanon'::regnamespace",
@@ -204,51 +266,6 @@ def uninstall(url: str, *, ledger: bool = False, lock_timeout: float = LOCK_SECO
             connection.execute("DROP SCHEMA dbanon")
         if borrowed:
             connection.execute(f"REVOKE {OWNER} FROM CURRENT_USER")
-
-
-class _Transaction:
-    """The transaction of a plain connection, as what asks for locks takes it."""
-
-    def __init__(self, connection: Any) -> None:
-        self._connection = connection
-
-    def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
-        self._executed(sql, parameters)
-
-    def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        found: list[tuple[Any, ...]] = self._executed(sql, parameters).fetchall()
-        return found
-
-    def savepoint(self) -> AbstractContextManager[Any]:
-        savepoint: AbstractContextManager[Any] = self._connection.transaction()
-        return savepoint
-
-    def _executed(self, sql: str, parameters: Sequence[Any]) -> Any:
-        with translated():
-            return self._connection.execute(sql.replace("?", "%s"), parameters or None)
-
-
-def _lock_ledger(connection: Any, seconds: float) -> None:
-    """Have the ledger's tables for this transaction alone, so that nobody waits behind it."""
-    _require_seconds(seconds)
-    transaction = _Transaction(connection)
-    try:
-        with transaction.savepoint():
-            borrowed = _needs_owner(connection)
-            if borrowed:
-                transaction.run(f"GRANT {OWNER} TO CURRENT_USER")
-            lock_schema(transaction, "dbanon", seconds)
-            if borrowed:
-                transaction.run(f"REVOKE {OWNER} FROM CURRENT_USER")
-    except InsufficientRights:
-        # What follows says whose it is.
-        transaction.run(f"SET LOCAL lock_timeout = {int(seconds * 1000)}")
-
-
-def _require_seconds(lock_timeout: float) -> None:
-    """Check a time that locks are asked for."""
-    if not 0 < lock_timeout <= _A_DAY:
-        raise InvalidParameter("lock_timeout must be a number of seconds above 0, up to 86400.")
 
 
 def _paths(url: str, given: Sequence[str]) -> list[str]:
@@ -270,16 +287,16 @@ def _paths(url: str, given: Sequence[str]) -> list[str]:
 
 
 def _checked(connection: Any) -> list[tuple[str, str]]:
-    return _rows(connection, "SELECT item, found FROM dbanon.check()")
+    return rows_of(connection, "SELECT item, found FROM dbanon.check()")
 
 
 def _is_extension(connection: Any, name: str) -> bool:
-    return bool(_rows(connection, "SELECT 1 FROM pg_extension WHERE extname = %s", name))
+    return bool(rows_of(connection, "SELECT 1 FROM pg_extension WHERE extname = %s", name))
 
 
 def _members(connection: Any, extension: str) -> list[str]:
     """The tables that belong to an extension."""
-    found = _rows(
+    found = rows_of(
         connection,
         "SELECT d.objid::regclass::text FROM pg_depend AS d"
         " JOIN pg_extension AS e ON e.oid = d.refobjid AND d.refclassid = 'pg_extension'::regclass"
@@ -290,30 +307,16 @@ def _members(connection: Any, extension: str) -> list[str]:
     return [name for (name,) in found]
 
 
-def _needs_owner(connection: Any) -> bool:
-    """True for an administrator who is no superuser, where another role owns the ledger."""
-    query = "SELECT 1 FROM pg_roles WHERE rolname = current_user AND NOT rolsuper"
-    return bool(
-        _rows(connection, query)
-        and _rows(connection, "SELECT 1 FROM pg_roles WHERE rolname = %s", OWNER)
-    )
-
-
 def _has_schema(connection: Any) -> bool:
-    return bool(_rows(connection, "SELECT 1 FROM pg_namespace WHERE nspname = 'dbanon'"))
+    return bool(rows_of(connection, "SELECT 1 FROM pg_namespace WHERE nspname = 'dbanon'"))
 
 
 def _has_functions(connection: Any) -> bool:
-    return bool(_rows(connection, "SELECT to_regprocedure('dbanon.version()')")[0][0])
+    return bool(rows_of(connection, "SELECT to_regprocedure('dbanon.version()')")[0][0])
 
 
 def _is_postgresql(url: str) -> bool:
     return url.partition(":")[0].partition("+")[0] in ("postgresql", "postgres")
-
-
-def _rows(connection: Any, query: str, *parameters: str) -> list[Any]:
-    found: list[Any] = connection.execute(query, parameters or None).fetchall()
-    return found
 
 
 @contextmanager

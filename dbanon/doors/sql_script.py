@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,16 @@ from dbanon.doors.plpython_options import advice_keys, describe_option, keys
 from dbanon.hierarchy.spec import KINDS
 from dbanon.job.job import Job
 from dbanon.job.synthesis import PRIVATE_SUMMARIES
-from dbanon.ledger.postgresql import OWNER, TIE_PUBLISHERS, UNTRUSTED
+from dbanon.ledger.postgresql import OWNER, UNTRUSTED
+from dbanon.ledger.postgresql_releases import (
+    ATTACH,
+    CANDIDATES,
+    NUMBER_ENTRIES,
+    SUMMARY_COLUMNS,
+    release_of,
+    released_tables,
+    states,
+)
 from dbanon.ledger.postgresql_rules import judged_rules, may_act_as, tie_rules
 from dbanon.ledger.tables import HEAD, TABLES
 from dbanon.methods import METHODS
@@ -43,11 +52,14 @@ METHOD_TYPES = (
 DP_TYPES = "text, text[], double precision, jsonb, text, text, jsonb, text, jsonb"
 
 # SQL about rules, by mark, which files have with arguments: they ask about one table, or about all.
-RULE_QUERIES: Mapping[str, Callable[..., str]] = {
+RULE_QUERIES: dict[str, Callable[..., str]] = {
     "JUDGED_RULES": judged_rules,
     "TIE_RULES": tie_rules,
     "MAY_ACT_AS": may_act_as,
 }
+
+# SQL about releases, by mark, in the same way.
+RELEASE_QUERIES: dict[str, Callable[..., str]] = {"RELEASE_OF": release_of}
 
 # Files that stand for a function or procedure of each method.
 _TEMPLATES = ("method.sql", "private.sql")
@@ -142,6 +154,15 @@ def _digest() -> dict[str, str]:
     }
 
 
+def _attach() -> str:
+    """The statement that attaches a relation to an entry, of variables of plpgsql."""
+    first, *pieces = ATTACH.strip().split("?")
+    names = ("table_oid", "shown_oid", "owner_oid", "shown_schema", "shown_name", "table_name",
+             "release_id")  # fmt: skip
+    pairs = zip(names, pieces, strict=True)
+    return first + "".join(f"candidate.{name}{piece}" for name, piece in pairs)
+
+
 def method_script(template: str, method: Method) -> str:
     """The SQL function of one method."""
     return (
@@ -216,16 +237,19 @@ def ledger_script(*, extension: bool = False) -> str:
 
 
 def tie_script() -> str:
-    """What ties entries and rules to their relations, again after a dump was restored."""
-    return (share_path("sql") / "tie.sql").read_text() + f"{TIE_PUBLISHERS};\n{tie_rules()};\n"
+    """What ties entries of earlier versions, and rules, to their relations."""
+    return f"{NUMBER_ENTRIES};\n{tie_rules()};\n"
 
 
 def _filled(text: str) -> str:
-    tables = ", ".join(f"'{name}'" for name in (*TABLES, "alembic_version"))
+    names = ", ".join(f"'{name}'" for name in (*TABLES, "alembic_version"))
     for mark, statement in _digest().items():
         text = text.replace(mark, statement)
-    text = text.replace("@UNTRUSTED@", UNTRUSTED).replace("@TABLES@", tables)
-    for mark, build in RULE_QUERIES.items():
+    text = text.replace("@UNTRUSTED@", UNTRUSTED).replace("@TABLES@", names)
+    text = text.replace("@STATES@", states()).replace("@RELEASED_TABLES@", released_tables())
+    text = text.replace("@CANDIDATES@", CANDIDATES).replace("@ATTACH@", _attach())
+    text = text.replace("@SUMMARY_COLUMNS@", ", ".join(map(literal, SUMMARY_COLUMNS)))
+    for mark, build in (RULE_QUERIES | RELEASE_QUERIES).items():
         text = re.sub(rf"@{mark}\((.*)\)@", partial(_build_query, build), text)
     return in_ascii(text.replace("@VERSION@", version()))
 

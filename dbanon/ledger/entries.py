@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from datetime import datetime, timedelta, timezone
-from typing import Any, NamedTuple
+from typing import Any
 
 from dbanon.data.counts import Recount
 from dbanon.data.frozen import dataclass
@@ -15,12 +15,17 @@ from dbanon.data.schema import Role
 from dbanon.errors import InsufficientRights, ReleaseNotFound, TableNotFound
 from dbanon.ledger.entry_checks import parsed as parsed
 from dbanon.ledger.entry_checks import read_entry, reading_entry
+from dbanon.ledger.entry_of import entry_of as entry_of
+from dbanon.ledger.entry_of import is_summary_of as is_summary_of
+from dbanon.ledger.entry_of import names_entry
+from dbanon.ledger.entry_of import newer as newer
+from dbanon.ledger.entry_of import trusted as trusted
 from dbanon.ledger.tables import RELEASE_COLUMNS, LedgerEntry
 from dbanon.release.report import Report
 from dbanon.release.words import time_text
-from dbanon.sessions.base import MARK, Existing, Output
+from dbanon.sessions.base import Output
 from dbanon.sessions.ending import ending
-from dbanon.sessions.names import RelationName, quote
+from dbanon.sessions.names import RelationName
 from dbanon.sessions.session import Session
 from dbanon.sessions.store import Store
 
@@ -29,6 +34,11 @@ NOT_COPIED = "not_copied"
 PUBLISHER = "publisher"
 # Seconds that a row on a run that failed may take.
 _NOTED = 15.0
+_TO_REPAIR = (
+    "Another relation took its place, or its mark was copied. After a dump was restored, or its"
+    " owner changed, an administrator attaches releases to their relations again: dbanon repair."
+    " After a dump dbanon upgrade does it, too."
+)
 _TO_RECOUNT = "Name the quasi-identifiers and k to recount a relation that is not in it."
 
 
@@ -157,6 +167,7 @@ def record_row(
     for column, name in (("relation_oid", output.relation), ("output_oid", output.name)):
         found = session.find_existing(name)
         row[column] = found.oid if found else None
+        row["owner_oid"] = found.owner_oid if found else None
     recorded = session.have_release_recorded(
         row, columns, {"door": run.door, "elapsed": run.elapsed, "run_id": run.run_id, **run.of_job}
     )
@@ -170,6 +181,12 @@ def insert_release(
     release, column = session.ledger_name("release"), session.ledger_name("release_column")
     created_at = row["created_at"]
     where, values = _output_condition(RelationName(row["output_schema"], row["output_name"]))
+    number, ledger = session.role_number(), session.find_existing(release)
+    if number is not None and ledger is not None:
+        row |= {"publisher_oid": number, "ledger_oid": ledger.oid}
+        # A view may have had another name.
+        where = f"({where} OR output_oid = ? AND ledger_oid = ?)"
+        values = (*values, row["output_oid"], ledger.oid)
     session.run(
         f"UPDATE {release.quoted} SET superseded_at = ? WHERE superseded_at IS NULL AND {where}",
         (session.timestamp(created_at), *values),
@@ -178,7 +195,6 @@ def insert_release(
         "published_by": session.current_user(),
         "created_at": session.timestamp(created_at),
     }
-    number = session.role_number()
     if row.get("request") is not None and number is not None:
         request = {**json.loads(row["request"]), PUBLISHER: number}
         # No escapes: a database without an encoding takes none.
@@ -234,72 +250,7 @@ def _plain(run: Run) -> dict[str, Any]:
     return {key: plain[key] for key in plain if key not in left_out} | run.of_job
 
 
-def trusted(session: Session) -> bool:
-    """True where there is a ledger; raises LedgerNotTrusted where reading it is not safe."""
-    if not session.has_ledger():
-        return False
-    session.require_trusted_ledger()
-    return True
-
-
-def entry_of(session: Session, name: RelationName, existing: Existing | None) -> str | None:
-    """The id of the release that a relation is, or None.
-
-    Its mark names the entry, and the entry names it: a mark that was copied names another. On
-    PostgreSQL that is by oid, and where the entry has none yet, by the owner.
-    """
-    if existing is None or not trusted(session):
-        return None
-    found = _entry(session, existing.mark)
-    if found is None or not session.same_name(found.output, name) or found.kind != existing.kind:
-        return None
-    if existing.oid is None:
-        return found.release_id
-    if found.output_oid is None:
-        return found.release_id if found.published_by == existing.owner else None
-    return found.release_id if found.output_oid == existing.oid else None
-
-
-def is_summary_of(
-    session: Session, output: RelationName, existing: Existing, of_output: Existing | None
-) -> bool:
-    """True when a relation is the summary of a release of this output, by mark and owner."""
-    if not trusted(session):
-        return False
-    found = _entry(session, existing.mark)
-    if found is None or existing.kind != "table" or not session.same_name(found.output, output):
-        return False
-    owners = {found.published_by, of_output.owner if of_output else found.published_by}
-    return existing.owner in owners
-
-
-class _Entry(NamedTuple):
-    """What the ledger has of a release that tells which relation it is."""
-
-    release_id: str
-    output: RelationName
-    kind: str
-    output_oid: int | None
-    published_by: str | None
-
-
-def _entry(session: Session, mark: str | None) -> _Entry | None:
-    if mark is None or not mark.startswith(MARK):
-        return None
-    found = session.rows(
-        "SELECT CAST(release_id AS VARCHAR(36)), output_schema, output_name, output_kind,"
-        f" {newer(session, 'output_oid')}, published_by"
-        f" FROM {session.ledger_name('release').quoted}"
-        " WHERE CAST(release_id AS VARCHAR(36)) = ?",
-        (mark.removeprefix(MARK),),
-    )
-    if not found:
-        return None
-    release_id, schema, output, *rest = found[0]
-    return _Entry(str(release_id), RelationName(schema, output), *rest)
-
-
-def _output_condition(name: RelationName) -> tuple[str, tuple[str, ...]]:
+def _output_condition(name: RelationName) -> tuple[str, tuple[Any, ...]]:
     if name.schema is None:
         return "output_schema IS NULL AND output_name = ?", (name.name,)
     return "output_schema = ? AND output_name = ?", (name.schema, name.name)
@@ -331,14 +282,19 @@ def find_release(session: Session, name: RelationName, hint: str = _TO_RECOUNT) 
     if release_id is None and existing is None and _names_output(session, name):
         raise TableNotFound(
             f"The ledger has release {name}, but there is no such relation now.",
-            hint="It was dropped or renamed.",
+            hint="It was dropped or renamed. dbanon releases has the present names of all.",
         )
-    if release_id is None and existing is not None and _entry(session, existing.mark):
+    if release_id is None and existing is not None and names_entry(session, existing):
         raise ReleaseNotFound(
             f"{name} bears the mark of a release, but is not the relation that the ledger"
             " recorded.",
-            hint="The mark was copied, or the relation renamed. After a dump was restored an"
-            " administrator ties releases to their relations again: dbanon upgrade",
+            hint=_TO_REPAIR,
+        )
+    has_oid = existing is not None and existing.oid is not None
+    if release_id is None and has_oid and _names_output(session, name):
+        raise ReleaseNotFound(
+            f"{name} has the name of a release, but is not the relation that the ledger recorded.",
+            hint=_TO_REPAIR,
         )
     if release_id is None:
         raise ReleaseNotFound(missing, hint=hint)
@@ -367,13 +323,3 @@ def _names_output(session: Session, name: RelationName) -> bool:
             f"SELECT count(*) FROM {release} WHERE superseded_at IS NULL AND {where}", values
         )[0][0]
     )
-
-
-def newer(session: Session, column: str, table: str = "release") -> str:
-    """SQL of a column of a table, by default of releases, that version 0.1.0 did not have.
-
-    A ledger is brought up to date when a release is written into it; until then it is read as it
-    is.
-    """
-    known = dict(session.columns_of(session.ledger_name(table)))
-    return quote(column) if column in known else "NULL"

@@ -17,17 +17,6 @@ from dbanon.ledger.tables import CHECKS, RELEASE_COLUMNS, TABLES
 from dbanon.release.words import printable
 from dbanon.sessions.names import literal
 
-# The number of the role that published a release, which it keeps under a new name. It is another
-# one after a dump was restored into another server. Not in tie.sql: older ledgers lack the column.
-TIE_PUBLISHERS = """
-UPDATE dbanon.release AS r
-SET request = r.request || pg_catalog.jsonb_build_object('publisher', o.oid::bigint)
-FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_roles AS o ON o.oid = c.relowner
-WHERE c.oid::bigint = r.relation_oid AND o.rolname = r.published_by
-  AND pg_catalog.obj_description(c.oid, 'pg_class') = 'dbanon release ' || r.release_id
-  AND r.request IS NOT NULL
-  AND r.request ->> 'publisher' IS DISTINCT FROM o.oid::text"""
-
 # The role that owns an installed ledger: it cannot log in, and only superusers are its members.
 OWNER = "dbanon_ledger"
 
@@ -198,7 +187,8 @@ WHERE n.nspname = 'dbanon' AND NOT has_table_privilege(c.oid, wanted)
 
 # What the function that records takes from the catalog and the clock itself.
 _TAKEN = ("created_at", "output_schema", "output_name", "output_kind", "relation_name",
-          "published_by", "superseded_at")  # fmt: skip
+          "published_by", "superseded_at", "owner_oid", "publisher_oid",
+          "ledger_oid")  # fmt: skip
 _JSON = tuple(name for name, kind, _ in RELEASE_COLUMNS if kind == "json")
 
 

@@ -20,11 +20,12 @@ from dbanon.errors import (
     OutputExists,
     OutputNotOurs,
     ReleaseNotFound,
-    TableNotFound,
 )
 from dbanon.ledger import entries
+from dbanon.ledger import postgresql_releases as by_number
 from dbanon.ledger.entry_checks import MISSHAPEN, reading_entry
 from dbanon.ledger.recorded import rows_of_release
+from dbanon.ledger.release_tables import table_of
 from dbanon.ledger.tables import LONG_TEXT, as_text
 from dbanon.sessions.base import MARK, SUMMARY_SUFFIX, Existing, Output
 from dbanon.sessions.names import RelationName, check_length, parse_relation
@@ -36,7 +37,8 @@ CURRENT, SUPERSEDED, DROPPED, UNTIED = "current", "superseded", "dropped", "unti
 _LISTED = "dbanon releases lists them."
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.I)
 # What an older ledger has and never used, the database's own numbers, and the arguments once more.
-_NOT_SHOWN = ("class_signature", "entity_hash", "relation_oid", "output_oid", "request")
+_NOT_SHOWN = ("class_signature", "entity_hash", "relation_oid", "output_oid", "owner_oid",
+              "publisher_oid", "ledger_oid", "request")  # fmt: skip
 _OF_RUN = ("run_id", "door", "job", "started_at", "finished_at", "run_by", "application",
            "server_version")  # fmt: skip
 
@@ -49,9 +51,10 @@ class Listed:
     ----------
     created_at : when it was published, as text.
     superseded : whether another release has its name since.
-    state : ``current``: its relation is there, marked and the one recorded; ``superseded``;
-        ``dropped``: there is no such relation; ``untied``: there is one with its mark, but not the
-        one recorded, as after a dump was restored: ``dbanon upgrade`` ties it again.
+    output : under the name that it has now, where it is there.
+    state : ``current``: its relation is there, and the one recorded; ``superseded``; ``dropped``:
+        there is no such relation; ``untied``: one has its name, owner and columns, but is not the
+        one recorded, as after a dump was restored: ``dbanon repair`` attaches it.
     k_requested, k_achieved, information_loss : None of a release that has no classes.
     epsilon, budget : what it spent of which; None of one that has classes.
     stale : of a current release, whether rows of its source were written since it was read; None
@@ -90,13 +93,17 @@ def list_releases(session: Session) -> list[Listed]:
         f" FROM {session.ledger_name('release').quoted} ORDER BY created_at DESC, release_id"
     )
     existing: dict[RelationName, Existing | None] = {}
+    states = by_number.states_of(session) if by_number.has_numbers(session) else {}
     releases = []
     for release_id, created_at, schema, output, kind, *told in found:
         *counts, by, old, epsilon, budget, source, request = told
         name = RelationName(schema, output)
-        if name not in existing:
-            existing[name] = session.find_existing(name)
-        state = _state(session, name, existing[name], release_id, kind, by, bool(old))
+        if release_id in states:
+            state, name = states[release_id]
+        else:
+            if name not in existing:
+                existing[name] = session.find_existing(name)
+            state = _state(session, name, existing[name], release_id, kind, by, bool(old))
         with reading_entry(name):
             spent = None if epsilon is None else float(epsilon)
         stale = None
@@ -205,16 +212,16 @@ def drop(session: Session, name: RelationName) -> tuple[str, list[str]]:
     assert output is not None  # As find_release said.
     [told] = rows_of_release(session, "release", entry.release_id)
     beside = name.sibling(name.name + SUMMARY_SUFFIX)
-    summary = _of_release(session, beside, entry.release_id)
+    summary = session.find_existing(beside)
     if summary is not None and not entries.is_summary_of(session, name, summary, output):
         summary = None
     dropped = [name]
     _require_droppable(session, name, output)
     if output.kind == "view":
-        released = name.sibling(told["relation_name"])
+        released = table_of(session, name, told)
         session.drop_view(name)
-        table = _of_release(session, released, entry.release_id)
-        if table is not None and _tied(table, told):
+        table = None if released is None else session.find_existing(released)
+        if released is not None and table is not None:
             _require_droppable(session, released, table)
             session.drop_table(released)
             dropped.append(released)
@@ -227,22 +234,6 @@ def drop(session: Session, name: RelationName) -> tuple[str, list[str]]:
     return entry.release_id, [str(relation) for relation in dropped]
 
 
-def _of_release(session: Session, name: RelationName, release_id: str) -> Existing | None:
-    """The table of this name, where it bears the mark of a release."""
-    found = session.find_existing(name)
-    if found is None or found.kind != "table" or found.mark != MARK + release_id:
-        return None
-    return found
-
-
-def _tied(table: Existing, entry: Mapping[str, Any]) -> bool:
-    """Whether a table is the one that the entry recorded; a mark can be copied."""
-    recorded = entry.get("relation_oid")
-    if recorded is None or table.oid is None:
-        return table.owner in (None, entry["published_by"])
-    return bool(table.oid == recorded)
-
-
 def _require_droppable(session: Session, name: RelationName, existing: Existing) -> None:
     if not session.may_drop(existing):
         raise InsufficientRights(
@@ -250,46 +241,6 @@ def _require_droppable(session: Session, name: RelationName, existing: Existing)
             " it.",
             hint="Drop it as that role, and before it what depends on it.",
         )
-
-
-def superseded_tables(
-    session: Session, keep_last: int, of: RelationName | None = None
-) -> list[RelationName]:
-    """Released tables that a view no longer shows, but for the newest ``keep_last``.
-
-    ``of`` is the one output that is looked at. What is not ours to drop, by entry, mark and rights,
-    is passed over.
-    """
-    if not entries.trusted(session):
-        return []
-    found = session.rows(
-        "SELECT output_schema, output_name, relation_name, CAST(release_id AS VARCHAR(36)),"
-        f" {entries.newer(session, 'relation_oid')}, published_by"
-        f" FROM {session.ledger_name('release').quoted}"
-        " WHERE output_kind = 'view' AND superseded_at IS NOT NULL"
-        " ORDER BY superseded_at DESC, created_at DESC"
-    )
-    seen: dict[tuple[str | None, str], int] = {}
-    tables = []
-    wanted = None if of is None else session.resolve_output(of)
-    for schema, output, relation, release_id, oid, publisher in found:
-        if wanted is not None and not session.same_name(wanted, RelationName(schema, output)):
-            continue
-        seen[schema, output] = seen.get((schema, output), 0) + 1
-        if seen[schema, output] <= keep_last:
-            continue
-        mark = MARK + release_id
-        name = RelationName(schema, relation)
-        existing = session.find_existing(name)
-        if existing is None or existing.mark != mark or existing.kind != "table":
-            continue
-        tied = existing.owner == publisher if oid is None else existing.oid in (oid, None)
-        # The view shows it still, whatever the ledger says.
-        view = session.find_existing(RelationName(schema, output))
-        shown = view is not None and view.mark == mark
-        if tied and not shown and session.may_drop(existing):
-            tables.append(name)
-    return tables
 
 
 def clear_runs(session: Session, before: str) -> int:
@@ -304,16 +255,6 @@ def clear_runs(session: Session, before: str) -> int:
     [(found,)] = session.rows(f"SELECT count(*) FROM {relation.quoted} WHERE {old}", moment)
     session.run(f"DELETE FROM {relation.quoted} WHERE {old}", moment)
     return int(found)
-
-
-def shown_table(session: Session, output: RelationName) -> list[RelationName]:
-    """The table that a view of ours shows now; none where the ledger has no such release."""
-    try:
-        entry = entries.find_release(session, output)
-    except (ReleaseNotFound, TableNotFound):
-        return []
-    [told] = rows_of_release(session, "release", entry.release_id)
-    return [entry.name.sibling(told["relation_name"])] if told["output_kind"] == "view" else []
 
 
 def exports_of(session: Session, output: str) -> list[tuple[str, int, dict[str, Any]]]:
@@ -379,10 +320,10 @@ def plan_output(
     if entries.entry_of(session, name, existing) is None:
         raise OutputNotOurs(
             f"The output {name} exists and was not made by dbanon, so it is not replaced.",
-            detail="The ledger has no release that is this relation, by name and mark"
-            + ("." if existing.oid is None else ", and by its oid."),
+            detail="The ledger has no release that is this relation, by "
+            + ("name and mark." if existing.oid is None else "its oid, owner and columns."),
             hint="Choose another name, or drop it yourself. After a dump was restored: dbanon"
-            " upgrade.",
+            " repair.",
         )
     if existing.kind != kind:
         raise OutputExists(

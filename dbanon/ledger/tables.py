@@ -55,6 +55,9 @@ RELEASE_COLUMNS = _columns(
     "request json?",
     # Of a private release: with which delta epsilon holds, and what was charged to a budget of rho.
     "delta double?, rho amount?",
+    # PostgreSQL's numbers of the owner of these relations, and of the role that published. They and
+    # the numbers of relations count in the database where ``ledger_oid`` is that of this table.
+    "owner_oid bigint?, publisher_oid bigint?, ledger_oid bigint?",
 )
 
 # Columns and primary key of each table.

@@ -10,7 +10,7 @@ from typing import Any
 from dbanon.errors import DbanonError, ReleaseChanged, ReleaseNotFound, TableNotFound
 from dbanon.job.job import Job
 from dbanon.job.requirements import INDEPENDENT
-from dbanon.ledger import entries, job_history, releases
+from dbanon.ledger import entries, job_history, release_tables, releases
 from dbanon.ledger.recorded import rows_of_release
 from dbanon.run.comparison import Comparison
 from dbanon.run.export import Exporter
@@ -126,8 +126,8 @@ def _drops(session: Session, output: Output, keep_last: int | None) -> tuple[str
     if keep_last is None or output.kind != "view" or output.replaces is None:
         return ()
     # The one that it shows now is then the newest of those that were replaced.
-    before = releases.superseded_tables(session, max(keep_last - 1, 0), output.name)
-    shown = [] if keep_last else releases.shown_table(session, output.name)
+    before = release_tables.superseded_tables(session, max(keep_last - 1, 0), output.name)
+    shown = [] if keep_last else release_tables.shown_table(session, output.name)
     return tuple(str(name) for name in (*shown, *before))
 
 

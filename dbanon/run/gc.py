@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
 
 from dbanon.errors import InvalidParameter
-from dbanon.ledger import releases
+from dbanon.ledger import release_tables, releases
 from dbanon.release.words import time_text
 from dbanon.sessions.names import RelationName
 from dbanon.sessions.store import Store
@@ -28,7 +28,7 @@ def collect_garbage(
     if keep_last < 0:
         raise InvalidParameter("keep_last must be 0 or more.")
     with store.session(write=True) as session:
-        tables = releases.superseded_tables(session, keep_last, output)
+        tables = release_tables.superseded_tables(session, keep_last, output)
         tables += session.dead_pieces() if output is None else []
         for table in tables:
             session.drop_table(table)

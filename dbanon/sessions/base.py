@@ -228,12 +228,14 @@ class Existing:
     kind : ``table``, ``view`` or ``relation``.
     mark : its comment, where dbanon writes its mark, or None.
     oid, owner : the database's own number of it, and the role it belongs to, where there are such.
+    owner_oid : the number of that role.
     """
 
     kind: str
     mark: str | None
     oid: int | None = None
     owner: str | None = None
+    owner_oid: int | None = None
 
 
 LARGEST_SALT = 2**62

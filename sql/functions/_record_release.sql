@@ -14,7 +14,8 @@ SET plan_cache_mode = force_generic_plan
 AS $function$
 DECLARE
     taken constant text[] := ARRAY['created_at', 'output_schema', 'output_name', 'output_kind',
-                                   'relation_name', 'published_by', 'superseded_at'];
+                                   'relation_name', 'published_by', 'superseded_at', 'owner_oid',
+                                   'publisher_oid', 'ledger_oid'];
     of_classes constant text[] := ARRAY['k_requested', 'k_achieved', 'classes', 'smallest_class',
         'median_class', 'largest_class', 'histogram', 'information_loss',
         'information_loss_before_rounding'];
@@ -162,7 +163,10 @@ BEGIN
     entry.output_kind := CASE shown.relkind WHEN 'r' THEN 'table' ELSE 'view' END;
     entry.relation_name := released.relname;
     entry.published_by := pg_get_userbyid(released.relowner);
-    -- A role that is renamed keeps its number.
+    -- Later the oids say which relation this is. A role that is renamed keeps its number.
+    entry.owner_oid := released.relowner;
+    entry.publisher_oid := released.relowner;
+    entry.ledger_oid := 'dbanon.release'::regclass::oid;
     entry.request := entry.request || jsonb_build_object('publisher', released.relowner::bigint);
     PERFORM dbanon._require_room(entry.published_by);
     -- Its own spending, once: what nobody has spent, nobody has released.
@@ -195,8 +199,10 @@ BEGIN
     END IF;
     -- This relation has the name now: no earlier release has it any more.
     UPDATE dbanon.release AS r SET superseded_at = moment
-    WHERE r.superseded_at IS NULL AND r.output_schema = entry.output_schema
-      AND r.output_name = entry.output_name;
+    WHERE r.superseded_at IS NULL AND (
+        r.output_schema = entry.output_schema AND r.output_name = entry.output_name
+        -- The view may have had another name.
+        OR r.output_oid = entry.output_oid AND r.ledger_oid = entry.ledger_oid);
     BEGIN
         INSERT INTO dbanon.release SELECT entry.*;
         INSERT INTO dbanon.release_column

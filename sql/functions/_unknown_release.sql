@@ -11,8 +11,20 @@ AS $function$
         THEN jsonb_build_object(
             'message', format('%s bears the mark of a release, but is not the relation that the'
                               ' ledger recorded.', relation),
-            'hint', 'The mark was copied, or the relation renamed. After a dump was restored an'
-                    ' administrator ties releases to their relations again: dbanon upgrade')
+            'hint', 'Another relation took its place, or its mark was copied. After a dump was'
+                    ' restored, or its owner changed, an administrator attaches releases to their'
+                    ' relations again: dbanon repair. After a dump dbanon upgrade does it, too.')
+        WHEN EXISTS (SELECT FROM dbanon.release AS r
+                     JOIN pg_class AS c ON c.oid = _unknown_release.relation
+                     JOIN pg_namespace AS n ON n.oid = c.relnamespace
+                     WHERE r.superseded_at IS NULL AND r.output_schema = n.nspname
+                       AND r.output_name = c.relname)
+        THEN jsonb_build_object(
+            'message', format('%s has the name of a release, but is not the relation that the'
+                              ' ledger recorded.', relation),
+            'hint', 'Another relation took its place. After a dump was restored, or its owner'
+                    ' changed, an administrator attaches releases to their relations again:'
+                    ' dbanon repair. After a dump dbanon upgrade does it, too.')
         ELSE jsonb_build_object(
             'message', format('The ledger of this database has no release %s.', relation),
             'hint', _unknown_release.hint)

@@ -1,6 +1,6 @@
 -- dbanon.drop(release): drops a release of ours, by the relation that readers use.
 --
--- Its view, its table and its summary, of the calling role, that the ledger knows by oid and mark.
+-- Its view, its table and its summary, of the calling role, that the ledger knows by their oids.
 -- The entry stays in the ledger, where its state is dropped then. Tables of earlier releases that a
 -- view showed stay until dbanon.gc(0).
 CREATE OR REPLACE FUNCTION dbanon.drop(release regclass)
@@ -29,40 +29,44 @@ BEGIN
 @RAISE@
     END IF;
     FOR found IN
-        SELECT c.relname, c.relkind, c.relowner
+        SELECT n.nspname, c.relname, c.relkind, c.relowner
         FROM pg_class AS c
-        JOIN pg_class AS o ON o.oid = drop.release AND o.relnamespace = c.relnamespace
+        JOIN pg_namespace AS n ON n.oid = c.relnamespace
+        JOIN pg_class AS o ON o.oid = drop.release
         WHERE c.oid = o.oid
-           OR c.relkind = 'r' AND c.relowner = o.relowner
-              AND obj_description(c.oid, 'pg_class') = 'dbanon release ' || entry.release_id
-              AND (c.relname = entry.output_name || '_summary'
-                   OR c.relname = entry.relation_name
-                      AND coalesce(entry.relation_oid = c.oid::bigint,
-                                   entry.published_by = pg_get_userbyid(c.relowner)))
+           OR c.oid IN (SELECT t.oid FROM (@RELEASED_TABLES@) AS t
+                        WHERE t.release_id = entry.release_id AND t.relowner = o.relowner)
+           -- A summary, by its columns; of earlier versions by its mark.
+           OR c.relkind = 'r' AND c.relowner = o.relowner AND c.relnamespace = o.relnamespace
+              AND c.relname = o.relname || '_summary'
+              AND (obj_description(c.oid, 'pg_class') = 'dbanon release ' || entry.release_id
+                   OR ARRAY(SELECT a.attname::text FROM pg_attribute AS a
+                            WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped)
+                      @> ARRAY[@SUMMARY_COLUMNS@])
         -- A view before the table that it shows.
-        ORDER BY c.relkind = 'r', c.oid <> o.oid, c.relname = entry.output_name || '_summary'
+        ORDER BY c.relkind = 'r', c.oid <> o.oid, c.relname = o.relname || '_summary'
     LOOP
         IF NOT pg_has_role(found.relowner, 'USAGE') THEN
             RAISE EXCEPTION USING ERRCODE = '42501',
-                MESSAGE = format('%I.%I is not dropped: it belongs to role %I.', entry.output_schema,
+                MESSAGE = format('%I.%I is not dropped: it belongs to role %I.', found.nspname,
                                  found.relname, pg_get_userbyid(found.relowner)),
                 HINT = 'Drop it as that role.';
         END IF;
         BEGIN
             EXECUTE format('DROP %s %I.%I', CASE found.relkind WHEN 'v' THEN 'VIEW' ELSE 'TABLE' END,
-                           entry.output_schema, found.relname);
+                           found.nspname, found.relname);
         EXCEPTION WHEN dependent_objects_still_exist THEN
             RAISE EXCEPTION USING ERRCODE = '2BP01',
                 MESSAGE = format('%I.%I is not dropped: something else shows it.',
-                                 entry.output_schema, found.relname),
+                                 found.nspname, found.relname),
                 HINT = 'Drop before it what depends on it.';
         WHEN lock_not_available THEN
             RAISE EXCEPTION USING ERRCODE = '55P03',
                 MESSAGE = format('%I.%I is not dropped: readers hold it in open transactions.',
-                                 entry.output_schema, found.relname),
+                                 found.nspname, found.relname),
                 HINT = 'Try again; pg_stat_activity shows them.';
         END;
-        dropped := format('%I.%I', entry.output_schema, found.relname);
+        dropped := format('%I.%I', found.nspname, found.relname);
         RETURN NEXT;
     END LOOP;
     PERFORM set_config('lock_timeout', patience, true);
@@ -71,4 +75,4 @@ $function$;
 REVOKE ALL ON FUNCTION dbanon.drop(regclass) FROM PUBLIC;
 COMMENT ON FUNCTION dbanon.drop(regclass) IS
 'Drops a release of dbanon: its view, its table and its summary. The ledger keeps its entry, as dropped.
-Only relations of the calling role that the ledger knows by oid and mark.';
+Only relations of the calling role that the ledger knows by their oids.';

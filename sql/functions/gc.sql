@@ -1,7 +1,7 @@
 -- dbanon.gc(keep_last)
 --
 -- Drops released tables that their view no longer shows, but for the newest keep_last of each
--- view: only tables of the calling role that the ledger knows by oid and mark. A table that something
+-- view: only tables of the calling role that the ledger knows by their oids. A table that something
 -- else still shows, or that a transaction has read, is left, with a warning.
 CREATE OR REPLACE FUNCTION dbanon.gc(keep_last integer DEFAULT 1)
 RETURNS TABLE (dropped text)
@@ -21,7 +21,7 @@ BEGIN
         PERFORM set_config('lock_timeout', '500ms', true);
     END IF;
     FOR found IN
-        SELECT old.output_schema, old.relation_name
+        SELECT t.schema_name, t.name
         FROM (
             SELECT r.*, row_number() OVER (
                 PARTITION BY r.output_schema, r.output_name
@@ -30,31 +30,23 @@ BEGIN
             FROM dbanon.release r
             WHERE r.output_kind = 'view' AND r.superseded_at IS NOT NULL
         ) AS old
-        JOIN pg_namespace n ON n.nspname = old.output_schema
-        JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = old.relation_name
-        WHERE old.place > gc.keep_last AND c.relkind = 'r'
-          AND obj_description(c.oid, 'pg_class') = 'dbanon release ' || old.release_id
-          AND (old.relation_oid = c.oid::bigint
-               OR old.relation_oid IS NULL AND old.published_by = pg_get_userbyid(c.relowner))
-          AND pg_has_role(c.relowner, 'USAGE')
+        JOIN (@RELEASED_TABLES@) AS t ON t.release_id = old.release_id
+        WHERE old.place > gc.keep_last AND pg_has_role(t.relowner, 'USAGE')
           -- The view shows it still, whatever the ledger says.
-          AND NOT EXISTS (
-              SELECT FROM pg_class AS v WHERE v.relnamespace = n.oid
-              AND v.relname = old.output_name AND v.relkind = 'v'
-              AND obj_description(v.oid, 'pg_class') = 'dbanon release ' || old.release_id)
+          AND NOT t.is_shown
     LOOP
         BEGIN
-            EXECUTE format('DROP TABLE %I.%I', found.output_schema, found.relation_name);
+            EXECUTE format('DROP TABLE %I.%I', found.schema_name, found.name);
         EXCEPTION WHEN dependent_objects_still_exist OR insufficient_privilege THEN
             RAISE WARNING 'dbanon: %.% is not dropped: something depends on it.',
-                          quote_ident(found.output_schema), quote_ident(found.relation_name);
+                          quote_ident(found.schema_name), quote_ident(found.name);
             CONTINUE;
         WHEN lock_not_available THEN
             RAISE WARNING 'dbanon: %.% is not dropped: readers hold it in open transactions.',
-                          quote_ident(found.output_schema), quote_ident(found.relation_name);
+                          quote_ident(found.schema_name), quote_ident(found.name);
             CONTINUE;
         END;
-        dropped := format('%I.%I', found.output_schema, found.relation_name);
+        dropped := format('%I.%I', found.schema_name, found.name);
         RETURN NEXT;
     END LOOP;
     PERFORM set_config('lock_timeout', patience, true);
@@ -63,4 +55,4 @@ $function$;
 REVOKE ALL ON FUNCTION dbanon.gc(integer) FROM PUBLIC;
 COMMENT ON FUNCTION dbanon.gc(integer) IS
 'Drops released tables that their view no longer shows, except the newest keep_last of each view.
-Only tables of the calling role that the ledger knows by oid and mark.';
+Only tables of the calling role that the ledger knows by their oids.';

@@ -1,8 +1,9 @@
 -- dbanon.releases(exact): what the ledger has, newest first, and what became of each.
 --
--- state: current, the relation is there, marked and the one recorded; superseded, another release has
--- its name; dropped, there is no such relation; untied, there is one with its mark and owner, but not
--- the one recorded, as after a dump was restored: dbanon upgrade ties it again.
+-- state: current, the relation is there, and the one recorded; superseded, another release has its
+-- name; dropped, there is no such relation; untied, one has its name, owner and columns, but is not the
+-- one recorded, as after a dump was restored: dbanon.repair() attaches it. output is the name that the
+-- relation has now.
 -- stale: of a current release, whether rows of its source were written since it was read, by the
 -- server's counters (stale_by); NULL where they do not tell. With exact, by the rows themselves, of
 -- releases that were made with source_digest: they are read again.
@@ -32,34 +33,24 @@ AS $function$
 BEGIN
     PERFORM dbanon._require_ledger();
     RETURN QUERY
-        SELECT r.release_id, r.created_at, format('%I.%I', r.output_schema, r.output_name), r.method,
+        SELECT r.release_id, r.created_at, format('%I.%I', w.output_schema, w.output_name), r.method,
                r.k_requested, r.k_achieved, r.rows_out, r.information_loss, r.published_by,
                r.superseded_at IS NOT NULL,
-               CASE WHEN own.release_id IS NOT NULL THEN 'current'
-                    WHEN r.superseded_at IS NOT NULL THEN 'superseded'
-                    WHEN c.oid IS NULL THEN 'dropped'
-                    ELSE 'untied' END,
+               w.state,
                r.epsilon::double precision, coalesce(d.differs, s.stale),
                CASE WHEN d.differs IS NOT NULL THEN 'digest'
                     WHEN s.stale IS NOT NULL THEN 'counters' END
         FROM dbanon.release AS r
-        LEFT JOIN pg_namespace AS n ON n.nspname = r.output_schema
-        LEFT JOIN pg_class AS c ON c.relnamespace = n.oid AND c.relname = r.output_name
-            AND c.relkind = CASE r.output_kind WHEN 'view' THEN 'v' ELSE 'r' END
-            AND pg_get_userbyid(c.relowner) = r.published_by
-            AND obj_description(c.oid, 'pg_class') = 'dbanon release ' || r.release_id
-        LEFT JOIN pg_class AS o ON o.oid::bigint = r.output_oid
-        LEFT JOIN LATERAL dbanon._release_of(coalesce(o.oid, c.oid)) AS own
-            ON own.release_id = r.release_id
+        JOIN (@STATES@) AS w ON w.release_id = r.release_id
         LEFT JOIN LATERAL (
             SELECT dbanon._is_stale(r.request -> 'source', dbanon._state_of(c2.oid)) AS stale
             FROM pg_class AS c2 JOIN pg_namespace AS n2 ON n2.oid = c2.relnamespace
-            WHERE own.release_id IS NOT NULL AND r.request IS NOT NULL
+            WHERE w.state = 'current' AND r.request IS NOT NULL
               AND dbanon._name_of(n2.nspname, c2.relname) = r.source
               AND c2.relkind IN ('r', 'p', 'm')
         ) AS s ON true
         LEFT JOIN LATERAL (
-            SELECT CASE WHEN releases.exact AND own.release_id IS NOT NULL
+            SELECT CASE WHEN releases.exact AND w.state = 'current'
                              AND r.request -> 'source' -> 'read' ->> 'hash' IS NOT NULL
                         THEN dbanon._has_other_rows(r.release_id) END AS differs
         ) AS d ON true
@@ -83,6 +74,6 @@ $grant$;
 REVOKE ALL ON FUNCTION dbanon.releases(boolean) FROM PUBLIC;
 COMMENT ON FUNCTION dbanon.releases(boolean) IS
 'The releases in the ledger, newest first. state: current, superseded, dropped, or untied, which
-dbanon upgrade mends after a dump was restored. stale: rows of the source were written since, by the
+dbanon.repair() mends after a dump was restored. stale: rows of the source were written since, by the
 server''s counters, which come some seconds late; NULL where they do not tell. With exact, by all rows
 of sources, of releases made with source_digest.';

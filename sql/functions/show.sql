@@ -14,7 +14,8 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = '22004', MESSAGE = 'release must not be NULL.';
     END IF;
     PERFORM dbanon._require_ledger();
-    SELECT to_jsonb(r) - ARRAY['relation_oid', 'output_oid', 'request']
+    SELECT to_jsonb(r) - ARRAY['relation_oid', 'output_oid', 'owner_oid', 'publisher_oid',
+                                 'ledger_oid', 'request']
            || jsonb_build_object(
                'state', (SELECT listed.state FROM dbanon.releases() AS listed
                          WHERE listed.release_id = r.release_id),
@@ -30,6 +31,8 @@ BEGIN
     WHERE r.release_id::text = lower(show.release)
        OR format('%I.%I', r.output_schema, r.output_name) = show.release
        OR r.output_schema || '.' || r.output_name = show.release
+       OR r.release_id IN (SELECT listed.release_id FROM dbanon.releases() AS listed
+                           WHERE listed.output = show.release)
     ORDER BY r.created_at DESC, r.release_id
     LIMIT 1;
     IF found IS NULL THEN

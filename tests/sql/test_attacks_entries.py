@@ -88,7 +88,8 @@ def test_role_time_and_names_are_not_the_callers_to_say(forger: psycopg.Connecti
     for key, value in (
         ("published_by", "anna"), ("created_at", "2099-01-01"), ("superseded_at", "2000-01-01"),
         ("output_name", "p"), ("output_schema", "release"), ("relation_name", "p"),
-        ("output_kind", "view"), ("xmin", "1"), ("tableoid", "1"), ("ctid", "(0,1)"), ("a b", 1),
+        ("output_kind", "view"), ("owner_oid", 10), ("publisher_oid", 10), ("ledger_oid", 1),
+        ("xmin", "1"), ("tableoid", "1"), ("ctid", "(0,1)"), ("a b", 1),
     ):  # fmt: skip
         refused(forger, entry(one, mine, **{key: value}), "22023")
     given = entry(one, mine)

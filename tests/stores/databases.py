@@ -321,7 +321,7 @@ def make_ledger_older(database: Database) -> None:
     newer = {
         "release": ("relation_oid", "output_oid", "digest", "evaluation", "chain_id",
                     "chain_sequence", "epsilon", "neighbours", "budget", "request", "delta",
-                    "rho"),
+                    "rho", "owner_oid", "publisher_oid", "ledger_oid"),
         "run": ("job", "source_types", "fingerprint"),
     }  # fmt: skip
     unused = "BYTEA" if database.name == "postgresql" else "BLOB"

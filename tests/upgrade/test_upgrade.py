@@ -38,7 +38,8 @@ JOB: dict[str, Any] = {
 }
 NEW_COLUMNS = {
     "relation_oid", "output_oid", "digest", "evaluation", "chain_id", "chain_sequence",
-    "epsilon", "neighbours", "budget", "request", "delta", "rho",
+    "epsilon", "neighbours", "budget", "request", "delta", "rho", "owner_oid", "publisher_oid",
+    "ledger_oid",
 }  # fmt: skip
 
 Upgrade = Callable[[Database], None]

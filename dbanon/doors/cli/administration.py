@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import click
@@ -190,6 +191,40 @@ def upgrade(url: str, **more: Any) -> None:
         _warn_of(more["trusted_owners"])
         committed()
         show_checks(found)
+
+
+@click.command(cls=OnDatabase, epilog=URL_HELP)
+@click.argument("url", envvar="DBANON_URL")
+@click.option(
+    "--accept-owner",
+    "accept_owners",
+    multiple=True,
+    metavar="ROLE",
+    help=(
+        "A role whose relations may be releases that another role published, as after a dump was"
+        " restored without owners. Repeatable."
+    ),
+)
+@_LOCK_TIMEOUT
+@FORMAT
+@log_format
+def repair(url: str, accept_owners: tuple[str, ...], lock_timeout: float, form: str) -> None:
+    """Attach the releases of a PostgreSQL ledger to their relations again, and say what was done.
+
+    Needed after a dump was restored, and after the owner of a release changed. A relation is
+    attached if its name, its owner, its columns and its rows are those that were released.
+    """
+    with errors(form), signals(), lasting() as committed:
+        from dbanon.doors import install as installation
+        from dbanon.doors.cli.render import rows_table
+
+        done = installation.repair(url, accept_owners=accept_owners, lock_timeout=lock_timeout)
+        committed()
+        rows = [[one.output, one.action, one.reason] for one in done]
+        changed = sum(one.action != "left" for one in done)
+        title, header = f"{counted(changed, 'release')} repaired", ["release", "action", "reason"]
+        plain = {"repairs": [asdict(one) for one in done]}
+        show(form, plain, lambda: rows_table(title, header, rows))
 
 
 @click.command(cls=OnDatabase, epilog=URL_HELP)

@@ -82,6 +82,11 @@ _COMMANDS = {
         "releases:releases",
         "List the releases in the ledger, newest first, with the current state of each.",
     ),
+    "repair": Described(
+        "administration:repair",
+        "Attach the releases of a PostgreSQL ledger to their relations again, and say what was"
+        " done.",
+    ),
     "report": Described(
         "releases:report",
         "Write the report of a release from its ledger entry, with its classes counted again.",

@@ -22,6 +22,7 @@ from dbanon.errors import (
     TableNotFound,
 )
 from dbanon.ledger import postgresql as postgresql_ledger
+from dbanon.ledger.postgresql_releases import NUMBER_ENTRIES
 from dbanon.ledger.postgresql_rules import tie_rules
 from dbanon.sessions.base import (
     Existing,
@@ -51,7 +52,6 @@ from dbanon.stores.postgresql.settings import (
     set_patience,
 )
 from dbanon.stores.postgresql.shown import shown_columns
-from dbanon.version import share_path
 
 
 class _Relation(NamedTuple):
@@ -343,8 +343,7 @@ class PostgresqlSession(
         return str(self.rows(f"SELECT {function}({marks})::text", parts)[0][0])
 
     def tie_releases(self) -> None:
-        self.run((share_path("sql") / "tie.sql").read_text())
-        self.run(postgresql_ledger.TIE_PUBLISHERS)
+        self.run(NUMBER_ENTRIES)
         self.run(tie_rules())
 
     def may_drop(self, existing: Existing) -> bool:

@@ -1,0 +1,105 @@
+"""Which entry of the ledger a relation is.
+
+On PostgreSQL the ledger's own record decides (``ledger.postgresql_releases``). Other databases have
+no roles and no lasting numbers of relations: there it is the mark, the name and the kind.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from dbanon.ledger import postgresql_releases as by_number
+from dbanon.sessions.base import MARK, Existing
+from dbanon.sessions.names import RelationName, quote
+from dbanon.sessions.session import Session
+
+
+def trusted(session: Session) -> bool:
+    """True where there is a ledger; raises LedgerNotTrusted where reading it is not safe."""
+    if not session.has_ledger():
+        return False
+    session.require_trusted_ledger()
+    return True
+
+
+def newer(session: Session, column: str, table: str = "release") -> str:
+    """SQL of a column of a table, by default of releases, that version 0.1.0 did not have.
+
+    A ledger is brought up to date when a release is written into it; until then it is read as it
+    is.
+    """
+    known = dict(session.columns_of(session.ledger_name(table)))
+    return quote(column) if column in known else "NULL"
+
+
+def entry_of(session: Session, name: RelationName, existing: Existing | None) -> str | None:
+    """The id of the release that a relation is, or None.
+
+    In older ledgers, and on other databases, its mark names the entry, and the entry names it: a
+    mark that was copied names another. On PostgreSQL that is by oid then, and where the entry has
+    none yet, by the owner.
+    """
+    if existing is None or not trusted(session):
+        return None
+    if by_number.has_numbers(session):
+        return by_number.release_id_of(session, existing)
+    found = _entry(session, existing.mark)
+    if found is None or not session.same_name(found.output, name) or found.kind != existing.kind:
+        return None
+    if existing.oid is None:
+        return found.release_id
+    if found.output_oid is None:
+        return found.release_id if found.published_by == existing.owner else None
+    return found.release_id if found.output_oid == existing.oid else None
+
+
+def names_entry(session: Session, existing: Existing) -> bool:
+    """Whether the mark of a relation names an entry, which may be another relation's."""
+    return _entry(session, existing.mark) is not None
+
+
+def is_summary_of(
+    session: Session, output: RelationName, existing: Existing, of_output: Existing | None
+) -> bool:
+    """True when a relation is the summary of a release of this output.
+
+    Its columns and owner say so, or its mark and owner, as summaries of earlier versions have other
+    columns.
+    """
+    if not trusted(session):
+        return False
+    if by_number.has_numbers(session) and by_number.is_summary(
+        session, output, existing, of_output
+    ):
+        return True
+    found = _entry(session, existing.mark)
+    if found is None or existing.kind != "table" or not session.same_name(found.output, output):
+        return False
+    owners = {found.published_by, of_output.owner if of_output else found.published_by}
+    return existing.owner in owners
+
+
+class _Entry(NamedTuple):
+    """What the ledger has of a release that tells which relation it is."""
+
+    release_id: str
+    output: RelationName
+    kind: str
+    output_oid: int | None
+    published_by: str | None
+
+
+def _entry(session: Session, mark: str | None) -> _Entry | None:
+    if mark is None or not mark.startswith(MARK):
+        return None
+    found = session.rows(
+        "SELECT CAST(release_id AS VARCHAR(36)), output_schema, output_name, output_kind,"
+        f" {newer(session, 'output_oid')}, published_by"
+        f" FROM {session.ledger_name('release').quoted}"
+        " WHERE CAST(release_id AS VARCHAR(36)) = ?",
+        (mark.removeprefix(MARK),),
+    )
+    if not found:
+        return None
+    release_id, schema, output, *rest = found[0]
+    return _Entry(str(release_id), RelationName(schema, output), *rest)

@@ -1,0 +1,359 @@
+"""Releases on PostgreSQL: which relation each entry of the ledger is.
+
+An entry names its relations by oid. The oids count in the database that recorded them, where
+``ledger_oid`` is the oid of ``dbanon.release``. The relation must still be of the recorded kind and
+belong to the recorded owner, which no other role can bring about. A relation that has another name
+now must have the recorded columns as well. Comments decide nothing: anyone may change or copy them.
+
+After a dump was restored the oids are others. ``candidates`` then looks for the relations by name,
+owner and columns, and whoever repairs the ledger compares their rows with the recorded digest.
+"""
+
+from __future__ import annotations
+
+from dbanon.data.frozen import dataclass
+from dbanon.sessions.base import SUMMARY_SUFFIX, Existing
+from dbanon.sessions.names import RelationName
+from dbanon.sessions.session import Session
+
+# The columns that every version has written into a summary.
+SUMMARY_COLUMNS = ("release_id", "created_at", "dbanon_version", "method", "arguments",
+                   "quasi_identifiers", "guarantee", "earlier_releases")  # fmt: skip
+
+# Whether the oids of an entry are those of this database.
+NUMBERED = "coalesce(r.ledger_oid = r.tableoid::bigint, false)"
+_KIND = "CASE r.output_kind WHEN 'view' THEN 'v' ELSE 'r' END"
+_MARKED = "pg_catalog.obj_description({0}.oid, 'pg_class') = 'dbanon release ' || r.release_id"
+
+
+def same_columns(relation: str = "c") -> str:
+    """SQL of whether a row of pg_class has the columns that the entry ``r`` recorded."""
+    return f"""(
+        SELECT pg_catalog.array_agg(a.attname::text ORDER BY a.attname::text COLLATE "C")
+        FROM pg_catalog.pg_attribute AS a
+        WHERE a.attrelid = {relation}.oid AND a.attnum > 0 AND NOT a.attisdropped
+    ) = (
+        SELECT pg_catalog.array_agg(k.name ORDER BY k.name COLLATE "C")
+        FROM dbanon.release_column AS k
+        WHERE k.release_id = r.release_id AND k.role <> 'not_copied')"""
+
+
+def shown_by(view: str) -> str:
+    """SQL of the relations that a view reads, as an array of oids in order."""
+    return f"""ARRAY(
+        SELECT DISTINCT d.refobjid FROM pg_catalog.pg_rewrite AS w
+        JOIN pg_catalog.pg_depend AS d
+            ON d.classid = 'pg_catalog.pg_rewrite'::regclass AND d.objid = w.oid
+        WHERE w.ev_class = {view} AND d.refclassid = 'pg_catalog.pg_class'::regclass
+          AND d.refobjid <> w.ev_class ORDER BY 1)"""
+
+
+def _recorded(number: str, name: str, kind: str) -> str:
+    """SQL of whether ``c`` in schema ``n`` is the relation that ``r`` recorded in a column."""
+    return f"""c.oid::bigint = r.{number} AND {NUMBERED} AND c.relowner::bigint = r.owner_oid
+  AND c.relkind = {kind} AND (
+      n.nspname = r.output_schema AND c.relname = r.{name} OR {same_columns()})"""
+
+
+def outputs(condition: str = "true") -> str:
+    """The query of all entries whose output is there: of an output only that of rank 1 counts.
+
+    A view has one oid in all releases that it showed: it is the release whose table it shows.
+
+    Parameters
+    ----------
+    condition : SQL that limits the relations, whose row of ``pg_class`` is ``c``.
+    """
+    return f"""
+SELECT r.release_id, c.oid, n.nspname::text AS schema_name, c.relname::text AS name,
+       pg_catalog.row_number() OVER (
+           PARTITION BY c.oid
+           ORDER BY r.relation_oid = r.output_oid OR EXISTS (
+                        SELECT FROM pg_catalog.unnest({shown_by("c.oid")}) AS s(oid)
+                        WHERE s.oid::bigint = r.relation_oid) DESC,
+                    r.created_at DESC, r.release_id) AS rank
+FROM dbanon.release AS r
+JOIN pg_catalog.pg_class AS c ON c.oid::bigint = r.output_oid
+JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+WHERE {_recorded("output_oid", "output_name", _KIND)} AND {condition}"""
+
+
+def released_tables(condition: str = "true") -> str:
+    """The query of the released tables that are there, of entries as ``r`` and tables as ``c``."""
+    return f"""
+SELECT r.release_id, c.oid, n.nspname::text AS schema_name, c.relname::text AS name, c.relowner,
+       r.output_schema, r.output_name, r.output_kind, r.superseded_at, r.created_at,
+       EXISTS (
+           SELECT FROM pg_catalog.unnest({shown_by("v.oid")}) AS s(oid) WHERE s.oid = c.oid
+       ) AS is_shown
+FROM dbanon.release AS r
+JOIN pg_catalog.pg_class AS c ON c.oid::bigint = r.relation_oid
+JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+LEFT JOIN pg_catalog.pg_class AS v ON v.oid::bigint = r.output_oid AND v.relkind = 'v'
+WHERE {_recorded("relation_oid", "relation_name", "'r'")} AND {condition}"""
+
+
+def release_of(oid: str) -> str:
+    """The query of the entry that a relation is: no row where it is none."""
+    return f"""
+SELECT r.* FROM dbanon.release AS r
+JOIN ({outputs(f"c.oid = {oid}")}
+) AS o ON o.release_id = r.release_id AND o.rank = 1"""
+
+
+def states() -> str:
+    """The query of what became of each entry, with its output under the name that it has now.
+
+    An entry is untied where a relation could be the release, and its oid or owner is another one.
+    """
+    return f"""
+WITH living AS ({outputs()}
+)
+SELECT r.release_id, l.oid, coalesce(l.schema_name, r.output_schema) AS output_schema,
+       coalesce(l.name, r.output_name) AS output_name,
+       CASE WHEN l.oid IS NOT NULL THEN 'current'
+            WHEN r.superseded_at IS NOT NULL THEN 'superseded'
+            WHEN EXISTS (
+                SELECT FROM pg_catalog.pg_class AS c
+                JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+                WHERE (n.nspname = r.output_schema AND c.relname = r.output_name
+                       AND pg_catalog.pg_get_userbyid(c.relowner) = r.published_by
+                       OR {NUMBERED} AND c.oid::bigint = r.output_oid)
+                  AND c.relkind = {_KIND} AND ({_MARKED.format("c")} OR {same_columns()})
+                  AND NOT EXISTS (SELECT FROM living AS o WHERE o.oid = c.oid)
+            ) THEN 'untied'
+            ELSE 'dropped' END AS state
+FROM dbanon.release AS r
+LEFT JOIN living AS l ON l.release_id = r.release_id AND l.rank = 1"""
+
+
+# Entries of ledgers before revision 0013, which did not say in which database their oids count.
+# They are those of this one where the relation has the recorded oid, or the mark of the entry under
+# the recorded name, and belongs to the role that published.
+NUMBER_ENTRIES = f"""
+UPDATE dbanon.release AS r
+SET relation_oid = t.relation_oid, output_oid = t.output_oid, owner_oid = t.owner_oid,
+    publisher_oid = t.owner_oid, ledger_oid = r.tableoid::bigint
+FROM (
+    SELECT DISTINCT ON (r.release_id) r.release_id, c.oid::bigint AS relation_oid,
+           CASE r.output_kind WHEN 'view' THEN o.oid ELSE c.oid END::bigint AS output_oid,
+           c.relowner::bigint AS owner_oid
+    FROM dbanon.release AS r
+    JOIN pg_catalog.pg_class AS c ON c.relkind = 'r' AND (
+        c.oid::bigint = r.relation_oid OR c.relname = r.relation_name)
+    JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+    JOIN pg_catalog.pg_roles AS w ON w.oid = c.relowner
+    LEFT JOIN pg_catalog.pg_class AS o ON r.output_kind = 'view' AND o.relkind = 'v'
+        AND o.relowner = c.relowner AND {shown_by("o.oid")} = ARRAY[c.oid]
+        AND (o.oid::bigint = r.output_oid
+             OR o.relnamespace = n.oid AND o.relname = r.output_name)
+    WHERE r.ledger_oid IS NULL
+      AND (w.rolname = r.published_by
+           OR c.oid::bigint = r.relation_oid AND r.request ->> 'publisher' = w.oid::text)
+      AND (c.oid::bigint = r.relation_oid AND (
+               n.nspname = r.output_schema AND c.relname = r.relation_name
+               OR {_MARKED.format("c")} OR {same_columns()})
+           OR n.nspname = r.output_schema AND c.relname = r.relation_name
+              AND {_MARKED.format("c")})
+    ORDER BY r.release_id, c.oid::bigint = r.relation_oid DESC NULLS LAST, o.oid
+) AS t
+WHERE r.release_id = t.release_id"""
+
+# Relations that may be releases of entries which name no relation of this database, and releases
+# that have another name than their entry says. ``verdict`` is what is to be done: ``rename`` the
+# entry, ``attach`` the relation if its rows are those that were released, or leave it, as another
+# role owns it (``owner``), it has other columns (``columns``), or the view of the release is not
+# there or shows something else (``view``).
+CANDIDATES = f"""
+WITH named AS (
+    SELECT r.release_id, {NUMBERED} AS is_numbered, c.oid, n.nspname, c.relname, c.relowner,
+           coalesce({NUMBERED} AND c.oid::bigint = r.relation_oid
+                    AND c.relowner::bigint = r.owner_oid, false) AS is_same,
+           coalesce({same_columns()}, false) AS has_columns,
+           coalesce({_MARKED.format("c")}, false) AS is_marked,
+           pg_catalog.row_number() OVER (
+               PARTITION BY r.release_id
+               ORDER BY {same_columns()} DESC NULLS LAST,
+                        {NUMBERED} AND c.oid::bigint = r.relation_oid DESC NULLS LAST, c.oid
+           ) AS rank
+    FROM dbanon.release AS r
+    JOIN pg_catalog.pg_class AS c ON c.relkind = 'r' AND c.relpersistence = 'p' AND (
+        c.relname = r.relation_name OR {NUMBERED} AND c.oid::bigint = r.relation_oid)
+    JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+    WHERE ({NUMBERED} AND c.oid::bigint = r.relation_oid OR n.nspname = r.output_schema
+           OR r.output_kind = 'view' AND EXISTS (
+               SELECT FROM pg_catalog.pg_class AS v
+               JOIN pg_catalog.pg_namespace AS m ON m.oid = v.relnamespace
+               WHERE m.nspname = r.output_schema AND v.relname = r.output_name AND v.relkind = 'v'
+                 AND {shown_by("v.oid")} = ARRAY[c.oid]))
+      AND (r.output_kind = 'view' OR r.superseded_at IS NULL
+           OR {NUMBERED} AND c.oid::bigint = r.relation_oid)
+      AND NOT EXISTS (
+          SELECT FROM dbanon.release AS q
+          WHERE q.release_id <> r.release_id AND q.ledger_oid = q.tableoid::bigint
+            AND q.relation_oid = c.oid::bigint AND q.owner_oid = c.relowner::bigint)
+), placed AS (
+    SELECT t.*, r.output_schema, r.output_name, r.relation_name, r.output_kind, r.superseded_at,
+           r.published_by, r.owner_oid AS recorded_owner, r.output_oid AS recorded_output,
+           CASE r.output_kind WHEN 'view' THEN v.oid ELSE t.oid END AS shown_oid,
+           -- The rows that readers see.
+           r.output_kind = 'view' AND r.superseded_at IS NULL AS is_read_by_view,
+           CASE r.output_kind WHEN 'view' THEN m.nspname ELSE t.nspname END AS shown_schema,
+           CASE r.output_kind WHEN 'view' THEN v.relname ELSE t.relname END AS shown_name,
+           r.digest
+    FROM named AS t
+    JOIN dbanon.release AS r ON r.release_id = t.release_id
+    LEFT JOIN LATERAL (
+        SELECT v.* FROM pg_catalog.pg_class AS v
+        JOIN pg_catalog.pg_namespace AS m ON m.oid = v.relnamespace
+        WHERE r.output_kind = 'view' AND v.relkind = 'v' AND v.relowner = t.relowner
+          AND (t.is_numbered AND v.oid::bigint = r.output_oid
+               OR m.nspname = r.output_schema AND v.relname = r.output_name)
+          AND (r.superseded_at IS NOT NULL
+               OR {shown_by("v.oid")} = ARRAY[t.oid] AND {same_columns("v")})
+        ORDER BY v.oid::bigint = r.output_oid DESC NULLS LAST LIMIT 1
+    ) AS v ON true
+    LEFT JOIN pg_catalog.pg_namespace AS m ON m.oid = v.relnamespace
+    WHERE t.rank = 1
+)
+SELECT p.release_id::text AS release_id, p.output_schema, p.output_name,
+       p.nspname::text AS table_schema, p.relname::text AS table_name, p.oid::bigint AS table_oid,
+       coalesce(p.shown_schema, p.output_schema)::text AS shown_schema,
+       coalesce(p.shown_name, p.output_name)::text AS shown_name, p.shown_oid::bigint AS shown_oid,
+       p.relowner::bigint AS owner_oid, pg_catalog.pg_get_userbyid(p.relowner)::text AS owner,
+       p.digest,
+       CASE WHEN p.is_read_by_view THEN coalesce(p.shown_oid, p.oid) ELSE p.oid END::bigint
+           AS read_oid,
+       p.is_marked, pg_catalog.has_table_privilege(p.oid, 'SELECT') AS is_readable,
+       CASE WHEN NOT p.has_columns THEN 'columns'
+            WHEN p.shown_oid IS NULL AND p.superseded_at IS NULL THEN 'view'
+            WHEN p.is_same AND (p.superseded_at IS NOT NULL AND p.output_kind = 'view'
+                                OR p.recorded_output = p.shown_oid::bigint) THEN 'rename'
+            WHEN CASE WHEN p.is_numbered THEN p.relowner::bigint = p.recorded_owner
+                      ELSE pg_catalog.pg_get_userbyid(p.relowner) = p.published_by END
+                THEN 'attach'
+            ELSE 'owner' END AS verdict
+FROM placed AS p
+WHERE NOT (p.is_same AND p.relname = p.relation_name
+           AND coalesce(p.superseded_at IS NOT NULL AND p.output_kind = 'view'
+                        OR p.recorded_output = p.shown_oid::bigint
+                           AND p.shown_name = p.output_name AND p.shown_schema = p.output_schema,
+                        false))
+  -- What another role has under the name, of other columns, is no release.
+  AND (p.has_columns OR CASE WHEN p.is_numbered THEN p.relowner::bigint = p.recorded_owner
+       ELSE pg_catalog.pg_get_userbyid(p.relowner) = p.published_by END)
+  -- A view that was dropped leaves its table to be collected.
+  AND (p.shown_oid IS NOT NULL OR p.superseded_at IS NOT NULL OR EXISTS (
+      SELECT FROM pg_catalog.pg_class AS v
+      JOIN pg_catalog.pg_namespace AS m ON m.oid = v.relnamespace
+      WHERE m.nspname = p.output_schema AND v.relname = p.output_name))
+ORDER BY 2, 3, p.superseded_at NULLS FIRST, 1"""
+
+CANDIDATE_COLUMNS = (
+    "release_id", "output_schema", "output_name", "table_schema", "table_name", "table_oid",
+    "shown_schema", "shown_name", "shown_oid", "owner_oid", "owner", "digest", "read_oid",
+    "is_marked", "is_readable", "verdict",
+)  # fmt: skip
+
+# Parameters: oid of the table and of the output, the owner's oid, schema and name of the output,
+# name of the table, id of the release. Of a database of before, the role of the recorded name
+# is who published.
+ATTACH = """
+UPDATE dbanon.release AS r
+SET relation_oid = ?::bigint, output_oid = ?::bigint, owner_oid = ?::bigint,
+    output_schema = ?::text, output_name = ?::text, relation_name = ?::text,
+    ledger_oid = r.tableoid::bigint, publisher_oid = p.oid,
+    request = CASE WHEN p.oid IS NULL THEN r.request - 'publisher'
+        ELSE r.request || pg_catalog.jsonb_build_object('publisher', p.oid) END
+FROM (
+    SELECT e.release_id, CASE WHEN e.ledger_oid = e.tableoid::bigint AND EXISTS (
+                SELECT FROM pg_catalog.pg_roles AS w WHERE w.oid::bigint = e.publisher_oid)
+            THEN e.publisher_oid
+            ELSE (SELECT w.oid::bigint FROM pg_catalog.pg_roles AS w
+                  WHERE w.rolname = e.published_by) END AS oid
+    FROM dbanon.release AS e
+) AS p
+WHERE p.release_id = r.release_id AND r.release_id::text = ?"""
+
+
+@dataclass(frozen=True)
+class ReleasedTable:
+    """The table of a release, where it is the one that the entry recorded.
+
+    Parameters
+    ----------
+    name : the one that it has now.
+    is_shown : whether the view of the release reads it.
+    """
+
+    release_id: str
+    name: RelationName
+    is_shown: bool
+
+
+def has_numbers(session: Session) -> bool:
+    """Whether entries go by oid: on PostgreSQL, in a ledger of revision 0013 or later."""
+    if session.role_number() is None:
+        return False
+    known = dict(session.columns_of(session.ledger_name("release")))
+    return {"owner_oid", "ledger_oid"} <= set(known)
+
+
+def release_id_of(session: Session, existing: Existing) -> str | None:
+    """The id of the release that a relation is, or None."""
+    found = session.rows(
+        f"SELECT f.release_id::text FROM ({release_of('?::bigint::oid')}\n) AS f", (existing.oid,)
+    )
+    return str(found[0][0]) if found else None
+
+
+def states_of(session: Session) -> dict[str, tuple[str, RelationName]]:
+    """What became of each entry, by its id, and the name that its output has now."""
+    found = session.rows(
+        "SELECT f.release_id::text, f.state, f.output_schema, f.output_name"
+        f" FROM ({states()}\n) AS f"
+    )
+    return {
+        str(release_id): (str(state), RelationName(schema, name))
+        for release_id, state, schema, name in found
+    }
+
+
+def tables_of(session: Session, release_id: str | None = None) -> list[ReleasedTable]:
+    """The tables of releases that are there, of one or of all; those replaced last come first."""
+    condition = "true" if release_id is None else "r.release_id::text = ?"
+    found = session.rows(
+        "SELECT f.release_id::text, f.schema_name, f.name, f.is_shown"
+        f" FROM ({released_tables(condition)}\n) AS f"
+        " ORDER BY f.superseded_at DESC NULLS FIRST, f.created_at DESC",
+        () if release_id is None else (release_id,),
+    )
+    return [
+        ReleasedTable(str(id_), RelationName(schema, name), is_shown)
+        for id_, schema, name, is_shown in found
+    ]
+
+
+def is_summary(
+    session: Session, output: RelationName, existing: Existing, of_output: Existing | None
+) -> bool:
+    """Whether a table under the name of an output's summary is one, by its columns and owner.
+
+    It belongs to the owner of the release or, where this was dropped or renamed, to the role that
+    published it or publishes now.
+    """
+    columns = dict(session.columns_of(output.sibling(output.name + SUMMARY_SUFFIX)))
+    if existing.kind != "table" or not set(SUMMARY_COLUMNS) <= set(columns):
+        return False
+    if of_output is not None and release_id_of(session, of_output) is not None:
+        return existing.owner_oid == of_output.owner_oid
+    if existing.owner_oid == session.role_number():
+        return True
+    return bool(
+        session.rows(
+            "SELECT 1 FROM dbanon.release AS r WHERE r.output_schema = ? AND r.output_name = ?"
+            f" AND CASE WHEN {NUMBERED} THEN r.publisher_oid = ?::bigint"
+            " ELSE r.published_by = ?::text END LIMIT 1",
+            (output.schema, output.name, existing.owner_oid, existing.owner),
+        )
+    )
