@@ -222,7 +222,7 @@ class Policy:
         bool,
         Option(
             "Refuse instead of warning: copied columns that look like identifiers, are nearly"
-            " unique or determine a quasi-identifier, and classes with too few persons.",
+            " unique or determine a quasi-identifier, too few persons, a missing output schema.",
             release=True,
             see="guarantees.md#columns-copied-as-they-are",
         ),

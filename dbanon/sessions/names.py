@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dbanon import kernels
 from dbanon.data.frozen import dataclass
-from dbanon.errors import InvalidName, NameTooLong
+from dbanon.errors import InvalidName, NameTooLong, SchemaCreated, SchemaNotFound
 
 
 @dataclass(frozen=True)
@@ -190,3 +190,21 @@ def _element(value: Any) -> str:
     if value is None:
         return "NULL"
     return '"' + str(value).replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def schema_not_found(schema: str, statement: str) -> SchemaNotFound:
+    """The error for a strict release into a schema that is missing.
+
+    Parameters
+    ----------
+    statement : SQL that creates it.
+    """
+    return SchemaNotFound(
+        f'There is no schema "{schema}", and a strict release creates none.',
+        hint=f"If the name is right, create it first: {statement};",
+    )
+
+
+def schema_created(schema: str) -> SchemaCreated:
+    """The warning about a schema that a release has created."""
+    return SchemaCreated(f'There was no schema "{schema}": it was created.')

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import ClassVar
 
 from dbanon.data.schema import Attribute
-from dbanon.errors import DatabaseNotFound, InsufficientRights
+from dbanon.errors import DatabaseNotFound, InsufficientRights, warn_caller
 from dbanon.sessions.base import Holder, Relation, job_running
-from dbanon.sessions.names import RelationName, quote
+from dbanon.sessions.names import RelationName, quote, schema_created, schema_not_found
 from dbanon.sessions.session import Session
 from dbanon.stores.files import file_for, will_be_made
 from dbanon.stores.interrupts import held_once_committed
@@ -157,6 +157,12 @@ class FileSession(Session):
     # False where temporary tables go with the connection, which is closed behind the transaction.
     stays_open = True
 
+    # SQL of whether nothing can be written through this connection; empty where none tells it.
+    read_only_query: ClassVar[str] = ""
+
+    # Whether the store knows that a run could only read.
+    may_only_read = False
+
     _ledger_was_there = False
 
     @abstractmethod
@@ -178,6 +184,36 @@ class FileSession(Session):
         if not self._ledger_was_there:
             self._ledger_was_there = super().has_ledger()
         return self._ledger_was_there
+
+    def has_schema(self, name: RelationName) -> bool:
+        """Whether the schema of a relation is there; always where a database has none."""
+        return True
+
+    def create_schema(self, name: RelationName) -> None:
+        """Create the schema of a relation, if it is missing."""
+
+    def require_schema(self, name: RelationName, *, strict: bool = False) -> bool:
+        if self.has_schema(name):
+            return False
+        if strict:
+            schema = str(name.schema)
+            raise schema_not_found(schema, f"CREATE SCHEMA {quote(schema)}")
+        return True
+
+    def lock_output(self, name: RelationName) -> None:
+        # A file that dbanon opens itself is opened to write, or only read where this is a plan.
+        asks = self.stays_open and self.read_only_query
+        if self.may_only_read or (asks and self.rows(self.read_only_query)[0][0]):
+            raise InsufficientRights(
+                "The database may not be written: it is opened to be read only.",
+                hint="Open it so that it can be written, or write to another one (`target`).",
+            )
+
+    def make_schema(self, name: RelationName) -> None:
+        missing = not self.has_schema(name)
+        self.create_schema(name)
+        if missing and name.schema != self.ledger_name("").schema:
+            warn_caller(schema_created(str(name.schema)))
 
     def drop_staging(self) -> None:
         """Drop what links rows to classes: a connection that the caller keeps would keep it."""

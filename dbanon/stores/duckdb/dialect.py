@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
 from typing import Any
@@ -375,3 +375,17 @@ def within(connection: duckdb.DuckDBPyConnection, name: RelationName) -> Iterato
         connection.execute(back)
         raise
     connection.execute(back)
+
+
+READ_ONLY = "SELECT readonly FROM duckdb_databases() WHERE database_name = current_database()"
+
+
+def has_schema(rows: Callable[..., list[tuple[Any, ...]]], name: RelationName) -> bool:
+    """Whether the schema of a relation is there, by the rows of a statement."""
+    return bool(
+        rows(
+            "SELECT 1 FROM duckdb_schemas() WHERE database_name = current_database()"
+            " AND lower(schema_name) = lower(?)",
+            (name.schema,),
+        )
+    )

@@ -54,6 +54,7 @@ class DuckdbSession(FileSession):
     dialect: ClassVar[Dialect] = types
     digest_way = types.DIGEST_WAY
     shown = staticmethod(shown_values)
+    read_only_query = types.READ_ONLY
     temporary = "temp.main"
     ledger_types: ClassVar[Mapping[str, str]] = {
         "uuid": "UUID", "timestamp": "TIMESTAMP WITH TIME ZONE", "text": "VARCHAR",
@@ -308,7 +309,10 @@ class DuckdbSession(FileSession):
     def resolve_output(self, name: RelationName) -> RelationName:
         return self._placed(name.schema or self._current_schema(), name.name)
 
-    def make_schema(self, name: RelationName) -> None:
+    def has_schema(self, name: RelationName) -> bool:
+        return types.has_schema(self.rows, name)
+
+    def create_schema(self, name: RelationName) -> None:
         schema = RelationName(name.catalog, str(name.schema)).quoted
         self.run(f"CREATE SCHEMA IF NOT EXISTS {schema}")
 
@@ -379,8 +383,6 @@ class DuckdbSession(FileSession):
             self.insert_rows(RelationName(None, SHUFFLE), ["secret"], secret)
         secret_of = f"(SELECT secret FROM {quote(SHUFFLE)})"
         return f"sha256({secret_of} || encode(CAST({alias}.rowid AS VARCHAR)))"
-
-    # -- ledger -----------------------------------------------------------------------------------
 
     def ensure_ledger(self) -> None:
         self.make_schema(self.ledger_name(""))

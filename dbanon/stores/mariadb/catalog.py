@@ -18,16 +18,22 @@ from dbanon.errors import (
     InvalidName,
     LedgerNotTrusted,
     PseudonymsNotHere,
+    ReadOnly,
     TableNotFound,
     nearest_names,
 )
 from dbanon.ledger.tables import LEDGER_SCHEMA, ledger_ddl
 from dbanon.sessions.base import Existing, OnSql, Relation
 from dbanon.sessions.interface import Dialect
-from dbanon.sessions.names import RelationName, quote, quote_list
+from dbanon.sessions.names import (
+    RelationName,
+    quote,
+    quote_list,
+    schema_not_found,
+)
 from dbanon.sessions.session import Session
 from dbanon.stores.mariadb import dialect as types
-from dbanon.stores.mariadb.errors import translated
+from dbanon.stores.mariadb.errors import READ_ONLY_HINT, translated
 from dbanon.stores.mariadb.foreign import require_own_code
 
 if TYPE_CHECKING:
@@ -176,10 +182,10 @@ class MariadbCatalog(Session):
 
     def make_database(self, name: RelationName) -> None:
         """Make the database that a schema is here, where it is missing."""
-        if not self._has_schema(str(name.schema)):
+        if not self.has_schema(str(name.schema)):
             self.run(f"CREATE DATABASE IF NOT EXISTS {quote(str(name.schema))}")
 
-    def _has_schema(self, name: str) -> bool:
+    def has_schema(self, name: str) -> bool:
         return bool(
             self.rows(
                 "SELECT 1 FROM information_schema.schemata WHERE schema_name = ?"
@@ -212,7 +218,19 @@ class MariadbCatalog(Session):
             raise InsufficientRights(
                 f"This account may not release into {name.schema}.", hint="; ".join(missing) + "."
             )
-        return False
+        schema = str(name.schema)
+        if self.has_schema(schema):
+            return False
+        if strict:
+            raise schema_not_found(schema, f"CREATE DATABASE `{schema.replace('`', '``')}`")
+        return True
+
+    def lock_output(self, name: RelationName) -> None:
+        # Each run locks its output when it publishes. Here only whether it could.
+        [(server, transactions)] = self.rows("SELECT CAST(@@read_only AS CHAR), @@tx_read_only")
+        may_always = {"READ_ONLY ADMIN", "READ ONLY ADMIN"} & self._held("")
+        if transactions or (str(server) not in ("0", "OFF") and not may_always):
+            raise ReadOnly(hint=READ_ONLY_HINT)
 
     def missing_to_write(self, output: RelationName) -> list[str]:
         found = []

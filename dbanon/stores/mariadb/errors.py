@@ -23,12 +23,17 @@ from dbanon.errors import (
     InvalidParameter,
     OutputChanged,
     OutputExists,
+    ReadOnly,
     SourceChanged,
     UnsupportedType,
 )
 
 LOST = frozenset([CR.CR_SERVER_GONE_ERROR, CR.CR_SERVER_LOST, 1053, 1927, 4031])
 
+READ_ONLY_HINT = (
+    "Write to a server that is no replica, and where transactions may write. See SHOW VARIABLES"
+    " LIKE '%read_only'."
+)
 _WIDER = "Cast the column to a wider type in a view, and anonymize the view."
 # Numbers of MariaDB's: the error, its words where they are not those of whoever asked, its hint.
 _KINDS: dict[int, tuple[type[DbanonError], str | None, str | None]] = {
@@ -45,6 +50,7 @@ _KINDS: dict[int, tuple[type[DbanonError], str | None, str | None]] = {
          (SourceChanged, "The source was changed by another session while it was read.",
           "Run it again.")),
         ((1050,), (OutputExists, None, None)),
+        ((1290, 1792, 1836), (ReadOnly, None, READ_ONLY_HINT)),
         ((1435,), (OutputChanged, "The output has a trigger, so it cannot be replaced.",
                    "Drop the trigger first: a release that nobody counted must not change.")),
         ((1451, 1217, 3730),

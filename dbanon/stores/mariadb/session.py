@@ -22,8 +22,10 @@ from dbanon.errors import (
     EngineUnsuitable,
     MixedTypes,
     OutputExists,
+    SchemaCreated,
     UnsupportedType,
     ViewsNotHere,
+    warn_caller,
 )
 from dbanon.ledger.tables import LEDGER_SCHEMA
 from dbanon.sessions.base import (
@@ -280,7 +282,11 @@ class MariadbSession(MariadbStaging):
         return types.declared(sql_type)
 
     def make_schema(self, name: RelationName) -> None:
-        """It is made when the release takes its place: what is made here stays."""
+        # It is made when the release takes its place: what is made here stays.
+        if not self.has_schema(str(name.schema)):
+            warn_caller(
+                SchemaCreated(f'There is no schema "{name.schema}": the release creates it.')
+            )
 
     def analyze(self, relation: RelationName) -> None:
         """InnoDB keeps statistics by itself."""

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from dbanon.errors import ReadOnly, SchemaCreated, SourceChanged, warn_caller
+from dbanon.errors import ReadOnly, SourceChanged, warn_caller
 from dbanon.sessions.base import MARK, Output
-from dbanon.sessions.names import RelationName, quote, quote_list
+from dbanon.sessions.names import RelationName, quote, quote_list, schema_created
 from dbanon.sessions.session import Session
 from dbanon.stores.postgresql import catalog, rights
 from dbanon.stores.postgresql.errors import READ_ONLY_HINT
@@ -65,7 +65,7 @@ class PostgresqlPublication(Session):
             rights.make_schema(self, str(name.schema))
             and name.schema != self.ledger_name("").schema
         ):
-            warn_caller(SchemaCreated(f'There was no schema "{name.schema}": it was created.'))
+            warn_caller(schema_created(str(name.schema)))
 
     def create_released(
         self, output: Output, columns: Sequence[tuple[str, str]], release_id: str

@@ -9,13 +9,12 @@ from dbanon.errors import (
     InsufficientRights,
     LedgerNotTrusted,
     OutputExists,
-    SchemaNotFound,
     SourceChanged,
     UnsupportedType,
 )
 from dbanon.ledger import postgresql as ledger
 from dbanon.sessions.base import Locator, Relation
-from dbanon.sessions.names import RelationName, quote, quote_list
+from dbanon.sessions.names import RelationName, quote, quote_list, schema_not_found
 from dbanon.sessions.session import Session
 from dbanon.stores.postgresql import catalog, foreign
 
@@ -100,10 +99,7 @@ def require_schema(session: Session, schema: str, strict: bool) -> bool:
             f" {quote(schema)} TO {_role(session)};",
         )
     if not found and strict:
-        raise SchemaNotFound(
-            f'There is no schema "{schema}", and a strict release creates none.',
-            hint=f"If the name is right, create it first: CREATE SCHEMA {quote(schema)};",
-        )
+        raise schema_not_found(schema, f"CREATE SCHEMA {quote(schema)}")
     return not found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +99,37 @@ class SqliteStore(FileDatabase):
                 driver.set_progress_handler(None, 0)
                 driver.isolation_level = before
                 connection.close()
+
+    @contextmanager
+    def planning(self, *, staging: bool, create: bool = False) -> Iterator[Session]:
+        may_only_read = self._path is None and self._may_only_read()
+        with super().planning(staging=staging, create=create) as session:
+            assert isinstance(session, SqliteSession)
+            session.may_only_read = may_only_read
+            yield session
+
+    def _may_only_read(self) -> bool:
+        """Whether a connection, or a URL with options, refuses a transaction that writes."""
+        _require_idle(self._held or shared_driver(self._engine))
+        with translated():
+            opened = self._engine.connect()
+        with closing(opened) as connection:
+            driver: Any = connection.connection.driver_connection
+            isolation_level, driver.isolation_level = driver.isolation_level, None
+            try:
+                driver.execute("BEGIN IMMEDIATE")
+                # Such a transaction begins where nothing can be written, too.
+                [(number,)] = driver.execute("PRAGMA user_version").fetchall()
+                driver.execute(f"PRAGMA user_version = {int(number)}")
+            except sqlite3.OperationalError as error:
+                # Another one writes now: that is no reason.
+                name = getattr(error, "sqlite_errorname", "")
+                return bool(name.startswith("SQLITE_READONLY"))
+            finally:
+                if driver.in_transaction:
+                    driver.execute("ROLLBACK")
+                driver.isolation_level = isolation_level
+        return False
 
     def spill(self, directory: Path | None, memory: int | None) -> None:
         """Its temporary tables are on a disk already, and its memory is small."""
