@@ -159,17 +159,18 @@ def _in_two(job: Job, source: ClientStore, target: ClientStore, key: bytes, cloc
     same = target is source
     with files_of(job, target) as exporter:
         with ExitStack() as stack:
+            # Of another database: it has the lock of the output before the state is committed, so
+            # that no other run takes the place of a release that counts as published.
             looked: Session | None = None
             if not same:
-                looked = stack.enter_context(target.planning(staging=False, create=True))
-            session = stack.enter_context(source.session(write=True))
-            if exporter is not None:
-                exporter.require_places(looked or session)
-            made = _go_on(job, session, key, clock, looked)
-        noted = _note(job, made)
-        with ExitStack() as stack:
-            writes = stack.enter_context(target.session(write=True, create=not same))
-            reads = writes if same else stack.enter_context(source.session(write=False))
+                looked = stack.enter_context(target.session(write=True, create=True))
+            with source.session(write=True) as session:
+                if exporter is not None:
+                    exporter.require_places(looked or session)
+                made = _go_on(job, session, key, clock, looked)
+            noted = _note(job, made)
+            reads = stack.enter_context(source.session(write=same))
+            writes = reads if looked is None else looked
             report = publish_tables(made, reads, writes, clock, exporter)
             if exporter is not None:
                 exporter.committing = True
