@@ -225,6 +225,7 @@ def test_a_ledger_of_before(
         run_sql("ALTER ROLE anna RENAME TO anna_smith")
     for column in ("owner_oid", "publisher_oid", "ledger_oid"):
         run_sql(f"ALTER TABLE dbanon.release DROP COLUMN {column}")
+    run_sql("ALTER TABLE dbanon.chain_member DROP COLUMN excluded_rows")
     run_sql("UPDATE dbanon.alembic_version SET version_num = '0012'")
     install.upgrade(sql_url, python_paths=[str(backend_path)])
     states = dict(run_sql(STATES))

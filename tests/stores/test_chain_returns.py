@@ -212,7 +212,7 @@ def test_a_class_that_an_earlier_build_showed_after_a_return_is_shown_after_none
     )
     if database.name != "duckdb":
         version = database.ledger("alembic_version")
-        database.execute(f"UPDATE {version} SET version_num = '0012'")
+        database.execute(f"UPDATE {version} SET version_num = '0013'")
     # With everybody in all the time it goes on.
     clinic.change(*rest[:2])
     shown = clinic.release()
