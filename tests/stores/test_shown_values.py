@@ -73,7 +73,12 @@ def test_a_set_holds_of_what_readers_see(database: Database) -> None:
         assert min(sizes.values()) == report.arguments["also_k"][0]["counted"] == 39
 
 
-STRATA = {"postgresql": "numeric", "duckdb": "collation", "sqlite": "collation", "mariadb": "blanks"}
+STRATA = {
+    "postgresql": "numeric",
+    "duckdb": "collation",
+    "sqlite": "collation",
+    "mariadb": "blanks",
+}
 
 
 def test_models_hold_in_the_classes_that_readers_see(database: Database) -> None:
