@@ -147,6 +147,7 @@ def _intervals(
         grid = grid_for(attribute, scale, step)
         if not settings.local_range:
             low, high = around(attribute, grid, low, high)
+    known: dict[str, Any]
     unit = 0.0 if closed else unit_of(attribute, scale)
     width = held_width(low, high, scale, unit)
     lost = _none_where(width * partition.sizes, missing)
@@ -158,21 +159,15 @@ def _intervals(
         middle = low + (np.floor((high - low) / 2) if ordinal else (high - low) / 2)
         typed = _typed(middle, attribute)
         require_room(attribute, typed, _WIDER)
-        return [
-            ReleasedColumn(
-                attribute, typed, missing, middle, lost=lost, extent=extent, label_alone=False
-            )
-        ]
+        known = {"lost": lost, "extent": extent, "label_alone": False}
+        return [ReleasedColumn(attribute, typed, missing, middle, **known)]
     borders = _typed(low, attribute, closed), _typed(high, attribute, closed)
     if settings.intervals == RANGE:
         lower, upper = (_exact(ends) for ends in borders)
         # The type is the database's to choose.
         ranges = replace(attribute, sql_type="")
-        return [
-            ReleasedColumn(
-                ranges, lower, missing, lost=lost, upper=upper, closed=closed, extent=extent
-            )
-        ]
+        known = {"lost": lost, "extent": extent, "upper": upper, "closed": closed}
+        return [ReleasedColumn(ranges, lower, missing, **known)]
     for ends in borders:
         require_room(attribute, ends, _WIDER)
     names = (f"{attribute.name}_low", f"{attribute.name}_high")

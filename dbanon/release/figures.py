@@ -22,6 +22,8 @@ from dbanon.measures.pairs import Pairs
 from dbanon.release.publication import (
     PublicSums,
     classes_of,
+    distance_sums,
+    largest_of,
     limited,
     public_scale,
     published,
@@ -57,7 +59,7 @@ def published_figures(
     parameters: Parameters,
     losses: tuple[str, Mapping[str, float], float],
     *,
-    per_attribute: bool = False,
+    each_apart: bool = False,
     tick: Tick = no_tick,
 ) -> dict[str, Figure]:
     """What readers may see of exact figures.
@@ -65,12 +67,12 @@ def published_figures(
     Parameters
     ----------
     losses : what a report publishes: its measure, by column, and over all columns.
-    per_attribute : True where each column has classes of its own.
+    each_apart : True where each column has classes of its own.
     """
     shown: dict[str, Figure] = {}
-    largest = _largest(pairs, per_attribute)
+    largest = largest_of(pairs, each_apart)
     step = step_of(largest, pairs.n)
-    others, limits = limited_pairs(pairs, per_attribute)
+    others, limits = limited_pairs(pairs, each_apart)
     for measure in MEASURES.values():
         name = measure.name
         if name not in exact:
@@ -90,7 +92,7 @@ def published_figures(
         elif (figure.value is None and not figure.columns) or name == "class_risk":
             shown[name] = figure
         elif name in ("sse_loss", "direct_loss", "label_loss"):
-            shown[name] = _loss(name, pairs, figure, losses, step, per_attribute)
+            shown[name] = _loss(name, pairs, figure, losses, step, each_apart)
         elif name in _OF_VALUES:
             shown[name] = _of_values(measure.run(task), step, name, limits, len(pairs.numbers))
         elif name == "linkage_risk":
@@ -109,29 +111,11 @@ def published_figures(
     return shown
 
 
-def distance_sums(pairs: Pairs, per_attribute: bool = False) -> tuple[PublicSums, ...]:
-    """What the published ``direct_loss`` is made of, one each column."""
-    return tuple(_distances(pairs, column, per_attribute) for column in pairs.columns)
-
-
-def _distances(pairs: Pairs, column: Column, per_attribute: bool) -> PublicSums:
-    cells = pairs.cells([column])
-    held = None if cells is None else cells[:, 0]
-    if isinstance(column, Numbers):
-        down = -column.scale.exponent
-        ends = np.ldexp(column.original, down), np.ldexp(column.released, down)
-        return sums_of(*ends, pairs.partition, held, squared=False, per_attribute=per_attribute)
-    apart = column.apart(np.arange(pairs.n), pairs.rows)
-    count = pairs.n if held is None else int(held.sum())
-    largest = _largest(pairs, per_attribute)
-    return PublicSums(count, 0.0, 0.0, 0.0, 1.0, float(apart.sum()), float(largest), largest, False)
-
-
-def limited_pairs(pairs: Pairs, per_attribute: bool = False) -> tuple[Pairs, _Limits]:
+def limited_pairs(pairs: Pairs, each_apart: bool = False) -> tuple[Pairs, _Limits]:
     """Pairs whose originals are as far from their released values as counts, and what is least."""
     columns: list[Column] = []
     squares, deviations = [], []
-    largest = _largest(pairs, per_attribute)
+    largest = largest_of(pairs, each_apart)
     for column in pairs.columns:
         if not isinstance(column, Numbers):
             columns.append(column)
@@ -141,7 +125,7 @@ def limited_pairs(pairs: Pairs, per_attribute: bool = False) -> tuple[Pairs, _Li
         rows = column.released[pairs.rows]
         original, power = np.array(rows, np.float64), column.scale.exponent
         scaled = np.ldexp(rows[held], -power)
-        labels, _ = classes_of(scaled, pairs.rows[held], per_attribute)
+        labels, _ = classes_of(scaled, pairs.rows[held], each_apart)
         found = limited(np.ldexp(column.original[held], -power), scaled, labels, largest)
         original[held] = np.ldexp(scaled + found.gaps, power)
         scale = public_scale(original[held], rows[held])
@@ -160,13 +144,6 @@ def limited_pairs(pairs: Pairs, per_attribute: bool = False) -> tuple[Pairs, _Li
         float(np.mean(deviations)) if deviations else 0.0,
     )
     return replace(pairs, columns=tuple(columns)), least
-
-
-def _largest(pairs: Pairs, per_attribute: bool) -> int:
-    if not per_attribute:
-        return int(pairs.partition.sizes.max(initial=0))
-    kinds = [column.released_kinds[pairs.rows] for column in pairs.columns]
-    return max(int(np.unique(one, return_counts=True)[1].max(initial=0)) for one in kinds)
 
 
 def _of_values(figure: Figure, step: float, name: str, limits: _Limits, columns: int) -> Figure:
@@ -188,7 +165,7 @@ def _loss(
     figure: Figure,
     losses: tuple[str, Mapping[str, float], float],
     step: float,
-    per_attribute: bool,
+    each_apart: bool,
 ) -> Figure:
     measure, columns, total = losses
     if {"sse": "sse_loss", "gower": "direct_loss", "iloss": "label_loss"}[measure] == name:
@@ -201,11 +178,9 @@ def _loss(
     else:
         measured = pairs.ranked if name == "sse_loss" else pairs.columns
         sums = (
-            [_numbers(pairs, one, per_attribute) for one in measured]
-            if name == "sse_loss"
-            else None
+            [_numbers(pairs, one, each_apart) for one in measured] if name == "sse_loss" else None
         )
-        found = _of_sums(figure, measured, sums or distance_sums(pairs, per_attribute), name)
+        found = _of_sums(figure, measured, sums or distance_sums(pairs, each_apart), name)
     if name == "direct_loss":
         cells = pairs.cells(pairs.columns)
         held = pairs.n * len(pairs.columns) if cells is None else int(cells.sum())
@@ -213,12 +188,12 @@ def _loss(
     return found
 
 
-def _numbers(pairs: Pairs, column: Numbers, per_attribute: bool) -> PublicSums:
+def _numbers(pairs: Pairs, column: Numbers, each_apart: bool) -> PublicSums:
     cells = pairs.cells([column])
     down = -column.scale.exponent
     ends = np.ldexp(column.original, down), np.ldexp(column.released, down)
     held = None if cells is None else cells[:, 0]
-    return sums_of(*ends, pairs.partition, held, squared=True, per_attribute=per_attribute)
+    return sums_of(*ends, pairs.partition, held, squared=True, each_apart=each_apart)
 
 
 def _of_sums(figure: Figure, columns: Any, sums: Any, name: str) -> Figure:

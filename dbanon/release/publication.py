@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from math import ceil, floor, log10
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +31,10 @@ from dbanon.data.scales import Scale
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.measures import Loss
 from dbanon.recoding import ReleasedColumn
+
+if TYPE_CHECKING:
+    from dbanon.measures.attributes import Column
+    from dbanon.measures.pairs import Pairs
 
 Floats = NDArray[np.float64]
 
@@ -192,27 +197,25 @@ def public_sums(
     hierarchies: Mapping[str, Hierarchy],
     measure: str,
     *,
-    per_attribute: bool = False,
+    each_apart: bool = False,
 ) -> tuple[PublicSums, ...]:
     """What the published losses of released records are made of, one each measured column.
 
     Parameters
     ----------
     measure : as of ``Release``.
-    per_attribute : True where each column has classes of its own: those that share its value.
+    each_apart : True where each column has classes of its own: those that share its value.
     """
     columns = tuple(columns)
     if measure == "iloss":
         return tuple(_of_labels(one, partition) for one in columns if one.lost is not None)
     if measure == "gower":
-        # Most releases need neither: a backend's first call would take a tenth longer.
         from dbanon.release.evaluation import pairs_of
-        from dbanon.release.figures import distance_sums
 
         pairs = pairs_of(microdata, partition, columns, hierarchies, measures)
-        return distance_sums(pairs, per_attribute)
+        return distance_sums(pairs, each_apart)
     return tuple(
-        _of_numbers(microdata, measures, partition, place, column, per_attribute)
+        _of_numbers(microdata, measures, partition, place, column, each_apart)
         for place, column in enumerate(columns)
     )
 
@@ -246,18 +249,18 @@ def _of_numbers(
     partition: Partition,
     place: int,
     column: ReleasedColumn,
-    per_attribute: bool,
+    each_apart: bool,
 ) -> PublicSums:
     name = microdata.numeric[place].name
     down = -measures.numbers[name].exponent
     original = np.ldexp(microdata.numbers[:, place], down)
     released = np.ldexp(column.as_float(), down)
     valid = microdata.valid_column(name)
-    return sums_of(original, released, partition, valid, squared=True, per_attribute=per_attribute)
+    return sums_of(original, released, partition, valid, squared=True, each_apart=each_apart)
 
 
 def classes_of(
-    rows: Floats, labels: NDArray[np.integer], per_attribute: bool
+    rows: Floats, labels: NDArray[np.integer], each_apart: bool
 ) -> tuple[NDArray[np.integer], int]:
     """The class of each record in a column, int (n,), and the records of the largest.
 
@@ -266,7 +269,7 @@ def classes_of(
     rows : float64 (n,), the released value of each record.
     labels : int (n,), its class.
     """
-    if per_attribute:
+    if each_apart:
         labels = np.unique(rows, return_inverse=True)[1].reshape(-1)
     return labels, int(np.bincount(labels).max(initial=0))
 
@@ -278,7 +281,7 @@ def sums_of(
     valid: NDArray[np.bool_] | None,
     *,
     squared: bool,
-    per_attribute: bool,
+    each_apart: bool,
 ) -> PublicSums:
     """Of a column of numbers.
 
@@ -287,13 +290,13 @@ def sums_of(
     original, released : float64 (n,) and (n_classes,), in one unit.
     valid : bool (n,), which count; None for all.
     squared : True for squares of deviations, False for absolute ones.
-    per_attribute : as of ``public_sums``.
+    each_apart : as of ``public_sums``.
     """
     labels = partition.labels.astype(np.intp)
     if valid is not None:
         original, labels = original[valid], labels[valid]
     rows = released[labels]
-    labels, largest = classes_of(rows, labels, per_attribute)
+    labels, largest = classes_of(rows, labels, each_apart)
     count = len(rows)
     if not count:
         return PublicSums(0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, largest, False)
@@ -305,6 +308,35 @@ def sums_of(
     else:
         lost, least = float(np.abs(found.gaps).sum()), largest * found.limit
     return PublicSums(count, mean, squares, low, high, lost, least, largest, False)
+
+
+def distance_sums(pairs: Pairs, each_apart: bool = False) -> tuple[PublicSums, ...]:
+    """What the published ``direct_loss`` is made of, one each column."""
+    return tuple(_distances(pairs, column, each_apart) for column in pairs.columns)
+
+
+def _distances(pairs: Pairs, column: Column, each_apart: bool) -> PublicSums:
+    # Most releases need neither: a backend's first call would take a tenth longer.
+    from dbanon.measures.attributes import Numbers
+
+    cells = pairs.cells([column])
+    held = None if cells is None else cells[:, 0]
+    if isinstance(column, Numbers):
+        down = -column.scale.exponent
+        ends = np.ldexp(column.original, down), np.ldexp(column.released, down)
+        return sums_of(*ends, pairs.partition, held, squared=False, each_apart=each_apart)
+    apart = column.apart(np.arange(pairs.n), pairs.rows)
+    count = pairs.n if held is None else int(held.sum())
+    largest = largest_of(pairs, each_apart)
+    return PublicSums(count, 0.0, 0.0, 0.0, 1.0, float(apart.sum()), float(largest), largest, False)
+
+
+def largest_of(pairs: Pairs, each_apart: bool) -> int:
+    """The records of the largest class, of any column where each has classes of its own."""
+    if not each_apart:
+        return int(pairs.partition.sizes.max(initial=0))
+    kinds = [column.released_kinds[pairs.rows] for column in pairs.columns]
+    return max(int(np.unique(one, return_counts=True)[1].max(initial=0)) for one in kinds)
 
 
 def public_scale(original: Floats, released: Floats) -> Scale:

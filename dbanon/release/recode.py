@@ -83,16 +83,8 @@ def recode(
     columns = recode_attributes(microdata, classes, run, lambda wide: exact_totals(rows, wide))
     released, _ = classes.rows()
     before, after = _LOSSES[recoding.measure](microdata, measures, released, policy, columns)
-    per_attribute = not isinstance(classes, Partition)
-    sums = public_sums(
-        microdata,
-        measures,
-        released,
-        columns,
-        policy.hierarchies,
-        recoding.measure,
-        per_attribute=per_attribute,
-    )
+    each_apart = len(classes.by_columns([one.name for one in microdata.attributes])) > 1
+    made_of = microdata, measures, released, columns, policy.hierarchies, recoding.measure
     measured = [
         column for column in columns if recoding.measure != "iloss" or column.lost is not None
     ]
@@ -109,8 +101,8 @@ def recode(
         measures=measures,
         hierarchies=policy.hierarchies,
         sums=(before.sums, after.sums),
-        public=sums,
-        per_attribute=per_attribute,
+        public=public_sums(*made_of, each_apart=each_apart),
+        each_apart=each_apart,
     )
 
 
@@ -267,7 +259,7 @@ class Release:
     measures, hierarchies : of the released records, as they were recoded with.
     sums : of the losses before rounding and as released, as in ``Loss``.
     public : what the losses that readers may see are made of, one each entry of ``losses``.
-    per_attribute : True where each attribute is grouped by itself.
+    each_apart : True where each attribute is grouped by itself.
     """
 
     partition: Partition
@@ -280,7 +272,7 @@ class Release:
     hierarchies: Mapping[str, Hierarchy] = field(default_factory=dict)
     sums: tuple[tuple[tuple[float, float], ...], ...] = ((), ())
     public: tuple[PublicSums, ...] = ()
-    per_attribute: bool = False
+    each_apart: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -54,7 +54,7 @@ def evaluate(
             exact,
             chosen,
             losses,
-            per_attribute=release.per_attribute,
+            each_apart=release.each_apart,
             tick=lambda share: told(0.5 + share / 2),
         )
         first, last = (of_figures(pairs, figures, chosen) for figures in (shown, exact))

@@ -75,6 +75,12 @@ def test_recorded_counted_and_compared(run_sql: Run, sql_url: str) -> None:
     for name in COLUMNS:
         assert compared[name, None] == pytest.approx(exact["losses"][name], rel=1e-9), name
         assert kept[name, None] != exact["losses"][name]
+    [(made, before, by_column)] = run_sql(
+        "SELECT information_loss, information_loss_before_rounding, column_losses"
+        " FROM release.p_summary"
+    )
+    assert made == before == kept["sse_loss", None] != exact["losses"]["sse_loss"]
+    assert by_column == {name: kept["sse_loss", name] for name in NAMES}
     for column in NAMES:
         own = exact["columns"][column]["sse_loss"]
         assert compared["sse_loss", column] == pytest.approx(own, rel=1e-9)
