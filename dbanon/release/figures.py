@@ -8,13 +8,12 @@ docs/guarantees.md has the argument for each measure.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
 
 import numpy as np
 
-from dbanon.measures import Loss
 from dbanon.measures.attributes import Column, Numbers
 from dbanon.measures.catalogue import MEASURES
 from dbanon.measures.figure import NOT_FOR_LABELS, Figure, Parameters, Task, Tick, no_tick
@@ -83,7 +82,7 @@ def published_figures(
             others,
             parameters,
             figures=shown,
-            tick=lambda share, done=done: tick(done + share / len(exact)),
+            tick=partial(_part, tick, done, len(exact)),
         )
         if name in _OF_LINKS and pairs.ranked and figure.value is not None:
             figure = measure.run(task)
@@ -109,6 +108,10 @@ def published_figures(
             # A new measure is published once it is in one of the groups above.
             shown[name] = Figure(None, note=WITHHELD)
     return shown
+
+
+def _part(tick: Tick, done: float, parts: int, share: float) -> None:
+    tick(done + share / parts)
 
 
 def limited_pairs(pairs: Pairs, each_apart: bool = False) -> tuple[Pairs, _Limits]:
@@ -175,12 +178,11 @@ def _loss(
         return figure
     elif name == "label_loss":
         return _rounded(figure, step, most=1.0)
+    elif name == "sse_loss":
+        squares = [_squares(pairs, column, each_apart) for column in pairs.ranked]
+        found = _of_sums(figure, pairs.ranked, squares, "sse")
     else:
-        measured = pairs.ranked if name == "sse_loss" else pairs.columns
-        sums = (
-            [_numbers(pairs, one, each_apart) for one in measured] if name == "sse_loss" else None
-        )
-        found = _of_sums(figure, measured, sums or distance_sums(pairs, each_apart), name)
+        found = _of_sums(figure, pairs.columns, distance_sums(pairs, each_apart), "gower")
     if name == "direct_loss":
         cells = pairs.cells(pairs.columns)
         held = pairs.n * len(pairs.columns) if cells is None else int(cells.sum())
@@ -188,7 +190,7 @@ def _loss(
     return found
 
 
-def _numbers(pairs: Pairs, column: Numbers, each_apart: bool) -> PublicSums:
+def _squares(pairs: Pairs, column: Numbers, each_apart: bool) -> PublicSums:
     cells = pairs.cells([column])
     down = -column.scale.exponent
     ends = np.ldexp(column.original, down), np.ldexp(column.released, down)
@@ -196,8 +198,10 @@ def _numbers(pairs: Pairs, column: Numbers, each_apart: bool) -> PublicSums:
     return sums_of(*ends, pairs.partition, held, squared=True, each_apart=each_apart)
 
 
-def _of_sums(figure: Figure, columns: Any, sums: Any, name: str) -> Figure:
-    loss: Loss = published(sums, "sse" if name == "sse_loss" else "gower")
+def _of_sums(
+    figure: Figure, columns: Sequence[Column], sums: Sequence[PublicSums], measure: str
+) -> Figure:
+    loss = published(sums, measure)
     own = {
         column.name: value
         for column, value in zip(columns, loss.columns.tolist(), strict=True)

@@ -292,11 +292,11 @@ def sums_of(
     squared : True for squares of deviations, False for absolute ones.
     each_apart : as of ``public_sums``.
     """
-    labels = partition.labels.astype(np.intp)
+    own = partition.labels.astype(np.intp)
     if valid is not None:
-        original, labels = original[valid], labels[valid]
-    rows = released[labels]
-    labels, largest = classes_of(rows, labels, each_apart)
+        original, own = original[valid], own[valid]
+    rows = released[own]
+    labels, largest = classes_of(rows, own, each_apart)
     count = len(rows)
     if not count:
         return PublicSums(0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, largest, False)
