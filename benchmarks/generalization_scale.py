@@ -43,8 +43,8 @@ report = dbanon.anonymize(
 status = Path("/proc/self/status").read_text()
 memory = int(status.split("VmHWM:")[1].split()[0]) / 1024
 print(json.dumps({"seconds": dict(report.seconds), "memory": memory, "cpu": time.process_time(),
-                  "own": report.information_loss_before_rounding,
-                  "released": report.information_loss, "k": report.k_achieved}))
+                  "own": report.internal.information_loss_before_rounding,
+                  "released": report.internal.information_loss, "k": report.k_achieved}))
 """
 
 

@@ -74,7 +74,7 @@ def _measured(frame: Any, data: adult.Adult, k: int, options: dict[str, Any]) ->
     seconds = time.process_time() - started
     told = released.sort_values("place")[columns].to_numpy().tolist()
     counted = published_iloss(frame.to_numpy().tolist(), told, data.paths)
-    if abs(counted - report.information_loss * frame.size) > 1e-6 or report.k_achieved < k:
+    if abs(counted - report.internal.information_loss * frame.size) > 1e-6 or report.k_achieved < k:
         raise ArithmeticError(f"k = {k}: not {k}-anonymous, or {counted} is not the report's")
-    own = report.information_loss_before_rounding * frame.size
+    own = report.internal.information_loss_before_rounding * frame.size
     return f"{counted:,.0f}", f"{own:,.0f}", f"{seconds:.1f}"

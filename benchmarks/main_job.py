@@ -41,7 +41,7 @@ report = dbanon.anonymize(
 used = resource.getrusage(resource.RUSAGE_SELF)
 memory = used.ru_maxrss / 1024
 seconds = dict(report.seconds, CPU=used.ru_utime + used.ru_stime)
-print(json.dumps({"seconds": seconds, "memory": memory, "loss": report.information_loss,
+print(json.dumps({"seconds": seconds, "memory": memory, "loss": report.internal.information_loss,
                   "k": report.k_achieved}))
 """
 

@@ -61,7 +61,7 @@ except DbanonError as error:
     result = {"refused": type(error).__name__}
 else:
     rows = released.sort_values("place")[columns].astype(str).to_numpy().tolist()
-    own = report.information_loss_before_rounding * len(frame) * len(columns)
+    own = report.internal.information_loss_before_rounding * len(frame) * len(columns)
     result = {"rows": rows, "own": own, "k": report.k_achieved}
 result["seconds"] = time.process_time() - started
 with open(target, "w") as file:

@@ -134,7 +134,7 @@ def _told(session: Any, rows: int, release: Callable[[str], Any], server: int | 
             "python": worked - workers + time.process_time() - driver,
             "server": (sum(seconds(server)) if server else 0.0) - database,
         }
-        told = {"release": name, "seconds": elapsed, "loss": report.information_loss}
+        told = {"release": name, "seconds": elapsed, "loss": report.internal.information_loss}
         print(json.dumps(used | told), flush=True)
 
 
@@ -195,7 +195,7 @@ def local(place: Path, rows: int, more: dict[str, Any]) -> None:
     used, started = time.process_time(), time.perf_counter()
     _, report = dbanon.anonymize_frame(frame, quasi_identifiers=COLUMNS, k=5, **more)
     told = {"python": time.process_time() - used, "seconds": time.perf_counter() - started}
-    print(json.dumps(told | {"loss": report.information_loss}), flush=True)
+    print(json.dumps(told | {"loss": report.internal.information_loss}), flush=True)
 
 
 WHAT = {one.__name__: one for one in (files, database, workers, local)}

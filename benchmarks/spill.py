@@ -41,7 +41,7 @@ report = dbanon.anonymize(url, table="people", quasi_identifiers=columns, k=5, k
 used = resource.getrusage(resource.RUSAGE_SELF)
 print(json.dumps({
     "seconds": time.perf_counter() - started, "cpu": used.ru_utime + used.ru_stime,
-    "memory": used.ru_maxrss / 2**10, "loss": 100 * report.information_loss,
+    "memory": used.ru_maxrss / 2**10, "loss": 100 * report.internal.information_loss,
     "k": report.k_achieved, "phases": report.seconds}))
 """
 

@@ -1,14 +1,12 @@
-"""MDAV through a database and the command line: published losses, and those of a plain MDAV."""
+"""MDAV through a database: published losses, and those of a plain MDAV."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 
 import pytest
-from click.testing import CliRunner
 
-from dbanon.doors.cli.main import main
+import dbanon
 from tests.conftest import CAMPAIGN
 from tests.reference import methods as reference
 from tests.reference.data import Table
@@ -54,21 +52,22 @@ def test_losses_are_those_of_a_plain_mdav(
 
 
 def released_losses(database: Database, table: Table, ks: list[int]) -> dict[int, float]:
-    """By k, the loss that `dbanon anonymize` reports of the table in a database."""
+    """By k, the exact loss of a release of the table in a database."""
     columns = dict.fromkeys(table.names, "double precision")
     rows = [(i, *row) for i, row in enumerate(table.values.tolist())]
     database.load("app.numbers", {"row number": "integer PRIMARY KEY"} | columns, rows)
     losses = {}
     for k in ks:
-        done = CliRunner().invoke(
-            main,
-            ["anonymize", database.url, "--table", "app.numbers", "--k", str(k),
-             "--quasi-identifiers", ",".join(table.names), "--output", "release.numbers",
-             "--if-exists", "replace", "--no-progress", "--format", "json"],
-        )  # fmt: skip
-        assert done.exit_code == 0, done.stderr
-        report = json.loads(done.stdout)
-        assert report["rows_out"] == len(rows)
-        assert report["k_achieved"] >= k
-        losses[k] = report["information_loss_before_rounding"]
+        report = dbanon.anonymize(
+            database.url,
+            table="app.numbers",
+            k=k,
+            quasi_identifiers=list(table.names),
+            output="release.numbers",
+            if_exists="replace",
+        )
+        assert report.rows_out == len(rows)
+        assert report.k_achieved >= k
+        assert report.internal is not None
+        losses[k] = report.internal.information_loss_before_rounding
     return losses
