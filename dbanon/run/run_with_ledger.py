@@ -26,9 +26,10 @@ from dbanon.run.time_limit import within
 from dbanon.sessions.ending import ending
 from dbanon.sessions.names import parse_relation
 from dbanon.sessions.store import Store
+from dbanon.stores.postgresql.summary import target_beside
 from dbanon.stores.scratch import scratch_in
 from dbanon.stores.sql_source import SqlSource
-from dbanon.stores.sql_target import SqlTarget, run_of
+from dbanon.stores.sql_target import run_of
 
 
 @contextmanager
@@ -125,7 +126,7 @@ def run_between(
         started = time.perf_counter()
         if exporter is not None:
             exporter.require_places(writes)
-        report = run(job, SqlSource(reads, disk), SqlTarget(writes), progress, exporter)
+        report = run(job, SqlSource(reads, disk), target_beside(writes, job), progress, exporter)
         before_commit = time.perf_counter()
         if exporter is not None:
             exporter.committing = True

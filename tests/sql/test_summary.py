@@ -8,6 +8,8 @@ from typing import Any
 import psycopg
 import pytest
 
+import dbanon
+
 pytestmark = pytest.mark.one_database
 
 Run = Callable[..., list[tuple[Any, ...]]]
@@ -99,3 +101,35 @@ def test_a_trigger_of_another_role_never_runs(
     connection.execute("COMMIT")
     assert run_sql("SELECT * FROM app.trap") == []
     assert run_sql(SUMMARY) == [(5,)]
+
+
+def test_a_client_rewrites_the_summary_of_a_release(
+    people: None, run_sql: Run, sql_url: str
+) -> None:
+    figures = "SELECT release_id::text, rows, k_requested FROM release.p_summary"
+    before = run_sql(figures)
+    run_sql("GRANT SELECT ON release.p_summary TO PUBLIC")
+    run_sql("INSERT INTO app.people SELECT g, g % 9 FROM generate_series(91, 100) AS g")
+    report = dbanon.refresh(sql_url, "release.p")
+    assert run_sql(figures) == [(report.release_id, 100, 3)]
+    assert run_sql(figures) != before
+    given = {"table": "app.people", "quasi_identifiers": ["a"], "if_exists": "replace"}
+    report = dbanon.anonymize(sql_url, output="release.p", k=5, **given)
+    assert run_sql(figures) == [(report.release_id, 100, 5)]
+    assert run_sql(
+        "SELECT has_table_privilege('dbanon_reader', 'release.p_summary', 'SELECT')"
+    ) == [(True,)]
+    assert run_sql("SELECT dropped FROM dbanon.drop('release.p')") == [
+        ("release.p",), ("release.p_summary",),
+    ]  # fmt: skip
+
+
+def test_a_client_makes_no_summary_where_there_is_none(run_sql: Run, sql_url: str) -> None:
+    run_sql("CREATE TABLE app.people AS SELECT g % 9 AS a FROM generate_series(1, 90) AS g")
+    given = {"table": "app.people", "quasi_identifiers": ["a"], "k": 5, "if_exists": "replace"}
+    for output in ("release.p", "release.p"):
+        dbanon.anonymize(sql_url, output=output, **given)
+    # What another role has under the name is left alone.
+    run_sql("CREATE TABLE release.p_summary (a integer)")
+    dbanon.anonymize(sql_url, output="release.p", **given)
+    assert run_sql("SELECT count(*) FROM release.p_summary") == [(0,)]

@@ -12,10 +12,12 @@ from typing import Any
 from dbanon.data.counts import Counts
 from dbanon.data.frozen import dataclass
 from dbanon.errors import OutputExists, OutputNotOurs, SourceChanged
+from dbanon.job.job import Job
 from dbanon.ledger import entries
 from dbanon.release.report import Report
 from dbanon.sessions.base import MARK, SUMMARY_SUFFIX
-from dbanon.sessions.names import RelationName, check_length, quote
+from dbanon.sessions.names import RelationName, check_length, parse_relation, quote
+from dbanon.sessions.session import Session
 from dbanon.stores.postgresql.session import PostgresqlSession
 from dbanon.stores.sql_persons import SqlWritten
 from dbanon.stores.sql_target import SqlTarget
@@ -159,6 +161,22 @@ def plan(session: PostgresqlSession, output: RelationName, if_exists: str) -> Pl
         return PlannedSummary(name, replaces_rows=True)
     session.run_with_output(f"DROP TABLE {name.quoted}")
     return PlannedSummary(name, grants=_grants(session, name))
+
+
+def target_beside(session: Session, job: Job) -> SqlTarget:
+    """Where a client writes a job's release: with a summary, where it replaces one that has one.
+
+    Releases that SQL functions made have one, and its figures must be those of the new rows.
+    """
+    if isinstance(session, PostgresqlSession) and job.if_exists == "replace":
+        output = session.resolve_output(parse_relation(job.output))
+        existing = session.find_existing(output)
+        beside = session.find_existing(output.sibling(output.name + SUMMARY_SUFFIX))
+        if beside is not None and existing is not None:
+            is_ours = entries.entry_of(session, output, existing) is not None
+            if is_ours and entries.is_summary_of(session, output, beside, existing):
+                return SummarizedTarget(session, plan(session, output, job.if_exists))
+    return SqlTarget(session)
 
 
 def _grants(session: PostgresqlSession, name: RelationName) -> tuple[str, ...]:
