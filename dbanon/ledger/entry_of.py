@@ -6,7 +6,7 @@ no roles and no lasting numbers of relations: there it is the mark, the name and
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dbanon.ledger import postgresql_releases as by_number
 from dbanon.sessions.base import MARK, Existing
@@ -51,6 +51,28 @@ def entry_of(session: Session, name: RelationName, existing: Existing | None) ->
     if found.output_oid is None:
         return found.release_id if found.published_by == existing.owner else None
     return found.release_id if found.output_oid == existing.oid else None
+
+
+def published_by_us(session: Session, alias: str = "") -> tuple[str, tuple[Any, ...]]:
+    """SQL of whether this role published an entry of releases, and its parameters.
+
+    By the number of the role, which it keeps under another name, where the entry has a number of
+    this database. Nobody has a name where there are no roles.
+
+    Parameters
+    ----------
+    alias : of the table of releases, with its dot.
+    """
+    by_name = f"coalesce({alias}published_by, '') = ?"
+    user, number = session.current_user() or "", session.role_number()
+    ledger = session.find_existing(session.ledger_name("release"))
+    if number is None or ledger is None or not by_number.has_numbers(session):
+        return by_name, (user,)
+    by_oid = f"coalesce({alias}publisher_oid, 0) = ?"
+    return (
+        f"CASE WHEN coalesce({alias}ledger_oid, 0) = ? THEN {by_oid} ELSE {by_name} END",
+        (ledger.oid, number, user),
+    )
 
 
 def names_entry(session: Session, existing: Existing) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from dbanon.data.frozen import dataclass
 from dbanon.ledger import entries
+from dbanon.ledger.entry_of import published_by_us
 from dbanon.ledger.tables import as_text
 from dbanon.sessions.names import RelationName
 from dbanon.sessions.session import Session
@@ -56,14 +57,14 @@ def last_release(session: Session, job: str) -> LastRelease | None:
     """
     if not _knows_jobs(session):
         return None
-    user = session.current_user()
+    is_ours, parameters = published_by_us(session, "r.")
     found = session.rows(
         "SELECT CAST(u.release_id AS VARCHAR(36)), r.source, u.source_types, u.fingerprint"
         f" FROM {session.ledger_name('run').quoted} AS u"
         f" JOIN {session.ledger_name('release').quoted} AS r ON r.release_id = u.release_id"
-        " WHERE u.job = ? AND u.state = 'done' AND coalesce(r.published_by, '') = ?"
+        f" WHERE u.job = ? AND u.state = 'done' AND {is_ours}"
         " ORDER BY r.created_at DESC LIMIT 1",
-        (job, user or ""),
+        (job, *parameters),
     )
     if not found:
         return None

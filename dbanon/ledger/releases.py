@@ -24,6 +24,7 @@ from dbanon.errors import (
 from dbanon.ledger import entries
 from dbanon.ledger import postgresql_releases as by_number
 from dbanon.ledger.entry_checks import MISSHAPEN, reading_entry
+from dbanon.ledger.entry_of import published_by_us
 from dbanon.ledger.recorded import rows_of_release
 from dbanon.ledger.release_tables import table_of
 from dbanon.ledger.tables import LONG_TEXT, as_text
@@ -265,11 +266,11 @@ def exports_of(session: Session, output: str) -> list[tuple[str, int, dict[str, 
     if not entries.trusted(session):
         return []
     wanted = session.resolve_output(parse_relation(output))
+    is_ours, parameters = published_by_us(session)
     found = session.rows(
         "SELECT output_schema, output_name, CAST(release_id AS VARCHAR(36)), arguments"
-        f" FROM {session.ledger_name('release').quoted}"
-        " WHERE coalesce(published_by, '') = ? ORDER BY created_at DESC",
-        (session.current_user() or "",),
+        f" FROM {session.ledger_name('release').quoted} WHERE {is_ours} ORDER BY created_at DESC",
+        parameters,
     )
     with reading_entry(wanted):
         return [

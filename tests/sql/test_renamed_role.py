@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -12,6 +13,8 @@ from sqlalchemy import make_url
 import dbanon
 from dbanon.doors import install
 from dbanon.errors import InsufficientRights
+from dbanon.ledger import job_history, releases
+from dbanon.run.open import open_store
 from tests.postgres_server import Server
 
 pytestmark = pytest.mark.one_database
@@ -79,3 +82,38 @@ def test_the_number_is_recorded_where_a_client_writes_the_ledger(sql_server: Ser
         # As after a dump was restored into another server.
         install.upgrade(url)
         assert dbanon.refresh(url, "release.p").rows_in == 90
+
+
+def test_a_renamed_role_keeps_its_jobs_and_exports(
+    run_sql: Run, sql_role: Role, tmp_path: Path
+) -> None:
+    """What a job made last, and which files are its own, does not go by the name of the role."""
+    run_sql(
+        "CREATE TABLE app.people AS SELECT g AS id, g % 9 AS a FROM generate_series(1, 90) AS g"
+    )
+    url = sql_role("anna")
+    run_sql("GRANT SELECT ON app.people TO anna")
+    place = tmp_path / "people.parquet"
+
+    def run(url: str) -> dbanon.Report:
+        return dbanon.anonymize(
+            url, table="app.people", quasi_identifiers=["a"], k=5, output="release.p",
+            if_exists="replace", exports=[place], name="people", door="job",
+        )  # fmt: skip
+
+    report = run(url)
+    run_sql("ALTER ROLE anna RENAME TO anna_smith")
+    run_sql("ALTER ROLE anna_smith PASSWORD 'secret'")
+    new = make_url(url).set(username="anna_smith", password="secret")
+    with open_store(new).session(write=False) as session:
+        last = job_history.last_release(session, "people")
+        files = releases.exports_of(session, "release.p")
+    assert last is not None
+    assert last.release_id == report.release_id
+    assert [release_id for release_id, _, _ in files] == [report.release_id]
+    # Another role of the old name has neither.
+    with open_store(sql_role("anna")).session(write=False) as session:
+        assert job_history.last_release(session, "people") is None
+        assert releases.exports_of(session, "release.p") == []
+    # The file is the release's: it may be replaced.
+    assert run(new.render_as_string(hide_password=False)).release_id != report.release_id
