@@ -145,6 +145,8 @@ class Advice(Plotted):
     seconds : CPU seconds by part.
     entity : the column that says whose a row is, so that k counts persons; None where no two rows
         seem to be one person's.
+    chain : the command that makes a chain of its releases; None if no column is sure to follow
+        persons, or its source keeps no chains.
     """
 
     source: str
@@ -158,6 +160,7 @@ class Advice(Plotted):
     start: Mapping[str, Any]
     seconds: Mapping[str, float]
     entity: str | None = None
+    chain: str | None = None
 
     @property
     def rules(self) -> dict[str, Any]:
@@ -226,6 +229,9 @@ class Advice(Plotted):
             pairs.append(("runner-up", _with_withheld(found.runner_up)))
         if found.note:
             pairs.append(("note", found.note))
+        if self.chain is not None:
+            told = f"of the same persons stay private together in a chain: {self.chain}"
+            pairs.append(("more releases", told))
         pairs.append(("synthetic rows", self._private_method()))
         return [*pairs, ("Liu and Li", _rule_of_liu_and_li(self.rows))]
 

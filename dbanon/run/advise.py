@@ -13,21 +13,23 @@ from typing import Any
 import numpy as np
 
 from dbanon.advice.answer import Advice, ColumnAdvice
-from dbanon.advice.persons import coarsest
+from dbanon.advice.persons import coarsest, person_column
 from dbanon.advice.profile import SMALL, Profile
 from dbanon.advice.recommend import Point, recommend
 from dbanon.advice.request import AdviceRequest
-from dbanon.advice.roles import QUASI_IDENTIFIER, SENSITIVE, Role, propose
+from dbanon.advice.roles import IDENTIFIER, QUASI_IDENTIFIER, SENSITIVE, Role, propose
 from dbanon.advice.singling import singling, sizes_of
 from dbanon.data.microdata import Microdata
 from dbanon.errors import NoQuasiIdentifiers, NoRows, NothingFits, PrivacyWarning
 from dbanon.hierarchy.leaves import only
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
+from dbanon.run.history import create_command
 from dbanon.run.plan import Plan, plan
 from dbanon.run.sweep import Tried, sweep
 from dbanon.sessions.names import RelationName
 from dbanon.stores.ports import Source
+from dbanon.stores.sql_source import SqlSource
 
 # Called with a part and the share of it that is done; what it raises ends the advice.
 AdviceProgress = Callable[[str, float], None]
@@ -107,6 +109,7 @@ def advise(
         quasi_identifiers=chosen,
         proposed=not request.quasi_identifiers,
         entity=entity,
+        chain=_chain(str(planned.relation.name), profile, roles, entity, source),
         singling=found,
         sweep=swept,
         recommendation=best,
@@ -187,6 +190,20 @@ def _entity(request: AdviceRequest, profile: Profile, persons: Mapping[str, str]
         for column in profile.columns
         if column.name in persons and column.name not in named and column.present == profile.rows
     )
+
+
+def _chain(
+    table: str, profile: Profile, roles: Mapping[str, Role], entity: str | None, source: Source
+) -> str | None:
+    """The command that makes a chain of the releases of a table, where it can be made."""
+    if not isinstance(source, SqlSource) or "chains" in source.session.never_here:
+        return None
+    identifiers = {name for name, role in roles.items() if role.role == IDENTIFIER}
+    person = entity or person_column(profile.columns, identifiers, profile.rows)
+    if person is None:
+        return None
+    several = " --max-rows-per-person N" if entity else ""
+    return create_command(table, person) + several
 
 
 def _roles(request: AdviceRequest, profile: Profile, persons: Mapping[str, str]) -> dict[str, Role]:
