@@ -265,7 +265,8 @@ def _released(plpy: Any, job: Job, store: PlpyStore, progress: _Progress) -> dic
     for caution in report.cautions:
         plpy.warning(f"dbanon: {caution.what}; {caution.why}")
     for found in report.findings:
-        say = plpy.warning if found in report.kept_identifiers else plpy.notice
+        serious = (*report.kept_identifiers, *report.linking)
+        say = plpy.warning if found in serious else plpy.notice
         say(f"dbanon: column {found.describe(report.k_requested)}")
     for text in report.lost_told():
         plpy.notice(f"dbanon: column {text}")

@@ -218,6 +218,14 @@ class TellingColumnRefused(DbanonError):
     sqlstate = "ZK005"
 
 
+class LinkingColumnRefused(DbanonError):
+    """A column that is released as it is singles out rows, and strict was asked for."""
+
+    code = "linking_column"
+    exit_code = 6
+    sqlstate = "ZK005"
+
+
 class KeptIdentifierRefused(DbanonError):
     """A column that is released as it is looks like an identifier, and strict was asked for."""
 

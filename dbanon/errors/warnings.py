@@ -11,6 +11,10 @@ class KeptColumnTells(PrivacyWarning):
     """A column released as it is distinguishes rows, or reveals what a quasi-identifier was."""
 
 
+class KeptColumnLinks(PrivacyWarning):
+    """A column released as it is singles out rows of classes, as a quasi-identifier would."""
+
+
 class KeptColumnIdentifies(PrivacyWarning):
     """A column released as it is looks like names, addresses or numbers of persons."""
 

@@ -21,6 +21,7 @@ from dbanon.release.attribute_disclosure import (
     PersonSpellings,
     TellingColumn,
 )
+from dbanon.release.linkage import LinkingColumn
 from dbanon.release.recode import ColumnLoss
 from dbanon.release.report import Counted, Evaluated, Lost, MadeBy, Report, Request
 from dbanon.release.words import time_text
@@ -247,6 +248,7 @@ def _counted(row: Mapping[str, Any], entry: LedgerEntry) -> Counted:
             *(FewPersons(**found) for found in arguments.get("few_persons", ())),
             *(PersonSpellings(**found) for found in arguments.get("entity_spellings", ())),
         ),
+        linking=tuple(LinkingColumn(**found) for found in arguments.get("linking", ())),
         identifiers=tuple(
             KeptIdentifier(**found) for found in arguments.get("kept_identifiers", ())
         ),

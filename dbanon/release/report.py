@@ -13,6 +13,7 @@ from dbanon.job.verdict import Caution, Verdict
 from dbanon.measures.models import CountedModel
 from dbanon.release.alignment import Alignment
 from dbanon.release.attribute_disclosure import FewPersons, KeptIdentifier, TellingColumn
+from dbanon.release.linkage import LinkingColumn
 from dbanon.release.outcome import Evaluated as Evaluated
 from dbanon.release.outcome import Internal
 from dbanon.release.outcome import Lost as Lost
@@ -74,7 +75,7 @@ class Counted:
     rows_in, suppressed : records of the source, and those that were withheld.
     rows : of the classes.
     verdict : of the guarantee.
-    telling, identifiers : findings on columns that are released as they are; they were looked for.
+    telling, identifiers, linking : findings on columns that are released as they are.
     few_persons : findings on columns that look like numbers of persons; looked for without entity.
     """
 
@@ -85,6 +86,7 @@ class Counted:
     telling: tuple[TellingColumn, ...] = ()
     few_persons: tuple[FewPersons, ...] = ()
     identifiers: tuple[KeptIdentifier, ...] = ()
+    linking: tuple[LinkingColumn, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -195,25 +197,18 @@ class Report(WithCard):
     k_rows = _Told["int | None"]("counts.verdict.k_rows")
     levels = _Told["Mapping[str, int] | None"]("loss.levels")
     telling = _Told[tuple[TellingColumn, ...]]("counts.telling")
+    linking = _Told[tuple[LinkingColumn, ...]]("counts.linking")
+    few_persons = _Told[tuple[FewPersons, ...]]("counts.few_persons")
+    kept_identifiers = _Told[tuple[KeptIdentifier, ...]]("counts.identifiers")
     digest = _Told["str | None"]("made_by.digest")
     lost = _Told[tuple[str, ...]]("loss.completely")
     evaluation = _Told["Mapping[str, Any] | None"]("evaluated.figures")
     evaluation_failed = _Told["str | None"]("evaluated.failed")
 
     @property
-    def few_persons(self) -> tuple[FewPersons, ...]:
-        """Findings on columns that look like numbers of persons; looked for without entity."""
-        return self.counts.few_persons
-
-    @property
-    def kept_identifiers(self) -> tuple[KeptIdentifier, ...]:
-        """Columns that are released as they are, and look like identifiers."""
-        return self.counts.identifiers
-
-    @property
-    def findings(self) -> tuple[TellingColumn | FewPersons | KeptIdentifier, ...]:
+    def findings(self) -> tuple[TellingColumn | LinkingColumn | FewPersons | KeptIdentifier, ...]:
         """What was found of columns, that readers may not think of."""
-        return (*self.kept_identifiers, *self.telling, *self.few_persons)
+        return (*self.kept_identifiers, *self.linking, *self.telling, *self.few_persons)
 
     @property
     def cautions(self) -> tuple[Caution, ...]:
@@ -318,6 +313,7 @@ class Report(WithCard):
             *passthrough_note(self.arguments),
             *files_note(self.arguments),
             *(("KEPT IDENTIFIER", one.describe(self.k_requested)) for one in self.kept_identifiers),
+            *(("COLUMN LINKS", found.describe(self.k_requested)) for found in self.linking),
             *(("COLUMN TELLS", found.describe(self.k_requested)) for found in self.telling),
             *(("PERSONS", found.describe(self.k_requested)) for found in self.few_persons),
             ("not copied", names(self.not_copied)),

@@ -36,6 +36,7 @@ from dbanon.run.disclosure import (
 from dbanon.run.evaluate import attack, certify, evaluate, published_certificate
 from dbanon.run.fingerprint import fingerprint, source_digest
 from dbanon.run.history import caution_of, warn_of_history
+from dbanon.run.linkage import GroupsOnce, linking_columns
 from dbanon.run.plan import Plan, plan
 from dbanon.stores.ports import Draft, Source, Target, W
 from dbanon.version import version
@@ -91,12 +92,16 @@ def run(
     def check(written: W, counts: Counts) -> Counted:
         expected = Expected.of(microdata, release.partition.labels, planned.sensitive)
         require_pseudonyms(draft, source, target, written)
+        verdict = planned.guarantee.check(counts, expected)
+        grouped = GroupsOnce(source)
+        telling = telling_columns(draft, grouped, target.sampled(written, job.kept))
         return Counted(
             rows_in=microdata.n_read,
             suppressed=microdata.withheld + release.partition.n_suppressed,
             rows=counts.rows,
-            verdict=planned.guarantee.check(counts, expected),
-            telling=telling_columns(draft, source, target.sampled(written, job.kept)),
+            verdict=verdict,
+            telling=telling,
+            linking=linking_columns(planned, draft, source, target, written, grouped, telling),
             few_persons=spellings or few_persons(planned, draft, source, counts),
             identifiers=identifiers,
         )
@@ -279,6 +284,8 @@ def report_of(planned: Plan, draft: Draft, found: Found, counted: Counted) -> Re
         more[found_as] = [vars(column) for column in counted.few_persons]
     if job.entity_normalize is not None:
         more["entity_normalize"] = job.entity_normalize
+    if counted.linking:
+        more["linking"] = [vars(column) for column in counted.linking]
     if counted.identifiers:
         more["kept_identifiers"] = [vars(column) for column in counted.identifiers]
     if output.creates_schema:

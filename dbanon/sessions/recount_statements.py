@@ -117,3 +117,29 @@ def recount_values(relation: RelationName, shown: Sequence[tuple[str, ...]], tex
         f" (SELECT {columns}, {text} AS value FROM {relation.quoted} AS s) AS released"
         f" GROUP BY {by}, value) AS cells"
     )
+
+
+def unique_profiles(
+    relation: RelationName, shown: Sequence[tuple[str, ...]], group: tuple[str, ...]
+) -> str:
+    """The values of a column that several rows share, and those with profiles of their own.
+
+    A profile is what a row shows in other columns. Groups of up to four rows have the same number
+    of rows, sum, sum of squares, least and largest number of a profile only if they have the same
+    profiles; larger ones may agree in them by chance, and are then not unique.
+
+    Parameters
+    ----------
+    group : of the column, as ``shown`` of one column.
+    """
+    names = [f"g{place}" for place in range(len(group))]
+    values = ", ".join(f"{part} AS {name}" for part, name in zip(group, names, strict=True))
+    return (
+        "SELECT coalesce(sum(n), 0), coalesce(sum(CASE WHEN n = 1 THEN 1 ELSE 0 END), 0) FROM"
+        " (SELECT count(*) AS n FROM (SELECT count(*) AS size, sum(profile) AS total,"
+        " sum(profile * profile) AS squares, min(profile) AS low, max(profile) AS high FROM"
+        f" (SELECT {values}, dense_rank() OVER (ORDER BY {listed(shown)}) AS profile"
+        f" FROM {relation.quoted} AS s WHERE {group[0]} IS NOT NULL) AS r"
+        f" GROUP BY {', '.join(names)} HAVING count(*) > 1) AS m"
+        " GROUP BY size, total, squares, low, high) AS alike"
+    )

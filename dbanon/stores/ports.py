@@ -185,6 +185,14 @@ class Source(Protocol):
     def groups(self, draft: Draft, name: str) -> ValueGroups:
         """The released rows by their value of a column that is released as it is."""
 
+    def originals(self, draft: Draft, name: str, columns: Sequence[str]) -> ValueGroups:
+        """The released rows by their original value of a quasi-identifier.
+
+        Parameters
+        ----------
+        columns : columns that are released as they are, whose values the groups compare.
+        """
+
     def different(self, draft: Draft, name: str) -> tuple[int, int]:
         """The released rows that have a value in a column, and how many texts these have."""
 
@@ -278,6 +286,11 @@ class Target(Protocol[W]):
 
     def sampled(self, written: W, names: Sequence[str]) -> Mapping[str, TellingColumn]:
         """Kept columns of which a sample of what was written proves that they tell rows apart."""
+
+    def profiles(self, written: W, columns: Sequence[str], name: str) -> tuple[int, int]:
+        """The values of a column that several written rows share, and how many of them no other
+        value has the profiles of: what its rows show in ``columns``.
+        """
 
     def digest(self, written: W) -> str | None:
         """The digest of the rows that were written; None where there is none."""

@@ -302,17 +302,30 @@ class SqlSource:
         ------
         RecountFailed : other rows were counted than those that are released.
         """
-        session, relation, microdata = self.session, draft.relation, draft.microdata
-        partition, k = draft.release.partition, int(draft.job.policy.k)
+        session, k = self.session, int(draft.job.policy.k)
         persons = [f"DISTINCT {session.value_of(person)}" for person in draft.wanted.persons]
+        few = f"count({', '.join(persons) or '*'}) < {k}"
+        value = session.compared(draft.relation.attribute(name))
+        return self._groups(draft, name, value, draft.microdata.attributes, few)
+
+    def originals(self, draft: Draft, name: str, columns: Sequence[str]) -> ValueGroups:
+        """The released rows by their value of a quasi-identifier; raises as ``groups``."""
+        [value] = [self._original(a) for a in draft.microdata.attributes if a.name == name]
+        kept = [draft.relation.attribute(column) for column in columns]
+        return self._groups(draft, name, value, kept, "1 = 0")
+
+    def _groups(
+        self, draft: Draft, name: str, value: str, others: Sequence[Attribute], few: str
+    ) -> ValueGroups:
+        session, partition = self.session, draft.release.partition
         query = statements.value_groups(
-            session.released_rows(relation, microdata, partition),
-            session.compared(relation.attribute(name)),
-            [self._original(attribute) for attribute in microdata.attributes],
-            f"count({', '.join(persons) or '*'}) < {k}",
+            session.released_rows(draft.relation, draft.microdata, partition),
+            value,
+            [self._original(attribute) for attribute in others],
+            few,
         )
         cells = np.array([[int(value) for value in row] for row in session.rows(query)], np.int64)
-        cells = cells.reshape(-1, 4 + len(microdata.attributes))
+        cells = cells.reshape(-1, 4 + len(others))
         if int(cells[:, 1] @ cells[:, 2]) != int(partition.sizes.sum()):
             raise RecountFailed(
                 f'The values of "{name}" that were counted are not those of all released rows;'

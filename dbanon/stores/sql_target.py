@@ -20,7 +20,7 @@ from dbanon.ledger.source_history import SourceHistory, earlier_releases
 from dbanon.recoding import ReleasedColumn
 from dbanon.release.attribute_disclosure import TellingColumn, all_different, sample_size
 from dbanon.release.report import Report
-from dbanon.sessions import statements
+from dbanon.sessions import recount_statements, statements
 from dbanon.sessions.base import Output, Relation, passthrough_refused
 from dbanon.sessions.names import RelationName, check_length, parse_relation, quote
 from dbanon.sessions.session import Session
@@ -220,6 +220,14 @@ class SqlTarget:
             for name, n, different in zip(names, counts[::2], counts[1::2], strict=True)
         )
         return {found.name: found for found in proved if found is not None}
+
+    def profiles(self, written: SqlWritten, columns: Sequence[str], name: str) -> tuple[int, int]:
+        """The groups of several rows with one value, and those that are alone with their rows."""
+        relation = written.relation
+        profile, group = (self.session.shown_by(relation, own) for own in (columns, [name]))
+        query = recount_statements.unique_profiles(relation, profile, group[0])
+        [(several, unique)] = self.session.rows(query)
+        return int(several), int(unique)
 
     def digest(self, written: SqlWritten) -> str | None:
         """The digest of the rows, under a salt of its own."""

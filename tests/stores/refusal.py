@@ -18,6 +18,7 @@ EXIT_CODES = {
     errors.DatabaseFailure: 4,
     errors.InsufficientRights: 5,
     errors.TellingColumnRefused: 6,
+    errors.LinkingColumnRefused: 6,
     errors.EntitySpellingsRefused: 6,
     errors.KeptIdentifierRefused: 6,
     errors.TooFewPersons: 6,

@@ -257,6 +257,18 @@ class FrameSource:
         codes = _codes(self.frame[name].iloc[microdata.keys[records, 0]])
         return groups_of(codes, before, int(draft.job.policy.k), persons)
 
+    def originals(self, draft: Draft, name: str, columns: Sequence[str]) -> ValueGroups:
+        """The released rows by their value of a quasi-identifier."""
+        microdata, release = draft.microdata, draft.release
+        records = release.partition.members
+        held = Originals(microdata, release.partition, release.columns)
+        places, valid = microdata.keys[records, 0], microdata.valid_column(name)
+        codes = held.codes(name)[records]
+        if valid is not None:
+            codes = np.where(valid[records], codes, -1)
+        kept = [_codes(self.frame[column].iloc[places]) for column in columns]
+        return groups_of(codes, kept, 0)
+
     def _rows(self, relation: Relation) -> pd.DataFrame:
         """The rows that may be released."""
         if not relation.required:

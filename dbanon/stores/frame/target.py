@@ -18,6 +18,7 @@ from dbanon.ledger.source_history import NO_HISTORY, SourceHistory
 from dbanon.recoding import GENERALIZED, RANGE, ReleasedColumn
 from dbanon.release.alignment import INPUT, SHUFFLED
 from dbanon.release.attribute_disclosure import TellingColumn
+from dbanon.release.linkage import unique_profiles
 from dbanon.release.report import Report
 from dbanon.sessions.base import Output, Relation, passthrough_refused, random_order
 from dbanon.sessions.names import RelationName
@@ -229,6 +230,14 @@ class FrameTarget:
     def sampled(self, written: FrameWritten, names: Sequence[str]) -> dict[str, TellingColumn]:
         """None: all rows are counted."""
         return {}
+
+    def profiles(self, written: FrameWritten, columns: Sequence[str], name: str) -> tuple[int, int]:
+        """The groups of several rows with one value, and those that are alone with their rows."""
+        frame = written.frame
+        known = frame[name].notna().to_numpy()
+        groups = groups_shown(frame, [name]).ngroup().to_numpy(np.int64)
+        profiles = groups_shown(frame, columns).ngroup().to_numpy(np.int64)
+        return unique_profiles(np.where(known, groups, -1), profiles)
 
     def digest(self, written: FrameWritten) -> str | None:
         """None: nobody looks a frame up again."""

@@ -1,0 +1,149 @@
+"""Columns that are released as they are and undo classes: counted where the release was written."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Generic
+
+from dbanon.data.counts import Questions
+from dbanon.data.schema import Kind
+from dbanon.errors import KeptColumnLinks, LinkingColumnRefused, warn_caller
+from dbanon.release.attribute_disclosure import Originals, TellingColumn, ValueGroups
+from dbanon.release.linkage import (
+    REFUSED,
+    WARNED,
+    LinkingColumn,
+    follows,
+    frequencies_of,
+    is_coding,
+    may_number_groups,
+    told_share,
+)
+from dbanon.run.plan import Plan
+from dbanon.stores.ports import Draft, Source, Target, W
+
+# Of these, one person's value is not the number of a group.
+_MEASURED = frozenset({Kind.FLOAT, Kind.DECIMAL, Kind.DATE, Kind.TIMESTAMP, Kind.BOOLEAN})
+
+
+class GroupsOnce:
+    """The groups of kept columns, each counted once."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._counted: dict[str, ValueGroups] = {}
+
+    def groups(self, draft: Draft, name: str) -> ValueGroups:
+        """The released rows by their value of a column."""
+        if name not in self._counted:
+            self._counted[name] = self._source.groups(draft, name)
+        return self._counted[name]
+
+
+class _Columns(Generic[W]):
+    """The kept columns of one release, beside the classes that it has."""
+
+    def __init__(
+        self,
+        planned: Plan,
+        draft: Draft,
+        source: Source,
+        target: Target[W],
+        written: W,
+        grouped: GroupsOnce,
+    ) -> None:
+        self._planned, self._draft, self._grouped = planned, draft, grouped
+        self._source, self._target, self._written = source, target, written
+        release = draft.release
+        self._originals = Originals(draft.microdata, release.partition, release.columns)
+        self._rows = int(release.partition.sizes.sum())
+        self._columns = planned.questions(release.names).columns
+
+    def strengths(self, names: Sequence[str]) -> dict[str, dict[str, float]]:
+        """How far each column and each quasi-identifier follow from one another."""
+        found: dict[str, dict[str, float]] = {}
+        for name in names:
+            groups = self._grouped.groups(self._draft, name)
+            found[name] = {
+                one: follows(groups, place, self._originals.frequencies(one), self._rows)
+                for place, one in enumerate(self._originals.names)
+            }
+        kept = [name for name in names if name in self._draft.job.keep]
+        for one in self._originals.names if kept else ():
+            groups = self._source.originals(self._draft, one, kept)
+            for place, name in enumerate(kept):
+                own = frequencies_of(self._grouped.groups(self._draft, name), self._rows)
+                strength = follows(groups, place, own, self._rows)
+                found[name][one] = max(found[name][one], strength)
+        return found
+
+    def coding(self, name: str, strengths: dict[str, float]) -> LinkingColumn | None:
+        """The finding on a column that is another coding of a quasi-identifier."""
+        strongest = max(strengths, key=lambda one: strengths[one])
+        if not is_coding(strengths[strongest]):
+            return None
+        k, columns = int(self._draft.job.policy.k), (*self._columns, name)
+        sizes = self._target.count(self._written, Questions(columns)).rows.histogram
+        below = sum(size * count for size, count in sizes.items() if size < k)
+        share = told_share(below, self._rows)
+        if below < k or share < WARNED:
+            return None
+        return LinkingColumn(name, strongest, share)
+
+    def group_number(self, name: str) -> LinkingColumn | None:
+        """The finding on a column that numbers groups of rows."""
+        kind = self._draft.relation.attribute(name).kind
+        if kind in _MEASURED or name not in self._draft.job.keep:
+            return None
+        if not may_number_groups(self._grouped.groups(self._draft, name)):
+            return None
+        several, unique = self._target.profiles(self._written, self._columns, name)
+        share = told_share(unique, several)
+        return LinkingColumn(name, None, share) if share >= WARNED else None
+
+
+def linking_columns(
+    planned: Plan,
+    draft: Draft,
+    source: Source,
+    target: Target[W],
+    written: W,
+    grouped: GroupsOnce,
+    told: Collection[TellingColumn],
+) -> tuple[LinkingColumn, ...]:
+    """The findings on columns that are released as they are, and single out rows of classes.
+
+    Warns with ``KeptColumnLinks``.
+
+    Parameters
+    ----------
+    told : findings that were told already: these columns are not counted again.
+
+    Raises
+    ------
+    LinkingColumnRefused : a share is too large, and the policy is strict.
+    """
+    known = {column.name for column in told}
+    job = draft.job
+    names = [name for name in (*job.sensitive, *job.keep) if name not in known]
+    if not names or not planned.guarantee.bounds_rows:
+        return ()
+    columns = _Columns(planned, draft, source, target, written, grouped)
+    findings = []
+    for name, strengths in columns.strengths(names).items():
+        finding = columns.coding(name, strengths) or columns.group_number(name)
+        if finding is not None:
+            findings.append(finding)
+    k = int(job.policy.k)
+    refused = [one.describe(k) for one in findings if one.share >= REFUSED]
+    if job.policy.strict and refused:
+        raise LinkingColumnRefused(
+            "A column that would be released as it is singles out rows that the classes hide."
+            " Nothing was published.",
+            detail="Column " + "; column ".join(refused) + ".",
+            hint="Name it as a quasi-identifier or, if it numbers groups, as `entity`; do not copy"
+            " it, release it as a pseudonym, or leave strict out.",
+        )
+    for one in findings:
+        warn_caller(KeptColumnLinks(f"Column {one.describe(k)}."))
+    return tuple(findings)
