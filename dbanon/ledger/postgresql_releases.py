@@ -249,7 +249,7 @@ WHERE NOT (p.is_same AND p.relname = p.relation_name
       WHERE m.nspname = p.output_schema AND v.relname = p.output_name))
 ORDER BY 2, 3, p.superseded_at NULLS FIRST, 1"""
 
-CANDIDATE_COLUMNS = (
+CANDIDATE_COLUMNS: tuple[str, ...] = (
     "release_id", "output_schema", "output_name", "table_schema", "table_name", "table_oid",
     "shown_schema", "shown_name", "shown_oid", "owner_oid", "owner", "digest", "read_oid",
     "is_marked", "is_readable", "verdict",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from dbanon.data.frozen import dataclass
@@ -56,7 +56,7 @@ def repair(session: PostgresqlSession, accept_owners: Collection[str] = ()) -> l
 
 
 def _repaired(
-    session: PostgresqlSession, candidate: dict[str, Any], accept_owners: Collection[str]
+    session: PostgresqlSession, candidate: Mapping[str, Any], accept_owners: Collection[str]
 ) -> Repair:
     release_id = str(candidate["release_id"])
     table = RelationName(candidate["table_schema"], candidate["table_name"])
