@@ -14,12 +14,19 @@ counted how many of its groups are the only ones with the released profiles of t
 from __future__ import annotations
 
 from math import sqrt
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.frozen import dataclass
-from dbanon.release.attribute_disclosure import SHARE, ValueGroups
+from dbanon.release.attribute_disclosure import (
+    SHARE,
+    FewPersons,
+    KeptIdentifier,
+    TellingColumn,
+    ValueGroups,
+)
 
 # Of fewer rows, or groups, nothing is said: some coincide with every column.
 WARNED = 0.01
@@ -125,3 +132,35 @@ def unique_profiles(groups: NDArray[np.int64], profiles: NDArray[np.int64]) -> t
     several = [tuple(sorted(held)) for held in members.values() if len(held) > 1]
     _, counts = np.unique(np.array([hash(held) for held in several]), return_counts=True)
     return len(several), int((counts == 1).sum())
+
+
+class ColumnFindings:
+    """The findings of a report on columns.
+
+    Attributes
+    ----------
+    counts : what was counted, ``release.report.Counted``.
+    """
+
+    counts: Any
+
+    @property
+    def few_persons(self) -> tuple[FewPersons, ...]:
+        """Findings on columns that look like numbers of persons; looked for without entity."""
+        return tuple(self.counts.few_persons)
+
+    @property
+    def kept_identifiers(self) -> tuple[KeptIdentifier, ...]:
+        """Columns that are released as they are, and look like identifiers."""
+        return tuple(self.counts.identifiers)
+
+    @property
+    def linking(self) -> tuple[LinkingColumn, ...]:
+        """Columns that are released as they are, and single out rows that the classes hide."""
+        return tuple(self.counts.linking)
+
+    @property
+    def findings(self) -> tuple[TellingColumn | LinkingColumn | FewPersons | KeptIdentifier, ...]:
+        """What was found of columns, that readers may not think of."""
+        telling = self.counts.telling
+        return (*self.kept_identifiers, *self.linking, *telling, *self.few_persons)

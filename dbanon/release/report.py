@@ -13,7 +13,7 @@ from dbanon.job.verdict import Caution, Verdict
 from dbanon.measures.models import CountedModel
 from dbanon.release.alignment import Alignment
 from dbanon.release.attribute_disclosure import FewPersons, KeptIdentifier, TellingColumn
-from dbanon.release.linkage import LinkingColumn
+from dbanon.release.linkage import ColumnFindings, LinkingColumn
 from dbanon.release.outcome import Evaluated as Evaluated
 from dbanon.release.outcome import Internal
 from dbanon.release.outcome import Lost as Lost
@@ -129,7 +129,7 @@ class _Told(Generic[T]):
 
 
 @dataclass(frozen=True)
-class Report(WithCard):
+class Report(ColumnFindings, WithCard):
     """What a release is, what it lost and how it was made.
 
     Holds no value that was read. What the call itself wrote out for a builder of a hierarchy, such
@@ -197,18 +197,10 @@ class Report(WithCard):
     k_rows = _Told["int | None"]("counts.verdict.k_rows")
     levels = _Told["Mapping[str, int] | None"]("loss.levels")
     telling = _Told[tuple[TellingColumn, ...]]("counts.telling")
-    linking = _Told[tuple[LinkingColumn, ...]]("counts.linking")
-    few_persons = _Told[tuple[FewPersons, ...]]("counts.few_persons")
-    kept_identifiers = _Told[tuple[KeptIdentifier, ...]]("counts.identifiers")
     digest = _Told["str | None"]("made_by.digest")
     lost = _Told[tuple[str, ...]]("loss.completely")
     evaluation = _Told["Mapping[str, Any] | None"]("evaluated.figures")
     evaluation_failed = _Told["str | None"]("evaluated.failed")
-
-    @property
-    def findings(self) -> tuple[TellingColumn | LinkingColumn | FewPersons | KeptIdentifier, ...]:
-        """What was found of columns, that readers may not think of."""
-        return (*self.kept_identifiers, *self.linking, *self.telling, *self.few_persons)
 
     @property
     def cautions(self) -> tuple[Caution, ...]:
