@@ -20,9 +20,6 @@ from dbanon.stores.sql_source import SqlSource
 from tests.stores.databases import Database, DuckdbDatabase
 from tests.stores.refusal import refuse
 
-# What kept columns do to k is another file's: `coarser` is another coding of ages.
-pytestmark = pytest.mark.filterwarnings("ignore::dbanon.errors.KeptColumnLinks")
-
 N, K = 600, 5
 RNG = np.random.default_rng(5)
 AGE = RNG.integers(18, 78, N).tolist()
