@@ -39,7 +39,9 @@ def main(directory: Path) -> None:
                 refine=refine,
                 hierarchies=hierarchies,
             )
-            lost = report.information_loss_before_rounding * len(frame) * len(names)
+            # The exact loss, as papers compare methods by it; it is not for publication.
+            assert report.internal is not None
+            lost = report.internal.information_loss_before_rounding * len(frame) * len(names)
             print(
                 f"k = {k}, {'refined' if refine else 'gaa_cp'}: iloss {lost:.0f},"
                 f" {report.classes} classes of {report.smallest_class} rows or more"
