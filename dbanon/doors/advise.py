@@ -101,17 +101,8 @@ def advise(
     asked["hierarchies"] = parse_all(hierarchies, files=True)
     written = make(Reading, reading)
     if framed:
-        # Loads pandas, which a database needs not.
-        from dbanon.stores.frame.conversion import frame_of
-        from dbanon.stores.frame.source import NAME, FrameSource
-
-        frame, _ = frame_of(data)
-        request = make(AdviceRequest, asked | {"table": NAME})
         written.require_none()
-        with shown(progress) as told:
-            found = run_advise(request, FrameSource(frame), told)
-        start = {name: value for name, value in found.start.items() if name not in _OF_TABLES}
-        return replace(found, start=start)
+        return _advise_frame(data, asked, progress)
     from dbanon.run.open import open_store
     from dbanon.stores.sql_source import SqlSource
 
@@ -120,6 +111,20 @@ def advise(
     with shown(progress) as told, store.planning(staging=True) as session:
         found = run_advise(request, SqlSource(session), told)
     return replace(found, start={**found.start, **written.to_dict()})
+
+
+def _advise_frame(data: Any, options: Mapping[str, Any], progress: Wanted) -> Advice:
+    """Advise on a table in memory, for ``anonymize_frame``."""
+    # Loads pandas, which a database needs not.
+    from dbanon.stores.frame.conversion import frame_of
+    from dbanon.stores.frame.source import NAME, FrameSource
+
+    frame, _ = frame_of(data)
+    request = make(AdviceRequest, {**options, "table": NAME})
+    with shown(progress) as report_progress:
+        advice = run_advise(request, FrameSource(frame), report_progress)
+    start = {name: value for name, value in advice.start.items() if name not in _OF_TABLES}
+    return replace(advice, start=start)
 
 
 if TYPE_CHECKING:
