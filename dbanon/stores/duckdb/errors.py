@@ -1,9 +1,13 @@
-"""DuckDB's errors in dbanon's terms, without their text: it may quote a value."""
+"""Errors of a DuckDB database.
+
+DuckDB's own are raised in dbanon's terms, without their text: it may quote a value.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import duckdb
 
@@ -17,9 +21,13 @@ from dbanon.errors import (
     MemoryLimit,
     OutputChanged,
     OutputExists,
+    SchemaNotFound,
     SourceChanged,
+    TableNotFound,
     UnsupportedType,
+    nearest_names,
 )
+from dbanon.sessions.names import RelationName
 
 # Of DuckDB's: the error, its words where they are not those of whoever asked, and its hint.
 _KINDS: tuple[tuple[type[duckdb.Error], type[DbanonError], str | None, str | None], ...] = (
@@ -70,3 +78,44 @@ def translated(what: str = "The database refused a statement.") -> Iterator[None
             if isinstance(error, of_duckdb):
                 raise kind(message or what, detail=type(error).__name__, hint=hint) from None
         raise DatabaseFailure(what, detail=type(error).__name__) from None
+
+
+def source_not_found(
+    rows: Callable[..., list[tuple[Any, ...]]], name: RelationName, schema: str
+) -> TableNotFound | SchemaNotFound:
+    """Say why a source is not in the database: it is temporary, or its schema or itself is missing.
+
+    Parameters
+    ----------
+    rows : runs a query with its parameters.
+    schema : the one that was searched.
+    """
+    if rows(
+        "SELECT 1 FROM duckdb_views() WHERE temporary AND view_name = ? UNION ALL"
+        " SELECT 1 FROM duckdb_tables() WHERE temporary AND table_name = ?",
+        (name.name, name.name),
+    ):
+        return TableNotFound(
+            f"{name} is a registered data frame, or another temporary table or view.",
+            hint="Give the frame to dbanon.anonymize_frame, or make a table of it first, as in"
+            " CREATE TABLE kept AS FROM registered.",
+        )
+    schemas = [
+        schema_name
+        for (schema_name,) in rows(
+            "SELECT schema_name FROM duckdb_schemas() WHERE database_name = current_database()"
+        )
+    ]
+    if schema not in schemas:
+        return SchemaNotFound(
+            f'There is no schema "{schema}".', hint=nearest_names(schema, schemas)
+        )
+    tables = [
+        table_name
+        for (table_name,) in rows(
+            "SELECT table_name FROM information_schema.tables"
+            " WHERE table_catalog = current_database() AND table_schema = ?",
+            (schema,),
+        )
+    ]
+    return TableNotFound(f"There is no table {name}.", hint=nearest_names(name.name, tables))

@@ -15,11 +15,6 @@ from numpy.typing import NDArray
 
 from dbanon.data.chunks import Chunk
 from dbanon.data.schema import Attribute, Kind, Schema
-from dbanon.errors import (
-    SchemaNotFound,
-    TableNotFound,
-    nearest_names,
-)
 from dbanon.ledger.tables import LEDGER_SCHEMA, ledger_ddl
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
@@ -41,7 +36,7 @@ from dbanon.sessions.names import RelationName, quote, quote_list
 from dbanon.sessions.pseudonym_session import INNER, OUTER, SHUFFLE, staged_block
 from dbanon.stores.duckdb import dialect as types
 from dbanon.stores.duckdb.dialect import column_of, create_view, table_of, values_of, within
-from dbanon.stores.duckdb.errors import translated
+from dbanon.stores.duckdb.errors import source_not_found, translated
 from dbanon.stores.duckdb.shown import shown as shown_values
 from dbanon.stores.file_session import FileSession
 
@@ -103,7 +98,7 @@ class DuckdbSession(FileSession):
             (schema, name.name) * 2,
         )
         if not found:
-            raise self._not_found(name, schema)
+            raise source_not_found(self.rows, name, schema)
         _, kind, size = found[0]
         resolved = self._placed(schema, name.name)
         columns = self.rows(
@@ -140,36 +135,6 @@ class DuckdbSession(FileSession):
 
     def _current_schema(self) -> str:
         return str(self.rows("SELECT current_schema()")[0][0])
-
-    def _not_found(self, name: RelationName, schema: str) -> TableNotFound | SchemaNotFound:
-        if self.rows(
-            "SELECT 1 FROM duckdb_views() WHERE temporary AND view_name = ? UNION ALL"
-            " SELECT 1 FROM duckdb_tables() WHERE temporary AND table_name = ?",
-            (name.name, name.name),
-        ):
-            return TableNotFound(
-                f"{name} is a registered data frame, or another temporary table or view.",
-                hint="Give the frame to dbanon.anonymize_frame, or make a table of it first, as in"
-                " CREATE TABLE kept AS FROM registered.",
-            )
-        schemas = [
-            found
-            for (found,) in self.rows(
-                "SELECT schema_name FROM duckdb_schemas() WHERE database_name = current_database()"
-            )
-        ]
-        if schema not in schemas:
-            return SchemaNotFound(
-                f'There is no schema "{schema}".', hint=nearest_names(schema, schemas)
-            )
-        near = self.rows(
-            "SELECT table_name FROM information_schema.tables"
-            " WHERE table_catalog = current_database() AND table_schema = ?",
-            (schema,),
-        )
-        return TableNotFound(
-            f"There is no table {name}.", hint=nearest_names(name.name, [n for (n,) in near])
-        )
 
     def locate(self, source: Relation, key: Sequence[str]) -> Relation:
         stated = bool(key)
