@@ -19,6 +19,8 @@ from dbanon.ledger.entry_of import entry_of as entry_of
 from dbanon.ledger.entry_of import is_summary_of as is_summary_of
 from dbanon.ledger.entry_of import names_entry
 from dbanon.ledger.entry_of import newer as newer
+from dbanon.ledger.entry_of import summary_name as summary_name
+from dbanon.ledger.entry_of import summary_of as summary_of
 from dbanon.ledger.entry_of import trusted as trusted
 from dbanon.ledger.tables import RELEASE_COLUMNS, LedgerEntry
 from dbanon.release.report import Report

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from dbanon.ledger import postgresql_releases as by_number
-from dbanon.sessions.base import MARK, Existing
+from dbanon.sessions.base import MARK, SUMMARY_SUFFIX, Existing
 from dbanon.sessions.names import RelationName, quote
 from dbanon.sessions.session import Session
 
@@ -78,6 +78,28 @@ def published_by_us(session: Session, alias: str = "") -> tuple[str, tuple[Any, 
 def names_entry(session: Session, existing: Existing) -> bool:
     """Whether the mark of a relation names an entry, which may be another relation's."""
     return _entry(session, existing.mark) is not None
+
+
+def summary_name(output: RelationName) -> RelationName:
+    """The name that an output's summary has, if there is one."""
+    return output.sibling(output.name + SUMMARY_SUFFIX)
+
+
+def summary_of(
+    session: Session, output: RelationName, of_output: Existing | None
+) -> Existing | None:
+    """The summary of an output, or None.
+
+    PostgreSQL would cut a name that is too long, here to that of the output itself.
+    """
+    name = summary_name(output)
+    limit = session.name_limit
+    if limit is not None and len(name.name.encode()) > limit:
+        return None
+    existing = session.find_existing(name)
+    if existing is None or not is_summary_of(session, output, existing, of_output):
+        return None
+    return existing
 
 
 def is_summary_of(

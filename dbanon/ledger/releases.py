@@ -28,7 +28,7 @@ from dbanon.ledger.entry_of import published_by_us
 from dbanon.ledger.recorded import rows_of_release
 from dbanon.ledger.release_tables import table_of
 from dbanon.ledger.tables import LONG_TEXT, as_text
-from dbanon.sessions.base import MARK, SUMMARY_SUFFIX, Existing, Output
+from dbanon.sessions.base import MARK, Existing, Output
 from dbanon.sessions.names import RelationName, check_length, parse_relation
 from dbanon.sessions.session import Session
 
@@ -212,10 +212,7 @@ def drop(session: Session, name: RelationName) -> tuple[str, list[str]]:
     output = session.find_existing(name)
     assert output is not None  # As find_release said.
     [told] = rows_of_release(session, "release", entry.release_id)
-    beside = name.sibling(name.name + SUMMARY_SUFFIX)
-    summary = session.find_existing(beside)
-    if summary is not None and not entries.is_summary_of(session, name, summary, output):
-        summary = None
+    summary = entries.summary_of(session, name, output)
     dropped = [name]
     _require_droppable(session, name, output)
     if output.kind == "view":
@@ -229,6 +226,7 @@ def drop(session: Session, name: RelationName) -> tuple[str, list[str]]:
     else:
         session.drop_table(name)
     if summary is not None:
+        beside = entries.summary_name(name)
         _require_droppable(session, beside, summary)
         session.drop_table(beside)
         dropped.append(beside)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import dbanon
 from dbanon import errors
 from tests.stores.databases import (
     Database,
@@ -139,6 +140,8 @@ def test_an_output_may_have_the_longest_name_there_is(postgresql: PostgresqlData
                 )
                 assert report.output == output
                 assert postgresql.rows(f'SELECT count(*) FROM release_{kind}."{name}"') == [(40,)]
+            # PostgreSQL would cut the name of a summary to that of the output.
+            assert len(dbanon.drop(postgresql.url, output)) == (2 if kind == "view" else 1)
 
 
 @pytest.mark.parametrize(

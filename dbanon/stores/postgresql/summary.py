@@ -15,7 +15,7 @@ from dbanon.errors import OutputExists, OutputNotOurs, SourceChanged
 from dbanon.job.job import Job
 from dbanon.ledger import entries
 from dbanon.release.report import Report
-from dbanon.sessions.base import MARK, SUMMARY_SUFFIX
+from dbanon.sessions.base import MARK
 from dbanon.sessions.names import RelationName, check_length, parse_relation, quote
 from dbanon.sessions.session import Session
 from dbanon.stores.postgresql.session import PostgresqlSession
@@ -138,7 +138,7 @@ def plan(session: PostgresqlSession, output: RelationName, if_exists: str) -> Pl
             f"The output {output} exists already.",
             hint='Choose another name, or replace it: `if_exists="replace"`.',
         )
-    name = output.sibling(output.name + SUMMARY_SUFFIX)
+    name = entries.summary_name(output)
     check_length(name.name, session.name_limit, "name of the summary")
     existing = session.find_existing(name)
     if existing is None:
@@ -171,11 +171,12 @@ def target_beside(session: Session, job: Job) -> SqlTarget:
     if isinstance(session, PostgresqlSession) and job.if_exists == "replace":
         output = session.resolve_output(parse_relation(job.output))
         existing = session.find_existing(output)
-        beside = session.find_existing(output.sibling(output.name + SUMMARY_SUFFIX))
-        if beside is not None and existing is not None:
-            is_ours = entries.entry_of(session, output, existing) is not None
-            if is_ours and entries.is_summary_of(session, output, beside, existing):
-                return SummarizedTarget(session, plan(session, output, job.if_exists))
+        if (
+            existing is not None
+            and entries.summary_of(session, output, existing) is not None
+            and entries.entry_of(session, output, existing) is not None
+        ):
+            return SummarizedTarget(session, plan(session, output, job.if_exists))
     return SqlTarget(session)
 
 
