@@ -272,18 +272,21 @@ def test_killed_between_upload_and_commit(
     before = files(warehouse, ".parquet")
     child = os.fork()
     if child == 0:
+        # A child that returned into pytest, by an error too, would run all later tests again.
+        try:
 
-        def die(*given: Any, **more: Any) -> Any:
-            os._exit(9)
+            def die(*given: Any, **more: Any) -> Any:
+                os._exit(9)
 
-        owner, name = (lake.TablePlace, "commit") if committed else (lake.TableFile, "put")
-        if not committed:
-            real = lake.TableFile.put
-            monkeypatch.setattr(owner, name, lambda *given: (real(*given), die()))
-        else:
-            monkeypatch.setattr(owner, name, die)
-        released(warehouse, if_exists="replace")
-        os._exit(0)
+            owner, name = (lake.TablePlace, "commit") if committed else (lake.TableFile, "put")
+            if not committed:
+                real = lake.TableFile.put
+                monkeypatch.setattr(owner, name, lambda *given: (real(*given), die()))
+            else:
+                monkeypatch.setattr(owner, name, die)
+            released(warehouse, if_exists="replace")
+        finally:
+            os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
     # Of released values alone, and no reader is led to it.
     [left] = sorted(set(files(warehouse, ".parquet")) - set(before))

@@ -440,10 +440,13 @@ def _child(database: MariadbDatabase, cut: str) -> Iterator[Callable[[], int]]:
     told, tell = os.pipe()
     child = os.fork()
     if child == 0:
-        os.read(told, 1)
-        with before(cut, _die) as at, contextlib.suppress(BaseException):
-            database.anonymize(**GIVEN, if_exists="replace", on_sql=at)
-        os._exit(0)
+        try:
+            os.read(told, 1)
+            with before(cut, _die) as at:
+                database.anonymize(**GIVEN, if_exists="replace", on_sql=at)
+        finally:
+            # Whatever was raised, it never returns into pytest.
+            os._exit(0)
 
     def go() -> int:
         os.write(tell, b"x")
