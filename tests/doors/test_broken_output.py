@@ -25,6 +25,8 @@ FULL = only_where(Path("/dev/full").exists(), "no /dev/full")
 def people(tmp_path: Path) -> DuckdbDatabase:
     database = DuckdbDatabase(tmp_path / "people.duckdb")
     database.load("people", {"größe": "integer", "id": "integer"}, [(i, i) for i in range(30)])
+    # That a schema is created is a warning.
+    database.make_schema("release")
     return database
 
 
