@@ -298,6 +298,8 @@ class _Maker:
             column = column.holes(self.rng, 0.02)
         self.columns.append(column)
         self.arguments["entity"] = column.name
+        # Each case is released more than once.
+        self.arguments["releases"] = "independent"
 
     def _models(self, method: str) -> None:
         rng = self.rng
