@@ -31,7 +31,10 @@ _ROWS, _CHARACTERS = 20_000, 500_000
 _PLACES = "dbanon_places"
 # The key of the packets of labels. The server draws it, and the client reads it: no log has it.
 _SECRET = "dbanon_secret"
-_DRAW_SECRET = f"CREATE TEMPORARY TABLE {_SECRET} {SUFFIX} AS SELECT random_bytes(16) AS secret"
+# A run that stages labels more than once draws another key each time.
+_DRAW_SECRET = (
+    f"CREATE OR REPLACE TEMPORARY TABLE {_SECRET} {SUFFIX} AS SELECT random_bytes(16) AS secret"
+)
 _LABELS = ", ".join(
     f"CONV(hex(substr(packet, 16 * place + {start}, {width})), 16, -10)"
     for start, width in ((1, 8), (9, 4), (13, 4))
