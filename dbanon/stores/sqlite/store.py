@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import URL, Engine, NullPool, StaticPool, create_engine
+from sqlalchemy import URL, Connection, Engine, NullPool, StaticPool, create_engine
 
 from dbanon.errors import redact
 from dbanon.sessions.base import OnSql
@@ -69,10 +69,7 @@ class SqliteStore(FileDatabase):
             with translated():
                 connection = self._engine.connect()
             driver: Any = connection.connection.driver_connection
-            if driver.in_transaction:
-                # The pool gives a thread the connection that it has already, and will not end it.
-                connection.close()
-                raise transaction_open("SQLite")
+            _require_no_transaction(connection)
             before = driver.isolation_level
             # Python runs the handlers of signals only between its own instructions: some are given.
             driver.set_progress_handler(lambda: 0, _INSTRUCTIONS_BETWEEN_LOOKS)
@@ -113,6 +110,7 @@ class SqliteStore(FileDatabase):
         _require_idle(self._held or shared_driver(self._engine))
         with translated():
             opened = self._engine.connect()
+        _require_no_transaction(opened)
         with closing(opened) as connection:
             driver: Any = connection.connection.driver_connection
             isolation_level, driver.isolation_level = driver.isolation_level, None
@@ -179,6 +177,17 @@ def _require_idle(connection: sqlite3.Connection | None) -> None:
     with translated():
         busy = connection.in_transaction
     if busy:
+        raise transaction_open("SQLite")
+
+
+def _require_no_transaction(connection: Connection) -> None:
+    """Check that a pool did not give a thread the connection that it has already, in use.
+
+    It is handed back as it is: its transaction is the caller's to end.
+    """
+    driver: Any = connection.connection.driver_connection
+    if driver.in_transaction:
+        connection.close()
         raise transaction_open("SQLite")
 
 
