@@ -206,8 +206,8 @@ def _of_a_renamed_table(old: KeptBudget, source: RelationName) -> BudgetExists:
     return BudgetExists(
         f"Budget {old.name} is of {old.source}, which is not there any more. {source} has all"
         " columns of its releases, and may be that table under another name.",
-        hint=f"Let the new budget go on with it, with a total of {plain(old.total)} or more:"
-        f' `raises="{old.name}"`. What was spent stays spent.',
+        hint=f"Make one that raises {old.name}, with a total of {plain(old.total)} or more: it goes"
+        " on with what was spent of that one.",
     )
 
 

@@ -206,7 +206,7 @@ class FileSession(Session):
         if self.may_only_read or (asks and self.rows(self.read_only_query)[0][0]):
             raise InsufficientRights(
                 "The database may not be written: it is opened to be read only.",
-                hint="Open it so that it can be written, or write to another one (`target`).",
+                hint="Open it so that it can be written, or write to another database.",
             )
 
     def make_schema(self, name: RelationName) -> None:

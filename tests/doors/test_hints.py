@@ -39,7 +39,7 @@ MARKED = re.compile(r"`([a-z_]+(?:\(\))?)(?:=([^`]+))?`")
 # Rooms whose hints appear at one door alone.
 OF_ONE_DOOR = (
     "doors/cli/", "doors/install.py", "doors/extension.py", "doors/python_path.py",
-    "job/synthesis.py", "synthesis/",
+    "job/synthesis.py", "stores/frame/microdata.py", "synthesis/",
 )  # fmt: skip
 
 
