@@ -267,13 +267,16 @@ class Chain:
         return (
             "held after returns" not in self.rules.without
             and self.rules.changes != "freeze"
+            # Where somebody was out it was held; without holds nothing is asked of returns.
+            and cell.state == "held"
             and bool(cell.missed)
             and Counter(now) != Counter(cell.shown)
         )
 
     def _is_hidden(self, members: int, loose: Counter[Person]) -> bool:
         """Whether k rows can be each person's, and k persons can have each row."""
-        most, free = max(loose.values()), members - len(+loose)
+        # Of a part of a cell, which no defended chain parts, no row need be ruled out.
+        most, free = max(loose.values(), default=0), members - len(+loose)
         enough = free > most or "more free than loose" in self.rules.without
         return members - most >= self.rules.k and free >= self.rules.k and enough
 

@@ -59,8 +59,7 @@ def test_no_exchange_is_visible_where_persons_have_several_rows() -> None:
 def test_each_defence_is_needed_where_persons_have_several_rows(
     without: str, rules: dict[str, Any]
 ) -> None:
-    many = 300 if "max_wait" in rules else 100
-    drawn = worlds_of_rows(many, without=frozenset({without}), **rules)
+    drawn = worlds_of_rows(300, without=frozenset({without}), **rules)
     found = (world for world, chance in drawn if visible_exchanges(told(world), chance))
     assert len(list(islice(found, 3))) == 3
 
