@@ -145,6 +145,10 @@ def test_a_ledger_of_the_version_before_is_brought_up_to_date(
         f"ALTER TABLE {database.ledger()} DROP COLUMN delta",
         f"ALTER TABLE {database.ledger()} DROP COLUMN rho",
         f"ALTER TABLE {database.ledger('budget')} DROP COLUMN delta",
+        *(
+            f"ALTER TABLE {database.ledger()} DROP COLUMN {name}"
+            for name in ("owner_oid", "publisher_oid", "ledger_oid")
+        ),
     )
     if database.name != "duckdb":
         version = database.ledger("alembic_version")
