@@ -62,6 +62,19 @@ class Caution:
     why: str
 
 
+# What several releases of one source reveal together.
+INTERSECT = (
+    "Whoever knows a person's class in each release has only those left who are in both classes,"
+    " and these may be fewer than k"
+)
+
+
+def releases_intersect(what: str) -> Caution:
+    """That the source had releases before; ``what`` names them."""
+    why = f"{INTERSECT[0].lower()}{INTERSECT[1:]}. A chain prevents it: docs/chains.md"
+    return Caution(what, "RELEASES INTERSECT", why)
+
+
 @dataclass(frozen=True)
 class Verdict:
     """What holds of a release, counted where it was written.

@@ -97,7 +97,6 @@ class MadeBy:
     ----------
     relation, seconds : the table that holds it; by phase, and ``total``.
     digest : of the written rows, as the ledger has it; None for data frames.
-    caution : of earlier releases of the source.
     """
 
     release_id: str
@@ -109,7 +108,6 @@ class MadeBy:
     seed_policy: str = SEED_POLICY
     earlier_releases: str = NOT_CHECKED
     verified: bool = True
-    caution: Caution | None = None
 
 
 class _Told(Generic[T]):
@@ -205,7 +203,7 @@ class Report(ColumnFindings, WithCard):
     @property
     def cautions(self) -> tuple[Caution, ...]:
         """What whoever reads the release has to be told beside its guarantee."""
-        own = cautions_of(self.arguments, self.entity, self.made_by.caution)
+        own = cautions_of(self.arguments, self.entity)
         return (*self.counts.verdict.cautions, *own)
 
     @property
@@ -241,8 +239,11 @@ class Report(ColumnFindings, WithCard):
 
     def after(self, earlier: int, caution: Caution | None = None) -> Report:
         """The report of a release whose source had so many releases before, and what that means."""
-        told = EARLIER.format(NOT_CHECKED, earlier)
-        return self.made(earlier_releases=told, caution=caution) if earlier else self
+        if not earlier:
+            return self
+        # The ledger has the arguments: the caution is reported again from there.
+        found = self if caution is None else self.found(intersects=caution.what)
+        return found.made(earlier_releases=EARLIER.format(NOT_CHECKED, earlier))
 
     def requested(self, **changes: Any) -> Report:
         """The report with other values in ``request``."""

@@ -10,7 +10,7 @@ from typing import Any
 from dbanon.data.files import LINKS
 from dbanon.data.notebook import Shown
 from dbanon.job.pseudonym import caution_of
-from dbanon.job.verdict import Caution
+from dbanon.job.verdict import Caution, releases_intersect
 from dbanon.release.alignment import INPUT, ROWS_LINK
 
 # Beside control characters: what makes text run the other way.
@@ -114,12 +114,11 @@ def told_of(arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [*told_of_sets(arguments), *told_by_method(arguments.get("told", {}))]
 
 
-def cautions_of(
-    arguments: Mapping[str, Any], entity: str | None, of_history: Caution | None = None
-) -> tuple[Caution, ...]:
+def cautions_of(arguments: Mapping[str, Any], entity: str | None) -> tuple[Caution, ...]:
     """What readers have to know of rows that link to others: originals, releases, pseudonyms."""
     own = (ROWS_LINK,) if arguments.get("rows") == INPUT else ()
-    own = own if of_history is None else (*own, of_history)
+    if intersects := arguments.get("intersects"):
+        own = (*own, releases_intersect(str(intersects)))
     if pseudonyms := arguments.get("pseudonyms"):
         own = (*own, caution_of(pseudonyms["columns"], entity))
     return own

@@ -9,17 +9,13 @@ from collections.abc import Sequence
 from dbanon.errors import ReleasesIntersect, SecondRelease, counted, warn_caller
 from dbanon.job.job import Job
 from dbanon.job.requirements import INDEPENDENT
-from dbanon.job.verdict import Caution
+from dbanon.job.verdict import INTERSECT, Caution, releases_intersect
 from dbanon.ledger.source_history import EarlierRelease, SourceHistory
 from dbanon.sessions.names import RelationName, parse_relation
 
 # How many outputs a message names.
 _NAMED = 5
 CONSENT = '`releases="independent"`'
-_INTERSECT = (
-    "Whoever knows a person's class in each release has only those left who are in both classes,"
-    " and these may be fewer than k"
-)
 
 
 def require_first(
@@ -44,7 +40,7 @@ def require_first(
         if earlier:
             raise SecondRelease(
                 f'{source} was released by entity "{entity}" before; nothing was published.',
-                detail=f"The ledger has {_named(earlier)}. {_INTERSECT}.",
+                detail=f"The ledger has {_named(earlier)}. {INTERSECT}.",
                 hint=_hint(str(source), entity, history.takes_chains, consent),
             )
 
@@ -54,11 +50,7 @@ def caution_of(job: Job, source: str, history: SourceHistory) -> Caution | None:
     earlier = history.with_classes()
     if not earlier or job.chain is not None or job.releases == INDEPENDENT:
         return None
-    return Caution(
-        f"{source} was released before: {_named(earlier)}",
-        "RELEASES INTERSECT",
-        f"{_INTERSECT[0].lower()}{_INTERSECT[1:]}. A chain prevents it: docs/chains.md",
-    )
+    return releases_intersect(f"{source} was released before: {_named(earlier)}")
 
 
 def warn_of_history(caution: Caution | None) -> None:

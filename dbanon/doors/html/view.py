@@ -373,7 +373,7 @@ def _options(report: Report) -> list[tuple[str, str]]:
     """The policy's options that say something, as the ledger has them."""
     found_of_it = {"also_k", "exports", "telling", "linking", "few_persons", "kept_identifiers",
                    "models", "entity_spellings", "hierarchies", "orders", "k", "method", "levels",
-                   "told"}  # fmt: skip
+                   "told", "intersects"}  # fmt: skip
     return [
         (name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
         for name, value in report.arguments.items()
