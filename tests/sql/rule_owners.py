@@ -20,6 +20,11 @@ LEAK = (
 )
 LEAKING = f"SELECT * FROM dbanon.declare('app.person', '{LEAK}')"
 RELEASE = "SELECT k_achieved FROM dbanon.mdav('app.person', 'release.p', k => 5)"
+# Another release of the same persons: declared rules do not say that it is wanted.
+AGAIN = (
+    "SELECT k_achieved FROM dbanon.mdav('app.person', 'release.{}', k => 5,"
+    ' options => \'{{"releases": "independent"}}\')'
+)
 STATES = "SELECT DISTINCT state FROM dbanon.rules('app.person')"
 
 

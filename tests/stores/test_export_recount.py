@@ -66,6 +66,7 @@ def test_models_are_counted_again_in_the_file(
         "quasi_identifiers": ["age"],
         "sensitive": ["site"],
         "entity": "name",
+        "releases": "independent",
         "models": [{"kind": "distinct_l", "attribute": "site", "level": 2},
                    {"kind": "t_closeness", "attribute": "site", "level": 0.6}],
     }  # fmt: skip
