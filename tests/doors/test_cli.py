@@ -46,6 +46,7 @@ def anonymize(url: str, *more: str, names: str = "age,height", k: str = "3") -> 
 
 
 def test_a_release_as_a_table_and_as_json(database: DuckdbDatabase) -> None:
+    database.make_schema("release")
     done = anonymize(database.url, "--keep", "site")
     assert done.exit_code == 0
     assert "k requested / counted" in done.stdout

@@ -20,6 +20,7 @@ def test_a_warning_on_stderr_and_strict(tmp_path: Path) -> None:
     rows = [(i * 37 % 61, i * 17 % 53, i * 37 % 61 * 2, i % 3) for i in range(600)]
     columns = dict.fromkeys(("age", "size", "twice", "third"), "INTEGER")
     database.load("people", columns, rows)
+    database.make_schema("release")
     given = ["anonymize", database.url, "--table", "people", "--quasi-identifiers", "age,size"]
     given += ["--k", "3", "--output", "release.people", "--releases", "independent"]
     done = run(*given, "--keep", "twice,third", "--strict")

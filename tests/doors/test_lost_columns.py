@@ -67,6 +67,7 @@ def test_the_command_says_it_on_stderr_and_in_the_report(tmp_path: Path) -> None
     database = DuckdbDatabase(tmp_path / "people.duckdb")
     types = {"age": database.types["integer"], "town": database.types["text"]}
     database.load("people", types, list(FRAME.itertuples(index=False, name=None)))
+    database.make_schema("release")
     line = ["anonymize", database.url, "--table", "people", "--output", "release.people"]
     line += ["--quasi-identifiers", "age,town", "--k", "3", "--method", "mondrian"]
     done = CliRunner().invoke(main, [*line, "--format", "json"])
