@@ -2,10 +2,12 @@
 
     python -m examples.admin.monthly job.yaml URL
 
-URL is where the releases go. A schedule may call it each night: a machine that was off on the first
-makes up for it on the second. Each release is verified as its readers see it, and stands beside the
-one before: a loss that is half as much again is a sign that the data are others now. The exit code
-is that of the first job that failed.
+Jobs with an entity belong to a chain, which keeps the months private together. Others warn, unless
+they have ``releases: independent``. URL is where the releases go. A schedule may call it each
+night: a machine that was off on the first makes up for it on the second. Each release is verified
+as its readers see it, and stands beside the one before: a loss that is half as much again is a sign
+that the data are others now. (Published losses have a least value, below which changes do not
+show.) The exit code is that of the first job that failed.
 """
 
 from __future__ import annotations

@@ -9,7 +9,8 @@ not fit it, else dbanon's.
 
 The releases are not checked against each other: rows of one person in two tables can be put
 together by what both show. Release tables of the same persons for readers who are not the same, or
-join them first and release the join with ``entity``.
+join them first and release the join with ``entity``. Nor is a later run checked against an earlier
+one, as its warning says: who releases each month makes a chain of each table.
 """
 
 from __future__ import annotations
