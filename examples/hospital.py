@@ -44,6 +44,7 @@ SELECT * FROM way""",
         )
 
         say("Anonymize")
+        connection.execute("CREATE SCHEMA release")
         report = dbanon.anonymize(
             connection,
             table="app.research",
