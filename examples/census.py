@@ -41,7 +41,7 @@ def swept(table: pd.DataFrame) -> Points:
                 table, quasi_identifiers=list(table.columns), k=k, refine=refine, evaluate=True
             )
             # Exact figures, to compare methods by; they are not for publication.
-            figures = report.internal and report.internal.evaluation
+            figures = None if report.internal is None else report.internal.evaluation
             assert figures is not None, report.evaluation_failed
             losses, risks = figures["losses"], figures["risks"]
             found[name].append((k, losses["sse_loss"], risks["linkage_risk"], risks["class_risk"]))

@@ -51,7 +51,9 @@ def test_each_set_is_counted_on_what_was_written_and_again(database: Database) -
     assert [(list(one.columns), one.k, one.counted) for one in found.also_k] == [
         (told["columns"], told["k"], told["counted"]) for told in report.arguments["also_k"]
     ]
-    assert dbanon.refresh(database.url, "release.people").arguments == report.arguments
+    again = dict(dbanon.refresh(database.url, "release.people").arguments)
+    assert "people was released before" in again.pop("intersects")
+    assert again == report.arguments
     line = [
         "anonymize", database.url, "--table", "people", "-q", "age", "-q", "place", "-s", "ill",
         "--by", "site", "--k", "4", "--method", "mondrian", "--also-k", "age,ill=3",
