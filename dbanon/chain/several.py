@@ -166,10 +166,10 @@ def _leave_out_newcomers(state: CellState, parts: Sequence[Part]) -> None:
     if len(parts) == 1:
         return
     entity, first = quote(state.chain.entity), parts[0].relation.relation.quoted
-    known = f"SELECT s.{entity} FROM {first} AS s"
+    in_first = f"SELECT s.{entity} FROM {first} AS s"
     state.session.run(
         f"DELETE FROM {quote(PRESENT)} WHERE person IN (SELECT p.person FROM {quote(PRESENT)} AS p"
-        f" WHERE p.cell IS NULL EXCEPT {known})"
+        f" WHERE p.cell IS NULL EXCEPT {in_first})"
     )
 
 

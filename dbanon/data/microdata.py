@@ -46,7 +46,7 @@ class Coded:
         self.codes.setflags(write=False)
 
     @property
-    def shown(self) -> NDArray[np.int32]:
+    def display_codes(self) -> NDArray[np.int32]:
         """Codes that are equal where readers see one text, int32 (n,); -1 where NULL."""
         return self.codes if self.texts is None else self.texts
 

@@ -33,13 +33,13 @@ def extension_directory(connection: Any) -> Path:
     InstallRefused : it does not say.
     """
     query = "SELECT setting FROM pg_catalog.pg_config WHERE name = 'SHAREDIR'"
-    found = connection.execute(query).fetchall()
-    if not found or not found[0][0]:
+    rows = connection.execute(query).fetchall()
+    if not rows or not rows[0][0]:
         raise InstallRefused(
             "The server does not say where its extensions are.",
             hint="Run dbanon install without --extension.",
         )
-    return Path(found[0][0]) / "extension"
+    return Path(rows[0][0]) / "extension"
 
 
 def write_extension(directory: Path, paths: Sequence[str]) -> list[Path]:

@@ -155,10 +155,10 @@ def _repaired(connection: Any, accept_owners: Sequence[str] = ()) -> list[Repair
     for statement in given:
         connection.execute(statement.format("GRANT", "TO"))
     query = "SELECT release_id::text, output, action, reason FROM dbanon.repair(%s)"
-    found = [Repair(*row) for row in connection.execute(query, (list(accept_owners),))]
+    repairs = [Repair(*row) for row in connection.execute(query, (list(accept_owners),))]
     for statement in given:
         connection.execute(statement.format("REVOKE", "FROM"))
-    return found
+    return repairs
 
 
 def _as_checks(repairs: Sequence[Repair]) -> list[tuple[str, str]]:
@@ -296,7 +296,7 @@ def _is_extension(connection: Any, name: str) -> bool:
 
 def _members(connection: Any, extension: str) -> list[str]:
     """The tables that belong to an extension."""
-    found = rows_of(
+    members = rows_of(
         connection,
         "SELECT d.objid::regclass::text FROM pg_depend AS d"
         " JOIN pg_extension AS e ON e.oid = d.refobjid AND d.refclassid = 'pg_extension'::regclass"
@@ -304,7 +304,7 @@ def _members(connection: Any, extension: str) -> list[str]:
         " WHERE d.classid = 'pg_class'::regclass AND e.extname = %s",
         extension,
     )
-    return [name for (name,) in found]
+    return [name for (name,) in members]
 
 
 def _has_schema(connection: Any) -> bool:

@@ -24,8 +24,8 @@ class _Transaction:
         self._executed(sql, parameters)
 
     def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        found: list[tuple[Any, ...]] = self._executed(sql, parameters).fetchall()
-        return found
+        rows: list[tuple[Any, ...]] = self._executed(sql, parameters).fetchall()
+        return rows
 
     def savepoint(self) -> AbstractContextManager[Any]:
         savepoint: AbstractContextManager[Any] = self._connection.transaction()
@@ -69,5 +69,5 @@ def needs_owner(connection: Any) -> bool:
 
 
 def rows_of(connection: Any, query: str, *parameters: str) -> list[Any]:
-    found: list[Any] = connection.execute(query, parameters or None).fetchall()
-    return found
+    rows: list[Any] = connection.execute(query, parameters or None).fetchall()
+    return rows

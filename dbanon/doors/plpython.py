@@ -19,7 +19,7 @@ from dbanon.data.option import make
 from dbanon.data.partition import Partition
 from dbanon.doors import plpython_options as options
 from dbanon.doors.backend_limit import memory_of_call
-from dbanon.doors.plpython_options import plain_error, refusal_of, require_version
+from dbanon.doors.plpython_options import messages_of, plain_error, refusal_of, require_version
 from dbanon.doors.spelling import in_sql, in_sql_classes, statement
 from dbanon.errors import (
     ColumnLost,
@@ -247,21 +247,21 @@ def _released(plpy: Any, job: Job, store: PlpyStore, progress: _Progress) -> dic
     clock = time.perf_counter()
     job = replace(job, table=str(store.source_name))
     with store.session(write=True) as session:
-        with warnings.catch_warnings(record=True) as told:
+        with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", RulesOfAnotherTable)
             job = with_rules(session, job)
-        for one in told:
-            plpy.notice(f"dbanon: {one.message}")
+        for message in messages_of(caught, RulesOfAnotherTable):
+            plpy.notice(message)
         planned = summary.plan(session, parse_relation(job.output), job.if_exists)
         target = summary.SummarizedTarget(session, planned)
-        with warnings.catch_warnings(record=True) as told:
+        with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("ignore", PrivacyWarning)
             warnings.simplefilter("ignore", ColumnLost)
             warnings.simplefilter("always", SchemaCreated)
             report = run(job, SqlSource(session), target, progress)
     progress.restore()
-    for one in told:
-        plpy.warning(f"dbanon: {one.message}")
+    for message in messages_of(caught, SchemaCreated):
+        plpy.warning(message)
     for caution in report.cautions:
         plpy.warning(f"dbanon: {caution.what}; {caution.why}")
     for found in report.findings:

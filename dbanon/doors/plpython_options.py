@@ -5,7 +5,8 @@ No error holds a value of anybody's.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import warnings
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from dbanon.data.option import Option, Parameter, all_parameters, parameters
@@ -232,6 +233,11 @@ def require_version(sql_version: str) -> None:
             f"The SQL functions are of version {sql_version}, Python has {version()}.",
             hint="Ask a superuser to run: dbanon upgrade",
         )
+
+
+def messages_of(caught: Sequence[warnings.WarningMessage], category: type[Warning]) -> list[str]:
+    """The messages of warnings of a class of dbanon's; those of a library may hold values."""
+    return [f"dbanon: {one.message}" for one in caught if issubclass(one.category, category)]
 
 
 def plain_error(refusal: DbanonError, way: Way) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from typing import Any
 from dbanon.doors.backend_limit import memory_of_call
 from dbanon.doors.plpython_options import (
     keys_of_private,
+    messages_of,
     plain_error,
     refusal_of,
     require_version,
@@ -103,8 +104,8 @@ class _Call:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", SchemaCreated)
             report = release(Spender(begun, self._transaction))
-        for warning in caught:
-            self._plpy.warning(f"dbanon: {warning.message}")
+        for message in messages_of(caught, SchemaCreated):
+            self._plpy.warning(message)
         names = ", ".join(f'"{name}"' for name in report.not_copied)
         if names:
             self._plpy.notice(f"dbanon: not copied, because named nowhere: {names}")

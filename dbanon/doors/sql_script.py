@@ -34,10 +34,10 @@ from dbanon.methods import METHODS
 from dbanon.methods.registry import Method
 from dbanon.sessions.names import literal
 from dbanon.stores.postgresql import digest
+from dbanon.stores.postgresql.display import DISPLAY_KEYS
 from dbanon.stores.postgresql.foreign import HINT, foreign_code
 from dbanon.stores.postgresql.rules import STATE
 from dbanon.stores.postgresql.settings import FUNCTION_SETTINGS, PINS, set_clauses
-from dbanon.stores.postgresql.shown import SHOWN
 from dbanon.version import share_path, version
 
 # The extension that holds the ledger, named as the role that owns it.
@@ -150,7 +150,9 @@ def _digest() -> dict[str, str]:
         "@DIGEST_PROBE@": filled(digest.PROBE),
         "@DIGEST_COLUMNS@": filled(digest.COLUMNS, *name),
         "@DIGEST_STATEMENT@": filled(digest.STATEMENT, "relation_salt", *name),
-        "@SHOWN@": filled(SHOWN, "_class_sizes.relation", "_class_sizes.quasi_identifiers"),
+        "@DISPLAY_KEYS@": filled(
+            DISPLAY_KEYS, "_class_sizes.relation", "_class_sizes.quasi_identifiers"
+        ),
     }
 
 

@@ -28,8 +28,8 @@ def newer(session: Session, column: str, table: str = "release") -> str:
     A ledger is brought up to date when a release is written into it; until then it is read as it
     is.
     """
-    known = dict(session.columns_of(session.ledger_name(table)))
-    return quote(column) if column in known else "NULL"
+    types = dict(session.columns_of(session.ledger_name(table)))
+    return quote(column) if column in types else "NULL"
 
 
 def entry_of(session: Session, name: RelationName, existing: Existing | None) -> str | None:
@@ -43,14 +43,14 @@ def entry_of(session: Session, name: RelationName, existing: Existing | None) ->
         return None
     if by_number.has_numbers(session):
         return by_number.release_id_of(session, existing)
-    found = _entry(session, existing.mark)
-    if found is None or not session.same_name(found.output, name) or found.kind != existing.kind:
+    entry = _entry(session, existing.mark)
+    if entry is None or not session.same_name(entry.output, name) or entry.kind != existing.kind:
         return None
     if existing.oid is None:
-        return found.release_id
-    if found.output_oid is None:
-        return found.release_id if found.published_by == existing.owner else None
-    return found.release_id if found.output_oid == existing.oid else None
+        return entry.release_id
+    if entry.output_oid is None:
+        return entry.release_id if entry.published_by == existing.owner else None
+    return entry.release_id if entry.output_oid == existing.oid else None
 
 
 def published_by_us(session: Session, alias: str = "") -> tuple[str, tuple[Any, ...]]:
@@ -116,10 +116,10 @@ def is_summary_of(
         session, output, existing, of_output
     ):
         return True
-    found = _entry(session, existing.mark)
-    if found is None or existing.kind != "table" or not session.same_name(found.output, output):
+    entry = _entry(session, existing.mark)
+    if entry is None or existing.kind != "table" or not session.same_name(entry.output, output):
         return False
-    owners = {found.published_by, of_output.owner if of_output else found.published_by}
+    owners = {entry.published_by, of_output.owner if of_output else entry.published_by}
     return existing.owner in owners
 
 
@@ -136,14 +136,14 @@ class _Entry(NamedTuple):
 def _entry(session: Session, mark: str | None) -> _Entry | None:
     if mark is None or not mark.startswith(MARK):
         return None
-    found = session.rows(
+    rows = session.rows(
         "SELECT CAST(release_id AS VARCHAR(36)), output_schema, output_name, output_kind,"
         f" {newer(session, 'output_oid')}, published_by"
         f" FROM {session.ledger_name('release').quoted}"
         " WHERE CAST(release_id AS VARCHAR(36)) = ?",
         (mark.removeprefix(MARK),),
     )
-    if not found:
+    if not rows:
         return None
-    release_id, schema, output, *rest = found[0]
+    release_id, schema, output, *rest = rows[0]
     return _Entry(str(release_id), RelationName(schema, output), *rest)

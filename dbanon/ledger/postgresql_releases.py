@@ -38,7 +38,7 @@ def same_columns(relation: str = "c") -> str:
         WHERE k.release_id = r.release_id AND k.role <> 'not_copied')"""
 
 
-def shown_by(view: str) -> str:
+def relations_read_by(view: str) -> str:
     """SQL of the relations that a view reads, as an array of oids in order."""
     return f"""ARRAY(
         SELECT DISTINCT d.refobjid FROM pg_catalog.pg_rewrite AS w
@@ -69,7 +69,7 @@ SELECT r.release_id, c.oid, n.nspname::text AS schema_name, c.relname::text AS n
        pg_catalog.row_number() OVER (
            PARTITION BY c.oid
            ORDER BY r.relation_oid = r.output_oid OR EXISTS (
-                        SELECT FROM pg_catalog.unnest({shown_by("c.oid")}) AS s(oid)
+                        SELECT FROM pg_catalog.unnest({relations_read_by("c.oid")}) AS s(oid)
                         WHERE s.oid::bigint = r.relation_oid) DESC,
                     r.created_at DESC, r.release_id) AS rank
 FROM dbanon.release AS r
@@ -84,7 +84,7 @@ def released_tables(condition: str = "true") -> str:
 SELECT r.release_id, c.oid, n.nspname::text AS schema_name, c.relname::text AS name, c.relowner,
        r.output_schema, r.output_name, r.output_kind, r.superseded_at, r.created_at,
        EXISTS (
-           SELECT FROM pg_catalog.unnest({shown_by("v.oid")}) AS s(oid) WHERE s.oid = c.oid
+           SELECT FROM pg_catalog.unnest({relations_read_by("v.oid")}) AS s(oid) WHERE s.oid = c.oid
        ) AS is_shown
 FROM dbanon.release AS r
 JOIN pg_catalog.pg_class AS c ON c.oid::bigint = r.relation_oid
@@ -144,7 +144,7 @@ FROM (
     JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
     JOIN pg_catalog.pg_roles AS w ON w.oid = c.relowner
     LEFT JOIN pg_catalog.pg_class AS o ON r.output_kind = 'view' AND o.relkind = 'v'
-        AND o.relowner = c.relowner AND {shown_by("o.oid")} = ARRAY[c.oid]
+        AND o.relowner = c.relowner AND {relations_read_by("o.oid")} = ARRAY[c.oid]
         AND (o.oid::bigint = r.output_oid
              OR o.relnamespace = n.oid AND o.relname = r.output_name)
     WHERE r.ledger_oid IS NULL
@@ -185,7 +185,7 @@ WITH named AS (
                SELECT FROM pg_catalog.pg_class AS v
                JOIN pg_catalog.pg_namespace AS m ON m.oid = v.relnamespace
                WHERE m.nspname = r.output_schema AND v.relname = r.output_name AND v.relkind = 'v'
-                 AND {shown_by("v.oid")} = ARRAY[c.oid]))
+                 AND {relations_read_by("v.oid")} = ARRAY[c.oid]))
       AND (r.output_kind = 'view' OR r.superseded_at IS NULL
            OR {NUMBERED} AND c.oid::bigint = r.relation_oid)
       AND NOT EXISTS (
@@ -210,7 +210,7 @@ WITH named AS (
           AND (t.is_numbered AND v.oid::bigint = r.output_oid
                OR m.nspname = r.output_schema AND v.relname = r.output_name)
           AND (r.superseded_at IS NOT NULL
-               OR {shown_by("v.oid")} = ARRAY[t.oid] AND {same_columns("v")})
+               OR {relations_read_by("v.oid")} = ARRAY[t.oid] AND {same_columns("v")})
         ORDER BY v.oid::bigint = r.output_oid DESC NULLS LAST LIMIT 1
     ) AS v ON true
     LEFT JOIN pg_catalog.pg_namespace AS m ON m.oid = v.relnamespace
@@ -295,34 +295,34 @@ def has_numbers(session: Session) -> bool:
     """Whether entries go by oid: on PostgreSQL, in a ledger of revision 0013 or later."""
     if session.role_number() is None:
         return False
-    known = dict(session.columns_of(session.ledger_name("release")))
-    return {"owner_oid", "ledger_oid"} <= set(known)
+    types = dict(session.columns_of(session.ledger_name("release")))
+    return {"owner_oid", "ledger_oid"} <= set(types)
 
 
 def release_id_of(session: Session, existing: Existing) -> str | None:
     """The id of the release that a relation is, or None."""
-    found = session.rows(
+    rows = session.rows(
         f"SELECT f.release_id::text FROM ({release_of('?::bigint::oid')}\n) AS f", (existing.oid,)
     )
-    return str(found[0][0]) if found else None
+    return str(rows[0][0]) if rows else None
 
 
 def states_of(session: Session) -> dict[str, tuple[str, RelationName]]:
     """What became of each entry, by its id, and the name that its output has now."""
-    found = session.rows(
+    rows = session.rows(
         "SELECT f.release_id::text, f.state, f.output_schema, f.output_name"
         f" FROM ({states()}\n) AS f"
     )
     return {
         str(release_id): (str(state), RelationName(schema, name))
-        for release_id, state, schema, name in found
+        for release_id, state, schema, name in rows
     }
 
 
 def tables_of(session: Session, release_id: str | None = None) -> list[ReleasedTable]:
     """The tables of releases that are there, of one or of all; those replaced last come first."""
     condition = "true" if release_id is None else "r.release_id::text = ?"
-    found = session.rows(
+    rows = session.rows(
         "SELECT f.release_id::text, f.schema_name, f.name, f.is_shown"
         f" FROM ({released_tables(condition)}\n) AS f"
         " ORDER BY f.superseded_at DESC NULLS FIRST, f.created_at DESC",
@@ -330,7 +330,7 @@ def tables_of(session: Session, release_id: str | None = None) -> list[ReleasedT
     )
     return [
         ReleasedTable(str(id_), RelationName(schema, name), is_shown)
-        for id_, schema, name, is_shown in found
+        for id_, schema, name, is_shown in rows
     ]
 
 

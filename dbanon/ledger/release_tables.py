@@ -45,7 +45,7 @@ def superseded_tables(
     wanted = None if of is None else session.resolve_output(of)
     if by_number.has_numbers(session):
         return _superseded(session, keep_last, wanted)
-    found = session.rows(
+    entries_of_views = session.rows(
         "SELECT output_schema, output_name, relation_name, CAST(release_id AS VARCHAR(36)),"
         f" {entries.newer(session, 'relation_oid')}, published_by"
         f" FROM {session.ledger_name('release').quoted}"
@@ -54,7 +54,7 @@ def superseded_tables(
     )
     seen: dict[tuple[str | None, str], int] = {}
     tables = []
-    for schema, output, relation, release_id, oid, publisher in found:
+    for schema, output, relation, release_id, oid, publisher in entries_of_views:
         if wanted is not None and not session.same_name(wanted, RelationName(schema, output)):
             continue
         seen[schema, output] = seen.get((schema, output), 0) + 1
@@ -68,8 +68,8 @@ def superseded_tables(
         tied = existing.owner == publisher if oid is None else existing.oid in (oid, None)
         # The view shows it still, whatever the ledger says.
         view = session.find_existing(RelationName(schema, output))
-        shown = view is not None and view.mark == mark
-        if tied and not shown and session.may_drop(existing):
+        is_shown = view is not None and view.mark == mark
+        if tied and not is_shown and session.may_drop(existing):
             tables.append(name)
     return tables
 
@@ -91,13 +91,13 @@ def _superseded(
         places[output_name] = places.get(output_name, 0) + 1
         if places[output_name] > keep_last and output in (None, output_name):
             old.add(release_id)
-    found = []
+    tables = []
     for table in by_number.tables_of(session):
         if table.release_id in old and not table.is_shown:
             existing = session.find_existing(table.name)
             if existing is not None and session.may_drop(existing):
-                found.append(table.name)
-    return found
+                tables.append(table.name)
+    return tables
 
 
 def shown_table(session: Session, output: RelationName) -> list[RelationName]:
@@ -106,6 +106,6 @@ def shown_table(session: Session, output: RelationName) -> list[RelationName]:
         entry = entries.find_release(session, output)
     except (ReleaseNotFound, TableNotFound):
         return []
-    [told] = rows_of_release(session, "release", entry.release_id)
-    table = table_of(session, entry.name, told) if told["output_kind"] == "view" else None
+    [row] = rows_of_release(session, "release", entry.release_id)
+    table = table_of(session, entry.name, row) if row["output_kind"] == "view" else None
     return [] if table is None else [table]

@@ -75,7 +75,7 @@ def earlier_releases(
     if oid is not None:
         condition += f" OR {request} LIKE ?"
         values.append(f'%"oid": {int(oid)}%')
-    found = session.rows(
+    rows = session.rows(
         "SELECT CAST(release_id AS VARCHAR(36)), output_schema, output_name, source,"
         f" CAST(arguments AS {LONG_TEXT}), {request}, {entries.newer(session, 'epsilon')}"
         f" FROM {session.ledger_name('release').quoted} WHERE {condition} ORDER BY created_at",
@@ -85,7 +85,7 @@ def earlier_releases(
         EarlierRelease(
             str(release_id), str(RelationName(schema, name)), _entity(arguments), spent is not None
         )
-        for release_id, schema, name, named, arguments, request, spent in found
+        for release_id, schema, name, named, arguments, request, spent in rows
         if named == source or _oid(request) == oid
     )
 

@@ -76,7 +76,7 @@ def full_domain(
         bound += loss.reshape([-1 if a == attribute else 1 for a in range(len(shape))])
     state = np.zeros(shape, np.int8)
     # The loss of the best so far, times n, and its levels; withholding only adds to a bound.
-    best, found, least = None, shape, _NO_BOUND * n
+    best, chosen, least = None, shape, _NO_BOUND * n
     total = n * sum(int(unit) for unit in space.mixed.units)
     while True:
         might = (state == _UNKNOWN) & (bound <= least // n)
@@ -96,16 +96,16 @@ def full_domain(
                 continue
             high = (low + high) // 2
             state[at] = _KNOWN
-            lost = int(bound[at]) * (n - withheld) + withheld * total
-            if (lost, at) < (least, found):
-                least, found = lost, at
+            loss_of_all = int(bound[at]) * (n - withheld) + withheld * total
+            if (loss_of_all, at) < (least, chosen):
+                least, chosen = loss_of_all, at
                 best = np.where(sizes[labels] < k, SUPPRESSED, labels)
     assert best is not None  # all at their roots: one class a stratum
     _, numbered = np.unique(best[best >= 0], return_inverse=True)
     best[best >= 0] = numbered
     return Levels(
         best,
-        dict(zip(names, found, strict=True)),
+        dict(zip(names, chosen, strict=True)),
         {n: levels for n, levels in zip(names, space.numbers, strict=True) if levels is not None},
     )
 

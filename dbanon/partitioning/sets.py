@@ -204,7 +204,7 @@ def _connected(policy: Policy, names: Sequence[str]) -> list[list[ColumnSet]]:
 
 def _copied(microdata: Microdata, one: ColumnSet) -> list[NDArray[np.int32]]:
     """The set's copied columns by what is shown; strata, which no class crosses, need none."""
-    return [microdata.sensitive[n].shown for n in one.columns if n in microdata.sensitive]
+    return [microdata.sensitive[n].display_codes for n in one.columns if n in microdata.sensitive]
 
 
 def _merged(

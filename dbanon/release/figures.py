@@ -68,7 +68,7 @@ def published_figures(
     losses : what a report publishes: its measure, by column, and over all columns.
     each_apart : True where each column has classes of its own.
     """
-    shown: dict[str, Figure] = {}
+    figures: dict[str, Figure] = {}
     largest = largest_of(pairs, each_apart)
     step = step_of(largest, pairs.n)
     others, limits = limited_pairs(pairs, each_apart)
@@ -77,37 +77,37 @@ def published_figures(
         if name not in exact:
             continue
         figure = exact[name]
-        done = len(shown) / len(exact)
+        done = len(figures) / len(exact)
         task = Task(
             others,
             parameters,
-            figures=shown,
+            figures=figures,
             tick=partial(_part, tick, done, len(exact)),
         )
         if name in _OF_LINKS and pairs.ranked and figure.value is not None:
             figure = measure.run(task)
         if name in _COMPOSED:
-            shown[name] = measure.run(replace(task, pairs=pairs))
+            figures[name] = measure.run(replace(task, pairs=pairs))
         elif (figure.value is None and not figure.columns) or name == "class_risk":
-            shown[name] = figure
+            figures[name] = figure
         elif name in ("sse_loss", "direct_loss", "label_loss"):
-            shown[name] = _loss(name, pairs, figure, losses, step, each_apart)
+            figures[name] = _loss(name, pairs, figure, losses, step, each_apart)
         elif name in _OF_VALUES:
-            shown[name] = _of_values(measure.run(task), step, name, limits, len(pairs.numbers))
+            figures[name] = _of_values(measure.run(task), step, name, limits, len(pairs.numbers))
         elif name == "linkage_risk":
-            shown[name] = _linkage(figure, pairs, step, exact)
+            figures[name] = _linkage(figure, pairs, step, exact)
         elif figure.note.startswith(NOT_FOR_LABELS):
-            shown[name] = figure
+            figures[name] = figure
         elif name in ("entropy_change", "entropy_loss"):
             wide = step_of(2 * largest, pairs.n)
             percent = 100 if name == "entropy_change" else 1
-            shown[name] = _rounded(figure, percent * wide, most=None if percent > 1 else 1.0)
+            figures[name] = _rounded(figure, percent * wide, most=None if percent > 1 else 1.0)
         elif name in _OF_LINKS:
-            shown[name] = _rounded(figure, step, most=1.0)
+            figures[name] = _rounded(figure, step, most=1.0)
         else:
             # A new measure is published once it is in one of the groups above.
-            shown[name] = Figure(None, note=WITHHELD)
-    return shown
+            figures[name] = Figure(None, note=WITHHELD)
+    return figures
 
 
 def _part(tick: Tick, done: float, parts: int, share: float) -> None:
@@ -129,8 +129,8 @@ def limited_pairs(pairs: Pairs, each_apart: bool = False) -> tuple[Pairs, _Limit
         original, power = np.array(rows, np.float64), column.scale.exponent
         scaled = np.ldexp(rows[held], -power)
         labels, _ = classes_of(scaled, pairs.rows[held], each_apart)
-        found = limited(np.ldexp(column.original[held], -power), scaled, labels, largest)
-        original[held] = np.ldexp(scaled + found.gaps, power)
+        limits = limited(np.ldexp(column.original[held], -power), scaled, labels, largest)
+        original[held] = np.ldexp(scaled + limits.gaps, power)
         scale = public_scale(original[held], rows[held])
         ladder = None
         if column.ordinal and held.any():
@@ -139,8 +139,8 @@ def limited_pairs(pairs: Pairs, each_apart: bool = False) -> tuple[Pairs, _Limit
         if not column.ordinal and held.any():
             width = float(np.ldexp(scale.deviation, scale.exponent - power))
             between = float(np.square(scaled - scaled.mean()).sum())
-            squares.append(found.least / (between + found.least) if between > 0 else 0.0)
-            far = largest * found.limit / width if width > 0 else 0.0
+            squares.append(limits.least / (between + limits.least) if between > 0 else 0.0)
+            far = largest * limits.limit / width if width > 0 else 0.0
             deviations.append(far / (int(held.sum()) * np.sqrt(2.0)))
     least = _Limits(
         float(np.mean(squares)) if squares else 0.0,
@@ -173,21 +173,21 @@ def _loss(
     measure, columns, total = losses
     if {"sse": "sse_loss", "gower": "direct_loss", "iloss": "label_loss"}[measure] == name:
         own = {column: columns[column] for column in figure.columns}
-        found = replace(figure, value=total, columns=own)
+        loss = replace(figure, value=total, columns=own)
     elif figure.note.startswith(NOT_FOR_LABELS):
         return figure
     elif name == "label_loss":
         return _rounded(figure, step, most=1.0)
     elif name == "sse_loss":
         squares = [_squares(pairs, column, each_apart) for column in pairs.ranked]
-        found = _of_sums(figure, pairs.ranked, squares, "sse")
+        loss = _of_sums(figure, pairs.ranked, squares, "sse")
     else:
-        found = _of_sums(figure, pairs.columns, distance_sums(pairs, each_apart), "gower")
+        loss = _of_sums(figure, pairs.columns, distance_sums(pairs, each_apart), "gower")
     if name == "direct_loss":
         cells = pairs.cells(pairs.columns)
         held = pairs.n * len(pairs.columns) if cells is None else int(cells.sum())
-        found = replace(found, parts={"zil": float(found.value or 0.0) * held})
-    return found
+        loss = replace(loss, parts={"zil": float(loss.value or 0.0) * held})
+    return loss
 
 
 def _squares(pairs: Pairs, column: Numbers, each_apart: bool) -> PublicSums:
@@ -213,8 +213,8 @@ def _of_sums(
 def _linkage(figure: Figure, pairs: Pairs, step: float, exact: Mapping[str, Figure]) -> Figure:
     """Of the records of a class one guess is right at most: so much is the step."""
     most = exact["class_risk"].value if "class_risk" in exact else 1.0
-    found = _rounded(figure, step_of(1, pairs.n), most=most)
-    return replace(found, parts=_rounded(figure, step, most=1.0).parts)
+    linkage = _rounded(figure, step_of(1, pairs.n), most=most)
+    return replace(linkage, parts=_rounded(figure, step, most=1.0).parts)
 
 
 def _rounded(
@@ -227,8 +227,8 @@ def _rounded(
     floors = parts or {}
 
     def of(value: float, floor: float) -> float:
-        found = rounded(value, step, floor)
-        return found if most is None else min(found, most)
+        value_in_steps = rounded(value, step, floor)
+        return value_in_steps if most is None else min(value_in_steps, most)
 
     return replace(
         figure,

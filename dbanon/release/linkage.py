@@ -14,26 +14,19 @@ counted how many of its groups are the only ones with the released profiles of t
 from __future__ import annotations
 
 from math import sqrt
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.frozen import dataclass
-from dbanon.release.attribute_disclosure import (
-    SHARE,
-    FewPersons,
-    KeptIdentifier,
-    TellingColumn,
-    ValueGroups,
-)
+from dbanon.release.attribute_disclosure import SHARE, ValueGroups
 
 # Of fewer rows, or groups, nothing is said: some coincide with every column.
 WARNED = 0.01
 # From here on a strict release is refused: these are no longer rare rows that could be withheld.
 REFUSED = 0.05
 # Rows, of all, that are in groups that can disagree: of fewer nobody can tell a coding from chance.
-_KNOWN = 0.1
+_COMPARABLE = 0.1
 # An excess over chance of fewer standard deviations is none.
 _DEVIATIONS = 4.0
 # Numbers of groups have so many values, of which each is shared by so many rows at most: those of
@@ -71,19 +64,21 @@ class LinkingColumn:
         )
 
 
-def told_share(count: int, n: int) -> float:
-    """A share in hundredths, rounded down; 0 where it is not told."""
+def share_in_hundredths(count: int, n: int) -> float:
+    """A share in hundredths, rounded down; 0 of nothing."""
     return count * 100 // n / 100 if n else 0.0
 
 
-def follows(groups: ValueGroups, place: int, frequencies: NDArray[np.int64], n_rows: int) -> float:
+def dependence(
+    groups: ValueGroups, position: int, frequencies: NDArray[np.int64], n_rows: int
+) -> float:
     """How far a column follows from what the groups are of: 0 as by chance, 1 always.
 
     0 where too few rows could disagree to say so.
 
     Parameters
     ----------
-    place : of the column among those that ``groups`` compare.
+    position : of the column among those that ``groups`` compare.
     frequencies : int64 (v,), how many of all rows have each value of the column.
     n_rows : all released rows.
     """
@@ -91,12 +86,12 @@ def follows(groups: ValueGroups, place: int, frequencies: NDArray[np.int64], n_r
     shares = times / max(int(frequencies.sum()), 1)
     expected = variance = 0.0
     for size, count in zip(groups.sizes.tolist(), groups.counts.tolist(), strict=True):
-        alike = float(repeated @ shares**size)
-        expected += size * count * alike
-        variance += size * size * count * alike * max(1.0 - alike, 0.0)
-    n, together = groups.n_rows, int(groups.sizes @ groups.alike[:, place])
+        agreement = float(repeated @ shares**size)
+        expected += size * count * agreement
+        variance += size * size * count * agreement * max(1.0 - agreement, 0.0)
+    n, together = groups.n_rows, int(groups.sizes @ groups.alike[:, position])
     excess = together - expected
-    if n - expected < _KNOWN * n_rows or excess < _DEVIATIONS * sqrt(variance):
+    if n - expected < _COMPARABLE * n_rows or excess < _DEVIATIONS * sqrt(variance):
         return 0.0
     return excess / (n - expected)
 
@@ -119,7 +114,7 @@ def may_number_groups(groups: ValueGroups) -> bool:
 
 
 def unique_profiles(groups: NDArray[np.int64], profiles: NDArray[np.int64]) -> tuple[int, int]:
-    """The groups of several rows, and how many of them no other group has the profiles of.
+    """The groups of 2 to ``MEMBERS`` rows, and how many of them no other has the profiles of.
 
     Parameters
     ----------
@@ -129,38 +124,6 @@ def unique_profiles(groups: NDArray[np.int64], profiles: NDArray[np.int64]) -> t
     for group, profile in zip(groups.tolist(), profiles.tolist(), strict=True):
         if group >= 0:
             members.setdefault(group, []).append(profile)
-    several = [tuple(sorted(held)) for held in members.values() if len(held) > 1]
+    several = [tuple(sorted(held)) for held in members.values() if 1 < len(held) <= MEMBERS]
     _, counts = np.unique(np.array([hash(held) for held in several]), return_counts=True)
     return len(several), int((counts == 1).sum())
-
-
-class ColumnFindings:
-    """The findings of a report on columns.
-
-    Attributes
-    ----------
-    counts : what was counted, ``release.report.Counted``.
-    """
-
-    counts: Any
-
-    @property
-    def few_persons(self) -> tuple[FewPersons, ...]:
-        """Findings on columns that look like numbers of persons; looked for without entity."""
-        return tuple(self.counts.few_persons)
-
-    @property
-    def kept_identifiers(self) -> tuple[KeptIdentifier, ...]:
-        """Columns that are released as they are, and look like identifiers."""
-        return tuple(self.counts.identifiers)
-
-    @property
-    def linking(self) -> tuple[LinkingColumn, ...]:
-        """Columns that are released as they are, and single out rows that the classes hide."""
-        return tuple(self.counts.linking)
-
-    @property
-    def findings(self) -> tuple[TellingColumn | LinkingColumn | FewPersons | KeptIdentifier, ...]:
-        """What was found of columns, that readers may not think of."""
-        telling = self.counts.telling
-        return (*self.kept_identifiers, *self.linking, *telling, *self.few_persons)

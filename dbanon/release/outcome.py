@@ -62,12 +62,12 @@ def public_loss(names: Sequence[str], sums: Sequence[PublicSums], exact: Lost) -
     ----------
     names : of the measured columns, one each of ``sums``.
     """
-    found = published(sums, exact.measure)
+    loss = published(sums, exact.measure)
     columns = {
         name: ColumnLoss(name, value, value)
-        for name, value in zip(names, found.columns.tolist(), strict=True)
+        for name, value in zip(names, loss.columns.tolist(), strict=True)
     }
-    return replace(exact, released=found.total, before_rounding=found.total, columns=columns)
+    return replace(exact, released=loss.total, before_rounding=loss.total, columns=columns)
 
 
 @dataclass(frozen=True)
@@ -89,14 +89,14 @@ class Evaluated:
             return [("NOT EVALUATED", self.failed)]
         if self.figures is None:
             return []
-        told = [("evaluation", "see dbanon evaluate, and docs/evaluation.md for what each says")]
+        pairs = [("evaluation", "see dbanon evaluate, and docs/evaluation.md for what each says")]
         for kind in ("losses", "risks"):
-            told += [
+            pairs += [
                 (f"  {name}", told_figure(value, self.figures["notes"].get(name, "")))
                 for name, value in self.figures[kind].items()
                 if value is not None
             ]
-        return told + attack_pairs(self.figures)
+        return pairs + attack_pairs(self.figures)
 
 
 class Internal:

@@ -227,8 +227,8 @@ def _of_labels(column: ReleasedColumn, partition: Partition) -> PublicSums:
     n, largest = int(sizes.sum()), int(sizes.max(initial=0))
     if column.extent is None:
         assert column.shares is not None
-        lost = float((column.shares * sizes)[present].sum())
-        return PublicSums(n, 0.0, 0.0, 0.0, 1.0, lost, 0.0, largest, column.label_alone)
+        loss = float((column.shares * sizes)[present].sum())
+        return PublicSums(n, 0.0, 0.0, 0.0, 1.0, loss, 0.0, largest, column.label_alone)
     low, high = column.extent[present].T
     widths = (high - low) * sizes[present]
     if column.label_alone:
@@ -239,8 +239,8 @@ def _of_labels(column: ReleasedColumn, partition: Partition) -> PublicSums:
     # Readers see one number of each interval.
     values = column.as_float()[present]
     ends = (float(values.min()), float(values.max())) if len(values) else (0.0, 0.0)
-    lost = float(np.minimum(widths, (ends[1] - ends[0]) * sizes[present]).sum())
-    return PublicSums(n, 0.0, 0.0, *ends, lost, largest * (ends[1] - ends[0]), largest, False)
+    loss = float(np.minimum(widths, (ends[1] - ends[0]) * sizes[present]).sum())
+    return PublicSums(n, 0.0, 0.0, *ends, loss, largest * (ends[1] - ends[0]), largest, False)
 
 
 def _of_numbers(
@@ -300,14 +300,14 @@ def sums_of(
     count = len(rows)
     if not count:
         return PublicSums(0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, largest, False)
-    found = limited(original, rows, labels, largest)
+    deviations = limited(original, rows, labels, largest)
     mean, low, high = float(rows.mean()), float(rows.min()), float(rows.max())
     squares = float(np.square(rows - mean).sum()) if high > low else 0.0
     if squared:
-        lost, least = float(np.square(found.gaps).sum()), found.least
+        loss, least = float(np.square(deviations.gaps).sum()), deviations.least
     else:
-        lost, least = float(np.abs(found.gaps).sum()), largest * found.limit
-    return PublicSums(count, mean, squares, low, high, lost, least, largest, False)
+        loss, least = float(np.abs(deviations.gaps).sum()), largest * deviations.limit
+    return PublicSums(count, mean, squares, low, high, loss, least, largest, False)
 
 
 def distance_sums(pairs: Pairs, each_apart: bool = False) -> tuple[PublicSums, ...]:
@@ -347,13 +347,13 @@ def public_scale(original: Floats, released: Floats) -> Scale:
     original : float64 (n,), as far as their deviations count, which the deviation is of.
     released : float64 (n,).
     """
-    own, shown = Scale.of(original), Scale.of(released)
-    power = own.exponent - shown.exponent
+    own, of_release = Scale.of(original), Scale.of(released)
+    power = own.exponent - of_release.exponent
     return Scale(
-        shown.count,
-        shown.least,
-        shown.most,
-        shown.mean,
-        0.0 if shown.constant else float(np.ldexp(own.deviation, power)),
-        shown.whole,
+        of_release.count,
+        of_release.least,
+        of_release.most,
+        of_release.mean,
+        0.0 if of_release.constant else float(np.ldexp(own.deviation, power)),
+        of_release.whole,
     )

@@ -13,7 +13,7 @@ from dbanon.job.verdict import Caution, Verdict
 from dbanon.measures.models import CountedModel
 from dbanon.release.alignment import Alignment
 from dbanon.release.attribute_disclosure import FewPersons, KeptIdentifier, TellingColumn
-from dbanon.release.linkage import ColumnFindings, LinkingColumn
+from dbanon.release.linkage import LinkingColumn
 from dbanon.release.outcome import Evaluated as Evaluated
 from dbanon.release.outcome import Internal
 from dbanon.release.outcome import Lost as Lost
@@ -127,7 +127,7 @@ class _Told(Generic[T]):
 
 
 @dataclass(frozen=True)
-class Report(ColumnFindings, WithCard):
+class Report(WithCard):
     """What a release is, what it lost and how it was made.
 
     Holds no value that was read. What the call itself wrote out for a builder of a hierarchy, such
@@ -201,6 +201,26 @@ class Report(ColumnFindings, WithCard):
     evaluation_failed = _Told["str | None"]("evaluated.failed")
 
     @property
+    def few_persons(self) -> tuple[FewPersons, ...]:
+        """Findings on columns that look like numbers of persons; looked for without entity."""
+        return self.counts.few_persons
+
+    @property
+    def kept_identifiers(self) -> tuple[KeptIdentifier, ...]:
+        """Columns that are released as they are, and look like identifiers."""
+        return self.counts.identifiers
+
+    @property
+    def linking(self) -> tuple[LinkingColumn, ...]:
+        """Columns that are released as they are, and single out rows that the classes hide."""
+        return self.counts.linking
+
+    @property
+    def findings(self) -> tuple[TellingColumn | LinkingColumn | FewPersons | KeptIdentifier, ...]:
+        """What was found of columns, that readers may not think of."""
+        return (*self.kept_identifiers, *self.linking, *self.telling, *self.few_persons)
+
+    @property
     def cautions(self) -> tuple[Caution, ...]:
         """What whoever reads the release has to be told beside its guarantee."""
         own = cautions_of(self.arguments, self.entity)
@@ -242,8 +262,8 @@ class Report(ColumnFindings, WithCard):
         if not earlier:
             return self
         # The ledger has the arguments: the caution is reported again from there.
-        found = self if caution is None else self.found(intersects=caution.what)
-        return found.made(earlier_releases=EARLIER.format(NOT_CHECKED, earlier))
+        report = self if caution is None else self.found(intersects=caution.what)
+        return report.made(earlier_releases=EARLIER.format(NOT_CHECKED, earlier))
 
     def requested(self, **changes: Any) -> Report:
         """The report with other values in ``request``."""

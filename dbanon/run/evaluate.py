@@ -49,7 +49,7 @@ def evaluate(
         loss = published(release.public, release.measure)
         names = [column.name for column in release.losses]
         losses = release.measure, dict(zip(names, loss.columns.tolist(), strict=True)), loss.total
-        shown = published_figures(
+        public = published_figures(
             pairs,
             exact,
             chosen,
@@ -57,7 +57,7 @@ def evaluate(
             each_apart=release.each_apart,
             tick=lambda share: told(0.5 + share / 2),
         )
-        first, last = (of_figures(pairs, figures, chosen) for figures in (shown, exact))
+        first, last = (of_figures(pairs, figures, chosen) for figures in (public, exact))
         return first.to_dict(), last.to_dict()
 
     found, failed = attempted(work, tick)

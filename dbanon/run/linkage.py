@@ -13,11 +13,11 @@ from dbanon.release.linkage import (
     REFUSED,
     WARNED,
     LinkingColumn,
-    follows,
+    dependence,
     frequencies_of,
     is_coding,
     may_number_groups,
-    told_share,
+    share_in_hundredths,
 )
 from dbanon.run.plan import Plan
 from dbanon.stores.ports import Draft, Source, Target, W
@@ -40,8 +40,8 @@ class GroupsOnce:
         return self._counted[name]
 
 
-class _Columns(Generic[W]):
-    """The kept columns of one release, beside the classes that it has."""
+class KeptColumns(Generic[W]):
+    """The columns of one release that are released as they are, beside its classes."""
 
     def __init__(
         self,
@@ -52,7 +52,8 @@ class _Columns(Generic[W]):
         written: W,
         grouped: GroupsOnce,
     ) -> None:
-        self._planned, self._draft, self._grouped = planned, draft, grouped
+        self.draft, self.bounds_rows = draft, planned.guarantee.bounds_rows
+        self._grouped = grouped
         self._source, self._target, self._written = source, target, written
         release = draft.release
         self._originals = Originals(draft.microdata, release.partition, release.columns)
@@ -61,55 +62,49 @@ class _Columns(Generic[W]):
 
     def strengths(self, names: Sequence[str]) -> dict[str, dict[str, float]]:
         """How far each column and each quasi-identifier follow from one another."""
-        found: dict[str, dict[str, float]] = {}
+        strengths: dict[str, dict[str, float]] = {}
         for name in names:
-            groups = self._grouped.groups(self._draft, name)
-            found[name] = {
-                one: follows(groups, place, self._originals.frequencies(one), self._rows)
-                for place, one in enumerate(self._originals.names)
+            groups = self._grouped.groups(self.draft, name)
+            strengths[name] = {
+                one: dependence(groups, position, self._originals.frequencies(one), self._rows)
+                for position, one in enumerate(self._originals.names)
             }
-        kept = [name for name in names if name in self._draft.job.keep]
-        for one in self._originals.names if kept else ():
-            groups = self._source.originals(self._draft, one, kept)
-            for place, name in enumerate(kept):
-                own = frequencies_of(self._grouped.groups(self._draft, name), self._rows)
-                strength = follows(groups, place, own, self._rows)
-                found[name][one] = max(found[name][one], strength)
-        return found
+        kept_names = [name for name in names if name in self.draft.job.keep]
+        for one in self._originals.names if kept_names else ():
+            groups = self._source.originals(self.draft, one, kept_names)
+            for position, name in enumerate(kept_names):
+                own = frequencies_of(self._grouped.groups(self.draft, name), self._rows)
+                strength = dependence(groups, position, own, self._rows)
+                strengths[name][one] = max(strengths[name][one], strength)
+        return strengths
 
     def coding(self, name: str, strengths: dict[str, float]) -> LinkingColumn | None:
         """The finding on a column that is another coding of a quasi-identifier."""
         strongest = max(strengths, key=lambda one: strengths[one])
         if not is_coding(strengths[strongest]):
             return None
-        k, columns = int(self._draft.job.policy.k), (*self._columns, name)
+        k, columns = int(self.draft.job.policy.k), (*self._columns, name)
         sizes = self._target.count(self._written, Questions(columns)).rows.histogram
         below = sum(size * count for size, count in sizes.items() if size < k)
-        share = told_share(below, self._rows)
+        share = share_in_hundredths(below, self._rows)
         if below < k or share < WARNED:
             return None
         return LinkingColumn(name, strongest, share)
 
     def group_number(self, name: str) -> LinkingColumn | None:
         """The finding on a column that numbers groups of rows."""
-        kind = self._draft.relation.attribute(name).kind
-        if kind in _MEASURED or name not in self._draft.job.keep:
+        kind = self.draft.relation.attribute(name).kind
+        if kind in _MEASURED or name not in self.draft.job.keep:
             return None
-        if not may_number_groups(self._grouped.groups(self._draft, name)):
+        if not may_number_groups(self._grouped.groups(self.draft, name)):
             return None
         several, unique = self._target.profiles(self._written, self._columns, name)
-        share = told_share(unique, several)
+        share = share_in_hundredths(unique, several)
         return LinkingColumn(name, None, share) if share >= WARNED else None
 
 
 def linking_columns(
-    planned: Plan,
-    draft: Draft,
-    source: Source,
-    target: Target[W],
-    written: W,
-    grouped: GroupsOnce,
-    told: Collection[TellingColumn],
+    columns: KeptColumns[W], telling: Collection[TellingColumn]
 ) -> tuple[LinkingColumn, ...]:
     """The findings on columns that are released as they are, and single out rows of classes.
 
@@ -117,18 +112,17 @@ def linking_columns(
 
     Parameters
     ----------
-    told : findings that were told already: these columns are not counted again.
+    telling : other findings: these columns are not counted again.
 
     Raises
     ------
     LinkingColumnRefused : a share is too large, and the policy is strict.
     """
-    known = {column.name for column in told}
-    job = draft.job
-    names = [name for name in (*job.sensitive, *job.keep) if name not in known]
-    if not names or not planned.guarantee.bounds_rows:
+    job = columns.draft.job
+    reported = {column.name for column in telling}
+    names = [name for name in (*job.sensitive, *job.keep) if name not in reported]
+    if not names or not columns.bounds_rows:
         return ()
-    columns = _Columns(planned, draft, source, target, written, grouped)
     findings = []
     for name, strengths in columns.strengths(names).items():
         finding = columns.coding(name, strengths) or columns.group_number(name)

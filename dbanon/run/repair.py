@@ -60,8 +60,8 @@ def _repaired(
 ) -> Repair:
     release_id = str(candidate["release_id"])
     table = RelationName(candidate["table_schema"], candidate["table_name"])
-    shown = RelationName(candidate["shown_schema"], candidate["shown_name"])
-    read = table if candidate["read_oid"] == candidate["table_oid"] else shown
+    output = RelationName(candidate["shown_schema"], candidate["shown_name"])
+    read = table if candidate["read_oid"] == candidate["table_oid"] else output
     verdict, owner = candidate["verdict"], candidate["owner"]
     reason = _REASONS.get(verdict)
     if verdict == "owner" and owner not in accept_owners:
@@ -86,15 +86,15 @@ def _repaired(
         elif compared != digest.UNCHANGED:
             done = f"rows not compared: digest {compared}"
     if reason is not None:
-        return Repair(release_id, str(shown), LEFT, reason)
+        return Repair(release_id, str(output), LEFT, reason)
     session.run(
         ATTACH,
         (
             *(candidate[name] for name in ("table_oid", "shown_oid", "owner_oid")),
-            *(shown.schema, shown.name, table.name, release_id),
+            *(output.schema, output.name, table.name, release_id),
         ),
     )
-    return Repair(release_id, str(shown), RENAMED if verdict == "rename" else ATTACHED, done)
+    return Repair(release_id, str(output), RENAMED if verdict == "rename" else ATTACHED, done)
 
 
 def _compare(

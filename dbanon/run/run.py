@@ -36,7 +36,7 @@ from dbanon.run.disclosure import (
 from dbanon.run.evaluate import attack, certify, evaluate, published_certificate
 from dbanon.run.fingerprint import fingerprint, source_digest
 from dbanon.run.history import caution_of, warn_of_history
-from dbanon.run.linkage import GroupsOnce, linking_columns
+from dbanon.run.linkage import GroupsOnce, KeptColumns, linking_columns
 from dbanon.run.plan import Plan, plan
 from dbanon.stores.ports import Draft, Source, Target, W
 from dbanon.version import version
@@ -95,13 +95,14 @@ def run(
         verdict = planned.guarantee.check(counts, expected)
         grouped = GroupsOnce(source)
         telling = telling_columns(draft, grouped, target.sampled(written, job.kept))
+        columns = KeptColumns(planned, draft, source, target, written, grouped)
         return Counted(
             rows_in=microdata.n_read,
             suppressed=microdata.withheld + release.partition.n_suppressed,
             rows=counts.rows,
             verdict=verdict,
             telling=telling,
-            linking=linking_columns(planned, draft, source, target, written, grouped, telling),
+            linking=linking_columns(columns, telling),
             few_persons=spellings or few_persons(planned, draft, source, counts),
             identifiers=identifiers,
         )
@@ -307,12 +308,12 @@ def report_of(planned: Plan, draft: Draft, found: Found, counted: Counted) -> Re
         more["told"] = dict(found.told)
     release, policy = draft.release, planned.policy
     completely = lost_completely(release.columns, policy.hierarchies)
-    shown, exact = losses_of(release, levels, completely)
+    public, exact = losses_of(release, levels, completely)
     place = str(planned.relation.name), str(output.name), output.kind
     return Report(
         planned.request(policy, counted.verdict, release.names, place, more),
         counted,
-        shown,
+        public,
         MadeBy(
             release_id=output.release_id,
             created_at=now(),

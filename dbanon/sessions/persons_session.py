@@ -46,7 +46,7 @@ class PersonsSession(SessionInterface):
         more: Sequence[tuple[str, str]] = (),
         reads: Sequence[str] = (),
         *,
-        shown: Sequence[tuple[str, ...]],
+        keys: Sequence[tuple[str, ...]],
     ) -> EntityCount:
         """Count the persons in each class of released values, which staging has beside them.
 
@@ -59,7 +59,7 @@ class PersonsSession(SessionInterface):
         source, person, joins, reads : SQL of a row's person, and where it comes from, as in
             ``insert``.
         more : columns that are staged beside them, under the next places.
-        shown : SQL, of the alias s, of what tells the values of each column of a class apart.
+        keys : SQL, of the alias s, of what tells the values of each column of a class apart.
         """
         names = [statements.value_column(i) for i in range(len(columns) + len(more))]
         types = [self.declared(sql_type) for sql_type, _ in (*columns, *more)]
@@ -73,21 +73,21 @@ class PersonsSession(SessionInterface):
         values = dict(zip(names, (expression for _, expression in (*columns, *more)), strict=True))
         table = RelationName(None, statements.ENTITIES)
         self.insert(table, values | {"person": person}, source, reads, joins)
-        counted = self.recount_staged_entities(shown)
+        counted = self.recount_staged_entities(keys)
         if not more:
             return counted
         in_class = np.zeros(sum(counted.histogram.values()), np.int64)
-        for number, persons in self.rows(recount_statements.persons_in_classes(shown)):
+        for number, persons in self.rows(recount_statements.persons_in_classes(keys)):
             in_class[int(number) - 1] = int(persons)
         return replace(counted, in_class=in_class)
 
-    def recount_staged_entities(self, shown: Sequence[tuple[str, ...]]) -> EntityCount:
+    def recount_staged_entities(self, keys: Sequence[tuple[str, ...]]) -> EntityCount:
         """The persons in each combination of values of some staged columns."""
-        found = self.rows(recount_statements.recount_entities(shown))
+        rows = self.rows(recount_statements.recount_entities(keys))
         return EntityCount(
             persons=int(self.rows(recount_statements.count_entities())[0][0]),
-            smallest=min((int(persons) for _, _, persons in found), default=0),
-            histogram={int(size): int(count) for size, count, _ in found},
+            smallest=min((int(persons) for _, _, persons in rows), default=0),
+            histogram={int(size): int(count) for size, count, _ in rows},
         )
 
     def declared(self, sql_type: str) -> str:

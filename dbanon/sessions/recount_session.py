@@ -18,7 +18,7 @@ class RecountSession(SessionInterface):
     collation that ignores case, intervals. Readers tell them apart, so every count does.
     """
 
-    def shown(self, attribute: Attribute, column: str) -> tuple[str, ...]:
+    def display_key(self, attribute: Attribute, column: str) -> tuple[str, ...]:
         """SQL of what tells the values of a column apart as readers see them.
 
         The first expression is NULL where the value is. The column itself where equal values are
@@ -31,23 +31,25 @@ class RecountSession(SessionInterface):
         """
         return (column,)
 
-    def columns_shown(
+    def display_keys_of(
         self, relation: RelationName, columns: Mapping[str, str]
     ) -> list[tuple[str, ...]]:
-        """``shown`` of columns that have the types of those of a relation.
+        """``display_key`` of columns that have the types of those of a relation.
 
         Parameters
         ----------
         columns : SQL of each column, by the name that ``relation`` has for it.
         """
         source = self.find_source(relation)
-        return [self.shown(source.attribute(name), column) for name, column in columns.items()]
+        return [
+            self.display_key(source.attribute(name), column) for name, column in columns.items()
+        ]
 
-    def shown_by(self, relation: RelationName, names: Sequence[str]) -> list[tuple[str, ...]]:
-        """``shown`` of columns of a relation, of the alias s."""
-        return self.columns_shown(relation, {name: f"s.{quote(name)}" for name in names})
+    def display_keys(self, relation: RelationName, names: Sequence[str]) -> list[tuple[str, ...]]:
+        """``display_key`` of columns of a relation, of the alias s."""
+        return self.display_keys_of(relation, {name: f"s.{quote(name)}" for name in names})
 
     def recount(self, relation: RelationName, quasi_identifiers: Sequence[str]) -> Recount:
         """Count the classes of a relation by GROUP BY over its quasi-identifiers."""
-        shown = self.shown_by(relation, quasi_identifiers)
-        return Recount.of_sizes(self.rows(statements.recount(relation, shown)))
+        keys = self.display_keys(relation, quasi_identifiers)
+        return Recount.of_sizes(self.rows(statements.recount(relation, keys)))

@@ -68,8 +68,8 @@ class LevelSpace:
             # A NULL is in a stratum of its own and loses nothing.
             group[valid] = of_cell.reshape(-1)[cell.reshape(-1)]
             groups.append(group)
-            told = np.rint(unit * levels.loss(standing, level)).astype(np.int64)
-            losses.append(int((told * counts).sum()))
+            units = np.rint(unit * levels.loss(standing, level)).astype(np.int64)
+            losses.append(int((units * counts).sum()))
         return groups, np.array(losses, np.int64)
 
 

@@ -139,11 +139,12 @@ def cells_of(
     counted : where they are counted.
     """
     found: dict[str, Cells] = {}
-    rows, shown = None, session.shown_by(counted, questions.columns) if questions.sensitive else []
+    rows: int | None = None
+    keys = session.display_keys(counted, questions.columns) if questions.sensitive else []
     for name in questions.sensitive:
         attribute = relation.attribute(name)
         text = session.text_of(attribute)
-        cells = session.rows(recount_statements.recount_values(counted, shown, text))
+        cells = session.rows(recount_statements.recount_values(counted, keys, text))
         ranked = None if name in questions.leaves else attribute
         found[name] = cells_of_rows(session, counted, ranked, cells)
         rows = rows_of(session, counted) if rows is None else rows

@@ -65,14 +65,14 @@ def persons_of(session: Session, written: SqlWritten, questions: Questions) -> E
         reads = [name for name in written.kept if name in asked and name != column.name]
         reads.append(column.name)
     staged = {name: f"s.{statements.value_column(place)}" for place, name in enumerate(places)}
-    shown = dict(zip(places, session.columns_shown(written.relation, staged), strict=True))
-    of_class = [shown[name] for name in shared_names]
-    found = session.recount_entities(shared, source, person, joins, more, reads, shown=of_class)
+    key_of = dict(zip(places, session.display_keys_of(written.relation, staged), strict=True))
+    of_class = [key_of[name] for name in shared_names]
+    count = session.recount_entities(shared, source, person, joins, more, reads, keys=of_class)
     also = tuple(
-        session.recount_staged_entities([shown[name] for name in own]) for own in questions.also
+        session.recount_staged_entities([key_of[name] for name in own]) for own in questions.also
     )
     cells = _cells_of_persons(session, written, questions, of_class)
-    return replace(found, cells=cells, also=also)
+    return replace(count, cells=cells, also=also)
 
 
 def _cells_of_persons(

@@ -311,8 +311,8 @@ class SqlSource:
     def originals(self, draft: Draft, name: str, columns: Sequence[str]) -> ValueGroups:
         """The released rows by their value of a quasi-identifier; raises as ``groups``."""
         [value] = [self._original(a) for a in draft.microdata.attributes if a.name == name]
-        kept = [draft.relation.attribute(column) for column in columns]
-        return self._groups(draft, name, value, kept, "1 = 0")
+        attributes = [draft.relation.attribute(column) for column in columns]
+        return self._groups(draft, name, value, attributes, "1 = 0")
 
     def _groups(
         self, draft: Draft, name: str, value: str, others: Sequence[Attribute], few: str

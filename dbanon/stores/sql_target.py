@@ -19,6 +19,7 @@ from dbanon.ledger.releases import plan_output
 from dbanon.ledger.source_history import SourceHistory, earlier_releases
 from dbanon.recoding import ReleasedColumn
 from dbanon.release.attribute_disclosure import TellingColumn, all_different, sample_size
+from dbanon.release.linkage import MEMBERS
 from dbanon.release.report import Report
 from dbanon.sessions import recount_statements, statements
 from dbanon.sessions.base import Output, Relation, passthrough_refused
@@ -51,9 +52,9 @@ class SqlTarget:
     ) -> SourceHistory:
         """The releases of a relation that the ledger has."""
         copied = self.copies_from(source)
-        found = earlier_releases(self.session, str(relation.name), {} if copied else state)
+        releases = earlier_releases(self.session, str(relation.name), {} if copied else state)
         reads = source.session if isinstance(source, SqlSource) else self.session
-        return SourceHistory(found, "chains" not in reads.never_here)
+        return SourceHistory(releases, "chains" not in reads.never_here)
 
     def last_types(self, job: Asked, source: RelationName) -> Mapping[str, str]:
         """The types of the source's columns at the job's last release, where there is one."""
@@ -224,8 +225,8 @@ class SqlTarget:
     def profiles(self, written: SqlWritten, columns: Sequence[str], name: str) -> tuple[int, int]:
         """The groups of several rows with one value, and those that are alone with their rows."""
         relation = written.relation
-        profile, group = (self.session.shown_by(relation, own) for own in (columns, [name]))
-        query = recount_statements.unique_profiles(relation, profile, group[0])
+        profile, group = (self.session.display_keys(relation, own) for own in (columns, [name]))
+        query = recount_statements.unique_profiles(relation, profile, group[0], MEMBERS)
         [(several, unique)] = self.session.rows(query)
         return int(several), int(unique)
 

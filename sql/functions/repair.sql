@@ -50,8 +50,9 @@ BEGIN
                     reason := CASE digest WHEN 'changed'
                         THEN 'its rows are not those that were released' END;
                 EXCEPTION WHEN OTHERS THEN
-                    -- Nobody stops the others by a table whose code would run.
-                    reason := 'its rows could not be compared: ' || SQLERRM;
+                    -- Nobody stops the others by a table whose code would run. The text of an error
+                    -- of the server may hold a value.
+                    reason := format('its rows could not be compared (SQLSTATE %s)', SQLSTATE);
                 END;
             END IF;
         END IF;

@@ -238,6 +238,23 @@ def test_a_ledger_of_before(
     assert numbered == [(True, "anna" if owner == "same" else "anna_smith")]
 
 
+@pytest.mark.one_database
+def test_the_servers_words_about_a_value_are_not_repeated(run_sql: Run) -> None:
+    run_sql(PEOPLE)
+    run_sql(RELEASE % "view")
+    [(table, kind)] = run_sql(
+        "SELECT r.relation_name, format_type(a.atttypid, a.atttypmod) FROM dbanon.release AS r"
+        " JOIN pg_attribute AS a ON a.attrelid = 'release.v'::regclass AND a.attname = 'a'"
+    )
+    run_sql(
+        f"CREATE OR REPLACE VIEW release.v AS SELECT ('qzmark' || a)::{kind} AS a"
+        f' FROM release."{table}"'
+    )
+    run_sql("UPDATE dbanon.release SET ledger_oid = 1")
+    [(action, reason)] = run_sql("SELECT action, reason FROM dbanon.repair()")
+    assert (action, reason) == ("left", "its rows could not be compared (SQLSTATE 22P02)")
+
+
 def test_other_databases_have_nothing_to_repair(tmp_path: Path) -> None:
     with pytest.raises(InstallRefused, match="Only a ledger on PostgreSQL"):
         install.repair(f"sqlite:///{tmp_path / 'a.db'}")

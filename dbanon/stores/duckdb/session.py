@@ -36,8 +36,8 @@ from dbanon.sessions.names import RelationName, quote, quote_list
 from dbanon.sessions.pseudonym_session import INNER, OUTER, SHUFFLE, staged_block
 from dbanon.stores.duckdb import dialect as types
 from dbanon.stores.duckdb.dialect import column_of, create_view, table_of, values_of, within
+from dbanon.stores.duckdb.display import display_key
 from dbanon.stores.duckdb.errors import source_not_found, translated
-from dbanon.stores.duckdb.shown import shown as shown_values
 from dbanon.stores.file_session import FileSession
 
 _INCOMING = "dbanon_incoming"
@@ -48,7 +48,7 @@ class DuckdbSession(FileSession):
 
     dialect: ClassVar[Dialect] = types
     digest_way = types.DIGEST_WAY
-    shown = staticmethod(shown_values)
+    display_key = staticmethod(display_key)
     read_only_query = types.READ_ONLY
     temporary = "temp.main"
     ledger_types: ClassVar[Mapping[str, str]] = {

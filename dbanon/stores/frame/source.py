@@ -35,6 +35,7 @@ from dbanon.job.job import Job
 from dbanon.release.attribute_disclosure import Originals, ValueGroups, groups_of
 from dbanon.sessions.base import Relation
 from dbanon.sessions.names import RelationName
+from dbanon.stores.frame.display import display_codes
 from dbanon.stores.frame.microdata import (
     attribute_of,
     candidates,
@@ -43,7 +44,6 @@ from dbanon.stores.frame.microdata import (
     require_texts,
     units,
 )
-from dbanon.stores.frame.shown import shown_codes
 from dbanon.stores.ports import Draft, Progress
 
 # What a frame is called, and what kind of relation it is.
@@ -266,8 +266,8 @@ class FrameSource:
         codes = held.codes(name)[records]
         if valid is not None:
             codes = np.where(valid[records], codes, -1)
-        kept = [_codes(self.frame[column].iloc[places]) for column in columns]
-        return groups_of(codes, kept, 0)
+        kept_codes = [_codes(self.frame[column].iloc[places]) for column in columns]
+        return groups_of(codes, kept_codes, 0)
 
     def _rows(self, relation: Relation) -> pd.DataFrame:
         """The rows that may be released."""
@@ -349,7 +349,7 @@ def coded(series: pd.Series[Any], as_texts: bool) -> Coded:
         series = series.astype(series.dtype.categories.dtype)
     values = pd.Index(series.dropna().unique()).sort_values()
     codes = values.get_indexer(series).astype(np.int32)
-    return Coded(codes, tuple(str(value) for value in values), shown_codes(series))
+    return Coded(codes, tuple(str(value) for value in values), display_codes(series))
 
 
 def _exact_totals(

@@ -23,8 +23,8 @@ from dbanon.release.report import Report
 from dbanon.sessions.base import Output, Relation, passthrough_refused, random_order
 from dbanon.sessions.names import RelationName
 from dbanon.stores.frame.conversion import marked
+from dbanon.stores.frame.display import group_by_display
 from dbanon.stores.frame.microdata import objects
-from dbanon.stores.frame.shown import groups_shown
 from dbanon.stores.frame.source import KIND, NAME, FrameSource, coded
 from dbanon.stores.ports import Draft, Progress, Source, Written
 
@@ -201,7 +201,7 @@ class FrameTarget:
         also = tuple(_recount(frame, columns) for columns in questions.also)
         if not (questions.persons or questions.sensitive):
             return Counts(rows, also=also)
-        classes = groups_shown(frame, questions.columns).ngroup().to_numpy(np.int64)
+        classes = group_by_display(frame, questions.columns).ngroup().to_numpy(np.int64)
         entities = written.draft.microdata.entities
         ones = np.ones(len(frame), np.int64)
         cells = {
@@ -213,7 +213,7 @@ class FrameTarget:
             assert entities is not None
             own = entities[written.records]
             of_sets = tuple(
-                _persons(groups_shown(frame, columns).ngroup().to_numpy(np.int64), own, {})
+                _persons(group_by_display(frame, columns).ngroup().to_numpy(np.int64), own, {})
                 for columns in questions.also
             )
             persons[name] = replace(_persons(classes, own, cells), also=of_sets)
@@ -234,10 +234,10 @@ class FrameTarget:
     def profiles(self, written: FrameWritten, columns: Sequence[str], name: str) -> tuple[int, int]:
         """The groups of several rows with one value, and those that are alone with their rows."""
         frame = written.frame
-        known = frame[name].notna().to_numpy()
-        groups = groups_shown(frame, [name]).ngroup().to_numpy(np.int64)
-        profiles = groups_shown(frame, columns).ngroup().to_numpy(np.int64)
-        return unique_profiles(np.where(known, groups, -1), profiles)
+        present = frame[name].notna().to_numpy()
+        groups = group_by_display(frame, [name]).ngroup().to_numpy(np.int64)
+        profiles = group_by_display(frame, columns).ngroup().to_numpy(np.int64)
+        return unique_profiles(np.where(present, groups, -1), profiles)
 
     def digest(self, written: FrameWritten) -> str | None:
         """None: nobody looks a frame up again."""
@@ -322,7 +322,7 @@ def _series(column: ReleasedColumn, dtype: Any, labels: NDArray[np.int32]) -> An
 
 
 def _recount(frame: pd.DataFrame, names: Sequence[str]) -> Recount:
-    histogram = _histogram(groups_shown(frame, names).size().to_numpy())
+    histogram = _histogram(group_by_display(frame, names).size().to_numpy())
     null_rows = int(frame[list(names)].isna().any(axis=1).sum())
     return Recount(len(frame), histogram, null_rows)
 

@@ -40,7 +40,7 @@ from dbanon.sessions.base import (
 from dbanon.sessions.names import RelationName, quote
 from dbanon.stores.mariadb import dialect as types
 from dbanon.stores.mariadb import publication
-from dbanon.stores.mariadb.shown import shown as shown_values
+from dbanon.stores.mariadb.display import display_key
 from dbanon.stores.mariadb.staging import ROW, SUFFIX, MariadbStaging, unused
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class MariadbSession(MariadbStaging):
 
     atomic = "swap"
     digest_way = types.DIGEST_WAY
-    shown = staticmethod(shown_values)
+    display_key = staticmethod(display_key)
     name_limit = 64
     staging_suffix = SUFFIX
 

@@ -73,8 +73,8 @@ class MariadbStaging(MariadbCatalog):
         # Each row alone would take the driver ten times as long.
         with closing(self.connection.cursor()) as cursor:
             while True:
-                place = f"{border} WHERE {begin} ORDER BY {key} LIMIT {rows}) AS piece"
-                self._execute(cursor, f"SET {last} = ({place})")
+                last_place = f"{border} WHERE {begin} ORDER BY {key} LIMIT {rows}) AS piece"
+                self._execute(cursor, f"SET {last} = ({last_place})")
                 if self._one(cursor, f"SELECT {last} IS NULL"):
                     return
                 piece = f"{begin} AND {key} <= {last}{source.and_where}"

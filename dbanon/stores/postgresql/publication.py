@@ -26,8 +26,8 @@ class PostgresqlPublication(Session):
     _search_path: list[str]
 
     def role_number(self) -> int:
-        found = self.look_up("SELECT oid::bigint FROM pg_roles WHERE rolname = current_user")
-        return int(found[0][0])
+        rows = self.look_up("SELECT oid::bigint FROM pg_roles WHERE rolname = current_user")
+        return int(rows[0][0])
 
     def begin_plan(self, *, staging: bool) -> None:
         """Plan in this transaction: it takes no lock of a run, and without staging only reads."""

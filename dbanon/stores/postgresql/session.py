@@ -40,6 +40,7 @@ from dbanon.stores.postgresql import catalog, digest, foreign, rights
 from dbanon.stores.postgresql import dialect as types
 from dbanon.stores.postgresql.arrays import PostgresqlWriting
 from dbanon.stores.postgresql.digest import PostgresqlKeyed, PostgresqlPrivate
+from dbanon.stores.postgresql.display import display_keys
 from dbanon.stores.postgresql.pieces import PostgresqlPieces
 from dbanon.stores.postgresql.publication import PostgresqlPublication
 from dbanon.stores.postgresql.rules import PostgresqlRules
@@ -51,7 +52,6 @@ from dbanon.stores.postgresql.settings import (
     lock_milliseconds,
     set_patience,
 )
-from dbanon.stores.postgresql.shown import shown_columns
 
 
 class _Relation(NamedTuple):
@@ -235,13 +235,13 @@ class PostgresqlSession(
         # Where = is looked for, the casts of an own type are looked at.
         return self.text_of(attribute) if attribute.by_output else super().compared(attribute)
 
-    def columns_shown(
+    def display_keys_of(
         self, relation: RelationName, columns: Mapping[str, str]
     ) -> list[tuple[str, ...]]:
-        found = self.find_existing(relation)
-        if found is None or found.oid is None:
+        existing = self.find_existing(relation)
+        if existing is None or existing.oid is None:
             raise self._missing(relation)
-        return shown_columns(self.look_up, found.oid, columns)
+        return display_keys(self.look_up, existing.oid, columns)
 
     def lone_keys(self, source: Relation) -> frozenset[str]:
         found = self.rows(catalog.LONE_KEYS, (self._relations[source.name].oid,))

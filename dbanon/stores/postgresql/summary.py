@@ -182,14 +182,14 @@ def target_beside(session: Session, job: Job) -> SqlTarget:
 
 def _grants(session: PostgresqlSession, name: RelationName) -> tuple[str, ...]:
     """The statements that grant what is granted on a table once more."""
-    known = {column for column, _ in COLUMNS}
-    found = []
+    columns = {column for column, _ in COLUMNS}
+    grants = []
     for privilege, column, is_grantable, grantee in session.rows(_GRANTS, (name.schema, name.name)):
-        if column is None or column in known:
+        if column is None or column in columns:
             of_column = "" if column is None else f" ({quote(column)})"
             option = " WITH GRANT OPTION" if is_grantable else ""
-            found.append(f"GRANT {privilege}{of_column} ON {name.quoted} TO {grantee}{option}")
-    return tuple(found)
+            grants.append(f"GRANT {privilege}{of_column} ON {name.quoted} TO {grantee}{option}")
+    return tuple(grants)
 
 
 def _create(session: PostgresqlSession, summary: PlannedSummary) -> None:

@@ -55,7 +55,7 @@ from dbanon.sessions.interface import Dialect
 from dbanon.sessions.names import RelationName, quote, quote_list
 from dbanon.stores.sqlite import dialect as types
 from dbanon.stores.sqlite.dialect import SqliteKeyed
-from dbanon.stores.sqlite.shown import shown as shown_values
+from dbanon.stores.sqlite.display import display_key
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -97,7 +97,7 @@ class SqliteSession(SqliteKeyed):
         "bigint": "BIGINT", "double": "REAL", "bytes": "BLOB", "amount": "NUMERIC",
     }  # fmt: skip
     digest_way = types.DIGEST_WAY
-    shown = staticmethod(shown_values)
+    display_key = staticmethod(display_key)
     # It calls them column1 and so on, however they are named.
     never_in_views = frozenset(["true", "false"])
 

@@ -13,7 +13,7 @@ from typing import Any
 
 # Parameters: the number of a relation, and names of columns. One row each: the name, and SQL of
 # what is shown of the column, which stands as {} in it.
-SHOWN = """
+DISPLAY_KEYS = """
 WITH RECURSIVE typed AS (
     SELECT a.attname, t.oid, t.typtype, t.typbasetype, a.atttypmod AS typmod
     FROM pg_class c
@@ -45,7 +45,7 @@ FROM typed d JOIN pg_type t ON t.oid = d.oid
 WHERE d.typtype <> 'd'"""
 
 
-def shown_columns(
+def display_keys(
     look_up: Callable[..., Sequence[Sequence[Any]]], oid: int, columns: Mapping[str, str]
 ) -> list[tuple[str, ...]]:
     """SQL of what tells the values of columns apart as readers see them.
@@ -55,5 +55,5 @@ def shown_columns(
     oid : the relation that has columns of these types.
     columns : SQL of each column, by the name that the relation has for it.
     """
-    shown = {str(name): str(sql) for name, sql in look_up(SHOWN, (oid, list(columns)))}
-    return [(shown[name].replace("{}", column),) for name, column in columns.items()]
+    key_of = {str(name): str(sql) for name, sql in look_up(DISPLAY_KEYS, (oid, list(columns)))}
+    return [(key_of[name].replace("{}", column),) for name, column in columns.items()]

@@ -14,15 +14,15 @@ from numpy.typing import NDArray
 _PLAIN = ({str}, {int}, {bool}, {date}, {bytes})
 
 
-def shown_codes(series: pd.Series[Any]) -> NDArray[np.int32] | None:
+def display_codes(series: pd.Series[Any]) -> NDArray[np.int32] | None:
     """A column as codes that are equal where readers see the same, int32 (n,); -1 where NULL.
 
     None where values that are equal are shown alike. 7.5 and 7.50 are not, nor 1, 1.0 and True,
     nor 0.0 and -0.0.
     """
     if series.dtype == object:
-        known = series.notna().to_numpy()
-        if set(map(type, series[known])) in _PLAIN:
+        present = series.notna().to_numpy()
+        if set(map(type, series[present])) in _PLAIN:
             return None
         texts = series.map(lambda value: f"{type(value).__name__} {value}", na_action="ignore")
         return pd.factorize(texts)[0].astype(np.int32)
@@ -37,10 +37,10 @@ def shown_codes(series: pd.Series[Any]) -> NDArray[np.int32] | None:
     return codes
 
 
-def groups_shown(frame: pd.DataFrame, names: Sequence[str]) -> Any:
+def group_by_display(frame: pd.DataFrame, names: Sequence[str]) -> Any:
     """The rows by what is shown of some columns; NULL is a value."""
     columns = {}
     for name in names:
-        codes = shown_codes(frame[name])
+        codes = display_codes(frame[name])
         columns[name] = frame[name].reset_index(drop=True) if codes is None else pd.Series(codes)
     return pd.DataFrame(columns).groupby(list(names), dropna=False, observed=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dbanon.data.schema import Attribute, Kind
 
 
-def shown(attribute: Attribute, column: str) -> tuple[str, ...]:
+def display_key(attribute: Attribute, column: str) -> tuple[str, ...]:
     """SQL of what tells a column's values apart as readers see them, whatever its collation."""
     if attribute.kind is Kind.INTEGER:
         return (column,)
