@@ -25,7 +25,7 @@ WHEN_USED = {("dbanon.synthesis.noise", "opendp"), ("dbanon.bounds.program", "hi
 OF_SOME = {"entity", "k_rows", ".entity", ".k_rows", ".persons"}
 
 LONGEST_FUNCTION = 80
-LONGEST_FILE = 400
+LONGEST_FILE = 700
 
 # Where requests come from, before they had a folder of their own.
 _DOORS = re.compile(

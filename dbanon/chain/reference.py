@@ -19,7 +19,7 @@ from dbanon.chain.state import find
 from dbanon.data.measures import Distribution, Measures
 from dbanon.data.microdata import Coded
 from dbanon.data.schema import Attribute
-from dbanon.hierarchy.leaves import in_place, leaf_text
+from dbanon.hierarchy.leaves import in_place, leaf_text, spelled_by
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.measures import Model
 from dbanon.measures.recount import trees_of_models
@@ -52,7 +52,8 @@ class Reference:
         found = np.zeros(len(values) + 1, np.int32)
         if self.tree is not None:
             texts = [leaf_text(value, self.attribute) for value in values]
-            found[:-1] = self.tree.encode(texts, self.attribute.name)
+            spelled = spelled_by(self.tree, texts, self.attribute)
+            found[:-1] = self.tree.encode(spelled, self.attribute.name)
             found[-1] = self.tree.n_leaves - 1
             return found
         have = [in_place(value, self.attribute) for value in self.known.values]

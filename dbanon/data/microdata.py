@@ -256,16 +256,31 @@ def is_wide(values: NDArray[np.float64], attribute: Attribute) -> bool:
     ----------
     values : float64 (c,), the values as float64 rounds them.
     """
+    return bool(_may_be_rounded(values, attribute).any())
+
+
+def around_rounding(
+    low: NDArray[np.float64], high: NDArray[np.float64], attribute: Attribute
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Ends of classes, float64 (c,) each, between which the values are that float64 rounded."""
+    return (
+        np.where(_may_be_rounded(low, attribute), np.nextafter(low, -np.inf), low),
+        np.where(_may_be_rounded(high, attribute), np.nextafter(high, np.inf), high),
+    )
+
+
+def _may_be_rounded(values: NDArray[np.float64], attribute: Attribute) -> NDArray[np.bool_]:
+    """Where float64 may not hold a whole number, decimal or instant exactly, bool (c,)."""
     if attribute.kind in (Kind.INTEGER, Kind.TIMESTAMP):
         unit = 1.0
     elif attribute.kind is Kind.DECIMAL:
         if attribute.scale > _LARGEST_SCALE:
-            return True
+            return np.ones(len(values), bool)
         unit = 10.0**attribute.scale
     else:
-        return False
+        return np.zeros(len(values), bool)
     with np.errstate(invalid="ignore", over="ignore"):
-        return bool((np.abs(values) * unit >= EXACT_INTEGER).any())
+        return np.asarray(np.abs(values) * unit >= EXACT_INTEGER)
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ from dbanon.hierarchy import builders as hierarchy_builders
 from dbanon.hierarchy.spec import parse, parse_all
 from dbanon.job import rules
 from dbanon.job.job import Job
-from dbanon.run.hierarchies import column_values
+from dbanon.run.hierarchies import column_values, require_leaves
 from dbanon.run.plan import plan
 from dbanon.run.rules import with_rules
 from dbanon.run.run import Clock, read_and_cluster, run
@@ -176,8 +176,7 @@ def check_hierarchy(plpy: Any, sql_version: str, given: str) -> str:
             tree = hierarchies.resolve(session, given_tree, lambda: session.run("SELECT 1"))
             if call["source"] is not None:
                 store = PlpyStore(plpy, int(call["source"]))
-                values = column_values(store, store.source_name, call["column_name"])
-                tree.encode(values, call["column_name"])
+                require_leaves(store, store.source_name, call["column_name"], tree)
         except HierarchyBroken as error:
             return {"problems": [vars(problem) for problem in error.problems]}
         return {"problems": []}

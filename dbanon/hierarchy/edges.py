@@ -16,7 +16,8 @@ T = TypeVar("T")
 # Called while something is made: what it raises ends it.
 Pulse: TypeAlias = Callable[[], None]
 
-# Child, parent (None: a root) and line in the source, 0 when in none.
+# Child, parent (None: a root) and line in the source, 0 when in none. A label that is its own
+# parent is also a value.
 Edge: TypeAlias = tuple[str, "str | None", int]
 
 
@@ -51,7 +52,11 @@ def paced(items: Iterable[T], pulse: Pulse) -> Iterator[T]:
         yield item
 
 
-def broken(problems: Sequence[Problem], what: str) -> HierarchyBroken:
+def broken(
+    problems: Sequence[Problem],
+    what: str,
+    hint: str = "Correct the hierarchy; for its labels see `problems()`.",
+) -> HierarchyBroken:
     """The error that names all problems, without a label."""
     texts = [
         f"line {problem.line}: {problem.text}" if problem.line else problem.text
@@ -64,7 +69,7 @@ def broken(problems: Sequence[Problem], what: str) -> HierarchyBroken:
     return HierarchyBroken(
         f"{what}: {len(problems)} problem{'s' if len(problems) > 1 else ''}.",
         detail="; ".join(named),
-        hint="Correct the hierarchy; for its labels see `problems()`.",
+        hint=hint,
         problems=problems,
     )
 
@@ -77,6 +82,10 @@ def tree_of(
 ) -> tuple[list[str], list[int]]:
     """Labels and parents of the nodes of a tree, depth first.
 
+    A value may also be a label above others, as E11 is above E11.9: an edge from a label to itself
+    says so, and puts a leaf of the same label first below it. Without others below it the label is
+    a leaf anyway.
+
     ``what`` names the hierarchy in the error, which also tells of problems ``found`` before.
 
     Raises
@@ -86,8 +95,12 @@ def tree_of(
     problems = list(found)
     parents: dict[str, str | None] = {}
     lines: dict[str, int] = {}
-    inner = {parent for _, parent, _ in edges if parent is not None}
+    inner = {parent for child, parent, _ in edges if parent is not None and parent != child}
+    values = {child for child, parent, _ in edges if child == parent}
+    placed = {child for child, parent, _ in edges if child != parent}
     for child, parent, line in paced(edges, pulse):
+        if child == parent and (child in inner or child in placed):
+            continue
         if (child == "" and "" in inner) or parent == "":
             if not any(p.line == line and p.kind == "empty label" for p in problems[-1:]):
                 problems.append(Problem("empty label", line, "a label above a leaf is empty", ""))
@@ -98,7 +111,7 @@ def tree_of(
             first = f"; its first is in line {lines[child]}" if line else ""
             text = f"a label has a second parent{first}"
             problems.append(Problem("second parent", line, text, child))
-    for parent in [p for _, p, _ in edges if p]:
+    for parent in [p for child, p, _ in edges if p and p != child]:
         parents.setdefault(parent, None)
     roots = [label for label, parent in parents.items() if parent is None]
     children: dict[str, list[str]] = {label: [] for label in parents}
@@ -123,6 +136,9 @@ def tree_of(
         stack += [(child, len(labels)) for child in reversed(children[label])]
         labels.append(label)
         numbers.append(above)
+        if label in values and label in inner:
+            labels.append(label)
+            numbers.append(len(labels) - 2)
     return labels, numbers
 
 

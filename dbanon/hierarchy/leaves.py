@@ -77,12 +77,25 @@ def leaf_codes(microdata: Microdata, attribute: Attribute, tree: Hierarchy) -> N
 
 def texts_in(tree: Hierarchy, values: NDArray[np.float64], attribute: Attribute) -> list[str]:
     """Values of a numeric attribute, float64 (m,), as the leaves of this hierarchy spell them."""
-    texts = [number_text(value, attribute) for value in values]
+    return spelled_by(tree, [number_text(value, attribute) for value in values], attribute)
+
+
+def spelled_by(tree: Hierarchy, texts: Sequence[str], attribute: Attribute) -> list[str]:
+    """Values of an attribute as this hierarchy spells them: 0.5 for 0.50, where 0.50 is no label.
+
+    A value that the hierarchy does not have stays as it is.
+    """
+    if not attribute.kind.is_numeric:
+        return list(texts)
+    labels = set(tree.labels)
+    if labels.issuperset(texts):
+        return list(texts)
     if attribute.zoned:
         # A tree that somebody wrote may leave out the zone of its leaves, which is UTC.
-        known = set(tree.labels)
-        texts = [text if text in known else text.removesuffix(UTC) for text in texts]
-    return texts
+        return [text if text in labels else text.removesuffix(UTC) for text in texts]
+    if attribute.kind not in (Kind.INTEGER, Kind.DECIMAL, Kind.FLOAT):
+        return list(texts)
+    return [text if text in labels else tree.numbers.get(Decimal(text), text) for text in texts]
 
 
 def column_texts(microdata: Microdata, attribute: Attribute) -> list[str]:

@@ -86,9 +86,11 @@ def _list_of(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
 
 
 _FANOUT = _Key(lambda value: _is_whole(value) and value >= 2, "a whole number, 2 or more")
-_TEXTS = _Key(_list_of(lambda value: isinstance(value, str)), "a list of texts")
-_TRUE_OR_TEXTS = _Key(
-    lambda value: value is True or _TEXTS.fits(value),
+_LABELS = _Key(
+    _list_of(lambda value: isinstance(value, str) or _is_number(value)), "a list of texts"
+)
+_TRUE_OR_LABELS = _Key(
+    lambda value: value is True or _LABELS.fits(value),
     "true for the column's own order, or a list of its values in order",
 )
 
@@ -103,7 +105,7 @@ KINDS: dict[str, _Kind] = {
         {},
     ),
     "levels": _Kind(
-        _Key(_list_of(_TEXTS.fits), 'a list of rows ["leaf", "level 1", …, "root"]'), {}
+        _Key(_list_of(_LABELS.fits), 'a list of rows ["leaf", "level 1", …, "root"]'), {}
     ),
     "intervals": _Kind(
         _Key(_list_of(_is_number), "a list of widths, each a multiple of the one before"),
@@ -120,10 +122,10 @@ KINDS: dict[str, _Kind] = {
         ),
         {"character": _Key(lambda value: _is_text(value) and len(value) == 1, "one character")},
     ),
-    "ordered": _Kind(_TRUE_OR_TEXTS, {"fanout": _FANOUT}),
+    "ordered": _Kind(_TRUE_OR_LABELS, {"fanout": _FANOUT}),
     "grouped": _Kind(
         _Key(_list_of(_is_whole), "a list of sizes of groups, in order"),
-        {"order": _TRUE_OR_TEXTS},
+        {"order": _TRUE_OR_LABELS},
     ),
     ENUM: _Kind(_Key(lambda value: value is True, "true"), {"fanout": _FANOUT}),
 }
@@ -265,8 +267,7 @@ _BUILDERS: dict[str, Callable[[Mapping[str, Any], Sequence[str], Pulse], Hierarc
 
 
 def _in_order(order: Any, values: Sequence[str]) -> Sequence[str]:
-    texts: Sequence[str] = values if order is True else order
-    return texts
+    return values if order is True else list(map(str, order))
 
 
 def _parse_object(given: Mapping[str, Any]) -> Hierarchy | HierarchySpec:

@@ -12,6 +12,8 @@ import io
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from decimal import Decimal, InvalidOperation
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -20,11 +22,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.files import opened
+from dbanon.hierarchy.csv_rows import rows_of
 from dbanon.hierarchy.edges import Edge, Problem, Pulse, broken, no_pulse, paced, tree_of
 
 
 class Hierarchy:
     """A generalization tree as a parent array; immutable.
+
+    A value that is also a label above others (E11 above E11.9) is a leaf of the same label, first
+    below that node. It is released as the node: readers cannot tell one from the other.
 
     Parameters
     ----------
@@ -39,9 +45,9 @@ class Hierarchy:
         self.labels = tuple(labels)
         self.parents = np.array(parents, np.int32)
         self.parents.setflags(write=False)
-        if len(set(self.labels)) != len(self.labels) or len(self.labels) != len(self.parents):
-            raise ValueError("labels must be unique, one a node")
         m = len(self.labels)
+        if m != len(self.parents):
+            raise ValueError("each node must have one label and one parent")
         # Depth first: a node's parent is the node before it or an ancestor of that one.
         if not m or self.parents[0] != -1 or (self.parents[1:] < 0).any():
             raise ValueError("the first node must be the only root")
@@ -52,6 +58,8 @@ class Hierarchy:
             if not path:
                 raise ValueError("nodes must be in depth-first order")
             path.append(node)
+        if len(set(self.labels)) + len(self._own_leaves) != m:
+            raise ValueError("labels must be unique but for a first leaf below its own label")
 
     # --- the tree --------------------------------------------------------------------------------
 
@@ -74,6 +82,24 @@ class Hierarchy:
         inner = np.zeros(len(self.labels), bool)
         inner[self.parents[1:]] = True
         return np.flatnonzero(~inner).astype(np.int32)
+
+    @cached_property
+    def _own_leaves(self) -> NDArray[np.int64]:
+        """The leaves, as nodes, whose label is that of the node before and above them."""
+        same = [
+            node
+            for node in range(1, len(self.labels))
+            if self.parents[node] == node - 1 and self.labels[node] == self.labels[node - 1]
+        ]
+        inner = set(self.parents.tolist())
+        return np.array([node for node in same if node not in inner], np.int64)
+
+    def _released(self, nodes: NDArray[np.int32]) -> NDArray[np.int32]:
+        """The nodes that readers take these for, by their labels: the one above an own leaf."""
+        if not self._own_leaves.size:
+            return nodes
+        own = np.isin(nodes, self._own_leaves)
+        return np.where(own, self.parents[nodes], nodes).astype(np.int32, copy=False)
 
     @property
     def n_leaves(self) -> int:
@@ -116,17 +142,30 @@ class Hierarchy:
         return self.depths[self.ancestors(self.leaves[:-1], self.leaves[1:])]
 
     def node(self, label: str) -> int:
-        """The node of this label; KeyError when there is none."""
+        """The highest node of this label; KeyError when there is none."""
         return self._nodes[label]
 
     @cached_property
     def _nodes(self) -> dict[str, int]:
-        return {label: node for node, label in enumerate(self.labels)}
+        last = len(self.labels) - 1
+        return {label: last - at for at, label in enumerate(reversed(self.labels))}
 
     @cached_property
     def positions(self) -> dict[str, int]:
         """The position of each leaf by its label."""
         return {self.labels[node]: at for at, node in enumerate(self.leaves.tolist())}
+
+    @cached_property
+    def numbers(self) -> dict[Decimal, str]:
+        """The labels of leaves by the number that they are; two spellings of one have none."""
+        labels: dict[Decimal, str] = {}
+        several: set[Decimal] = set()
+        for label in self.positions:
+            with suppress(InvalidOperation):
+                number = Decimal(label)
+                if number.is_finite() and labels.setdefault(number, label) != label:
+                    several.add(number)
+        return {number: label for number, label in labels.items() if number not in several}
 
     def ancestors(self, first: NDArray[Any], second: NDArray[Any]) -> NDArray[np.int32]:
         """The lowest common ancestors of pairs of nodes, int32, of the shape of the arguments."""
@@ -140,8 +179,8 @@ class Hierarchy:
         return left
 
     def common(self, low: NDArray[Any], high: NDArray[Any]) -> NDArray[np.int32]:
-        """The lowest common ancestors of leaf positions ``low`` to ``high``, as nodes."""
-        return self.ancestors(self.leaves[low], self.leaves[high])
+        """What leaf positions ``low`` to ``high`` are released as: the lowest node above all."""
+        return self._released(self.ancestors(self.leaves[low], self.leaves[high]))
 
     def loss(self, leaves: NDArray[Any], nodes: NDArray[Any]) -> NDArray[np.float64]:
         """Climbed edges over all edges, h(leaf to node) / h(leaf to root): 0 none, 1 at the root.
@@ -176,18 +215,21 @@ class Hierarchy:
 
     def path(self, label: str) -> tuple[str, ...]:
         """The labels from this one up to the root."""
-        node, found = self.node(label), [label]
+        return self._path(self.node(label))
+
+    def _path(self, node: int) -> tuple[str, ...]:
+        labels = [self.labels[node]]
         while node:
             node = int(self.parents[node])
-            found.append(self.labels[node])
-        return tuple(found)
+            labels.append(self.labels[node])
+        return tuple(labels)
 
     def at_level(self, level: int) -> NDArray[np.int32]:
-        """int32 (L,), the node ``level`` edges above each leaf, the root at most."""
+        """int32 (L,), what each leaf is released as ``level`` edges above it, the root at most."""
         nodes: NDArray[np.int32] = self.leaves.copy()
         for _ in range(level):
             nodes = np.maximum(self.parents[nodes], 0).astype(np.int32, copy=False)
-        return nodes
+        return self._released(nodes)
 
     @property
     def sha256(self) -> str:
@@ -218,7 +260,7 @@ class Hierarchy:
                 continue
             inner = value in self._nodes
             kind = "not a leaf" if inner else "missing value"
-            text = "a value is an inner node" if inner else "a value is not in the hierarchy"
+            text = "a value is a label above others" if inner else "a value is not in the hierarchy"
             found.append(Problem(kind, 0, text, value))
         return tuple(found)
 
@@ -231,31 +273,44 @@ class Hierarchy:
         """
         problems = self.check(values)
         if problems:
-            raise broken(problems, f'The hierarchy of column "{column}" does not cover its values')
+            raise broken(
+                problems,
+                f'The hierarchy of column "{column}" does not cover its values',
+                hint="Give each value a row of its own, also one that is a label above others; in a"
+                " tree list it below itself. For the values see `problems()`.",
+            )
         return np.array([self.positions[value] for value in values], np.int32)
 
     # --- forms -----------------------------------------------------------------------------------
 
     @classmethod
-    def from_levels(cls, rows: Iterable[Sequence[str]], pulse: Pulse = no_pulse) -> Hierarchy:
+    def from_levels(
+        cls, rows: Iterable[Sequence[str]], pulse: Pulse = no_pulse, first: int = 1
+    ) -> Hierarchy:
         """From rows (leaf, level 1, ..., root). A label repeated along its row is one node.
 
-        ``pulse`` is called now and then: what it raises ends the making.
+        A leaf that other rows have as a label above their own is a value, too.
+
+        ``pulse`` is called now and then: what it raises ends the making. ``first`` is the line of
+        the first row.
 
         Raises
         ------
         HierarchyBroken : the rows are no tree; all problems are named.
         """
         edges: list[Edge] = []
-        for line, row in enumerate(paced(rows, pulse), 1):
+        for line, row in enumerate(paced(rows, pulse), first):
             way = [str(label) for at, label in enumerate(row) if not at or label != row[at - 1]]
             ends = [*way[1:], None] if way else []
             edges += [(child, parent, line) for child, parent in zip(way, ends, strict=True)]
+            edges += [(label, label, line) for label in way[:1]]
         return cls(*tree_of(edges, pulse=pulse))
 
     @classmethod
     def from_parents(cls, rows: Iterable[tuple[str, str | None]]) -> Hierarchy:
         """From rows (child, parent); the root's parent is None, or it is nobody's child.
+
+        A child that is its own parent is a value beside those below it.
 
         Raises
         ------
@@ -286,14 +341,15 @@ class Hierarchy:
         return cls(*tree_of(edges))
 
     @classmethod
-    def from_csv(cls, text: str, delimiter: str = ";") -> Hierarchy:
-        """From CSV text as ARX has it: leaf, level 1, ..., root in each line, no header.
+    def from_csv(cls, text: str, delimiter: str | None = None) -> Hierarchy:
+        """From CSV text: leaf, level 1, ..., root in each line, as ``csv_rows.rows_of`` reads it.
 
         Raises
         ------
         HierarchyBroken : the lines are no tree; all problems are named.
         """
-        return cls.from_levels(row for row in csv.reader(io.StringIO(text), delimiter=delimiter))
+        rows, first = rows_of(text, delimiter)
+        return cls.from_levels(rows, first=first)
 
     @classmethod
     def from_json(cls, content: Any) -> Hierarchy:
@@ -307,7 +363,7 @@ class Hierarchy:
 
     @classmethod
     def load(cls, path: str | Path) -> Hierarchy:
-        """From a file: ``.json`` (nested, or a list of [child, parent]), else CSV as ARX has it.
+        """From a file: ``.json`` (nested, or a list of [child, parent]), else CSV.
 
         Raises
         ------
@@ -323,7 +379,7 @@ class Hierarchy:
 
     def to_levels(self) -> list[tuple[str, ...]]:
         """Rows (leaf, level 1, ..., root) of equal length: a short way repeats its leaf."""
-        rows = [self.path(self.labels[leaf]) for leaf in self.leaves.tolist()]
+        rows = [self._path(leaf) for leaf in self.leaves.tolist()]
         width = max(len(row) for row in rows)
         return [(row[0],) * (width - len(row)) + row for row in rows]
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from dbanon.data.grid import around, grid_for, held_width, unit_of
 from dbanon.data.measures import Measures
-from dbanon.data.microdata import Microdata
+from dbanon.data.microdata import Microdata, around_rounding
 from dbanon.data.number_levels import NumberLevels
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Kind
@@ -116,11 +116,13 @@ def _intervals(
 ) -> list[ReleasedColumn]:
     position = microdata.numeric.index(attribute)
     numbers = microdata.numbers[:, position]
-    if attribute.name in microdata.wide:
+    is_wide = attribute.name in microdata.wide
+    if is_wide and (settings.local_range or settings.intervals != "text"):
         raise InvalidParameter(
-            f'Column "{attribute.name}" holds numbers of more than 15 digits, which intervals'
-            " would round.",
-            hint="Give it a hierarchy (`hierarchies`), or leave it out of the quasi-identifiers.",
+            f'Column "{attribute.name}" holds numbers or moments of more than 15 digits, of which'
+            " only borders of a grid are released, as text.",
+            hint='Use `intervals="text"` without `local_range`, or give it a hierarchy'
+            " (`hierarchies`).",
         )
     valid = microdata.valid_column(attribute.name)
     scale = measures.numbers[attribute.name]
@@ -139,10 +141,12 @@ def _intervals(
             numbers[released],
         )
         low, high = _ends_of_levels(
-            numbers, released, partition, levels, level, settings.local_range
+            numbers, released, partition, levels, level, settings.local_range, is_wide
         )
     else:
         low, high = _ends(numbers, partition)
+        if is_wide:
+            low, high = around_rounding(low, high, attribute)
         # Also refuses what float64 has no borders for.
         grid = grid_for(attribute, scale, step)
         if not settings.local_range:
@@ -202,6 +206,7 @@ def _ends_of_levels(
     levels: NumberLevels,
     level: int,
     local_range: bool,
+    is_wide: bool,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The ends released of each class: those of its cell on this level of the column.
 
@@ -214,8 +219,11 @@ def _ends_of_levels(
     numbers : float64 (n,), of all records, any number where NULL.
     released : bool (n,), records that are released and not NULL here.
     local_range : True for the smallest and the largest number that the table has in that cell.
+    is_wide : True where float64 may have rounded numbers: a cell holds what they may have been.
     """
     low, high = _ends(numbers, partition)
+    if is_wide:
+        low, high = around_rounding(low, high, levels.attribute)
     climbed = levels.climb(low, high, level)
     for higher in np.unique(climbed).tolist():
         classes = np.flatnonzero(climbed == higher)

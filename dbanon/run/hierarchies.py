@@ -11,9 +11,10 @@ from typing import Any
 
 from dbanon.data.frozen import dataclass
 from dbanon.data.microdata import Microdata
-from dbanon.data.schema import Kind
+from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidParameter
 from dbanon.hierarchy.edges import Pulse, no_pulse
+from dbanon.hierarchy.leaves import spelled_by
 from dbanon.hierarchy.spec import ENUM, NAME, TABLE, HierarchySpec, build, built, enum_tree
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.job import Job
@@ -137,6 +138,22 @@ def column_values(store: Store, table: RelationName, column: str) -> list[str]:
     ------
     InvalidParameter : the column holds timestamps, which databases spell differently.
     """
+    return _read_column(store, table, column)[1]
+
+
+def require_leaves(store: Store, table: RelationName, column: str, tree: Hierarchy) -> None:
+    """Check that the values of a column are leaves of a hierarchy.
+
+    Raises
+    ------
+    HierarchyBroken : some are none; they are named in ``problems``.
+    InvalidParameter : as ``column_values``.
+    """
+    attribute, values = _read_column(store, table, column)
+    tree.encode(spelled_by(tree, values, attribute), column)
+
+
+def _read_column(store: Store, table: RelationName, column: str) -> tuple[Attribute, list[str]]:
     with store.session(write=False) as session:
         relation = session.find_source(table)
         [attribute] = session.inspect(relation, [relation.attribute(column)])
@@ -145,4 +162,28 @@ def column_values(store: Store, table: RelationName, column: str) -> list[str]:
                 f'Column "{column}" holds timestamps.', hint="Give it as a date in a view."
             )
         session.require_rights(relation, [column])
-        return sorted(SqlSource(session).distinct(relation, relation.attribute(column)))
+        values = SqlSource(session).distinct(relation, relation.attribute(column))
+        return attribute, sorted(values)
+
+
+def require_covered(
+    source: Source, relation: Relation, given: GivenHierarchies, pulse: Pulse = no_pulse
+) -> None:
+    """Check that hierarchies take the values of their columns, without reading rows.
+
+    Moments are left to the run: databases spell them differently.
+
+    Raises
+    ------
+    HierarchyBroken : a value is no leaf.
+    InvalidParameter : a builder does not take the values.
+    """
+    for name, one in given.trees.items():
+        attribute = relation.attribute(name)
+        if attribute.kind is Kind.TIMESTAMP:
+            continue
+        values = source.distinct(relation, attribute)
+        if isinstance(one, Hierarchy):
+            one.encode(spelled_by(one, values, attribute), name)
+        else:
+            build(one, values, name, pulse)

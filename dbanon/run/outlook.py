@@ -16,6 +16,7 @@ from dbanon.partitioning.forecast import forecast
 from dbanon.release.publication import published
 from dbanon.release.words import files_note, passthrough_note
 from dbanon.run.changes import Changes, PlannedFile, changes, planning_ports
+from dbanon.run.hierarchies import require_covered
 from dbanon.run.plan import Plan, plan
 from dbanon.run.run import Clock, PhaseProgress, read_and_cluster, recoded
 from dbanon.sessions.base import AsWritten, Relation
@@ -238,6 +239,7 @@ def outlook(
         memory = _memory(planned, rows - withheld, different)
         if job.chain is None:
             session, read = reads.session, planned.relation
+            require_covered(reads, read, planned.given)
             require_feasible(session, read, planned.wanted, planned.policy, rows, withheld)
         found = _cluster(planned, reads, clock) if cluster else None
         changed = changes(job, planned.place, writes.session, target or source, keep_last)

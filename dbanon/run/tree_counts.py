@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dbanon.data.schema import Attribute, Kind, Role
 from dbanon.errors import InvalidParameter, counted
-from dbanon.hierarchy.leaves import leaf_text
+from dbanon.hierarchy.leaves import leaf_text, spelled_by
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.release.distribution import Bar, bound_of, of_labels
 from dbanon.sessions import statements
@@ -108,7 +108,8 @@ def _counted(
             (value, numbers.setdefault(person, len(numbers)))
             for value, person in session.rows(query)
         ]
-    leaves = tree.encode([leaf_text(value, attribute) for value, _ in found], attribute.name)
+    texts = spelled_by(tree, [leaf_text(value, attribute) for value, _ in found], attribute)
+    leaves = tree.encode(texts, attribute.name)
     second = np.array([number for _, number in found], np.int64)
     if whose is None:
         return leaves, second, None

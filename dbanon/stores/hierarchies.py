@@ -259,7 +259,7 @@ def _ways(rows: Sequence[Sequence[str | None]], pulse: Pulse) -> list[Edge]:
         way += [label for label in levels if label is not None]
         way = [label for at, label in enumerate(way) if not at or label != way[at - 1]]
         edges += [(child, parent, 0) for child, parent in pairwise(way)]
-        edges.append((way[-1], None, 0))
+        edges += [(way[-1], None, 0), (leaf, leaf, 0)]
     return edges
 
 

@@ -91,7 +91,7 @@ def _unfit(case: Case, columns: Sequence[Any]) -> set[str]:
         found |= UNFIT
     if "hierarchies" in arguments and recoding in ("mean", "median", "medoid"):
         found |= UNFIT
-    # Means of wide numbers are exact; the other recodings, and grids, refuse them.
+    # Means of wide numbers are exact, and text borders hold them; other recodings refuse them.
     if any(_wide(column) for column in columns):
         found |= UNFIT | {"hierarchy_broken"}
     if arguments.get("intervals") in ("bounds", "midpoint") and any(map(_at_the_end, columns)):

@@ -186,6 +186,39 @@ def test_numbers_and_dates_are_labels_too(database: Database) -> None:
     assert tree.path("2024-05-17") == ("2024-05-17", "1.50", "*")
 
 
+def test_a_value_may_be_a_label_above_others(database: Database) -> None:
+    text = database.types["text"]
+    rows = [("E11", "E1"), ("E11", "E11"), ("E11.9", "E11"), ("E10", "E1"), ("E1", None)]
+    database.load("ref.icd", {"child": text, "parent": text}, rows)
+    levels = {"leaf": text, "level1": text, "level2": text}
+    ways = [("E11", "E11", "E1"), ("E11.9", "E11", "E1"), ("E10", None, "E1")]
+    database.load("ref.icd_levels", levels, ways)
+    codes = ["E11"] * 5 + ["E11.9"] * 5 + ["E10"] * 2
+    database.load("patients", {"icd": text}, [(code,) for code in codes])
+    tree = load_hierarchy(database.url, "table:ref.icd")
+    assert load_hierarchy(database.url, "table:ref.icd_levels") == tree
+    assert sorted(tree.positions) == ["E10", "E11", "E11.9"]
+    store_hierarchy(database.url, "icd", {"table": "ref.icd"})
+    for number, given in enumerate((table("ref.icd"), table("ref.icd_levels"), "name:icd")):
+        output = f"release.r{number}"
+        job: Any = {"quasi_identifiers": ["icd"], "hierarchies": {"icd": given}, "k": 5}
+        # Two rows are too few for a class of their own.
+        planned = dbanon.plan(database.url, table="patients", method="gaa_cp", output=output, **job)
+        assert planned.rows == 12
+        database.anonymize(table="patients", method="gaa_cp", output=output, **job)
+        assert recounted(database, output, ["icd"]) == [5, 7]
+
+
+def test_a_plan_refuses_what_the_run_refuses(database: Database) -> None:
+    load(database)
+    few = {"tree": {"*": ["Oslo", "Rome"]}}
+    for given in ({"place": few}, {"place": {"intervals": [5]}}, {"age": {"dates": ["year"]}}):
+        for call in (dbanon.plan, dbanon.anonymize):
+            with pytest.raises((errors.HierarchyBroken, errors.InvalidParameter)) as caught:
+                call(database.url, table="people", output="release.a", hierarchies=given, **GIVEN)
+            assert "Oslo" not in str(caught.value)
+
+
 def test_the_distance_of_a_model(database: Database) -> None:
     load(database)
     text = database.types["text"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import click
 
@@ -24,6 +25,10 @@ from dbanon.doors.spelling import on_command_line
 from dbanon.errors import HierarchyBroken, InvalidParameter
 from dbanon.hierarchy.edges import Problem
 from dbanon.hierarchy.tree import Hierarchy
+
+if TYPE_CHECKING:
+    from dbanon.sessions.names import RelationName
+    from dbanon.sessions.store import Store
 
 
 @click.group(cls=Commands)
@@ -56,7 +61,9 @@ def check(
         try:
             tree = _load(file, url, print_sql)
             if table is not None and column is not None:
-                tree.encode(_values(str(url), table, column, print_sql), column)
+                from dbanon.run.hierarchies import require_leaves
+
+                require_leaves(*_column(str(url), table, column, print_sql), tree)
         except HierarchyBroken as error:
             _show(form, error)
             if form == "json":
@@ -79,8 +86,10 @@ def suggest(url: str, table: str, column: str, print_sql: bool) -> None:
     """
     with errors("table"), signals():
         from dbanon.hierarchy import builders as hierarchy_builders
+        from dbanon.run.hierarchies import column_values
 
-        proposed = hierarchy_builders.suggestion(_values(url, table, column, print_sql))
+        values = column_values(*_column(url, table, column, print_sql))
+        proposed = hierarchy_builders.suggestion(values)
         click.echo(proposed.tree.to_csv(), nl=False)
         say(f'"{column}": {proposed.why}', "info")
 
@@ -195,13 +204,11 @@ def _load(file: str, url: str | None, print_sql: bool) -> Hierarchy:
     return load_hierarchy(url, given, on_sql=sql_printer(print_sql))
 
 
-def _values(url: str, table: str, column: str, print_sql: bool) -> list[str]:
-    from dbanon.run.hierarchies import column_values
+def _column(url: str, table: str, column: str, print_sql: bool) -> tuple[Store, RelationName, str]:
     from dbanon.run.open import open_store
     from dbanon.sessions.names import parse_relation
 
-    store = open_store(url, sql_printer(print_sql), table=table)
-    return column_values(store, parse_relation(table), column)
+    return open_store(url, sql_printer(print_sql), table=table), parse_relation(table), column
 
 
 def _show(form: str, error: HierarchyBroken) -> None:
