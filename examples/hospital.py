@@ -67,7 +67,7 @@ SELECT * FROM way""",
             ],
             output="release.stays",
         )
-        for label, text in report.rows():
+        for label, text in report.pairs():
             if label not in ("release", "method", "seconds"):  # other ones in every run
                 print(f"  {label}: {text}")
 

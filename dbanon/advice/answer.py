@@ -13,6 +13,7 @@ from dbanon.advice.recommend import Point, Recommendation
 from dbanon.advice.roles import CONSTANT, NOT_COPIED, REASONS, UNDECIDED, Role
 from dbanon.advice.singling import SetOfColumns, Singling
 from dbanon.data.notebook import Plotted
+from dbanon.data.words import WithCard
 from dbanon.errors import counted
 from dbanon.job.synthesis import DP_MARGINALS, DP_RANKS
 from dbanon.methods.forecast import in_words
@@ -34,8 +35,8 @@ class LeftOut:
     message: str
 
 
-@dataclass(frozen=True)
-class Sweep(Plotted):
+@dataclass(frozen=True, repr=False)
+class Sweep(Plotted, WithCard):
     """What was tried.
 
     Parameters
@@ -61,6 +62,11 @@ class Sweep(Plotted):
     def sampled(self) -> bool:
         """True when releases were tried on some of the rows."""
         return self.rows < self.of
+
+    def pairs(self) -> list[tuple[str, str]]:
+        """The releases that were tried, as pairs of label and text, for people."""
+        pairs = [(f"{point.curve}, k = {point.k}", _tried(point)) for point in self.points]
+        return pairs + [("note", note) for note in self.notes()]
 
     def notes(self) -> list[str]:
         """What has to be known of it, in words."""
@@ -132,8 +138,8 @@ class ColumnAdvice:
         }
 
 
-@dataclass(frozen=True)
-class Advice(Plotted):
+@dataclass(frozen=True, repr=False)
+class Advice(Plotted, WithCard):
     """What a table's columns may be, what singles rows out, and where to start.
 
     Parameters
@@ -205,12 +211,15 @@ class Advice(Plotted):
         for found in (self.singling.chosen, *self.singling.sets[:_SETS_SHOWN]):
             yield "singles out", ", ".join(found.columns), describe_set(found), found.to_dict()
         for point in self.sweep.points:
-            words = f"loss {point.loss:.4g}, linkage risk {point.risk:.4g}"
-            yield "tried", f"{point.curve}, k = {point.k}", words, point.to_dict()
+            yield "tried", f"{point.curve}, k = {point.k}", _tried(point), point.to_dict()
         for note in self.sweep.notes():
             yield "tried", "note", note, {}
         for label, words in self.recommended():
             yield "recommended", label, words, {}
+
+    def pairs(self) -> list[tuple[str, str]]:
+        """What ``table_rows`` has, as pairs of label and text, for people."""
+        return [(f"{part}: {about}", words) for part, about, words, _ in self.table_rows()]
 
     def recommended(self) -> list[tuple[str, str]]:
         """The recommendation as pairs of label and text."""
@@ -246,6 +255,10 @@ class Advice(Plotted):
             " quasi-identifiers are categories (most: dp_marginals, counts of pairs; else dp_ranks,"
             " ranks of numbers)"
         )
+
+
+def _tried(point: Point) -> str:
+    return f"loss {point.loss:.4g}, linkage risk {point.risk:.4g}"
 
 
 def _with_withheld(point: Point) -> str:

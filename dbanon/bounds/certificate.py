@@ -43,8 +43,8 @@ from dbanon.bounds.classes import SLACK, error_of, lowered, raised
 from dbanon.bounds.fitting import fitted_prices
 from dbanon.bounds.program import NEAR_ENOUGH, Program, solved_here
 from dbanon.bounds.tolls import Tolls, no_tolls
-from dbanon.data.notebook import Shown
 from dbanon.data.partition import Partition
+from dbanon.data.words import WithCard
 from dbanon.kernels import Neighbours
 from dbanon.methods.registry import Tick
 
@@ -135,8 +135,8 @@ MOST_RECORDS = 10_000
 MOST_PRICED = 6
 
 
-@dataclass(frozen=True, eq=False)
-class Certificate(Shown):
+@dataclass(frozen=True, eq=False, repr=False)
+class Certificate(WithCard):
     """A lower bound of the information loss, and what proves it.
 
     Parameters

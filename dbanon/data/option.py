@@ -170,6 +170,52 @@ def all_parameters(described: type[Any]) -> tuple[Parameter, ...]:
     return _all_parameters(key)
 
 
+def in_docstring(options: Iterable[Parameter]) -> str:
+    """A paragraph of each option, as docstrings have parameters."""
+    from textwrap import fill
+
+    paragraphs = []
+    for one in options:
+        choices = f" One of {', '.join(one.option.choices)}." if one.option.choices else ""
+        default = f" Default: {one.by_default}." if one.by_default else ""
+        text = f"{one.name} : {one.help}{choices}{default}"
+        paragraphs.append(fill(text, 92, subsequent_indent="    ", break_long_words=False))
+    return "\n".join(paragraphs)
+
+
+class _DocWithOptions:
+    """A docstring that is made when somebody reads it: each connection of a server loads it."""
+
+    def __init__(self, doc: str) -> None:
+        self._doc = doc
+
+    def __get__(self, instance: object, owner: type[Any]) -> str:
+        from inspect import cleandoc
+
+        options = in_docstring(parameters(owner))
+        return f"{cleandoc(self._doc)}\n\nOptions\n-------\n{options}"
+
+
+class _SignatureOfTypes:
+    """A dataclass's signature without what its fields say of their options."""
+
+    def __init__(self, signature: Any) -> None:
+        self._signature = signature
+
+    def __get__(self, instance: object, owner: type[Any]) -> Any:
+        signature, hints = self._signature.__get__(instance, owner), get_type_hints(owner)
+        named = [one.replace(annotation=hints[name]) for name, one in signature.parameters.items()]
+        return signature.replace(parameters=named)
+
+
+def documents_options(described: type[Made]) -> type[Made]:
+    """Let the docstring of a dataclass end with its options, for ``help()``."""
+    described.__doc__ = _DocWithOptions(described.__doc__ or "")  # type: ignore[assignment]
+    own = vars(described)["__signature__"]
+    described.__signature__ = _SignatureOfTypes(own)  # type: ignore[attr-defined]
+    return described
+
+
 def make(described: type[Made], given: Mapping[str, Any]) -> Made:
     """The dataclass, made of options by name, also of those of fields that are dataclasses.
 

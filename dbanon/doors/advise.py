@@ -76,7 +76,8 @@ def advise(
     methods : methods to try, such as ``mdav`` or ``mdav+fast``.
     max_risk, max_loss : limits for the release that is recommended.
     max_seconds : CPU seconds that finding the classes of all rows may take, by forecast.
-    sample : if there are more rows than this, releases are tried on so many, drawn by ``seed``.
+    sample : if there are more rows than this, releases are tried on so many.
+    seed : of what is drawn.
     time_limit : seconds after which no further release is tried. One is always completed.
     key, hierarchies, memory_limit : as in ``anonymize``.
     progress : called with a part (``profile``, ``read``, ``singling``, ``sweep``) and a share; True

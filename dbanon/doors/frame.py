@@ -104,6 +104,8 @@ def anonymize_frame(
     Rows come back in fresh random order under a new index. Columns named nowhere are left out.
     NaN and NaT are NULLs. An Arrow table or polars frame comes back as one. The report knows in
     memory which row became which, for ``evaluate``; nothing that is written of it has this.
+    Ordered categoricals have the order of their categories, unless ``orders`` gives another.
+    ``KeptColumnTells`` warns about copied columns that reveal too much; ``strict`` refuses them.
 
     Parameters
     ----------
@@ -126,9 +128,6 @@ def anonymize_frame(
         ``strict`` refuses it.
     progress : True for a bar, in a notebook or on a terminal; or a function that is called with a
         phase and the share of it that is done. An error that it raises ends the run.
-    options : the other options of ``Policy``. Ordered categoricals have the order of their
-        categories, unless ``orders`` gives another. ``KeptColumnTells`` warns about copied
-        columns that reveal too much; ``strict`` refuses them.
 
     Raises
     ------

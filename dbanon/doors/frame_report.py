@@ -36,7 +36,7 @@ if TYPE_CHECKING:
         seed: int
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class FrameReport(Report):
     """A ``Report`` that knows, in memory alone, the frame that it is of, and whose rows are which.
 

@@ -59,7 +59,7 @@ class Hierarchy:
                 raise ValueError("nodes must be in depth-first order")
             path.append(node)
         if len(set(self.labels)) + len(self._own_leaves) != m:
-            raise ValueError("labels must be unique but for a first leaf below its own label")
+            raise ValueError("labels must be unique, except a first leaf below its own label")
 
     # --- the tree --------------------------------------------------------------------------------
 

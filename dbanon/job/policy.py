@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Annotated, Any
 
 from dbanon.data.frozen import dataclass
-from dbanon.data.option import Option, check, parameter, parameters
+from dbanon.data.option import Option, check, documents_options, parameter, parameters
 from dbanon.data.scales import MAHALANOBIS, STANDARDIZATIONS
 from dbanon.errors import InvalidParameter
 from dbanon.hierarchy.tree import Hierarchy
@@ -27,6 +27,7 @@ NULL_POLICIES = ("error", "suppress", "category")
 REFINEMENTS = ("pass", "fast", "thorough")
 
 
+@documents_options
 @dataclass(frozen=True)
 class Policy:
     """The wanted guarantee and how to reach it.

@@ -12,9 +12,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from dbanon.data.words import printable
 from dbanon.errors import InvalidName
 from dbanon.ledger.tables import CHECKS, RELEASE_COLUMNS, TABLES
-from dbanon.release.words import printable
 from dbanon.sessions.names import literal
 
 # The role that owns an installed ledger: it cannot log in, and only superusers are its members.

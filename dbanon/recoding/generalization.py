@@ -118,12 +118,7 @@ def _intervals(
     numbers = microdata.numbers[:, position]
     is_wide = attribute.name in microdata.wide
     if is_wide and (settings.local_range or settings.intervals != "text"):
-        raise InvalidParameter(
-            f'Column "{attribute.name}" holds numbers or moments of more than 15 digits, of which'
-            " only borders of a grid are released, as text.",
-            hint='Use `intervals="text"` without `local_range`, or give it a hierarchy'
-            " (`hierarchies`).",
-        )
+        raise _borders_alone(attribute)
     valid = microdata.valid_column(attribute.name)
     scale = measures.numbers[attribute.name]
     if valid is not None:
@@ -188,6 +183,15 @@ def _intervals(
         )
         for name, typed, ends, share in zip(names, borders, (low, high), (lost, None), strict=True)
     ]
+
+
+def _borders_alone(attribute: Attribute) -> InvalidParameter:
+    return InvalidParameter(
+        f'Column "{attribute.name}" holds numbers or moments of more than 15 digits, of which only'
+        " borders of a grid are released, as text.",
+        hint='Use `intervals="text"` without `local_range`, or give it a hierarchy'
+        " (`hierarchies`).",
+    )
 
 
 def _ends(values: NDArray[Any], partition: Partition) -> tuple[NDArray[Any], NDArray[Any]]:

@@ -16,18 +16,18 @@ from numpy.typing import NDArray
 
 from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
-from dbanon.data.notebook import Shown
+from dbanon.data.words import WithCard
 from dbanon.hierarchy.leaves import Hierarchies, trees_of
 from dbanon.measures.attacks import attacked
 from dbanon.measures.attacks.rates import Attacked
 from dbanon.measures.attacks.task import Exposed
 from dbanon.recoding import ReleasedColumn
 from dbanon.release.evaluation import columns_of
-from dbanon.release.words import attack_text, in_lines
+from dbanon.release.words import attack_text
 
 
-@dataclass(frozen=True)
-class Attacks(Shown):
+@dataclass(frozen=True, repr=False)
+class Attacks(WithCard):
     """What attacks on released rows reach.
 
     Parameters
@@ -61,9 +61,6 @@ class Attacks(Shown):
     def pairs(self) -> list[tuple[str, str]]:
         """The figures as pairs of label and text, for people."""
         return [(name, attack_text(one.to_dict())) for name, one in self.found.items()]
-
-    def __str__(self) -> str:
-        return in_lines(self.pairs())
 
 
 def exposed_of(

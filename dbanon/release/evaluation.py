@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from dbanon.data.grid import unit_of
 from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
-from dbanon.data.notebook import Shown
 from dbanon.data.partition import Partition
 from dbanon.data.scales import Scale
 from dbanon.data.schema import Attribute, Kind
+from dbanon.data.words import WithCard
 from dbanon.errors import InvalidParameter
 from dbanon.hierarchy.leaves import ANY, UTC, Hierarchies, leaf_codes, only, texts_in, trees_of
 from dbanon.hierarchy.tree import Hierarchy
@@ -30,6 +30,7 @@ from dbanon.measures.catalogue import LOSSES, MEASURES, RISKS, evaluate
 from dbanon.measures.figure import Figure, Parameters, Task, Tick, no_tick
 from dbanon.measures.pairs import Pairs
 from dbanon.recoding import ReleasedColumn
+from dbanon.release.words import told_figure
 
 # The figures of the source of EM4ADOM by its own names, those that are parts of others aside.
 _EM4ADOM = {
@@ -47,8 +48,8 @@ _EM4ADOM = {
 }
 
 
-@dataclass(frozen=True)
-class Evaluation(Shown):
+@dataclass(frozen=True, repr=False)
+class Evaluation(WithCard):
     """Figures of a whole release; no array of records.
 
     Parameters
@@ -71,6 +72,16 @@ class Evaluation(Shown):
     em4adom: Mapping[str, float | None]
     parameters: Mapping[str, Any]
     notes: Mapping[str, str]
+
+    def pairs(self) -> list[tuple[str, str]]:
+        """Losses and risks as pairs of label and text, for people; columns have their own."""
+        pairs = [("rows", f"{self.rows}, and {self.suppressed} suppressed")]
+        for kind, figures in (("losses", self.losses), ("risks", self.risks)):
+            pairs.append((kind, ""))
+            for name, value in figures.items():
+                note = self.notes.get(name, "")
+                pairs.append((f"  {name}", note if value is None else told_figure(value, note)))
+        return pairs
 
     def to_dict(self) -> dict[str, Any]:
         """The evaluation as plain values, for JSON."""

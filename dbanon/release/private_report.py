@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from dbanon.release.words import InWords
+from dbanon.data.words import InWords
 
 NOT_COUNTED = (
     "other releases of the source: those that name the budget are counted in it, no others"
@@ -15,7 +15,7 @@ NOT_COUNTED = (
 NO_SEED = "noise: OpenDP's, without a seed; row order: as drawn, of no row of the source"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PrivateReport(InWords):
     """What a differentially private release is, and how it was made.
 
@@ -97,7 +97,7 @@ class PrivateReport(InWords):
             "budget": self.budget,
         }
 
-    def rows(self) -> list[tuple[str, str]]:
+    def pairs(self) -> list[tuple[str, str]]:
         """The report as pairs of label and text, for people."""
         pairs = [
             ("release", self.release_id),

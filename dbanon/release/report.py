@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Generic, TypeVar, overload
 
 from dbanon.data.counts import Recount
 from dbanon.data.frozen import dataclass
+from dbanon.data.words import WithCard
 from dbanon.job.verdict import Caution, Verdict
 from dbanon.measures.models import CountedModel
 from dbanon.release.alignment import Alignment
@@ -19,7 +20,6 @@ from dbanon.release.outcome import Internal
 from dbanon.release.outcome import Lost as Lost
 from dbanon.release.recode import ColumnLoss
 from dbanon.release.words import (
-    WithCard,
     cautions_of,
     export_pairs,
     files_note,
@@ -126,7 +126,7 @@ class _Told(Generic[T]):
         return self if report is None else self._find(report)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Report(WithCard):
     """What a release is, what it lost and how it was made.
 
@@ -297,7 +297,7 @@ class Report(WithCard):
             del loss["name"]
         return told
 
-    def rows(self) -> list[tuple[str, str]]:
+    def pairs(self) -> list[tuple[str, str]]:
         """The report as pairs of label and text, for people."""
 
         def names(values: tuple[str, ...]) -> str:

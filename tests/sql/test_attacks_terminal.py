@@ -12,9 +12,9 @@ import psycopg
 import pytest
 from click.testing import CliRunner
 
+from dbanon.data.words import InWords
 from dbanon.doors.cli.main import main
 from dbanon.errors import InvalidName
-from dbanon.release.words import InWords
 from tests.sql.ledger_entries import MAKE, RECORD, anonymize, entry, mark, oid, refused
 
 pytestmark = pytest.mark.one_database
@@ -32,7 +32,7 @@ ESCAPES = "\x1b\x07\x9b\r\x08‮"
 class Shown(InWords):
     """What shows itself in a notebook, with what was forged."""
 
-    def rows(self) -> list[tuple[str, str]]:
+    def pairs(self) -> list[tuple[str, str]]:
         return [(FORGED, FORGED)]
 
 

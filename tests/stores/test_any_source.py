@@ -82,7 +82,7 @@ def test_another_dialect_is_drawn_with_leave(tmp_path: Path, target: str) -> Non
     how = "one statement in a transaction of level SERIALIZABLE, rows counted before and after"
     assert report.arguments["drawn"] == {"rows": 60, "how": how}
     told = f"60 left their database for this program: {how}"
-    assert ("original rows", told) in report.rows()
+    assert ("original rows", told) in report.pairs()
     # Names alone of what is not named.
     assert set(report.not_copied) == {"who", "diary", "photo"}
     [row] = released(target, "SELECT size, born, seen, ok, ill FROM release.people WHERE id = 1")

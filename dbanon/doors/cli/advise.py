@@ -10,6 +10,7 @@ import click
 from dbanon.advice.request import KS, AdviceRequest
 from dbanon.data.memory import half_of_memory
 from dbanon.data.option import parameters
+from dbanon.data.words import printable
 from dbanon.doors.cli.options import click_option, values
 from dbanon.doors.cli.support import (
     ROWS_HELP,
@@ -23,7 +24,6 @@ from dbanon.doors.cli.support import (
 from dbanon.errors import InvalidParameter, counted
 from dbanon.job.reading import Reading
 from dbanon.ledger.rules import NOT_TRUSTED
-from dbanon.release.words import printable
 from dbanon.stores.folders import is_of_files
 
 if TYPE_CHECKING:

@@ -18,10 +18,10 @@ from typing import Any, TypeVar
 
 import click
 
+from dbanon.data.words import printable
 from dbanon.doors.cli import start
 from dbanon.doors.spelling import on_command_line
 from dbanon.errors import DbanonError, JobFileInvalid, redact
-from dbanon.release.words import printable
 
 C = TypeVar("C", bound=Callable[..., Any])
 

@@ -16,9 +16,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from dbanon.data.words import printable
 from dbanon.errors import InvalidParameter
 from dbanon.release.report import Report
-from dbanon.release.words import printable
 
 if TYPE_CHECKING:
     from dbanon.release.private_report import PrivateReport
@@ -74,7 +74,7 @@ def rows_table(title: str, header: Sequence[str], rows: Iterable[Sequence[Any]])
 
 def report_table(report: Report | PrivateReport) -> Table:
     """A report as a table."""
-    return pairs_table("Report", report.rows())
+    return pairs_table("Report", report.pairs())
 
 
 def verification_table(found: Verification | PrivateVerification) -> Table:

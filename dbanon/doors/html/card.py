@@ -19,6 +19,7 @@ from dbanon.advice.answer import Advice, Sweep
 from dbanon.advice.recommend import Point
 from dbanon.bounds.certificate import Certificate
 from dbanon.data.partition import AttributePartition, Partition
+from dbanon.data.words import printable
 from dbanon.doors.html import figures, svg
 from dbanon.doors.html.figures import Row
 from dbanon.doors.html.view import headline, size_bins
@@ -26,7 +27,6 @@ from dbanon.job.guarantee_names import recorded
 from dbanon.release.attacks import Attacks
 from dbanon.release.evaluation import Evaluation
 from dbanon.release.report import Report
-from dbanon.release.words import printable
 
 # Both themes of a notebook: the ink is its own, and the others can be read on light and dark.
 _COLOURS = (
@@ -60,7 +60,7 @@ def _report(shown: Report) -> str:
         _paragraph("guarantee", shown.guarantee),
         *(_paragraph("warning", told) for told in shown.warned),
         _sizes(bins, shown.median_class),
-        _details("All that the report says", _pairs(shown.rows())),
+        _details("All that the report says", _pairs(shown.pairs())),
     )
 
 

@@ -14,10 +14,10 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
+from dbanon.data.words import printable_on_page
 from dbanon.doors.html.view import counted_again, view
 from dbanon.release.distribution import Distribution
 from dbanon.release.report import Report
-from dbanon.release.words import printable_on_page
 from dbanon.run.inspect_release import Look
 from dbanon.run.verify import Verification
 

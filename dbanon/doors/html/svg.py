@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from html import escape
 from itertools import pairwise
 
+from dbanon.data.words import printable
 from dbanon.release.distribution import Distribution, require_shown
-from dbanon.release.words import printable
 
 # Widths and heights of a histogram, in units that are pixels on a small screen.
 _WIDE, _HIGH, _LEFT, _TOP, _FOOT = 320, 150, 8, 16, 22

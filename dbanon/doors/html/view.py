@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
+from dbanon.data.words import printable
 from dbanon.doors.html import figures, svg
 from dbanon.doors.html.figures import Row, figure
 from dbanon.job.guarantee import Guarantee
 from dbanon.job.guarantee_names import recorded
 from dbanon.release.distribution import MOST_BINS, Distribution, require_shown
 from dbanon.release.report import Report
-from dbanon.release.words import now, printable, told_by_method, told_of_sets
+from dbanon.release.words import now, told_by_method, told_of_sets
 from dbanon.run.inspect_release import Look
 from dbanon.run.verify import Verification
 

@@ -10,7 +10,11 @@ Source: Giomi et al. 2023, section 4.3.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TypeAlias
+
 import numpy as np
+from numpy.typing import NDArray
 
 from dbanon.measures.attacks.rates import Attacked, Rate
 from dbanon.measures.attacks.task import TIE, Exposed, Ints, distance
@@ -20,6 +24,9 @@ NAME = "attribute_inference"
 SUMMARY = "The nearest released row tells a column of a person whose others are known"
 ONE_COLUMN = "a record of one column has no others to infer it from"
 
+# Records, and whether the guess at each is right.
+Guesses: TypeAlias = "tuple[Ints, NDArray[np.bool_]]"
+
 
 def attack(exposed: Exposed) -> Attacked:
     """Over records and secret columns; ``columns`` has each secret."""
@@ -27,29 +34,38 @@ def attack(exposed: Exposed) -> Attacked:
     if p < 2:
         return Attacked(Rate(0, 0), Rate(0, 0), note=ONE_COLUMN)
     found = {}
+    # Of all secrets: at originals, at random, and at control records.
+    attack_guesses: list[Guesses] = []
+    random_guesses: list[Guesses] = []
+    control_guesses: list[Guesses] = []
     for secret, column in enumerate(exposed.columns):
         rng = exposed.rng(f"{NAME} {secret}")
         known = [at for at in range(p) if at != secret]
         targets = exposed.targets(rng)
         near = _near(exposed, secret)
-        rates = []
-        for records in targets:
+        for records, guesses in zip(targets, (attack_guesses, control_guesses), strict=False):
             rows, _ = exposed.nearest(records, known, rng)
-            rates.append(_right(exposed, secret, records, rows, near))
+            guesses.append((records, _are_right(exposed, secret, records, rows, near)))
             exposed.tick(secret / p)
         anyone = exposed.any_rows(rng, len(targets[0]))
+        right = _are_right(exposed, secret, targets[0], anyone, near)
+        random_guesses.append((targets[0], right))
         found[column.name] = Attacked(
-            rates[0],
-            _right(exposed, secret, targets[0], anyone, near),
-            rates[1] if len(rates) > 1 else None,
+            _rate(attack_guesses[-1:]),
+            _rate(random_guesses[-1:]),
+            _rate(control_guesses[-1:]) if control_guesses else None,
         )
-    controls = [one.control for one in found.values() if one.control is not None]
     return Attacked(
-        _sum([one.attack for one in found.values()]),
-        _sum([one.random for one in found.values()]),
-        _sum(controls) if controls else None,
+        _rate(attack_guesses),
+        _rate(random_guesses),
+        _rate(control_guesses) if control_guesses else None,
         found,
     )
+
+
+def _rate(guesses: Sequence[Guesses]) -> Rate:
+    records, right = zip(*guesses, strict=True)
+    return Rate.of_records(np.concatenate(records), np.concatenate(right))
 
 
 def _near(exposed: Exposed, secret: int) -> float:
@@ -64,10 +80,7 @@ def _near(exposed: Exposed, secret: int) -> float:
     return float(exposed.tolerance * (high - low)) + TIE
 
 
-def _right(exposed: Exposed, secret: int, records: Ints, rows: Ints, near: float) -> Rate:
-    apart = distance(exposed.columns[secret], records, rows)
-    return Rate(int((apart <= near).sum()), len(records))
-
-
-def _sum(rates: list[Rate]) -> Rate:
-    return Rate(sum(one.right for one in rates), sum(one.guesses for one in rates))
+def _are_right(
+    exposed: Exposed, secret: int, records: Ints, rows: Ints, near: float
+) -> NDArray[np.bool_]:
+    return np.asarray(distance(exposed.columns[secret], records, rows) <= near)

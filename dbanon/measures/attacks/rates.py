@@ -7,11 +7,12 @@ risk is what originals have to fear beyond what is true of everybody:
 
 where the reference is the rate of the control group, or of random guesses without one. Both rates
 have a Wilson interval of 97.5 %, so that both hold at about 95 % or more, whatever they have in
-common, where guesses are not few; the risk's ends are those of the worst pair of ends.
+common, where guesses are not few; the risk's ends are those of the worst pair of ends. Several
+guesses at one record are not independent: as many independent ones count as tell as much.
 
 Sources: M. Giomi, F. Boenisch, C. Wehmeyer and B. Tasnádi, "A unified framework for quantifying
 privacy risk in synthetic data", PoPETs 2023; E. Wilson, "Probable inference, the law of succession,
-and statistical inference", JASA 22 (1927).
+and statistical inference", JASA 22 (1927); L. Kish, "Survey Sampling", 1965, section 5.4.
 """
 
 from __future__ import annotations
@@ -21,16 +22,48 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 # Of the normal distribution, two-sided 97.5 % and 95 %.
 _BOTH, _ALONE = 2.241402727604947, 1.959963984540054
 
 
 @dataclass(frozen=True)
 class Rate:
-    """Of ``guesses`` how many were ``right``."""
+    """Of ``guesses`` how many were ``right``.
+
+    Parameters
+    ----------
+    independent : how many independent guesses tell as much; all of them when None.
+    """
 
     right: int
     guesses: int
+    independent: float | None = field(default=None, compare=False)
+
+    @classmethod
+    def of_records(cls, records: NDArray[np.int64], right: NDArray[np.bool_]) -> Rate:
+        """The rate of guesses of which several are about one record.
+
+        These are right or wrong together. All tell as much as so many independent ones as have the
+        variance of the rate when records are drawn, not guesses (Kish's effective sample size).
+        Where all are right, or all wrong, only records count.
+
+        Parameters
+        ----------
+        records : int64 (g,), what each guess is about.
+        right : bool (g,), whether it is right.
+        """
+        guesses, hits = len(right), int(right.sum())
+        _, places = np.unique(records, return_inverse=True)
+        share = hits / max(guesses, 1)
+        beyond = np.bincount(places.reshape(-1), right - share)
+        spread = float((beyond**2).sum())
+        if spread == 0 or len(beyond) < 2:
+            return cls(hits, guesses, float(len(beyond)))
+        independent = share * (1 - share) * guesses**2 / spread * (1 - 1 / len(beyond))
+        return cls(hits, guesses, min(independent, float(guesses)))
 
     @property
     def value(self) -> float | None:
@@ -41,11 +74,11 @@ class Rate:
         """Wilson's, for the share; 0 to 1 without guesses."""
         if not self.guesses:
             return 0.0, 1.0
-        n, share = self.guesses, self.right / self.guesses
+        n, share = self.independent or self.guesses, self.right / self.guesses
         middle = (share + z * z / (2 * n)) / (1 + z * z / n)
         half = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n)) / (1 + z * z / n)
         low = 0.0 if self.right == 0 else max(middle - half, 0.0)
-        return low, 1.0 if self.right == n else min(middle + half, 1.0)
+        return low, 1.0 if self.right == self.guesses else min(middle + half, 1.0)
 
 
 def _beyond(attack: float, reference: float) -> float:
