@@ -7,6 +7,8 @@ DROP FUNCTION IF EXISTS
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA dbanon FROM PUBLIC;
 ALTER FUNCTION dbanon._record_release(jsonb, jsonb, jsonb) OWNER TO dbanon_ledger;
 ALTER FUNCTION dbanon._record_run(jsonb) OWNER TO dbanon_ledger;
+ALTER FUNCTION dbanon._record_persons(uuid, bytea[]) OWNER TO dbanon_ledger;
+ALTER FUNCTION dbanon._joint_histories(jsonb, bytea[]) OWNER TO dbanon_ledger;
 ALTER FUNCTION dbanon._spend(text, numeric, uuid) OWNER TO dbanon_ledger;
 ALTER FUNCTION dbanon._write_rules(jsonb) OWNER TO dbanon_ledger;
 ALTER FUNCTION dbanon._name_of(text, text) OWNER TO dbanon_ledger;

@@ -46,6 +46,9 @@ CREATE TABLE IF NOT EXISTS dbanon.release (
     owner_oid                        bigint,
     publisher_oid                    bigint,
     ledger_oid                       bigint,
+    source_oid                       bigint,
+    source_owner_oid                 bigint,
+    person_salt                      text,
     PRIMARY KEY (release_id)
 );
 
@@ -58,6 +61,14 @@ CREATE TABLE IF NOT EXISTS dbanon.release_column (
     information_loss                 double precision,
     information_loss_before_rounding double precision,
     PRIMARY KEY (release_id, position)
+);
+
+-- Who is in which class of a release, under salted hashes: nobody reads it.
+CREATE TABLE IF NOT EXISTS dbanon.release_person (
+    release_id uuid NOT NULL,
+    part       integer NOT NULL,
+    persons    bytea NOT NULL,
+    PRIMARY KEY (release_id, part)
 );
 
 CREATE TABLE IF NOT EXISTS dbanon.run (
@@ -227,6 +238,21 @@ ALTER TABLE dbanon.release
     ADD COLUMN IF NOT EXISTS owner_oid bigint,
     ADD COLUMN IF NOT EXISTS publisher_oid bigint,
     ADD COLUMN IF NOT EXISTS ledger_oid bigint;
+
+DO $source$
+BEGIN
+    -- Entries of earlier versions do not say which relation their source was.
+    IF NOT EXISTS (SELECT FROM pg_catalog.pg_attribute AS a
+                   WHERE a.attrelid = 'dbanon.release'::pg_catalog.regclass
+                     AND a.attname = 'source_oid' AND NOT a.attisdropped) THEN
+        ALTER TABLE dbanon.release
+            ADD COLUMN source_oid bigint,
+            ADD COLUMN source_owner_oid bigint,
+            ADD COLUMN person_salt text;
+        UPDATE dbanon.release SET source_oid = 0;
+    END IF;
+END
+$source$;
 
 ALTER TABLE dbanon.budget
     ADD COLUMN IF NOT EXISTS delta double precision;

@@ -26,8 +26,8 @@ BEGIN
         JOIN pg_catalog.pg_class AS t ON t.oid = c.oid
         WHERE t.relnamespace = 'dbanon'::pg_catalog.regnamespace AND t.relname IN (@TABLES@)
           AND g.grantee <> t.relowner
-          -- All privileges that this server's version has, but for reading.
-          AND g.privilege_type <> 'SELECT'
+          -- All privileges that this server's version has, but for reading; nobody reads persons.
+          AND (g.privilege_type <> 'SELECT' OR t.relname = 'release_person')
           -- Whom the owner lets in to chains stays in: see docs/rights.md.
           AND NOT (g.privilege_type IN ('INSERT', 'UPDATE', 'DELETE')
                    AND (t.relname IN ('hierarchy', 'hierarchy_node') OR t.relname ~ '^chain'))
@@ -47,4 +47,6 @@ GRANT SELECT ON dbanon.release, dbanon.release_column, dbanon.run, dbanon.hierar
     TO dbanon_admin, dbanon_runner;
 -- Entries may be cleared away, never made up.
 GRANT DELETE ON dbanon.release, dbanon.release_column, dbanon.run, dbanon.rule TO dbanon_admin;
+-- To clear the persons of releases away whose id is known.
+GRANT DELETE, SELECT (release_id) ON dbanon.release_person TO dbanon_admin;
 GRANT INSERT, UPDATE, DELETE ON dbanon.hierarchy, dbanon.hierarchy_node TO dbanon_admin;

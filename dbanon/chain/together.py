@@ -4,8 +4,8 @@ Whoever knows in which class a person is in each release has only those left who
 who have the same joint history, absences included. Of a sensitive column the values remain that
 stand in each of a person's classes. Nothing is written.
 
-Persons are found by a column of the releases that says whose a row is: nothing else tells which
-rows of two releases are the same person's.
+Persons are found by the record that the ledger has of them, or by a column of the releases that
+says whose a row is: nothing else tells which rows of two releases are the same person's.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.errors import ColumnNotFound, InvalidParameter, NullInEntity, counted
-from dbanon.ledger import entries, recorded
+from dbanon.ledger import entries, person_record, recorded
 from dbanon.sessions.names import parse_relation
 from dbanon.sessions.session import Session
 from dbanon.sessions.store import Store
@@ -102,7 +102,7 @@ class _Read:
 def together(
     store: Store,
     releases: Sequence[str],
-    entity: str,
+    entity: str | None = None,
     k: int | None = None,
     sensitive: Sequence[str] | None = None,
 ) -> MeasuredReleases:
@@ -110,13 +110,15 @@ def together(
 
     Parameters
     ----------
-    entity : a column of each of them that says whose a row is.
+    entity : a column of each of them that says whose a row is; None to count by the record that the
+        ledger has of their persons.
     k : what histories are counted against; the least of the releases' own when None.
     sensitive : columns of each of them; those that were released as sensitive when None.
 
     Raises
     ------
-    InvalidParameter : fewer than two releases, of several sources, or ``entity`` is no identifier.
+    InvalidParameter : fewer than two releases, of several sources, ``entity`` is no identifier, or
+        a release has no record of its persons.
     ReleaseNotFound : the ledger does not know one of them.
     ColumnNotFound : a release does not have a column.
     NullInEntity : a row is nobody's.
@@ -134,13 +136,50 @@ def together(
             entry = entries.find_release(session, parse_relation(name))
             recorded.require_classes(entry)
             found.append(recorded.read(session, entry))
+        least = min(int(one.report.request.k) for one in found) if k is None else k
+        if entity is None:
+            return _by_record(session, releases, found, least, sensitive)
         _require_one_source(found)
         if sensitive is None:
             of_all = [set(one.report.sensitive) for one in found]
             sensitive = sorted(set.intersection(*of_all))
         reads = [_read(session, name, entity, sensitive) for name in releases]
-    k = min(int(one.report.request.k) for one in found) if k is None else k
-    return MeasuredReleases(tuple(releases), entity, k, _known(reads, k, sensitive))
+    return MeasuredReleases(tuple(releases), entity, least, _known(reads, least, sensitive))
+
+
+def _by_record(
+    session: Session,
+    names: Sequence[str],
+    found: Sequence[recorded.Recorded],
+    k: int,
+    sensitive: Sequence[str] | None,
+) -> MeasuredReleases:
+    """What releases tell together by the record of their persons.
+
+    Raises
+    ------
+    InvalidParameter : as ``together``.
+    """
+    if sensitive:
+        raise InvalidParameter(
+            "The ledger's record has persons and classes, and no sensitive values.",
+            hint="Leave out --sensitive, or name a column of the person in each release: --entity.",
+        )
+    ids = [one.report.release_id for one in found]
+    missing = person_record.without_record(session, ids)
+    if missing:
+        without = ", ".join(name for name, id_ in zip(names, ids, strict=True) if id_ in missing)
+        raise InvalidParameter(
+            f"Not measured: the ledger has no record of the persons of {without}.",
+            detail="A release has one if it names its entity, belongs to no chain, and its source is"
+            " in the database of the ledger. Earlier versions kept none.",
+            hint="Measure releases by a column of the person that each of them has: --entity.",
+        )
+    known = [
+        Known(count, one.persons, one.below, one.alone, {})
+        for count, one in enumerate(person_record.measure_each(session, ids, k), 1)
+    ]
+    return MeasuredReleases(tuple(names), str(found[0].report.entity), k, tuple(known))
 
 
 def _require_one_source(found: Sequence[recorded.Recorded]) -> None:

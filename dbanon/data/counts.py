@@ -82,6 +82,26 @@ def rarest_row(k_rows: int) -> str:
     return f"the rarest combination of released values is shared by {k_rows} row(s)"
 
 
+@dataclass(frozen=True)
+class JointHistories:
+    """How many persons share their classes over several releases, absences included.
+
+    Parameters
+    ----------
+    releases, k : how many releases, and what histories are counted against.
+    persons : who is in one of them.
+    below, alone : whose history fewer than k persons share, and whose nobody else has.
+    missing : the earlier releases that have no record of their persons, and are not counted.
+    """
+
+    releases: int
+    k: int
+    persons: int
+    below: int
+    alone: int
+    missing: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, eq=False)
 class EntityCount:
     """Persons counted in the classes of released values, in staging beside their rows.

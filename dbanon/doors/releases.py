@@ -338,7 +338,7 @@ def measure_releases(
     database: Any,
     releases: Sequence[str],
     *,
-    entity: str,
+    entity: str | None = None,
     k: int | None = None,
     sensitive: Sequence[str] | None = None,
     on_sql: OnSql | None = None,
@@ -352,15 +352,16 @@ def measure_releases(
     Parameters
     ----------
     releases : two or more of this database, in the order in which they are taken together.
-    entity : a column of each release that says whose a row is. Releases that nobody else reads can
-        be made with one: nothing else tells which rows are the same person's.
+    entity : None for releases that name their entity: the ledger has a record of their persons.
+        For others a column of each release that says whose a row is. Releases that nobody else
+        reads can be made with one.
     k : what is counted against; if None, the smallest k of the releases.
     sensitive : columns of each release; if None, those released as sensitive.
 
     Raises
     ------
-    InvalidParameter : there are fewer than two, they are of several sources, or ``entity`` is a
-        quasi-identifier.
+    InvalidParameter : there are fewer than two, they are of several sources, ``entity`` is a
+        quasi-identifier, or a release has no record of its persons.
     ReleaseNotFound : the ledger does not know one of them.
     ColumnNotFound : a release does not have a column.
     NullInEntity : a row is nobody's.

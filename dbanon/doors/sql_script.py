@@ -19,6 +19,7 @@ from dbanon.hierarchy.spec import KINDS
 from dbanon.job.job import Job
 from dbanon.job.synthesis import PRIVATE_SUMMARIES
 from dbanon.ledger.postgresql import OWNER, UNTRUSTED
+from dbanon.ledger.postgresql_persons import joint_histories_variable
 from dbanon.ledger.postgresql_releases import (
     ATTACH,
     CANDIDATES,
@@ -249,6 +250,7 @@ def _filled(text: str) -> str:
         text = text.replace(mark, statement)
     text = text.replace("@UNTRUSTED@", UNTRUSTED).replace("@TABLES@", names)
     text = text.replace("@STATES@", states()).replace("@RELEASED_TABLES@", released_tables())
+    text = text.replace("@JOINT_HISTORIES@", joint_histories_variable())
     text = text.replace("@CANDIDATES@", CANDIDATES).replace("@ATTACH@", _attach())
     text = text.replace("@SUMMARY_COLUMNS@", ", ".join(map(literal, SUMMARY_COLUMNS)))
     for mark, build in (RULE_QUERIES | RELEASE_QUERIES).items():

@@ -143,6 +143,7 @@ def record(
     made: Sequence[tuple[str, str]],
     run: Run,
     request: Mapping[str, Any] | None = None,
+    identity: Mapping[str, Any] | None = None,
 ) -> str:
     """Write a release and its run into the ledger; the time that it was recorded with.
 
@@ -151,10 +152,12 @@ def record(
     Parameters
     ----------
     request : what was asked for, by which it can be made again; None where it cannot.
+    identity : columns that say which relation the source is, and the salt of its persons.
     """
     row = release_row(report, output.name, output.relation, recount.histogram)
     asked = json.dumps(request, sort_keys=True, ensure_ascii=False)
     row["request"] = None if request is None else asked
+    row |= identity or {}
     return record_row(session, row, column_rows(report, sql_types, made), output, run)
 
 

@@ -26,6 +26,11 @@ WRITER = """
     WHERE n.nspname = 'dbanon' AND p.proname = '_record_release'
       AND oidvectortypes(p.proargtypes) = 'jsonb, jsonb, jsonb'"""
 
+PERSONS_WRITER = """
+    SELECT p.oid FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace
+    WHERE n.nspname = 'dbanon' AND p.proname = '_record_persons'
+      AND oidvectortypes(p.proargtypes) = 'uuid, bytea[]'"""
+
 SPENDER = """
     SELECT p.oid FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace
     WHERE n.nspname = 'dbanon' AND p.proname = '_spend'
@@ -84,7 +89,7 @@ WITH trusted AS (
     JOIN pg_catalog.pg_namespace AS n ON n.oid = p.pronamespace
     WHERE n.nspname = 'dbanon'
       AND p.proname IN ('_record_release', '_record_run', '_spend', '_hold_job', '_require_room',
-                        '_write_rules', '_name_of')
+                        '_write_rules', '_name_of', '_record_persons', '_joint_histories')
       AND p.proowner NOT IN (SELECT oid FROM trusted)
     UNION ALL
     SELECT name || ', which is no table', owner, 'code' FROM held WHERE relkind <> 'r'
@@ -188,7 +193,7 @@ WHERE n.nspname = 'dbanon' AND NOT has_table_privilege(c.oid, wanted)
 # What the function that records takes from the catalog and the clock itself.
 _TAKEN = ("created_at", "output_schema", "output_name", "output_kind", "relation_name",
           "published_by", "superseded_at", "owner_oid", "publisher_oid",
-          "ledger_oid")  # fmt: skip
+          "ledger_oid", "source_owner_oid")  # fmt: skip
 _JSON = tuple(name for name, kind, _ in RELEASE_COLUMNS if kind == "json")
 
 

@@ -10,8 +10,9 @@ from typing import Any
 from dbanon.data.frozen import dataclass
 from dbanon.ledger import entries
 from dbanon.ledger.entry_checks import MISSHAPEN
+from dbanon.ledger.postgresql_persons import EARLIER
 from dbanon.ledger.tables import LONG_TEXT
-from dbanon.sessions.names import RelationName
+from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.sessions.session import Session
 
 
@@ -24,12 +25,18 @@ class EarlierRelease:
     output : the name that it was published under.
     entity : the column whose values k counted; None for rows.
     is_private : whether it is differentially private; a budget limits what such releases reveal.
+    is_chained : whether it belongs to a chain, which keeps its persons under a key of its own.
+    normalize : how values of the entity were spelled before they were compared; None as they are.
+    salt : of the record of its persons; None where it has none that counts.
     """
 
     release_id: str
     output: str
     entity: str | None
     is_private: bool
+    is_chained: bool = False
+    normalize: str | None = None
+    salt: str | None = None
 
 
 @dataclass(frozen=True)
@@ -62,41 +69,60 @@ def earlier_releases(
 ) -> tuple[EarlierRelease, ...]:
     """The releases of a source in a ledger, oldest first.
 
+    On PostgreSQL a table is recognized by its oid, or by its name and owner: a table of another
+    owner that had the name is another source.
+
     Parameters
     ----------
     source : its name, as reports have it.
-    state : as of ``Source.state``. A table with an oid is recognized after it was renamed.
+    state : as of ``Source.state``; empty for a source in another database, which has a name alone.
     """
     if not entries.trusted(session):
         return ()
-    oid = state.get("oid")
+    oid, is_counted = state.get("oid"), "true"
     condition, values = "source = ?", [source]
     request = f"CAST({entries.newer(session, 'request')} AS {LONG_TEXT})"
-    if oid is not None:
+    by_source = oid is not None and entries.newer(session, "source_oid") != "NULL"
+    if by_source:
+        name = parse_relation(source)
+        earlier = f"SELECT e.release_id FROM ({EARLIER}) AS e"
+        is_counted = f"release_id IN ({earlier} WHERE e.is_counted)"
+        condition = f"release_id IN ({earlier})"
+        values = [source, str(name.schema), name.name, source, source, source] * 2
+    elif oid is not None:
         condition += f" OR {request} LIKE ?"
         values.append(f'%"oid": {int(oid)}%')
     rows = session.rows(
         "SELECT CAST(release_id AS VARCHAR(36)), output_schema, output_name, source,"
-        f" CAST(arguments AS {LONG_TEXT}), {request}, {entries.newer(session, 'epsilon')}"
-        f" FROM {session.ledger_name('release').quoted} WHERE {condition} ORDER BY created_at",
+        f" CAST(arguments AS {LONG_TEXT}), {request}, {entries.newer(session, 'epsilon')},"
+        f" CAST({entries.newer(session, 'chain_id')} AS VARCHAR(36)),"
+        f" CASE WHEN {is_counted} THEN {entries.newer(session, 'person_salt')} END"
+        f" FROM {session.ledger_name('release').quoted}"
+        f" WHERE {condition} ORDER BY created_at, release_id",
         values,
     )
     return tuple(
         EarlierRelease(
-            str(release_id), str(RelationName(schema, name)), _entity(arguments), spent is not None
+            str(release_id),
+            str(RelationName(schema, name)),
+            _argument(arguments, "entity"),
+            spent is not None,
+            chain is not None,
+            _argument(arguments, "entity_normalize"),
+            salt,
         )
-        for release_id, schema, name, named, arguments, request, spent in rows
-        if named == source or _oid(request) == oid
+        for release_id, schema, name, named, arguments, request, spent, chain, salt in rows
+        if by_source or named == source or (oid is not None and _oid(request) == oid)
     )
 
 
 # A runner writes entries: a broken one says nothing, and stops nobody's release.
 
 
-def _entity(arguments: Any) -> str | None:
+def _argument(arguments: Any, name: str) -> str | None:
     with suppress(*MISSHAPEN):
-        entity = entries.parsed(arguments).get("entity")
-        return entity if isinstance(entity, str) else None
+        value = entries.parsed(arguments).get(name)
+        return value if isinstance(value, str) else None
     return None
 
 

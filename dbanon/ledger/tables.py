@@ -58,6 +58,10 @@ RELEASE_COLUMNS = _columns(
     # PostgreSQL's numbers of the owner of these relations, and of the role that published. They and
     # the numbers of relations count in the database where ``ledger_oid`` is that of this table.
     "owner_oid bigint?, publisher_oid bigint?, ledger_oid bigint?",
+    # PostgreSQL's numbers of the source and of its owner, if the role that published could read a
+    # relation of this name: NULL otherwise, and 0 in entries of earlier versions. ``person_salt``:
+    # what the persons in ``release_person`` are hashed with, where the release has rows there.
+    "source_oid bigint?, source_owner_oid bigint?, person_salt text?",
 )
 
 # Columns and primary key of each table.
@@ -69,6 +73,13 @@ TABLES: dict[str, tuple[Columns, tuple[str, ...]]] = {
             "information_loss double?, information_loss_before_rounding double?",
         ),
         ("release_id", "position"),
+    ),
+    # The persons of a release that counts them, under salted hashes, each beside a number of its
+    # class: by these records joint histories are counted. A row packs many of both
+    # (``person_record``). On PostgreSQL nobody reads them where dbanon is installed.
+    "release_person": (
+        _columns("release_id uuid, part integer, persons bytes"),
+        ("release_id", "part"),
     ),
     # One row a run: with its release where it made one, afterwards where a client's run failed.
     "run": (
@@ -201,7 +212,7 @@ _CAME_WITHOUT = "epsilon"
 DROPPED = {"release": ("class_signature", "entity_hash")}
 
 # The newest revision in migrations/, and the table in which Alembic keeps it.
-HEAD = "0014"
+HEAD = "0015"
 VERSION_TABLE = "alembic_version"
 
 

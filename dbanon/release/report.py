@@ -14,6 +14,7 @@ from dbanon.job.verdict import Caution, Verdict
 from dbanon.measures.models import CountedModel
 from dbanon.release.alignment import Alignment
 from dbanon.release.attribute_disclosure import FewPersons, KeptIdentifier, TellingColumn
+from dbanon.release.joint import JOINT, joint_caution
 from dbanon.release.linkage import LinkingColumn
 from dbanon.release.outcome import Evaluated as Evaluated
 from dbanon.release.outcome import Internal
@@ -292,6 +293,9 @@ class Report(WithCard):
     def to_dict(self) -> dict[str, Any]:
         """The report as plain values, for JSON."""
         told = {name: plain(getattr(self, name)) for name in self.names()}
+        if JOINT in self.arguments:
+            # On its first lines.
+            told = {JOINT: told["arguments"][JOINT], **told}
         for loss in told["column_losses"].values():
             # Its key says it.
             del loss["name"]
@@ -310,7 +314,9 @@ class Report(WithCard):
         }[self.loss_measure]
         loss = loss_pair(self.information_loss, self.information_loss_before_rounding, before)
         holds = self.counts.verdict
+        joint = joint_caution(self.arguments)
         pairs = [
+            *([] if joint is None else [(joint.title, joint.why)]),
             ("release", self.release_id),
             ("source", self.source),
             ("output", f"{self.output} ({self.output_kind}{in_new_schema(self.arguments)})"),
@@ -339,7 +345,7 @@ class Report(WithCard):
                 f" / {self.largest_class}",
             ),
             *told_of(self.arguments),
-            *((caution.title, caution.why) for caution in self.cautions),
+            *((one.title, one.why) for one in self.cautions if one != joint),
             (f"information loss, {measure}", loss),
             *(
                 (f"  {column.name}", loss_pair(column.released, column.before_rounding))
@@ -358,5 +364,5 @@ class Report(WithCard):
             ("earlier releases", self.earlier_releases),
         ]
         if self.relation != self.output:
-            pairs.insert(3, ("released table", self.relation))
+            pairs.insert(3 + (joint is not None), ("released table", self.relation))
         return pairs

@@ -11,6 +11,7 @@ from dbanon.data.files import LINKS
 from dbanon.job.pseudonym import caution_of
 from dbanon.job.verdict import Caution, releases_intersect
 from dbanon.release.alignment import INPUT, ROWS_LINK
+from dbanon.release.joint import joint_caution
 
 
 def now() -> str:
@@ -53,6 +54,8 @@ def cautions_of(arguments: Mapping[str, Any], entity: str | None) -> tuple[Cauti
     own = (ROWS_LINK,) if arguments.get("rows") == INPUT else ()
     if intersects := arguments.get("intersects"):
         own = (*own, releases_intersect(str(intersects)))
+    if joint := joint_caution(arguments):
+        own = (joint, *own)
     if pseudonyms := arguments.get("pseudonyms"):
         own = (*own, caution_of(pseudonyms["columns"], entity))
     return own

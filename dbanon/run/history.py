@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Sequence
+from typing import Any
 
 from dbanon.errors import ReleasesIntersect, SecondRelease, counted, warn_caller
 from dbanon.job.job import Job
 from dbanon.job.requirements import INDEPENDENT
 from dbanon.job.verdict import INTERSECT, Caution, releases_intersect
 from dbanon.ledger.source_history import EarlierRelease, SourceHistory
+from dbanon.release.joint import JOINT, describe_joint_histories
 from dbanon.sessions.names import RelationName, parse_relation
+from dbanon.stores.ports import Target, W
 
 # How many outputs a message names.
 _NAMED = 5
@@ -51,6 +54,22 @@ def caution_of(job: Job, source: str, history: SourceHistory) -> Caution | None:
     if not earlier or job.chain is not None or job.releases == INDEPENDENT:
         return None
     return releases_intersect(f"{source} was released before: {_named(earlier)}")
+
+
+def joint_histories(
+    job: Job, history: SourceHistory, target: Target[W], written: W
+) -> dict[str, Any]:
+    """What a report says of joint histories, under its name; nothing at a first release.
+
+    A release of a chain has a report of its own.
+    """
+    for entity in () if job.chain is not None else job.guarantee.persons:
+        earlier = history.of_entity(entity)
+        if earlier:
+            counts = target.joint_histories(written, earlier, int(job.policy.k))
+            of_chains = [one.output for one in earlier if one.is_chained]
+            return {JOINT: describe_joint_histories(len(earlier), counts, of_chains)}
+    return {}
 
 
 def warn_of_history(caution: Caution | None) -> None:

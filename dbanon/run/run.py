@@ -35,7 +35,7 @@ from dbanon.run.disclosure import (
 )
 from dbanon.run.evaluate import attack, certify, evaluate, published_certificate
 from dbanon.run.fingerprint import fingerprint, source_digest
-from dbanon.run.history import caution_of, warn_of_history
+from dbanon.run.history import caution_of, joint_histories, warn_of_history
 from dbanon.run.linkage import GroupsOnce, KeptColumns, linking_columns
 from dbanon.run.plan import Plan, plan
 from dbanon.stores.ports import Draft, Source, Target, W
@@ -88,6 +88,7 @@ def run(
         release = recoded(planned, policy, source, microdata, found)
         draft = planned.draft(microdata, release, taken)
     planned = replace(planned, policy=policy)
+    joint: dict[str, Any] = {}
 
     def check(written: W, counts: Counts) -> Counted:
         expected = Expected.of(microdata, release.partition.labels, planned.sensitive)
@@ -96,6 +97,7 @@ def run(
         grouped = GroupsOnce(source)
         telling = telling_columns(draft, grouped, target.sampled(written, job.kept))
         columns = KeptColumns(planned, draft, source, target, written, grouped)
+        joint.update(joint_histories(job, planned.history, target, written))
         return Counted(
             rows_in=microdata.n_read,
             suppressed=microdata.withheld + release.partition.n_suppressed,
@@ -108,7 +110,7 @@ def run(
         )
 
     def complete(report: Report) -> Report:
-        report = report.after(len(planned.history.releases), caution)
+        report = report.after(len(planned.history.releases), caution).found(**joint)
         if source.drawn:
             report = report.found(drawn=dict(source.drawn))
         for text in report.lost_told():

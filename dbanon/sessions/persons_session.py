@@ -81,6 +81,30 @@ class PersonsSession(SessionInterface):
             in_class[int(number) - 1] = int(persons)
         return replace(counted, in_class=in_class)
 
+    def stage_release_persons(
+        self, keys: Sequence[tuple[str, ...]], values: str, hashed: str
+    ) -> None:
+        """Stage who is in which class, once persons are staged; as ``create_release_persons``."""
+        self.run(
+            recount_statements.create_release_persons(keys, values, hashed, self.staging_suffix)
+        )
+
+    def joint_histories(
+        self, releases: Sequence[str], k: int, proof: tuple[str, RelationName, RelationName] | None
+    ) -> tuple[int, int, int] | None:
+        """The joint histories over releases, where the database itself counts them; else None.
+
+        Parameters
+        ----------
+        proof : of a release whose persons are staged: its id, the table that it was written to, its
+            source.
+        """
+        return None
+
+    def have_persons_recorded(self, release_id: str) -> bool:
+        """Have the database record the staged persons of a release; False where it does not."""
+        return False
+
     def recount_staged_entities(self, keys: Sequence[tuple[str, ...]]) -> EntityCount:
         """The persons in each combination of values of some staged columns."""
         rows = self.rows(recount_statements.recount_entities(keys))

@@ -87,6 +87,7 @@ class KeyedSession(SessionInterface):
     computed_once: ClassVar[str] = ""
     # Whether the keyed hash that is staged is an HMAC, of an inner and an outer one.
     _hashes_twice = True
+    _has_key = False
 
     @abstractmethod
     def keyed_tag(self, text: str) -> str:
@@ -95,6 +96,17 @@ class KeyedSession(SessionInterface):
     def pseudonym_of(self, text: str) -> str:
         """SQL of the pseudonym of a text that SQL gives, in hexadecimal digits; NULL has none."""
         return f"lower(hex({self.keyed_tag(text)}))"
+
+    def salted_hash(self, text: str) -> str:
+        """SQL of 8 bytes that tell apart the texts that SQL gives, once a salt is staged."""
+        return f"substr({self.keyed_tag(text)}, 1, 8)"
+
+    def stage_salt(self, salt: bytes) -> None:
+        """Stage what ``salted_hash`` hashes with, in the place of a key that was staged."""
+        if self._has_key:
+            self.stage_other_key(salt, b"")
+        else:
+            self.stage_key(salt, b"")
 
     def pads(self, attribute: Attribute) -> bool:
         """Whether values of a type of fixed length are read with spaces that their text has not."""
@@ -272,7 +284,7 @@ class KeyedSession(SessionInterface):
         ----------
         outer : empty where the inner hash is all.
         """
-        self._hashes_twice = bool(outer)
+        self._hashes_twice, self._has_key = bool(outer), True
         blocks = [(INNER, self.bytes_type), (OUTER, self.bytes_type)]
         self.run(statements.create_staging(SECRET, blocks, self.staging_suffix))
         self.insert_rows(RelationName(None, SECRET), [INNER, OUTER], [(inner, outer)])

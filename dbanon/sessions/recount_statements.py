@@ -76,6 +76,25 @@ def persons_in_classes(keys: Sequence[tuple[str, ...]]) -> str:
     )
 
 
+def create_release_persons(
+    keys: Sequence[tuple[str, ...]], values: str, hashed: str, suffix: str
+) -> str:
+    """CREATE of a table of the staged persons, each once with a number of each of its classes.
+
+    Parameters
+    ----------
+    values : the staging table of the identifiers. hashed : SQL of the hash of one, of the alias s.
+    """
+    columns, by = _numbered(keys)
+    return (
+        f"CREATE TEMPORARY TABLE {quote(statements.RELEASE_PERSONS)}{suffix} AS"
+        f" SELECT {hashed} AS person, r.class AS class FROM"
+        f" (SELECT DISTINCT dense_rank() OVER (ORDER BY {by}) AS class, e.person FROM"
+        f" (SELECT {columns}, s.person FROM {quote(statements.ENTITIES)} AS s) AS e) AS r"
+        f" JOIN {quote(values)} AS s ON s.code = r.person"
+    )
+
+
 def persons_with_values(keys: Sequence[tuple[str, ...]], text: str, same: str) -> str:
     """Class, value, rows and persons of a sensitive column of the staged rows, alias s.
 

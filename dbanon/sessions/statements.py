@@ -15,8 +15,10 @@ KEY_MAP = "dbanon_key_map"
 ROWS = "dbanon_rows"
 ENTITIES = "dbanon_entities"
 HANDED = "dbanon_handed"
+# The persons of a release, under salted hashes, each beside a number of its class.
+RELEASE_PERSONS = "dbanon_release_persons"
 VALUES = "dbanon_values_"
-STAGING = (LABELS, CLASSES, KEY_MAP, ROWS, ENTITIES, HANDED)
+STAGING = (LABELS, CLASSES, KEY_MAP, ROWS, ENTITIES, HANDED, RELEASE_PERSONS)
 
 
 def value_column(position: int) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.advice.profile import Profile
-from dbanon.data.counts import Counts, Questions
+from dbanon.data.counts import Counts, JointHistories, Questions
 from dbanon.data.frozen import dataclass
 from dbanon.data.microdata import ColumnRoles, Microdata
 from dbanon.data.partition import Partition
@@ -25,7 +25,7 @@ from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job import request
 from dbanon.job.job import Job
 from dbanon.job.pseudonym import PseudonymKey
-from dbanon.ledger.source_history import SourceHistory
+from dbanon.ledger.source_history import EarlierRelease, SourceHistory
 from dbanon.release.attribute_disclosure import TellingColumn, ValueGroups
 from dbanon.release.recode import Release
 from dbanon.release.report import Report
@@ -290,6 +290,14 @@ class Target(Protocol[W]):
     def profiles(self, written: W, columns: Sequence[str], name: str) -> tuple[int, int]:
         """The values of a column that several written rows share, and how many of them no other
         value has the profiles of: what its rows show in ``columns``.
+        """
+
+    def joint_histories(
+        self, written: W, earlier: Sequence[EarlierRelease], k: int
+    ) -> JointHistories | None:
+        """The joint histories over what was written and earlier releases of its source and entity.
+
+        None where no record of persons is kept.
         """
 
     def digest(self, written: W) -> str | None:

@@ -23,10 +23,12 @@ class SqlWritten(Written):
     ----------
     columns : name, SQL type and SQL expression of each column.
     copied : True where kept columns came from elsewhere, and were staged row by row.
+    salt : what its persons are recorded under; None where there is no record of them.
     """
 
     columns: tuple[tuple[str, str, str], ...]
     copied: bool
+    salt: str | None = None
 
     @property
     def relation(self) -> RelationName:
@@ -73,6 +75,19 @@ def persons_of(session: Session, written: SqlWritten, questions: Questions) -> E
     )
     cells = _cells_of_persons(session, written, questions, of_class)
     return replace(count, cells=cells, also=also)
+
+
+def stage_release_persons(session: Session, written: SqlWritten, questions: Questions) -> None:
+    """Stage who is in which class, under salted hashes, once ``persons_of`` staged the rows."""
+    draft = written.draft
+    [column] = draft.wanted.persons
+    names = [name for name, _, _ in written.columns if name in questions.columns]
+    staged = {name: f"s.{statements.value_column(place)}" for place, name in enumerate(names)}
+    keys = session.display_keys_of(written.relation, staged)
+    session.stage_salt(bytes.fromhex(str(written.salt)))
+    text = session.text_of(replace(column, name="value"))
+    values = statements.values_table(draft.wanted.columns.index(column))
+    session.stage_release_persons(keys, values, session.salted_hash(text))
 
 
 def _cells_of_persons(

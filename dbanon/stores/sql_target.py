@@ -7,16 +7,16 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
-from dbanon.data.counts import Counts, Questions, Recount
+from dbanon.data.counts import Counts, JointHistories, Questions, Recount
 from dbanon.data.frozen import dataclass
 from dbanon.data.schema import Attribute
 from dbanon.errors import InvalidParameter, OutputExists, SourceChanged
 from dbanon.job.job import Asked, Job
 from dbanon.job.private import PrivateJob
 from dbanon.job.pseudonym import pseudonymous
-from dbanon.ledger import entries, job_history
+from dbanon.ledger import entries, job_history, person_record
 from dbanon.ledger.releases import plan_output
-from dbanon.ledger.source_history import SourceHistory, earlier_releases
+from dbanon.ledger.source_history import EarlierRelease, SourceHistory, earlier_releases
 from dbanon.recoding import ReleasedColumn
 from dbanon.release.attribute_disclosure import TellingColumn, all_different, sample_size
 from dbanon.release.linkage import MEMBERS
@@ -29,7 +29,7 @@ from dbanon.stores import digest
 from dbanon.stores.copied_rows import copied_columns, copied_rows, person_column
 from dbanon.stores.ports import Draft, Progress, Source, request_of
 from dbanon.stores.sql_counts import cells_of, count_classes, count_sets
-from dbanon.stores.sql_persons import SqlWritten, persons_of
+from dbanon.stores.sql_persons import SqlWritten, persons_of, stage_release_persons
 from dbanon.stores.sql_source import SqlSource
 
 
@@ -101,7 +101,8 @@ class SqlTarget:
                 session.stage_key(*draft.pseudonym_key.blocks())
             session.stage(draft.relation, draft.microdata, partition, columns)
         progress(0.3)
-        written = SqlWritten(draft, tuple(self.columns(draft, columns, copied)), copied)
+        salt = None if copied else self._person_salt(draft)
+        written = SqlWritten(draft, tuple(self.columns(draft, columns, copied)), copied, salt)
         reads_from = None if copied else draft.relation
         typed = [(name, sql_type) for name, sql_type, _ in written.columns]
         session.create_released(draft.output, typed, draft.output.release_id)
@@ -116,6 +117,17 @@ class SqlTarget:
             session.insert(written.relation, values, reads_from, written.kept)
         session.analyze(written.relation)
         return written
+
+    def _person_salt(self, draft: Draft) -> str | None:
+        """What persons are recorded under; None where rows are counted, or a chain keeps them."""
+        job = draft.job
+        if not draft.wanted.persons or job.chain is not None:
+            return None
+        earlier = earlier_releases(self.session, str(draft.relation.name), draft.state)
+        history = SourceHistory(earlier).of_entity(str(job.entity))
+        return person_record.new_salt(
+            [one for one in history if one.normalize == job.entity_normalize]
+        )
 
     def typed(self, column: ReleasedColumn, copied: bool) -> ReleasedColumn:
         """The column with the SQL type it has in the release."""
@@ -186,9 +198,12 @@ class SqlTarget:
     ) -> Counts:
         """The answers, by GROUP BY; ``rows`` where classes were counted already."""
         session, relation = self.session, written.relation
+        persons = {name: persons_of(session, written, questions) for name in questions.persons}
+        if written.salt is not None:
+            stage_release_persons(session, written, questions)
         return Counts(
             rows or count_classes(session, relation, questions),
-            {name: persons_of(session, written, questions) for name in questions.persons},
+            persons,
             cells_of(session, written.draft.relation, relation, questions),
             also=count_sets(session, relation, questions),
         )
@@ -230,6 +245,24 @@ class SqlTarget:
         [(several, unique)] = self.session.rows(query)
         return int(several), int(unique)
 
+    def joint_histories(
+        self, written: SqlWritten, earlier: Sequence[EarlierRelease], k: int
+    ) -> JointHistories | None:
+        """The joint histories over what was written and earlier releases, by the ledger's record.
+
+        None where this database has no record of the persons of what was written.
+        """
+        draft = written.draft
+        if written.salt is None:
+            return None
+        recorded = [one for one in earlier if one.salt == written.salt]
+        missing = tuple(one.output for one in earlier if one not in recorded)
+        if not recorded:
+            return JointHistories(0, k, 0, 0, 0, missing)
+        proof = (draft.output.release_id, written.relation, draft.relation.name)
+        ids = [one.release_id for one in recorded]
+        return replace(person_record.measure(self.session, ids, k, proof), missing=missing)
+
     def digest(self, written: SqlWritten) -> str | None:
         """The digest of the rows, under a salt of its own."""
         return digest.take(self.session, written.relation)
@@ -258,8 +291,14 @@ class SqlTarget:
         read = draft.relation.schema.attributes
         run = run_of(draft.job, elapsed, read=read, fingerprint=draft.fingerprint)
         asked = None if written.copied else request_of(draft)
-        told = (report, counts.rows, read, made, run, asked)
-        return publish_table(self.session, draft.job, draft.output, *told)
+        identity: dict[str, Any] = {"person_salt": written.salt}
+        if not written.copied and (table := self.session.find_existing(draft.relation.name)):
+            identity |= {"source_oid": table.oid, "source_owner_oid": table.owner_oid}
+        told = (report, counts.rows, read, made, run, asked, identity)
+        published = publish_table(self.session, draft.job, draft.output, *told)
+        if written.salt is not None:
+            person_record.write(self.session, report.release_id)
+        return published
 
 
 def publish_table(
@@ -272,6 +311,7 @@ def publish_table(
     made: Sequence[tuple[str, str]],
     run: entries.Run,
     request: Mapping[str, Any] | None = None,
+    identity: Mapping[str, Any] | None = None,
 ) -> str:
     """Give the written table its place and note it in the ledger; the time that it was noted with.
 
@@ -280,6 +320,7 @@ def publish_table(
     read : the columns of the source.
     made : pairs of a released quasi-identifier and the column that it stands for.
     request : what was asked for, by which it can be made again; None where it cannot.
+    identity : what the entry says of the source and its persons beside its name.
 
     Raises
     ------
@@ -299,7 +340,8 @@ def publish_table(
     # The released columns come first, with the types that they have now.
     types |= {a.name: a.sql_type for a in read if a.name not in types}
     stand_for = [*made, *((name, name) for name in job.by)]
-    return entries.record(session, report, output, recount, types, stand_for, run, request)
+    told = (types, stand_for, run, request, identity)
+    return entries.record(session, report, output, recount, *told)
 
 
 def run_of(

@@ -15,7 +15,7 @@ AS $function$
 DECLARE
     taken constant text[] := ARRAY['created_at', 'output_schema', 'output_name', 'output_kind',
                                    'relation_name', 'published_by', 'superseded_at', 'owner_oid',
-                                   'publisher_oid', 'ledger_oid'];
+                                   'publisher_oid', 'ledger_oid', 'source_owner_oid'];
     of_classes constant text[] := ARRAY['k_requested', 'k_achieved', 'classes', 'smallest_class',
         'median_class', 'largest_class', 'histogram', 'information_loss',
         'information_loss_before_rounding'];
@@ -167,6 +167,19 @@ BEGIN
     entry.owner_oid := released.relowner;
     entry.publisher_oid := released.relowner;
     entry.ledger_oid := 'dbanon.release'::regclass::oid;
+    -- The source by its oid: the relation of that name, if whoever publishes may read it.
+    SELECT c.oid, c.relowner INTO entry.source_oid, entry.source_owner_oid
+    FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+    WHERE c.oid::bigint = coalesce(entry.source_oid,
+                                   CASE WHEN jsonb_typeof(entry.request #> '{source,oid}') = 'number'
+                                        THEN (entry.request #>> '{source,oid}')::numeric END)
+      AND c.relkind IN ('r', 'p', 'v', 'm', 'f') AND c.relpersistence <> 't'
+      AND dbanon._name_of(n.nspname, c.relname) = entry.source
+      AND has_schema_privilege(released.relowner, n.oid, 'USAGE')
+      AND has_any_column_privilege(released.relowner, c.oid, 'SELECT');
+    IF entry.source_oid IS NULL OR private OR entry.person_salt !~ '^[0-9a-f]{64}$' THEN
+        entry.person_salt := NULL;
+    END IF;
     entry.request := entry.request || jsonb_build_object('publisher', released.relowner::bigint);
     PERFORM dbanon._require_room(entry.published_by);
     -- Its own spending, once: what nobody has spent, nobody has released.

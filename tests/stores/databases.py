@@ -321,14 +321,15 @@ def make_ledger_older(database: Database) -> None:
     newer = {
         "release": ("relation_oid", "output_oid", "digest", "evaluation", "chain_id",
                     "chain_sequence", "epsilon", "neighbours", "budget", "request", "delta",
-                    "rho", "owner_oid", "publisher_oid", "ledger_oid"),
+                    "rho", "owner_oid", "publisher_oid", "ledger_oid", "source_oid",
+                    "source_owner_oid", "person_salt"),
         "run": ("job", "source_types", "fingerprint"),
     }  # fmt: skip
     unused = "BYTEA" if database.name == "postgresql" else "BLOB"
     database.execute(
         *(
             f"DROP TABLE {database.ledger(table)}"
-            for table in (*chains, "budget", "spending", "rule")
+            for table in (*chains, "budget", "spending", "rule", "release_person")
         ),
         *(
             f"ALTER TABLE {database.ledger(table)} DROP COLUMN {name}"

@@ -334,6 +334,9 @@ class DuckdbSession(FileSession):
         outer = f"sha256({staged_block(OUTER)} || unhex({hashed}))"
         return f"unhex(substr({outer if self._hashes_twice else hashed}, 1, 32))"
 
+    def salted_hash(self, text: str) -> str:
+        return f"unhex(substr(sha256({staged_block(INNER)} || encode({text})), 1, 16))"
+
     def row_hash(self, relation: RelationName, names: Sequence[str]) -> str | None:
         held = self.find_source(relation)
         columns = [held.attribute(name) for name in names]

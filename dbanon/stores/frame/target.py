@@ -10,11 +10,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dbanon.data.counts import Cells, Counts, EntityCount, Questions, Recount
+from dbanon.data.counts import Cells, Counts, EntityCount, JointHistories, Questions, Recount
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidParameter
 from dbanon.job.job import Job
-from dbanon.ledger.source_history import NO_HISTORY, SourceHistory
+from dbanon.ledger.source_history import NO_HISTORY, EarlierRelease, SourceHistory
 from dbanon.recoding import GENERALIZED, RANGE, ReleasedColumn
 from dbanon.release.alignment import INPUT, SHUFFLED
 from dbanon.release.attribute_disclosure import TellingColumn
@@ -161,6 +161,12 @@ class FrameTarget:
     ) -> SourceHistory:
         """None is known: frames have no ledger."""
         return NO_HISTORY
+
+    def joint_histories(
+        self, written: Any, earlier: Sequence[EarlierRelease], k: int
+    ) -> JointHistories | None:
+        """None: frames have no ledger."""
+        return None
 
     def last_types(self, job: Job, source: RelationName) -> Mapping[str, str]:
         """None: frames have no ledger."""

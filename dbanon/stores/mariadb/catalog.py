@@ -23,6 +23,7 @@ from dbanon.errors import (
     nearest_names,
 )
 from dbanon.ledger.tables import LEDGER_SCHEMA, ledger_ddl
+from dbanon.sessions import statements
 from dbanon.sessions.base import Existing, OnSql, Relation
 from dbanon.sessions.interface import Dialect
 from dbanon.sessions.names import (
@@ -43,6 +44,10 @@ if TYPE_CHECKING:
 TABLE = "publication"
 # The names of locks are made with it: anyone may take a lock of the server whose name they know.
 SECRET_TABLE = "lock_secret"
+# The staging table of what hashes of persons are salted with.
+_SALT = "dbanon_salt"
+# The persons in a row of the ledger's record.
+_A_ROW = 32_768
 _OF_OUTPUT = ("CREATE", "INSERT", "ALTER", "DROP", "SELECT")
 _OF_LEDGER = (*_OF_OUTPUT, "UPDATE", "DELETE")
 
@@ -328,6 +333,27 @@ class MariadbCatalog(Session):
 
     def keyed_tag(self, text: str) -> str:
         raise ChainsNotHere()
+
+    def stage_salt(self, salt: bytes) -> None:
+        self.run(statements.create_staging(_SALT, [("salt", "VARCHAR(64)")], self.staging_suffix))
+        self.insert_rows(RelationName(None, _SALT), ["salt"], [(salt.hex(),)])
+
+    def have_persons_recorded(self, release_id: str) -> bool:
+        # On the server: the general log has all that a client sends.
+        self.run(f"SET SESSION group_concat_max_len = {16 * _A_ROW}")
+        self.run(
+            f"INSERT INTO {self.ledger_name('release_person').quoted} (release_id, part, persons)"
+            f" SELECT ?, n.part + 1, group_concat(n.packed ORDER BY n.packed SEPARATOR '')"
+            " FROM (SELECT concat(t.person, unhex(lpad(hex(t.class), 8, '0'))) AS packed,"
+            f" (row_number() OVER (ORDER BY t.person) - 1) DIV {_A_ROW} AS part"
+            f" FROM {quote(statements.RELEASE_PERSONS)} AS t) AS n GROUP BY n.part",
+            (release_id,),
+        )
+        return True
+
+    def salted_hash(self, text: str) -> str:
+        hashed = f"sha2(concat((SELECT salt FROM {quote(_SALT)}), {text}), 256)"
+        return f"unhex(left({hashed}, 16))"
 
     def shuffled(self, alias: str) -> str:
         raise ChainsNotHere()

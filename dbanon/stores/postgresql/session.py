@@ -41,6 +41,7 @@ from dbanon.stores.postgresql import dialect as types
 from dbanon.stores.postgresql.arrays import PostgresqlWriting
 from dbanon.stores.postgresql.digest import PostgresqlKeyed, PostgresqlPrivate
 from dbanon.stores.postgresql.display import display_keys
+from dbanon.stores.postgresql.persons import PostgresqlPersons
 from dbanon.stores.postgresql.pieces import PostgresqlPieces
 from dbanon.stores.postgresql.publication import PostgresqlPublication
 from dbanon.stores.postgresql.rules import PostgresqlRules
@@ -69,6 +70,7 @@ class PostgresqlSession(
     PostgresqlPieces,
     PostgresqlPublication,
     PostgresqlRules,
+    PostgresqlPersons,
 ):
     """One transaction on PostgreSQL."""
 

@@ -1,0 +1,81 @@
+"""Joint histories of the persons of several releases, as a report has them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from dbanon.data.counts import JointHistories
+from dbanon.job.verdict import Caution
+
+# The key of a report's arguments, and the label of its line.
+JOINT, TITLE = "joint_histories", "JOINT HISTORIES"
+# How many releases a line names.
+_NAMED = 5
+_CHAIN = "a chain keeps the releases of the same persons private together: docs/chains.md"
+_ELSEWHERE = (
+    "the ledger is in another database than the source, and no record of persons leaves that. Load"
+    " the rows into the database of the release, and release them from there"
+)
+
+
+def describe_joint_histories(
+    earlier: int, counts: JointHistories | None, of_chains: Sequence[str]
+) -> dict[str, Any]:
+    """The counts as plain values, or why there are none.
+
+    Parameters
+    ----------
+    earlier : how many releases of the same source and entity there were before.
+    counts : None where the ledger keeps no record of the source's persons.
+    of_chains : the outputs of those of them that belong to chains.
+    """
+    if counts is None:
+        return {"earlier": earlier, "not_measured": _ELSEWHERE}
+    said: dict[str, Any] = {"earlier": earlier}
+    if counts.releases:
+        said |= {
+            **asdict(counts),
+            "share": counts.below / counts.persons if counts.persons else 0.0,
+        }
+        del said["missing"]
+    chained = list(dict.fromkeys(name for name in counts.missing if name in of_chains))
+    others = list(dict.fromkeys(name for name in counts.missing if name not in of_chains))
+    reasons = [
+        f"{_listed(names)} {why}"
+        for names, why in (
+            (others, "made before dbanon kept a record of persons, or without one that counts"),
+            (chained, "of a chain, whose persons only its key tells"),
+        )
+        if names
+    ]
+    return said | ({"not_measured": "; ".join(reasons)} if reasons else {})
+
+
+def joint_caution(arguments: Mapping[str, Any]) -> Caution | None:
+    """What readers of a report have to know of joint histories; None where it counted none."""
+    said = arguments.get(JOINT)
+    # A runner writes entries.
+    if not isinstance(said, Mapping):
+        return None
+    what = f"{_number(said.get('earlier'))} of the same source and entity, outside a chain"
+    parts = []
+    if isinstance(said.get("share"), float):
+        parts.append(
+            f"{said.get('below')} of {said.get('persons')} persons ({said['share']:.1%}) have a"
+            f" joint history over {said.get('releases')} releases that fewer than {said.get('k')}"
+            f" persons share, and {said.get('alone')} have one of their own"
+        )
+    if said.get("not_measured"):
+        parts.append(f"not measured: {said['not_measured']}")
+    return Caution(what, TITLE, f"{'; '.join(parts)}; {_CHAIN}")
+
+
+def _number(earlier: Any) -> str:
+    return "1 earlier release" if earlier == 1 else f"{earlier} earlier releases"
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"{', '.join(names[:_NAMED])}{more},"

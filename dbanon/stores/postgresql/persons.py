@@ -1,0 +1,69 @@
+"""Who is in which class of a release, on PostgreSQL: recorded and counted by SQL alone."""
+
+from __future__ import annotations
+
+import json
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+from dbanon.ledger.postgresql import PERSONS_WRITER
+from dbanon.ledger.postgresql_persons import joint_histories, packed
+from dbanon.sessions.names import RelationName, quote
+from dbanon.sessions.session import Session
+from dbanon.sessions.statements import RELEASE_PERSONS
+
+_STAGED = packed(quote(RELEASE_PERSONS))
+# Its array as text: a function takes it without the client.
+_COUNT = "SELECT dbanon._joint_histories(?::jsonb, {persons})::text"
+_IS_SALTED = "SELECT person_salt IS NOT NULL FROM dbanon.release WHERE release_id = ?::uuid"
+_RECORD = (
+    "INSERT INTO dbanon.release_person (release_id, part, persons)"
+    f" SELECT ?::uuid, p.part, p.persons FROM unnest({_STAGED}) WITH ORDINALITY"
+    " AS p(persons, part)"
+)
+
+
+class PostgresqlPersons(Session):
+    """The part of a session that records persons of releases."""
+
+    @abstractmethod
+    def look_up(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """The rows of a statement on the catalog."""
+
+    def joint_histories(
+        self, releases: Sequence[str], k: int, proof: tuple[str, RelationName, RelationName] | None
+    ) -> tuple[int, int, int] | None:
+        given: dict[str, Any] = {"releases": list(releases), "k": k}
+        persons = "NULL::bytea[]" if proof is None else _STAGED
+        if proof is not None:
+            release_id, relation, source = proof
+            given |= {
+                "release_id": release_id,
+                "relation_oid": self._number(relation),
+                "source_oid": self._number(source),
+            }
+        if self.look_up(PERSONS_WRITER):
+            found = self.rows(_COUNT.format(persons=persons), (json.dumps(given),))
+        else:
+            ids = "ARRAY(SELECT jsonb_array_elements_text(?::jsonb)::uuid)"
+            query = joint_histories(ids, persons, str(int(k)))
+            found = self.rows(
+                f"SELECT counted::text FROM ({query}) AS q(counted)", (json.dumps(list(releases)),)
+            )
+        counts = json.loads(found[0][0])
+        return int(counts["persons"]), int(counts["below"]), int(counts["alone"])
+
+    def have_persons_recorded(self, release_id: str) -> bool:
+        # An entry has no salt where its source is not known by its oid.
+        if self.rows(_IS_SALTED, (release_id,)) != [(True,)]:
+            return True
+        if self.look_up(PERSONS_WRITER):
+            self.rows(f"SELECT dbanon._record_persons(?::uuid, {_STAGED})", (release_id,))
+        else:
+            self.run(_RECORD, (release_id,))
+        return True
+
+    def _number(self, name: RelationName) -> int | None:
+        existing = self.find_existing(name)
+        return None if existing is None else existing.oid
