@@ -68,28 +68,32 @@ def joint_histories_variable() -> str:
 
 
 # The releases of a source that count as its earlier ones, of entries as ``r``. An entry counts if
-# its source was this relation, or one of its name that belonged to today's owner, or to a member of
-# that role: tables are dropped and made anew each night. A table of another role that had the name
-# does not count, nor does an entry whose publisher could not read what it names. Entries of earlier
-# versions, and of the database that a dump was taken of, count by name. Persons are counted over
-# those of this relation, or of this name and owner.
+# its source was this relation, or one of a name that it has or had, that belonged to today's owner,
+# or to a member of that role: tables are dropped and made anew each night. A table of another role
+# that had the name does not count, nor does an entry whose publisher could not read what it names.
+# Entries of earlier versions, and of the database that a dump was taken of, count by name. Persons
+# are counted over those of this relation, or of such a name and its owner.
 EARLIER = f"""
 SELECT r.release_id, r.source_oid > 0 AND coalesce(
            r.ledger_oid = r.tableoid::bigint AND (r.source_oid = t.oid
-               OR r.source = ? AND r.source_owner_oid = t.owner::bigint), false) AS is_counted
+               OR r.source = ANY (t.names) AND r.source_owner_oid = t.owner::bigint),
+           false) AS is_counted
 FROM dbanon.release AS r
 CROSS JOIN (
-    SELECT c.oid::bigint AS oid, c.relowner AS owner FROM pg_catalog.pg_class AS c
+    SELECT c.oid::bigint AS oid, c.relowner AS owner, ARRAY(
+               SELECT ?::text UNION SELECT q.source FROM dbanon.release AS q
+               WHERE q.source_oid = c.oid::bigint AND q.ledger_oid = q.tableoid::bigint) AS names
+    FROM pg_catalog.pg_class AS c
     JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
     WHERE n.nspname = ?::name AND c.relname = ?::name
 ) AS t
 LEFT JOIN pg_catalog.pg_roles AS o ON o.oid::bigint = r.source_owner_oid
 WHERE CASE
     WHEN r.source_oid = 0 THEN
-        r.source = ? OR (r.request #>> '{{source,oid}}') = t.oid::text
+        r.source = ANY (t.names) OR (r.request #>> '{{source,oid}}') = t.oid::text
     WHEN r.source_oid IS NULL THEN false
-    WHEN r.ledger_oid IS DISTINCT FROM r.tableoid::bigint THEN r.source = ?
-    ELSE r.source_oid = t.oid OR r.source = ? AND (
+    WHEN r.ledger_oid IS DISTINCT FROM r.tableoid::bigint THEN r.source = ANY (t.names)
+    ELSE r.source_oid = t.oid OR r.source = ANY (t.names) AND (
         r.source_owner_oid = t.owner::bigint
         OR o.oid IS NOT NULL AND NOT o.rolsuper AND {may_act_as("o.oid", "t.owner")})
 END"""

@@ -88,7 +88,7 @@ def earlier_releases(
         earlier = f"SELECT e.release_id FROM ({EARLIER}) AS e"
         is_counted = f"release_id IN ({earlier} WHERE e.is_counted)"
         condition = f"release_id IN ({earlier})"
-        values = [source, str(name.schema), name.name, source, source, source] * 2
+        values = [source, str(name.schema), name.name] * 2
     elif oid is not None:
         condition += f" OR {request} LIKE ?"
         values.append(f'%"oid": {int(oid)}%')

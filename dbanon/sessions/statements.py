@@ -17,8 +17,10 @@ ENTITIES = "dbanon_entities"
 HANDED = "dbanon_handed"
 # The persons of a release, under salted hashes, each beside a number of its class.
 RELEASE_PERSONS = "dbanon_release_persons"
+# What these hashes are salted with, where no staged key is used.
+SALT = "dbanon_salt"
 VALUES = "dbanon_values_"
-STAGING = (LABELS, CLASSES, KEY_MAP, ROWS, ENTITIES, HANDED, RELEASE_PERSONS)
+STAGING = (LABELS, CLASSES, KEY_MAP, ROWS, ENTITIES, HANDED, RELEASE_PERSONS, SALT)
 
 
 def value_column(position: int) -> str:

@@ -65,7 +65,12 @@ BEGIN
         WHERE r.release_id = ANY (ids) AND r.person_salt IS NOT NULL
           AND r.ledger_oid = 'dbanon.release'::regclass::oid::bigint
           AND (r.source_oid = source.source_oid
-               OR r.source = source.name AND r.source_owner_oid = source.owner_oid)) THEN
+               OR r.source_owner_oid = source.owner_oid AND (
+                   r.source = source.name OR EXISTS (
+                       -- A name that the relation had.
+                       SELECT FROM dbanon.release AS q
+                       WHERE q.source_oid = source.source_oid AND q.source = r.source
+                         AND q.ledger_oid = r.ledger_oid)))) THEN
         RAISE EXCEPTION USING ERRCODE = '42501',
             MESSAGE = 'These are not releases of one source with a record of their persons.';
     END IF;

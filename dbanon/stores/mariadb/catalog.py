@@ -44,8 +44,6 @@ if TYPE_CHECKING:
 TABLE = "publication"
 # The names of locks are made with it: anyone may take a lock of the server whose name they know.
 SECRET_TABLE = "lock_secret"
-# The staging table of what hashes of persons are salted with.
-_SALT = "dbanon_salt"
 # The persons in a row of the ledger's record.
 _A_ROW = 32_768
 _OF_OUTPUT = ("CREATE", "INSERT", "ALTER", "DROP", "SELECT")
@@ -335,8 +333,8 @@ class MariadbCatalog(Session):
         raise ChainsNotHere()
 
     def stage_salt(self, salt: bytes) -> None:
-        self.run(statements.create_staging(_SALT, [("salt", "VARCHAR(64)")], self.staging_suffix))
-        self.insert_rows(RelationName(None, _SALT), ["salt"], [(salt.hex(),)])
+        self.run(statements.create_staging(statements.SALT, [("salt", "VARCHAR(64)")], self.staging_suffix))
+        self.insert_rows(RelationName(None, statements.SALT), ["salt"], [(salt.hex(),)])
 
     def have_persons_recorded(self, release_id: str) -> bool:
         # On the server: the general log has all that a client sends.
@@ -352,7 +350,7 @@ class MariadbCatalog(Session):
         return True
 
     def salted_hash(self, text: str) -> str:
-        hashed = f"sha2(concat((SELECT salt FROM {quote(_SALT)}), {text}), 256)"
+        hashed = f"sha2(concat((SELECT salt FROM {quote(statements.SALT)}), {text}), 256)"
         return f"unhex(left({hashed}, 16))"
 
     def shuffled(self, alias: str) -> str:

@@ -293,8 +293,12 @@ class PlpySession(PostgresqlSession):
         self.run(f"ANALYZE {table}")
 
     def drop_staging(self) -> None:
-        """Drop the staging tables, so that another call in this transaction can have its own."""
-        self.run(f"DROP TABLE {quote_list(self._staging(), 'pg_temp.')}")
+        """Drop the staging tables, so that another call in this transaction can have its own.
+
+        But for that of the persons, who are recorded when the release has its entry.
+        """
+        names = [name for name in self._staging() if name != statements.RELEASE_PERSONS]
+        self.run(f"DROP TABLE {quote_list(names, 'pg_temp.')}")
         self._staged = self._class_numbers = self._arrays = None
 
     def _staging(self) -> list[str]:

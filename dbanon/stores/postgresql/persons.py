@@ -9,9 +9,10 @@ from typing import Any
 
 from dbanon.ledger.postgresql import PERSONS_WRITER
 from dbanon.ledger.postgresql_persons import joint_histories, packed
+from dbanon.sessions import statements
 from dbanon.sessions.names import RelationName, quote
 from dbanon.sessions.session import Session
-from dbanon.sessions.statements import RELEASE_PERSONS
+from dbanon.sessions.statements import RELEASE_PERSONS, SALT
 
 _STAGED = packed(quote(RELEASE_PERSONS))
 # Its array as text: a function takes it without the client.
@@ -30,6 +31,15 @@ class PostgresqlPersons(Session):
     @abstractmethod
     def look_up(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """The rows of a statement on the catalog."""
+
+    def stage_salt(self, salt: bytes) -> None:
+        self.run(statements.create_staging(SALT, [("salt", "bytea")], self.staging_suffix))
+        # As text: a backend brings no bytes.
+        self.run(f"INSERT INTO {quote(SALT)} SELECT decode(?::text, 'hex')", (salt.hex(),))
+
+    def salted_hash(self, text: str) -> str:
+        salted = f"(SELECT salt FROM {quote(SALT)}) || convert_to({text}, 'UTF8')"
+        return f"substr(sha256({salted}), 1, 8)"
 
     def joint_histories(
         self, releases: Sequence[str], k: int, proof: tuple[str, RelationName, RelationName] | None
@@ -56,12 +66,13 @@ class PostgresqlPersons(Session):
 
     def have_persons_recorded(self, release_id: str) -> bool:
         # An entry has no salt where its source is not known by its oid.
-        if self.rows(_IS_SALTED, (release_id,)) != [(True,)]:
-            return True
-        if self.look_up(PERSONS_WRITER):
-            self.rows(f"SELECT dbanon._record_persons(?::uuid, {_STAGED})", (release_id,))
-        else:
-            self.run(_RECORD, (release_id,))
+        if self.rows(_IS_SALTED, (release_id,)) == [(True,)]:
+            if self.look_up(PERSONS_WRITER):
+                self.rows(f"SELECT dbanon._record_persons(?::uuid, {_STAGED})", (release_id,))
+            else:
+                self.run(_RECORD, (release_id,))
+        # Another release of this transaction has its own.
+        self.run(f"DROP TABLE pg_temp.{quote(RELEASE_PERSONS)}")
         return True
 
     def _number(self, name: RelationName) -> int | None:

@@ -1,0 +1,216 @@
+"""Joint histories inside PostgreSQL: counted by the ledger's owner, and nobody else reads persons."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+
+import dbanon
+from tests.sql.ledger_entries import MAKE, RECORD, entry, mark, oid
+from tests.sql.rule_owners import roles
+
+__all__ = ["roles"]
+
+Run = Callable[..., list[tuple[Any, ...]]]
+Connect = Callable[..., psycopg.Connection[Any]]
+
+pytestmark = pytest.mark.one_database
+
+PEOPLE = (
+    "CREATE TABLE app.people AS SELECT g AS id, g AS who, sin(g) AS a, cos(g) AS b"
+    " FROM generate_series(1, 60) AS g"
+)
+CALL = (
+    "SELECT rows_out FROM dbanon.mdav('app.people', 'release.{}', '{{a,b}}', 5, entity => 'id',"
+    " keep => '{{who}}', options => '{{\"releases\": \"independent\"}}')"
+)
+COUNT = "SELECT dbanon._joint_histories(%s::jsonb, %s::bytea[])"
+ENTITY = {"arguments": {"by": [], "entity": "id"}}
+PERSONS = [b"\\0" * 12 * 5]
+
+
+def plainly(run_sql: Run, *outputs: str) -> tuple[int, int, int]:
+    """Persons, those below k, and those alone, by a dictionary."""
+    histories: dict[int, list[Any]] = {}
+    for at, output in enumerate(outputs):
+        for who, *shown in run_sql(f"SELECT who, a, b FROM release.{output}"):
+            histories.setdefault(who, [None] * len(outputs))[at] = tuple(shown)
+    sizes = Counter(map(tuple, histories.values()))
+    own = [sizes[tuple(history)] for history in histories.values()]
+    return len(own), sum(size < 5 for size in own), own.count(1)
+
+
+def test_a_warning_says_what_is_exposed(run_sql: Run, connect: Connect, sql_url: str) -> None:
+    said: list[tuple[str | None, str]] = []
+    session = connect(sql_url)
+    session.add_notice_handler(lambda d: said.append((d.severity, str(d.message_primary))))
+    session.execute(PEOPLE.encode())
+    session.execute(CALL.format("one").encode())
+    assert not [text for _, text in said if "joint history" in text]
+    session.execute(b"DELETE FROM app.people WHERE id % 7 = 1")
+    session.execute(b"UPDATE app.people SET a = a + id % 3 WHERE id > 20")
+    session.execute(CALL.format("two").encode())
+    session.commit()
+    persons, below, alone = plainly(run_sql, "one", "two")
+    assert persons == 60
+    assert below > 20
+    [(severity, text)] = [one for one in said if "joint history" in one[1]]
+    assert severity == "WARNING"
+    assert f"{below} of 60 persons ({below / 60:.1%}) have a joint history over 2 releases" in text
+    assert f"share, and {alone} have one of their own" in text
+    [(recorded,)] = run_sql(
+        "SELECT arguments -> 'joint_histories' FROM dbanon.release WHERE output_name = 'two'"
+    )
+    assert (recorded["persons"], recorded["below"], recorded["alone"]) == (persons, below, alone)
+    measured = dbanon.measure_releases(sql_url, ["release.one", "release.two"])
+    last = measured.known[-1]
+    assert (last.persons, last.below, last.alone) == (persons, below, alone)
+    assert [one.below for one in measured.known] == [0, below]
+
+
+def test_nobody_reads_persons(
+    roles: dict[str, str], run_sql: Run, connect: Connect, sql_url: str
+) -> None:
+    run_sql(PEOPLE)
+    run_sql("GRANT SELECT ON app.people TO anna")
+    run_sql("GRANT CREATE, USAGE ON SCHEMA release TO anna")
+    for door in ("one", "two"):
+        connect(roles["anna"]).execute(CALL.format(door).encode())
+    report = dbanon.anonymize(
+        roles["anna"], table="app.people", output="release.three", quasi_identifiers=["a", "b"],
+        k=5, entity="id", releases="independent",
+    )  # fmt: skip
+    # A runner's releases count persons, by every door, and the runner cannot read a row of them.
+    assert report.arguments["joint_histories"]["releases"] == 3
+    dbanon.measure_releases(roles["anna"], ["release.one", "release.three"])
+    assert run_sql("SELECT count(DISTINCT release_id) FROM dbanon.release_person") == [(3,)]
+    for reader in (roles["anna"], roles["mallory"]):
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            connect(reader).execute("SELECT persons FROM dbanon.release_person")
+
+
+def test_persons_that_a_caller_brings_ask_nothing_of_others(
+    roles: dict[str, str], run_sql: Run, connect: Connect
+) -> None:
+    """Whoever may not read a source learns nothing of its persons, and records none."""
+    run_sql(PEOPLE)
+    run_sql("GRANT SELECT ON app.people TO anna")
+    run_sql("GRANT CREATE, USAGE ON SCHEMA release TO anna, mallory")
+    anna, mallory = connect(roles["anna"]), connect(roles["mallory"])
+    mallory.autocommit = False
+    anna.execute(CALL.format("one").encode())
+    anna.commit()
+    [(first,)] = run_sql("SELECT release_id::text FROM dbanon.release")
+    mallory.execute(MAKE.format("release.mine").encode())
+    mallory.execute("CREATE TABLE app.own (id integer, a integer)")
+    mine = str(uuid.uuid4())
+    mark(mallory, "release.mine", mine)
+    asked = {"release_id": mine, "relation_oid": oid(mallory, "release.mine"), "k": 5,
+             "releases": [first]}  # fmt: skip
+
+    def refused(given: dict[str, Any], persons: list[bytes] | None, *states: str) -> None:
+        with pytest.raises(psycopg.Error) as failure, mallory.transaction():
+            mallory.execute(COUNT, (json.dumps(given), persons))
+        assert failure.value.sqlstate in (states or ("42501",)), failure.value
+
+    # Neither with the source of the release, which mallory may not read, nor with another one.
+    for source in (oid(anna, "app.people"), oid(mallory, "app.own"), None):
+        refused(asked | {"source_oid": source}, PERSONS)
+    theirs = oid(anna, "release.one")
+    own = {"source_oid": oid(mallory, "app.own")}
+    refused(asked | own | {"relation_oid": theirs}, PERSONS)
+    refused(asked | own | {"releases": [first, first]}, PERSONS, "22023")
+    refused({"k": 5, "releases": [first]}, PERSONS, "22023")
+    for broken in ([b"x"], [b"x" * 12, None], [b""], [b"x" * 1932]):
+        refused(asked | own, broken, "22023")
+    # An entry that names the source, which its publisher cannot read, is not one of the source:
+    # it takes no persons, and stops nobody.
+    name = {"source": "app.people", "person_salt": "0" * 64, **ENTITY,
+            "source_oid": oid(anna, "app.people"),
+            "request": {"source": {"oid": oid(anna, "app.people")}}}  # fmt: skip
+    mallory.execute(RECORD, entry(mine, asked["relation_oid"], **name))
+    for release in (mine, first, str(uuid.uuid4())):
+        with pytest.raises(psycopg.errors.InsufficientPrivilege), mallory.transaction():
+            mallory.execute("SELECT dbanon._record_persons(%s, %s)", (release, PERSONS))
+    mallory.commit()
+    assert run_sql(
+        "SELECT source_oid, person_salt FROM dbanon.release WHERE output_name = 'mine'"
+    ) == [(None, None)]
+    anna.execute(CALL.format("two").encode())
+    anna.commit()
+    [(said,)] = run_sql(
+        "SELECT arguments -> 'joint_histories' FROM dbanon.release WHERE output_name = 'two'"
+    )
+    assert (said["earlier"], said["releases"], "not_measured" in said) == (1, 2, False)
+
+
+def test_whoever_reads_the_source_can_forge_and_stop_nothing(
+    roles: dict[str, str], run_sql: Run, connect: Connect
+) -> None:
+    """A record of any bytes under any salt: later releases are counted, or say what is missing."""
+    run_sql(PEOPLE)
+    run_sql("GRANT SELECT ON app.people TO anna, mallory")
+    run_sql("GRANT CREATE, USAGE ON SCHEMA release TO anna, mallory")
+    mallory = connect(roles["mallory"])
+    mallory.autocommit = False
+    for salt in ("1" * 64, "no salt"):
+        mine = str(uuid.uuid4())
+        name = f"release.m{mine[:8]}"
+        mallory.execute(MAKE.format(name).encode())
+        mark(mallory, name, mine)
+        given = {"person_salt": salt, "source_oid": oid(mallory, "app.people"), **ENTITY,
+                 "source": "app.people"}  # fmt: skip
+        mallory.execute(RECORD, entry(mine, oid(mallory, name), **given))
+        if salt != "no salt":
+            mallory.execute(
+                "SELECT dbanon._record_persons(%s, %s)", (mine, [b"\xff" * 24, b"\0" * 36])
+            )
+            with pytest.raises(psycopg.Error), mallory.transaction():
+                mallory.execute("SELECT dbanon._record_persons(%s, %s)", (mine, PERSONS))
+        mallory.commit()
+    # After its transaction nobody adds persons to an entry.
+    with pytest.raises(psycopg.errors.InsufficientPrivilege), mallory.transaction():
+        mallory.execute("SELECT dbanon._record_persons(%s, %s)", (mine, PERSONS))
+    connect(roles["anna"]).execute(CALL.format("one").encode())
+    [(said,)] = run_sql(
+        "SELECT arguments -> 'joint_histories' FROM dbanon.release WHERE output_name = 'one'"
+    )
+    assert said["earlier"] == 2
+    assert (said["releases"], said["persons"]) == (2, 62)
+    assert f"release.m{mine[:8]}, made before" in said["not_measured"]
+
+
+def test_a_dropped_table_of_another_owner_is_another_source(
+    roles: dict[str, str], run_sql: Run, connect: Connect
+) -> None:
+    run_sql("GRANT CREATE, USAGE ON SCHEMA release TO anna, mallory")
+    plain = CALL.replace(", options => '{{\"releases\": \"independent\"}}'", "")
+    anna, mallory = connect(roles["anna"]), connect(roles["mallory"])
+    mallory.execute(PEOPLE.encode())
+    mallory.execute(plain.format("mine").encode())
+    mallory.execute("DROP TABLE app.people")
+    anna.execute(PEOPLE.encode())
+    anna.execute(plain.format("one").encode())
+    # Made anew by its owner it is the same source, and so it is under another name.
+    for table, output, change in (
+        ("people", "two", f"DROP TABLE app.people; {PEOPLE}"),
+        ("others", "three", "ALTER TABLE app.people RENAME TO others"),
+    ):
+        anna.execute(change.encode())
+        with pytest.raises(psycopg.Error) as found:
+            anna.execute(plain.replace("people", table).format(output).encode())
+        assert found.value.sqlstate == "ZK011"
+        assert "release.one" in str(found.value.diag.message_detail)
+        assert "release.mine" not in str(found.value.diag.message_detail)
+        anna.execute(CALL.replace("people", table).format(output).encode())
+    outputs = run_sql(
+        "SELECT output_name, arguments -> 'joint_histories' ->> 'releases' FROM dbanon.release"
+        " ORDER BY created_at"
+    )
+    assert outputs == [("mine", None), ("one", None), ("two", "2"), ("three", "3")]
