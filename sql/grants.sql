@@ -15,6 +15,9 @@ ALTER FUNCTION dbanon._name_of(text, text) OWNER TO dbanon_ledger;
 ALTER FUNCTION dbanon._hold_job(text) OWNER TO dbanon_ledger;
 ALTER FUNCTION dbanon._require_room(text) OWNER TO dbanon_ledger;
 
+ALTER VIEW dbanon.internal_of_publisher OWNER TO dbanon_ledger;
+GRANT SELECT ON dbanon.internal_of_publisher TO dbanon_admin, dbanon_runner;
+
 GRANT USAGE ON TYPE dbanon.release_info, dbanon.verification
     TO dbanon_admin, dbanon_runner, dbanon_reader;
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA dbanon TO dbanon_admin, dbanon_runner;

@@ -71,6 +71,13 @@ CREATE TABLE IF NOT EXISTS dbanon.release_person (
     PRIMARY KEY (release_id, part)
 );
 
+-- Exact figures: they contain the extremes of the originals, and are the publisher's alone to read.
+CREATE TABLE IF NOT EXISTS dbanon.release_internal (
+    release_id uuid NOT NULL,
+    internal   jsonb NOT NULL,
+    PRIMARY KEY (release_id)
+);
+
 CREATE TABLE IF NOT EXISTS dbanon.run (
     run_id         uuid NOT NULL,
     release_id     uuid,

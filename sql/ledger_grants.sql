@@ -41,6 +41,10 @@ REVOKE ALL ON SCHEMA dbanon FROM PUBLIC;
 REVOKE CREATE ON SCHEMA dbanon FROM dbanon_admin, dbanon_runner, dbanon_reader;
 REVOKE ALL ON ALL TABLES IN SCHEMA dbanon FROM PUBLIC;
 
+@CLOSE_INTERNAL@;
+-- Administrators may clear rows away by their release, and read no figure.
+GRANT SELECT (release_id), DELETE ON dbanon.release_internal TO dbanon_admin;
+
 GRANT USAGE ON SCHEMA dbanon TO dbanon_admin, dbanon_runner, dbanon_reader;
 GRANT SELECT ON dbanon.release, dbanon.release_column, dbanon.run, dbanon.hierarchy,
     dbanon.hierarchy_node, dbanon.rule, dbanon.budget, dbanon.spending, dbanon.alembic_version

@@ -17,7 +17,7 @@ from dbanon.errors import (
     MissingDependency,
     PythonNotUsable,
 )
-from dbanon.ledger.postgresql import OWNER
+from dbanon.ledger.postgresql import INTERNAL_VIEW, OWNER
 from dbanon.ledger.tables import HEAD, TABLES
 from dbanon.run.open import open_store
 from dbanon.run.repair import Repair
@@ -258,6 +258,7 @@ def uninstall(url: str, *, ledger: bool = False, lock_timeout: float = LOCK_SECO
                 " WHERE p.pronamespace = 'dbanon'::regnamespace",
             ):
                 connection.execute(f"DROP ROUTINE {name[0]} CASCADE")
+            connection.execute(f"DROP VIEW IF EXISTS dbanon.{INTERNAL_VIEW}")
             connection.execute("DROP TYPE dbanon.release_info, dbanon.verification")
         if ledger:
             connection.execute(f"DROP EXTENSION IF EXISTS {LEDGER_EXTENSION}")

@@ -71,19 +71,23 @@ def attempts(database: Any, job: str, *, on_sql: OnSql | None = None) -> list[At
         return job_history.attempts(session, job)
 
 
-def show(database: Any, release: str, *, on_sql: OnSql | None = None) -> dict[str, Any]:
+def show(
+    database: Any, release: str, *, internal: bool = False, on_sql: OnSql | None = None
+) -> dict[str, Any]:
     """What the ledger has about a release: entry, state, columns and run, as plain values.
 
     Parameters
     ----------
     release : its id, or the name of its output; the newest if several releases have that name.
+    internal : add its exact figures, which contain the extremes of the originals, for the role
+        that published it; None where they are not recorded, or another role did.
 
     Raises
     ------
     ReleaseNotFound : the ledger has none.
     """
     with open_store(database, on_sql).session(write=False) as session:
-        return kept.shown(session, release)
+        return kept.shown(session, release, internal=internal)
 
 
 def verify(
@@ -165,10 +169,6 @@ def drop(database: Any, release: str, *, on_sql: OnSql | None = None) -> list[st
         return kept.drop(session, parse_relation(release))[1]
 
 
-if TYPE_CHECKING:
-    from dbanon.sessions.base import OnSql
-
-
 def store_hierarchy(
     database: Any,
     name: str,
@@ -231,10 +231,6 @@ def list_hierarchies(database: Any, *, on_sql: OnSql | None = None) -> list[Stor
 
 def _reading(database: Any, on_sql: OnSql | None) -> AbstractContextManager[Session]:
     return open_store(database, on_sql).session(write=False)
-
-
-if TYPE_CHECKING:
-    from dbanon.sessions.base import OnSql
 
 
 def create_chain(

@@ -18,7 +18,7 @@ from dbanon.doors.plpython_options import advice_keys, describe_option, keys
 from dbanon.hierarchy.spec import KINDS
 from dbanon.job.job import Job
 from dbanon.job.synthesis import PRIVATE_SUMMARIES
-from dbanon.ledger.postgresql import OWNER, UNTRUSTED
+from dbanon.ledger.postgresql import CLOSE_INTERNAL, OWNER, UNTRUSTED
 from dbanon.ledger.postgresql_persons import joint_histories_variable
 from dbanon.ledger.postgresql_releases import (
     ATTACH,
@@ -97,6 +97,7 @@ def functions_script(paths: Sequence[str] | None, *, alone: bool = False) -> str
     sql = share_path("sql")
     parts = [(sql / name).read_text() for name in ("roles.sql", "owner.sql") if alone]
     parts.append(_types(sql / "types.sql"))
+    parts.append((sql / "views.sql").read_text())
     # Functions that others call come first: underscore sorts before letters.
     for file in sorted((sql / "functions").glob("*.sql")):
         parts.append(file.read_text())
@@ -249,6 +250,7 @@ def _filled(text: str) -> str:
     for mark, statement in _digest().items():
         text = text.replace(mark, statement)
     text = text.replace("@UNTRUSTED@", UNTRUSTED).replace("@TABLES@", names)
+    text = text.replace("@CLOSE_INTERNAL@", CLOSE_INTERNAL)
     text = text.replace("@STATES@", states()).replace("@RELEASED_TABLES@", released_tables())
     text = text.replace("@JOINT_HISTORIES@", joint_histories_variable())
     text = text.replace("@CANDIDATES@", CANDIDATES).replace("@ATTACH@", _attach())

@@ -22,7 +22,13 @@ from dbanon.ledger.entry_of import newer as newer
 from dbanon.ledger.entry_of import summary_name as summary_name
 from dbanon.ledger.entry_of import summary_of as summary_of
 from dbanon.ledger.entry_of import trusted as trusted
-from dbanon.ledger.tables import RELEASE_COLUMNS, LedgerEntry
+from dbanon.ledger.tables import (
+    INTERNAL_COLUMNS,
+    INTERNAL_TABLE,
+    RELEASE_COLUMNS,
+    LedgerEntry,
+)
+from dbanon.release.outcome import Internal
 from dbanon.release.report import Report
 from dbanon.release.words import time_text
 from dbanon.sessions.base import Output
@@ -144,6 +150,7 @@ def record(
     run: Run,
     request: Mapping[str, Any] | None = None,
     identity: Mapping[str, Any] | None = None,
+    internal: Internal | None = None,
 ) -> str:
     """Write a release and its run into the ledger; the time that it was recorded with.
 
@@ -153,11 +160,14 @@ def record(
     ----------
     request : what was asked for, by which it can be made again; None where it cannot.
     identity : columns that say which relation the source is, and the salt of its persons.
+    internal : exact figures; None where the originals are not in the database of the ledger.
     """
     row = release_row(report, output.name, output.relation, recount.histogram)
     asked = json.dumps(request, sort_keys=True, ensure_ascii=False)
     row["request"] = None if request is None else asked
     row |= identity or {}
+    if internal is not None:
+        row["internal"] = json.dumps(internal.to_ledger(), sort_keys=True)
     return record_row(session, row, column_rows(report, sql_types, made), output, run)
 
 
@@ -204,7 +214,11 @@ def insert_release(
         request = {**json.loads(row["request"]), PUBLISHER: number}
         # No escapes: a database without an encoding takes none.
         row["request"] = json.dumps(request, ensure_ascii=False)
+    internal = row.pop("internal", None)
     session.insert_rows(release, list(row), [tuple(row.values())])
+    if internal is not None:
+        figures = [(row["release_id"], internal)]
+        session.insert_rows(session.ledger_name(INTERNAL_TABLE), INTERNAL_COLUMNS, figures)
     session.insert_rows(column, list(columns[0]), [tuple(entry.values()) for entry in columns])
     insert_run(session, replace(run, release_id=row["release_id"]))
     return str(created_at)

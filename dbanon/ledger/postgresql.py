@@ -41,6 +41,34 @@ RULES_WRITER = """
     WHERE n.nspname = 'dbanon' AND p.proname = '_write_rules'
       AND oidvectortypes(p.proargtypes) = 'jsonb'"""
 
+# The view by which publishers read the exact figures of their own releases, where functions are
+# installed: a view asks for the rights of its owner, and answers by the role that reads it.
+INTERNAL_VIEW = "internal_of_publisher"
+
+# Takes every right to exact figures from all but the ledger's owner, as default privileges may have
+# given some when their table was made.
+CLOSE_INTERNAL = """DO $internal$
+DECLARE
+    reader text;
+BEGIN
+    REVOKE ALL ON dbanon.release_internal FROM PUBLIC;
+    FOR reader IN
+        SELECT DISTINCT CASE g.grantee WHEN 0 THEN 'PUBLIC'
+            ELSE pg_catalog.quote_ident(pg_catalog.pg_get_userbyid(g.grantee)) END
+        FROM pg_catalog.pg_class AS c
+        CROSS JOIN LATERAL (
+            SELECT c.relacl AS acl
+            UNION ALL
+            SELECT a.attacl FROM pg_catalog.pg_attribute AS a WHERE a.attrelid = c.oid
+        ) AS held
+        CROSS JOIN LATERAL pg_catalog.aclexplode(held.acl) AS g
+        WHERE c.oid = 'dbanon.release_internal'::pg_catalog.regclass AND g.grantee <> c.relowner
+    LOOP
+        EXECUTE 'REVOKE ALL ON dbanon.release_internal FROM ' || reader || ' CASCADE';
+    END LOOP;
+END
+$internal$"""
+
 # The tables of each chain's own.
 _OF_CHAINS = "^chain_(row|value)_[0-9a-f]{12}$"
 _TABLES = ", ".join(f"'{name}'" for name in (*TABLES, "alembic_version"))
@@ -83,6 +111,12 @@ WITH trusted AS (
     UNION ALL
     SELECT 'table ' || name, owner, 'owner' FROM held
     WHERE owner NOT IN (SELECT oid FROM trusted)
+    UNION ALL
+    SELECT 'view dbanon.{INTERNAL_VIEW}', c.relowner, 'owner'
+    FROM pg_catalog.pg_class AS c
+    JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+    WHERE n.nspname = 'dbanon' AND c.relname = '{INTERNAL_VIEW}'
+      AND c.relowner NOT IN (SELECT oid FROM trusted)
     UNION ALL
     SELECT 'function ' || p.oid::regprocedure, p.proowner, 'owner'
     FROM pg_catalog.pg_proc AS p
@@ -194,7 +228,7 @@ WHERE n.nspname = 'dbanon' AND NOT has_table_privilege(c.oid, wanted)
 _TAKEN = ("created_at", "output_schema", "output_name", "output_kind", "relation_name",
           "published_by", "superseded_at", "owner_oid", "publisher_oid",
           "ledger_oid", "source_owner_oid")  # fmt: skip
-_JSON = tuple(name for name, kind, _ in RELEASE_COLUMNS if kind == "json")
+_JSON = ("internal", *(name for name, kind, _ in RELEASE_COLUMNS if kind == "json"))
 
 
 # As sql/functions/_record_release.sql refuses them: a terminal does what they say.

@@ -25,9 +25,10 @@ from dbanon.ledger import entries
 from dbanon.ledger import postgresql_releases as by_number
 from dbanon.ledger.entry_checks import MISSHAPEN, reading_entry
 from dbanon.ledger.entry_of import published_by_us
+from dbanon.ledger.postgresql import INTERNAL_VIEW
 from dbanon.ledger.recorded import rows_of_release
 from dbanon.ledger.release_tables import table_of
-from dbanon.ledger.tables import LONG_TEXT, as_text
+from dbanon.ledger.tables import INTERNAL_TABLE, LONG_TEXT, as_text
 from dbanon.sessions.base import MARK, Existing, Output
 from dbanon.sessions.names import RelationName, check_length, parse_relation
 from dbanon.sessions.session import Session
@@ -159,12 +160,13 @@ def _state(
     return UNTIED if alike else DROPPED
 
 
-def shown(session: Session, release: str) -> dict[str, Any]:
+def shown(session: Session, release: str, *, internal: bool = False) -> dict[str, Any]:
     """All that the ledger has of a release: its entry, its state, its columns, and its run.
 
     Parameters
     ----------
     release : its id, or the name of its output; the newest if several releases have that name.
+    internal : True to add its exact figures, for whoever published it; None where there are none.
 
     Raises
     ------
@@ -193,7 +195,24 @@ def shown(session: Session, release: str) -> dict[str, Any]:
         "state": found.state,
         "columns": columns,
         "run": {name: runs[0][name] for name in _OF_RUN if name in runs[0]} if runs else None,
+        **({"internal": _internal_figures(session, id_)} if internal else {}),
     }
+
+
+def _internal_figures(session: Session, release_id: str) -> dict[str, Any] | None:
+    """The exact figures of a release; None where none are recorded that this role may read."""
+    view = session.ledger_name(INTERNAL_VIEW)
+    table = INTERNAL_TABLE if session.find_existing(view) is None else INTERNAL_VIEW
+    relation = session.ledger_name(table)
+    if session.find_existing(relation) is None:
+        return None
+    rows = session.rows(
+        f"SELECT CAST(internal AS {LONG_TEXT}) FROM {relation.quoted}"
+        " WHERE CAST(release_id AS VARCHAR(36)) = ?",
+        (release_id,),
+    )
+    with reading_entry(f"release {release_id}"):
+        return dict(entries.parsed(rows[0][0])) if rows else None
 
 
 def drop(session: Session, name: RelationName) -> tuple[str, list[str]]:

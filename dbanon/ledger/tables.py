@@ -64,6 +64,8 @@ RELEASE_COLUMNS = _columns(
     "source_oid bigint?, source_owner_oid bigint?, person_salt text?",
 )
 
+INTERNAL_TABLE, INTERNAL_COLUMNS = "release_internal", ("release_id", "internal")
+
 # Columns and primary key of each table.
 TABLES: dict[str, tuple[Columns, tuple[str, ...]]] = {
     "release": (RELEASE_COLUMNS, ("release_id",)),
@@ -81,6 +83,9 @@ TABLES: dict[str, tuple[Columns, tuple[str, ...]]] = {
         _columns("release_id uuid, part integer, persons bytes"),
         ("release_id", "part"),
     ),
+    # The exact figures of releases whose source is in this database, for those who ran them. They
+    # contain the extremes of the originals: no grant on other tables lets anybody read them.
+    INTERNAL_TABLE: (_columns("release_id uuid, internal json"), ("release_id",)),
     # One row a run: with its release where it made one, afterwards where a client's run failed.
     "run": (
         _columns(
@@ -212,7 +217,7 @@ _CAME_WITHOUT = "epsilon"
 DROPPED = {"release": ("class_signature", "entity_hash")}
 
 # The newest revision in migrations/, and the table in which Alembic keeps it.
-HEAD = "0015"
+HEAD = "0016"
 VERSION_TABLE = "alembic_version"
 
 

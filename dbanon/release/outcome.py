@@ -9,7 +9,7 @@ from typing import Any
 from dbanon.data.frozen import dataclass
 from dbanon.release.publication import PublicSums, published
 from dbanon.release.recode import ColumnLoss, Release
-from dbanon.release.words import attack_pairs, told_figure
+from dbanon.release.words import attack_pairs, plain, told_figure
 
 # What stands beside exact figures wherever they are shown.
 INTERNAL = "internal: contains the extremes of the originals"
@@ -135,6 +135,20 @@ class Internal:
     def column_losses(self) -> Mapping[str, ColumnLoss]:
         """As of ``Report``, exactly."""
         return self.loss.columns
+
+    def to_ledger(self) -> dict[str, Any]:
+        """The figures as plain values, for the one table of a ledger that readers cannot read."""
+        return {
+            "note": INTERNAL,
+            "information_loss": self.information_loss,
+            "information_loss_before_rounding": self.information_loss_before_rounding,
+            "column_losses": {
+                name: {"released": loss.released, "before_rounding": loss.before_rounding}
+                for name, loss in self.column_losses.items()
+            },
+            "evaluation": None if self.evaluation is None else plain(self.evaluation),
+            "certificate": None if self.certificate is None else plain(self.certificate),
+        }
 
     def __repr__(self) -> str:
         return f"<{INTERNAL}>"

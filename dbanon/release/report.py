@@ -138,8 +138,8 @@ class Report(WithCard):
     ``report.counts.verdict.k``. ``to_dict`` tells these names, in this order.
 
     Losses are SSE/SST on z-scores over the released records, or iloss, as ``loss_measure`` says:
-    see ``Lost``. They are those that readers may see; ``internal`` has the exact ones, in the
-    memory of the run alone: no text, JSON, pickle, ledger or page of a report has them.
+    see ``Lost``. They are those that readers may see; ``internal`` has the exact ones, of
+    the run alone: no text, JSON, pickle or page of a report has them, and of a ledger one table.
     ``k_achieved`` and ``persons`` count persons where ``entity`` names their column;
     class sizes are rows. ``k_rows`` is not None where classes are those of each attribute by
     itself: the rows that share the rarest combination of values. ``levels`` are those of a full

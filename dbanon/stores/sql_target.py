@@ -20,6 +20,7 @@ from dbanon.ledger.source_history import EarlierRelease, SourceHistory, earlier_
 from dbanon.recoding import ReleasedColumn
 from dbanon.release.attribute_disclosure import TellingColumn, all_different, sample_size
 from dbanon.release.linkage import MEMBERS
+from dbanon.release.outcome import Internal
 from dbanon.release.report import Report
 from dbanon.sessions import recount_statements, statements
 from dbanon.sessions.base import Output, Relation, passthrough_refused
@@ -294,7 +295,9 @@ class SqlTarget:
         identity: dict[str, Any] = {"person_salt": written.salt}
         if not written.copied and (table := self.session.find_existing(draft.relation.name)):
             identity |= {"source_oid": table.oid, "source_owner_oid": table.owner_oid}
-        told = (report, counts.rows, read, made, run, asked, identity)
+        # Whoever may read all of a database that has the originals as well learns nothing more.
+        internal = None if written.copied else report.internal
+        told = (report, counts.rows, read, made, run, asked, identity, internal)
         published = publish_table(self.session, draft.job, draft.output, *told)
         if written.salt is not None:
             person_record.write(self.session, report.release_id)
@@ -312,6 +315,7 @@ def publish_table(
     run: entries.Run,
     request: Mapping[str, Any] | None = None,
     identity: Mapping[str, Any] | None = None,
+    internal: Internal | None = None,
 ) -> str:
     """Give the written table its place and note it in the ledger; the time that it was noted with.
 
@@ -321,6 +325,7 @@ def publish_table(
     made : pairs of a released quasi-identifier and the column that it stands for.
     request : what was asked for, by which it can be made again; None where it cannot.
     identity : what the entry says of the source and its persons beside its name.
+    internal : exact figures; None where the originals are not in this database.
 
     Raises
     ------
@@ -340,8 +345,8 @@ def publish_table(
     # The released columns come first, with the types that they have now.
     types |= {a.name: a.sql_type for a in read if a.name not in types}
     stand_for = [*made, *((name, name) for name in job.by)]
-    told = (types, stand_for, run, request, identity)
-    return entries.record(session, report, output, recount, *told)
+    noted = (types, stand_for, run, request, identity, internal)
+    return entries.record(session, report, output, recount, *noted)
 
 
 def run_of(

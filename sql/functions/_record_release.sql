@@ -19,6 +19,7 @@ DECLARE
     of_classes constant text[] := ARRAY['k_requested', 'k_achieved', 'classes', 'smallest_class',
         'median_class', 'largest_class', 'histogram', 'information_loss',
         'information_loss_before_rounding'];
+    internal jsonb;
     unknown text;
     private boolean := release ->> 'budget' IS NOT NULL;
     id uuid;
@@ -46,6 +47,9 @@ BEGIN
        OR jsonb_array_length(columns) > 4096 THEN
         RAISE EXCEPTION USING ERRCODE = '54000', MESSAGE = 'The entry is too large.';
     END IF;
+    -- Exact figures go into a table that only their publisher reads.
+    internal := nullif(release -> 'internal', 'null');
+    release := release - 'internal';
     SELECT given INTO unknown FROM (
         SELECT jsonb_object_keys(release) AS given
         EXCEPT SELECT attname FROM pg_attribute
@@ -143,8 +147,10 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = '23502', MESSAGE = 'The entry is not complete.';
     END IF;
     IF coalesce(jsonb_typeof(release -> 'evaluation'), 'object') <> 'object'
-       OR coalesce(jsonb_typeof(release -> 'request'), 'object') <> 'object' THEN
-        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'evaluation and request are objects.';
+       OR coalesce(jsonb_typeof(release -> 'request'), 'object') <> 'object'
+       OR coalesce(jsonb_typeof(internal), 'object') <> 'object' THEN
+        RAISE EXCEPTION USING ERRCODE = '22023',
+            MESSAGE = 'evaluation, request and internal are objects.';
     END IF;
     IF run ?| ARRAY['job', 'source_types', 'fingerprint'] AND (
            run ->> 'door' IS DISTINCT FROM 'job'
@@ -218,6 +224,7 @@ BEGIN
         OR r.output_oid = entry.output_oid AND r.ledger_oid = entry.ledger_oid);
     BEGIN
         INSERT INTO dbanon.release SELECT entry.*;
+        INSERT INTO dbanon.release_internal SELECT id, internal WHERE internal IS NOT NULL;
         INSERT INTO dbanon.release_column
         SELECT c.* FROM jsonb_array_elements(columns) AS e CROSS JOIN LATERAL
             jsonb_populate_record(NULL::dbanon.release_column,

@@ -223,6 +223,7 @@ def test_a_ledger_of_before(
     run_sql("UPDATE release.u SET a = a + 1")
     if owner == "renamed":
         run_sql("ALTER ROLE anna RENAME TO anna_smith")
+    run_sql("DROP TABLE dbanon.release_internal CASCADE")
     for column in ("owner_oid", "publisher_oid", "ledger_oid"):
         run_sql(f"ALTER TABLE dbanon.release DROP COLUMN {column}")
     run_sql("ALTER TABLE dbanon.chain_member DROP COLUMN excluded_rows")

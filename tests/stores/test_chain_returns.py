@@ -142,6 +142,7 @@ def test_a_ledger_of_the_version_before_is_brought_up_to_date(
         f"ALTER TABLE {database.ledger()} DROP COLUMN request",
         f"DROP TABLE {database.ledger('chain_waiting')}",
         f"DROP TABLE {database.ledger('rule')}",
+        f"DROP TABLE {database.ledger('release_internal')}",
         f"ALTER TABLE {database.ledger()} DROP COLUMN delta",
         f"ALTER TABLE {database.ledger()} DROP COLUMN rho",
         f"ALTER TABLE {database.ledger('budget')} DROP COLUMN delta",
@@ -211,6 +212,7 @@ def test_a_class_that_an_earlier_build_showed_after_a_return_is_shown_after_none
     [(cell,)] = database.rows(f"SELECT cell FROM {member} WHERE excluded_rows > 0")
     database.execute(
         f"ALTER TABLE {member} DROP COLUMN excluded_rows",
+        f"DROP TABLE {database.ledger('release_internal')}",
         f"UPDATE {member} SET missed = NULL",
         f"UPDATE {database.ledger('chain_cell')} SET loose = 0 WHERE cell = {cell}",
     )

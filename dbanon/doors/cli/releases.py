@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -173,8 +174,16 @@ def releases(url: str, job: str | None, exact: bool, form: str, print_sql: bool)
 @click.command("show", cls=OnDatabase, epilog=URL_HELP)
 @click.argument("url", envvar="DBANON_URL")
 @click.argument("release")
+@click.option(
+    "--internal",
+    is_flag=True,
+    help=(
+        "Add the exact figures, if this role published the release. They contain the extremes of"
+        " the originals: do not publish them."
+    ),
+)
 @common
-def show_release(url: str, release: str, form: str, print_sql: bool) -> None:
+def show_release(url: str, release: str, internal: bool, form: str, print_sql: bool) -> None:
     """Show everything that the ledger has about a release: its entry, columns and run.
 
     RELEASE is its id, or the name of its output.
@@ -183,7 +192,7 @@ def show_release(url: str, release: str, form: str, print_sql: bool) -> None:
         from dbanon.doors import releases as api
         from dbanon.doors.cli.render import pairs_table
 
-        found = api.show(url, release, on_sql=sql_printer(print_sql))
+        found = api.show(url, release, internal=internal, on_sql=sql_printer(print_sql))
         current().release_id = found["release_id"]
 
         def pairs() -> list[tuple[str, str]]:
@@ -194,11 +203,23 @@ def show_release(url: str, release: str, form: str, print_sql: bool) -> None:
                     told += [
                         (f"column {c['name']}", f"{c['role']}, {c['sql_type']}") for c in value
                     ]
+                elif name == "internal":
+                    told += _internal_pairs(value)
                 elif value is not None:
                     told.append((name, text))
             return told
 
         show(form, found, lambda: pairs_table("Release", pairs()))
+
+
+def _internal_pairs(figures: Mapping[str, Any] | None) -> list[tuple[str, str]]:
+    """The exact figures of a release as pairs of label and text, with what they are."""
+    if figures is None:
+        return [("internal", "no exact figures: not recorded, or another role published it")]
+    return [
+        ("internal", str(figures["note"])),
+        *((f"  {name}", json.dumps(figures[name])) for name in figures if name != "note"),
+    ]
 
 
 @click.command(cls=OnDatabase, epilog=URL_HELP)

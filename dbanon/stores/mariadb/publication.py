@@ -22,6 +22,7 @@ from dbanon.errors import (
     SourceChanged,
 )
 from dbanon.ledger import entries
+from dbanon.ledger.tables import INTERNAL_TABLE
 from dbanon.release.words import now
 from dbanon.sessions.base import MARK, Output
 from dbanon.sessions.names import RelationName
@@ -176,8 +177,10 @@ def settled(session: MariadbCatalog, release_id: str, entry: dict[str, Any] | No
 
 
 def refuse(session: MariadbCatalog, release_id: str) -> None:
-    """Say that a planned release was not shown, and take its table away."""
+    """Say that a planned release was not shown, and take its table and its figures away."""
     _say(session, release_id, REFUSED)
+    internal = session.ledger_name(INTERNAL_TABLE).quoted
+    session.run(f"DELETE FROM {internal} WHERE release_id = ?", (release_id,))
     session.run("COMMIT")
     session.run(f"DROP TABLE IF EXISTS {_staged(release_id).quoted}")
 

@@ -27,7 +27,7 @@ from dbanon.errors import (
     ViewsNotHere,
     warn_caller,
 )
-from dbanon.ledger.tables import LEDGER_SCHEMA
+from dbanon.ledger.tables import INTERNAL_TABLE, LEDGER_SCHEMA
 from dbanon.sessions.base import (
     MARK,
     Locator,
@@ -275,6 +275,11 @@ class MariadbSession(MariadbStaging):
     ) -> str | None:
         """Keep the entry until the release is seen: it is written then, or never."""
         assert self.pending is not None
+        internal = row.get("internal")
+        row = {name: value for name, value in row.items() if name != "internal"}
+        if internal is not None:
+            # A release that is not shown loses its figures again: see ``publication.refuse``.
+            self.insert_encrypted(self.ledger_name(INTERNAL_TABLE), row["release_id"], internal)
         self.pending.entry = {"row": dict(row), "columns": [*map(dict, columns)], "run": dict(run)}
         return str(row["created_at"])
 

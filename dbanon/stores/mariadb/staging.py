@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from itertools import islice
@@ -182,16 +183,23 @@ class MariadbStaging(MariadbCatalog):
         rows["key"], rows["class"], rows["place"] = keys[order, 0], classes[order], positions[order]
         with closing(self.connection.cursor()) as cursor:
             key = self._one(cursor, f"SELECT secret FROM {_SECRET}")
-            # A row is one block, and no two are alike, as keys differ: so no chaining is needed.
-            cipher = Cipher(algorithms.AES(key), modes.ECB())
             for start in range(0, len(rows), _ROWS):
                 part = rows[start : start + _ROWS]
-                padder, encryptor = PKCS7(128).padder(), cipher.encryptor()
-                plain = padder.update(part.tobytes()) + padder.finalize()
-                packet = (encryptor.update(plain) + encryptor.finalize()).hex()
+                # A row is one block, and no two are alike, as keys differ: no chaining is needed.
+                packet = _encrypted(part.tobytes(), key)
                 # LIMIT has it decrypted once: otherwise it would be for each row.
                 decrypted = f"AES_DECRYPT(x'{packet}', secret) AS packet FROM {_SECRET} LIMIT 1"
                 self._execute(cursor, f"{insert} {decrypted}) AS p WHERE place < {len(part)}")
+
+    def insert_encrypted(self, relation: RelationName, key: str, text: str) -> None:
+        """Add a row of a key and a text that no statement may show."""
+        self.run(_DRAW_SECRET)
+        insert = f"INSERT INTO {relation.quoted} SELECT '{uuid.UUID(key)}', CONVERT(AES_DECRYPT(x'"
+        self.note(f"{insert}…")
+        with closing(self.connection.cursor()) as cursor:
+            secret = self._one(cursor, f"SELECT secret FROM {_SECRET}")
+            packet = _encrypted(text.encode(), secret)
+            self._execute(cursor, f"{insert}{packet}', secret) USING utf8mb4) FROM {_SECRET}")
 
     def load_classes(self, columns: Sequence[ReleasedColumn], n_classes: int) -> None:
         named = [("class", "INT PRIMARY KEY")]
@@ -249,3 +257,10 @@ def unused(name: str, others: Sequence[str]) -> str:
     while name in taken:
         name += "_"
     return name
+
+
+def _encrypted(plain: bytes, key: bytes) -> str:
+    """What AES_DECRYPT of the server takes, in hexadecimal digits; the key is for one use."""
+    padder, encryptor = PKCS7(128).padder(), Cipher(algorithms.AES(key), modes.ECB()).encryptor()
+    padded = padder.update(plain) + padder.finalize()
+    return (encryptor.update(padded) + encryptor.finalize()).hex()

@@ -1,0 +1,164 @@
+"""Exact figures of a release: recorded for whoever ran it, and nowhere else that anybody reads."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import dbanon
+from dbanon.doors.cli.main import main
+from tests.postgres_server import Server
+from tests.stores.databases import Database, MariadbDatabase, PostgresqlDatabase, make_ledger_older
+from tests.stores.people import load_people, rows_of_people
+from tests.stores.test_mariadb_logs import general_log
+
+NUMERIC = ["age", "height"]
+NOTE = "internal: contains the extremes of the originals"
+
+
+def released(database: Database, **options: object) -> dbanon.Report:
+    load_people(database)
+    return database.anonymize(quasi_identifiers=NUMERIC, evaluate=True, **options)
+
+
+def digits(report: dbanon.Report) -> set[str]:
+    """Exact figures that are not published, as text finds them."""
+    exact = report.internal
+    assert exact is not None
+    figures = {
+        exact.information_loss,
+        *(loss.released for loss in exact.column_losses.values()),
+        *(value for value in exact.evaluation["losses"].values() if value not in (None, 0, 1)),
+    } - {report.information_loss, *(loss.released for loss in report.column_losses.values())}
+    return {repr(figure)[:8] for figure in figures}
+
+
+def test_whoever_ran_a_release_asks_for_its_exact_figures(database: Database) -> None:
+    report = released(database)
+    shown = dbanon.show(database.url, "release.people", internal=True)["internal"]
+    exact = report.internal
+    assert shown["note"] == NOTE
+    assert shown["information_loss"] == pytest.approx(exact.information_loss, rel=1e-12)
+    for name, loss in exact.column_losses.items():
+        assert shown["column_losses"][name]["released"] == pytest.approx(loss.released, rel=1e-12)
+    recorded = shown["evaluation"]["losses"]
+    for name, value in exact.evaluation["losses"].items():
+        assert recorded[name] == (value if value is None else pytest.approx(value, rel=1e-12))
+    assert "internal" not in dbanon.show(database.url, "release.people")
+
+
+def test_the_command_prints_them_on_request_alone(database: Database, tmp_path: Path) -> None:
+    numbers = digits(released(database))
+    runner, page = CliRunner(), tmp_path / "report.html"
+    commands = {
+        "releases": ["releases", database.url],
+        "show": ["show", database.url, "release.people", "--format", "json"],
+        "verify": ["verify", database.url, "release.people", "--format", "json"],
+        "report": ["report", database.url, "release.people", "-o", str(page)],
+    }
+    for name, words in commands.items():
+        done = runner.invoke(main, words, env={"COLUMNS": "400"})
+        assert done.exit_code == 0, (name, done.output)
+        assert not [one for one in numbers if one in done.output], name
+    assert not [one for one in numbers if one in page.read_text("utf-8")]
+    asked = runner.invoke(
+        main, ["show", database.url, "release.people", "--internal"], env={"COLUMNS": "400"}
+    )
+    assert NOTE in asked.output
+    assert [one for one in numbers if one in asked.output]
+
+
+def test_no_other_table_of_the_ledger_has_them(database: Database) -> None:
+    numbers = digits(released(database))
+    for schema, name in database.relations():
+        if "release_internal" in name or schema == "information_schema" or not name:
+            continue
+        place = f"{schema}.{name}" if schema else name
+        text = json.dumps(database.rows(f"SELECT * FROM {database.relation(place)}"), default=str)
+        assert not [one for one in numbers if one in text], place
+
+
+def test_a_database_without_the_originals_records_none(tmp_path: Path, database: Database) -> None:
+    """A file that is handed over with its release has its ledger in it."""
+    load_people(database)
+    url = f"duckdb:///{tmp_path / 'handed.duckdb'}"
+    report = database.anonymize(quasi_identifiers=NUMERIC, target=url)
+    assert report.internal is not None
+    assert dbanon.show(url, "release.people", internal=True)["internal"] is None
+    done = CliRunner().invoke(main, ["show", url, "release.people", "--internal"])
+    assert "no exact figures: not recorded" in done.output
+
+
+def test_releases_of_earlier_ledgers_have_none(database: Database) -> None:
+    load_people(database, rows_of_people(30))
+    database.anonymize(quasi_identifiers=NUMERIC)
+    make_ledger_older(database)
+    assert dbanon.show(database.url, "release.people", internal=True)["internal"] is None
+    database.anonymize(quasi_identifiers=NUMERIC, output="release.second", releases="independent")
+    assert dbanon.show(database.url, "release.people", internal=True)["internal"] is None
+    assert dbanon.show(database.url, "release.second", internal=True)["internal"] is not None
+
+
+def test_statements_of_mariadb_do_not_show_them(mariadb: MariadbDatabase) -> None:
+    load_people(mariadb)
+    with general_log(mariadb) as statements:
+        report = mariadb.anonymize(quasi_identifiers=NUMERIC, evaluate=True)
+        logged = "\n".join(statements())
+    assert "release_internal" in logged
+    assert not [one for one in digits(report) if one in logged]
+    shown = dbanon.show(mariadb.url, "release.people", internal=True)["internal"]
+    assert shown["information_loss"] == pytest.approx(report.internal.information_loss, rel=1e-12)
+
+
+def test_a_reader_on_mariadb_reads_no_exact_figure(mariadb: MariadbDatabase) -> None:
+    numbers = digits(released(mariadb))
+    mariadb.execute(
+        "CREATE OR REPLACE USER reader@localhost",
+        "GRANT SELECT ON `release`.people TO reader@localhost",
+        "GRANT SELECT ON dbanon.`release` TO reader@localhost",
+        "GRANT SELECT ON dbanon.release_column TO reader@localhost",
+    )
+    queries = (
+        "SELECT * FROM `release`.people", "SELECT * FROM dbanon.`release`",
+        "SELECT * FROM dbanon.release_column", "SELECT * FROM information_schema.tables",
+        "SELECT * FROM information_schema.columns", "SELECT * FROM information_schema.statistics",
+        "SHOW CREATE TABLE `release`.people", "SHOW TABLE STATUS FROM `release`",
+    )  # fmt: skip
+    try:
+        with closing(mariadb.server.connect("release", "reader")) as connection:
+            cursor = connection.cursor()
+            text = ""
+            for query in queries:
+                cursor.execute(query)
+                text += str(cursor.fetchall())
+            assert not [one for one in numbers if one in text]
+            with pytest.raises(Exception, match="denied"):
+                cursor.execute("SELECT * FROM dbanon.release_internal")
+        url = mariadb.server.url("release", "reader")
+        assert dbanon.show(url, "release.people", internal=True)["internal"] is None
+    finally:
+        mariadb.execute("DROP USER reader@localhost")
+
+
+@pytest.mark.postgresql
+def test_default_privileges_let_no_reader_read_them(
+    pg_server: Server, pg_url: str, pg_role
+) -> None:
+    """Whoever grants on all tables to come grants on the ledger, too, when a client makes it."""
+    reader = pg_role("reader")
+    for statement in (
+        "ALTER DEFAULT PRIVILEGES GRANT SELECT ON TABLES TO reader WITH GRANT OPTION",
+        "ALTER DEFAULT PRIVILEGES GRANT USAGE ON SCHEMAS TO reader",
+    ):
+        pg_server.execute(statement, url=pg_url)
+    database = PostgresqlDatabase(pg_url)
+    numbers = digits(released(database))
+    text = str(pg_server.execute("SELECT to_jsonb(r) FROM dbanon.release AS r", url=reader))
+    assert "information_loss" in text
+    assert not [one for one in numbers if one in text]
+    with pytest.raises(Exception, match="permission denied for table release_internal"):
+        pg_server.execute("SELECT * FROM dbanon.release_internal", url=reader)
