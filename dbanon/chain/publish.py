@@ -18,8 +18,10 @@ from dbanon.chain.tables import columns_of, planned_of, recount_joined
 from dbanon.data.counts import Counts, Histories, Questions, Recount
 from dbanon.errors import SourceChanged
 from dbanon.job.verdict import Expected
+from dbanon.release.linkage import LinkingColumn
 from dbanon.release.report import Counted, Report
 from dbanon.run.disclosure import kept_identifiers
+from dbanon.run.linkage import GroupsOnce, KeptColumns, linking_columns
 from dbanon.run.run import Clock, ExportFiles, publish
 from dbanon.sessions.names import RelationName
 from dbanon.sessions.session import Session
@@ -166,6 +168,7 @@ def _publish_one(
             telling=made.tells,
             few_persons=made.spellings,
             identifiers=kept_identifiers(made.planned),
+            linking=_linking(made, reads, target, written, part),
         )
 
     report = publish(
@@ -180,3 +183,15 @@ def _publish_one(
         export,
     )
     return planned.place.relation, report
+
+
+def _linking(
+    made: Advanced, reads: Session, target: SqlTarget, written: SqlWritten, part: int
+) -> tuple[LinkingColumn, ...]:
+    """The findings on columns that undo classes: the state has counted them, where it has cells."""
+    if not made.guarantee.only_measured:
+        return made.linking.get(part, ())
+    source = SqlSource(reads)
+    grouped = GroupsOnce(source)
+    columns = KeptColumns(made.planned, written.draft, source, target, written, grouped)
+    return linking_columns(columns, made.tells)

@@ -371,7 +371,7 @@ class ChainTarget(SqlTarget):
             for name, place, _ in self.released_columns
         )
         query = f"SELECT {places} {self.state.in_random_order(self.part)}"
-        rows = _Query(name.schema, name.name, query)
+        rows = SubqueryRelation(name.schema, name.name, query)
         relation = Relation(name, Schema(tuple(attributes)), "query", filtered=rows)
         relation = replace(relation, locator=Locator(("1",), ("bigint",)))
         names = [attribute.name for attribute in attributes]
@@ -385,7 +385,7 @@ class ChainTarget(SqlTarget):
 
 
 @dataclass(frozen=True)
-class _Query(Filtered):
+class SubqueryRelation(Filtered):
     """A query that is read like a relation."""
 
     @property

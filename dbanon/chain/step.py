@@ -14,6 +14,7 @@ import numpy as np
 from dbanon.chain import cell_rows, definition, recount, reference
 from dbanon.chain import state as chain_state
 from dbanon.chain.cell_rows import keep_out
+from dbanon.chain.linkage import ShownColumns
 from dbanon.chain.membership import CellState
 from dbanon.chain.newcomers import newcomers
 from dbanon.chain.persons import stage_newcomers
@@ -36,8 +37,10 @@ from dbanon.job.job import Job
 from dbanon.job.of_chain import OfChain
 from dbanon.recoding import ReleasedColumn
 from dbanon.release.attribute_disclosure import PersonSpellings, TellingColumn
+from dbanon.release.linkage import LinkingColumn
 from dbanon.release.recode import Release
 from dbanon.run.disclosure import telling_columns
+from dbanon.run.linkage import linking_columns
 from dbanon.run.plan import Plan, plan
 from dbanon.run.run import Clock, recoded
 from dbanon.sessions.base import Relation
@@ -59,6 +62,7 @@ class Advanced:
     parts : the tables that its persons have rows in.
     shown : the rows of each; None where a person has one row.
     more_tells : as ``tells``, of the further tables, by their numbers.
+    linking : findings on columns that undo cells, by the numbers of tables.
     spellings : the entity, where spellings of one person count as several.
     """
 
@@ -76,6 +80,7 @@ class Advanced:
     shown: RowsShown | None = None
     more_tells: Mapping[int, tuple[TellingColumn, ...]] = field(default_factory=dict)
     spellings: tuple[PersonSpellings, ...] = ()
+    linking: Mapping[int, tuple[LinkingColumn, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,9 +212,16 @@ def advance(begun: Begun, clock: Clock) -> Advanced:
                 place_of = {name: place for name, place, _ in columns_of(part, columns)}
                 of_rows = ShownSource(state, part.number, place_of) if state.several else source
                 tells[part.number] = telling_columns(draft, of_rows, {}, only_unique=True)
+        linking = {}
+        for part in begun.parts:
+            draft = planned_of(planned, part).draft(microdata, release)
+            bounds = begun.guarantee.bounds_rows
+            own = ShownColumns(state, draft, columns_of(part, columns), part.number, bounds)
+            linking[part.number] = linking_columns(own, tells.get(part.number, ()))
     planned = replace(planned, policy=replace(policy, k=state.k))
     return Advanced(state, planned, begun.guarantee, microdata, came.found, release, columns,
-                    histories, tells.pop(0, ()), presence, begun.parts, shown, tells)  # fmt: skip
+                    histories, tells.pop(0, ()), presence, begun.parts, shown, tells,
+                    linking=linking)  # fmt: skip
 
 
 def _with_target(job: Job, planned: Plan, to: SqlTarget, chain: ChainKept) -> Plan:

@@ -26,9 +26,9 @@ WARNED = 0.01
 # From here on a strict release is refused: these are no longer rare rows that could be withheld.
 REFUSED = 0.05
 # Rows, of all, that are in groups that can disagree: of fewer nobody can tell a coding from chance.
-_COMPARABLE = 0.1
+COMPARABLE = 0.1
 # An excess over chance of fewer standard deviations is none.
-_DEVIATIONS = 4.0
+DEVIATIONS = 4.0
 # Numbers of groups have so many values, of which each is shared by so many rows at most: those of
 # whom one person knows. Categories have fewer values, and more rows of each.
 GROUPS, MEMBERS = 50, 10
@@ -91,7 +91,7 @@ def dependence(
         variance += size * size * count * agreement * max(1.0 - agreement, 0.0)
     n, together = groups.n_rows, int(groups.sizes @ groups.alike[:, position])
     excess = together - expected
-    if n - expected < _COMPARABLE * n_rows or excess < _DEVIATIONS * sqrt(variance):
+    if n - expected < COMPARABLE * n_rows or excess < DEVIATIONS * sqrt(variance):
         return 0.0
     return excess / (n - expected)
 

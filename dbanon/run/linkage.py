@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Generic
+from typing import Generic, Protocol
 
 from dbanon.data.counts import Questions
 from dbanon.data.schema import Kind
@@ -93,8 +93,7 @@ class KeptColumns(Generic[W]):
 
     def group_number(self, name: str) -> LinkingColumn | None:
         """The finding on a column that numbers groups of rows."""
-        kind = self.draft.relation.attribute(name).kind
-        if kind in _MEASURED or name not in self.draft.job.keep:
+        if not may_be_group_number(self.draft, name):
             return None
         if not may_number_groups(self._grouped.groups(self.draft, name)):
             return None
@@ -103,8 +102,34 @@ class KeptColumns(Generic[W]):
         return LinkingColumn(name, None, share) if share >= WARNED else None
 
 
+def may_be_group_number(draft: Draft, name: str) -> bool:
+    """Whether a column is one that may number groups, by its role and type."""
+    return name in draft.job.keep and draft.relation.attribute(name).kind not in _MEASURED
+
+
+class CountedColumns(Protocol):
+    """What counts the columns of one release that are released as they are."""
+
+    @property
+    def draft(self) -> Draft:
+        """The release."""
+
+    @property
+    def bounds_rows(self) -> bool:
+        """Whether there are classes that such a column could undo."""
+
+    def strengths(self, names: Sequence[str]) -> dict[str, dict[str, float]]:
+        """How far each column and each quasi-identifier follow from one another."""
+
+    def coding(self, name: str, strengths: dict[str, float]) -> LinkingColumn | None:
+        """The finding on a column that is another coding of a quasi-identifier."""
+
+    def group_number(self, name: str) -> LinkingColumn | None:
+        """The finding on a column that numbers groups of rows."""
+
+
 def linking_columns(
-    columns: KeptColumns[W], telling: Collection[TellingColumn]
+    columns: CountedColumns, telling: Collection[TellingColumn]
 ) -> tuple[LinkingColumn, ...]:
     """The findings on columns that are released as they are, and single out rows of classes.
 

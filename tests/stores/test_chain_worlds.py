@@ -23,7 +23,12 @@ import pytest
 import dbanon
 import dbanon.chain.newcomers as newcomers
 import dbanon.partitioning.partition_for as partition_for
-from dbanon.errors import ModelInfeasible, TellingColumnRefused, TooFewRecords
+from dbanon.errors import (
+    LinkingColumnRefused,
+    ModelInfeasible,
+    TellingColumnRefused,
+    TooFewRecords,
+)
 from tests.reference.chain_rules import Person, Row, Rules, by_order
 from tests.reference.chain_worlds import (
     MODELS,
@@ -354,19 +359,33 @@ def test_a_report_tells_nothing_that_an_exchange_changes(tmp_path: Path, copied:
 
 
 def test_strict_refuses_nothing_that_an_exchange_changes(tmp_path: Path) -> None:
-    """It refuses a column whose values few share, in a chain as elsewhere, and no copy."""
+    """It refuses a column whose values few share, and a copy that the released rows show.
+
+    A copy that an exchange of persons of a cell has made of another column is refused alike.
+    """
     rows = tuple(Row(0, (i // 5, i % 5), i // 5) for i in range(40))
     alone = tuple(replace(row, kept=i) for i, row in enumerate(rows))
-    for name, of, refused in (("copies", rows, False), ("alone", alone, True)):
-        world = World(Rules(4), (frozenset(range(40)),), (of,), ((),))
+    world = World(Rules(4), (frozenset(range(40)),), (rows,), ((),))
+
+    def strictly(name: str, of: World) -> str:
         (tmp_path / name).mkdir()
-        run = ChainRun(SqliteDatabase(tmp_path / name / "people.db"), world, tmp_path / name)
+        run = ChainRun(SqliteDatabase(tmp_path / name / "people.db"), of, tmp_path / name)
         run.create()
-        run.fill(next(iter(world.sources())))
-        if refused:
-            with pytest.raises(TellingColumnRefused):
-                run.release(strict=True)
-        else:
-            assert not run.release(strict=True).telling
-            with pytest.raises(TellingColumnRefused):
-                run.release(strict=True, chain=None, releases="independent")
+        run.fill(next(iter(of.sources())))
+        with pytest.raises((TellingColumnRefused, LinkingColumnRefused)) as refused:
+            run.release(strict=True)
+        return f"{refused.value.code}: {refused.value.detail}"
+
+    (tmp_path / "cells").mkdir()
+    run = ChainRun(SqliteDatabase(tmp_path / "cells" / "people.db"), world, tmp_path / "cells")
+    run.create()
+    chain, _, _ = followed(run)
+    changed = world
+    for persons, _ in exchangeable(chain):
+        members = sorted(persons)
+        for a, b in zip(members[::2], members[1::2], strict=False):
+            changed = changed.exchanged(a, b, len(world.rows))
+    assert changed != world
+    assert strictly("copies", world).startswith("linking_column")
+    assert strictly("exchanged", changed) == strictly("again", world)
+    assert strictly("alone", replace(world, rows=(alone,))).startswith("telling_column")
