@@ -1,8 +1,9 @@
 """A release of a chain: the state goes on first, and the release is what the state says.
 
-In one database both are one transaction. Where the release goes elsewhere, or into files, the state
-is committed before anything leaves the source's database: from then on the release counts as
-published, whether or not it is confirmed.
+In one database both are one transaction, with files of this machine: until the commit only their
+owner can read them, under names of their own. Where the release goes elsewhere, or into objects and
+tables that others may see before, the state is committed before anything leaves the source's
+database: from then on the release counts as published, whether or not it is confirmed.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import json
 from contextlib import ExitStack, suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import cast
 
 from dbanon.chain import recount
@@ -28,10 +30,12 @@ from dbanon.errors import (
     DbanonError,
     InvalidParameter,
     ReleaseNotNoted,
+    ReleaseNotPublished,
     warn_caller,
 )
 from dbanon.job.chain import MEASURE
 from dbanon.job.job import Job
+from dbanon.ledger.entries import trusted
 from dbanon.release.recode import Release, combinations
 from dbanon.release.report import Report
 from dbanon.run.disclosure import telling_columns, warn_of_identifiers, warn_of_spellings
@@ -144,14 +148,35 @@ def run_chained(
     elsewhere = target is not None and not target.same_database(source)
     clock = Clock(progress)
     with database.job_lock(f"chain-{job.chain.name}"):
-        if not elsewhere and not job.exports:
-            with database.session(write=True) as session:
-                made = _go_on(job, session, key, clock)
-                report = publish_tables(made, session, session, clock)
-            _warn_unnoted(job, _note(job, made))
-            return report.made(seconds=dict(report.seconds) | {"total": clock.elapsed})
+        if not elsewhere and _writes_own_files(job):
+            return _in_one(job, database, key, clock)
         to = cast(ClientStore, target) if elsewhere else database
         return _in_two(job, database, to, key, clock)
+
+
+def _writes_own_files(job: Job) -> bool:
+    """Whether all files are of this machine: nobody but their owner sees them before the commit."""
+    if not job.exports:
+        return True
+    from dbanon.stores.exports import places
+
+    found = (places.place_for(export.path, job.run_id) for export in job.exports)
+    return all(isinstance(place, Path) for place in found)
+
+
+def _in_one(job: Job, database: ClientStore, key: bytes, clock: Clock) -> Report:
+    """The state, the release and its files in one transaction; then the files get their places."""
+    with files_of(job, database) as exporter:
+        with database.session(write=True) as session:
+            if exporter is not None:
+                exporter.require_places(session)
+            made = _go_on(job, session, key, clock)
+            report = publish_tables(made, session, session, clock, exporter)
+            if exporter is not None:
+                exporter.committing = True
+        noted = _note(job, made)
+    _warn_unnoted(job, noted)
+    return report.made(seconds=dict(report.seconds) | {"total": clock.elapsed})
 
 
 def _in_two(job: Job, source: ClientStore, target: ClientStore, key: bytes, clock: Clock) -> Report:
@@ -228,6 +253,7 @@ def _go_on(
     """The next state of the chain, as its rules say, and what is kept of this release."""
     begun = begin(job, session, key, clock, looked)
     _require_exports(job, begun.state.chain)
+    _confirm_earlier(begun.state.chain, session, looked or session)
     for part in begun.parts:
         warn_of_identifiers(planned_of(begun.planned, part))
     spellings = warn_of_spellings(begun.planned, begun.source)
@@ -243,6 +269,57 @@ def _go_on(
     state = made.state
     chain_state.add_release(session, state.chain, state.sequence, made.planned.release_id, told)
     return made
+
+
+def _confirm_earlier(chain: ChainKept, session: Session, published_in: Session) -> None:
+    """Confirm earlier releases that were published before their run ended; warn of the last one.
+
+    Warns with ``ReleaseNotPublished``.
+
+    Parameters
+    ----------
+    published_in : a session on the database that releases go to.
+    """
+    if chain.sequence in _unpublished(session, chain, published_in):
+        warn_caller(
+            ReleaseNotPublished(
+                f"Release {chain.sequence} of chain {chain.name} was not published here: its run"
+                " ended after the state was committed, or it went to another database. It counts"
+                f" as published, and this one is release {chain.sequence + 1}."
+            )
+        )
+
+
+def _unpublished(session: Session, chain: ChainKept, published_in: Session) -> set[int]:
+    """Confirm the releases that were published after all; the numbers of those that were not.
+
+    Parameters
+    ----------
+    published_in : a session on the database whose ledger has them.
+    """
+    open_releases = session.rows(
+        "SELECT sequence, CAST(release_id AS VARCHAR(36)) FROM"
+        f" {session.ledger_name('chain_release').quoted}"
+        " WHERE chain_id = ? AND confirmed_at IS NULL",
+        (chain.chain_id,),
+    )
+    release, published = published_in.ledger_name("release"), set()
+    if open_releases and trusted(published_in):
+        published = {
+            str(release_id)
+            for (release_id,) in published_in.rows(
+                f"SELECT CAST(release_id AS VARCHAR(36)) FROM {release.quoted}"
+                " WHERE CAST(chain_id AS VARCHAR(36)) = ?",
+                (chain.identity,),
+            )
+        }
+    missing = set()
+    for sequence, release_id in open_releases:
+        if release_id in published:
+            chain_state.confirmed(session, chain, int(sequence))
+        else:
+            missing.add(int(sequence))
+    return missing
 
 
 def _with_earlier(made: Advanced, begun: Begun, key: bytes) -> Advanced:

@@ -67,6 +67,10 @@ class ReleaseNotNoted(UserWarning):
     """A chain's last release could not be noted beside its key, where restored backups are noticed."""  # noqa: E501
 
 
+class ReleaseNotPublished(UserWarning):
+    """A chain's last release counts as published, but its run ended before it was."""
+
+
 class RulesOfAnotherTable(UserWarning):
     """Rules belong to another table that had this name before, or to one that was restored."""
 

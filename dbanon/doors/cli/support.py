@@ -29,6 +29,7 @@ from dbanon.errors import (
     NotTold,
     OutcomeUnknown,
     ReleaseNotNoted,
+    ReleaseNotPublished,
     RulesOfAnotherTable,
     SchemaCreated,
     TablesLeft,
@@ -39,8 +40,8 @@ from dbanon.sessions.ending import ending
 
 UNEXPECTED = 1
 # Warnings about what is done all the same: each a line, and each time.
-_TOLD = (CommitConfirmed, ExportPending, NotTold, ReleaseNotNoted, RulesOfAnotherTable,
-         SchemaCreated, TablesLeft)  # fmt: skip
+_TOLD = (CommitConfirmed, ExportPending, NotTold, ReleaseNotNoted, ReleaseNotPublished,
+         RulesOfAnotherTable, SchemaCreated, TablesLeft)  # fmt: skip
 
 
 URL_HELP = (
