@@ -19,6 +19,7 @@ from dbanon.chain.membership import CellState
 from dbanon.chain.recount import SubqueryRelation
 from dbanon.chain.several import PART, WHOSE
 from dbanon.data.schema import Kind
+from dbanon.job.job import Job
 from dbanon.release.attribute_disclosure import ValueGroups
 from dbanon.release.linkage import (
     COMPARABLE,
@@ -55,6 +56,11 @@ class ShownColumns:
     part: int
     bounds_cells: bool
     bounds_rows: bool = True
+
+    @property
+    def job(self) -> Job:
+        """The job that the release is made by."""
+        return self.draft.job
 
     @property
     def _released(self) -> list[tuple[str, str]]:
@@ -185,7 +191,7 @@ class ShownColumns:
 
     def group_number(self, name: str) -> LinkingColumn | None:
         """The finding on a column that numbers groups of rows."""
-        if not may_be_group_number(self.draft, name):
+        if not may_be_group_number(self.job, self.draft.relation, name):
             return None
         [group] = self._keys([self._place(name)])
         keys = ", ".join(group)

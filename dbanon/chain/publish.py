@@ -21,7 +21,7 @@ from dbanon.job.verdict import Expected
 from dbanon.release.linkage import LinkingColumn
 from dbanon.release.report import Counted, Report
 from dbanon.run.disclosure import kept_identifiers
-from dbanon.run.linkage import GroupsOnce, KeptColumns, linking_columns
+from dbanon.run.linkage import KeptColumns, StoredCounts, linking_columns
 from dbanon.run.run import Clock, ExportFiles, publish
 from dbanon.sessions.names import RelationName
 from dbanon.sessions.session import Session
@@ -191,7 +191,7 @@ def _linking(
     """The findings on columns that undo classes: the state has counted them, where it has cells."""
     if not made.guarantee.only_measured:
         return made.linking.get(part, ())
-    source = SqlSource(reads)
-    grouped = GroupsOnce(source)
-    columns = KeptColumns(made.planned, written.draft, source, target, written, grouped)
+    draft = written.draft
+    stored = StoredCounts(draft, SqlSource(reads), target, written)
+    columns = KeptColumns(made.planned, draft.originals, stored, draft.release.names)
     return linking_columns(columns, made.tells)

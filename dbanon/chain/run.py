@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from contextlib import ExitStack, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -120,7 +121,8 @@ def advance_measured(begun: Begun, clock: Clock) -> Advanced:
                   "absent": begun.presence.absent, "joined": begun.presence.newcomers},
         )  # fmt: skip
         begun.guarantee.require_histories(histories)
-        tells = telling_columns(planned.draft(microdata, release), source, {})
+        draft = planned.draft(microdata, release)
+        tells = telling_columns(planned.job, draft.originals, partial(source.groups, draft), {})
     planned = replace(planned, policy=policy)
     return Advanced(state, planned, begun.guarantee, microdata, found, release, (), histories,
                     tells, begun.presence)  # fmt: skip

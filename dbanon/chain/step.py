@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import cast
 
 import numpy as np
@@ -211,7 +212,10 @@ def advance(begun: Begun, clock: Clock) -> Advanced:
                 draft = planned_of(planned, part).draft(seen, release)
                 place_of = {name: place for name, place, _ in columns_of(part, columns)}
                 of_rows = ShownSource(state, part.number, place_of) if state.several else source
-                tells[part.number] = telling_columns(draft, of_rows, {}, only_unique=True)
+                grouped = partial(of_rows.groups, draft)
+                tells[part.number] = telling_columns(
+                    draft.job, draft.originals, grouped, {}, only_unique=True
+                )
         linking = {}
         for part in begun.parts:
             draft = planned_of(planned, part).draft(microdata, release)

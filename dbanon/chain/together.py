@@ -171,8 +171,8 @@ def _by_record(
         without = ", ".join(name for name, id_ in zip(names, ids, strict=True) if id_ in missing)
         raise InvalidParameter(
             f"Not measured: the ledger has no record of the persons of {without}.",
-            detail="A release has one if it names its entity, belongs to no chain, and its source is"
-            " in the database of the ledger. Earlier versions kept none.",
+            detail="A release has one if it names its entity, belongs to no chain, and its source"
+            " is in the database of the ledger. Earlier versions kept none.",
             hint="Measure releases by a column of the person that each of them has: --entity.",
         )
     known = [

@@ -243,7 +243,7 @@ def _counted(row: Mapping[str, Any], entry: LedgerEntry) -> Counted:
         suppressed=int(row["suppressed"]),
         rows=rows,
         verdict=entry.guarantee.verdict(Counts(rows, persons), levels),
-        telling=tuple(TellingColumn(**found) for found in arguments.get("telling", ())),
+        telling=tuple(TellingColumn(**found) for found in (arguments.get("telling") or ())),
         few_persons=(
             *(FewPersons(**found) for found in arguments.get("few_persons", ())),
             *(PersonSpellings(**found) for found in arguments.get("entity_spellings", ())),

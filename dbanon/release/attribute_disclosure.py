@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import sqrt
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from dbanon.data.frozen import dataclass
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
+from dbanon.errors import RecountFailed
 
 
 @dataclass(frozen=True)
@@ -204,6 +205,54 @@ def groups_of(
     )
 
 
+def require_all_counted(name: str, counted: int, released: int) -> None:
+    """Check that groups of a column's values hold all released rows.
+
+    Raises
+    ------
+    RecountFailed : they hold more or fewer.
+    """
+    if counted != released:
+        raise RecountFailed(
+            f'The values of "{name}" that were counted are not those of all released rows;'
+            " nothing was published.",
+            hint="This is an error in dbanon: please report it.",
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Frequencies:
+    """How often the values of a column occur, without the values.
+
+    Parameters
+    ----------
+    rows : int64 (s,), the numbers of rows that a value has.
+    values : int64 (s,), how many values so many rows have.
+    """
+
+    rows: NDArray[np.int64]
+    values: NDArray[np.int64]
+
+    def agreement(self, size: int) -> float:
+        """The chance that so many rows, drawn at random, all have one value."""
+        shares = self.rows / max(int(self.rows @ self.values), 1)
+        return float(self.values @ shares**size)
+
+
+class ReleasedOriginals(Protocol):
+    """What is known of the original values of the released rows."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The quasi-identifiers."""
+
+    def frequencies(self, name: str) -> Frequencies:
+        """How many released rows had each value of a quasi-identifier; NULL is one."""
+
+    def hidden(self, name: str) -> float:
+        """The share of released rows whose own value the release does not show."""
+
+
 class Originals:
     """What the released rows were before, and how far a release hides it.
 
@@ -219,7 +268,7 @@ class Originals:
     ) -> None:
         self._microdata, self._partition, self._columns = microdata, partition, columns
         self.names = [attribute.name for attribute in microdata.attributes]
-        self._frequencies: dict[str, NDArray[np.int64]] = {}
+        self._frequencies: dict[str, Frequencies] = {}
 
     def codes(self, name: str) -> NDArray[np.int64]:
         """The values as codes, int64 (n,); NULL has one of its own."""
@@ -233,16 +282,20 @@ class Originals:
         valid = microdata.valid_column(name)
         return codes if valid is None else np.where(valid, codes, codes.max(initial=0) + 1)
 
-    def frequencies(self, name: str) -> NDArray[np.int64]:
-        """How many released rows had each value, int64 (v,)."""
+    def frequencies(self, name: str) -> Frequencies:
+        """How many released rows had each value; NULL is one."""
         if name not in self._frequencies:
             codes = self.codes(name)[self._partition.members]
-            counts = np.unique(codes, return_counts=True)[1]
-            self._frequencies[name] = counts.astype(np.int64)
+            counts = np.unique(codes, return_counts=True)[1].astype(np.int64)
+            self._frequencies[name] = Frequencies(*np.unique(counts, return_counts=True))
         return self._frequencies[name]
 
     def hidden(self, name: str) -> float:
         """The share of released rows whose own value the release does not show."""
+        return self.hidden_rows(name) / max(int(self._partition.sizes.sum()), 1)
+
+    def hidden_rows(self, name: str) -> int:
+        """The number of released rows whose own value the release does not show."""
         partition = self._partition
         lost = [c.lost for c in self._columns if c.source == name and c.lost is not None]
         if lost:
@@ -252,10 +305,12 @@ class Originals:
             hides = np.minimum.reduceat(codes, partition.starts) != np.maximum.reduceat(
                 codes, partition.starts
             )
-        return float(partition.sizes[hides].sum() / max(partition.sizes.sum(), 1))
+        return int(partition.sizes[hides].sum())
 
 
-def telling(name: str, groups: ValueGroups, originals: Originals, k: int) -> list[TellingColumn]:
+def telling(
+    name: str, groups: ValueGroups, originals: ReleasedOriginals, k: int
+) -> list[TellingColumn]:
     """What a column tells, most of all first; empty where it is nothing of note."""
     n = groups.n_rows
     if not n:
@@ -279,17 +334,15 @@ def telling(name: str, groups: ValueGroups, originals: Originals, k: int) -> lis
     return found
 
 
-def _by_chance(groups: ValueGroups, frequencies: NDArray[np.int64]) -> float:
+def _by_chance(groups: ValueGroups, frequencies: Frequencies) -> float:
     """Rows expected to be determined by a column of such groups that tells nothing.
 
     All m rows of a value have the same one of a quasi-identifier by chance with the sum of the m-th
     powers of its values' shares.
     """
-    times, repeated = np.unique(frequencies, return_counts=True)
-    shares = times / frequencies.sum()
     expected = 0.0
     for size, count in zip(groups.sizes.tolist(), groups.counts.tolist(), strict=True):
-        expected += size * count * float(repeated @ shares**size)
+        expected += size * count * frequencies.agreement(size)
     return expected
 
 

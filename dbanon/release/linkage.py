@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.frozen import dataclass
-from dbanon.release.attribute_disclosure import SHARE, ValueGroups
+from dbanon.release.attribute_disclosure import SHARE, Frequencies, ValueGroups
 
 # Of fewer rows, or groups, nothing is said: some coincide with every column.
 WARNED = 0.01
@@ -69,9 +69,7 @@ def share_in_hundredths(count: int, n: int) -> float:
     return count * 100 // n / 100 if n else 0.0
 
 
-def dependence(
-    groups: ValueGroups, position: int, frequencies: NDArray[np.int64], n_rows: int
-) -> float:
+def dependence(groups: ValueGroups, position: int, frequencies: Frequencies, n_rows: int) -> float:
     """How far a column follows from what the groups are of: 0 as by chance, 1 always.
 
     0 where too few rows could disagree to say so.
@@ -79,14 +77,12 @@ def dependence(
     Parameters
     ----------
     position : of the column among those that ``groups`` compare.
-    frequencies : int64 (v,), how many of all rows have each value of the column.
+    frequencies : how many of all rows have each value of the column.
     n_rows : all released rows.
     """
-    times, repeated = np.unique(frequencies, return_counts=True)
-    shares = times / max(int(frequencies.sum()), 1)
     expected = variance = 0.0
     for size, count in zip(groups.sizes.tolist(), groups.counts.tolist(), strict=True):
-        agreement = float(repeated @ shares**size)
+        agreement = frequencies.agreement(size)
         expected += size * count * agreement
         variance += size * size * count * agreement * max(1.0 - agreement, 0.0)
     n, together = groups.n_rows, int(groups.sizes @ groups.alike[:, position])
@@ -96,9 +92,10 @@ def dependence(
     return excess / (n - expected)
 
 
-def frequencies_of(groups: ValueGroups, n_rows: int) -> NDArray[np.int64]:
-    """How many rows have each value of a column, and how many have none, int64 (v + 1,)."""
-    return np.append(np.repeat(groups.sizes, groups.counts), n_rows - groups.n_rows)
+def frequencies_of(groups: ValueGroups, n_rows: int) -> Frequencies:
+    """How many rows have each value of a column; NULL is one."""
+    rows = np.append(groups.sizes, n_rows - groups.n_rows)
+    return Frequencies(rows, np.append(groups.counts, 1))
 
 
 def is_coding(strength: float) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from dbanon.data.counts import Counts
 from dbanon.data.partition import Partition
 from dbanon.data.schema import CASEFOLD, Attribute, Kind
 from dbanon.errors import (
+    ColumnLost,
     DbanonError,
     EntitySpellings,
     EntitySpellingsRefused,
@@ -28,19 +29,21 @@ from dbanon.errors import (
     warn_caller,
 )
 from dbanon.job.guarantee import REPORT_IT
+from dbanon.job.job import Job
 from dbanon.job.policy import Policy
 from dbanon.job.pseudonym import caution_of
 from dbanon.partitioning.entities import as_identifier
 from dbanon.release.attribute_disclosure import (
     FewPersons,
     KeptIdentifier,
-    Originals,
     PersonSpellings,
+    ReleasedOriginals,
     TellingColumn,
     ValueGroups,
     telling,
 )
 from dbanon.release.recode import combinations
+from dbanon.release.report import Counted, Report
 from dbanon.run.plan import Plan
 from dbanon.sessions.base import Relation
 from dbanon.stores.ports import Draft, Source, Target, W
@@ -113,15 +116,12 @@ def kept_identifiers(planned: Plan) -> tuple[KeptIdentifier, ...]:
     return tuple(KeptIdentifier(name, reason) for name, reason in planned.identifiers.items())
 
 
-class Grouped(Protocol):
-    """What counts the released rows by their value of a column."""
-
-    def groups(self, draft: Draft, name: str) -> ValueGroups:
-        """The rows that have a value in a column, by that value."""
-
-
 def telling_columns(
-    draft: Draft, source: Grouped, proved: Mapping[str, TellingColumn], only_unique: bool = False
+    job: Job,
+    originals: ReleasedOriginals,
+    groups: Callable[[str], ValueGroups],
+    proved: Mapping[str, TellingColumn],
+    only_unique: bool = False,
 ) -> tuple[TellingColumn, ...]:
     """The findings on columns that are released as they are: what the values of each disclose.
 
@@ -129,6 +129,7 @@ def telling_columns(
 
     Parameters
     ----------
+    groups : counts the released rows that have a value in a column, by that value.
     proved : findings that a sample of the release has proved; these columns are not counted again.
     only_unique : True to find only columns whose values are nearly unique, and to leave out which
         quasi-identifier a column determines.
@@ -137,14 +138,13 @@ def telling_columns(
     ------
     TellingColumnRefused : a column tells too much, and the policy is strict.
     """
-    k, release = int(draft.job.policy.k), draft.release
-    originals = Originals(draft.microdata, release.partition, release.columns)
+    k = int(job.policy.k)
     found: list[TellingColumn] = []
-    for name in draft.job.kept:
+    for name in job.kept:
         if name in proved:
             found.append(proved[name])
             continue
-        for finding in telling(name, source.groups(draft, name), originals, k):
+        for finding in telling(name, groups(name), originals, k):
             if finding.determines is None or not only_unique:
                 found.append(finding)
     refused = partial(
@@ -152,7 +152,7 @@ def telling_columns(
         "A column that would be released as it is reveals too much. Nothing was published.",
         hint="Do not copy it, name it as a quasi-identifier, or leave strict out.",
     )
-    _warn_or_refuse(found, draft.job.policy, KeptColumnTells, refused)
+    _warn_or_refuse(found, job.policy, KeptColumnTells, refused)
     return tuple(found)
 
 
@@ -177,27 +177,34 @@ def require_pseudonyms(draft: Draft, source: Source, target: Target[W], written:
         warn_caller(PseudonymsLink(f"{told.what}: {told.why}."))
 
 
+def visible_classes(draft: Draft, counts: Counts) -> Partition:
+    """The classes as readers see them: those that are released alike are one."""
+    partition = draft.release.partition
+    if counts.rows.classes == partition.n_classes:
+        return partition
+    alike = combinations(draft.microdata, draft.release)
+    return Partition(np.append(alike, np.int32(-1))[partition.labels])
+
+
 def few_persons(
-    planned: Plan, draft: Draft, source: Source, counts: Counts
+    planned: Plan, classes_below: Callable[[str], tuple[int, int]]
 ) -> tuple[FewPersons, ...]:
     """The columns that look like numbers of persons, and of which classes hold fewer than k values.
 
     Warns with ``PersonsBelowK``.
 
+    Parameters
+    ----------
+    classes_below : counts the classes that readers see, and those of them that hold fewer than k
+        values of a column.
+
     Raises
     ------
     TooFewPersons : there is one, and the policy is strict.
     """
-    if not planned.numbers:
-        return ()
-    partition = draft.release.partition
-    if counts.rows.classes != partition.n_classes:
-        # Readers see classes that are released alike as one.
-        alike = combinations(draft.microdata, draft.release)
-        partition = Partition(np.append(alike, np.int32(-1))[partition.labels])
     found = []
     for name in planned.numbers:
-        classes, below = source.classes_below(draft, partition, name)
+        classes, below = classes_below(name)
         if below:
             found.append(FewPersons.of(name, classes, below))
     refused = partial(
@@ -206,7 +213,7 @@ def few_persons(
         hint="Name the column that says whose a row is as `entity`, so that k counts persons,"
         " or leave strict out.",
     )
-    _warn_or_refuse(found, draft.job.policy, PersonsBelowK, refused)
+    _warn_or_refuse(found, planned.policy, PersonsBelowK, refused)
     return tuple(found)
 
 
@@ -222,3 +229,25 @@ def _warn_or_refuse(
         raise refused(detail="Column " + "; column ".join(words) + ".")
     for text in words:
         warn_caller(warning(f"Column {text}."))
+
+
+def warn_of_lost_columns(report: Report) -> None:
+    """Warn with ``ColumnLost`` of each quasi-identifier that is released with one label."""
+    for text in report.lost_told():
+        warn_caller(ColumnLost(f"Column {text}."))
+
+
+def findings_of(counted: Counted) -> dict[str, Any]:
+    """The findings on a release as its report's arguments keep them, by their key."""
+    spelled = bool(counted.few_persons) and isinstance(counted.few_persons[0], PersonSpellings)
+    findings = {
+        "telling": counted.telling,
+        "entity_spellings" if spelled else "few_persons": counted.few_persons,
+        "linking": counted.linking,
+        "kept_identifiers": counted.identifiers,
+    }
+    return {
+        key: [vars(column) for column in columns]
+        for key, columns in findings.items()
+        if columns or key == "telling"
+    }

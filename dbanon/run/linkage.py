@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Generic, Protocol
 
 from dbanon.data.counts import Questions
 from dbanon.data.schema import Kind
 from dbanon.errors import KeptColumnLinks, LinkingColumnRefused, warn_caller
-from dbanon.release.attribute_disclosure import Originals, TellingColumn, ValueGroups
+from dbanon.job.job import Job
+from dbanon.release.attribute_disclosure import ReleasedOriginals, TellingColumn, ValueGroups
 from dbanon.release.linkage import (
     REFUSED,
     WARNED,
@@ -20,60 +21,94 @@ from dbanon.release.linkage import (
     share_in_hundredths,
 )
 from dbanon.run.plan import Plan
+from dbanon.sessions.base import Relation
 from dbanon.stores.ports import Draft, Source, Target, W
 
 # Of these, one person's value is not the number of a group.
 _MEASURED = frozenset({Kind.FLOAT, Kind.DECIMAL, Kind.DATE, Kind.TIMESTAMP, Kind.BOOLEAN})
 
 
-class GroupsOnce:
-    """The groups of kept columns, each counted once."""
+class KeptColumnCounts(Protocol):
+    """What is counted of the released rows, their kept columns and what they were."""
 
-    def __init__(self, source: Source) -> None:
-        self._source = source
-        self._counted: dict[str, ValueGroups] = {}
+    @property
+    def n_rows(self) -> int:
+        """The number of released rows."""
 
-    def groups(self, draft: Draft, name: str) -> ValueGroups:
-        """The released rows by their value of a column."""
-        if name not in self._counted:
-            self._counted[name] = self._source.groups(draft, name)
-        return self._counted[name]
+    def groups(self, name: str) -> ValueGroups:
+        """The rows by their value of a column that is released as it is."""
+
+    def originals(self, name: str, columns: Sequence[str]) -> ValueGroups:
+        """The rows by their original value of a quasi-identifier; as ``Source.originals``."""
+
+    def class_sizes(self, columns: Sequence[str]) -> Mapping[int, int]:
+        """How many combinations of released values there are, by the rows that share them."""
+
+    def profiles(self, columns: Sequence[str], name: str) -> tuple[int, int]:
+        """As ``Target.profiles``."""
 
 
-class KeptColumns(Generic[W]):
+class StoredCounts(Generic[W]):
+    """The counts of a release that a store has written; groups are counted once."""
+
+    def __init__(self, draft: Draft, source: Source, target: Target[W], written: W) -> None:
+        self._draft, self._source = draft, source
+        self._target, self._written = target, written
+        self._groups: dict[str, ValueGroups] = {}
+
+    @property
+    def n_rows(self) -> int:
+        """The number of released rows."""
+        return int(self._draft.release.partition.sizes.sum())
+
+    def groups(self, name: str) -> ValueGroups:
+        """The rows by their value of a column."""
+        if name not in self._groups:
+            self._groups[name] = self._source.groups(self._draft, name)
+        return self._groups[name]
+
+    def originals(self, name: str, columns: Sequence[str]) -> ValueGroups:
+        """The rows by their original value of a quasi-identifier."""
+        return self._source.originals(self._draft, name, columns)
+
+    def class_sizes(self, columns: Sequence[str]) -> Mapping[int, int]:
+        """How many combinations of released values there are, by size."""
+        return self._target.count(self._written, Questions(tuple(columns))).rows.histogram
+
+    def profiles(self, columns: Sequence[str], name: str) -> tuple[int, int]:
+        """The groups of several rows with one value, and those that are alone with their rows."""
+        return self._target.profiles(self._written, columns, name)
+
+
+class KeptColumns:
     """The columns of one release that are released as they are, beside its classes."""
 
     def __init__(
         self,
         planned: Plan,
-        draft: Draft,
-        source: Source,
-        target: Target[W],
-        written: W,
-        grouped: GroupsOnce,
+        originals: ReleasedOriginals,
+        counts: KeptColumnCounts,
+        released: Sequence[str],
     ) -> None:
-        self.draft, self.bounds_rows = draft, planned.guarantee.bounds_rows
-        self._grouped = grouped
-        self._source, self._target, self._written = source, target, written
-        release = draft.release
-        self._originals = Originals(draft.microdata, release.partition, release.columns)
-        self._rows = int(release.partition.sizes.sum())
-        self._columns = planned.questions(release.names).columns
+        self.job, self.bounds_rows = planned.job, planned.guarantee.bounds_rows
+        self._relation = planned.relation
+        self._originals, self._counts, self._rows = originals, counts, counts.n_rows
+        self._columns = planned.questions(released).columns
 
     def strengths(self, names: Sequence[str]) -> dict[str, dict[str, float]]:
         """How far each column and each quasi-identifier follow from one another."""
         strengths: dict[str, dict[str, float]] = {}
         for name in names:
-            groups = self._grouped.groups(self.draft, name)
+            groups = self._counts.groups(name)
             strengths[name] = {
                 one: dependence(groups, position, self._originals.frequencies(one), self._rows)
                 for position, one in enumerate(self._originals.names)
             }
-        kept_names = [name for name in names if name in self.draft.job.keep]
+        kept_names = [name for name in names if name in self.job.keep]
         for one in self._originals.names if kept_names else ():
-            groups = self._source.originals(self.draft, one, kept_names)
+            groups = self._counts.originals(one, kept_names)
             for position, name in enumerate(kept_names):
-                own = frequencies_of(self._grouped.groups(self.draft, name), self._rows)
+                own = frequencies_of(self._counts.groups(name), self._rows)
                 strength = dependence(groups, position, own, self._rows)
                 strengths[name][one] = max(strengths[name][one], strength)
         return strengths
@@ -83,8 +118,7 @@ class KeptColumns(Generic[W]):
         strongest = max(strengths, key=lambda one: strengths[one])
         if not is_coding(strengths[strongest]):
             return None
-        k, columns = int(self.draft.job.policy.k), (*self._columns, name)
-        sizes = self._target.count(self._written, Questions(columns)).rows.histogram
+        k, sizes = int(self.job.policy.k), self._counts.class_sizes((*self._columns, name))
         below = sum(size * count for size, count in sizes.items() if size < k)
         share = share_in_hundredths(below, self._rows)
         if below < k or share < WARNED:
@@ -93,26 +127,26 @@ class KeptColumns(Generic[W]):
 
     def group_number(self, name: str) -> LinkingColumn | None:
         """The finding on a column that numbers groups of rows."""
-        if not may_be_group_number(self.draft, name):
+        if not may_be_group_number(self.job, self._relation, name):
             return None
-        if not may_number_groups(self._grouped.groups(self.draft, name)):
+        if not may_number_groups(self._counts.groups(name)):
             return None
-        several, unique = self._target.profiles(self._written, self._columns, name)
+        several, unique = self._counts.profiles(self._columns, name)
         share = share_in_hundredths(unique, several)
         return LinkingColumn(name, None, share) if share >= WARNED else None
 
 
-def may_be_group_number(draft: Draft, name: str) -> bool:
+def may_be_group_number(job: Job, relation: Relation, name: str) -> bool:
     """Whether a column is one that may number groups, by its role and type."""
-    return name in draft.job.keep and draft.relation.attribute(name).kind not in _MEASURED
+    return name in job.keep and relation.attribute(name).kind not in _MEASURED
 
 
 class CountedColumns(Protocol):
     """What counts the columns of one release that are released as they are."""
 
     @property
-    def draft(self) -> Draft:
-        """The release."""
+    def job(self) -> Job:
+        """The job that the release is made by."""
 
     @property
     def bounds_rows(self) -> bool:
@@ -143,7 +177,7 @@ def linking_columns(
     ------
     LinkingColumnRefused : a share is too large, and the policy is strict.
     """
-    job = columns.draft.job
+    job = columns.job
     reported = {column.name for column in telling}
     names = [name for name in (*job.sensitive, *job.keep) if name not in reported]
     if not names or not columns.bounds_rows:

@@ -11,32 +11,30 @@ from typing import Any
 from dbanon.data.counts import Counts
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Found
-from dbanon.errors import (
-    ColumnLost,
-    warn_caller,
-)
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
 from dbanon.job.requirements import CLIENT
 from dbanon.job.verdict import Expected
 from dbanon.partitioning.partition_for import joined_for, partition_for
 from dbanon.partitioning.sets import with_sets
-from dbanon.release.attribute_disclosure import PersonSpellings
 from dbanon.release.outcome import Internal, losses_of
 from dbanon.release.recode import Release, combinations, lost_completely, recode
 from dbanon.release.report import Counted, Evaluated, MadeBy, Report
 from dbanon.release.words import now
 from dbanon.run.disclosure import (
     few_persons,
+    findings_of,
     require_pseudonyms,
     telling_columns,
+    visible_classes,
     warn_of_identifiers,
+    warn_of_lost_columns,
     warn_of_spellings,
 )
 from dbanon.run.evaluate import attack, certify, evaluate, published_certificate
 from dbanon.run.fingerprint import fingerprint, source_digest
 from dbanon.run.history import caution_of, joint_histories, warn_of_history
-from dbanon.run.linkage import GroupsOnce, KeptColumns, linking_columns
+from dbanon.run.linkage import KeptColumns, StoredCounts, linking_columns
 from dbanon.run.plan import Plan, plan
 from dbanon.stores.ports import Draft, Source, Target, W
 from dbanon.version import version
@@ -91,12 +89,16 @@ def run(
     joint: dict[str, Any] = {}
 
     def check(written: W, counts: Counts) -> Counted:
+        def classes_below(name: str) -> tuple[int, int]:
+            return source.classes_below(draft, visible_classes(draft, counts), name)
+
         expected = Expected.of(microdata, release.partition.labels, planned.sensitive)
         require_pseudonyms(draft, source, target, written)
         verdict = planned.guarantee.check(counts, expected)
-        grouped = GroupsOnce(source)
-        telling = telling_columns(draft, grouped, target.sampled(written, job.kept))
-        columns = KeptColumns(planned, draft, source, target, written, grouped)
+        stored = StoredCounts(draft, source, target, written)
+        proved = target.sampled(written, job.kept)
+        telling = telling_columns(job, draft.originals, stored.groups, proved)
+        columns = KeptColumns(planned, draft.originals, stored, draft.release.names)
         joint.update(joint_histories(job, planned.history, target, written))
         return Counted(
             rows_in=microdata.n_read,
@@ -105,7 +107,7 @@ def run(
             verdict=verdict,
             telling=telling,
             linking=linking_columns(columns, telling),
-            few_persons=spellings or few_persons(planned, draft, source, counts),
+            few_persons=spellings or few_persons(planned, classes_below),
             identifiers=identifiers,
         )
 
@@ -113,8 +115,7 @@ def run(
         report = report.after(len(planned.history.releases), caution).found(**joint)
         if source.drawn:
             report = report.found(drawn=dict(source.drawn))
-        for text in report.lost_told():
-            warn_caller(ColumnLost(f"Column {text}."))
+        warn_of_lost_columns(report)
         return report
 
     return publish(planned, found, draft, source, target, clock, check, complete, export)
@@ -280,17 +281,9 @@ def recoded(
 def report_of(planned: Plan, draft: Draft, found: Found, counted: Counted) -> Report:
     """What is said of a release that was counted."""
     job, output = planned.job, draft.output
-    more: dict[str, Any] = {"telling": [vars(column) for column in counted.telling]}
-    if counted.few_persons:
-        spelled = isinstance(counted.few_persons[0], PersonSpellings)
-        found_as = "entity_spellings" if spelled else "few_persons"
-        more[found_as] = [vars(column) for column in counted.few_persons]
+    more = findings_of(counted)
     if job.entity_normalize is not None:
         more["entity_normalize"] = job.entity_normalize
-    if counted.linking:
-        more["linking"] = [vars(column) for column in counted.linking]
-    if counted.identifiers:
-        more["kept_identifiers"] = [vars(column) for column in counted.identifiers]
     if output.creates_schema:
         more["schema_created"] = output.name.schema
     if job.declared is not None:

@@ -11,7 +11,6 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
 
-from dbanon.advice.names import says_identifier
 from dbanon.data.microdata import Microdata
 from dbanon.data.option import make
 from dbanon.data.pieces import AT_ONCE
@@ -19,7 +18,7 @@ from dbanon.hierarchy.spec import Given, parse_all
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
 from dbanon.job.verdict import Expected
-from dbanon.run.disclosure import warn_of_identifiers, warn_of_spellings
+from dbanon.run.disclosure import warn_of_identifiers, warn_of_lost_columns, warn_of_spellings
 from dbanon.run.plan import Plan, plan
 from dbanon.spark.dataframe import (
     NAME,
@@ -32,12 +31,18 @@ from dbanon.spark.dataframe import (
     type_of,
     with_unique,
 )
+from dbanon.spark.disclosure import ReleasedRows, SourceFindings, findings_on
 from dbanon.spark.facts import Facts, measures_of, values_of
 from dbanon.spark.layout import FACTS, Layout
 from dbanon.spark.pieces import TableContext
 from dbanon.spark.refusals import check_facts, check_job, check_known, check_method
 from dbanon.spark.report import counted, lost_of, released_columns, report_of
-from dbanon.spark.session import require_session, warn_unless_private
+from dbanon.spark.session import (
+    fit_shuffle_partitions,
+    own_shuffle_partitions,
+    require_session,
+    warn_unless_private,
+)
 from dbanon.spark.stages import Stages, sample_limit
 from dbanon.spark.tasks import PACKETS, Disks, collect_facts, mapped, translated
 from dbanon.spark.trees import Stratum
@@ -109,15 +114,19 @@ def anonymize(
     session = frame.sparkSession
     require_session(session)
     warn_unless_private(session)
-    with translated("the release was made"):
+    with translated("the release was made"), own_shuffle_partitions(session):
         rows, report, _ = released(job, frame, tasks)
     return rows, report
 
 
 def released(
-    job: Job, frame: DataFrame, tasks: int | None = None
+    job: Job, frame: DataFrame, tasks: int | None = None, findings: SourceFindings | None = None
 ) -> tuple[DataFrame, Report, Disks]:
     """The released columns, what was counted on them, and the disks of executors that have them.
+
+    Parameters
+    ----------
+    findings : what the source has shown already; None to look at the first rows of ``frame``.
 
     Raises
     ------
@@ -127,17 +136,19 @@ def released(
     check_job(job)
     source = DataFrameSource(frame)
     planned = plan(job, cast(Source, source))
-    # Values are on the executors: their form is not looked at.
-    named = {name: "name" for name in job.kept if says_identifier(name)}
-    planned = replace(planned, identifiers=named)
-    warn_of_identifiers(planned)
+    if findings is None:
+        findings = SourceFindings.of(source, planned.relation, job)
+    planned = replace(
+        planned, identifiers=findings.identifiers, numbers=tuple(findings.numbers_of_persons)
+    )
+    identifiers = warn_of_identifiers(planned)
     spellings = warn_of_spellings(planned, source)
-    wanted = planned.wanted
-    layout = layout_of(job, wanted.quasi_identifiers, tuple(planned.sensitive.values()))
+    layout = layout_of(planned)
     laid = laid_out(frame, job, layout, planned.relation)
-    disks = Disks()
+    disks, packed = Disks(), Disks()
     try:
-        kept, facts, sample = _gather(laid, planned, layout, disks)
+        kept, facts, sample = _gather(laid, planned, layout, packed)
+        fit_shuffle_partitions(frame.sparkSession, facts.rows)
         require_key(kept, facts)
         check_facts(facts, planned, laid.withheld)
         known, strata = _known(facts, planned, layout)
@@ -154,24 +165,27 @@ def released(
         expected = Expected(
             facts.rows, sum(one.rows for one in strata if not all(one.pattern)), planned.sensitive
         )
-        holds = planned.guarantee.check(answers, expected)
-        report = report_of(
+        verdict = planned.guarantee.check(answers, expected)
+        rows_beside = ReleasedRows(kept, laid.rows, rows, layout, tuple(names))
+        found = findings_on(
             planned,
-            known,
-            names,
+            rows_beside,
+            told,
             answers,
-            holds,
-            lost_of(told, known, columns),
+            verdict,
             laid.withheld,
-            time.perf_counter() - started,
-            spellings,
+            (identifiers, spellings),
         )
+        elapsed = time.perf_counter() - started
+        report = report_of(planned, known, names, found, lost_of(told, known, columns), elapsed)
+        warn_of_lost_columns(report)
         order = _order(frame, layout, columns)
         return rows.select(*order), report, disks
     except BaseException:
         disks.done()
         raise
     finally:
+        packed.done()
         laid.disks.done()
 
 
@@ -230,6 +244,10 @@ def _schema(frame: DataFrame, layout: Layout, columns: Sequence[Any]) -> Any:
     kept = [
         StructField(name, frame.schema[given].dataType)
         for name, given in zip(layout.kept_columns, layout.kept, strict=True)
+    ]
+    kept += [
+        StructField(name, frame.schema[given].dataType)
+        for name, given in zip(layout.number_columns, layout.numbers, strict=True)
     ]
     persons = [StructField(name, StringType()) for name in layout.entity]
     return StructType([*own, *kept, *persons, StructField(FACTS, BinaryType())])

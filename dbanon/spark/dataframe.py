@@ -26,10 +26,12 @@ from dbanon.hierarchy.spec import HierarchySpec, build
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.job import Job
 from dbanon.recoding.columns import ReleasedColumn
+from dbanon.run.plan import Plan
 from dbanon.sessions.base import Relation
 from dbanon.sessions.names import RelationName
 from dbanon.spark.facts import MOST_VALUES, Facts, require_few
 from dbanon.spark.layout import KEY, ROWS, Layout
+from dbanon.spark.profile import identifiers_of, numbers_of_persons
 from dbanon.spark.refusals import check_names
 from dbanon.spark.tasks import Disks, mapped
 
@@ -135,6 +137,14 @@ class DataFrameSource:
         """No hierarchy: those of databases are not here; raises InvalidParameter."""
         return build(spec, (), column, pulse)
 
+    def numbers_of_persons(self, relation: Relation) -> dict[str, str]:
+        """The columns that look like numbers of persons, and why; the first rows tell it."""
+        return numbers_of_persons(self.frame, relation.schema.attributes)
+
+    def identifiers(self, relation: Relation, names: Sequence[str]) -> dict[str, str]:
+        """Those of these columns that look like identifiers, and why; the first rows tell it."""
+        return identifiers_of(self.frame, [relation.attribute(name) for name in names])
+
     def spellings(self, relation: Relation, person: Attribute) -> dict[str, int]:
         """The persons by how the identifier is normalized."""
         kinds = list(dict.fromkeys(("", person.normalize, CASEFOLD)))
@@ -187,7 +197,7 @@ def laid_out(frame: DataFrame, job: Job, layout: Layout, relation: Relation) -> 
     DuplicateKeys : two have the same.
     """
     names = [*job.named, *job.guarantee.persons, *job.key]
-    rows = frame.select(*(column(name) for name in dict.fromkeys(names)))
+    rows = frame.select(*(column(name) for name in dict.fromkeys([*names, *layout.numbers])))
     plain, still = _is_number(relation, job.key), _stands_still(frame)
     disks = Disks()
     if relation.required and not still:
@@ -204,7 +214,7 @@ def laid_out(frame: DataFrame, job: Job, layout: Layout, relation: Relation) -> 
     if plain:
         number = column(job.key[0]).cast("long")
     else:
-        order = [column(name) for name in job.key or rows.columns]
+        order = [column(name) for name in job.key or dict.fromkeys(names)]
         rows = disks.keep(rows.orderBy(*order))
         number = _numbered(rows)
     columns = [number.alias(KEY)]
@@ -220,7 +230,10 @@ def laid_out(frame: DataFrame, job: Job, layout: Layout, relation: Relation) -> 
     columns += [own.get(name, column(name).cast("string")).alias(held) for held, name in texts]
     columns += [
         column(name).alias(held)
-        for held, name in zip(layout.kept_columns, layout.kept, strict=True)
+        for held, name in (
+            *zip(layout.kept_columns, layout.kept, strict=True),
+            *zip(layout.number_columns, layout.numbers, strict=True),
+        )
     ]
     laid = rows.select(*columns)
     if layout.persons:
@@ -342,12 +355,14 @@ def with_unique(names: Sequence[str], frame: DataFrame, released: Sequence[Relea
             raise InvalidParameter(f'The DataFrame has a column named "{name}" already.')
 
 
-def layout_of(job: Job, attributes: Sequence[Attribute], sensitive: Sequence[Attribute]) -> Layout:
-    """How the columns of a job stand."""
+def layout_of(planned: Plan) -> Layout:
+    """How the columns of a plan stand."""
+    job = planned.job
     return Layout(
-        tuple(attributes),
+        planned.wanted.quasi_identifiers,
         tuple(job.by),
         bool(job.guarantee.persons),
-        tuple(sensitive),
+        tuple(planned.sensitive.values()),
         tuple(job.kept),
+        planned.numbers,
     )

@@ -33,6 +33,7 @@ class Layout:
     persons : whether a column says whose a row is, by its text: e0.
     sensitive : what privacy models ask for, as texts: s0, s1, …
     kept : what is released as it is, as it is: o0, o1, …
+    numbers : what looks like numbers of persons and is counted in classes, as it is: p0, p1, …
     """
 
     quasi_identifiers: tuple[Attribute, ...]
@@ -40,6 +41,7 @@ class Layout:
     persons: bool = False
     sensitive: tuple[Attribute, ...] = ()
     kept: tuple[str, ...] = ()
+    numbers: tuple[str, ...] = ()
 
     @property
     def looked_at(self) -> list[str]:
@@ -66,6 +68,11 @@ class Layout:
     def kept_columns(self) -> list[str]:
         """What is released as it is, as it stands."""
         return _numbered("o", len(self.kept))
+
+    @property
+    def number_columns(self) -> list[str]:
+        """What looks like numbers of persons, as it stands."""
+        return _numbered("p", len(self.numbers))
 
     def place(self, found: Callable[[Attribute], bool]) -> list[int]:
         """The positions of some of the quasi-identifiers."""

@@ -64,7 +64,6 @@ def check_job(job: Job) -> None:
         and find_method(policy.method).refine == "generalized",
         "evaluate": policy.evaluate,
         "certificate": policy.certificate is not None,
-        "strict": policy.strict,
         "chain": job.chain is not None,
         "pseudonyms": bool(job.pseudonyms),
         "where": job.where is not None,

@@ -23,16 +23,14 @@ from dbanon.data.microdata import Coded, Microdata
 from dbanon.data.partition import Found, Partition
 from dbanon.data.schema import Attribute
 from dbanon.hierarchy.leaves import by_value
-from dbanon.job.verdict import Verdict
 from dbanon.measures.information_loss import Loss, loss_of
 from dbanon.recoding import find_recoding
 from dbanon.recoding.columns import ReleasedColumn
-from dbanon.release.attribute_disclosure import PersonSpellings
 from dbanon.release.outcome import Internal, public_loss
 from dbanon.release.recode import ColumnLoss, recode
 from dbanon.release.report import Counted, Lost, MadeBy, Report
 from dbanon.release.words import now
-from dbanon.run.disclosure import kept_identifiers
+from dbanon.run.disclosure import findings_of
 from dbanon.run.plan import Plan
 from dbanon.spark.dataframe import KIND, NAME
 from dbanon.spark.layout import Layout
@@ -203,38 +201,20 @@ def report_of(
     planned: Plan,
     known: TableContext,
     names: Sequence[str],
-    counts: Counts,
-    holds: Verdict,
-    found: tuple[Lost, Lost, dict[str, int]],
-    withheld: int,
+    counted: Counted,
+    losses: tuple[Lost, Lost, dict[str, int]],
     seconds: float,
-    spellings: tuple[PersonSpellings, ...] = (),
 ) -> Report:
-    """What is said of a release that was counted where it is kept.
-
-    What columns that are released as they are tell is not looked for: the arguments say so.
-    """
-    lost, exact, told = found
-    more: dict[str, Any] = {"telling": None, "engine": "spark"}
-    identifiers = kept_identifiers(planned)
-    if identifiers:
-        more["kept_identifiers"] = [vars(column) for column in identifiers]
-    if spellings:
-        more["entity_spellings"] = [vars(column) for column in spellings]
+    """What is said of a release that was counted where it is kept."""
+    lost, exact, told = losses
+    more: dict[str, Any] = {**findings_of(counted), "engine": "spark"}
     if planned.job.entity_normalize is not None:
         more["entity_normalize"] = planned.job.entity_normalize
     if told:
         more["told"] = told
     return Report(
-        planned.request(known.policy, holds, names, (NAME, NAME, KIND), more),
-        Counted(
-            counts.rows.rows + withheld,
-            withheld,
-            counts.rows,
-            holds,
-            few_persons=spellings,
-            identifiers=identifiers,
-        ),
+        planned.request(known.policy, counted.verdict, names, (NAME, NAME, KIND), more),
+        counted,
         lost,
         MadeBy(
             release_id=planned.release_id,

@@ -6,8 +6,8 @@ import os
 import shutil
 import socket
 import sys
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -47,6 +47,10 @@ _NEEDED = {
 # What others may say.
 _USUAL = {"spark.ui.showConsoleProgress": "false", "spark.io.encryption.enabled": "true"}
 _LOCAL = "spark.local.dir"
+# What sorts and groups of rows are cut into: Spark's own number is left for one that fits the rows,
+# another one is the caller's.
+SHUFFLE_PARTITIONS, _SPARKS_OWN = "spark.sql.shuffle.partitions", "200"
+_ROWS_A_PARTITION = 500_000
 # Where shuffled records are encrypted and kept from others, and what says so.
 PRIVATE = {
     "spark.authenticate": "true",
@@ -297,6 +301,27 @@ def differences(mine: Mapping[str, str], others: list[dict[str, str]]) -> list[s
         if other.get(name) != mine[name]
     }
     return sorted(found)
+
+
+@contextmanager
+def own_shuffle_partitions(session: SparkSession) -> Iterator[None]:
+    """Restore the session's number of shuffle partitions at the end of the block."""
+    before = session.conf.get(SHUFFLE_PARTITIONS)
+    try:
+        yield
+    finally:
+        session.conf.set(SHUFFLE_PARTITIONS, str(before))
+
+
+def fit_shuffle_partitions(session: SparkSession, rows: int) -> None:
+    """Set the number of shuffle partitions for so many rows, unless the session names one.
+
+    Each core has one at least, and a partition some 500,000 rows at most.
+    """
+    if session.conf.get(SHUFFLE_PARTITIONS) == _SPARKS_OWN:
+        cores = max(int(session.sparkContext.defaultParallelism), 1)
+        fitting = max(cores, -(-rows // _ROWS_A_PARTITION))
+        session.conf.set(SHUFFLE_PARTITIONS, str(fitting))
 
 
 def warn_unless_private(session: SparkSession) -> None:

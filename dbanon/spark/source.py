@@ -32,6 +32,7 @@ from dbanon.run.plan import require_roles
 from dbanon.sessions.base import Relation
 from dbanon.spark.arrow import arrow_schema, spark_schema
 from dbanon.spark.dataframe import NAME, DataFrameSource
+from dbanon.spark.disclosure import SourceFindings
 from dbanon.spark.refusals import check_names
 from dbanon.spark.tasks import errors_without_values, translated
 from dbanon.stores.postgresql import pieces
@@ -59,6 +60,7 @@ class Pinned:
     relation : of a database; None of files.
     settled : raises SourceChanged where it is no longer what it was; called before the end.
     count : the number of its rows, asked where it lies: to compare with those that were read.
+    findings : what it has shown of its columns; None where the first rows of ``frame`` tell it.
     """
 
     name: str
@@ -68,6 +70,7 @@ class Pinned:
     relation: Relation | None
     settled: Callable[[], None]
     count: Callable[[], int]
+    findings: SourceFindings | None = None
 
 
 # -- PostgreSQL -----------------------------------------------------------------------------------
@@ -93,7 +96,8 @@ def postgresql(session: SparkSession, url: URL, job: Job, tasks: int) -> Iterato
         require_roles(job, relation)
         relation = source.locate(relation, job, job.read)
         key = job.key or pieces.own_key(relation)
-        wanted = {*job.read, *key}
+        findings = SourceFindings.of(source, relation, job)
+        wanted = {*job.read, *key, *findings.numbers_of_persons}
         # In the table's own order, which is the release's.
         read = [a for a in relation.schema.attributes if a.name in wanted]
         attributes = source.inspect(relation, read)
@@ -119,6 +123,7 @@ def postgresql(session: SparkSession, url: URL, job: Job, tasks: int) -> Iterato
             relation,
             settled,
             lambda: source.count(relation),
+            findings,
         )
 
 

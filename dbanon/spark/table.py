@@ -21,7 +21,7 @@ from dbanon.sessions.names import parse_relation
 from dbanon.spark.anonymize import BLOCK_SIZE, released
 from dbanon.spark.into_files import ParquetTarget
 from dbanon.spark.refusals import check_job, check_method
-from dbanon.spark.session import require_session, warn_unless_private
+from dbanon.spark.session import own_shuffle_partitions, require_session, warn_unless_private
 from dbanon.spark.source import Pinned, of_frame, parquet, postgresql
 from dbanon.spark.staging import Target
 from dbanon.spark.tasks import translated
@@ -124,7 +124,7 @@ def run_on_spark(
 
         to = PostgresqlTarget(url, job, release_id)
     try:
-        with _pinned(session, job, source, tasks) as pinned:
+        with own_shuffle_partitions(session), _pinned(session, job, source, tasks) as pinned:
             to.prepare(pinned.attributes, pinned.relation)
             return _made(job, pinned, to, tasks, started)
     except (Exception, KeyboardInterrupt) as error:
@@ -157,7 +157,7 @@ def _made(job: Job, pinned: Pinned, to: Target, tasks: int | None, started: floa
     # The memory is the workers' own: a limit is of one process.
     wanted = replace(job, key=pinned.key, where=None, memory_limit=None)
     with translated("the release was made"):
-        rows, report, disks = released(wanted, pinned.frame, tasks)
+        rows, report, disks = released(wanted, pinned.frame, tasks, pinned.findings)
     try:
         pinned.settled()
         with translated("the source's rows were counted"):

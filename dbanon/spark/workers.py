@@ -18,6 +18,7 @@ from dbanon.partitioning.blocks import first_keys, places_of_classes
 from dbanon.partitioning.classes import cluster_block, space_of
 from dbanon.partitioning.protect import protect_block, space_of_costs
 from dbanon.partitioning.refine import Turn, max_refined_size, refine_block
+from dbanon.release.attribute_disclosure import Originals
 from dbanon.release.publication import PublicSums
 from dbanon.release.recode import Release, lost_completely, recode
 from dbanon.sessions.base import random_order
@@ -169,6 +170,8 @@ class OfBlock:
     before, after : what they lose, as ``Release.sums``; empty where they are not released yet.
     public : as of ``Release``; empty as well.
     lost : whether every class has one label, by quasi-identifier.
+    hidden : of each quasi-identifier, the rows whose own value the release does not show; empty
+        where no column is kept.
     """
 
     block: int
@@ -181,6 +184,7 @@ class OfBlock:
     after: tuple[tuple[float, float], ...] = ()
     public: tuple[PublicSums, ...] = ()
     lost: tuple[str, ...] = ()
+    hidden: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -323,6 +327,9 @@ class Blocks:
         facts.before, facts.after = release.sums
         facts.public = release.public
         facts.lost = lost_completely(release.columns, known.policy.hierarchies)
+        if known.layout.kept:
+            originals = Originals(piece.microdata, partition, release.columns)
+            facts.hidden = tuple(map(originals.hidden_rows, originals.names))
         n = piece.microdata.n_records
         arrays: list[Any] = []
         assert self.names is not None

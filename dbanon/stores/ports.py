@@ -26,7 +26,7 @@ from dbanon.job import request
 from dbanon.job.job import Job
 from dbanon.job.pseudonym import PseudonymKey
 from dbanon.ledger.source_history import EarlierRelease, SourceHistory
-from dbanon.release.attribute_disclosure import TellingColumn, ValueGroups
+from dbanon.release.attribute_disclosure import Originals, TellingColumn, ValueGroups
 from dbanon.release.recode import Release
 from dbanon.release.report import Report
 from dbanon.sessions.base import Output, Relation
@@ -64,6 +64,11 @@ class Draft:
     def columns(self) -> tuple[str, ...]:
         """The released quasi-identifiers and the strata: what the rows of a class share."""
         return (*(column.attribute.name for column in self.release.columns), *self.job.by)
+
+    @property
+    def originals(self) -> Originals:
+        """What the released rows were, and how far the release hides it."""
+        return Originals(self.microdata, self.release.partition, self.release.columns)
 
 
 def request_of(draft: Draft) -> dict[str, Any]:

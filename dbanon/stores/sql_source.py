@@ -22,7 +22,6 @@ from dbanon.errors import (
     DbanonError,
     InsufficientRights,
     InvalidParameter,
-    RecountFailed,
     RuleWithoutColumn,
     SourceChanged,
     TableChanged,
@@ -34,7 +33,7 @@ from dbanon.hierarchy.spec import HierarchySpec
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.job import Asked, Job
 from dbanon.ledger.rules import require_digest
-from dbanon.release.attribute_disclosure import ValueGroups
+from dbanon.release.attribute_disclosure import ValueGroups, require_all_counted
 from dbanon.sessions import statements
 from dbanon.sessions.base import Filtered, Relation
 from dbanon.sessions.names import RelationName, parse_relation, quote, quote_list
@@ -326,12 +325,7 @@ class SqlSource:
         )
         cells = np.array([[int(value) for value in row] for row in session.rows(query)], np.int64)
         cells = cells.reshape(-1, 4 + len(others))
-        if int(cells[:, 1] @ cells[:, 2]) != int(partition.sizes.sum()):
-            raise RecountFailed(
-                f'The values of "{name}" that were counted are not those of all released rows;'
-                " nothing was published.",
-                hint="This is an error in dbanon: please report it.",
-            )
+        require_all_counted(name, int(cells[:, 1] @ cells[:, 2]), int(partition.sizes.sum()))
         cells = cells[cells[:, 0] == 0]
         return ValueGroups(cells[:, 1], cells[:, 2], cells[:, 3], cells[:, 4:])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import socket
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +21,10 @@ from dbanon.spark import anonymize
 from dbanon.spark import session as own_settings
 from dbanon.spark.session import (
     differences,
+    fit_shuffle_partitions,
     not_private,
     open_session,
+    own_shuffle_partitions,
     require_session,
     versions,
     versions_of_workers,
@@ -173,3 +176,31 @@ def test_another_version_on_the_workers(
     with pytest.raises(WorkersDiffer) as caught:
         require_session(on_cluster)
     assert f"numpy {here['numpy']} on a worker, 1.0 here" in str(caught.value)
+
+
+def test_shuffle_partitions_fit_the_rows_unless_the_session_names_them(
+    spark: SparkSession,
+) -> None:
+    name = "spark.sql.shuffle.partitions"
+    frame = spark.range(0, 400, 1, 2).selectExpr("id", "id % 90 AS z")
+    asked: dict[str, Any] = {"quasi_identifiers": ["z"], "k": 5, "key": ["id"]}
+    seen = []
+
+    def number(given: str) -> int:
+        spark.conf.set(name, given)
+        with own_shuffle_partitions(spark):
+            fit_shuffle_partitions(spark, 1_200_000)
+            seen.append(spark.conf.get(name))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            anonymize(frame, **asked)
+        spark.catalog.clearCache()
+        return int(str(spark.conf.get(name)))
+
+    before = str(spark.conf.get(name))
+    try:
+        # Two threads are two cores; a number that is not Spark's own is the session's.
+        assert [number("200"), number("7")] == [200, 7]
+        assert seen == ["3", "7"]
+    finally:
+        spark.conf.set(name, before)

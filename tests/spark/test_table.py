@@ -290,7 +290,6 @@ def test_a_piece_that_is_written_again_is_written_once(spark: SparkSession, peop
         ({"exports": [{"path": "x.parquet"}]}, DbanonError),
         ({"output": ""}, InvalidParameter),
         ({"if_exists": "other"}, InvalidParameter),
-        ({"strict": True}, DbanonError),
         ({"output": "public.name", "if_exists": "replace"}, OutputNotOurs),
     ],
 )

@@ -1,4 +1,4 @@
-"""Joint histories inside PostgreSQL: counted by the ledger's owner, and nobody else reads persons."""
+"""Joint histories in PostgreSQL: the ledger's owner counts them, nobody else reads persons."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def test_a_dropped_table_of_another_owner_is_another_source(
     roles: dict[str, str], run_sql: Run, connect: Connect
 ) -> None:
     run_sql("GRANT CREATE, USAGE ON SCHEMA release TO anna, mallory")
-    plain = CALL.replace(", options => '{{\"releases\": \"independent\"}}'", "")
+    plain = CALL.replace(', options => \'{{"releases": "independent"}}\'', "")
     anna, mallory = connect(roles["anna"]), connect(roles["mallory"])
     mallory.execute(PEOPLE.encode())
     mallory.execute(plain.format("mine").encode())

@@ -331,8 +331,13 @@ def make_ledger_older(database: Database) -> None:
         *(
             f"DROP TABLE {database.ledger(table)}"
             for table in (
-                *chains, "budget", "spending", "rule", "release_person", "release_internal"
-            )  # fmt: skip
+                *chains,
+                "budget",
+                "spending",
+                "rule",
+                "release_person",
+                "release_internal",
+            )
         ),
         *(
             f"ALTER TABLE {database.ledger(table)} DROP COLUMN {name}"

@@ -3,31 +3,26 @@
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from typing import Any
 
-import numpy as np
 import pytest
 from click.testing import CliRunner
 
 import dbanon
 from dbanon.doors.cli.main import main
-from dbanon.errors import InvalidParameter
-from dbanon.ledger.person_record import PERSON, joint_counts
 from dbanon.run.inspect_release import look
 from dbanon.run.open import open_store
 from dbanon.sessions.names import parse_relation
 from tests.stores.chain_cases import Months
-from tests.stores.databases import ALL_NAMES, Database, DuckdbDatabase, make_ledger_older
-from tests.stores.people import load_people
+from tests.stores.databases import ALL_NAMES, Database
 
 DATABASES = ALL_NAMES
 
 K = 3
 GIVEN: dict[str, Any] = {
-    "quasi_identifiers": ["age", "income"], "k": K, "nulls": "category", "entity": "id", "keep": ["who"],
-    "releases": "independent",
+    "quasi_identifiers": ["age", "income"], "k": K, "nulls": "category", "entity": "id",
+    "keep": ["who"], "releases": "independent",
 }  # fmt: skip
 RELEASES = ["release.first", "release.second", "release.third"]
 

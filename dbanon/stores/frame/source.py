@@ -32,7 +32,7 @@ from dbanon.hierarchy.leaves import column_texts
 from dbanon.hierarchy.spec import HierarchySpec, build
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.job import Job
-from dbanon.release.attribute_disclosure import Originals, ValueGroups, groups_of
+from dbanon.release.attribute_disclosure import ValueGroups, groups_of
 from dbanon.sessions.base import Relation
 from dbanon.sessions.names import RelationName
 from dbanon.stores.frame.display import display_codes
@@ -251,7 +251,7 @@ class FrameSource:
         """The released rows by their value of a column."""
         microdata, release = draft.microdata, draft.release
         records = release.partition.members
-        originals = Originals(microdata, release.partition, release.columns)
+        originals = draft.originals
         before = [originals.codes(column)[records] for column in originals.names]
         persons = None if microdata.entities is None else microdata.entities[records]
         codes = _codes(self.frame[name].iloc[microdata.keys[records, 0]])
@@ -261,7 +261,7 @@ class FrameSource:
         """The released rows by their value of a quasi-identifier."""
         microdata, release = draft.microdata, draft.release
         records = release.partition.members
-        held = Originals(microdata, release.partition, release.columns)
+        held = draft.originals
         places, valid = microdata.keys[records, 0], microdata.valid_column(name)
         codes = held.codes(name)[records]
         if valid is not None:

@@ -333,7 +333,11 @@ class MariadbCatalog(Session):
         raise ChainsNotHere()
 
     def stage_salt(self, salt: bytes) -> None:
-        self.run(statements.create_staging(statements.SALT, [("salt", "VARCHAR(64)")], self.staging_suffix))
+        self.run(
+            statements.create_staging(
+                statements.SALT, [("salt", "VARCHAR(64)")], self.staging_suffix
+            )
+        )
         self.insert_rows(RelationName(None, statements.SALT), ["salt"], [(salt.hex(),)])
 
     def have_persons_recorded(self, release_id: str) -> bool:

@@ -1,0 +1,110 @@
+"""What the first rows of a DataFrame show of its columns: identifiers, and numbers of persons."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+
+import pyarrow as pa
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sql
+
+from dbanon.advice.forms import LOOKED_AT, form_of_texts, may_have
+from dbanon.advice.persons import (
+    HEAD,
+    LOOKED_UP,
+    PROBED,
+    constant_within,
+    numbers_found,
+    suspects,
+)
+from dbanon.advice.profile import Column
+from dbanon.advice.roles import identifying
+from dbanon.data.schema import Attribute, Kind
+from dbanon.spark.tasks import translated
+
+
+def identifiers_of(frame: DataFrame, attributes: Sequence[Attribute]) -> dict[str, str]:
+    """Those of these columns that look like identifiers, and why; the first rows tell it."""
+    profiles = _profiles(frame, attributes)
+    # Of types that no release reads, the type alone is looked at.
+    profiles += [Column(a, 0, 0) for a in attributes if a.kind is Kind.OTHER]
+    order = {attribute.name: place for place, attribute in enumerate(attributes)}
+    return identifying(sorted(profiles, key=lambda profile: order[profile.name]))
+
+
+def numbers_of_persons(frame: DataFrame, attributes: Sequence[Attribute]) -> dict[str, str]:
+    """The columns that look like numbers of persons, and why, as ``advice.persons`` says it."""
+    candidates = [a for a in attributes if a.name in suspects(attributes)]
+    constant = [a for a in attributes if a.name in constant_within(attributes)]
+    if not candidates:
+        return {}
+    return numbers_found(
+        constant,
+        _profiles(frame, candidates),
+        lambda name: _agreement(frame, name),
+        lambda profile: _shared(frame, profile.name, [a.name for a in constant]),
+    )
+
+
+def _profiles(frame: DataFrame, attributes: Sequence[Attribute]) -> list[Column]:
+    """What counts show of the first rows of columns."""
+    readable = [a for a in attributes if a.kind is not Kind.OTHER]
+    if not readable:
+        return []
+    head = frame.select(
+        *(_column(a.name).alias(f"c{place}") for place, a in enumerate(readable))
+    ).limit(HEAD)
+    with translated("the first rows were looked at"):
+        rows: pa.Table = head.toArrow()
+    return [_profile(a, rows[f"c{place}"]) for place, a in enumerate(readable)]
+
+
+def _profile(attribute: Attribute, values: pa.ChunkedArray) -> Column:
+    texts = [str(value) for value in values.drop_null().to_pylist()]
+    different = dict.fromkeys(texts)
+    profile = Column(attribute, len(texts), len(different))
+    if attribute.kind is Kind.CATEGORY and texts:
+        profile = replace(
+            profile,
+            mean_length=sum(map(len, texts)) / len(texts),
+            worded=sum(" " in text for text in texts) / len(texts),
+        )
+    if not may_have(attribute):
+        return profile
+    return replace(profile, form=form_of_texts(islice(different, LOOKED_AT)))
+
+
+def _agreement(frame: DataFrame, name: str) -> float:
+    """The share of pairs of the first rows that have one value of a column."""
+    head = frame.select(_column(name).alias("value")).limit(HEAD)
+    counts = head.where(sql.col("value").isNotNull()).groupBy("value").count()
+    with translated("the first rows were looked at"):
+        [(squares, rows)] = counts.agg(
+            sql.sum(sql.col("count") * sql.col("count")), sql.sum("count")
+        ).collect()
+    return (squares - rows) / (rows * (rows - 1)) if rows and rows > 1 else 1.0
+
+
+def _shared(frame: DataFrame, name: str, others: Sequence[str]) -> Iterator[list[int]]:
+    """Of some values that several rows share: for each other column, the rows with a value there,
+    and how many different ones they have."""
+    columns = [_column(other).alias(f"c{place}") for place, other in enumerate(others)]
+    rows = frame.select(_column(name).alias("value"), *columns).limit(LOOKED_UP)
+    probed = frame.select(_column(name).alias("value")).where(sql.col("value").isNotNull())
+    counts = [
+        count(f"c{place}").alias(f"n{2 * place + number}")
+        for place in range(len(others))
+        for number, count in enumerate((sql.count, sql.count_distinct))
+    ]
+    values = rows.join(probed.limit(PROBED).distinct(), "value").groupBy("value")
+    counted = values.agg(sql.count(sql.lit(1)).alias("rows"), *counts)
+    with translated("the first rows were looked at"):
+        found = counted.where(sql.col("rows") > 1).drop("value", "rows").collect()
+    yield from (list(row) for row in found)
+
+
+def _column(name: str) -> SparkColumn:
+    return sql.col("`" + name.replace("`", "``") + "`")

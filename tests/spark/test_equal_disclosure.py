@@ -1,0 +1,229 @@
+"""What releases reveal beside their guarantee: Spark finds and refuses what frames do."""
+
+from __future__ import annotations
+
+import warnings
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dbanon
+import dbanon.spark
+from dbanon.errors import (
+    DbanonError,
+    EntitySpellingsRefused,
+    KeptColumnIdentifies,
+    KeptColumnTells,
+    KeptIdentifierRefused,
+    LinkingColumnRefused,
+    PersonsBelowK,
+    PrivacyWarning,
+    TellingColumnRefused,
+    TooFewPersons,
+)
+from dbanon.spark import anonymize_table
+from tests.spark.statements import execute
+from tests.spark.test_equal_local import in_files, table
+from tests.stores import linking, test_persons
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+BLOCKS = {"method": "mdav", "block_size": 300, "k": 5}
+
+
+def codings() -> pd.DataFrame:
+    """Columns that are other codings of an age, numbers of households, and ordinary ones."""
+    frame = pd.DataFrame({name: values for name, (_, values) in linking.COLUMNS.items()})
+    frame["some_code"] = frame["some_code"].astype("Int64")
+    places = np.arange(len(frame))
+    return frame.assign(id=places, place=places * 1.5, signed=np.where(frame["age"] % 2, 0.0, -0.0))
+
+
+def patients() -> pd.DataFrame:
+    """Rows of patients, who have several each."""
+    frame = pd.DataFrame(test_persons.stays(), columns=list(test_persons.TYPES))
+    frame["born"] = frame["born"].map(date.fromisoformat)
+    return frame
+
+
+def addresses() -> pd.DataFrame:
+    """Identifiers by their form, under a name that says nothing."""
+    frame = table(1200)[["id", "x", "place", "z"]]
+    return frame.assign(c7=[f"p{i % 40}@example.org" for i in range(1200)])
+
+
+CODINGS = [*linking.CODINGS, "sex", "visits", "household", "signed", "id"]
+QUASI = {"quasi_identifiers": ["age", "height"]}
+CASES: dict[str, tuple[Any, dict[str, Any]]] = {
+    "codings": (codings, QUASI | {"keep": CODINGS, "sensitive": ["illness"]}),
+    "codings, median": (codings, QUASI | {"keep": CODINGS[:4], "recoding": "median"}),
+    "codings, persons": (codings, QUASI | {"keep": CODINGS[3:6], "entity": "household"}),
+    "patients": (
+        patients,
+        {"quasi_identifiers": ["born", "zip"], "keep": ["row_no", "sex"], "key": ["row_no"]},
+    ),
+    "addresses": (addresses, {"quasi_identifiers": ["x", "z"], "keep": ["c7", "place"]}),
+    "holes": (
+        lambda: table(1200),
+        {
+            "quasi_identifiers": ["x", "holed", "town"],
+            "keep": ["few", "town_code", "holed_code"],
+            "recoding": "representative",
+            "nulls": "category",
+        },
+    ),
+}
+
+
+def with_codes(frame: pd.DataFrame) -> pd.DataFrame:
+    if "town" not in frame:
+        return frame
+    codes = frame["town"].map({t: i for i, t in enumerate(frame["town"].dropna().unique())})
+    tens = (frame["holed"] // 10).astype("Int64")
+    return frame.assign(town_code=codes.astype("Int64"), holed_code=tens)
+
+
+def said_of(call: Any) -> tuple[set[tuple[type[Warning], str]], Any]:
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        result = call()
+    told = {(one.category, str(one.message)) for one in said}  # type: ignore[arg-type]
+    return {one for one in told if issubclass(one[0], PrivacyWarning)}, result
+
+
+# The rows that others of these have, with less beside them.
+CAMPAIGNS = {"codings, median", "codings, persons"}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.campaign] * (n in CAMPAIGNS)) for n in CASES]
+)
+def test_findings_are_those_of_a_frame(spark: SparkSession, name: str, tmp_path: Path) -> None:
+    made, asked = CASES[name]
+    frame = with_codes(made())
+    asked = BLOCKS | asked
+    key = asked.pop("key", ["id"])
+    rows = in_files(spark, frame, tmp_path)
+    local, (_, of_frame) = said_of(lambda: dbanon.anonymize_frame(frame, **asked))
+    found, (_, report) = said_of(lambda: dbanon.spark.anonymize(rows, key=key, **asked))
+    spark.catalog.clearCache()
+    assert local
+    assert found == local
+    assert report.telling == of_frame.telling
+    assert report.linking == of_frame.linking
+    assert report.few_persons == of_frame.few_persons
+    assert report.kept_identifiers == of_frame.kept_identifiers
+    for key in ("telling", "linking", "few_persons", "kept_identifiers"):
+        assert report.arguments.get(key) == of_frame.arguments.get(key)
+
+
+REFUSED: dict[str, tuple[Any, dict[str, Any], type[DbanonError]]] = {
+    "tells": (codings, QUASI | {"keep": ["age_code"]}, LinkingColumnRefused),
+    "unique": (codings, QUASI | {"keep": ["place"]}, TellingColumnRefused),
+    "identifies": (addresses, {"quasi_identifiers": ["x"], "keep": ["c7"]}, KeptIdentifierRefused),
+    "persons": (patients, {"quasi_identifiers": ["born", "zip"], "key": ["row_no"]}, TooFewPersons),
+    "spellings": (
+        lambda: pd.DataFrame(
+            {"id": range(80), "p": [f"{'pP'[i % 2]}{i // 2}" for i in range(80)], "x": range(80)}
+        ),
+        {"quasi_identifiers": ["x"], "entity": "p"},
+        EntitySpellingsRefused,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_strict_refuses_what_is_warned_of(spark: SparkSession, name: str, tmp_path: Path) -> None:
+    made, asked, error = REFUSED[name]
+    frame, asked = made(), BLOCKS | asked | {"strict": True}
+    key = asked.pop("key", ["id"])
+    with pytest.raises(error) as local:
+        dbanon.anonymize_frame(frame, **asked)
+    rows = in_files(spark, frame, tmp_path)
+    spark.catalog.clearCache()
+    with pytest.raises(error) as refused:
+        dbanon.spark.anonymize(rows, key=key, **asked)
+    assert str(refused.value) == str(local.value)
+    # Nothing is kept on the disks of executors.
+    assert not spark.sparkContext._jsc.getPersistentRDDs()
+
+
+def test_a_strict_release_without_findings_is_made(spark: SparkSession, tmp_path: Path) -> None:
+    rows = in_files(spark, codings(), tmp_path)
+    asked = BLOCKS | QUASI | {"keep": ["sex", "visits"], "sensitive": ["illness"]}
+    _, report = dbanon.spark.anonymize(rows, key=["id"], strict=True, **asked)
+    assert report.findings == ()
+    assert report.arguments["telling"] == []
+
+
+def test_a_sample_proves_that_values_differ(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dbanon.release.attribute_disclosure.ALL_ROWS", 100)
+    frame = codings().assign(height=lambda rows: rows["id"] * 7.5)
+    rows = in_files(spark, frame, tmp_path)
+    asked = BLOCKS | QUASI | {"keep": ["place", "decade", "sex"]}
+    said, (_, report) = said_of(lambda: dbanon.spark.anonymize(rows, key=["id"], **asked))
+    # Of nine rows in ten at least, as databases say it; a height of one row follows from nothing.
+    assert [(one.name, one.determines, one.share) for one in report.telling] == [
+        ("place", None, 0.9)
+    ]
+    assert [one.codes for one in report.linking] == ["age"]
+    assert len(said) == 2
+
+
+def test_a_table_of_postgresql_is_looked_at_in_its_snapshot(
+    spark: SparkSession, pg_url: str
+) -> None:
+    """The column of persons is not released, and no other column of the source is read."""
+    execute(
+        pg_url,
+        "CREATE TABLE stays AS SELECT i AS id, i / 6 AS patient_id, 18 + i / 6 * 7 % 70 AS age,"
+        " 100 * sin(i / 6) AS pay, 'p' || i % 400 || '@example.org' AS c7, i AS other"
+        " FROM generate_series(1, 1500) AS i; ALTER TABLE stays ADD PRIMARY KEY (id)",
+    )
+    asked: dict[str, Any] = {
+        "quasi_identifiers": ["age", "pay"], "k": 5, "keep": ["c7"], "block_size": 500,
+    }  # fmt: skip
+    named = {"table": "stays", "output": "release.stays"}
+    asked |= {"releases": "independent"}
+    said, report = said_of(lambda: anonymize_table(spark, pg_url, pg_url, **asked, **named))
+    local, of_sql = said_of(
+        lambda: dbanon.anonymize(pg_url, **asked, table="stays", output="release.again")
+    )
+    kinds = {KeptColumnIdentifies, PersonsBelowK}
+    assert {one for one, _ in said} >= kinds
+    assert {one for one in said if one[0] in kinds} == {one for one in local if one[0] in kinds}
+    assert report.few_persons == of_sql.few_persons
+    assert report.not_copied == ("id", "patient_id", "other")
+    columns = "SELECT column_name::text FROM information_schema.columns"
+    columns += " WHERE table_schema = 'release' AND table_name = 'stays' ORDER BY 1"
+    assert execute(pg_url, columns) == [("age",), ("c7",), ("pay",)]
+    [(kept,)] = execute(
+        pg_url, "SELECT arguments FROM dbanon.release WHERE relation_name = 'stays'"
+    )
+    assert kept["few_persons"] == [vars(one) for one in report.few_persons]
+    [shown] = [one for one in dbanon.releases(pg_url) if one.output.endswith("stays")]
+    assert shown
+    execute(pg_url, "DROP TABLE release.stays")
+    with pytest.raises(KeptIdentifierRefused):
+        anonymize_table(spark, pg_url, pg_url, **asked, **named, strict=True)
+    assert execute(pg_url, "SELECT to_regclass('release.stays') IS NULL") == [(True,)]
+
+
+def test_types_that_have_no_hash_of_their_own(spark: SparkSession, tmp_path: Path) -> None:
+    rows = in_files(spark, table(1200), tmp_path)
+    held = rows.selectExpr(
+        "id", "x", "z", "map('a', id % 3) AS m", "parse_json(cast(id AS string)) AS v",
+        "array(place, NULL) AS l", "named_struct('p', place) AS s",
+    )  # fmt: skip
+    asked = BLOCKS | {"quasi_identifiers": ["x", "z"], "keep": ["m", "l", "s"]}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", KeptColumnTells)
+        _, report = dbanon.spark.anonymize(held, key=["id"], **asked)
+    assert report.telling == ()
