@@ -97,6 +97,10 @@ class PrivateReport(InWords):
             "budget": self.budget,
         }
 
+    def rows(self) -> list[tuple[str, str]]:
+        """As ``pairs``."""
+        return self.pairs()
+
     def pairs(self) -> list[tuple[str, str]]:
         """The report as pairs of label and text, for people."""
         pairs = [

@@ -301,6 +301,10 @@ class Report(WithCard):
             del loss["name"]
         return told
 
+    def rows(self) -> list[tuple[str, str]]:
+        """As ``pairs``."""
+        return self.pairs()
+
     def pairs(self) -> list[tuple[str, str]]:
         """The report as pairs of label and text, for people."""
 

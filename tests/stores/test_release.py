@@ -318,7 +318,7 @@ def test_the_ledger_is_the_same_in_every_database(make_database: Any) -> None:
         own = ["release_id", "created_at", "seconds", "output_schema", "output_name"]
         own += ["relation_name", "source", "published_by", "relation_oid", "output_oid", "digest"]
         # Numbers that only PostgreSQL gives to roles and relations.
-        own += ["owner_oid", "publisher_oid", "ledger_oid"]
+        own += ["owner_oid", "publisher_oid", "ledger_oid", "source_oid", "source_owner_oid"]
         # The types of the source, and counters.
         own += ["request"]
         release["histogram"] = release["histogram"].str.replace("'", '"')
