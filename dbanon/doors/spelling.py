@@ -31,8 +31,8 @@ _PROBLEMS = "problems()"
 _DECLARE_AGAIN = "declare_again()"
 # What may differ in a release that is made again.
 _ACCEPT = "accept"
-# Of dbanon refresh, dbanon evaluate, and dbanon advise.
-_OF_COMMANDS = (_ACCEPT, "changed_source", "max_seconds")
+# Of dbanon refresh, run, evaluate, and advise.
+_OF_COMMANDS = (_ACCEPT, "accept_types", "changed_source", "max_seconds")
 
 
 @cache
@@ -66,7 +66,7 @@ def on_command_line(name: str, value: Any) -> str:
     if name == _DECLARE_AGAIN:
         return declare_again_command(value)
     if name in _OF_COMMANDS:
-        values = f" {','.join(value)}" if isinstance(value, list) else ""
+        values = f" {shlex.quote(','.join(map(_field, value)))}" if isinstance(value, list) else ""
         return "--" + name.replace("_", "-") + values
     one = _options().get(name)
     if one is None:

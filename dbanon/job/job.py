@@ -120,7 +120,7 @@ class Job:
     declared : the digest of the rules of the table that say what its columns are; ``BY_RULES``
         until they are read, None where they are not asked for.
     name : of the job in its file; None where there is none.
-    accept_types : columns of the source may have other types than at the job's last release.
+    accept_types : columns that may have another kind of type than at the job's last release.
     fingerprint_key : that its fingerprint is taken under, empty for none of its own; None where
         none is taken.
     door : ``python``, ``cli``, ``job`` or ``sql``: where it was asked for, for the ledger.
@@ -276,7 +276,7 @@ class Job:
     on_new_column: str = "halt"
     declared: str | None = None
     name: str | None = None
-    accept_types: bool = False
+    accept_types: tuple[str, ...] = ()
     fingerprint_key: bytes | None = field(default=None, repr=False)
     door: str = "python"
     run_id: str = field(default_factory=lambda: str(uuid.uuid4()), compare=False)

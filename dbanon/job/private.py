@@ -176,7 +176,7 @@ class PrivateJob:
     on_new_column: str = "halt"
     declared: str | None = None
     name: str | None = None
-    accept_types: bool = False
+    accept_types: tuple[str, ...] = ()
     method: str = DP_RANKS
     door: str = "python"
     run_id: str = field(default_factory=lambda: str(uuid.uuid4()), compare=False)

@@ -11,7 +11,7 @@ from dbanon.data.counts import Questions
 from dbanon.data.frozen import dataclass
 from dbanon.data.microdata import ColumnRoles, Microdata
 from dbanon.data.schema import Attribute, Kind, with_orders
-from dbanon.errors import ColumnUnclassified, ColumnWithoutRule, TableChanged
+from dbanon.errors import ColumnUnclassified, ColumnWithoutRule
 from dbanon.hierarchy.edges import Pulse, no_pulse
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.guarantee import Guarantee
@@ -37,6 +37,7 @@ from dbanon.release.report import Request
 from dbanon.run.hierarchies import GivenHierarchies, read_hierarchies
 from dbanon.run.history import require_first
 from dbanon.run.key import key_of_pseudonyms
+from dbanon.run.source_types import require_types
 from dbanon.sessions.base import Output, Relation
 from dbanon.stores.ports import Draft, Source, Target
 
@@ -209,7 +210,7 @@ def plan(
     """
     relation = source.describe(job)
     require_roles(job, relation)
-    if target is not None and not job.accept_types:
+    if target is not None:
         require_types(job, relation, target.last_types(job, relation.name))
     attributes = _quasi_identifiers(job, relation)
     normalize, whose = job.entity_normalize, job.guarantee.persons
@@ -338,28 +339,6 @@ def require_roles(job: Asked, relation: Relation) -> None:
             f"{relation.name} has columns without a role; nothing was published.",
             detail=f"Without a role: {', '.join(new)}.",
             hint="Give each a role in the job file, or set on_new_column: drop.",
-        )
-
-
-def require_types(job: Asked, relation: Relation, then: Mapping[str, str]) -> None:
-    """Check that the columns with a role have the types of the job's last release.
-
-    Raises
-    ------
-    TableChanged : one has another type.
-    """
-    changed = [
-        f'"{a.name}" was {then[a.name] or "of no type"}, and is {a.sql_type or "of no type"}'
-        for a in relation.schema.attributes
-        if a.name in (job.roles or ()) and then.get(a.name, a.sql_type) != a.sql_type
-    ]
-    if changed:
-        raise TableChanged(
-            f"Columns of {relation.name} have other types than at the job's last release; nothing"
-            " was published.",
-            detail="; ".join(changed) + ".",
-            hint="If that is as it should be, accept them with one run of the job:"
-            " option accept_types.",
         )
 
 

@@ -17,7 +17,8 @@ from dbanon.ledger.budgets import KeptBudget
 from dbanon.ledger.releases import plan_output
 from dbanon.run.budgets import require_of_rows
 from dbanon.run.hierarchies import read_named
-from dbanon.run.plan import require_roles, require_types
+from dbanon.run.plan import require_roles
+from dbanon.run.source_types import require_types
 from dbanon.sessions.base import Output, Relation
 from dbanon.sessions.names import check_length, parse_relation
 from dbanon.sessions.session import Session
@@ -71,8 +72,7 @@ def begin(job: PrivateJob, session: Session, release_id: str) -> Begun:
     relation = source.describe(job)
     require_of_rows(relation)
     require_roles(job, relation)
-    if not job.accept_types:
-        require_types(job, relation, SqlTarget(session).last_types(job, relation.name))
+    require_types(job, relation, SqlTarget(session).last_types(job, relation.name))
     session.require_rights(relation, job.read)
     for name in job.persons:
         require_entity(relation.attribute(name))

@@ -18,8 +18,8 @@ from dbanon.ledger.releases import plan_output
 from dbanon.ledger.source_history import SourceHistory, earlier_releases
 from dbanon.release.report import Report
 from dbanon.run.history import caution_of, require_first, warn_of_history
-from dbanon.run.plan import require_types
 from dbanon.run.run_with_ledger import NOT_ASKED
+from dbanon.run.source_types import require_types
 from dbanon.sessions.base import Output, Relation
 from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.spark.dataframe import attribute_of
@@ -54,7 +54,7 @@ class PostgresqlTarget:
         """Look at output and types; raises as ``plan_output``."""
         job, self._source = self.job, {a.name: a for a in attributes}
         with PostgresqlStore(self.url).planning(staging=False, create=True) as session:
-            if relation is not None and not job.accept_types:
+            if relation is not None:
                 then = SqlTarget(session).last_types(job, relation.name)
                 require_types(job, relation, then)
             self._planned(session)

@@ -140,7 +140,7 @@ def test_a_job_file(
     with pytest.raises(dbanon.DbanonError) as caught:
         dbanon.run_job(file)
     assert caught.value.code == "column_unclassified"
-    execute(people, "ALTER TABLE people DROP COLUMN name, ALTER age TYPE bigint")
+    execute(people, "ALTER TABLE people DROP COLUMN name, ALTER age TYPE float8")
     with pytest.raises(dbanon.DbanonError) as caught:
         dbanon.run_job(file)
     assert caught.value.code == "table_changed"

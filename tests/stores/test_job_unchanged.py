@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import dbanon
-from dbanon.errors import TableChanged
+from dbanon.errors import InvalidParameter, TableChanged
 from tests.stores.conftest import FINGERPRINT_ROUNDS
 from tests.stores.databases import Database
 from tests.stores.job_lines import ROLES, call, job, told, write
@@ -262,7 +262,7 @@ def test_another_type_halts_until_it_is_accepted(database: Database, tmp_path: P
     assert set(recorded) == set(ROLES)
     database.execute("CREATE TABLE other AS SELECT * FROM people", "DROP TABLE people")
     columns = [
-        f"CAST({c} AS {database.types['bigint']}) AS age" if c == "age" else c for c in ROLES
+        f"CAST({c} AS {database.types['double']}) AS age" if c == "age" else c for c in ROLES
     ]
     database.execute(f"CREATE TABLE people AS SELECT {', '.join(columns)} FROM other")
     for command in ("plan", "run"):
@@ -273,8 +273,12 @@ def test_another_type_halts_until_it_is_accepted(database: Database, tmp_path: P
     with pytest.raises(TableChanged):
         dbanon.run_job(file, skip_unchanged=True)
     assert released(database) == 1
-    assert call("run", file, "--accept-types").exit_code == 0
+    assert "--accept-types age" in done.stderr
+    assert call("run", file, "--accept-types", "income").exit_code == 6
+    assert call("run", file, "--accept-types", "age").exit_code == 0
     assert call("run", file).exit_code == 0
     failed = database.rows(f"SELECT job, error_code FROM {database.ledger('run')}"
                            " WHERE state = 'failed'")  # fmt: skip
-    assert failed == [("people", "table_changed")] * 2
+    assert failed == [("people", "table_changed")] * 3
+    with pytest.raises(InvalidParameter, match="must be a list of columns"):
+        dbanon.run_job(file, accept_types="age")

@@ -15,7 +15,7 @@ from dbanon.doors.cli.cautions import warn_of, watched
 from dbanon.doors.cli.jobs import FILE, JOBS, PASSWORD, opened
 from dbanon.doors.cli.log import current, say
 from dbanon.doors.cli.releases import write_report
-from dbanon.doors.cli.support import common, errors, lasting, show, signals, sql_printer
+from dbanon.doors.cli.support import Names, common, errors, lasting, show, signals, sql_printer
 from dbanon.errors import DbanonError, InvalidParameter, OutcomeUnknown
 from dbanon.stores.exports.places import file_for, make_directories
 
@@ -53,8 +53,10 @@ def place_of(path: str, job: str, release_id: str) -> Path:
 )
 @click.option(
     "--accept-types",
-    is_flag=True,
-    help="Accept columns whose types differ from the job's last release.",
+    type=Names(),
+    default=(),
+    metavar="A,B",
+    help="Accept that these columns have other types than at the job's last release.",
 )
 @click.option(
     "--metrics",
@@ -70,7 +72,7 @@ def run(
     names: tuple[str, ...],
     fail_fast: bool,
     skip_unchanged: bool,
-    accept_types: bool,
+    accept_types: tuple[str, ...],
     metrics: Path | None,
     inline_password: bool,
     no_progress: bool,
@@ -138,7 +140,7 @@ class _Way:
     no_progress: bool
     print_sql: bool
     skip_unchanged: bool
-    accept_types: bool
+    accept_types: tuple[str, ...]
     began: Callable[[str], None]
 
 

@@ -23,7 +23,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from dbanon.data.option import REQUIRED, Parameter, all_parameters
-from dbanon.doors.spelling import bytes_of, declare_again_command
+from dbanon.doors.spelling import bytes_of, declare_again_command, on_command_line
 from dbanon.errors import DbanonError, InvalidParameter, has_credentials
 from dbanon.job.job import Job
 from dbanon.job.private import own_options
@@ -211,6 +211,9 @@ def in_job_file(name: str, value: Any) -> str:
         return "dbanon hierarchy check"
     if name == "declare_again()":
         return declare_again_command(value)
+    if name == "accept_types":
+        # Said of one run, never in the file.
+        return on_command_line(name, value)
     if name == "entity_normalize":
         return f"entity: {{column: …, normalize: {value}}}" if value else "entity.normalize"
     if name in _OF_OUTPUT:

@@ -100,14 +100,14 @@ def run_file_job(
     committed: Callable[[Published], None] = lambda made: None,
     retried: Callable[[DbanonError, float], None] = lambda error, seconds: None,
     skip_unchanged: bool = False,
-    accept_types: bool = False,
+    accept_types: Sequence[str] = (),
 ) -> Published | Skipped:
     """Run a job under its lock, again where its database failed and the file says so.
 
     Parameters
     ----------
     skip_unchanged : do nothing if source, job and release are as at its last release.
-    accept_types : columns may have other types than then.
+    accept_types : columns that may have another kind of type than then.
     began : called when the job has its lock.
     committed : called when the release is visible, before older ones are dropped.
     retried : called with what failed, and the seconds until the next attempt.
@@ -125,9 +125,9 @@ def run_file_job(
                 "A job of a cluster is never skipped: what it reads has no fingerprint.",
                 hint="Run it whether or not something changed.",
             )
+    job = replace(job, job=replace(job.job, accept_types=_columns(accept_types)))
     source, target = stores_of(job, on_sql)
     attempt = 1
-    job = replace(job, job=replace(job.job, accept_types=accept_types))
     if skip_unchanged and isinstance(job.job, Job):
         job = replace(job, job=replace(job.job, fingerprint_key=_key_for(source)))
     with (target or source).job_lock(job.name):
@@ -152,6 +152,16 @@ def run_file_job(
         made = Published(report, unclassified(job, report.not_copied), (), attempt)
         committed(made)
         return replace(made, dropped=_drop_old(job, target or source))
+
+
+def _columns(accept_types: Sequence[str]) -> tuple[str, ...]:
+    """The columns whose types may differ; raises InvalidParameter."""
+    if isinstance(accept_types, str) or not isinstance(accept_types, Sequence):
+        raise InvalidParameter(
+            "accept_types must be a list of columns.",
+            hint='Name the columns that the error names, as in `accept_types=["age"]`.',
+        )
+    return tuple(accept_types)
 
 
 def _by_rules(job: FileJob, source: Store) -> FileJob:
@@ -218,7 +228,7 @@ def run_job(
     *,
     job: str | None = None,
     skip_unchanged: bool = False,
-    accept_types: bool = False,
+    accept_types: Sequence[str] = (),
     progress: Wanted = None,
     on_sql: OnSql | None = None,
 ) -> Report | PrivateReport | None:
@@ -229,7 +239,7 @@ def run_job(
     path : the file.
     job : the job's name; it may be omitted if the file has one job.
     skip_unchanged : do nothing where source, job and release are as at its last release.
-    accept_types : columns may have other types than then.
+    accept_types : columns that may have another kind of type than then.
     progress, on_sql : as for ``anonymize``.
 
     Raises

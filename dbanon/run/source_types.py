@@ -1,0 +1,74 @@
+"""Types of a source's columns against those of a job's last release: kinds, whatever the width."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+
+from dbanon.errors import TableChanged
+from dbanon.job.job import Job
+from dbanon.job.private import PrivateJob
+from dbanon.sessions.base import Relation
+
+# Types of databases that differ in how wide their values are; a longer value changes no meaning.
+_FAMILIES = {
+    "integer": (
+        "tinyint", "smallint", "mediumint", "int", "integer", "bigint", "hugeint", "int2", "int4",
+        "int8", "utinyint", "usmallint", "uinteger", "ubigint", "uhugeint",
+    ),
+    "decimal": ("decimal", "dec", "numeric", "num"),
+    "float": ("real", "float", "double", "double precision", "float4", "float8"),
+    "text": (
+        "varchar", "character varying", "nvarchar", "text", "tinytext", "mediumtext", "longtext",
+        "string",
+    ),
+    "character": ("char", "character", "bpchar", "nchar"),
+    "timestamp": ("timestamp", "timestamp without time zone", "timestamp_s", "timestamp_ms",
+                  "timestamp_ns"),
+}  # fmt: skip
+_FAMILY = {name: family for family, names in _FAMILIES.items() for name in names}
+_WIDTH = re.compile(r"\s*\(\s*\d+\s*(,\s*\d+\s*)?\)|\s+unsigned\b")
+
+
+def type_family(sql_type: str) -> str:
+    """The kind of a type without its width: ``DECIMAL(5,2)`` and ``numeric`` are decimals."""
+    plain = _WIDTH.sub("", sql_type).strip().lower()
+    return _FAMILY.get(plain, plain)
+
+
+def require_types(job: Job | PrivateJob, relation: Relation, then: Mapping[str, str]) -> None:
+    """Check that the columns that are read have the types of the job's last release.
+
+    Widths may differ: a larger value is no other type. Nor do columns count that nothing is made
+    of; a condition may be about any column.
+
+    Raises
+    ------
+    TableChanged : one has another kind of type.
+    """
+    if job.roles is None:
+        return
+    every = isinstance(job, Job) and job.where is not None
+    looked_at = {*(job.roles if every else job.read)} - {*job.accept_types}
+    changed = [
+        a
+        for a in relation.schema.attributes
+        if a.name in job.roles
+        and a.name in looked_at
+        and type_family(then.get(a.name, a.sql_type)) != type_family(a.sql_type)
+    ]
+    if changed:
+        names = json.dumps([a.name for a in changed], ensure_ascii=False)
+        raise TableChanged(
+            f"Columns of {relation.name} have other types than at the job's last release; nothing"
+            " was published.",
+            detail="; ".join(
+                f'"{a.name}" was {then[a.name] or "of no type"}, and is'
+                f" {a.sql_type or 'of no type'}"
+                for a in changed
+            )
+            + ".",
+            hint="Look at the column's values. If the type is as it should be, accept it with one"
+            f" run of the job: `accept_types={names}`.",
+        )
