@@ -45,6 +45,7 @@ class Option:
     minimum, maximum : of a number, or of each number in it.
     above : the number must be above the minimum.
     choices : the texts that are allowed.
+    pattern : what all of a text must match; of a list or mapping, each text in it.
     expected : what a value must be, in words, where type and limits do not say it.
     hint : of a refusal; the help where there is none.
     item : what a list or mapping holds, where its type does not say it.
@@ -62,6 +63,7 @@ class Option:
     maximum: float | None = None
     above: bool = False
     choices: tuple[str, ...] = ()
+    pattern: str = ""
     expected: str = ""
     hint: str = ""
     item: str = ""
@@ -322,9 +324,15 @@ def _kept(kind: Any, value: Any, option: Option) -> Any:
         return kind.of_plain(value)
     if kind is not Any and isinstance(kind, type) and not isinstance(value, kind):
         raise _WrongError
-    if kind is str and (not is_text(value) or (option.choices and value not in option.choices)):
+    if kind is str and not (is_text(value) and _is_allowed(value, option)):
         raise _WrongError
     return value
+
+
+def _is_allowed(value: str, option: Option) -> bool:
+    if option.choices and value not in option.choices:
+        return False
+    return not option.pattern or bool(re.fullmatch(option.pattern, value))
 
 
 def is_text(value: str) -> bool:

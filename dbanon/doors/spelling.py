@@ -72,7 +72,11 @@ def on_command_line(name: str, value: Any) -> str:
     if one is None:
         return name
     if one.kind is bool:
-        return flag(one)
+        return flag(one) if value is not False else f"--no-{flag(one).removeprefix('--')}"
+    if one.kind is Mapping and isinstance(value, Mapping):
+        return " ".join(
+            f"{flag(one)} {shlex.quote(f'{column}={part}')}" for column, part in value.items()
+        )
     if value is None:
         more = one.option.form if one.option.flag else ""
         return f"{flag(one)} {more}".rstrip()
@@ -146,6 +150,11 @@ def command(url: str, start: Mapping[str, Any], hierarchies: Iterable[str] = ())
                 words += [short, column]
         elif isinstance(value, (tuple, list)):
             words += ["--" + name.replace("_", "-"), ",".join(map(_field, value))]
+        elif isinstance(value, Mapping):
+            for column, part in value.items():
+                words += [flag(_options()[name]), f"{column}={part}"]
+        elif isinstance(value, bool):
+            words.append(("--" if value else "--no-") + name.replace("_", "-"))
         else:
             words += ["--" + name.replace("_", "-"), str(value)]
     for given in hierarchies:

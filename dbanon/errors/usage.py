@@ -34,6 +34,13 @@ class FileMalformed(InvalidParameter):
     sqlstate = "22P04"
 
 
+class AmbiguousValues(InvalidParameter):
+    """A column of a file can be read in several ways, and nothing says in which."""
+
+    code = "ambiguous_values"
+    sqlstate = "22018"
+
+
 class BoundsRequired(UsageError):
     """A column has no public bounds, or no public list of values."""
 

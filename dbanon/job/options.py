@@ -118,8 +118,14 @@ class ClassOptions(TypedDict, total=False):
 class ReadingOptions(TypedDict, total=False):
     """The options of reading a CSV file."""
 
-    dates: Literal["dmy", "mdy"] | None
-    decimal: Literal[".", ","]
+    dates: str | None
+    decimal: Literal[".", ","] | None
+    thousands: Literal[",", ".", "'", " "] | None
+    trim: bool
+    types: Mapping[str, str] | None
+    header: bool | None
+    skip_lines: int
+    duplicate_columns: Literal["refuse", "rename"]
     encoding: Literal["utf-8", "latin-1", "windows-1252", "utf-16"]
     null_words: Sequence[str]
     foreign_files: Literal["refuse", "allow", "links"]

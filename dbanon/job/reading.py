@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import re
-from dataclasses import fields
-from typing import Annotated
+from collections.abc import Iterable, Mapping
+from dataclasses import field, replace
+from typing import Annotated, Any
 
 from dbanon.data.files import FOREIGN_FILES, REFUSE
 from dbanon.data.frozen import dataclass
-from dbanon.data.option import Option, check
+from dbanon.data.option import Option, check, parameters
 from dbanon.errors import InvalidParameter
 
-DMY, MDY = "dmy", "mdy"
+DMY, MDY, YMD = "dmy", "mdy", "ymd"
 POINT, COMMA = ".", ","
+APOSTROPHE, SPACE = "'", " "
 UTF_8 = "utf-8"
 ENCODINGS = (UTF_8, "latin-1", "windows-1252", "utf-16")
+REFUSE_NAMES, RENAME = "refuse", "rename"
+# A day is written with day, month and year; a time of day may follow.
+_DAY = r"(?=.*%d)(?=.*%[mbB])(?=.*%[yY])(?:[^%]|%[dmbByYHIMSfpz%])+"
+TYPES = ("text", "integer", "decimal", "double", "percent", "date", "timestamp", "timestamptz",
+         "boolean")  # fmt: skip
+_TYPE = rf"(?:{'|'.join(TYPES)}|decimal\([0-9]{{1,2}},[0-9]{{1,2}}\)|{_DAY})"
 _SEE = "jobs.md#how-csv-is-read"
 
 
@@ -24,8 +32,15 @@ class Reading:
 
     Parameters
     ----------
-    dates : ``dmy`` or ``mdy``, beside dates as 2025-12-31; None for these alone.
-    decimal : what stands before the decimals of a number.
+    dates : ``dmy``, ``mdy`` or ``ymd``, or a pattern of ``strptime``, beside dates as 2025-12-31;
+        None where the values decide, which must allow one reading only.
+    decimal : what stands before the decimals of a number; None as of dates.
+    thousands : what stands between thousands; None as of dates.
+    trim : blanks around fields without quotes are no part of them.
+    types : by column; of others the values decide.
+    header : whether the first line names the columns; None where the values decide.
+    skip_lines : lines before the header.
+    duplicate_columns : what becomes of columns of one name.
     encoding : of its characters.
     null_words : texts that stand for NULL, beside nothing at all.
     foreign_files : what to do with files of other accounts in a folder, and with links; this one
@@ -39,22 +54,75 @@ class Reading:
     dates: Annotated[
         str | None,
         Option(
-            "How a CSV file writes dates: dmy for 31.12.2025, mdy for 12/31/2025. 2025-12-31"
-            " is always read as a date.",
-            choices=(DMY, MDY),
+            "How a CSV file writes dates: dmy for 31.12.2025, mdy for 12/31/2025, ymd for"
+            " 2025/12/31, or a pattern such as %d.%m.%y. 2025-12-31 is always read as a date.",
+            pattern=rf"{DMY}|{MDY}|{YMD}|{_DAY}",
+            expected="dmy, mdy, ymd or a pattern such as %d.%m.%y",
             sql=False,
             see=_SEE,
         ),
     ] = None
     decimal: Annotated[
-        str,
+        str | None,
         Option(
             "The decimal mark of numbers in a CSV file.",
             choices=(POINT, COMMA),
             sql=False,
             see=_SEE,
         ),
-    ] = POINT
+    ] = None
+    thousands: Annotated[
+        str | None,
+        Option(
+            "The mark between thousands of numbers in a CSV file: , . ' or a space.",
+            choices=(COMMA, POINT, APOSTROPHE, SPACE),
+            sql=False,
+            see=_SEE,
+        ),
+    ] = None
+    trim: Annotated[
+        bool,
+        Option(
+            "Remove blanks around fields of a CSV file that have no quotes.", sql=False, see=_SEE
+        ),
+    ] = True
+    types: Annotated[
+        Mapping[str, str],
+        Option(
+            "The type of a column of a CSV file: " + ", ".join(TYPES) + ", decimal(18,2), or a"
+            " pattern of dates such as %d/%m/%Y. Types of other columns follow from their values.",
+            pattern=_TYPE,
+            expected="a type by column: one of " + ", ".join(TYPES) + ", decimal(18,2), or a"
+            " pattern of dates such as %d/%m/%Y",
+            flag="type",
+            form="NAME=TYPE",
+            sql=False,
+            see=_SEE,
+        ),
+    ] = field(default_factory=dict)
+    header: Annotated[
+        bool | None,
+        Option(
+            "Whether the first line of a CSV file names its columns. Without a header they are"
+            " column0, column1, and so on.",
+            sql=False,
+            see=_SEE,
+        ),
+    ] = None
+    skip_lines: Annotated[
+        int,
+        Option("Lines before the header of a CSV file.", minimum=0, sql=False, see=_SEE),
+    ] = 0
+    duplicate_columns: Annotated[
+        str,
+        Option(
+            "What to do with columns of one name in a CSV file: refuse them, or rename the later"
+            " ones, as in age_2.",
+            choices=(REFUSE_NAMES, RENAME),
+            sql=False,
+            see=_SEE,
+        ),
+    ] = REFUSE_NAMES
     encoding: Annotated[
         str,
         Option("The character encoding of a CSV file.", choices=ENCODINGS, sql=False, see=_SEE),
@@ -81,19 +149,54 @@ class Reading:
 
     def __post_init__(self) -> None:
         check(self)
+        if self.decimal is not None and self.decimal == self.thousands:
+            raise InvalidParameter(
+                "decimal and thousands are the same mark.",
+                hint="Say what stands before the decimals (`decimal`), and what between thousands"
+                " (`thousands`).",
+            )
 
     @property
     def asked(self) -> tuple[str, ...]:
         """The options that say something else than usual."""
-        return tuple(one.name for one in fields(self) if getattr(self, one.name) != one.default)
+        known = parameters(type(self))
+        return tuple(one.name for one in known if getattr(self, one.name) != one.default)
 
-    def to_dict(self) -> dict[str, str | list[str]]:
+    def to_dict(self) -> dict[str, Any]:
         """What is asked, as plain values."""
         found = {name: getattr(self, name) for name in self.asked}
         return {
-            name: list(value) if isinstance(value, tuple) else value
+            name: list(value)
+            if isinstance(value, tuple)
+            else dict(value)
+            if isinstance(value, Mapping)
+            else value
             for name, value in found.items()
         }
+
+    def stating(self, types: Mapping[str, str], decided: Iterable[tuple[str, str]]) -> Reading:
+        """The same reading with a type of each column, which no other file of the kind changes.
+
+        Parameters
+        ----------
+        types : by column; those that are stated already stay.
+        decided : options and arguments that values decided on. Where they differ, none is stated.
+        """
+        options: dict[str, set[str]] = {}
+        for option, argument in decided:
+            options.setdefault(option, set()).add(argument)
+        found: dict[str, Any] = {
+            option: argument
+            for option, [argument] in ((o, a) for o, a in options.items() if len(a) == 1)
+            if getattr(self, option) is None
+        }
+        decimal, thousands = (
+            found.get(name, getattr(self, name)) for name in ("decimal", "thousands")
+        )
+        if decimal is not None and decimal == thousands:
+            # Columns of two kinds: their types say enough of this file.
+            found = {name: found[name] for name in found if name == "dates"}
+        return replace(self, **found, types={**types, **self.types})
 
     def require_none(self) -> None:
         """Check that nothing is said of files, where none is read.

@@ -15,14 +15,15 @@ from dbanon.hierarchy.spec import HierarchySpec, parse_all
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.export import Export
 from dbanon.job.job import Job
+from dbanon.job.reading import Reading
 from dbanon.job.rules import BY_RULES, OF_COLUMNS
 from dbanon.job.sets import ColumnSet
 from dbanon.measures import Model
 
 # They change no release, or are of the run; what a file is read by is of no database.
 _OF_RUNS = {
-    "chunk_rows", "if_exists", "kept_columns", "memory_limit", "spill", "time_limit", "dates",
-    "decimal", "encoding", "null_words", "foreign_files",
+    "chunk_rows", "if_exists", "kept_columns", "memory_limit", "spill", "time_limit",
+    *(one.name for one in parameters(Reading)),
 }  # fmt: skip
 
 

@@ -66,6 +66,8 @@ class AsWritten:
     look : how most texts are written; empty where they have nothing in common.
     option : what would read these.
     alike, known : how many texts look so, and how many there are.
+    kind : the type by its name in ``types``; empty where no value says it.
+    decided : the option and its argument by which other files are read alike; None for none.
     """
 
     name: str
@@ -75,6 +77,8 @@ class AsWritten:
     alike: int = 0
     known: int = 0
     by: str = ""
+    kind: str = ""
+    decided: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True)

@@ -64,6 +64,14 @@ class SessionInterface(PassthroughInterface, ABC):
         """What the columns of a CSV file were read as; none of what has types of its own."""
         return ()
 
+    def require_typed(self, columns: Iterable[str]) -> None:
+        """Check that each of these columns of a file has a type; others have types of their own.
+
+        Raises
+        ------
+        AmbiguousValues, FileMalformed : one has none.
+        """
+
     @property
     def drawn(self) -> Mapping[str, Any]:
         """How many rows were drawn from elsewhere, and how; nothing where they are at home."""

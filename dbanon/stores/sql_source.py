@@ -98,6 +98,7 @@ class SqlSource:
                 )
         for name in job.named:
             relation.attribute(name)
+        self.session.require_typed(job.named)
         return relation
 
     def locate(self, relation: Relation, job: Job, names: Sequence[str]) -> Relation:

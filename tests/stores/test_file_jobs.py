@@ -100,7 +100,7 @@ def test_year_and_month_are_those_of_the_run_where_nothing_else_is_said(tmp_path
          "source: must have exactly one of url and path"),
         ('{path: "in/stays_${year}-${month}.csv"}', "{}",
          "source: must have exactly one of url and path"),
-        ("dates: dmy", "dates: ddmm", "defaults.dates: must be one of dmy, mdy"),
+        ("dates: dmy", "dates: ddmm", "defaults.dates: must be dmy, mdy, ymd or a pattern"),
         ("latin-1", "ebcdic", "defaults.encoding: must be one of utf-8, latin-1"),
         ('["k.A."]', "k.A.", "jobs.0.null_words: must be a list of texts"),
         ("name: Fälle", "name: a/b", "jobs.0.name: must be 1 to 63 letters"),
@@ -139,8 +139,11 @@ def test_init_keeps_letters_and_how_the_file_is_written(tmp_path: Path, month: P
     [job] = read_job_file(path).jobs
     assert job.name == "Fälle"
     assert isinstance(job.job, Job)
+    types = dict.fromkeys(COLUMNS, "text")
+    types |= {"Patienten-Nr": "integer", "Fallnr": "integer", "Kosten": "decimal"}
+    types |= dict.fromkeys(("Geburtsdatum", "Aufnahme", "Entlassung"), "date")
     assert job.job.reading == Reading(
-        dates="dmy", decimal=",", encoding="latin-1", null_words=("k.A.", "?")
+        dates="dmy", decimal=",", encoding="latin-1", null_words=("k.A.", "?"), types=types
     )
     assert "Geburtsdatum: {role: quasi_identifier}  # DATE" in done.stdout
     planned = call("plan", path)

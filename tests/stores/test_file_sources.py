@@ -127,8 +127,8 @@ def test_columns_of_csv_have_the_types_that_they_are_written_in(tmp_path: Path) 
         columns = session.columns_of(parse_relation("t"))
         rows = session.rows("SELECT code, empty FROM t")
     assert dict(columns) == {
-        "whole": "BIGINT", "code": "VARCHAR", "amount": "DECIMAL(4,2)", "mixed": "VARCHAR",
-        "day": "DATE", "moment": "TIMESTAMP", "truth": "BOOLEAN", "much": "DECIMAL(20,0)",
+        "whole": "BIGINT", "code": "VARCHAR", "amount": "DECIMAL(15,2)", "mixed": "VARCHAR",
+        "day": "DATE", "moment": "TIMESTAMP", "truth": "BOOLEAN", "much": "DECIMAL(38,0)",
         "empty": "VARCHAR", "nothing": "VARCHAR", "float": "DOUBLE", "bad_day": "VARCHAR",
     }  # fmt: skip
     assert rows == [("01234", ""), ("99999", "a"), (None, None)]
@@ -179,7 +179,7 @@ def test_decimals_have_room_on_both_sides_of_the_point(tmp_path: Path) -> None:
     path.write_text(f"amount,wide\n123456.7,{'9' * 28}.5\n0.12345,0.{'1' * 27}\n,\n")
     with open_store(f"file:{path}").session(write=False) as session:
         assert dict(session.columns_of(parse_relation("t"))) == {
-            "amount": "DECIMAL(11,5)", "wide": "DOUBLE",
+            "amount": "DECIMAL(15,5)", "wide": "DOUBLE",
         }  # fmt: skip
         rows = session.rows("SELECT amount FROM t")
     assert rows == [(Decimal("123456.70000"),), (Decimal("0.12345"),), (None,)]

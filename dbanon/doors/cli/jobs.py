@@ -14,6 +14,7 @@ from dbanon.data.memory import half_of_memory
 from dbanon.data.option import make, parameters
 from dbanon.doors.cli.anonymize import plan, with_options
 from dbanon.doors.cli.log import current, log_format
+from dbanon.doors.cli.options import values
 from dbanon.doors.cli.releases import needs_evaluation, verify
 from dbanon.doors.cli.support import (
     FORMAT,
@@ -116,7 +117,7 @@ def init(url: str, table: str, k: int, key: tuple[str, ...], **reading: Any) -> 
     with errors("table"), signals():
         from dbanon.doors.jobfile.init import job_file_for
 
-        written = make(Reading, reading)
+        written = make(Reading, values(parameters(Reading), reading))
         click.echo(job_file_for(url, table, k=k, key=key, reading=written), nl=False)
 
 

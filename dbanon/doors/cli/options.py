@@ -57,6 +57,11 @@ def click_option(one: Parameter, known: Sequence[Parameter], named: str = "") ->
         given |= {"type": Names(), "default": ()}
     elif one.kind is bool:
         given["is_flag"] = True
+        if default is not False and "default" not in given:
+            # What is on, or open, can be turned off.
+            name = flag(one)
+            switch = f"{name}/--no-{name.removeprefix('--')}"
+            return click.option(switch, named or one.name, default=default, **given)
     else:
         given["type"] = _type(one)
         given |= {"metavar": one.option.form} if one.option.form else {}

@@ -11,6 +11,7 @@ import click
 from dbanon.data.option import make, parameters
 from dbanon.doors.cli.anonymize import with_options
 from dbanon.doors.cli.log import log_format, say
+from dbanon.doors.cli.options import values
 from dbanon.doors.cli.support import ROWS_HELP, Names, errors, signals
 from dbanon.job.reading import Reading
 
@@ -56,7 +57,7 @@ def workbench(
             table,
             Commands(partial(opened, inline_password=False), save_report),
             key=key,
-            reading=make(Reading, reading),
+            reading=make(Reading, values(parameters(Reading), reading)),
             target=target,
             memory=half_of_memory(),
         )

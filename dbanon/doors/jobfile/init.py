@@ -204,7 +204,7 @@ def job_file_for(
         method=_options(decided, chosen, found.rows, k),
         name=_quoted(name if is_name(name) else "job"),
         relation=_quoted(table),
-        reading=_written(reading),
+        reading=_written(found.reading),
         key=(f"    key: [{', '.join(map(_quoted, key))}]\n" if key else "")
         + found.of_rows(decided.options)
         + found.chain.lines(
@@ -257,6 +257,7 @@ class _Seen:
     withheld : the share of rows with a NULL in a quasi-identifier, in hundredths, rounded up.
     rows : of the table.
     chain : what a chain of its releases depends on.
+    reading : how a file is read: as was said, with a type of each column.
     """
 
     attributes: tuple[Attribute, ...]
@@ -265,6 +266,7 @@ class _Seen:
     withheld: float = 0.0
     rows: int = 0
     chain: ChainProposal = field(default_factory=ChainProposal)
+    reading: Reading = USUAL
 
     def of_rows(self, decided: Mapping[str, Any]) -> str:
         """What the job says of its rows beside their key: whose they are, and of NULLs.
@@ -303,7 +305,7 @@ def _seen(
         try:
             found = proposed(request, source)
         except NoRows:
-            return _Seen(attributes)
+            return _Seen(attributes, reading=reading)
         made = [decided.proposal(one, found.roles[one.name]) for one in attributes]
         chosen = tuple(one.attribute.name for one in made if one.role == QUASI_IDENTIFIER)
         withheld = source.count_withheld(replace(relation, required=chosen))
@@ -314,7 +316,12 @@ def _seen(
         person = person_column(found.profile.columns, whose, rows)
         is_kept = store.lasting and "chains" not in session.never_here
         chain = ChainProposal(person, entity, is_kept)
-        return _Seen(attributes, found.roles, entity, share, rows, chain)
+        columns = session.as_written(relation)
+        reading = reading.stating(
+            {one.name: one.kind for one in columns if one.kind},
+            [one.decided for one in columns if one.decided is not None],
+        )
+        return _Seen(attributes, found.roles, entity, share, rows, chain, reading)
 
 
 def _options(decided: Decided, chosen: Sequence[Attribute], rows: int, k: int) -> str:
@@ -343,12 +350,14 @@ def _comment(text: str) -> str:
 
 def _written(reading: Reading) -> str:
     """How a CSV file is written, as keys of a job."""
-    return "".join(
-        f"    {name}: [{', '.join(map(_quoted, value))}]\n"
-        if isinstance(value, list)
-        else f"    {name}: {_quoted(value)}\n"
-        for name, value in reading.to_dict().items()
-    )
+    lines = []
+    for name, value in reading.to_dict().items():
+        if isinstance(value, Mapping):
+            lines.append(f"    {name}:\n")
+            lines += [f"      {_quoted(key)}: {_quoted(one)}\n" for key, one in value.items()]
+        else:
+            lines.append(f"    {name}: {_in_yaml(value)}\n")
+    return "".join(lines)
 
 
 def _in_yaml(value: Any) -> str:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 from dbanon.errors import FileMalformed, InvalidParameter
-from dbanon.job.reading import UTF_8, Reading
+from dbanon.job.reading import RENAME, UTF_8, Reading
 from dbanon.stores.folders import Place, require_room
 
 # A table of more is none of records: each column costs time when its types are looked for.
@@ -28,6 +28,7 @@ _DELIMITERS = ",;\t|"
 # What is looked at to find the delimiter; a header is no longer.
 _SAMPLE_BYTES, _SAMPLE_ROWS = 2**20, 50
 _PIECE = 2**20
+_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z")
 _UTF_16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 # Half characters, which stand for bytes that are none, and what UTF-16 has for them.
 _LOST = re.compile("[\udc80-\udcff\ufffd]")
@@ -45,13 +46,15 @@ class Head:
     ----------
     cells : the header as it is written.
     names : of the columns; one without a name is called by its place.
-    skipped : lines before the header in which nothing stands.
+    skipped : lines before the header in which nothing stands, or that are to be skipped.
+    has_header : the first line names the columns.
     """
 
     delimiter: str
     cells: tuple[str, ...]
     names: tuple[str, ...]
     skipped: int
+    has_header: bool = True
 
 
 def head_of(file: BinaryIO, path: Place, reading: Reading) -> Head:
@@ -66,18 +69,27 @@ def head_of(file: BinaryIO, path: Place, reading: Reading) -> Head:
     _require_mark(sample, path, reading)
     whole = len(sample) < _SAMPLE_BYTES
     text = codecs.getincrementaldecoder(_codec(reading))("replace").decode(sample, whole)
-    read = {one: _rows(text, one, whole) for one in _DELIMITERS}
+    if reading.skip_lines:
+        text = "".join(_LINE.findall(text)[reading.skip_lines :])
+    read = {one: _rows(text, one, whole, reading) for one in _DELIMITERS}
     # The one by which the header has columns, and the first rows as many as it.
     delimiter = max(_DELIMITERS, key=lambda one: _fit(read[one][0]))
     rows, skipped = read[delimiter]
+    skipped += reading.skip_lines
     if not rows:
         long = "" if whole else f", or one of more than {_SAMPLE_BYTES // 2**20} MiB"
         raise FileMalformed(f"The file {path} has no header{long}.", hint=_FORM)
-    cells = tuple(rows[0])
+    cells = tuple(cell.strip(" \t") for cell in rows[0]) if reading.trim else tuple(rows[0])
     places = len(str(len(cells) - 1))
-    names = tuple(cell or f"column{place:0{places}}" for place, cell in enumerate(cells))
+    has_header = reading.header is not False
+    names = tuple(
+        (cell if has_header else "") or f"column{place:0{places}}"
+        for place, cell in enumerate(cells)
+    )
+    if reading.duplicate_columns == RENAME:
+        names = _renamed(names)
     _require_names(names, path, skipped + 1)
-    found = Head(delimiter, cells, names, skipped)
+    found = Head(delimiter, cells, names, skipped, has_header)
     if any(map(_LOST.search, names)):
         raise broken(file, path, reading, found)
     return found
@@ -87,7 +99,7 @@ def _codec(reading: Reading) -> str:
     return "utf-8-sig" if reading.encoding == UTF_8 else reading.encoding
 
 
-def _rows(text: str, delimiter: str, whole: bool) -> tuple[list[list[str]], int]:
+def _rows(text: str, delimiter: str, whole: bool, reading: Reading) -> tuple[list[list[str]], int]:
     """The first rows, and how many lines before them are empty."""
     rows: list[list[str]] = []
     skipped = 0
@@ -95,7 +107,7 @@ def _rows(text: str, delimiter: str, whole: bool) -> tuple[list[list[str]], int]
     end = len(text) if whole else max(text.rfind("\n"), text.rfind("\r")) + 1
     lines = io.StringIO(text[:end], newline="")
     with suppress(csv.Error):
-        for row in csv.reader(lines, delimiter=delimiter):
+        for row in csv.reader(lines, delimiter=delimiter, skipinitialspace=reading.trim):
             if row:
                 rows.append(row)
             elif not rows:
@@ -103,6 +115,20 @@ def _rows(text: str, delimiter: str, whole: bool) -> tuple[list[list[str]], int]
             if len(rows) > _SAMPLE_ROWS or (rows and len(rows[0]) > MAX_COLUMNS):
                 break
     return rows, skipped
+
+
+def _renamed(names: Sequence[str]) -> tuple[str, ...]:
+    """The names, each one that was there before with a number behind it."""
+    found: list[str] = []
+    taken = {name.lower() for name in names}
+    seen: set[str] = set()
+    for name in names:
+        new, number = name, 2
+        while new.lower() in seen or (new != name and new.lower() in taken):
+            new, number = f"{name}_{number}", number + 1
+        seen.add(new.lower())
+        found.append(new)
+    return tuple(found)
 
 
 def _fit(rows: Sequence[Sequence[str]]) -> tuple[bool, int]:
@@ -138,8 +164,8 @@ def _require_names(names: Sequence[str], path: Place, line: int) -> None:
             raise FileMalformed(
                 f"Line {line} of the file {path} names two columns alike: columns"
                 f" {first + 1} and {place + 1}.",
-                hint="Rename one of them; capitals make no difference. The first line must be a"
-                " header.",
+                hint="Rename one of them; capitals make no difference. To number the later ones:"
+                ' `duplicate_columns="rename"`. If the first line is a row: `header=false`.',
             )
 
 
@@ -188,8 +214,9 @@ def header_again(
     where = "A line"
     # DuckDB may have read what this reader does not.
     with suppress(csv.Error):
-        for line, row in _records(file, reading, head):
-            if row and (row[0].lstrip("\ufeff"), *row[1:]) == head.cells:
+        for line, row in records(file, reading, head):
+            cells = [cell.strip(" \t") for cell in row] if reading.trim else row
+            if row and (cells[0].lstrip("\ufeff"), *cells[1:]) == head.cells:
                 where = f"Line {line}"
                 break
     error = FileMalformed(
@@ -203,7 +230,7 @@ def header_again(
 def _problems(file: BinaryIO, reading: Reading, head: Head) -> Iterator[tuple[int, str, str]]:
     wide, line = len(head.names), 0
     try:
-        for line, row in _records(file, reading, head, header=True):
+        for line, row in records(file, reading, head, header=True):
             for place, cell in enumerate(row):
                 if _LOST.search(cell) and ("\ufffd" not in cell or reading.encoding == "utf-16"):
                     named = place < wide and not _LOST.search(head.names[place])
@@ -218,22 +245,31 @@ def _problems(file: BinaryIO, reading: Reading, head: Head) -> Iterator[tuple[in
         yield line + 1, " begins a row whose quotes are not closed as they must be.", _FORM
 
 
-def _records(
+def records(
     file: BinaryIO, reading: Reading, head: Head, *, header: bool = False
 ) -> Iterator[tuple[int, list[str]]]:
-    """The rows of a file, each with the line that it begins in."""
+    """The rows of a file, each with the line that it begins in.
+
+    Parameters
+    ----------
+    header : with the header as the first of them.
+    """
     file.seek(0)
     errors = "replace" if reading.encoding == "utf-16" else "surrogateescape"
     text = io.TextIOWrapper(file, _codec(reading), errors=errors, newline="")
     try:
-        rows = csv.reader(text, delimiter=head.delimiter, strict=True)
-        line, first = 1, not header
+        for _ in range(reading.skip_lines):
+            text.readline()
+        rows = csv.reader(
+            text, delimiter=head.delimiter, strict=True, skipinitialspace=reading.trim
+        )
+        line, first = 1 + reading.skip_lines, not header and head.has_header
         for row in rows:
             if row and first:
                 first = False
             else:
                 yield line, row
-            line = rows.line_num + 1
+            line = rows.line_num + 1 + reading.skip_lines
     finally:
         # The file is its owner's to close.
         text.detach()

@@ -2,42 +2,82 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from dbanon.job.reading import COMMA, DMY, MDY, POINT, Reading
-from dbanon.sessions.base import AsWritten
+import duckdb
+
+from dbanon.job.reading import COMMA, POINT, USUAL, Reading
 from dbanon.sessions.names import quote
+from dbanon.stores.duckdb import csv_forms
 from dbanon.stores.duckdb.csv_files import Head
+from dbanon.stores.duckdb.csv_forms import (
+    DECIMAL,
+    DOUBLE,
+    FIRST,
+    INTEGER,
+    NUMBERS,
+    PERCENT,
+    Form,
+    fits,
+    other_forms,
+    usual_forms,
+)
 from dbanon.stores.duckdb.dialect import literal
 
-_NULL_WORDS = "null_words"
-_ORDERS = {DMY: "{d}{s}{m}{s}{y}", MDY: "{m}{s}{d}{s}{y}"}
-_SEPARATORS = {DMY: "./-", MDY: "/-"}
-_DAY = {"d": "[0-9]{1,2}", "m": "[0-9]{1,2}", "y": "[0-9]{4}"}
-_ISO = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
-_CLOCK = r"[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?"
+TEXT = "text"
+# Columns whose types are looked for in one statement.
+_ASKED_AT_ONCE = 32
+# Values of a text column that are looked at before all are.
+_SAMPLE = 2048
+# Of fewer values nothing can be said of the one that is not as the others.
+_LEAST_KNOWN = 20
+# Digits of decimals: of few widths, so that a larger value seldom makes another type.
+_WIDTHS = (15, 18, 38)
+_NUMBER = r"-?([0-9]+)(?:\.([0-9]+))?"
 
 
 def read_arguments(head: Head) -> str:
     """The arguments of DuckDB's ``read_csv``, which has nothing to guess then: all as texts."""
     columns = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in head.names)
     return (
-        f"auto_detect = false, header = true, skip = {head.skipped}, comment = '',"
+        f"auto_detect = false, header = {str(head.has_header).lower()}, skip = {head.skipped},"
+        " comment = '',"
         f" delim = {literal(head.delimiter)}, quote = '\"', escape = '\"',"
         f" nullstr = '', allow_quoted_nulls = false, columns = {{{columns}}}"
     )
 
 
-def known_texts(head: Head, reading: Reading) -> str:
-    """The columns as they are read, NULL where a word stands for it."""
-    if not reading.null_words:
+def known_texts(head: Head, reading: Reading, *, trim: bool = False) -> str:
+    """The columns as they are read, NULL where a word stands for it.
+
+    Parameters
+    ----------
+    trim : without blanks around them; what is nothing but blanks is NULL.
+    """
+    if not reading.null_words and not trim:
         return "*"
     words = ", ".join(map(literal, reading.null_words))
-    return ", ".join(
-        f"CASE WHEN {name} NOT IN ({words}) THEN {name} END AS {name}"
-        for name in map(quote, head.names)
-    )
+    found = []
+    for name in map(quote, head.names):
+        value = f"nullif(trim({name}, ' \t'), '')" if trim else name
+        if words:
+            value = f"CASE WHEN {value} NOT IN ({words}) THEN {value} END"
+        found.append(f"{value} AS {name}")
+    return ", ".join(found)
+
+
+def has_blanks(head: Head) -> str:
+    """Whether a text has blanks around it, as an expression of an aggregate."""
+    conditions = (f"coalesce({_blank(quote(name))}, false)" for name in head.names)
+    return f"coalesce(bool_or({' OR '.join(conditions)}), false)"
+
+
+def _blank(name: str) -> str:
+    ends = (f"{name}[{place}] IN (' ', chr(9))" for place in ("1", "-1"))
+    return f"({' OR '.join(ends)})"
 
 
 def is_header(head: Head) -> str:
@@ -52,6 +92,24 @@ def is_header(head: Head) -> str:
 
 
 @dataclass(frozen=True)
+class Problem:
+    """Why a column has no type yet.
+
+    Parameters
+    ----------
+    expected : what a value is not, in words; empty where the column can be read in several ways.
+    condition : what all values but some keep to, as SQL.
+    readings : the ways to read the column: in words, and the option as hints have it.
+    other_type : a type that all values are of.
+    """
+
+    expected: str = ""
+    condition: str = ""
+    readings: tuple[tuple[str, str], ...] = ()
+    other_type: str = TEXT
+
+
+@dataclass(frozen=True)
 class Typed:
     """What a column of texts is read as.
 
@@ -60,162 +118,291 @@ class Typed:
     sql_type : of DuckDB.
     value : the column in this type, as SQL.
     by : the option by which it is, as in ``dates: dmy``; empty where it is anyway.
+    kind : the type by its name in ``types``.
+    decided : the option that would decide in the same way for all files, and its argument.
+    problem : why nothing else than text can be said yet; None where there is no question.
     """
 
     sql_type: str
     value: str
     by: str = ""
+    kind: str = TEXT
+    decided: tuple[str, str] | None = None
+    problem: Problem | None = None
 
 
-def question(column: str, reading: Reading) -> str:
-    """What ``answered`` needs to know of a column, as expressions of one SELECT."""
-    known = f"FILTER (WHERE {column} IS NOT NULL)"
-    number = _number(reading)
-    room = (
-        f"max(length(regexp_extract({column}, {literal(number)}, {group})))" for group in (1, 3)
-    )
-    fits = (f"bool_and({condition}) {known}" for condition, _ in _kinds(column, reading))
-    return ", ".join((*fits, *room))
-
-
-def answered(column: str, reading: Reading, found: Sequence[object]) -> Typed:
-    """The narrowest type that holds all values of a column of texts, as they are written."""
-    *fits, digits, scale = found
-    for fit, (_, kind) in zip(fits, _kinds(column, reading), strict=True):
-        if not fit:
-            continue
-        if kind.sql_type == "DECIMAL":
-            # Room for the longest on each side of the point, which need not be of one value.
-            before, behind = int(str(digits)), int(str(scale))
-            if before + behind > 38:
-                continue
-            sql_type = f"DECIMAL({before + behind}, {behind})"
-            return Typed(sql_type, f"CAST({kind.value} AS {sql_type})", kind.by)
-        return kind
-    return Typed("VARCHAR", column)
-
-
-def _number(reading: Reading) -> str:
-    point = "," if reading.decimal == COMMA else r"\."
-    return f"-?(0|[1-9][0-9]*)({point}([0-9]+))?"
-
-
-def _kinds(column: str, reading: Reading) -> list[tuple[str, Typed]]:
-    """What a column may be, the narrowest first: the condition on each value, and the type."""
-    number = _number(reading)
-    plain = f"replace({column}, ',', '.')" if reading.decimal == COMMA else column
-    by = f'decimal: "{COMMA}"' if reading.decimal == COMMA else ""
-    day, moment = f"CAST({column} AS DATE)", f"CAST({column} AS TIMESTAMP)"
-
-    def fits(pattern: str) -> str:
-        return f"regexp_full_match({column}, {literal(pattern)})"
-
-    found = [
-        (
-            f"{fits('-?(0|[1-9][0-9]*)')} AND length({column}) <= 18",
-            Typed("BIGINT", f"CAST({column} AS BIGINT)"),
-        ),
-        (f"{fits(number)} AND length({column}) <= 30", Typed("DECIMAL", plain, by)),
-        (fits(f"{number}([eE][-+]?[0-9]+)?"), Typed("DOUBLE", f"CAST({plain} AS DOUBLE)", by)),
-        (_both(fits(_ISO), f"TRY_{day} IS NOT NULL"), Typed("DATE", day)),
-        (
-            _both(fits(f"{_ISO}[ T]{_CLOCK}"), f"TRY_{moment} IS NOT NULL"),
-            Typed("TIMESTAMP", moment),
-        ),
-    ]
-    if reading.dates is not None:
-        by = f"dates: {reading.dates}"
-        for clock, sql_type in (("", "DATE"), (f" {_CLOCK}", "TIMESTAMP")):
-            pattern, value = _written(column, reading.dates, clock)
-            typed = Typed(sql_type, f"CAST({value} AS {sql_type})", by)
-            found.append((_both(fits(pattern), f"{value} IS NOT NULL"), typed))
-    truth = Typed("BOOLEAN", f"CAST({column} AS BOOLEAN)")
-    return [*found, (f"lower({column}) IN ('true', 'false')", truth)]
-
-
-def _both(quick: str, slow: str) -> str:
-    """Two conditions, of which the second is looked at only where the first is true."""
-    return f"CASE WHEN {quick} THEN {slow} ELSE false END"
-
-
-def _written(column: str, order: str, clock: str, separators: str = "") -> tuple[str, str]:
-    """The pattern of dates in an order, and the moment of each; NULL where there is no such day."""
-    between = separators or _SEPARATORS[order]
-    patterns = [_ORDERS[order].format(s=f"[{one}]", **_DAY) + clock for one in between]
-    clocks = (" %H:%M:%S.%f", " %H:%M:%S", " %H:%M") if clock else ("",)
-    formats = ", ".join(
-        literal(_ORDERS[order].format(s=one, d="%d", m="%m", y="%Y") + time)
-        for one in between
-        for time in clocks
-    )
-    return "|".join(patterns), f"try_strptime({column}, [{formats}])"
-
-
-@dataclass(frozen=True)
-class _Look:
-    """A way of writing that is not the column's type.
+class ColumnTypes:
+    """The types of the columns of a table of texts, by all of their values.
 
     Parameters
     ----------
-    told : in words.
-    condition : on each value, as SQL.
-    some : on one value at least; empty for no more than the first.
-    option : what would read it; empty where nothing does.
+    table : as SQL.
+    reading : how the texts are written.
+    is_plain : the texts are made by programs: forms that need no option are the only ones.
     """
 
-    told: str
-    condition: str
-    some: str = ""
-    option: str = ""
+    def __init__(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        table: str,
+        reading: Reading = USUAL,
+        *,
+        is_plain: bool = False,
+    ) -> None:
+        self._connection, self._table, self._reading = connection, table, reading
+        self._is_plain = is_plain
+
+    def of(self, names: Sequence[str]) -> list[Typed]:
+        """What columns are read as; names are not quoted."""
+        found: dict[str, Typed] = {}
+        stated = [name for name in names if name in self._reading.types]
+        for name in stated:
+            found[name] = self._stated(name, self._reading.types[name])
+        left = [name for name in names if name not in stated]
+        for first in range(0, len(left), _ASKED_AT_ONCE):
+            found |= self._usual(left[first : first + _ASKED_AT_ONCE])
+        return [found[name] for name in names]
+
+    def _row(self, asked: Sequence[str], table: str = "") -> tuple[object, ...]:
+        query = f"SELECT {', '.join(asked)} FROM {table or self._table}"
+        [row] = self._connection.execute(query).fetchall()
+        return tuple(row)
+
+    # -- types that are stated --------------------------------------------------------------------
+
+    def _stated(self, name: str, kind: str) -> Typed:
+        column = quote(name)
+        if kind == TEXT:
+            return Typed("VARCHAR", column)
+        forms = _forms_of(column, kind, self._reading)
+        counts = self._row(
+            [f"count({column})", *(f"count(*) FILTER (WHERE {form.condition})" for form in forms)]
+        )
+        known, *counts_of_forms = (int(str(count)) for count in counts)
+        whole = [form for form, count in zip(forms, counts_of_forms, strict=True) if count == known]
+        if not whole:
+            best = forms[max(range(len(forms)), key=lambda place: counts_of_forms[place])]
+            wider = DECIMAL if kind == INTEGER and self._is(name, DECIMAL) else TEXT
+            expected = f"of the type that was stated ({kind})"
+            problem = Problem(expected, best.condition, other_type=wider)
+            return Typed("VARCHAR", column, problem=problem)
+        named = kind.partition("(")[0]
+        return replace(self._resolved(name, whole, kind), by=f"types: {kind}", kind=named)
+
+    def _is(self, name: str, kind: str) -> bool:
+        """Whether one form of a type fits all values."""
+        column = quote(name)
+        forms = _forms_of(column, kind, self._reading)
+        known = f"FILTER (WHERE {column} IS NOT NULL)"
+        return any(self._row([f"bool_and({form.condition}) {known}" for form in forms]))
+
+    # -- types that follow from the values --------------------------------------------------------
+
+    def _usual(self, names: Sequence[str]) -> dict[str, Typed]:
+        """Types that need no option; of others as ``_other`` finds them."""
+        forms = {name: self._first_forms(quote(name)) for name in names}
+        asked = [
+            f"bool_and({form.condition}) FILTER (WHERE {quote(name)} IS NOT NULL)"
+            for name in names
+            for form in forms[name]
+        ]
+        row = iter(self._row(asked))
+        found = {}
+        for name in names:
+            whole = [form for form in forms[name] if next(row)]
+            if self._is_plain:
+                column = quote(name)
+                found[name] = self._typed(column, whole[0]) if whole else Typed("VARCHAR", column)
+            else:
+                found[name] = self._checked(name, whole[0]) if whole else self._other(name)
+        return found
+
+    def _first_forms(self, column: str) -> list[Form]:
+        dates = self._reading.dates
+        pattern = csv_forms.pattern_forms(column, dates) if dates and "%" in dates else []
+        return [*pattern, *usual_forms(column, self._reading)]
+
+    def _checked(self, name: str, form: Form) -> Typed:
+        """The type of a form that fits, unless the values can be read in another way as well."""
+        column = quote(name)
+        if form.kind == INTEGER:
+            condition, pattern = csv_forms.compact_day(column)
+            if self._row([f"bool_and({condition}) FILTER (WHERE {column} IS NOT NULL)"])[0]:
+                return _ambiguous(column, ("whole numbers", type_option(name, INTEGER)),
+                                  ("days (yyyymmdd)", type_option(name, pattern)))  # fmt: skip
+        elif form.kind == DECIMAL and self._reading.decimal is None:
+            others = [
+                other for other in other_forms(column, self._reading)
+                if other.thousands == form.decimal
+            ]  # fmt: skip
+            asked = [f"bool_and({o.condition}) FILTER (WHERE {column} IS NOT NULL)" for o in others]
+            whole = [o for o, fit in zip(others, self._row(asked), strict=True) if fit]
+            if whole:
+                return self._resolved(name, [form, *whole])
+        return self._typed(column, form)
+
+    def _other(self, name: str) -> Typed:
+        """The type of a column in another form; text where there is none."""
+        column = quote(name)
+        forms = [*usual_forms(column, self._reading), *other_forms(column, self._reading)]
+        sample = f"(SELECT {column} FROM {self._table} WHERE {column} IS NOT NULL LIMIT {_SAMPLE})"
+        asked = ["count(*)", *(f"count(*) FILTER (WHERE {form.condition})" for form in forms)]
+        known, *counts = (int(str(count)) for count in self._row(asked, sample))
+        if not known:
+            return Typed("VARCHAR", column, kind="")
+        best = max(counts)
+        likely = [form for form, count in zip(forms, counts, strict=True)
+                  if count == best and 10 * count >= 9 * known]  # fmt: skip
+        if not likely:
+            return self._contradicted(name)
+        digits = f"bool_and({fits(column, '[0-9]+')}) FILTER (WHERE {column} IS NOT NULL)"
+        asked = [
+            f"count({column})",
+            *(f"count(*) FILTER (WHERE {form.condition})" for form in likely),
+        ]
+        *counts_of_all, is_code = self._row([*asked, digits])
+        known, *counts = (int(str(count)) for count in counts_of_all)
+        whole = [form for form, count in zip(likely, counts, strict=True) if count == known]
+        if whole:
+            return self._resolved(name, whole)
+        contradicted = self._contradicted(name)
+        if contradicted.problem is not None:
+            return contradicted
+        bad = known - max(counts)
+        problem = None
+        if not is_code and known >= _LEAST_KNOWN and (bad == 1 or 20 * bad < known):
+            form = likely[counts.index(max(counts))]
+            problem = Problem(f"of the form that other values have ({form.name})", form.condition)
+        return Typed("VARCHAR", column, problem=problem)
+
+    def _contradicted(self, name: str) -> Typed:
+        """Text; with a problem where all values have a form that the options rule out."""
+        column, reading = quote(name), self._reading
+        found = Typed("VARCHAR", column)
+        if (reading.dates, reading.decimal, reading.thousands) == (None, None, None):
+            return found
+        forms = [form for form in other_forms(column, USUAL) if form.argument]
+        sample = f"(SELECT {column} FROM {self._table} WHERE {column} IS NOT NULL LIMIT {_SAMPLE})"
+        for table in (sample, self._table):
+            asked = [f"count({column})"]
+            asked += [f"count(*) FILTER (WHERE {form.condition})" for form in forms]
+            known, *counts = self._row(asked, table)
+            forms = [form for form, count in zip(forms, counts, strict=True) if count == known]
+            if not forms or not known:
+                return found
+        form = forms[0]
+        option = _option(form.option, form.argument)
+        if form.option == "dates":
+            option = type_option(name, csv_forms.PATTERNS.get(form.argument, form.argument))
+        words = f"{form.name}, which the options do not allow"
+        return _ambiguous(column, (words, option))
+
+    # -- one of the forms that fit ----------------------------------------------------------------
+
+    def _resolved(self, name: str, forms: Sequence[Form], kind: str = "") -> Typed:
+        """The type of a column that is of each of these forms; a problem where they differ.
+
+        Parameters
+        ----------
+        kind : the type that was stated; empty where none was.
+        """
+        column, first = quote(name), forms[0]
+        if first.kind == PERCENT and not kind:
+            return _ambiguous(column, ("12 % as 0.12", type_option(name, PERCENT)),
+                              ("12 % as 12", type_option(name, DECIMAL)))  # fmt: skip
+        if first.kind in (*NUMBERS, PERCENT):
+            row = self._row([f"coalesce(bool_or(contains({column}, '{mark}')), false)"
+                             for mark in (COMMA, POINT)])  # fmt: skip
+            for mark, occurs in zip((COMMA, POINT), row, strict=True):
+                if occurs and {mark} <= {f.decimal for f in forms} & {f.thousands for f in forms}:
+                    told = "a comma" if mark == COMMA else "a point"
+                    return _ambiguous(
+                        column,
+                        (f"numbers with {told} before the decimals", _option("decimal", mark)),
+                        (f"numbers with {told} between thousands", _option("thousands", mark)),
+                    )
+            return self._typed(column, first, kind)
+        if first.is_century_open:
+            return _ambiguous(column, *((f"{form.name} with years from 1969 to 2068",
+                                         _option("dates", form.argument)) for form in forms
+                                        if form.is_century_open))  # fmt: skip
+        for other in forms[1:]:
+            if {first.argument, other.argument} <= {*FIRST}:
+                [differs] = self._row([f"coalesce(bool_or({first.value} <> {other.value}), false)"])
+                if differs:
+                    return _ambiguous(
+                        column,
+                        *((f"{form.name} ({FIRST[form.argument]})",
+                           _option("dates", form.argument)) for form in (first, other)),
+                    )  # fmt: skip
+        return self._typed(column, first, kind)
+
+    def _typed(self, column: str, form: Form, kind: str = "") -> Typed:
+        by = f"{form.option}: {_in_job_file(form.argument)}" if form.argument else ""
+        decided = (form.option, form.argument) if form.argument else None
+        if form.kind == DECIMAL and decided is None and form.decimal == POINT:
+            decided = ("decimal", POINT)
+        if form.kind not in (DECIMAL, PERCENT):
+            value = f"CAST({form.value} AS {form.sql_type})"
+            return Typed(form.sql_type, value, by, form.kind, decided)
+        groups = (
+            f"coalesce(max(length(regexp_extract({form.value}, {literal(_NUMBER)}, {group}))), 0)"
+            for group in (1, 2)
+        )
+        before, behind = (int(str(length)) for length in self._row([*groups]))
+        if not behind and before <= 18 and not kind:
+            return Typed("BIGINT", f"CAST({form.value} AS BIGINT)", by, INTEGER, decided)
+        if form.kind == PERCENT and kind == PERCENT:
+            behind += 2
+        width = next((one for one in _WIDTHS if before + behind <= one), 0)
+        if "(" in kind:
+            width, behind = map(int, re.findall("[0-9]+", kind))
+        if not width:
+            return Typed("DOUBLE", f"CAST({form.value} AS DOUBLE)", by, DOUBLE, decided)
+        sql_type = f"DECIMAL({width}, {behind})"
+        value = f"CAST({form.value} AS {sql_type})"
+        if form.kind == PERCENT and kind == PERCENT:
+            value = f"CAST({value} / 100 AS {sql_type})"
+        return Typed(sql_type, value, by, DECIMAL, decided)
 
 
-def _looks(column: str, reading: Reading) -> list[_Look]:
-    def fits(pattern: str) -> str:
-        return f"regexp_full_match({column}, {literal(pattern)})"
-
-    found = []
-    for order, names in ((DMY, "dd{0}mm{0}yyyy"), (MDY, "mm{0}dd{0}yyyy")):
-        option = _NULL_WORDS if reading.dates == order else f"dates: {order}"
-        for separator in _SEPARATORS[order]:
-            for clock, more in (("", ""), (f" {_CLOCK}", " hh:mm")):
-                pattern, value = _written(column, order, clock, separator)
-                told = names.format(separator) + more
-                condition = _both(fits(pattern), f"{value} IS NOT NULL")
-                found.append(_Look(told, condition, option=option))
-    comma, point = (rf"-?(0|[1-9][0-9]*)({one}[0-9]+)?" for one in (",", r"\."))
-    for mark, pattern, told in ((COMMA, comma, "comma"), (POINT, point, "point")):
-        option = _NULL_WORDS if reading.decimal == mark else f'decimal: "{mark}"'
-        some = f"contains({column}, '{mark}')"
-        found.append(_Look(f"numbers with a decimal {told}", fits(pattern), some, option))
+def _forms_of(column: str, kind: str, reading: Reading) -> list[Form]:
+    """The forms that a stated type allows, the usual ones first."""
+    if "%" in kind:
+        return csv_forms.pattern_forms(column, kind, "types")
+    usual, others = usual_forms(column, reading), other_forms(column, reading)
+    if kind == INTEGER:
+        return csv_forms.lenient_integers(column, reading)
+    named = kind.partition("(")[0]
+    kinds = {DECIMAL: (INTEGER, DECIMAL, PERCENT), DOUBLE: NUMBERS}.get(named, (named,))
+    found = [form for form in (*usual, *others) if form.kind in kinds]
+    if named not in (DECIMAL, DOUBLE):
+        return found
+    forms = [replace(form, kind=named) for form in found if form.kind != INTEGER]
+    if "(" not in kind:
+        return forms
+    width, scale = map(int, re.findall("[0-9]+", kind))
+    room = f"-?[0-9]{{1,{max(width - scale, 1)}}}" + (rf"(\.[0-9]{{1,{scale}}})?" if scale else "")
     return [
-        *found,
-        _Look("dd.mm.yy: write years with four digits", fits(r"[0-9]{1,2}\.[0-9]{1,2}\.[0-9]{2}")),
-        _Look("yyyy-mm-dd", fits(f"{_ISO}([ T]{_CLOCK})?"), option=_NULL_WORDS),
-        _Look(
-            "numbers with marks between thousands: write them without",
-            fits(r"-?[0-9]{1,3}([.,'][0-9]{3})+([.,][0-9]+)?"),
-        ),
-        _Look("codes, digits with a zero before them", fits("[0-9]+"), f"{column} LIKE '0_%'"),
-        _Look("whole numbers", fits("-?(0|[1-9][0-9]*)"), option=_NULL_WORDS),
-    ]
+        replace(form, condition=f"CASE WHEN {form.condition} THEN"
+                f" regexp_full_match({form.value}, {literal(room)}) ELSE false END")
+        for form in forms
+    ]  # fmt: skip
 
 
-def look_question(column: str, reading: Reading) -> str:
-    """What ``looked`` needs to know of a column of texts, as expressions of one SELECT."""
-    counts = [f"count({column})"]
-    for look in _looks(column, reading):
-        counts.append(f"count(*) FILTER (WHERE {look.condition})")
-        counts.append(f"coalesce(bool_or({look.some or 'true'}), false)")
-    return ", ".join(counts)
+def _ambiguous(column: str, *readings: tuple[str, str]) -> Typed:
+    return Typed("VARCHAR", column, problem=Problem(readings=readings))
 
 
-def looked(name: str, reading: Reading, found: Sequence[object]) -> AsWritten:
-    """What most texts of a column look like."""
-    known, *rest = found
-    best = AsWritten(name, "VARCHAR")
-    for look, count, some in zip(_looks(name, reading), rest[::2], rest[1::2], strict=True):
-        if some and int(str(count)) > best.alike:
-            best = AsWritten(
-                name, "VARCHAR", look.told, look.option, int(str(count)), int(str(known))
-            )
-    return best
+def _option(name: str, value: object) -> str:
+    """An option as hints have it."""
+    return f"`{name}={json.dumps(value, ensure_ascii=False)}`"
+
+
+def type_option(name: str, kind: str) -> str:
+    """The option that states the type of a column, as hints have it."""
+    return _option("types", {name: kind})
+
+
+def _in_job_file(argument: str) -> str:
+    return argument if re.fullmatch("[a-z]+", argument) else json.dumps(argument)

@@ -10,13 +10,12 @@ import duckdb
 import pyarrow as pa
 
 from dbanon.errors import Cancelled, SourceChanged
-from dbanon.job.reading import USUAL
 from dbanon.sessions.base import OnSql
 from dbanon.sessions.ending import ending
 from dbanon.sessions.names import RelationName, parse_relation, quote
 from dbanon.sessions.session import Session
+from dbanon.stores.duckdb.csv_types import ColumnTypes
 from dbanon.stores.duckdb.errors import translated
-from dbanon.stores.duckdb.file_rows import types_of
 from dbanon.stores.duckdb.session import DuckdbSession
 from dbanon.stores.duckdb.store import DuckdbStore, in_memory
 from dbanon.stores.origins import Flow, Origin
@@ -145,7 +144,7 @@ class DrawnStore(DuckdbStore):
         """The table, with the names of what was not drawn, too: all of a relation has a role."""
         with translated("The rows that were drawn could not be kept."):
             narrow = [name for name in self._wanted if name in flow.narrow]
-            typed = types_of(self._connection, _RAW, [quote(name) for name in narrow], USUAL)
+            typed = ColumnTypes(self._connection, _RAW, is_plain=True).of(narrow)
             casts = {n: (t.sql_type, t.value) for n, t in zip(narrow, typed, strict=True)}
             found = self._connection.execute(f"DESCRIBE {_RAW}").fetchall()
             kinds = {name: kind for name, kind, *_ in found}

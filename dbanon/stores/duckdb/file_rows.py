@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 import duckdb
 
-from dbanon.errors import FileMalformed
-from dbanon.job.reading import USUAL, Reading
+from dbanon.errors import FileMalformed, InvalidParameter, nearest_names
+from dbanon.job.reading import Reading
 from dbanon.sessions.names import RelationName, quote
 from dbanon.stores.duckdb.csv_files import (
     MAX_COLUMNS,
@@ -18,12 +19,19 @@ from dbanon.stores.duckdb.csv_files import (
     head_of,
     header_again,
 )
+from dbanon.stores.duckdb.csv_problems import LoadedFile, Refusal, refusals_of
+from dbanon.stores.duckdb.csv_reading import (
+    has_quotes,
+    require_header,
+    with_skip_hint,
+    without_blanks,
+)
 from dbanon.stores.duckdb.csv_types import (
+    ColumnTypes,
     Typed,
-    answered,
+    has_blanks,
     is_header,
     known_texts,
-    question,
     read_arguments,
 )
 from dbanon.stores.duckdb.dialect import literal
@@ -32,29 +40,10 @@ from dbanon.stores.folders import Piece, Place
 
 _RAW = quote("dbanon_raw")
 _PARTS = quote("dbanon_parts")
-# Columns whose types are looked for in one statement.
-_ASKED_AT_ONCE = 32
-
-
-def types_of(
-    connection: duckdb.DuckDBPyConnection, table: str, columns: Sequence[str], reading: Reading
-) -> list[Typed]:
-    """What columns of texts are read as, by all of their values; names are quoted."""
-    found: list[Typed] = []
-    for first in range(0, len(columns), _ASKED_AT_ONCE):
-        part = columns[first : first + _ASKED_AT_ONCE]
-        query = ", ".join(question(column, reading) for column in part)
-        [row] = connection.execute(f"SELECT {query} FROM {table}").fetchall()
-        wide = len(row) // len(part)
-        found += [
-            answered(column, reading, row[place * wide : (place + 1) * wide])
-            for place, column in enumerate(part)
-        ]
-    return found
 
 
 class FileRows:
-    """The table of some files.
+    """The table of some files; after it was loaded, with errors of columns that have no type yet.
 
     Parameters
     ----------
@@ -72,6 +61,7 @@ class FileRows:
     ) -> None:
         self._connection, self._name, self._reading = connection, name, reading
         self._memory = memory
+        self.refusals: Mapping[str, Refusal] = {}
 
     def load(self, pieces: Sequence[Piece], kind: str) -> dict[str, Typed]:
         """Load all rows; what columns were read as whose files say no types.
@@ -133,7 +123,7 @@ class FileRows:
         self._connection.executemany(
             f"INSERT INTO {_PARTS} VALUES ({marks})", [list(row) for row in texts]
         )
-        found = types_of(self._connection, _PARTS, [quote(name) for name in names], USUAL)
+        found = ColumnTypes(self._connection, _PARTS, is_plain=True).of(names)
         self._connection.execute(f"DROP TABLE {_PARTS}")
         return dict(zip(names, found, strict=True))
 
@@ -149,6 +139,7 @@ class FileRows:
         A number with a leading zero is a code, and stays text.
         """
         heads: list[Head] = []
+        files: list[LoadedFile] = []
         for piece in pieces:
             with piece.opened(self._memory) as file, _read(piece.path):
                 head = head_of(file, piece.path, self._reading)
@@ -159,25 +150,77 @@ class FileRows:
                 )  # fmt: skip
                 more = "".join(f", {_as_column(*part)}" for part in piece.parts)
                 with as_utf8(file, piece.path, self._reading, head, self._memory) as number:
-                    query = (
-                        f"SELECT {known_texts(head, self._reading)}{more}"
-                        f" FROM read_csv('/dev/fd/{number}', {read_arguments(head)})"
-                    )
+                    if self._reading.header is None:
+                        require_header(self._connection, number, piece.path, head)
                     try:
-                        self._add(_RAW, query, len(heads) == 1, "OR REPLACE TEMP ")
+                        self._add_texts(number, piece, head, more, is_first=len(heads) == 1)
                     except duckdb.InvalidInputException:
-                        raise broken(file, piece.path, self._reading, head) from None
+                        error = broken(file, piece.path, self._reading, head)
+                        raise with_skip_hint(self._connection, number, head, error) from None
+                [(count,)] = self._connection.execute(f"SELECT count(*) FROM {_RAW}").fetchall()
+                files.append(LoadedFile(piece, head, count))
         self._require_one_header(pieces, heads)
         names = [*heads[0].names, *(name for name, _ in pieces[0].parts)]
-        columns = [quote(name) for name in names]
+        self._require_stated(names, pieces[0].path)
         with _read(pieces[0].path):
-            found = types_of(self._connection, _RAW, columns, self._reading)
+            found = ColumnTypes(self._connection, _RAW, self._reading).of(names)
+            self.refusals = refusals_of(
+                self._connection, _RAW, dict(zip(names, found, strict=True)), files,
+                self._reading, self._memory,
+            )  # fmt: skip
             cast = ", ".join(
-                f"{typed.value} AS {column}" for column, typed in zip(columns, found, strict=True)
+                f"{typed.value} AS {quote(name)}" for name, typed in zip(names, found, strict=True)
             )
             self._add(self._name.quoted, f"SELECT {cast} FROM {_RAW}", True)
         self._connection.execute(f"DROP TABLE {_RAW}")
         return dict(zip(names, found, strict=True))
+
+    def _require_stated(self, names: Sequence[str], path: Place) -> None:
+        """Check that each column whose type is stated is there; raises InvalidParameter."""
+        for name in self._reading.types:
+            if name not in names:
+                raise InvalidParameter(
+                    f'The file {path} has no column "{name}", whose type is stated.',
+                    hint=nearest_names(name, names) or "Take it out of `types`.",
+                )
+
+    def _add_texts(
+        self, number: int, piece: Piece, head: Head, more: str, *, is_first: bool
+    ) -> None:
+        """Add the rows of a file in UTF-8 to the table of texts, without blanks around fields.
+
+        What has quotes is looked at field by field, as blanks within them stay; once there are any.
+        """
+        add = partial(self._add_fields, head=head, more=more, is_first=is_first)
+        if not self._reading.trim:
+            add(number)
+            return
+        table = f"read_csv('/dev/fd/{number}', {read_arguments(head)})"
+        try:
+            if is_first:
+                # Most files have none, and are read once.
+                add(number)
+                table = _RAW
+            [(blanks,)] = self._connection.execute(
+                f"SELECT {has_blanks(head)} FROM {table}"
+            ).fetchall()
+        except duckdb.InvalidInputException:
+            # A blank before a quote hides it.
+            blanks = True
+        if blanks and has_quotes(number):
+            with without_blanks(number, piece.path, head, self._memory) as trimmed:
+                add(trimmed)
+        elif blanks or not is_first:
+            add(number, trim=bool(blanks))
+
+    def _add_fields(
+        self, number: int, *, head: Head, more: str, is_first: bool, trim: bool = False
+    ) -> None:
+        query = (
+            f"SELECT {known_texts(head, self._reading, trim=trim)}{more}"
+            f" FROM read_csv('/dev/fd/{number}', {read_arguments(head)})"
+        )
+        self._add(_RAW, query, is_first, "OR REPLACE TEMP ")
 
     def _require_one_header(self, pieces: Sequence[Piece], heads: Sequence[Head]) -> None:
         # One column may hold its own name.

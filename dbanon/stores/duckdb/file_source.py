@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -15,7 +16,9 @@ from dbanon.job.reading import USUAL, Reading
 from dbanon.sessions.base import AsWritten, OnSql, Relation
 from dbanon.sessions.names import RelationName, parse_relation, quote
 from dbanon.sessions.session import Session
-from dbanon.stores.duckdb.csv_types import Typed, look_question, looked
+from dbanon.stores.duckdb.csv_problems import Refusal, require_types
+from dbanon.stores.duckdb.csv_summary import look_question, looked
+from dbanon.stores.duckdb.csv_types import Typed
 from dbanon.stores.duckdb.errors import OutOfMemory, translated
 from dbanon.stores.duckdb.file_rows import FileRows
 from dbanon.stores.duckdb.session import DuckdbSession
@@ -71,6 +74,7 @@ class FileStore(DuckdbStore):
         super().__init__(self._connection, on_sql)
         self._reading = reading
         self._types: dict[str, Typed] = {}
+        self._refusals: Mapping[str, Refusal] = {}
         stem = Path(root_of(place).name).stem
         self._name = parse_relation(table) if table else RelationName(None, stem)
         if kind == "parquet":
@@ -124,6 +128,7 @@ class FileStore(DuckdbStore):
         rows = FileRows(self._connection, self._name, self._reading, memory)
         try:
             self._types = rows.load(pieces, kind)
+            self._refusals = rows.refusals
         except OutOfMemory:
             raise MemoryLimit.over(
                 f"The rows of {self._place} need",
@@ -136,7 +141,7 @@ class FileStore(DuckdbStore):
         self._loaded = True
 
     def _opened(self, connection: duckdb.DuckDBPyConnection) -> DuckdbSession:
-        return _FileSession(connection, self._on_sql, self._types, self._reading)
+        return _FileSession(connection, self._on_sql, self._types, self._reading, self._refusals)
 
 
 class _FileSession(DuckdbSession):
@@ -150,17 +155,28 @@ class _FileSession(DuckdbSession):
         on_sql: OnSql | None,
         types: Mapping[str, Typed],
         reading: Reading,
+        refusals: Mapping[str, Refusal],
     ) -> None:
         super().__init__(connection, on_sql)
-        self._types, self._reading = types, reading
+        self._types, self._reading, self._refusals = types, reading, refusals
+
+    def require_typed(self, columns: Iterable[str]) -> None:
+        require_types(self._refusals, columns)
+
+    def require_rights(self, source: Relation, columns: Sequence[str]) -> None:
+        """Check that each column that is used has a type; raises as ``require_typed``."""
+        self.require_typed(columns)
+        super().require_rights(source, columns)
 
     def as_written(self, relation: Relation) -> tuple[AsWritten, ...]:
         found = []
         for name, typed in self._types.items():
-            one = AsWritten(name, typed.sql_type, by=typed.by)
+            one = AsWritten(
+                name, typed.sql_type, by=typed.by, kind=typed.kind, decided=typed.decided
+            )
             if typed.sql_type == "VARCHAR":
                 asked = look_question(quote(name), self._reading)
                 [row] = self.rows(f"SELECT {asked} FROM {relation.name.quoted}")
-                one = looked(name, self._reading, row)
+                one = replace(looked(name, self._reading, row), by=typed.by, kind=typed.kind)
             found.append(one)
         return tuple(found)

@@ -1,0 +1,259 @@
+"""The forms in which CSV files write numbers, days and moments: what fits, and what it means.
+
+A form is a condition on each value and the SQL of what it means. A column can be of several forms;
+``csv_types`` decides which of them it is read by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from dbanon.job.reading import APOSTROPHE, COMMA, DMY, MDY, POINT, SPACE, YMD, Reading
+from dbanon.stores.duckdb.dialect import literal
+
+INTEGER, DECIMAL, DOUBLE, PERCENT = "integer", "decimal", "double", "percent"
+DATE, TIMESTAMP, TIMESTAMPTZ, BOOLEAN = "date", "timestamp", "timestamptz", "boolean"
+NUMBERS = (INTEGER, DECIMAL, DOUBLE)
+SQL_TYPES = {
+    INTEGER: "BIGINT", DECIMAL: "DECIMAL", DOUBLE: "DOUBLE", PERCENT: "DECIMAL", DATE: "DATE",
+    TIMESTAMP: "TIMESTAMP", TIMESTAMPTZ: "TIMESTAMP WITH TIME ZONE", BOOLEAN: "BOOLEAN",
+}  # fmt: skip
+_WHOLE = "(0|[1-9][0-9]*)"
+# More digits with a plus are a telephone number.
+_WITH_PLUS = "[-+](0|[1-9][0-9]{0,5})"
+_ISO = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
+_CLOCK = r"[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?"
+_ZONE = r"(Z| ?[-+][0-9]{2}(:?[0-9]{2})?)"
+# A space between thousands is often one that does not break a line.
+_MARKS = {APOSTROPHE: "['\u2019]", SPACE: "[ \u00a0\u202f]", COMMA: ",", POINT: r"\."}
+_MARK_NAMES = {APOSTROPHE: "apostrophe", SPACE: "space", COMMA: "comma", POINT: "point"}
+
+_PARTS = {"d": "[0-9]{1,2}", "m": "[0-9]{1,2}", "y": "[0-9]{2}", "Y": "[0-9]{4}"}
+_LETTERS = {"d": "dd", "m": "mm", "y": "yy", "Y": "yyyy"}
+_ORDERS = {DMY: ("d", "m", "Y"), MDY: ("m", "d", "Y"), YMD: ("Y", "m", "d")}
+_SEPARATORS = {DMY: "/.-", MDY: "/-", YMD: "/.-"}
+# The patterns of orders, for columns whose separator is the first.
+PATTERNS = {DMY: "%d/%m/%Y", MDY: "%m/%d/%Y", YMD: "%Y/%m/%d"}
+FIRST = {DMY: "day first", MDY: "month first", YMD: "year first"}
+# A time of day behind a day: its pattern, and the formats of ``strptime``.
+_TIMES = {
+    "": ("", ("",)),
+    " hh:mm": (f"[ T]{_CLOCK}", (" %H:%M:%S.%f", " %H:%M:%S", " %H:%M")),
+    " hh:mm AM": (
+        "[ T][0-9]{1,2}:[0-9]{2}(:[0-9]{2})? ?[AaPp][Mm]",
+        (" %I:%M:%S %p", " %I:%M %p", " %I:%M:%S%p", " %I:%M%p"),
+    ),
+}
+_MONTH_NAMES, _NAME_MARKS = ("%d{0}%b{0}%{1}", "%d{0}%B{0}%{1}"), "-/ ."
+
+
+@dataclass(frozen=True)
+class Form:
+    """A form of values.
+
+    Parameters
+    ----------
+    kind : the type, by its name in ``types``.
+    name : in words, as in ``dd/mm/yyyy``.
+    condition : on each value, as SQL; true of NULL or NULL then.
+    value : the value, as SQL.
+    option, argument : of ``Reading``, by which the form is decided on; none where it is the usual.
+    decimal, thousands : the marks of a number.
+    is_century_open : the year has two digits.
+    """
+
+    kind: str
+    name: str
+    condition: str
+    value: str
+    option: str = ""
+    argument: str = ""
+    decimal: str = ""
+    thousands: str = ""
+    is_century_open: bool = False
+
+    @property
+    def sql_type(self) -> str:
+        """The type in DuckDB; of decimals without their width."""
+        return SQL_TYPES[self.kind]
+
+
+def fits(column: str, pattern: str) -> str:
+    """The condition that all of a text matches a pattern."""
+    return f"regexp_full_match({column}, {literal(pattern)})"
+
+
+def _both(quick: str, slow: str) -> str:
+    """Two conditions, of which the second is looked at only where the first is true."""
+    return f"CASE WHEN {quick} THEN {slow} ELSE false END"
+
+
+def decimal_of(reading: Reading) -> str:
+    """The decimal mark by which numbers are read first."""
+    if reading.decimal is None:
+        return COMMA if reading.thousands == POINT else POINT
+    return reading.decimal
+
+
+def usual_forms(column: str, reading: Reading) -> list[Form]:
+    """The forms that need no option, the narrowest first."""
+    mark = decimal_of(reading)
+    number = f"-?{_WHOLE}({_MARKS[mark]}([0-9]+))?"
+    plain = f"replace({column}, ',', '.')" if mark == COMMA else column
+    option, argument = ("decimal", mark) if mark == COMMA else ("", "")
+    return [
+        Form(INTEGER, "whole numbers", f"{fits(column, f'-?{_WHOLE}')} AND length({column}) <= 18",
+             column),
+        Form(DECIMAL, "numbers", f"{fits(column, number)} AND length({column}) <= 30", plain,
+             option, argument, decimal=mark),
+        Form(DOUBLE, "numbers", fits(column, f"{number}([eE][-+]?[0-9]+)?"), plain,
+             option, argument, decimal=mark),
+        _iso(column, DATE, "yyyy-mm-dd", _ISO),
+        _iso(column, TIMESTAMP, "yyyy-mm-dd hh:mm", f"{_ISO}[ T]{_CLOCK}"),
+        _iso(column, TIMESTAMPTZ, "yyyy-mm-dd hh:mm with a time zone",
+             f"{_ISO}[ T]{_CLOCK}{_ZONE}"),
+        Form(BOOLEAN, "true and false", f"lower({column}) IN ('true', 'false')", column),
+    ]  # fmt: skip
+
+
+def _iso(column: str, kind: str, name: str, pattern: str) -> Form:
+    text = f"replace({column}, ' +', '+')" if kind == TIMESTAMPTZ else column
+    right = f"TRY_CAST({text} AS {SQL_TYPES[kind]}) IS NOT NULL"
+    return Form(kind, name, _both(fits(column, pattern), right), text)
+
+
+def other_forms(column: str, reading: Reading) -> list[Form]:
+    """The forms of numbers and days that are read where they are the only ones that fit."""
+    return [*_numbers(column, reading), *_days(column, reading)]
+
+
+# -- numbers --------------------------------------------------------------------------------------
+
+
+def _numbers(column: str, reading: Reading) -> Iterator[Form]:
+    for mark in (POINT, COMMA):
+        if reading.decimal in (mark, None) and reading.thousands != mark:
+            yield from _of_mark(column, reading, mark)
+
+
+def _of_mark(column: str, reading: Reading, mark: str) -> Iterator[Form]:
+    tail = f"({_MARKS[mark]}([0-9]+))?"
+    plain = f"replace({column}, ',', '.')" if mark == COMMA else column
+    if mark != decimal_of(reading):
+        yield Form(DECIMAL, f"numbers with a decimal {_MARK_NAMES[mark]}",
+                   f"{fits(column, f'-?{_WHOLE}{tail}')} AND length({column}) <= 30", plain,
+                   "decimal", mark, decimal=mark)  # fmt: skip
+    yield Form(DECIMAL, "numbers with a plus sign",
+               fits(column, f"({_WITH_PLUS}|0|[1-9][0-9]{{0,5}}){tail}"), f"ltrim({plain}, '+')",
+               decimal=mark)  # fmt: skip
+    for thousands in (COMMA, POINT, APOSTROPHE, SPACE):
+        if thousands == mark or reading.thousands not in (thousands, None):
+            continue
+        between = _MARKS[thousands]
+        grouped = f"-?(0|[1-9][0-9]*|[1-9][0-9]{{0,2}}({between}[0-9]{{3}})+){tail}"
+        yield Form(DECIMAL, f"numbers with a {_MARK_NAMES[thousands]} between thousands",
+                   f"{fits(column, grouped)} AND length({column}) <= 40",
+                   f"replace(regexp_replace({column}, {literal(between)}, '', 'g'), ',', '.')",
+                   "thousands", thousands, decimal=mark, thousands=thousands)  # fmt: skip
+    percent = fits(column, f"[-+]?{_WHOLE}{tail} ?%")
+    yield Form(PERCENT, "numbers with %", percent, f"rtrim(ltrim({plain}, '+'), '% ')",
+               decimal=mark)  # fmt: skip
+
+
+def lenient_integers(column: str, reading: Reading) -> list[Form]:
+    """What may be read as a whole number where somebody says that a column has these."""
+    found = [Form(INTEGER, "whole numbers", fits(column, "[-+]?[0-9]{1,18}"),
+                  f"ltrim({column}, '+')")]  # fmt: skip
+    for thousands in (COMMA, POINT, APOSTROPHE, SPACE):
+        # A comma or a point could as well be a decimal mark, of a value that is no whole number.
+        stated = reading.decimal is not None or thousands in (APOSTROPHE, SPACE)
+        if reading.decimal != thousands and (
+            reading.thousands == thousands or (reading.thousands is None and stated)
+        ):
+            between = _MARKS[thousands]
+            pattern = f"-?[1-9][0-9]{{0,2}}({between}[0-9]{{3}})*"
+            value = f"regexp_replace({column}, {literal(between)}, '', 'g')"
+            found.append(Form(INTEGER, "whole numbers", fits(column, pattern), value,
+                              "thousands", thousands, thousands=thousands))  # fmt: skip
+    return found
+
+
+# -- days -----------------------------------------------------------------------------------------
+
+
+def pattern_forms(column: str, pattern: str, option: str = "dates") -> list[Form]:
+    """The form that a pattern of ``strptime`` states."""
+    kind = DATE
+    if any(f"%{letter}" in pattern for letter in "HIMSfp"):
+        kind = TIMESTAMP
+    if "%z" in pattern:
+        kind = TIMESTAMPTZ
+    value = f"try_strptime({column}, {literal(pattern)})"
+    return [Form(kind, pattern, f"{value} IS NOT NULL", value, option, pattern)]
+
+
+def _days(column: str, reading: Reading) -> Iterator[Form]:
+    dates = reading.dates
+    if dates is not None and "%" in dates:
+        yield from pattern_forms(column, dates)
+    # Two orders that are stated nowhere; the one that is stated decides.
+    for order in (dates,) if dates in _ORDERS else (DMY, MDY, YMD):
+        yield from _of_order(column, str(order), _ORDERS[str(order)], _SEPARATORS[str(order)])
+    for order in (DMY, MDY, YMD) if dates is None else ():
+        short = tuple(part.lower() for part in _ORDERS[order])
+        for separator in "./-" if order == DMY else "/-":
+            yield from _of_order(column, order, short, separator)
+    yield from _named_months(column, dates)
+
+
+def day_forms(column: str, order: str, separator: str) -> Iterator[Form]:
+    """Days in an order with one separator, alone and with a time of day."""
+    yield from _of_order(column, order, _ORDERS[order], separator)
+
+
+def _of_order(
+    column: str, order: str, parts: tuple[str, ...], separators: Iterable[str]
+) -> Iterator[Form]:
+    is_short = "y" in parts
+    for end, (clock, times) in _TIMES.items():
+        if is_short and end:
+            continue
+        patterns, formats = [], []
+        for separator in separators:
+            patterns.append(f"[{separator}]".join(_PARTS[part] for part in parts) + clock)
+            day = separator.join(f"%{part}" for part in parts)
+            formats += [day + time for time in times]
+        text = f"replace({column}, 'T', ' ')" if clock else column
+        value = f"try_strptime({text}, [{', '.join(map(literal, formats))}])"
+        name = next(iter(separators)).join(_LETTERS[part] for part in parts) + end
+        yield Form(
+            TIMESTAMP if clock else DATE, name,
+            _both(fits(column, "|".join(patterns)), f"{value} IS NOT NULL"), value,
+            "dates", formats[0] if is_short else order, is_century_open=is_short,
+        )  # fmt: skip
+
+
+def _named_months(column: str, dates: str | None) -> Iterator[Form]:
+    day, month = "[0-9]{1,2}", "[A-Za-z]{3,9}"
+    names = [name.format(mark, "Y") for name in _MONTH_NAMES for mark in _NAME_MARKS]
+    names += [f"{name} %d, %Y" for name in ("%b", "%B")]
+    value = f"try_strptime({column}, [{', '.join(map(literal, names))}])"
+    year = "[0-9]{4}"
+    pattern = f"{day}[-/ .]{month}[-/ .]{year}|{month} {day}, {year}"
+    yield Form(DATE, "dd-mon-yyyy", _both(fits(column, pattern), f"{value} IS NOT NULL"), value)
+    for mark in _NAME_MARKS if dates is None else ():
+        for name in _MONTH_NAMES:
+            form = name.format(mark, "y")
+            value = f"try_strptime({column}, {literal(form)})"
+            pattern = f"{day}[{mark}]{month}[{mark}][0-9]{{2}}"
+            yield Form(DATE, f"dd{mark}mon{mark}yy",
+                       _both(fits(column, pattern), f"{value} IS NOT NULL"), value,
+                       "dates", form, is_century_open=True)  # fmt: skip
+
+
+def compact_day(column: str) -> tuple[str, str]:
+    """The condition that digits are a day, as yyyymmdd, and the pattern that reads them so."""
+    pattern = "%Y%m%d"
+    value = f"try_strptime({column}, {literal(pattern)})"
+    return _both(fits(column, "(18|19|20|21)[0-9]{6}"), f"{value} IS NOT NULL"), pattern

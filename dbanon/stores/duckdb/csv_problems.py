@@ -1,0 +1,136 @@
+"""Columns of CSV files that have no type yet, and the errors of runs that use them."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+import duckdb
+
+from dbanon.errors import AmbiguousValues, FileMalformed
+from dbanon.job.reading import Reading
+from dbanon.sessions.names import quote
+from dbanon.stores.duckdb.csv_files import Head, records
+from dbanon.stores.duckdb.csv_types import TEXT, Problem, Typed, type_option
+from dbanon.stores.folders import Piece
+
+
+@dataclass(frozen=True)
+class LoadedFile:
+    """A file whose rows are in a table of texts.
+
+    Parameters
+    ----------
+    rows : in that table, up to the end of the file.
+    """
+
+    piece: Piece
+    head: Head
+    rows: int
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """The error of a column that has no type yet."""
+
+    name: str
+    message: str
+    hint: str
+    is_ambiguous: bool
+
+    def error(self, others: Sequence[str]) -> FileMalformed | AmbiguousValues:
+        """The error, which names other columns of the kind."""
+        kind = AmbiguousValues if self.is_ambiguous else FileMalformed
+        named = ", ".join(f'"{name}"' for name in others)
+        detail = f"There is a question about these columns, too: {named}." if others else None
+        return kind(self.message, detail=detail, hint=self.hint)
+
+
+def require_types(refusals: Mapping[str, Refusal], names: Iterable[str]) -> None:
+    """Check that the columns of these names have a type.
+
+    Raises
+    ------
+    AmbiguousValues : one can be read in several ways.
+    FileMalformed : a value of one is not as the others, or not as its type says.
+    """
+    found = [refusals[name] for name in dict.fromkeys(names) if name in refusals]
+    if found:
+        raise found[0].error([one.name for one in found[1:]])
+
+
+def refusals_of(
+    connection: duckdb.DuckDBPyConnection,
+    table: str,
+    types: Mapping[str, Typed],
+    files: Sequence[LoadedFile],
+    reading: Reading,
+    memory: int,
+) -> dict[str, Refusal]:
+    """The errors of columns that have no type yet, by name.
+
+    Parameters
+    ----------
+    table : of texts, the rows in their order.
+    memory : bytes that a file may use which has to be in memory to be read.
+    """
+    found = {}
+    for name, typed in types.items():
+        problem = typed.problem
+        if problem is not None and problem.readings:
+            found[name] = _ambiguous(name, problem)
+        elif problem is not None:
+            query = (
+                f"SELECT min(rowid) FROM {table} WHERE {quote(name)} IS NOT NULL"
+                f" AND NOT ({problem.condition})"
+            )
+            [(row,)] = connection.execute(query).fetchall()
+            found[name] = _malformed(name, problem, _place_of(row, name, files, reading, memory))
+    return found
+
+
+def _ambiguous(name: str, problem: Problem) -> Refusal:
+    ways = [words for words, _ in problem.readings]
+    options = [option for _, option in problem.readings]
+    if len(ways) == 1:
+        message = f'Column "{name}" can be read as {ways[0]}, or as text.'
+    else:
+        message = f'Column "{name}" can be read in {_COUNT[len(ways)]} ways: {"; or ".join(ways)}.'
+    hint = f"Say how it is read: {', or '.join(options)}. As text: {type_option(name, TEXT)}."
+    return Refusal(name, message, hint, True)
+
+
+_COUNT = {2: "two", 3: "three", 4: "four"}
+
+
+def _malformed(name: str, problem: Problem, place: str) -> Refusal:
+    hint = (
+        'Correct it. If it means that nothing is known, name it: `null_words=["…"]`. To read the'
+        f" column as {problem.other_type}: {type_option(name, problem.other_type)}."
+    )
+    return Refusal(name, f"{place} is not {problem.expected}.", hint, False)
+
+
+def _place_of(
+    row: int, name: str, files: Sequence[LoadedFile], reading: Reading, memory: int
+) -> str:
+    """The line and the column of a row of the table, in words."""
+    before = 0
+    for one in files:
+        if row < one.rows:
+            break
+        before = one.rows
+    column = f", column {one.head.names.index(name) + 1} ({name}),"
+    several = len(one.head.names) > 1
+    # DuckDB may have read what this reader does not.
+    with suppress(csv.Error), one.piece.opened(memory) as file:
+        left = row - before
+        for line, cells in records(file, reading, one.head):
+            if several and not cells:
+                continue
+            if not left:
+                return f"Line {line} of the file {one.piece.path}{column}"
+            left -= 1
+    return f"A line of the file {one.piece.path}{column}"

@@ -1,0 +1,83 @@
+"""What the texts of a column of a CSV file look like, where they are of no other type."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dbanon.job.reading import COMMA, DMY, MDY, POINT, Reading
+from dbanon.sessions.base import AsWritten
+from dbanon.stores.duckdb.csv_forms import day_forms, fits
+
+_NULL_WORDS = "null_words"
+
+
+@dataclass(frozen=True)
+class _Look:
+    """A way of writing that is not the column's type.
+
+    Parameters
+    ----------
+    name : in words.
+    condition : on each value, as SQL.
+    some : on one value at least; empty for no more than the first.
+    option : what would read it; empty where nothing does.
+    """
+
+    name: str
+    condition: str
+    some: str = ""
+    option: str = ""
+
+
+def _looks(column: str, reading: Reading) -> list[_Look]:
+    # Of two orders that fit, the one that somebody stated is meant.
+    orders = sorted((DMY, MDY), key=lambda order: order != reading.dates)
+    found = []
+    for order in orders:
+        option = _NULL_WORDS if reading.dates in (order, None) else "types"
+        for separator in "./-" if order == DMY else "/-":
+            found += [
+                _Look(form.name, form.condition, option=option)
+                for form in day_forms(column, order, separator)
+            ]
+    comma, point = (rf"-?(0|[1-9][0-9]*)({mark}[0-9]+)?" for mark in (",", r"\."))
+    for mark, pattern, name in ((COMMA, comma, "comma"), (POINT, point, "point")):
+        option = _NULL_WORDS if reading.decimal in (mark, None) else f'decimal: "{mark}"'
+        some = f"contains({column}, '{mark}')"
+        found.append(_Look(f"numbers with a decimal {name}", fits(column, pattern), some, option))
+    return [
+        *found,
+        _Look(
+            "dates whose years have two digits", option="dates",
+            condition=fits(column, r"[0-9]{1,2}([./-])[0-9]{1,2}[./-][0-9]{2}"),
+        ),
+        _Look("yyyy-mm-dd", fits(column, r"[0-9]{4}-[0-9]{2}-[0-9]{2}([ T][0-9:.]+)?"),
+              option=_NULL_WORDS),
+        _Look("numbers with marks between thousands",
+              fits(column, r"-?[0-9]{1,3}([.,'][0-9]{3})+([.,][0-9]+)?"), option=_NULL_WORDS),
+        _Look("codes, digits with a zero before them", fits(column, "[0-9]+"),
+              f"{column} LIKE '0_%'"),
+        _Look("whole numbers", fits(column, "-?(0|[1-9][0-9]*)"), option=_NULL_WORDS),
+    ]  # fmt: skip
+
+
+def look_question(column: str, reading: Reading) -> str:
+    """What ``looked`` needs to know of a column of texts, as expressions of one SELECT."""
+    counts = [f"count({column})"]
+    for look in _looks(column, reading):
+        counts.append(f"count(*) FILTER (WHERE {look.condition})")
+        counts.append(f"coalesce(bool_or({look.some or 'true'}), false)")
+    return ", ".join(counts)
+
+
+def looked(name: str, reading: Reading, found: Sequence[object]) -> AsWritten:
+    """What most texts of a column look like."""
+    known, *rest = found
+    best = AsWritten(name, "VARCHAR")
+    for look, count, some in zip(_looks(name, reading), rest[::2], rest[1::2], strict=True):
+        if some and int(str(count)) > best.alike:
+            best = AsWritten(
+                name, "VARCHAR", look.name, look.option, int(str(count)), int(str(known))
+            )
+    return best
