@@ -15,6 +15,7 @@ from dbanon.errors.base import nearest_names as nearest_names
 from dbanon.errors.base import warn_caller as warn_caller
 from dbanon.errors.database import *
 from dbanon.errors.extras import *
+from dbanon.errors.files import *
 from dbanon.errors.jobs import *
 from dbanon.errors.privacy import *
 from dbanon.errors.redaction import has_credentials as has_credentials

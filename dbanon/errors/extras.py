@@ -36,6 +36,7 @@ REQUIREMENTS = {
     "sklearn": ("scikit-learn>=1.6",),
     "spark": ("pyspark>=4.1,<5", "pyarrow>=15", *_SQL),
     "sqlite": _SQL,
+    "xlsx": ("python-calamine>=0.3",),
 }
 
 # The extra that brings a package, and the package as people write it.
@@ -56,6 +57,7 @@ _BROUGHT = {
     "pydantic_core": ("job", "pydantic"),
     "pymysql": ("mariadb", "PyMySQL"),
     "pyiceberg": ("iceberg", "pyiceberg"),
+    "python_calamine": ("xlsx", "python-calamine"),
     "rich": ("cli", "rich"),
     "sklearn": ("sklearn", "scikit-learn"),
     "sqlalchemy": ("sqlite", "SQLAlchemy"),

@@ -27,20 +27,6 @@ class RowsNotAligned(UsageError):
     code = "rows_not_aligned"
 
 
-class FileMalformed(InvalidParameter):
-    """A file of rows is malformed. The message names line and column, and no value."""
-
-    code = "file_malformed"
-    sqlstate = "22P04"
-
-
-class AmbiguousValues(InvalidParameter):
-    """A column of a file can be read in several ways, and nothing says in which."""
-
-    code = "ambiguous_values"
-    sqlstate = "22018"
-
-
 class BoundsRequired(UsageError):
     """A column has no public bounds, or no public list of values."""
 

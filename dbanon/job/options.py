@@ -125,6 +125,7 @@ class ReadingOptions(TypedDict, total=False):
     types: Mapping[str, str] | None
     header: bool | None
     skip_lines: int
+    sheet: str | None
     duplicate_columns: Literal["refuse", "rename"]
     encoding: Literal["utf-8", "latin-1", "windows-1252", "utf-16"]
     null_words: Sequence[str]

@@ -40,6 +40,7 @@ class Reading:
     types : by column; of others the values decide.
     header : whether the first line names the columns; None where the values decide.
     skip_lines : lines before the header.
+    sheet : of a spreadsheet; the only one that has rows when None.
     duplicate_columns : what becomes of columns of one name.
     encoding : of its characters.
     null_words : texts that stand for NULL, beside nothing at all.
@@ -113,6 +114,14 @@ class Reading:
         int,
         Option("Lines before the header of a CSV file.", minimum=0, sql=False, see=_SEE),
     ] = 0
+    sheet: Annotated[
+        str | None,
+        Option(
+            "The sheet of an .xlsx file. Without it, the file has one sheet with rows.",
+            sql=False,
+            see=_SEE,
+        ),
+    ] = None
     duplicate_columns: Annotated[
         str,
         Option(

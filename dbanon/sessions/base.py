@@ -32,7 +32,6 @@ _AT_ONCE = 32_768
 MARK = "dbanon release "
 # Of the table with aggregates beside a release, where there is one.
 SUMMARY_SUFFIX = "_summary"
-
 OnSql = Callable[[str], None]
 
 
@@ -62,12 +61,10 @@ class AsWritten:
 
     Parameters
     ----------
-    by : the option by which it has its type, as in ``dates: dmy``; empty where it has it anyway.
-    look : how most texts are written; empty where they have nothing in common.
-    option : what would read these.
+    by, decided : the option by which it has its type here, and in other files; empty for none.
+    kind : the type as ``types`` has it; empty where no value says it.
+    look, option : how most texts are written, and what would read them; empty where nothing is.
     alike, known : how many texts look so, and how many there are.
-    kind : the type by its name in ``types``; empty where no value says it.
-    decided : the option and its argument by which other files are read alike; None for none.
     """
 
     name: str

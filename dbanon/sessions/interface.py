@@ -65,12 +65,7 @@ class SessionInterface(PassthroughInterface, ABC):
         return ()
 
     def require_typed(self, columns: Iterable[str]) -> None:
-        """Check that each of these columns of a file has a type; others have types of their own.
-
-        Raises
-        ------
-        AmbiguousValues, FileMalformed : one has none.
-        """
+        """Check that columns of a file have types; raises AmbiguousValues, FileMalformed."""
 
     @property
     def drawn(self) -> Mapping[str, Any]:

@@ -11,7 +11,7 @@ import glob
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import BinaryIO, TypeAlias
 from urllib.parse import unquote
 
@@ -30,7 +30,12 @@ from dbanon.errors import (
 from dbanon.stores.objects import ObjectPath, ObjectStat, is_object
 
 FILE = "file:"
-ENDINGS = {".csv": "csv", ".parquet": "parquet"}
+CSV, PARQUET, XLSX = "csv", "parquet", "xlsx"
+ENDINGS = {".csv": CSV, ".tsv": CSV, ".txt": CSV, ".xlsx": XLSX, ".parquet": PARQUET}
+# Named by people; among other files of a folder it is a note.
+_NOTE = ".txt"
+_KINDS = {CSV: "CSV files", PARQUET: "Parquet files", XLSX: "spreadsheets"}
+GZIP, ZSTD = PACKED = (".gz", ".zst")
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 _LAKES = {"_delta_log": "Delta", "metadata": "Iceberg"}
 _READ = {"Delta": "delta:DIRECTORY", "Iceberg": "iceberg:CATALOG"}
@@ -168,7 +173,7 @@ def pieces_of(place: Place, policy: str = REFUSE) -> tuple[Piece, ...]:
         root = place if found == [place] else root_of(place)
         folder = None if found == [place] else root
         if folder is not None:
-            found = _rows_of(root, found)
+            found = _rows_of(root, found, str(place).endswith(_NOTE))
             _require_no_lake(root)
         pieces = tuple(
             Piece(path, _state(path, folder, policy), _parts(root, path), folder, policy)
@@ -183,7 +188,7 @@ def pieces_of(place: Place, policy: str = REFUSE) -> tuple[Piece, ...]:
     kinds = sorted({ending_of(piece.path) for piece in pieces})
     if len(kinds) > 1:
         raise InvalidParameter(
-            f"{place} holds CSV files and Parquet files.",
+            f"{place} holds {' and '.join(_KINDS[kind] for kind in kinds)}.",
             hint="Read one kind: file:data/**/*.parquet.",
         )
     _require_same_parts(pieces)
@@ -191,8 +196,12 @@ def pieces_of(place: Place, policy: str = REFUSE) -> tuple[Piece, ...]:
 
 
 def ending_of(path: Place) -> str:
-    """``csv``, ``parquet``, or nothing."""
-    return ENDINGS.get(path.suffix.lower(), "")
+    """``csv``, ``xlsx``, ``parquet``, or nothing."""
+    name = PurePosixPath(path.name.lower())
+    if name.suffix not in PACKED:
+        return ENDINGS.get(name.suffix, "")
+    inner = ENDINGS.get(PurePosixPath(name.stem).suffix, "")
+    return inner if inner == CSV else ""
 
 
 def _found(place: Place, policy: str) -> list[Place]:
@@ -261,14 +270,19 @@ def _below(root: Place, path: Place) -> list[str]:
     return [*path.relative_to(root).parts]
 
 
-def _rows_of(root: Place, found: Sequence[Place]) -> list[Place]:
-    """The files of rows; raises FileMalformed where something else is there that is not hidden."""
+def _rows_of(root: Place, found: Sequence[Place], notes: bool) -> list[Place]:
+    """The files of rows; raises FileMalformed where something else is there that is not hidden.
+
+    Parameters
+    ----------
+    notes : files of text are among them.
+    """
     rows = []
     for path in found:
         below = _below(root, path)
         if any(map(_is_hidden, below)):
             continue
-        if not ending_of(path):
+        if not ending_of(path) or (path.name.lower().endswith(_NOTE) and not notes):
             raise FileMalformed(
                 f"{path} is neither a .csv nor a .parquet file, and is among the files to read.",
                 hint="Read a pattern, which leaves it out: file:data/**/*.parquet.",

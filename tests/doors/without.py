@@ -19,6 +19,7 @@ _IMPORTED = {
     "duckdb": ("duckdb", "_duckdb"),
     "pyiceberg[sql-sqlite]": ("pyiceberg",),
     "scikit-learn": ("sklearn",),
+    "python-calamine": ("python_calamine",),
 }
 _BLOCKING = """
 import importlib.util, json, sys
@@ -73,6 +74,7 @@ KNOWN = frozenset().union(
             "mariadb",
             "bound",
             "dp",
+            "xlsx",
             "plot",
             "sklearn",
             "delta",

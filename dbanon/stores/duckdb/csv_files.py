@@ -70,7 +70,14 @@ def head_of(file: BinaryIO, path: Place, reading: Reading) -> Head:
     whole = len(sample) < _SAMPLE_BYTES
     text = codecs.getincrementaldecoder(_codec(reading))("replace").decode(sample, whole)
     if reading.skip_lines:
-        text = "".join(_LINE.findall(text)[reading.skip_lines :])
+        lines = _LINE.findall(text)
+        if any('"' in line for line in lines[: reading.skip_lines]):
+            # DuckDB counts rows, which may have several lines where there are quotes.
+            raise FileMalformed(
+                f"A line before the header of the file {path} has quotes.",
+                hint="Remove the lines before the header.",
+            )
+        text = "".join(lines[reading.skip_lines :])
     read = {one: _rows(text, one, whole, reading) for one in _DELIMITERS}
     # The one by which the header has columns, and the first rows as many as it.
     delimiter = max(_DELIMITERS, key=lambda one: _fit(read[one][0]))

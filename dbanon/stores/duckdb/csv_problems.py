@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
+from typing import BinaryIO
 
 import duckdb
 
@@ -14,7 +15,7 @@ from dbanon.job.reading import Reading
 from dbanon.sessions.names import quote
 from dbanon.stores.duckdb.csv_files import Head, records
 from dbanon.stores.duckdb.csv_types import TEXT, Problem, Typed, type_option
-from dbanon.stores.folders import Piece
+from dbanon.stores.folders import Place
 
 
 @dataclass(frozen=True)
@@ -24,11 +25,13 @@ class LoadedFile:
     Parameters
     ----------
     rows : in that table, up to the end of the file.
+    opened : the file as plain CSV, once more.
     """
 
-    piece: Piece
+    path: Place
     head: Head
     rows: int
+    opened: Callable[[], AbstractContextManager[BinaryIO]]
 
 
 @dataclass(frozen=True)
@@ -67,14 +70,12 @@ def refusals_of(
     types: Mapping[str, Typed],
     files: Sequence[LoadedFile],
     reading: Reading,
-    memory: int,
 ) -> dict[str, Refusal]:
     """The errors of columns that have no type yet, by name.
 
     Parameters
     ----------
     table : of texts, the rows in their order.
-    memory : bytes that a file may use which has to be in memory to be read.
     """
     found = {}
     for name, typed in types.items():
@@ -87,7 +88,7 @@ def refusals_of(
                 f" AND NOT ({problem.condition})"
             )
             [(row,)] = connection.execute(query).fetchall()
-            found[name] = _malformed(name, problem, _place_of(row, name, files, reading, memory))
+            found[name] = _malformed(name, problem, _place_of(row, name, files, reading))
     return found
 
 
@@ -113,9 +114,7 @@ def _malformed(name: str, problem: Problem, place: str) -> Refusal:
     return Refusal(name, f"{place} is not {problem.expected}.", hint, False)
 
 
-def _place_of(
-    row: int, name: str, files: Sequence[LoadedFile], reading: Reading, memory: int
-) -> str:
+def _place_of(row: int, name: str, files: Sequence[LoadedFile], reading: Reading) -> str:
     """The line and the column of a row of the table, in words."""
     before = 0
     for one in files:
@@ -125,12 +124,12 @@ def _place_of(
     column = f", column {one.head.names.index(name) + 1} ({name}),"
     several = len(one.head.names) > 1
     # DuckDB may have read what this reader does not.
-    with suppress(csv.Error), one.piece.opened(memory) as file:
+    with suppress(csv.Error), one.opened() as file:
         left = row - before
         for line, cells in records(file, reading, one.head):
             if several and not cells:
                 continue
             if not left:
-                return f"Line {line} of the file {one.piece.path}{column}"
+                return f"Line {line} of the file {one.path}{column}"
             left -= 1
-    return f"A line of the file {one.piece.path}{column}"
+    return f"A line of the file {one.path}{column}"

@@ -11,6 +11,8 @@ from contextlib import contextmanager
 import duckdb
 
 from dbanon.errors import FileMalformed
+from dbanon.job.reading import Reading
+from dbanon.sessions.names import quote
 from dbanon.stores.duckdb.csv_files import Head
 from dbanon.stores.duckdb.dialect import literal
 from dbanon.stores.folders import Place, require_room
@@ -105,3 +107,55 @@ def _fields_of(delimiter: str) -> re.Pattern[bytes]:
     return re.compile(
         rf'{blank}*+(?:("(?:[^"]|"")*+")|([^{end}\r\n]*?)){blank}*+({end}|\r\n|\r|\n|\Z)'.encode()
     )
+
+
+def read_arguments(head: Head) -> str:
+    """The arguments of DuckDB's ``read_csv``, which has nothing to guess then: all as texts."""
+    columns = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in head.names)
+    return (
+        f"auto_detect = false, header = {str(head.has_header).lower()}, skip = {head.skipped},"
+        " comment = '',"
+        f" delim = {literal(head.delimiter)}, quote = '\"', escape = '\"',"
+        f" nullstr = '', allow_quoted_nulls = false, columns = {{{columns}}}"
+    )
+
+
+def known_texts(head: Head, reading: Reading, *, trim: bool = False) -> str:
+    """The columns as they are read, NULL where a word stands for it.
+
+    Parameters
+    ----------
+    trim : without blanks around them; what is nothing but blanks is NULL.
+    """
+    if not reading.null_words and not trim:
+        return "*"
+    words = ", ".join(map(literal, reading.null_words))
+    found = []
+    for name in map(quote, head.names):
+        value = f"nullif(trim({name}, ' \t'), '')" if trim else name
+        if words:
+            value = f"CASE WHEN {value} NOT IN ({words}) THEN {value} END"
+        found.append(f"{value} AS {name}")
+    return ", ".join(found)
+
+
+def has_blanks(head: Head) -> str:
+    """Whether a text has blanks around it, as an expression of an aggregate."""
+    conditions = (f"coalesce({_blank(quote(name))}, false)" for name in head.names)
+    return f"coalesce(bool_or({' OR '.join(conditions)}), false)"
+
+
+def _blank(name: str) -> str:
+    ends = (f"{name}[{place}] IN (' ', chr(9))" for place in ("1", "-1"))
+    return f"({' OR '.join(ends)})"
+
+
+def is_header(head: Head) -> str:
+    """True of a row that is the header again, as a condition; with the mark of its file, too."""
+    first, *others = (
+        (quote(name), literal(cell) if cell else "NULL")
+        for name, cell in zip(head.names, head.cells, strict=True)
+    )
+    conditions = [f"ltrim({first[0]}, chr(65279)) IS NOT DISTINCT FROM {first[1]}"]
+    conditions += [f"{name} IS NOT DISTINCT FROM {cell}" for name, cell in others]
+    return " AND ".join(conditions)

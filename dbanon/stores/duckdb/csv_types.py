@@ -1,4 +1,4 @@
-"""Columns of CSV files: the types that their texts are written in, and what texts look like."""
+"""Columns of CSV files: the types that their texts are written in."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import duckdb
 from dbanon.job.reading import COMMA, POINT, USUAL, Reading
 from dbanon.sessions.names import quote
 from dbanon.stores.duckdb import csv_forms
-from dbanon.stores.duckdb.csv_files import Head
 from dbanon.stores.duckdb.csv_forms import (
     DECIMAL,
     DOUBLE,
@@ -37,58 +36,6 @@ _LEAST_KNOWN = 20
 # Digits of decimals: of few widths, so that a larger value seldom makes another type.
 _WIDTHS = (15, 18, 38)
 _NUMBER = r"-?([0-9]+)(?:\.([0-9]+))?"
-
-
-def read_arguments(head: Head) -> str:
-    """The arguments of DuckDB's ``read_csv``, which has nothing to guess then: all as texts."""
-    columns = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in head.names)
-    return (
-        f"auto_detect = false, header = {str(head.has_header).lower()}, skip = {head.skipped},"
-        " comment = '',"
-        f" delim = {literal(head.delimiter)}, quote = '\"', escape = '\"',"
-        f" nullstr = '', allow_quoted_nulls = false, columns = {{{columns}}}"
-    )
-
-
-def known_texts(head: Head, reading: Reading, *, trim: bool = False) -> str:
-    """The columns as they are read, NULL where a word stands for it.
-
-    Parameters
-    ----------
-    trim : without blanks around them; what is nothing but blanks is NULL.
-    """
-    if not reading.null_words and not trim:
-        return "*"
-    words = ", ".join(map(literal, reading.null_words))
-    found = []
-    for name in map(quote, head.names):
-        value = f"nullif(trim({name}, ' \t'), '')" if trim else name
-        if words:
-            value = f"CASE WHEN {value} NOT IN ({words}) THEN {value} END"
-        found.append(f"{value} AS {name}")
-    return ", ".join(found)
-
-
-def has_blanks(head: Head) -> str:
-    """Whether a text has blanks around it, as an expression of an aggregate."""
-    conditions = (f"coalesce({_blank(quote(name))}, false)" for name in head.names)
-    return f"coalesce(bool_or({' OR '.join(conditions)}), false)"
-
-
-def _blank(name: str) -> str:
-    ends = (f"{name}[{place}] IN (' ', chr(9))" for place in ("1", "-1"))
-    return f"({' OR '.join(ends)})"
-
-
-def is_header(head: Head) -> str:
-    """True of a row that is the header again, as a condition; with the mark of its file, too."""
-    first, *others = (
-        (quote(name), literal(cell) if cell else "NULL")
-        for name, cell in zip(head.names, head.cells, strict=True)
-    )
-    conditions = [f"ltrim({first[0]}, chr(65279)) IS NOT DISTINCT FROM {first[1]}"]
-    conditions += [f"{name} IS NOT DISTINCT FROM {cell}" for name, cell in others]
-    return " AND ".join(conditions)
 
 
 @dataclass(frozen=True)

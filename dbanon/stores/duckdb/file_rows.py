@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
+from typing import BinaryIO
 
 import duckdb
 
 from dbanon.errors import FileMalformed, InvalidParameter, nearest_names
-from dbanon.job.reading import Reading
+from dbanon.job.reading import UTF_8, Reading
 from dbanon.sessions.names import RelationName, quote
 from dbanon.stores.duckdb.csv_files import (
     MAX_COLUMNS,
@@ -21,7 +23,11 @@ from dbanon.stores.duckdb.csv_files import (
 )
 from dbanon.stores.duckdb.csv_problems import LoadedFile, Refusal, refusals_of
 from dbanon.stores.duckdb.csv_reading import (
+    has_blanks,
     has_quotes,
+    is_header,
+    known_texts,
+    read_arguments,
     require_header,
     with_skip_hint,
     without_blanks,
@@ -29,14 +35,11 @@ from dbanon.stores.duckdb.csv_reading import (
 from dbanon.stores.duckdb.csv_types import (
     ColumnTypes,
     Typed,
-    has_blanks,
-    is_header,
-    known_texts,
-    read_arguments,
 )
 from dbanon.stores.duckdb.dialect import literal
 from dbanon.stores.duckdb.errors import translated
-from dbanon.stores.folders import Piece, Place
+from dbanon.stores.duckdb.file_formats import TooLarge, plain_csv
+from dbanon.stores.folders import PARQUET, XLSX, Piece, Place, require_room
 
 _RAW = quote("dbanon_raw")
 _PARTS = quote("dbanon_parts")
@@ -72,7 +75,12 @@ class FileRows:
         """
         if self._name.schema is not None:
             self._connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quote(self._name.schema)}")
-        return self._load_csv(pieces) if kind == "csv" else self._load_parquet(pieces)
+        if kind == PARQUET:
+            return self._load_parquet(pieces)
+        if kind == XLSX:
+            # What is made of a sheet is.
+            self._reading = replace(self._reading, encoding=UTF_8)
+        return self._load_csv(pieces)
 
     # -- Parquet ----------------------------------------------------------------------------------
 
@@ -133,6 +141,19 @@ class FileRows:
 
     # -- CSV --------------------------------------------------------------------------------------
 
+    @contextmanager
+    def _opened(self, piece: Piece) -> Iterator[BinaryIO]:
+        """A file as plain CSV, with a number; raises as ``Piece.opened`` and ``plain_csv``."""
+        try:
+            with (
+                piece.opened(self._memory) as file,
+                plain_csv(file, str(piece.path), self._reading.sheet, self._memory) as plain,
+            ):
+                yield plain
+        except TooLarge as error:
+            require_room(error.needed, self._memory, piece.path)
+            raise
+
     def _load_csv(self, pieces: Sequence[Piece]) -> dict[str, Typed]:
         """Texts first, then types that all values of a column have.
 
@@ -141,7 +162,7 @@ class FileRows:
         heads: list[Head] = []
         files: list[LoadedFile] = []
         for piece in pieces:
-            with piece.opened(self._memory) as file, _read(piece.path):
+            with self._opened(piece) as file, _read(piece.path):
                 head = head_of(file, piece.path, self._reading)
                 heads.append(head)
                 _require_same(
@@ -158,7 +179,7 @@ class FileRows:
                         error = broken(file, piece.path, self._reading, head)
                         raise with_skip_hint(self._connection, number, head, error) from None
                 [(count,)] = self._connection.execute(f"SELECT count(*) FROM {_RAW}").fetchall()
-                files.append(LoadedFile(piece, head, count))
+                files.append(LoadedFile(piece.path, head, count, partial(self._opened, piece)))
         self._require_one_header(pieces, heads)
         names = [*heads[0].names, *(name for name, _ in pieces[0].parts)]
         self._require_stated(names, pieces[0].path)
@@ -166,7 +187,7 @@ class FileRows:
             found = ColumnTypes(self._connection, _RAW, self._reading).of(names)
             self.refusals = refusals_of(
                 self._connection, _RAW, dict(zip(names, found, strict=True)), files,
-                self._reading, self._memory,
+                self._reading,
             )  # fmt: skip
             cast = ", ".join(
                 f"{typed.value} AS {quote(name)}" for name, typed in zip(names, found, strict=True)
@@ -223,13 +244,15 @@ class FileRows:
         self._add(_RAW, query, is_first, "OR REPLACE TEMP ")
 
     def _require_one_header(self, pieces: Sequence[Piece], heads: Sequence[Head]) -> None:
+        if not heads[0].has_header:
+            return
         # One column may hold its own name.
         again = f"SELECT 1 FROM {_RAW} WHERE {is_header(heads[0])} LIMIT 1"
         if len(heads[0].names) == 1 or not self._connection.execute(again).fetchall():
             return
         last = len(pieces) - 1
         for place, (piece, head) in enumerate(zip(pieces, heads, strict=True)):
-            with piece.opened(self._memory) as file:
+            with self._opened(piece) as file:
                 error, found = header_again(file, piece.path, self._reading, head)
             if found or place == last:
                 try:

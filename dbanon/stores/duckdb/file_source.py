@@ -25,6 +25,8 @@ from dbanon.stores.duckdb.session import DuckdbSession
 from dbanon.stores.duckdb.store import DuckdbStore, in_memory
 from dbanon.stores.file_session import job_lock
 from dbanon.stores.folders import (
+    PACKED,
+    PARQUET,
     changed,
     ending_of,
     is_pattern,
@@ -64,7 +66,8 @@ class FileStore(DuckdbStore):
         several = is_pattern(place) or url.endswith("/")
         if isinstance(place, Path) and not kind and not several and not place.is_dir():
             raise InvalidParameter(
-                "A file of rows must be a .csv or .parquet file.",
+                "A file of rows must be a .csv, .tsv, .txt, .xlsx or .parquet file; .csv.gz and"
+                " .csv.zst work, too.",
                 hint=(
                     "Write file:people.csv or file:/data/people.parquet. A folder or a pattern of"
                     " such files also works: file:data/, file:data/*.parquet."
@@ -75,9 +78,10 @@ class FileStore(DuckdbStore):
         self._reading = reading
         self._types: dict[str, Typed] = {}
         self._refusals: Mapping[str, Refusal] = {}
-        stem = Path(root_of(place).name).stem
+        named = Path(root_of(place).name)
+        stem = named.with_suffix("").stem if named.suffix in PACKED else named.stem
         self._name = parse_relation(table) if table else RelationName(None, stem)
-        if kind == "parquet":
+        if kind == PARQUET:
             reading.require_no_csv()
         if not isinstance(place, Path):
             reading.require_own_files()
@@ -122,7 +126,7 @@ class FileStore(DuckdbStore):
         policy = self._reading.foreign_files
         pieces = pieces_of(self._place, policy)
         kind = ending_of(pieces[0].path)
-        if kind != "csv":
+        if kind == PARQUET:
             self._reading.require_no_csv()
         memory = self._memory or half_of_memory()
         rows = FileRows(self._connection, self._name, self._reading, memory)

@@ -1,0 +1,148 @@
+"""Packed files and spreadsheets of rows, as plain CSV in memory."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import os
+import sys
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import date, datetime, time
+from pathlib import PurePosixPath
+from typing import Any, BinaryIO
+
+from dbanon.errors import FileMalformed, InvalidParameter, MissingDependency
+from dbanon.stores.folders import GZIP, PACKED, XLSX
+
+# What is unpacked at once.
+_PIECE = 2**20
+
+
+class TooLarge(Exception):
+    """A file needs more memory than it may use.
+
+    Parameters
+    ----------
+    needed : bytes, at least.
+    """
+
+    def __init__(self, needed: int) -> None:
+        super().__init__(needed)
+        self.needed = needed
+
+
+@contextmanager
+def plain_csv(file: BinaryIO, name: str, sheet: str | None, memory: int) -> Iterator[BinaryIO]:
+    """A file of CSV that is not packed, with a number: the file itself, or one in memory.
+
+    Parameters
+    ----------
+    name : by which its form is known; for messages, too.
+    sheet : of a spreadsheet; the only one that has rows when None.
+    memory : bytes that it may use there.
+
+    Raises
+    ------
+    TooLarge : it needs more.
+    FileMalformed : it is not what its name says.
+    InvalidParameter : there is no such sheet, or several have rows.
+    MissingDependency : no package reads it.
+    """
+    path = PurePosixPath(name.lower())
+    if path.suffix not in (*PACKED, f".{XLSX}"):
+        yield file
+        return
+    if sys.platform != "linux":
+        raise InvalidParameter(
+            "Packed files and spreadsheets are not read on this system.",
+            hint="Write the file as plain CSV.",
+        )
+    with os.fdopen(os.memfd_create("dbanon"), "w+b") as held:
+        try:
+            if path.suffix == f".{XLSX}":
+                _require_room(os.fstat(file.fileno()).st_size, memory)
+                _write_sheet(file, name, sheet, held)
+            else:
+                _unpack(file, path.suffix, held, memory)
+        except (EOFError, gzip.BadGzipFile, zlib.error, OSError) as error:
+            raise FileMalformed(
+                f"The file {name} cannot be read as what its name says.",
+                detail=type(error).__name__,
+                hint="It may be cut off: write it anew.",
+            ) from None
+        held.seek(0)
+        yield held
+
+
+def _require_room(needed: int, memory: int) -> None:
+    if needed > memory:
+        raise TooLarge(needed)
+
+
+def _unpack(file: BinaryIO, ending: str, held: BinaryIO, memory: int) -> None:
+    if ending == GZIP:
+        packed: Any = gzip.GzipFile(fileobj=file)
+    else:
+        import pyarrow as pa
+
+        packed = pa.CompressedInputStream(pa.PythonFile(file, "r"), "zstd")
+    while piece := packed.read(_PIECE):
+        held.write(piece)
+        _require_room(held.tell(), memory)
+
+
+def _write_sheet(file: BinaryIO, name: str, sheet: str | None, held: BinaryIO) -> None:
+    try:
+        import python_calamine as calamine
+    except ModuleNotFoundError:
+        raise MissingDependency.of_extra(".xlsx", "python-calamine", "xlsx") from None
+    try:
+        book = calamine.load_workbook(io.BytesIO(file.read()))
+        names = [sheet] if sheet is not None and sheet in book.sheet_names else book.sheet_names
+        tables = {one: book.get_sheet_by_name(one).to_python() for one in names}
+    except calamine.CalamineError as error:
+        raise FileMalformed(
+            f"The file {name} cannot be read as what its name says.",
+            detail=type(error).__name__,
+            hint="A file with a password is read by no program: write it without.",
+        ) from None
+    if sheet is not None and sheet not in tables:
+        raise InvalidParameter(f'The file {name} has no sheet "{sheet}".', hint=_named(names))
+    filled = [one for one, rows in tables.items() if rows]
+    if len(filled) > 1:
+        raise InvalidParameter(f"The file {name} has several sheets.", hint=_named(filled))
+    rows = tables[filled[0]] if filled else []
+    text = io.TextIOWrapper(held, "utf-8", newline="", write_through=True)
+    try:
+        writer = csv.writer(text, lineterminator="\n")
+        for row in rows:
+            cells = [*map(_cell, row)]
+            if any(cells):
+                writer.writerow(cells)
+            else:
+                text.write("\n")
+    finally:
+        # The file is its owner's to close.
+        text.detach()
+
+
+def _named(names: Sequence[str]) -> str:
+    return "Name one: " + ", or ".join(f'`sheet="{one}"`' for one in names) + "."
+
+
+def _cell(value: Any) -> str:
+    """A value as CSV has it, so that it has one reading."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        text = f"{value:.15g}"
+        # With three decimals, the point could be one between thousands.
+        return text + "0" if len(text.partition(".")[2]) == 3 and "e" not in text else text
+    if isinstance(value, datetime):
+        return value.isoformat(" ")
+    if isinstance(value, (date, time)):
+        return value.isoformat()
+    return str(value)
