@@ -308,8 +308,8 @@ class MariadbDatabase(Database):
         # The ledger is made before a release is written, and stays: it says what was refused.
         own = {"publication", "lock_secret", "run", "release_column", "hierarchy", "hierarchy_node",
                "chain", "chain_cell", "chain_definition", "chain_member", "chain_release",
-               "chain_waiting", "budget", "spending", "release", "release_internal", "release_person",
-               "rule", ""}  # fmt: skip
+               "chain_waiting", "budget", "spending", "release", "release_internal",
+               "release_person", "rule", ""}  # fmt: skip
         relations = self.relations()
         releases = self.ledger_rows("release") if ("dbanon", "release") in relations else []
         return {one for one in relations if one[0] != "dbanon" or one[1] not in own}, releases
