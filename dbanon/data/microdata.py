@@ -76,7 +76,9 @@ class Microdata:
     entities : int32 (n,), read-only: the person of each record; None when every record is one.
     sensitive : the columns that privacy models ask for, by name.
     withheld : how many more records there are, of which nothing is known here: they have a NULL
-        where none may be.
+        where none may be, or are of a stratum below k.
+    suppressed : bool (n, d), read-only: cells that have a value in the source and are NULL here;
+        None for none.
     """
 
     attributes: tuple[Attribute, ...]
@@ -90,9 +92,10 @@ class Microdata:
     entities: NDArray[np.int32] | None = None
     sensitive: Mapping[str, Coded] = field(default_factory=dict)
     withheld: int = 0
+    suppressed: NDArray[np.bool_] | None = None
 
     def __post_init__(self) -> None:
-        for name in ("keys", "numbers", "codes", "valid", "strata", "entities"):
+        for name in ("keys", "numbers", "codes", "valid", "strata", "entities", "suppressed"):
             array = getattr(self, name)
             if array is not None:
                 array.setflags(write=False)
@@ -157,6 +160,7 @@ class Microdata:
         numeric = [attribute.name in names for attribute in self.numeric]
         categorical = [attribute.name in names for attribute in self.categorical]
         valid = None if self.valid is None else self.valid[:, held]
+        suppressed = None if self.suppressed is None else self.suppressed[:, held]
         return replace(
             self,
             attributes=tuple(a for a in self.attributes if a.name in names),
@@ -166,6 +170,7 @@ class Microdata:
             codes=np.ascontiguousarray(self.codes[:, categorical]),
             categories=tuple(compress(self.categories, categorical)),
             valid=None if valid is None or bool(valid.all()) else np.ascontiguousarray(valid),
+            suppressed=suppressed,
         )
 
 

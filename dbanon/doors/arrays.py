@@ -23,6 +23,7 @@ from dbanon.hierarchy.spec import Given, built, parse_all
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.policy import Policy
 from dbanon.measures import centroid_loss
+from dbanon.partitioning.nulls import merge_nulls
 from dbanon.partitioning.partition_for import partition_for
 from dbanon.release.recode import class_losses
 
@@ -101,6 +102,7 @@ def partition(
     microdata = microdata_of(rest, policy.orders)
     if places is not None:
         microdata = replace(microdata, withheld=len(places) - microdata.n_records)
+    microdata = merge_nulls(microdata, policy)
     given_trees = parse_all(hierarchies, files=True)
 
     def trees(microdata: Microdata) -> dict[str, Hierarchy]:

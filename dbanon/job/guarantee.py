@@ -12,6 +12,7 @@ from dataclasses import replace
 from dbanon.data.counts import Counts, Questions, Recount
 from dbanon.data.frozen import dataclass
 from dbanon.errors import InvalidParameter, RecountFailed, SourceChanged, counted
+from dbanon.job.nulls import RELEASED_NULLS
 from dbanon.job.sets import ColumnSet
 from dbanon.job.verdict import Expected, Verdict
 from dbanon.measures import Model
@@ -33,6 +34,7 @@ OF_TABLES = (
 )
 ABOUT_NULLS = {
     "category": ", NULL counted as a value",
+    "merge": ", NULL counted as a value; values of rare patterns of NULLs may be released as NULL",
     "suppress": "; records with a NULL were withheld",
 }
 
@@ -237,7 +239,7 @@ class Guarantee:
                 " published.",
                 hint=REPORT_IT,
             )
-        null_rows = expected.null_rows if self.nulls == "category" else 0
+        null_rows = expected.null_rows if self.nulls in RELEASED_NULLS else 0
         # Strata keep their NULLs.
         if not self.by and recount.null_rows != null_rows:
             raise RecountFailed(

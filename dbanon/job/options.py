@@ -57,7 +57,7 @@ class PolicyOptions(TypedDict, total=False):
     options: Mapping[str, Any] | None
     standardize: Literal["zscore", "range", "none", "mahalanobis"] | None
     weights: Mapping[str, float] | None
-    nulls: Literal["error", "suppress", "category"]
+    nulls: Literal["error", "suppress", "category", "merge"]
     max_suppression: float | None
     recoding: (
         Literal["mean", "median", "medoid", "secure", "generalization", "representative"] | None
@@ -86,7 +86,7 @@ class ClassOptions(TypedDict, total=False):
 
     standardize: Literal["zscore", "range", "none", "mahalanobis"] | None
     weights: Mapping[str, float] | None
-    nulls: Literal["error", "suppress", "category"]
+    nulls: Literal["error", "suppress", "category", "merge"]
     max_suppression: float | None
     recoding: (
         Literal["mean", "median", "medoid", "secure", "generalization", "representative"] | None

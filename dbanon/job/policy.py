@@ -14,6 +14,7 @@ from dbanon.errors import InvalidParameter
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.guarantee import GUARANTEES, Guarantee
 from dbanon.job.guarantee_names import guarantee
+from dbanon.job.nulls import ERROR, NULL_POLICIES
 from dbanon.job.of_chain import OfChain
 from dbanon.job.sets import ColumnSet
 from dbanon.job.synthesis import WISHES
@@ -23,7 +24,6 @@ from dbanon.methods.registry import Method
 from dbanon.recoding import INTERVALS, RECODINGS, Settings, find_recoding
 from dbanon.spaces.numeric import check_weights
 
-NULL_POLICIES = ("error", "suppress", "category")
 REFINEMENTS = ("pass", "fast", "thorough")
 
 
@@ -88,11 +88,11 @@ class Policy:
         str,
         Option(
             "suppress: withhold records with a NULL. category: build classes within each"
-            " pattern of NULLs.",
+            " pattern of NULLs. merge: the same, and rare patterns join larger ones.",
             choices=NULL_POLICIES,
             see="guarantees.md",
         ),
-    ] = "error"
+    ] = ERROR
     max_suppression: Annotated[
         float | None,
         Option(

@@ -8,6 +8,7 @@ from dbanon.data.option import Option
 from dbanon.data.scales import MAHALANOBIS
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidParameter, UnsupportedType
+from dbanon.job.nulls import MERGE
 from dbanon.job.policy import Policy
 from dbanon.measures import Model
 from dbanon.methods import METHODS, find_method
@@ -79,6 +80,12 @@ def require_chained(
             "A chain keeps histories of whole classes, whose columns no set makes coarser.",
             hint="Leave out `also_k`, or release without a chain.",
         )
+    if policy.nulls == MERGE:
+        raise InvalidParameter(
+            "A chain keeps histories of cells as they are: a value that is suppressed in one"
+            " release and not in the next would be shown.",
+            hint='Use `nulls="category"` or `nulls="suppress"`.',
+        )
     if policy.options.get("suppression"):
         raise InvalidParameter(
             "In a chain nobody is withheld for others' sake: newcomers wait, or join a class.",
@@ -106,6 +113,7 @@ def require_spillable(policy: Policy, persons: Sequence[str]) -> None:
         "a certificate": policy.certificate is not None,
         "Mahalanobis distances": policy.standardize == MAHALANOBIS,
         "an order": bool(policy.orders),
+        "nulls=merge": policy.nulls == MERGE,
         f"recoding {policy.recoding}": find_recoding(str(policy.recoding)).measure == "gower",
     }
     for what, is_asked in asked.items():

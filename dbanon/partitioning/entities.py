@@ -140,6 +140,7 @@ def units_of(microdata: Microdata, as_categories: Collection[str] = ()) -> Units
         strata=None if microdata.strata is None else microdata.strata[first],
         entities=None,
         sensitive={},
+        suppressed=None,
     )
     return Units(stand_ins, of_record)
 

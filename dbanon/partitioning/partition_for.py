@@ -19,10 +19,10 @@ from dbanon.hierarchy.leaves import Trees, only
 from dbanon.job.policy import Policy
 from dbanon.methods import find_method
 from dbanon.methods.registry import Tick
-from dbanon.partitioning.classes import find_attribute_classes, find_classes
+from dbanon.partitioning.classes import find_attribute_classes, find_classes, require_budget
 from dbanon.partitioning.protect import protect
 from dbanon.partitioning.sets import require_reach, within_reach
-from dbanon.partitioning.strata import released_places
+from dbanon.partitioning.strata import rare_records, released_places
 
 
 def partition_for(
@@ -37,7 +37,8 @@ def partition_for(
 ) -> Found:
     """Put the records into classes that keep to what the policy says.
 
-    Records whose sets of columns (``also_k``) cannot be k-anonymous are withheld before; what the
+    Records of strata below k are withheld before, where the policy allows that, as if there were no
+    such records; then those whose sets of columns (``also_k``) cannot be k-anonymous. What the
     others' sets are released by, ``with_sets`` finds.
 
     Parameters
@@ -57,9 +58,15 @@ def partition_for(
     more: dict[str, Any] = {
         "trees": trees, "sensitive": sensitive, "memory_limit": memory_limit, "tick": tick,
     }  # fmt: skip
+    n = microdata.n_records
+    rare = rare_records(microdata, policy)
+    if rare is not None:
+        require_budget(policy, microdata.withheld + len(rare), microdata.n_read)
+        records = np.setdiff1d(np.arange(n), rare, assume_unique=True)
+        rest, policy = _without_others(microdata, policy, records, trees)
+        return _placed(partition_for(rest, policy, measures=measures, **more), records, n)
     if not policy.also_k:
         return _partition_for(microdata, policy, measures=measures, **more)
-    n = microdata.n_records
     records = np.arange(n)
     while True:
         # Whoever is withheld for another reason is missing in the sets of others.
@@ -67,16 +74,25 @@ def partition_for(
         require_reach(microdata, policy, len(records))
         rest = microdata
         if len(records) < n:
-            rest = replace(only(microdata, records), withheld=microdata.n_read - len(records))
-            if trees is not None:
-                policy = replace(policy, hierarchies=trees(rest))
+            rest, policy = _without_others(microdata, policy, records, trees)
         found = _partition_for(rest, policy, **more)
         released = records[partition_of(found).labels >= 0]
         if len(within_reach(microdata, policy, released)) == len(released):
             break
         records = released
-    if len(records) == n:
-        return found
+    return found if len(records) == n else _placed(found, records, n)
+
+
+def _without_others(
+    microdata: Microdata, policy: Policy, records: NDArray[np.int64], trees: Trees | None
+) -> tuple[Microdata, Policy]:
+    """Some of the records, int64 (m,), as if there were no others, and the policy for these."""
+    rest = replace(only(microdata, records), withheld=microdata.n_read - len(records))
+    return rest, policy if trees is None else replace(policy, hierarchies=trees(rest))
+
+
+def _placed(found: Found, records: NDArray[np.int64], n: int) -> Found:
+    """Classes of some of n records, int64 (m,), as classes of all; the others are withheld."""
     places = places_of(records, n)
     levels = None if found.levels is None else found.levels.of(places)
     return replace(found, classes=found.classes.of(places), levels=levels, measures=None)

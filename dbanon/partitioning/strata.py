@@ -13,6 +13,7 @@ from dbanon.data.microdata import Coded, Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute
 from dbanon.errors import MemoryLimit, NullInQuasiIdentifier, TooFewRecords, counted
+from dbanon.job.nulls import MERGE, RELEASED_NULLS
 from dbanon.job.policy import Policy
 from dbanon.measures import Model
 from dbanon.measures.recount import places_of_codes, width_of
@@ -29,10 +30,26 @@ def strata_of(microdata: Microdata, policy: Policy) -> list[NDArray[np.int64]]:
     n = microdata.n_records
     if microdata.strata is None and microdata.valid is None and n:
         return [np.arange(n)]
-    if microdata.valid is None or policy.nulls == "category":
+    if microdata.valid is None or policy.nulls in RELEASED_NULLS:
         return groups(apart(microdata))
     holes = (~microdata.valid).sum(axis=0).tolist()
     raise null_refused({a.name: n for a, n in zip(microdata.attributes, holes, strict=True)})
+
+
+def rare_records(microdata: Microdata, policy: Policy) -> NDArray[np.int64] | None:
+    """Records of strata and patterns of NULLs below k, int64 (m,), which may be withheld.
+
+    None where there are none, where the policy withholds nothing, or where no stratum has k.
+
+    Raises
+    ------
+    NullInQuasiIdentifier : as ``strata_of``.
+    """
+    if policy.max_suppression == 0 or not microdata.n_records:
+        return None
+    strata = strata_of(microdata, policy)
+    rare = [records for records in strata if count_of(microdata, records) < policy.k]
+    return np.sort(np.concatenate(rare)) if 0 < len(rare) < len(strata) else None
 
 
 def apart(microdata: Microdata) -> NDArray[np.int64]:
@@ -41,8 +58,23 @@ def apart(microdata: Microdata) -> NDArray[np.int64]:
     given = np.zeros(n, np.int64) if microdata.strata is None else microdata.strata
     if microdata.valid is None:
         return np.asarray(given, np.int64)
-    parts = np.column_stack([given, microdata.valid])
-    return np.unique(parts, axis=0, return_inverse=True)[1].reshape(-1)
+    patterns = pattern_codes(microdata.valid)
+    both = np.asarray(given, np.int64) * (int(patterns.max(initial=0)) + 1) + patterns
+    found: NDArray[np.int64] = np.unique(both, return_inverse=True)[1].reshape(-1)
+    return found
+
+
+def pattern_codes(valid: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """A number for the pattern of NULLs of each record, int64 (n,), in the order of bool (n, d)."""
+    packed = np.packbits(valid, axis=1)
+    if packed.shape[1] > 8:
+        return np.unique(packed, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    # As one number each, the first attribute its highest bit.
+    wide = np.zeros((len(valid), 8), np.uint8)
+    wide[:, : packed.shape[1]] = packed
+    numbers = wide.view(">u8").reshape(-1).astype(np.uint64)
+    codes: NDArray[np.int64] = np.unique(numbers, return_inverse=True)[1].reshape(-1)
+    return codes
 
 
 def null_refused(rows: Mapping[str, int]) -> NullInQuasiIdentifier:
@@ -55,8 +87,9 @@ def null_refused(rows: Mapping[str, int]) -> NullInQuasiIdentifier:
     holding = [f'"{name}" in {counted(count, "row")}' for name, count in rows.items() if count]
     return NullInQuasiIdentifier(
         f"Quasi-identifiers hold NULL: {', '.join(holding)}.",
-        hint='Choose `nulls="suppress"` (withhold these records) or `nulls="category"` (classes'
-        " within each pattern of NULLs).",
+        hint='Choose `nulls="suppress"` (withhold these records), `nulls="category"` (classes'
+        ' within each pattern of NULLs) or `nulls="merge"` (the same, and rare patterns join larger'
+        " ones).",
     )
 
 
@@ -95,6 +128,7 @@ def too_few(
         withheld=microdata.withheld,
         absent=absent,
         by_values=microdata.strata is not None,
+        merged=policy.nulls == MERGE,
     )
 
 
@@ -107,6 +141,7 @@ def too_few_counted(
     withheld: int = 0,
     absent: Sequence[str] | None = None,
     by_values: bool = False,
+    merged: bool = False,
 ) -> TooFewRecords:
     """The error of a stratum of so many records or persons.
 
@@ -115,6 +150,7 @@ def too_few_counted(
     withheld : records that have a NULL and are withheld.
     absent : quasi-identifiers that are NULL in all of it; None where none is NULL anywhere.
     by_values : True where strata are those of columns, and not of patterns of NULLs alone.
+    merged : True where rare patterns of NULLs have joined others, as far as there are such.
     """
     if n_strata == 1:
         text = f"There are {count} {what}, fewer than k = {k}"
@@ -125,10 +161,15 @@ def too_few_counted(
     if absent is not None:
         names = ", ".join(f'"{name}"' for name in absent)
         text += f" with NULL in {names}" if absent else " without NULL"
-    hint = "Leave columns out of the strata, or bring rare values together in a view."
-    if not by_values:
-        hint = f'With `nulls="category"` each pattern of NULLs needs k {what};'
-        hint += ' `nulls="suppress"` withholds records with a NULL instead.'
+    hint = "Leave columns out of the strata, bring rare values together in a view, or allow such"
+    hint += " records to be withheld (`max_suppression`)."
+    if merged and absent is not None and not by_values:
+        hint = "No other pattern of NULLs has these and more: allow such records to be withheld"
+        hint += " (`max_suppression`)."
+    elif not by_values:
+        hint = f'With `nulls="category"` each pattern of NULLs needs k {what}: allow some to be'
+        hint += " withheld (`max_suppression`), or join rare patterns with larger ones"
+        hint += ' (`nulls="merge"`). `nulls="suppress"` withholds records with a NULL instead.'
     return TooFewRecords(f"{text}, fewer than k = {k}.", hint=hint)
 
 

@@ -17,7 +17,9 @@ docs/guarantees.md has the argument for each measure. Exact figures are those of
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from math import ceil, floor, log10
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -120,6 +122,7 @@ class PublicSums:
     least : what is published at least.
     largest : the rows of the largest class.
     exact : True where all of it follows from the release alone.
+    suppressed : cells that are lost as a whole, which no other field counts.
     """
 
     count: int
@@ -131,11 +134,18 @@ class PublicSums:
     least: float
     largest: int
     exact: bool
+    suppressed: int = 0
+
+    @property
+    def cells(self) -> int:
+        """All that count."""
+        return self.count + self.suppressed
 
     def __add__(self, other: PublicSums) -> PublicSums:
         """Of the records of both."""
         if not (self.count and other.count):
-            return self if self.count else other
+            found, gone = (self, other) if self.count else (other, self)
+            return replace(found, suppressed=found.suppressed + gone.suppressed)
         count, apart = self.count + other.count, other.mean - self.mean
         return PublicSums(
             count,
@@ -147,10 +157,18 @@ class PublicSums:
             max(self.least, other.least),
             max(self.largest, other.largest),
             self.exact and other.exact,
+            self.suppressed + other.suppressed,
         )
 
     def share(self, measure: str) -> tuple[float, float]:
         """The share that is lost, and the least that is published of it."""
+        lost, least = self._share_of_values(measure)
+        if not self.suppressed:
+            return lost, least
+        values = self.count / self.cells
+        return 1.0 - values * (1.0 - lost), 1.0 - values * (1.0 - least)
+
+    def _share_of_values(self, measure: str) -> tuple[float, float]:
         if not self.count:
             return 0.0, 0.0
         if measure == "sse":
@@ -172,19 +190,19 @@ def published(sums: Sequence[PublicSums], measure: str) -> Loss:
     shares = [one.share(measure) for one in sums]
     columns = [
         value
-        if one.exact or not one.count
-        else rounded(value, step_of(one.largest, one.count), least)
+        if one.exact or not one.cells
+        else rounded(value, step_of(one.largest, one.cells), least)
         for one, (value, least) in zip(sums, shares, strict=True)
     ]
-    count = sum(one.count for one in sums)
+    count = sum(one.cells for one in sums)
     if not count:
         return Loss(np.array(columns, np.float64), 0.0)
     total, least = (
-        sum(one.count * share[which] for one, share in zip(sums, shares, strict=True)) / count
+        sum(one.cells * share[which] for one, share in zip(sums, shares, strict=True)) / count
         for which in (0, 1)
     )
     if not all(one.exact for one in sums):
-        step = max(step_of(one.largest, one.count) for one in sums if one.count)
+        step = max(step_of(one.largest, one.cells) for one in sums if one.cells)
         total = rounded(total, step, least)
     return Loss(np.array(columns, np.float64), float(total))
 
@@ -196,6 +214,7 @@ def public_sums(
     columns: Iterable[ReleasedColumn],
     hierarchies: Mapping[str, Hierarchy],
     measure: str,
+    suppressed: Mapping[str, int] = MappingProxyType({}),
     *,
     each_apart: bool = False,
 ) -> tuple[PublicSums, ...]:
@@ -204,20 +223,36 @@ def public_sums(
     Parameters
     ----------
     measure : as of ``Release``.
+    suppressed : cells that are lost as a whole, by column.
     each_apart : True where each column has classes of its own: those that share its value.
     """
     columns = tuple(columns)
     if measure == "iloss":
-        return tuple(_of_labels(one, partition) for one in columns if one.lost is not None)
-    if measure == "gower":
+        columns = tuple(one for one in columns if one.lost is not None)
+        found = tuple(_of_labels(one, partition) for one in columns)
+    elif measure == "gower":
         from dbanon.release.evaluation import pairs_of
 
         pairs = pairs_of(microdata, partition, columns, hierarchies, measures)
-        return distance_sums(pairs, each_apart)
+        found = distance_sums(pairs, each_apart)
+    else:
+        found = tuple(
+            _of_numbers(microdata, measures, partition, place, column, each_apart)
+            for place, column in enumerate(columns)
+        )
+    if not suppressed:
+        return found
     return tuple(
-        _of_numbers(microdata, measures, partition, place, column, each_apart)
-        for place, column in enumerate(columns)
+        _with_suppressed(one, suppressed.get(column.source, 0), measure)
+        for one, column in zip(found, columns, strict=True)
     )
+
+
+def _with_suppressed(sums: PublicSums, cells: int, measure: str) -> PublicSums:
+    """The same with so many cells that are lost as a whole."""
+    # NULLs are among the cells of labels.
+    count = sums.count - cells if measure == "iloss" else sums.count
+    return replace(sums, count=count, suppressed=cells)
 
 
 def _of_labels(column: ReleasedColumn, partition: Partition) -> PublicSums:

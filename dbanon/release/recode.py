@@ -82,9 +82,10 @@ def recode(
     # Stores have the classes of all records that were read.
     columns = recode_attributes(microdata, classes, run, lambda wide: exact_totals(rows, wide))
     released, _ = classes.rows()
-    before, after = _LOSSES[recoding.measure](microdata, measures, released, policy, columns)
+    before, after = _losses(microdata, measures, released, policy, columns, recoding.measure)
     each_apart = len(classes.by_columns([one.name for one in microdata.attributes])) > 1
     made_of = microdata, measures, released, columns, policy.hierarchies, recoding.measure
+    suppressed = suppressed_cells(microdata)
     measured = [
         column for column in columns if recoding.measure != "iloss" or column.lost is not None
     ]
@@ -101,8 +102,9 @@ def recode(
         measures=measures,
         hierarchies=policy.hierarchies,
         sums=(before.sums, after.sums),
-        public=public_sums(*made_of, each_apart=each_apart),
+        public=public_sums(*made_of, suppressed, each_apart=each_apart),
         each_apart=each_apart,
+        suppressed_cells=suppressed,
     )
 
 
@@ -207,6 +209,48 @@ def _cells(microdata: Microdata, partition: Partition, name: str) -> float:
     return float(released.sum() if valid is None else (valid & released).sum())
 
 
+def _losses(
+    microdata: Microdata,
+    measures: Measures,
+    partition: Partition,
+    policy: Policy,
+    columns: tuple[ReleasedColumn, ...],
+    measure: str,
+) -> tuple[Loss, Loss]:
+    """The loss before and after rounding, in which suppressed cells are lost as a whole."""
+    before, after = _LOSSES[measure](microdata, measures, partition, policy, columns)
+    counts = suppressed_cells(microdata)
+    if not counts:
+        return before, after
+    own = [counts.get(attribute.name, 0) for attribute in microdata.attributes]
+    return _with_suppressed(before, own, measure), _with_suppressed(after, own, measure)
+
+
+def _with_suppressed(loss: Loss, counts: Sequence[int], measure: str) -> Loss:
+    """A loss in which so many more cells of each column are lost as a whole.
+
+    As a cell that the column's mean stands for: on z-scores such cells lose 1 on average, of a sum
+    of 1. Of iloss per cell NULLs count as cells that lose nothing.
+    """
+    sums = []
+    for (lost, most), count in zip(loss.sums, counts, strict=True):
+        sums.append((lost + count, most if measure == "iloss" else most + count))
+    found = loss_of(sums)
+    return found if measure != "iloss" else replace(found, total=float(found.columns.mean()))
+
+
+def suppressed_cells(microdata: Microdata) -> dict[str, int]:
+    """How many cells have a value in the source and are NULL here, of columns that have such."""
+    if microdata.suppressed is None:
+        return {}
+    counts = microdata.suppressed.sum(axis=0).tolist()
+    return {
+        attribute.name: count
+        for attribute, count in zip(microdata.attributes, counts, strict=True)
+        if count
+    }
+
+
 _LOSSES = {"sse": _sse, "iloss": _iloss, "gower": _gower}
 
 
@@ -260,6 +304,8 @@ class Release:
     sums : of the losses before rounding and as released, as in ``Loss``.
     public : what the losses that readers may see are made of, one each entry of ``losses``.
     each_apart : True where each attribute is grouped by itself.
+    suppressed_cells : by column, the released cells that are NULL and have a value in the source,
+        where there are any.
     """
 
     partition: Partition
@@ -273,6 +319,7 @@ class Release:
     sums: tuple[tuple[tuple[float, float], ...], ...] = ((), ())
     public: tuple[PublicSums, ...] = ()
     each_apart: bool = False
+    suppressed_cells: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -285,6 +285,12 @@ class Report(WithCard):
         return told
 
     @property
+    def suppressed_cells(self) -> Mapping[str, int]:
+        """Cells that have a value in the source and are released as NULL, by quasi-identifier."""
+        cells: Mapping[str, int] = self.arguments.get("suppressed_cells", {})
+        return cells
+
+    @property
     def nearness(self) -> str | None:
         """How near the loss is to the least possible one, in words; None where nobody asked."""
         told = self.arguments.get("certificate")

@@ -45,8 +45,13 @@ def told_of_sets(arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def told_of(arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What was counted of sets of columns, and what the method says of its classes."""
-    return [*told_of_sets(arguments), *told_by_method(arguments.get("told", {}))]
+    """What was counted of sets of columns, of suppressed cells and by the method of its classes."""
+    cells = ", ".join(f"{n} {count}" for n, count in arguments.get("suppressed_cells", {}).items())
+    return [
+        *told_of_sets(arguments),
+        *([("cells released as NULL, of rare patterns", cells)] if cells else []),
+        *told_by_method(arguments.get("told", {})),
+    ]
 
 
 def cautions_of(arguments: Mapping[str, Any], entity: str | None) -> tuple[Caution, ...]:

@@ -15,6 +15,7 @@ from dbanon.job.job import Job
 from dbanon.job.policy import Policy
 from dbanon.job.requirements import CLIENT
 from dbanon.job.verdict import Expected
+from dbanon.partitioning.nulls import merge_nulls
 from dbanon.partitioning.partition_for import joined_for, partition_for
 from dbanon.partitioning.sets import with_sets
 from dbanon.release.outcome import Internal, losses_of
@@ -220,6 +221,7 @@ def read_and_cluster(
     with clock.phase("read") as tick:
         tick(0.0)
         microdata = source.read(planned.relation, planned.wanted, planned.job, tick)
+        microdata = merge_nulls(microdata, planned.policy)
         policy = planned.policy_for(microdata, lambda: tick(1.0))
     found = clustered(planned, policy, microdata, clock, trees=planned.trees)
     with clock.phase("cluster"):
@@ -299,6 +301,8 @@ def report_of(planned: Plan, draft: Draft, found: Found, counted: Counted) -> Re
     levels = None if found.levels is None else dict(found.levels.levels)
     if levels is not None:
         more["levels"] = levels
+    if draft.release.suppressed_cells:
+        more["suppressed_cells"] = dict(draft.release.suppressed_cells)
     if found.told:
         more["told"] = dict(found.told)
     release, policy = draft.release, planned.policy

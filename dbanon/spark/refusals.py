@@ -17,6 +17,7 @@ from dbanon.errors import (
     UnsupportedType,
 )
 from dbanon.job.job import Job
+from dbanon.job.nulls import MERGE
 from dbanon.job.policy import Policy
 from dbanon.job.private import refused
 from dbanon.job.requirements import CLIENT
@@ -64,6 +65,7 @@ def check_job(job: Job) -> None:
         and find_method(policy.method).refine == "generalized",
         "evaluate": policy.evaluate,
         "certificate": policy.certificate is not None,
+        "nulls=merge": policy.nulls == MERGE,
         "chain": job.chain is not None,
         "pseudonyms": bool(job.pseudonyms),
         "where": job.where is not None,

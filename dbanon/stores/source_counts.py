@@ -8,6 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from dbanon.advice.persons import (
     HEAD,
@@ -23,8 +27,10 @@ from dbanon.data.frozen import dataclass
 from dbanon.data.microdata import ColumnRoles, Microdata, null_in_entity
 from dbanon.data.partition import Partition
 from dbanon.data.schema import CASEFOLD, Attribute, Kind
+from dbanon.job.nulls import MERGE, RELEASED_NULLS
 from dbanon.job.policy import Policy
 from dbanon.partitioning.classes import require_budget
+from dbanon.partitioning.nulls import merge_patterns
 from dbanon.partitioning.strata import null_refused, too_few_counted
 from dbanon.sessions import statements
 from dbanon.sessions.base import Relation
@@ -247,11 +253,11 @@ def require_feasible(
         if nulls[person.name]:
             raise null_in_entity(person.name, nulls[person.name], rows - withheld)
     holes = {a.name: nulls[a.name] for a in wanted.quasi_identifiers}
-    if any(holes.values()) and policy.nulls != "category":
+    if any(holes.values()) and policy.nulls not in RELEASED_NULLS:
         raise null_refused(holes)
     require_budget(policy, withheld, rows)
     holed = [a for a in wanted.quasi_identifiers if holes[a.name]]
-    _require_strata(session, relation, wanted, int(policy.k), holed, withheld)
+    _require_strata(session, relation, wanted, policy, holed, rows, withheld)
 
 
 def _nulls(session: Session, relation: Relation, columns: tuple[Attribute, ...]) -> dict[str, int]:
@@ -266,11 +272,16 @@ def _require_strata(
     session: Session,
     relation: Relation,
     wanted: ColumnRoles,
-    k: int,
+    policy: Policy,
     holed: list[Attribute],
+    rows: int,
     withheld: int,
 ) -> None:
-    """Check that each stratum has k, and say of the first one that has not what a run says."""
+    """Check that each stratum has k or may be withheld, and say of the first what a run says.
+
+    Of merged patterns persons with rows in several count once for each: a run may still refuse.
+    """
+    k = int(policy.k)
     flags = [f"CASE WHEN s.{quote(a.name)} IS NULL THEN 0 ELSE 1 END" for a in holed]
     # In the order of a run's strata: by the codes of their texts, NULL first.
     keys = []
@@ -283,26 +294,79 @@ def _require_strata(
         count, what = f"count(DISTINCT {session.value_of(person)})", "persons"
     named = [f"{key} AS g{place}" for place, key in enumerate(keys)]
     places = [f"g{place}" for place in range(len(keys))]
-    rows = f"FROM {relation.relation.quoted} AS s{relation.where}"
+    source = f"FROM {relation.relation.quoted} AS s{relation.where}"
     grouped = f" GROUP BY {', '.join(keys)}" if keys else ""
-    strata = f"(SELECT {', '.join([f'{count} AS n', *named])} {rows}{grouped}) AS strata"
-    present = places[len(keys) - len(flags) :]
+    counted = ", ".join([f"{count} AS n", "count(*) AS m", *named])
     order = f" ORDER BY {', '.join(places)}" if keys else ""
-    found = session.rows(
-        f"SELECT {', '.join(['n', *present])} FROM {strata} WHERE n < {k}{order} LIMIT 1"
-    )
-    [(n_strata,)] = session.rows(f"SELECT count(*) FROM {strata}")
-    if not found and n_strata:
+    strata = [
+        _Stratum(int(n), int(m), tuple(key[: len(keys) - len(flags)]),
+                 tuple(not int(flag) for flag in key[len(keys) - len(flags) :]))
+        for n, m, *key in session.rows(
+            f"SELECT {', '.join(['n', 'm', *places])} FROM (SELECT {counted} {source}{grouped})"
+            f" AS strata{order}"
+        )
+    ]  # fmt: skip
+    if policy.nulls == MERGE and flags:
+        strata = _merged(strata, k)
+    rare = [one for one in strata if one.size < k]
+    if strata and not rare:
+        return
+    if len(rare) < len(strata) and policy.max_suppression != 0:
+        require_budget(policy, withheld + sum(one.rows for one in rare), rows)
         return
     # Of a table without rows there are no groups.
-    size, *there = found[0] if found else (0,)
-    absent = [a.name for a, flag in zip(holed, there, strict=False) if not int(flag)]
+    few = rare[0] if rare else _Stratum(0, 0, (), ())
+    absent = [a.name for a, gone in zip(holed, few.absent, strict=False) if gone]
     raise too_few_counted(
         k,
-        int(size),
+        few.size,
         what,
-        max(int(n_strata), 1),
+        max(len(strata), 1),
         withheld=withheld,
         absent=absent if holed else None,
         by_values=bool(wanted.by),
+        merged=policy.nulls == MERGE,
     )
+
+
+@dataclass(frozen=True)
+class _Stratum:
+    """Rows that agree in the columns of strata and in which quasi-identifiers are NULL.
+
+    Parameters
+    ----------
+    size : what k is compared with, records or persons; ``rows`` are its rows.
+    key : the values of its columns.
+    absent : True for quasi-identifiers that are NULL, of those that are somewhere.
+    """
+
+    size: int
+    rows: int
+    key: tuple[Any, ...]
+    absent: tuple[bool, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class _Sums:
+    """Counts patterns of NULLs by the sizes, int64 (m,), that each has."""
+
+    sizes: NDArray[np.int64]
+
+    def __call__(self, patterns: Sequence[int]) -> int:
+        return int(self.sizes[list(patterns)].sum())
+
+
+def _merged(strata: list[_Stratum], k: int) -> list[_Stratum]:
+    """The strata once rare patterns of NULLs have joined others; withheld ones stay apart."""
+    found: dict[tuple[Any, ...], _Stratum] = {}
+    for key in dict.fromkeys(one.key for one in strata):
+        own = [one for one in strata if one.key == key]
+        sizes = np.array([one.size for one in own], np.int64)
+        absent = np.array([one.absent for one in own], np.bool_)
+        released, _ = merge_patterns(absent, _Sums(sizes), k)
+        for one, row in zip(own, released.tolist(), strict=True):
+            before = found.get((key, *row), _Stratum(0, 0, key, tuple(row)))
+            found[key, *row] = replace(
+                before, size=before.size + one.size, rows=before.rows + one.rows
+            )
+    return list(found.values())

@@ -159,6 +159,23 @@ def test_withheld_rows_count_against_the_budget(run_sql: Run) -> None:
     assert run_sql("SELECT rows, suppressed, k_achieved FROM release.p_summary") == [(38, "1-4", 5)]
 
 
+def test_rare_patterns_of_nulls_join_others(run_sql: Run) -> None:
+    run_sql(PEOPLE)
+    run_sql("UPDATE app.people SET a = NULL WHERE id <= 7")
+    run_sql("UPDATE app.people SET b = NULL WHERE id BETWEEN 3 AND 7")
+    call = "SELECT * FROM dbanon.mdav('app.people', 'release.p', '{a,b}', 5, nulls => '%s')"
+    with pytest.raises(psycopg.Error, match="only 2 records with NULL in"):
+        run_sql(call % "category")
+    [row] = run_sql(call % "merge")
+    assert row[3:6] == (40, 40, 0)
+    assert run_sql("SELECT count(*) FROM release.p WHERE a IS NULL AND b IS NULL") == [(7,)]
+    [(cells,)] = run_sql("SELECT arguments->'suppressed_cells' FROM dbanon.release")
+    assert cells == {"b": 2}
+    classes = "dbanon.classes('app.people', 'mdav', '{a,b}', 5, '{\"nulls\": \"merge\"}')"
+    sizes = run_sql(f"SELECT count(*) FROM {classes} GROUP BY class ORDER BY 1 DESC LIMIT 1")
+    assert sizes[0][0] >= 7
+
+
 def test_a_text_column_by_a_method_that_takes_it(run_sql: Run) -> None:
     run_sql(PEOPLE)
     taking = [name for name, method in METHODS.items() if method.takes_categories]

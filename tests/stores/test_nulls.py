@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import dbanon
 from dbanon.data.chunks import bytes_per_record
+from dbanon.doors.cli.main import main
 from dbanon.errors import NullInQuasiIdentifier, SuppressionOverBudget, TooFewRecords
 from tests.stores.databases import ALL_NAMES, Database
 
@@ -177,3 +182,121 @@ def test_a_plan_counts_rows_that_are_different_and_takes_nulls_for_alike(
         k=4,
     )
     assert numbers.memory == 40 * bytes_per_record(1)
+
+
+def test_rare_patterns_join_larger_ones(database: Database) -> None:
+    """One row without x joins those without both; its y is released as NULL."""
+    load(database, without_x=1, without_y=4, without_both=3)
+    given: dict[str, Any] = {"quasi_identifiers": NAMES, "keep": ["kept"], "nulls": "merge"}
+    planned = dbanon.plan(database.url, table="people", output="release.people", k=3, **given)
+    assert planned.rows == 20
+    report = database.anonymize(**given)
+    assert (report.rows_out, report.suppressed, report.null_rows) == (20, 0, 8)
+    assert report.suppressed_cells == {"y": 1}
+    assert "values of rare patterns of NULLs may be released as NULL" in report.guarantee
+    found = released(database)
+    assert min(Counter((x, y) for x, y, _ in found).values()) == report.k_achieved >= 3
+    assert {kept for x, y, kept in found if x is None and y is None} == {
+        f"kept {i}" for i in (12, 17, 18, 19)
+    }
+    assert {kept for x, y, kept in found if y is None and x is not None} == {
+        f"kept {i}" for i in range(13, 17)
+    }
+    verified = dbanon.verify(database.url, "release.people")
+    assert verified.k_achieved == report.k_achieved
+    [row] = database.rows(f"SELECT rows_out, suppressed, null_rows FROM {database.ledger()}")
+    assert row == (20, 0, 8)
+
+
+def test_wide_values_of_rare_patterns_are_not_released(database: Database) -> None:
+    """Exact sums of the database leave out cells that are suppressed."""
+    big = 2**62
+    rows = [(0, big, None)] + [(i, None if i < 5 else big + i, None if i < 5 else i)
+                               for i in range(1, 12)]  # fmt: skip
+    columns = {"id": "integer PRIMARY KEY", "x": database.types["bigint"], "y": "integer"}
+    database.load("people", columns, rows)
+    report = database.anonymize(quasi_identifiers=NAMES, nulls="merge", k=4)
+    assert report.suppressed_cells == {"x": 1}
+    found = Counter(
+        x for (x,) in database.rows(f"SELECT x FROM {database.relation('release.people')}")
+    )
+    assert found == {(None): 5, big + 8: 7}
+
+
+@pytest.mark.parametrize("by", [(), ("kept",)], ids=["pattern", "stratum"])
+def test_what_is_below_k_is_withheld_within_the_budget(
+    database: Database, by: tuple[str, ...]
+) -> None:
+    load(database, without_x=2 if not by else 0, without_y=0)
+    if by:
+        database.execute("UPDATE people SET kept = CASE WHEN id < 2 THEN 'rare' ELSE 'often' END")
+    n = 12 if by else 14
+    given: dict[str, Any] = {"quasi_identifiers": NAMES, "nulls": "category", "by": by}
+    state = database.state()
+    for share, error in ((0, TooFewRecords), (1 / n, SuppressionOverBudget)):
+        plan = {"table": "people", "output": "release.people", "k": 3, "max_suppression": share}
+        with pytest.raises(error) as planned:
+            dbanon.plan(database.url, **plan, **given)
+        with pytest.raises(error) as run:
+            database.anonymize(max_suppression=share, **given)
+        assert str(planned.value) == str(run.value)
+    assert database.state() == state
+    dbanon.plan(database.url, **(plan | {"max_suppression": 2 / n}), **given)
+    report = database.anonymize(max_suppression=2 / n, **given)
+    assert (report.rows_out, report.suppressed, report.null_rows) == (n - 2, 2, 0)
+
+
+@pytest.mark.in_turn
+@pytest.mark.parametrize("seed", range(12))
+def test_a_plan_merges_as_a_run_does(database: Database, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n, k = int(rng.integers(8, 60)), int(rng.integers(2, 6))
+    missing = rng.random((n, 4)) < rng.choice([0.02, 0.1, 0.5], 4)
+    rows = [
+        (i, *(None if gone else int(value) for value, gone in zip(row, holes, strict=True)), i % 2)
+        for i, (row, holes) in enumerate(zip(rng.integers(0, 9, (n, 4)), missing, strict=True))
+    ]
+    names = ["a", "b", "c", "d"]
+    integer = database.types["integer"]
+    columns = {"id": "integer PRIMARY KEY", **dict.fromkeys([*names, "s"], integer)}
+    database.load("people", columns, rows)
+    given: dict[str, Any] = {"quasi_identifiers": names, "nulls": "merge", "k": k}
+    given |= {"by": ["s"], "max_suppression": float(rng.choice([0, 0.02, 0.1, 1]))}
+    told: list[str | None] = []
+    for work in (
+        lambda: dbanon.plan(database.url, table="people", output="release.people", **given),
+        lambda: database.anonymize(**given),
+    ):
+        try:
+            work()
+            told.append(None)
+        except dbanon.DbanonError as error:
+            told.append(str(error))
+    assert told[0] == told[1]
+
+
+def test_a_command_and_a_job_merge(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DBANON_URL", database.url)
+    load(database, without_x=1, without_y=4, without_both=3)
+    words = ["anonymize", database.url, "--table", "people", "-q", "x", "-q", "y", "--k", "3"]
+    words += ["--output", "release.people", "--nulls", "merge", "--format", "json"]
+    done = CliRunner().invoke(main, words)
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["arguments"]["suppressed_cells"] == {"y": 1}
+    job = tmp_path / "job.yaml"
+    job.write_text(
+        "version: 1\nsource: {url: '${DBANON_URL}'}\njobs:\n  - name: people\n    table: people\n"
+        "    k: 3\n    nulls: merge\n    releases: independent\n"
+        "    columns: {id: {role: drop}, x: {role: quasi_identifier}, y: {role: quasi_identifier},"
+        " kept: {role: drop}}\n    output: {table: release.again}\n"
+    )
+    report = dbanon.run_job(job)
+    assert report.suppressed_cells == {"y": 1}
+    page, text = tmp_path / "report.html", tmp_path / "report.txt"
+    for file in (page, text):
+        done = CliRunner().invoke(main, ["report", database.url, "release.again", "-o", str(file)])
+        assert done.exit_code == 0, done.output
+    assert "values of rare patterns" in page.read_text()
+    assert "cells released as NULL, of rare patterns" in text.read_text()

@@ -353,8 +353,10 @@ def _nulls(report: Report) -> str:
         rest = f"; {found} with NULL in a stratum are released" if report.null_rows else ""
         withheld = "withheld, among the rows withheld above" if report.suppressed else "none"
         return withheld + rest
-    if policy == "category":
-        return f"{found}, each NULL released as a value"
+    if policy in ("category", "merge"):
+        cells = sum(report.suppressed_cells.values())
+        merged = f"; {few(cells, report.k_requested)} values of rare patterns" if cells else ""
+        return f"{found}, each NULL released as a value{merged}"
     return f"{found}, in strata" if report.null_rows else "none: they would have been refused"
 
 
@@ -374,7 +376,7 @@ def _options(report: Report) -> list[tuple[str, str]]:
     """The policy's options that say something, as the ledger has them."""
     found_of_it = {"also_k", "exports", "telling", "linking", "few_persons", "kept_identifiers",
                    "models", "entity_spellings", "hierarchies", "orders", "k", "method", "levels",
-                   "told", "intersects"}  # fmt: skip
+                   "told", "intersects", "suppressed_cells"}  # fmt: skip
     return [
         (name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
         for name, value in report.arguments.items()
