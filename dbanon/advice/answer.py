@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from dbanon.advice.nulls import NullChoice
 from dbanon.advice.profile import Column, Count
 from dbanon.advice.recommend import Point, Recommendation
 from dbanon.advice.roles import CONSTANT, NOT_COPIED, REASONS, UNDECIDED, Role
@@ -153,6 +154,7 @@ class Advice(Plotted, WithCard):
         seem to be one person's.
     chain : the command that makes a chain of its releases; None if no column is sure to follow
         persons, or its source keeps no chains.
+    nulls : what becomes of NULLs in quasi-identifiers; None where there are none.
     """
 
     source: str
@@ -167,6 +169,7 @@ class Advice(Plotted, WithCard):
     seconds: Mapping[str, float]
     entity: str | None = None
     chain: str | None = None
+    nulls: NullChoice | None = None
 
     @property
     def rules(self) -> dict[str, Any]:
@@ -195,6 +198,7 @@ class Advice(Plotted, WithCard):
             "quasi_identifiers": list(self.quasi_identifiers),
             "proposed": self.proposed,
             "entity": self.entity,
+            "nulls": self.nulls and self.nulls.to_dict(),
             "rules": self.rules,
             "singling": self.singling.to_dict(),
             "sweep": self.sweep.to_dict(),
@@ -225,6 +229,7 @@ class Advice(Plotted, WithCard):
         """The recommendation as pairs of label and text."""
         found = self.recommendation
         pairs = [("entity", entity_told(self.entity))] if self.entity else []
+        pairs += [("nulls", str(self.nulls))] if self.nulls is not None else []
         if found is None:
             [point] = self.sweep.points
             return [*pairs, ("release", f"none: one release alone was tried, {point.curve} with"

@@ -12,6 +12,7 @@ from dbanon.errors import InvalidParameter
 from dbanon.hierarchy.spec import HierarchySpec
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.job import HIERARCHIES, KEY, MEMORY_LIMIT
+from dbanon.job.nulls import NULL_POLICIES
 from dbanon.job.policy import REFINEMENTS
 from dbanon.methods import find_method
 
@@ -91,6 +92,14 @@ class AdviceRequest:
         float,
         Option("Seconds after which no further release is tried.", minimum=0, above=True),
     ] = 20.0
+    nulls: Annotated[
+        str | None,
+        Option(
+            "What becomes of NULLs in quasi-identifiers, as in anonymize. Default: category, merge"
+            " or suppress, whichever loses least.",
+            choices=NULL_POLICIES,
+        ),
+    ] = None
     key: Annotated[
         tuple[str, ...],
         KEY,

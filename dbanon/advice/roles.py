@@ -37,6 +37,8 @@ REASONS = {
     "moment": "a moment that something was noted at",
     "known": "others can see or know it, and it may also be sensitive. You decide",
     "all_different_number": "no two rows share a number: identifier, or a number?",
+    "no_other": "no two rows share a number: identifier, or a number? Protected as a number, as no"
+    " other column is a quasi-identifier",
     "different_number": "a number that no two rows share: it is protected as one",
     "values": "several values: others may know it about a person",
     "person_name": "its name says that it numbers persons: whose a row is, and no quasi-identifier",

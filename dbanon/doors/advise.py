@@ -51,6 +51,7 @@ def advise(
     sample: int = 2_000,
     seed: int = 0,
     time_limit: float = 20.0,
+    nulls: str | None = None,
     key: Sequence[str] = (),
     hierarchies: Mapping[str, Given] | None = None,
     memory_limit: int | None = None,
@@ -79,6 +80,7 @@ def advise(
     sample : if there are more rows than this, releases are tried on so many.
     seed : of what is drawn.
     time_limit : seconds after which no further release is tried. One is always completed.
+    nulls : what becomes of NULLs, as in ``anonymize``; what loses least, measured, if None.
     key, hierarchies, memory_limit : as in ``anonymize``.
     progress : called with a part (``profile``, ``read``, ``singling``, ``sweep``) and a share; True
         for a bar, in a notebook or on a terminal.

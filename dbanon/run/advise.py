@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -10,23 +9,27 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from dbanon.advice.answer import Advice, ColumnAdvice
+from dbanon.advice.nulls import NullChoice
 from dbanon.advice.persons import coarsest, person_column
 from dbanon.advice.profile import SMALL, Profile
 from dbanon.advice.recommend import Point, recommend
-from dbanon.advice.request import AdviceRequest
-from dbanon.advice.roles import IDENTIFIER, QUASI_IDENTIFIER, SENSITIVE, Role, propose
+from dbanon.advice.request import AdviceRequest, are_numbers, usual_methods
+from dbanon.advice.roles import IDENTIFIER, QUASI_IDENTIFIER, SENSITIVE, UNDECIDED, Role, propose
 from dbanon.advice.singling import singling, sizes_of
 from dbanon.data.microdata import Microdata
 from dbanon.errors import NoQuasiIdentifiers, NoRows, NothingFits, PrivacyWarning
-from dbanon.hierarchy.leaves import only
 from dbanon.job.job import Job
+from dbanon.job.nulls import ERROR
 from dbanon.job.policy import Policy
+from dbanon.partitioning.partition_for import partition_for
+from dbanon.partitioning.strata import too_few_counted
+from dbanon.release.recode import Release, recode
 from dbanon.run.history import create_command
+from dbanon.run.nulls import choose_nulls, release_of, sampled, share_withheld
 from dbanon.run.plan import Plan, plan
 from dbanon.run.sweep import Tried, sweep
+from dbanon.run.totals import totals_of
 from dbanon.sessions.names import RelationName
 from dbanon.stores.ports import Source
 from dbanon.stores.sql_source import SqlSource
@@ -67,10 +70,7 @@ def advise(
             column.name for column in profile.columns if roles[column.name].role == QUASI_IDENTIFIER
         )
         if not chosen:
-            raise NoQuasiIdentifiers(
-                f"No column of {request.table} is proposed as a quasi-identifier.",
-                hint="Name those that others may know of a person.",
-            )
+            raise no_quasi_identifiers(request.table)
     with clock.part("read") as tick:
         tick(0.0)
         job = _job(request, chosen, profile, entity)
@@ -85,11 +85,11 @@ def advise(
             return counts(names)
 
         found = singling(chosen, sizes, small)
-    complete, policy = _null_policy(microdata, planned.policy, request.k[-1])
-    planned = replace(planned, policy=policy)
+    choice = null_choice(request, planned, microdata)
+    planned = replace(planned, policy=replace(planned.policy, nulls=choice.nulls))
     with clock.part("sweep") as tick, warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivacyWarning)
-        swept = sweep(request, planned, complete, small, tick, tried)
+        swept = sweep(request, planned, microdata, small, tick, tried)
     # One release alone says nothing of the others.
     compared = len(swept.points) > 1
     best = recommend(swept.points, request.max_risk, request.max_loss) if compared else None
@@ -113,7 +113,8 @@ def advise(
         singling=found,
         sweep=swept,
         recommendation=best,
-        start={} if best is None else _start(planned, request, roles, best.point),
+        start={} if best is None else _start(planned, request, roles, best.point, microdata),
+        nulls=None if microdata.valid is None else choice,
         seconds={part: round(seconds, 3) for part, seconds in clock.seconds.items()},
     )
 
@@ -159,6 +160,49 @@ def proposed(request: AdviceRequest, source: Source) -> Proposed:
     profile, persons = _profile(request, source)
     roles = _roles(request, profile, persons)
     return Proposed(profile, roles, _entity(request, profile, persons))
+
+
+def proposed_nulls(
+    request: AdviceRequest,
+    profile: Profile,
+    entity: str | None,
+    source: Source,
+    *,
+    merges: bool = True,
+) -> NullChoice | None:
+    """What is proposed for NULLs in the quasi-identifiers of the request, as ``advise`` does.
+
+    Where no quasi-identifier has a NULL, nothing is read and the answer is None.
+
+    Parameters
+    ----------
+    merges : as of ``null_choice``.
+
+    Raises
+    ------
+    TooFewRecords : the smallest k of the request is not feasible.
+    DbanonError : what reading the table raises.
+    """
+    chosen = request.quasi_identifiers
+    job = _job(request, chosen, profile, entity)
+    if job.policy.nulls == ERROR:
+        count, what = profile.rows, "records"
+        if entity:
+            count, what = profile.column(entity).distinct, "persons"
+        if count < request.k[0]:
+            raise too_few_counted(request.k[0], count, what, 1)
+        return None
+    planned = plan(job, source, pulse=lambda: None)
+    microdata = source.read(planned.relation, planned.wanted, job, lambda share: None)
+    return null_choice(request, planned, microdata, merges=merges)
+
+
+def no_quasi_identifiers(table: str) -> NoQuasiIdentifiers:
+    """The error of a table of which no column is proposed as a quasi-identifier."""
+    return NoQuasiIdentifiers(
+        f"No column of {table} is proposed as a quasi-identifier.",
+        hint="Name those that others may know of a person.",
+    )
 
 
 def _profile(request: AdviceRequest, source: Source) -> tuple[Profile, Mapping[str, str]]:
@@ -213,6 +257,10 @@ def _roles(request: AdviceRequest, profile: Profile, persons: Mapping[str, str])
         for name, role in roles.items():
             if role.role == QUASI_IDENTIFIER:
                 roles[name] = Role("not_copied", "not_named")
+    elif not any(role.role == QUASI_IDENTIFIER for role in roles.values()):
+        for name, role in roles.items():
+            if role.role == UNDECIDED and name not in request.sensitive:
+                roles[name] = Role(QUASI_IDENTIFIER, "no_other")
     roles |= {name: Role(QUASI_IDENTIFIER, "given") for name in request.quasi_identifiers}
     return roles | {name: Role(SENSITIVE, "given") for name in request.sensitive}
 
@@ -235,27 +283,45 @@ def _job(
     )
 
 
-def _null_policy(microdata: Microdata, policy: Policy, k: int) -> tuple[Microdata, Policy]:
-    """The records that releases are made of, and what is done with NULLs.
+# The k of what ``init`` proposes: what becomes of NULLs is decided at the k that is next to it.
+USUAL_K = 5
 
-    Classes within each pattern of NULLs where each has k records; else records with a NULL are
-    withheld, as if there were no others.
+
+def null_choice(
+    request: AdviceRequest, planned: Plan, microdata: Microdata, *, merges: bool = True
+) -> NullChoice:
+    """What becomes of NULLs in quasi-identifiers, tried with the first of the usual methods.
+
+    Parameters
+    ----------
+    microdata : all records, those with a NULL too.
+    merges : as of ``choose_nulls``.
+
+    Raises
+    ------
+    TooFewRecords, NullInQuasiIdentifier : no release can be made.
     """
-    if microdata.valid is None:
-        return microdata, policy
-    _, sizes = np.unique(microdata.valid, axis=0, return_counts=True)
-    if int(sizes.min()) >= k:
-        return microdata, policy
-    held = microdata.valid.all(axis=1)
-    withheld = int((~held).sum())
-    # In whole hundredths: no more of how many there are.
-    budget = math.ceil(100 * withheld / microdata.n_records) / 100
-    found = replace(only(microdata, np.flatnonzero(held)), withheld=withheld)
-    return found, replace(policy, nulls="suppress", max_suppression=budget)
+    k = min(request.k, key=lambda k: (abs(k - USUAL_K), k))
+
+    def release(records: Microdata, nulls: str) -> Release:
+        records = sampled(records, request.sample, request.seed, k)
+        trees = planned.trees(records)
+        method = usual_methods(are_numbers(records.attributes, trees))[0]
+        policy = Policy(k=k, method=method, nulls=nulls, max_suppression=None, hierarchies=trees)
+        found = partition_for(records, policy, trees=planned.trees)
+        return recode(records, found, policy, totals_of(records), planned.trees)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PrivacyWarning)
+        return choose_nulls(microdata, k, request.nulls, release, merges=merges)
 
 
 def _start(
-    planned: Plan, request: AdviceRequest, roles: Mapping[str, Role], point: Point
+    planned: Plan,
+    request: AdviceRequest,
+    roles: Mapping[str, Role],
+    point: Point,
+    microdata: Microdata,
 ) -> dict[str, Any]:
     """Arguments of ``anonymize`` that make this release; hierarchies are those of the caller."""
     name, policy = planned.relation.name, planned.policy
@@ -272,7 +338,7 @@ def _start(
         "refine": point.refine,
         "recoding": point.recoding,
         "nulls": None if policy.nulls == "error" else policy.nulls,
-        "max_suppression": policy.max_suppression or None,
+        "max_suppression": share_withheld(release_of(microdata, policy.nulls, point.k)) or None,
         "key": list(request.key) or None,
     }
     return found | {option: value for option, value in more.items() if value is not None}

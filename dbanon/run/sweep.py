@@ -9,14 +9,13 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dbanon.advice.answer import LeftOut, Sweep
 from dbanon.advice.profile import Count
 from dbanon.advice.recommend import BENDS, Point, promising, with_frontier
 from dbanon.advice.request import AdviceRequest, are_numbers, curve, usual_methods
 from dbanon.data.microdata import Microdata
-from dbanon.errors import DbanonError, TimeLimit, TooFewRecords, counted
+from dbanon.errors import DbanonError, TimeLimit, TooFewRecords
 from dbanon.hierarchy.leaves import only
 from dbanon.job.policy import Policy
 from dbanon.job.requirements import require_kinds
@@ -27,6 +26,7 @@ from dbanon.partitioning.forecast import Foreseen, forecast, quickest
 from dbanon.partitioning.partition_for import partition_for
 from dbanon.release.evaluation import evaluation_of, pairs_of
 from dbanon.release.recode import recode
+from dbanon.run.nulls import release_of, sampled, share_withheld
 from dbanon.run.plan import Plan
 from dbanon.run.totals import totals_of
 
@@ -59,6 +59,7 @@ def sweep(
 
     Parameters
     ----------
+    microdata : all records, those with a NULL too: what becomes of NULLs, the plan's policy says.
     small : the first count of withheld rows that is told as it is.
     told : called with the share done; what it raises ends the sweep.
     tried : called with each release, its frontier not known yet, and the policy that all share.
@@ -68,17 +69,10 @@ def sweep(
     TooFewRecords : there are fewer records than the smallest k.
     DbanonError : no release could be tried; the error of the first method.
     """
-    attributes, total = microdata.attributes, microdata.n_records
-    trees = planned.trees(microdata, lambda: told(0.0))
-    microdata = _sampled(microdata, request)
-    ks = [k for k in request.k if k <= microdata.n_records]
-    if not ks:
-        raise TooFewRecords(
-            f"The table has {counted(total, 'row')}, fewer than k = {request.k[0]}.",
-            hint="Choose a smaller k.",
-        )
-    numeric = are_numbers(attributes, trees)
-    trial = _Trial(planned, microdata, numeric, small, total, trees, request)
+    records = _RecordsByK(planned, microdata, request, lambda: told(0.0))
+    ks = records.feasible()
+    numeric = are_numbers(microdata.attributes, records.trees(ks[0]))
+    trial = _Trial(planned, records, ks[0], numeric, small, request)
     names = dict.fromkeys(request.methods or trial.usual_methods())
     points: dict[tuple[str, int], Point] = {}
     left_out: dict[str, DbanonError] = {}
@@ -101,7 +95,7 @@ def sweep(
             tick(0.0)
             if point := trial.run(*release, tick):
                 points[release] = point
-                tried(point, planned.policy)
+                tried(point, trial.planned_policy(release[1]))
         except _TimeUp:
             untried = 1 + len(todo.left)
             break
@@ -116,9 +110,9 @@ def sweep(
     return Sweep(
         trial.measure,
         tuple(with_frontier(ordered)),
-        microdata.n_records,
-        total,
-        LINKED if not numeric and microdata.n_records > LINKED else None,
+        trial.microdata.n_records,
+        trial.total,
+        LINKED if not numeric and trial.microdata.n_records > LINKED else None,
         untried,
         0 if untried else len(todo.left),
         tuple(LeftOut(name, e.code, e.message) for name, e in left_out.items()),
@@ -132,27 +126,61 @@ def _refusal(left_out: dict[str, DbanonError]) -> DbanonError:
     return left_out.pop(next(iter(left_out)))
 
 
-def _sampled(microdata: Microdata, request: AdviceRequest) -> Microdata:
-    """The records that releases are tried on."""
-    total = microdata.n_records
-    if total <= request.sample:
-        return microdata
-    sample = only(microdata, _drawn(microdata, request))
-    # As many withheld beside these as beside all.
-    return replace(sample, withheld=microdata.withheld * sample.n_records // total)
+class _RecordsByK:
+    """The records that releases of each k are tried on, and the hierarchies of all of them."""
 
+    def __init__(
+        self,
+        planned: Plan,
+        microdata: Microdata,
+        request: AdviceRequest,
+        pulse: Callable[[], None],
+    ) -> None:
+        self._planned, self._microdata = planned, microdata
+        self._request, self._pulse = request, pulse
+        self._known: dict[int, tuple[Microdata, Mapping[str, Any], int]] = {}
 
-def _drawn(microdata: Microdata, request: AdviceRequest) -> NDArray[np.int64]:
-    """The records of a sample, int64 in their order; where persons have several, whole persons."""
-    rng = np.random.default_rng(request.seed)
-    persons = microdata.entities
-    if persons is None:
-        drawn = rng.choice(microdata.n_records, request.sample, replace=False)
-        return np.sort(drawn).astype(np.int64)
-    each = np.bincount(persons)
-    order = rng.permutation(np.flatnonzero(each))
-    chosen = order[np.cumsum(each[order]) <= request.sample]
-    return np.flatnonzero(np.isin(persons, chosen)).astype(np.int64)
+    def feasible(self) -> list[int]:
+        """The sizes of classes that there are records for; raises as ``release_of``."""
+        found, refused = [], None
+        for k in self._request.k:
+            try:
+                self.of(k)
+            except TooFewRecords as error:
+                refused = refused or error.with_traceback(None)
+                continue
+            found.append(k)
+        if refused is not None and not found:
+            raise refused
+        return found
+
+    def of(self, k: int) -> Microdata:
+        """The records of a sample, or all."""
+        return self._found(k)[0]
+
+    def trees(self, k: int) -> Mapping[str, Any]:
+        """The hierarchies of the records that the sample is of."""
+        return self._found(k)[1]
+
+    def total(self, k: int) -> int:
+        """The records that the sample is of."""
+        return self._found(k)[2]
+
+    def _found(self, k: int) -> tuple[Microdata, Mapping[str, Any], int]:
+        if k not in self._known:
+            every = self._microdata
+            released = release_of(every, self._planned.policy.nulls, k)
+            before = next(iter(self._known.values()), None)
+            if every.valid is None and before is not None:
+                self._known[k] = before
+            else:
+                trees = self._planned.trees(released, self._pulse)
+                self._known[k] = (
+                    sampled(released, self._request.sample, self._request.seed, k),
+                    trees,
+                    released.n_records,
+                )
+        return self._known[k]
 
 
 class _Todo:
@@ -217,12 +245,21 @@ class _Trial:
     """What all tried releases share."""
 
     planned: Plan
-    microdata: Microdata
+    records: _RecordsByK
+    smallest_k: int
     numeric: bool
     small: int
-    total: int
-    trees: Mapping[str, Any]
     request: AdviceRequest
+
+    @property
+    def microdata(self) -> Microdata:
+        """The records that most releases are tried on: those of the smallest k."""
+        return self.records.of(self.smallest_k)
+
+    @property
+    def total(self) -> int:
+        """The records that these are of."""
+        return self.records.total(self.smallest_k)
 
     @property
     def measure(self) -> str:
@@ -236,22 +273,20 @@ class _Trial:
         TimeLimit : by forecast all rows would take more seconds than may be.
         """
         started = time.process_time()
-        policy = self._policy(name, k)
+        policy, microdata = self._policy(name, k), self.records.of(k)
         foreseen = self._foreseen(policy)
         policy.guaranteed().require(find_method(policy.method))
-        require_kinds(policy, self.microdata.attributes)
+        require_kinds(policy, microdata.attributes)
         found = partition_for(
-            self.microdata, policy, trees=self.planned.trees, tick=lambda s: tick(0.6 * s)
+            microdata, policy, trees=self.planned.trees, tick=lambda s: tick(0.6 * s)
         )
-        totals = totals_of(self.microdata)
-        release = recode(self.microdata, found, policy, totals, self.planned.trees)
+        totals = totals_of(microdata)
+        release = recode(microdata, found, policy, totals, self.planned.trees)
         hierarchies = policy.hierarchies
         if release.partition.n_suppressed:
             released = np.flatnonzero(release.partition.labels >= 0)
-            hierarchies = self.planned.trees(only(self.microdata, released))
-        pairs = pairs_of(
-            self.microdata, release.partition, release.columns, hierarchies, found.measures
-        )
+            hierarchies = self.planned.trees(only(microdata, released))
+        pairs = pairs_of(microdata, release.partition, release.columns, hierarchies, found.measures)
         figures = evaluation_of(
             pairs,
             Parameters(sample=None if self.numeric else LINKED, seed=self.request.seed),
@@ -269,7 +304,7 @@ class _Trial:
             loss=release.loss,
             risk=risk,
             class_risk=float(figures.risks["class_risk"] or 0.0),
-            suppressed=Count(figures.suppressed, self.microdata.n_read, self.small),
+            suppressed=Count(figures.suppressed, microdata.n_read, self.small),
             classes=release.partition.n_classes,
             seconds=round(time.process_time() - started, 3),
             estimate=self._estimate(release.loss),
@@ -287,7 +322,7 @@ class _Trial:
 
     @property
     def _shape(self) -> Shape:
-        return Shape.of(self.microdata.attributes, self.trees)
+        return Shape.of(self.microdata.attributes, self.records.trees(self.smallest_k))
 
     @cached_property
     def _different(self) -> float:
@@ -317,9 +352,14 @@ class _Trial:
         return replace(
             Policy(k=k, method=method, refine=refine, **options),
             nulls=self.planned.policy.nulls,
-            max_suppression=self.planned.policy.max_suppression,
-            hierarchies=dict(self.trees),
+            max_suppression=self.planned_policy(k).max_suppression,
+            hierarchies=dict(self.records.trees(k)),
         )
+
+    def planned_policy(self, k: int) -> Policy:
+        """What all releases of this k share, with the share of records that they withhold."""
+        withheld = share_withheld(self.records.of(k))
+        return replace(self.planned.policy, max_suppression=withheld)
 
     def _estimate(self, loss: float) -> float | None:
         """About what all rows would lose, of smooth data; None where it is not known."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dbanon.advice.request import AdviceRequest
 from dbanon.data.memory import half_of_memory
 from dbanon.data.option import make, parameters
 from dbanon.doors.cli.anonymize import plan, with_options
@@ -110,15 +111,18 @@ def schema() -> None:
 @click.option(
     "--key", type=Names(), default=(), help="Columns that are unique for each row, for views."
 )
+@with_options([one for one in parameters(AdviceRequest) if one.name == "nulls"])
 @with_options(parameters(Reading))
 @log_format
-def init(url: str, table: str, k: int, key: tuple[str, ...], **reading: Any) -> None:
+def init(
+    url: str, table: str, k: int, key: tuple[str, ...], nulls: str | None, **reading: Any
+) -> None:
     """Print a job file for a table, for you to edit. Its roles are proposals, never decisions."""
     with errors("table"), signals():
         from dbanon.doors.jobfile.init import job_file_for
 
         written = make(Reading, values(parameters(Reading), reading))
-        click.echo(job_file_for(url, table, k=k, key=key, reading=written), nl=False)
+        click.echo(job_file_for(url, table, k=k, key=key, reading=written, nulls=nulls), nl=False)
 
 
 @click.command("plan")

@@ -32,6 +32,11 @@ class ChainProposal:
     entity: str | None = None
     is_kept: bool = True
 
+    @property
+    def is_made(self) -> bool:
+        """Whether the job of a proposal is a release of a chain."""
+        return self.is_kept and bool(self.person) and not self.entity
+
     def lines(
         self,
         url: str,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,6 +10,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from dbanon.advice.answer import entity_told
+from dbanon.advice.nulls import NullChoice
 from dbanon.advice.persons import person_column
 from dbanon.advice.request import (
     OF_CATEGORIES,
@@ -20,6 +20,7 @@ from dbanon.advice.request import (
     usual_methods,
 )
 from dbanon.advice.roles import IDENTIFIER, QUASI_IDENTIFIER, REASONS, SENSITIVE, Role
+from dbanon.data.memory import half_of_memory
 from dbanon.data.schema import Attribute
 from dbanon.doors.jobfile.chain import ChainProposal, escape, shell_url
 from dbanon.doors.jobfile.field_types import is_name, written_password
@@ -29,7 +30,7 @@ from dbanon.job.policy import Policy
 from dbanon.job.reading import USUAL, Reading
 from dbanon.methods.forecast import Shape
 from dbanon.partitioning.forecast import forecast, quickest
-from dbanon.run.advise import proposed
+from dbanon.run.advise import no_quasi_identifiers, proposed, proposed_nulls
 from dbanon.run.open import open_store, releases_views
 from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.stores.folders import is_of_files
@@ -175,6 +176,7 @@ def job_file_for(
     on_sql: OnSql | None = None,
     reading: Reading = USUAL,
     decided: Decided = _PROPOSED,
+    nulls: str | None = None,
 ) -> str:
     """The text of a job file for a table.
 
@@ -184,13 +186,18 @@ def job_file_for(
     key : columns that tell every row from every other, for views.
     reading : how a CSV file is written.
     decided : what somebody decided on.
+    nulls : what becomes of NULLs in quasi-identifiers; None for what loses least.
 
     Raises
     ------
     TableNotFound : there is none.
+    NoQuasiIdentifiers, TooFewRecords : a run of the file would be refused.
     DbanonError : the database cannot be read.
     """
-    found = _seen(url, table, key, on_sql, reading, decided)
+    request = AdviceRequest(
+        table=table, key=tuple(key), k=(k,), nulls=nulls, memory_limit=half_of_memory()
+    )
+    found = _seen(url, request, on_sql, reading, decided)
     proposals = tuple(decided.proposal(one, found.roles.get(one.name)) for one in found.attributes)
     named = parse_relation(table).name
     name = decided.name or re.sub(r"[^\w-]+", "-", named).strip("-_")[:63]
@@ -254,7 +261,7 @@ class _Seen:
     Parameters
     ----------
     entity : the column that says whose a row is; None where a row is a person.
-    withheld : the share of rows with a NULL in a quasi-identifier, in hundredths, rounded up.
+    nulls : what becomes of NULLs in quasi-identifiers; None where there are none.
     rows : of the table.
     chain : what a chain of its releases depends on.
     reading : how a file is read: as was said, with a type of each column.
@@ -263,7 +270,7 @@ class _Seen:
     attributes: tuple[Attribute, ...]
     roles: Mapping[str, Role] = field(default_factory=dict)
     entity: str | None = None
-    withheld: float = 0.0
+    nulls: NullChoice | None = None
     rows: int = 0
     chain: ChainProposal = field(default_factory=ChainProposal)
     reading: Reading = USUAL
@@ -278,29 +285,28 @@ class _Seen:
         found = ""
         if self.entity:
             found = _comment(entity_told(self.entity)) + f"    entity: {_quoted(self.entity)}\n"
-        if self.withheld and not decided:
-            told = (
-                f"Up to {self.withheld:.0%} of the rows have a NULL in a quasi-identifier, and are"
-                " withheld. With nulls: category they are released, NULL a value of its own"
-            )
-            found += _comment(told) + f"    nulls: suppress\n    max_suppression: {self.withheld}\n"
+        if self.nulls is not None and not decided:
+            budget = self.nulls.max_suppression
+            told = f"NULLs in quasi-identifiers: {self.nulls}"
+            if budget:
+                told += f". With it up to {budget:.0%} of the rows are withheld"
+            found += _comment(told) + f"    nulls: {self.nulls.nulls}\n"
+            found += f"    max_suppression: {budget}\n" if budget else ""
         return found
 
 
 def _seen(
     url: str,
-    table: str,
-    key: Sequence[str],
+    request: AdviceRequest,
     on_sql: OnSql | None,
     reading: Reading,
     decided: Decided,
 ) -> _Seen:
     """What is seen of a table; of one without rows its columns alone."""
-    request = AdviceRequest(table=table, key=tuple(key))
-    store = open_store(url, on_sql, reading=reading, table=table)
+    store = open_store(url, on_sql, reading=reading, table=request.table)
     with store.planning(staging=True) as session:
         source = SqlSource(session)
-        relation = session.find_source(parse_relation(table))
+        relation = session.find_source(parse_relation(request.table))
         attributes = relation.schema.attributes
         try:
             found = proposed(request, source)
@@ -308,20 +314,25 @@ def _seen(
             return _Seen(attributes, reading=reading)
         made = [decided.proposal(one, found.roles[one.name]) for one in attributes]
         chosen = tuple(one.attribute.name for one in made if one.role == QUASI_IDENTIFIER)
-        withheld = source.count_withheld(replace(relation, required=chosen))
-        share = math.ceil(100 * withheld / found.profile.rows) / 100
+        if not chosen and decided is _PROPOSED:
+            raise no_quasi_identifiers(request.table)
         whose = [one.attribute.name for one in made if one.role == IDENTIFIER]
         entity = found.entity if found.entity in whose else None
         rows = found.profile.rows
         person = person_column(found.profile.columns, whose, rows)
         is_kept = store.lasting and "chains" not in session.never_here
         chain = ChainProposal(person, entity, is_kept)
+        nulls = None
+        if chosen and not decided.options:
+            request = replace(request, quasi_identifiers=chosen)
+            merges = decided is not _PROPOSED or not chain.is_made
+            nulls = proposed_nulls(request, found.profile, entity, source, merges=merges)
         columns = session.as_written(relation)
         reading = reading.stating(
             {one.name: one.kind for one in columns if one.kind},
             [one.decided for one in columns if one.decided is not None],
         )
-        return _Seen(attributes, found.roles, entity, share, rows, chain, reading)
+        return _Seen(attributes, found.roles, entity, nulls, rows, chain, reading)
 
 
 def _options(decided: Decided, chosen: Sequence[Attribute], rows: int, k: int) -> str:

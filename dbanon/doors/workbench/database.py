@@ -248,7 +248,7 @@ def _options(bench: Workbench) -> dict[str, Any]:
     point, swept = bench.chosen, bench.swept
     if point is None:
         return {}
-    policy = None if swept is None else swept.policy
+    policy = None if swept is None else swept.policies.get(point.k)
     found: dict[str, Any] = {
         "method": point.method,
         "refine": point.refine,

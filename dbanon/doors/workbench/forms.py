@@ -25,6 +25,7 @@ from dbanon.doors.workbench.state import (
     Workbench,
 )
 from dbanon.errors import InvalidParameter
+from dbanon.job.nulls import NULL_POLICIES
 from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.stores.folders import is_of_files
 
@@ -171,12 +172,16 @@ def sweep_of(bench: Workbench, fields: Fields) -> SweepChoice:
     methods = tuple(dict.fromkeys(fields.get("method", ())))
     if any(name not in (*OF_NUMBERS, *OF_CATEGORIES) for name in methods):
         raise InvalidParameter("Choose methods of those that are offered.")
+    nulls = one(fields, "nulls", "") or None
+    if nulls is not None and nulls not in NULL_POLICIES:
+        raise InvalidParameter(f"NULLs may become one of {', '.join(NULL_POLICIES)}.")
     return SweepChoice(
         k=tuple(range(low, high + 1)),
         methods=methods,
         sample=_number(fields, "sample", 100, 10_000_000),
         seed=_number(fields, "seed", 0, 2**31),
         time_limit=float(_number(fields, "limit", 1, 86_400)),
+        nulls=nulls,
     )
 
 

@@ -146,6 +146,7 @@ class SweepChoice:
     seed: int = 0
     time_limit: float = 60.0
     max_seconds: float = SECONDS
+    nulls: str | None = None
 
 
 @dataclass
@@ -154,18 +155,18 @@ class Swept:
 
     Parameters
     ----------
-    policy : of all of them, but for method, refinement, recoding and k; None before the first.
+    policies : by k, of all its releases but for method, refinement and recoding.
     advice : None until the end, and where it was cancelled.
     """
 
     choice: SweepChoice
     points: list[Point] = field(default_factory=list)
-    policy: Policy | None = None
+    policies: dict[int, Policy] = field(default_factory=dict)
     advice: Advice | None = None
 
     def add(self, point: Point, policy: Policy) -> None:
         """A release that was tried."""
-        self.policy = policy
+        self.policies[point.k] = policy
         self.points.append(point)
 
 

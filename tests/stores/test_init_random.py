@@ -1,0 +1,121 @@
+"""What ``dbanon init`` writes for random tables is run as it is, or nothing is written."""
+
+from __future__ import annotations
+
+import shlex
+import warnings
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import dbanon
+from dbanon.doors.cli.main import main
+from dbanon.doors.jobfile.file import read_job_file
+from tests.stores.databases import Database, DuckdbDatabase
+from tests.stores.random_tables import random_table
+
+# What no job file could be made of, before anything is written.
+REFUSED = ("no_quasi_identifiers", "too_few_records")
+
+
+def run_what_init_writes(database: Database, folder: Path, seed: int) -> str:
+    """The code of the error of ``init``; empty where its file was checked and run."""
+    table = random_table(seed)
+    types = {name: database.types[kind] for name, kind in table.columns.items()}
+    database.load("people", types, table.rows)
+    runner = CliRunner()
+    # As the file says it, so that no secret is a text of it.
+    written = runner.invoke(main, ["init", database.url, "--table", "people"])
+    if written.exit_code:
+        return written.stderr.partition("[")[2].partition("]")[0]
+    file = folder / "job.yaml"
+    file.write_text(written.stdout)
+    for line in written.stdout.splitlines():
+        command = line.strip().removeprefix("#").strip()
+        # It may be made once, and the job says its name.
+        if command.startswith("dbanon chain create") and "    chain: " in written.stdout:
+            words = shlex.split(command.replace('"$DBANON_URL"', shlex.quote(database.url)))
+            assert runner.invoke(main, words[1:]).exit_code == 0
+    for command in ("check", "run"):
+        done = runner.invoke(main, [command, str(file)])
+        assert done.exit_code == 0, (seed, written.stdout, done.stderr)
+    return ""
+
+
+def require_advice(database: Database, file: Path) -> None:
+    """What is advised of the same table with the same k is what the file says."""
+    [job] = read_job_file(file).jobs
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        advice = dbanon.advise(database.url, "people", k=[5], methods=["gaa_cp"])
+    assert set(advice.quasi_identifiers) == set(job.job.quasi_identifiers)
+    if job.job.chain is None:
+        assert (advice.nulls.nulls if advice.nulls else "error") == job.job.policy.nulls
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_the_file_of_init_runs_on_random_tables(
+    duckdb_file: DuckdbDatabase,
+    part: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    refused = []
+    for seed in range(10 * part, 10 * part + 10):
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        monkeypatch.chdir(folder)
+        database = DuckdbDatabase(folder / "people.duckdb")
+        monkeypatch.setenv("DBANON_URL", database.url)
+        refused.append(run_what_init_writes(database, folder, seed))
+    assert set(refused) <= {"", *REFUSED}
+    assert refused.count("") >= 7
+
+
+@pytest.mark.parametrize("seed", [4, 20, 33])
+def test_the_file_of_init_runs_on_each_database(
+    database: Database, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tables of which no row has a value in each quasi-identifier."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DBANON_URL", database.url)
+    assert run_what_init_writes(database, tmp_path, seed) == ""
+    require_advice(database, tmp_path / "job.yaml")
+
+
+def test_init_takes_what_becomes_of_nulls(database: Database, tmp_path: Path) -> None:
+    rows = [(20 + i % 9, None if i < 3 else i % 4) for i in range(60)]
+    database.load("people", dict.fromkeys(("age", "visits"), database.types["integer"]), rows)
+    runner = CliRunner()
+    told = {
+        nulls: runner.invoke(main, ["init", database.url, "--table", "people", "--nulls", nulls])
+        for nulls in ("suppress", "category", "error")
+    }
+    assert "nulls: suppress\n    max_suppression: 0.05\n" in told["suppress"].stdout
+    assert "nulls: category\n    max_suppression: 0.05\n" in told["category"].stdout
+    assert "null_in_quasi_identifier" in told["error"].stderr
+
+
+def test_advice_counts_all_rows_of_a_table_without_a_complete_one(database: Database) -> None:
+    """No row has a value in both: releases with NULLs are tried."""
+    rows = [(i, *((20 + i % 9, None) if i % 2 else (None, i % 7))) for i in range(80)]
+    names = ("id", "age", "visits")
+    database.load("people", dict.fromkeys(names, database.types["integer"]), rows)
+    given = {"quasi_identifiers": ["age", "visits"], "k": [3, 5]}
+    advice = dbanon.advise(database.url, "people", **given)
+    assert (advice.rows, advice.start["nulls"]) == (80, "category")
+    assert "category: a release loses about" in dict(advice.recommended())["nulls"]
+    assert database.anonymize(**{**advice.start, "key": ["id"]}).rows_out == 80
+    with pytest.raises(dbanon.errors.TooFewRecords, match="80 rows, and no more than 0 rows"):
+        dbanon.advise(database.url, "people", nulls="suppress", **given)
+
+
+def test_a_sample_has_k_of_each_pattern(duckdb_file: DuckdbDatabase) -> None:
+    """Of 3,000 rows 20 have no age; of a sample of 100 one would have none."""
+    rows = [(20 + i % 50 if i >= 20 else None, i % 13) for i in range(3000)]
+    duckdb_file.load("people", {"age": "INTEGER", "visits": "INTEGER"}, rows)
+    given = {"quasi_identifiers": ["age", "visits"], "k": [5, 20], "sample": 100}
+    advice = dbanon.advise(duckdb_file.url, "people", nulls="category", **given)
+    assert {point.k for point in advice.sweep.points} == {5, 20}
+    assert all(str(point.suppressed) == "0" for point in advice.sweep.points)
