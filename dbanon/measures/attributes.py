@@ -36,9 +36,16 @@ _TABLED = 1 << 22
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Column(ABC):
-    """One quasi-identifier as it was and as it is released."""
+    """One quasi-identifier as it was and as it is released.
+
+    Parameters
+    ----------
+    suppressed : bool (m,), which released values are NULL where originals are not, and so stand for
+        any value; None for none.
+    """
 
     name: str
+    suppressed: Flags | None = None
 
     @property
     def missing(self) -> Flags | None:

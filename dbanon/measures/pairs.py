@@ -35,6 +35,8 @@ class Pairs:
     suppressed : how many more records there were.
     strata : int32 (n,), which stratum each record is in; None for one.
     entities : int32 (n,), the person of each record; None when every record is one.
+    suppressed_cells : cells of the n records that are released as NULL and were none.
+    suppressed_weight : of ``suppressed_distance``.
     """
 
     columns: tuple[Column, ...]
@@ -42,6 +44,8 @@ class Pairs:
     suppressed: int = 0
     strata: NDArray[np.int32] | None = None
     entities: NDArray[np.int32] | None = None
+    suppressed_cells: int = 0
+    suppressed_weight: float = 1.0
 
     def __post_init__(self) -> None:
         if self.partition.n_suppressed:
@@ -135,22 +139,46 @@ class Pairs:
     def groups(self) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
         """int64 (n,) and int64 (m,): the stratum and the NULLs of each record and each class.
 
-        An attacker sees both, and so compares only what is of one group. None for a single group.
+        An attacker sees both, and so compares only what is of one group. In a column with
+        suppressed cells no NULL shows; a class is in the group of its first record. None for a
+        single group.
         """
         codes: list[NDArray[Any]] = []
+        firsts = self.partition.members[self.partition.starts]
         for column in self.columns:
             if column.missing is None and column.withheld is None:
                 continue
             before = np.zeros(self.n, bool) if column.missing is None else column.missing
             after = np.zeros(self.m, bool) if column.withheld is None else column.withheld
+            if column.suppressed is not None:
+                after = before[firsts]
             codes.append(np.concatenate((before, after)))
         if self.strata is not None:
-            firsts = self.strata[self.partition.members[self.partition.starts]]
-            codes.append(np.concatenate((self.strata, firsts)))
+            codes.append(np.concatenate((self.strata, self.strata[firsts])))
         if not codes:
             return None
         together = joined(codes)
         return together[: self.n], together[self.n :]
+
+    @cached_property
+    def suppressed_distance(self) -> Floats:
+        """float64 (m,), what the suppressed cells of each row count when records are linked.
+
+        With a weight of 1, each is as far from any value as the other released values of its column
+        are on average. So a row that says little is not nearer than one that says the right thing.
+        """
+        distance = np.zeros(self.m)
+        order = np.random.default_rng(0).permutation(self.n)
+        for column in self.columns:
+            if column.suppressed is None:
+                continue
+            others = self.rows[order]
+            compared = ~column.suppressed[others]
+            if column.missing is not None:
+                compared &= ~column.missing
+            apart = column.gap(np.flatnonzero(compared), others[compared])
+            distance[column.suppressed] += float(apart.mean()) if len(apart) else 1.0
+        return distance * self.suppressed_weight
 
     @cached_property
     def alike(self) -> NDArray[np.int64]:

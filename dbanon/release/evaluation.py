@@ -55,6 +55,7 @@ class Evaluation(WithCard):
     Parameters
     ----------
     rows, suppressed : how many records the figures are of, and how many were withheld.
+    suppressed_cells : of these records, cells that are NULL in the release alone.
     losses, risks : by measure, in the catalogue's order; None where a figure has no meaning.
     columns : by column, then by measure.
     parts : by measure, what belongs to it.
@@ -72,10 +73,13 @@ class Evaluation(WithCard):
     em4adom: Mapping[str, float | None]
     parameters: Mapping[str, Any]
     notes: Mapping[str, str]
+    suppressed_cells: int = 0
 
     def pairs(self) -> list[tuple[str, str]]:
         """Losses and risks as pairs of label and text, for people; columns have their own."""
         pairs = [("rows", f"{self.rows}, and {self.suppressed} suppressed")]
+        if self.suppressed_cells:
+            pairs.append(("suppressed cells", str(self.suppressed_cells)))
         for kind, figures in (("losses", self.losses), ("risks", self.risks)):
             pairs.append((kind, ""))
             for name, value in figures.items():
@@ -86,6 +90,8 @@ class Evaluation(WithCard):
     def to_dict(self) -> dict[str, Any]:
         """The evaluation as plain values, for JSON."""
         plain: dict[str, Any] = {"rows": self.rows, "suppressed": self.suppressed}
+        if self.suppressed_cells:
+            plain["suppressed_cells"] = self.suppressed_cells
         for name in ("losses", "risks", "em4adom", "parameters", "notes"):
             plain[name] = dict(getattr(self, name))
         for name in ("columns", "parts"):
@@ -125,6 +131,7 @@ def of_figures(pairs: Pairs, figures: Mapping[str, Figure], chosen: Parameters) 
         em4adom=MappingProxyType(_em4adom(figures)),
         parameters=MappingProxyType(_plain(chosen)),
         notes=MappingProxyType({n: f.note for n, f in figures.items() if f.note}),
+        suppressed_cells=pairs.suppressed_cells,
     )
 
 
@@ -178,12 +185,52 @@ def pairs_of(
         microdata, partition = only(microdata, records), partition.of(records)
     measures = measures or Measures.of(microdata)
     trees = trees_of(microdata.attributes, hierarchies or {}, measures)
+    pairs = [
+        _with_suppressed(column, partition)
+        for column in columns_of(microdata, measures, trees, columns)
+    ]
     return Pairs(
-        columns_of(microdata, measures, trees, columns),
+        tuple(column for column, _ in pairs),
         partition,
         suppressed,
         microdata.strata,
         microdata.entities,
+        sum(cells for _, cells in pairs),
+    )
+
+
+def _with_suppressed(column: Column, partition: Partition) -> tuple[Column, int]:
+    """The column, in which a NULL where an original has a value is ``*``, and how many these are.
+
+    Readers cannot tell such a NULL from one that the original had. So in a column with one, all
+    NULLs stand for any value.
+    """
+    hidden = column.withheld
+    if hidden is None:
+        return column, 0
+    cells = hidden[partition.labels]
+    if column.missing is not None:
+        cells &= ~column.missing
+    return (_covering(column, hidden), int(cells.sum())) if cells.any() else (column, 0)
+
+
+def _covering(column: Column, hidden: NDArray[np.bool_]) -> Column:
+    """The column with labels that cover every value in place of NULL."""
+    if isinstance(column, Nodes):
+        nodes = np.where(hidden, 0, column.released).astype(np.int32)
+        return replace(column, released=nodes, suppressed=hidden)
+    assert isinstance(column, (Numbers, Intervals))
+    low, high = (column.released,) * 2 if isinstance(column, Numbers) else (column.low, column.high)
+    return Intervals(
+        name=column.name,
+        suppressed=hidden,
+        original=column.original,
+        scale=column.scale,
+        valid=column.valid,
+        ordinal=column.ordinal,
+        ranks=column.ranks,
+        low=np.where(hidden, column.scale.least, low),
+        high=np.where(hidden, column.scale.most, high),
     )
 
 
@@ -310,8 +357,7 @@ def nodes(labels: Sequence[str], tree: Hierarchy, name: str) -> NDArray[np.int32
     ------
     InvalidParameter : a label is none of the hierarchy's.
     """
-    of_label = {label: node for node, label in enumerate(tree.labels)}
-    of_label.setdefault(ANY, 0)
+    of_label = {ANY: 0} | {label: tree.node(label) for label in tree.labels}
     wrong = len(set(labels) - set(of_label))
     if wrong:
         raise InvalidParameter(f'Column "{name}" holds {wrong} labels that its hierarchy has not.')

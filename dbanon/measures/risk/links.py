@@ -141,12 +141,18 @@ def compare(
     if not columns:
         return _all_alike(len(questions), len(points), weights)
     records, rows = (questions, points) if released else (points, questions)
-    boxes = [
-        _boxes([column.of_records(records) for column in columns]),
-        _boxes([column.of_rows(rows) for column in columns]),
+    values = [
+        [column.of_records(records) for column in columns],
+        [column.of_rows(rows) for column in columns],
     ]
-    asked, given = boxes if released else boxes[::-1]
     parents = [column.parents for column in columns]
+    if pairs.suppressed_cells:
+        # One more column: 0 in the originals, and what suppressed cells of a row count.
+        values[0].append(np.zeros((len(records), 2)))
+        values[1].append(np.repeat(pairs.suppressed_distance[rows][:, None], 2, axis=1))
+        parents.append(None)
+    boxes = [_boxes(one) for one in values]
+    asked, given = boxes if released else boxes[::-1]
     return _found(MixedLinkage(parents, *asked, *given, limits, weights, second), tick)
 
 
@@ -175,11 +181,14 @@ def _found(kernel: Linkage | MixedLinkage, tick: Tick) -> Nearest:
 
 
 def paired(pairs: Pairs, records: NDArray[np.int64], rows: NDArray[np.int64]) -> Floats:
-    """float64 (r,), the sum of eq. (11) between records and released rows, one by one."""
+    """float64 (r,), the sum of eq. (11) between records and released rows, one by one.
+
+    A suppressed cell counts as ``Pairs.suppressed_distance`` says.
+    """
     found = np.zeros(len(records))
     for column in pairs.columns:
         found += column.apart(records, rows)
-    return found
+    return found + pairs.suppressed_distance[rows] if pairs.suppressed_cells else found
 
 
 def different(
