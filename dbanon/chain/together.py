@@ -10,6 +10,7 @@ says whose a row is: nothing else tells which rows of two releases are the same 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias
@@ -23,6 +24,7 @@ from dbanon.sessions.names import parse_relation
 from dbanon.sessions.session import Session
 from dbanon.sessions.store import Store
 
+_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.I)
 _HINT = (
     "Make each release once more, where nobody else can read it, with that column kept. Or"
     " name another column that all of them have. Without one, dbanon cannot know which rows"
@@ -110,6 +112,8 @@ def together(
 
     Parameters
     ----------
+    releases : names of outputs. Without ``entity`` also ids, and one alone is measured together
+        with all earlier releases that have persons of its source.
     entity : a column of each of them that says whose a row is; None to count by the record that the
         ledger has of their persons.
     k : what histories are counted against; the least of the releases' own when None.
@@ -123,63 +127,81 @@ def together(
     ColumnNotFound : a release does not have a column.
     NullInEntity : a row is nobody's.
     """
-    if len(releases) < 2 or len(set(releases)) < len(releases):
+    if len(releases) < (2 if entity else 1) or len(set(releases)) < len(releases):
         raise InvalidParameter(
             "Two or more releases are measured together, each named once.",
             hint="A chain is named alone, beside its key.",
         )
     if k is not None and k < 2:
         raise InvalidParameter("k must be 2 or more.")
+    if not entity:
+        with store.session(write=False) as session:
+            return _by_record(session, releases, k, sensitive)
     found = []
     with store.session(write=False) as session:
         for name in releases:
             entry = entries.find_release(session, parse_relation(name))
             recorded.require_classes(entry)
             found.append(recorded.read(session, entry))
-        least = min(int(one.report.request.k) for one in found) if k is None else k
-        if entity is None:
-            return _by_record(session, releases, found, least, sensitive)
         _require_one_source(found)
         if sensitive is None:
             of_all = [set(one.report.sensitive) for one in found]
             sensitive = sorted(set.intersection(*of_all))
         reads = [_read(session, name, entity, sensitive) for name in releases]
-    return MeasuredReleases(tuple(releases), entity, least, _known(reads, least, sensitive))
+    k = min(int(one.report.request.k) for one in found) if k is None else k
+    return MeasuredReleases(tuple(releases), entity, k, _known(reads, k, sensitive))
 
 
 def _by_record(
-    session: Session,
-    names: Sequence[str],
-    found: Sequence[recorded.Recorded],
-    k: int,
-    sensitive: Sequence[str] | None,
+    session: Session, names: Sequence[str], k: int | None, sensitive: Sequence[str] | None
 ) -> MeasuredReleases:
     """What releases tell together by the record of their persons.
 
+    One release is measured together with all earlier ones that have persons of its source.
+
     Raises
     ------
-    InvalidParameter : as ``together``.
+    InvalidParameter, ReleaseNotFound : as ``together``.
     """
     if sensitive:
         raise InvalidParameter(
             "The ledger's record has persons and classes, and no sensitive values.",
             hint="Leave out --sensitive, or name a column of the person in each release: --entity.",
         )
-    ids = [one.report.release_id for one in found]
-    missing = person_record.without_record(session, ids)
+    known = person_record.recorded_persons(session)
+    ids = [_release_id(session, name) for name in names]
+    missing = [name for name, id_ in zip(names, ids, strict=True) if id_ not in known]
     if missing:
-        without = ", ".join(name for name, id_ in zip(names, ids, strict=True) if id_ in missing)
         raise InvalidParameter(
-            f"Not measured: the ledger has no record of the persons of {without}.",
-            detail="A release has one if it names its entity, belongs to no chain, and its source"
-            " is in the database of the ledger. Earlier versions kept none.",
+            f"Not measured: the ledger has no record of the persons of {', '.join(missing)}.",
+            detail="A release has one if it names its entity and belongs to no chain, and if its"
+            " source is in the database of the ledger. Earlier versions kept none.",
             hint="Measure releases by a column of the person that each of them has: --entity.",
         )
-    known = [
-        Known(count, one.persons, one.below, one.alone, {})
-        for count, one in enumerate(person_record.measure_each(session, ids, k), 1)
-    ]
-    return MeasuredReleases(tuple(names), str(found[0].report.entity), k, tuple(known))
+    measured = [known[id_] for id_ in ids]
+    if len(measured) == 1:
+        older = list(known.values())[: list(known).index(ids[0]) + 1]
+        measured = [one for one in older if one.has_persons_of(measured[0])]
+    if not all(one.has_persons_of(measured[0]) for one in measured):
+        raise InvalidParameter(
+            "The releases are of several sources, or of several entities.",
+            hint="Persons are compared by the identifiers of one column of one source.",
+        )
+    k = min(one.k for one in measured) if k is None else k
+    counts = person_record.measure_each(session, [one.release_id for one in measured], k)
+    return MeasuredReleases(
+        tuple(one.output for one in measured),
+        measured[0].entity,
+        k,
+        tuple(Known(one.releases, one.persons, one.below, one.alone, {}) for one in counts),
+    )
+
+
+def _release_id(session: Session, release: str) -> str:
+    """The id of a release, by its id or the name of its output."""
+    if _ID.fullmatch(release):
+        return release.lower()
+    return entries.find_release(session, parse_relation(release)).release_id
 
 
 def _require_one_source(found: Sequence[recorded.Recorded]) -> None:

@@ -347,7 +347,9 @@ def measure_releases(
 
     Parameters
     ----------
-    releases : two or more of this database, in the order in which they are taken together.
+    releases : two or more of this database, in the order in which they are taken together. Without
+        ``entity`` they may be ids, as of releases that were replaced, and a single release is
+        measured together with all earlier ones of its source and entity.
     entity : None for releases that name their entity: the ledger has a record of their persons.
         For others a column of each release that says whose a row is. Releases that nobody else
         reads can be made with one.

@@ -7,7 +7,7 @@ Databases of PostgreSQL pack and count in SQL (``ledger.postgresql_persons``).
 
 from __future__ import annotations
 
-import secrets
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,8 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.counts import JointHistories
+from dbanon.data.frozen import dataclass
 from dbanon.ledger import entries
-from dbanon.ledger.source_history import EarlierRelease
+from dbanon.ledger.source_history import EarlierRelease, argument
+from dbanon.ledger.tables import LONG_TEXT
 from dbanon.sessions import statements
 from dbanon.sessions.names import RelationName, quote
 from dbanon.sessions.session import Session
@@ -29,7 +31,7 @@ _A_ROW = 65_536
 
 def new_salt(earlier: Sequence[EarlierRelease]) -> str:
     """The salt of a source's persons: that of its first release with a record, or another one."""
-    return next((one.salt for one in earlier if one.salt is not None), secrets.token_hex(32))
+    return next((one.salt for one in earlier if one.salt is not None), os.urandom(32).hex())
 
 
 def measure(
@@ -49,7 +51,7 @@ def measure(
         records = [_record(session, release) for release in releases]
         if proof is not None:
             records.append(_staged(session))
-        counts = joint_counts(records, k)[-1]
+        [counts] = joint_counts(records, k, each=False)
     return JointHistories(len(releases) + (proof is not None), k, *counts)
 
 
@@ -64,22 +66,47 @@ def measure_each(session: Session, releases: Sequence[str], k: int) -> list[Join
     return [JointHistories(number, k, *one) for number, one in enumerate(known, 1)]
 
 
-def without_record(session: Session, releases: Sequence[str]) -> set[str]:
-    """Those of some releases that have no record of their persons with the salt of the first."""
-    salt = entries.newer(session, "person_salt")
-    table = session.ledger_name("release").quoted
-    found = {
-        str(release): value
-        for release, value in session.rows(
-            f"SELECT CAST(release_id AS VARCHAR(36)), {salt} FROM {table}"
-        )
-    }
-    salts = [found.get(release) for release in releases]
+@dataclass(frozen=True)
+class RecordedPersons:
+    """A release whose persons the ledger has a record of.
+
+    Parameters
+    ----------
+    salt, source : what persons are hashed with, and the source's name and numbers.
+    entity, k : as the release was made.
+    """
+
+    release_id: str
+    output: str
+    salt: str
+    source: tuple[Any, ...]
+    entity: str
+    k: int
+
+    def has_persons_of(self, other: RecordedPersons) -> bool:
+        """Whether both are of one source, and have one hash for a person."""
+        (name, number, owner), (own, own_number, own_owner) = other.source, self.source
+        same = number is not None and number == own_number
+        return self.salt == other.salt and (same or (name, owner) == (own, own_owner))
+
+
+def recorded_persons(session: Session) -> dict[str, RecordedPersons]:
+    """The releases that have a record of their persons, by id, oldest first."""
+    if not entries.trusted(session) or entries.newer(session, "person_salt") == "NULL":
+        return {}
+    rows = session.rows(
+        "SELECT CAST(release_id AS VARCHAR(36)), output_schema, output_name, person_salt, source,"
+        f" source_oid, source_owner_oid, CAST(arguments AS {LONG_TEXT}), k_requested"
+        f" FROM {session.ledger_name('release').quoted} WHERE person_salt IS NOT NULL"
+        " ORDER BY created_at, release_id"
+    )
     return {
-        release
-        for release, one in zip(releases, salts, strict=True)
-        if one is None or one != salts[0]
-    }
+        str(release_id): RecordedPersons(
+            str(release_id), str(RelationName(schema, name)), str(salt), (source, oid, owner),
+            argument(arguments, "entity") or "", int(k or 0),
+        )
+        for release_id, schema, name, salt, source, oid, owner, arguments, k in rows
+    }  # fmt: skip
 
 
 def write(session: Session, release_id: str) -> None:
@@ -96,28 +123,34 @@ def write(session: Session, release_id: str) -> None:
         session.insert_rows(session.ledger_name("release_person"), columns, rows)
 
 
-def joint_counts(records: Sequence[NDArray[Any]], k: int) -> list[tuple[int, int, int]]:
+def joint_counts(
+    records: Sequence[NDArray[Any]], k: int, *, each: bool = True
+) -> list[tuple[int, int, int]]:
     """Persons, those whose history fewer than k share, and those alone, after each release.
 
     Parameters
     ----------
     records : of each release its persons and their classes, of type ``PERSON``. Who has rows in
         several classes is in several records.
+    each : False for the counts after the last release alone.
     """
-    everybody = np.concatenate([np.unique(one["person"]) for one in records])
-    known = np.unique(everybody.astype(np.uint64))
+    # In this machine's order of bytes, in which they are compared several times as fast.
+    persons = [record["person"].astype(np.uint64) for record in records]
+    known = np.unique(np.concatenate(persons))
     # Of a history the sum of one random number for each of its classes.
     history, seen = np.zeros(len(known), np.uint64), np.zeros(len(known), np.bool_)
     rng = np.random.default_rng()
     counts = []
-    for record in records:
-        at = np.searchsorted(known, record["person"].astype(np.uint64))
-        classes, numbers = np.unique(record["class"], return_inverse=True)
+    for number, (record, whose) in enumerate(zip(records, persons, strict=True), 1):
+        at = np.searchsorted(known, whose)
+        classes, numbers = np.unique(record["class"].astype(np.int32), return_inverse=True)
         drawn = rng.integers(0, 2**64, len(classes), np.uint64)
         np.add.at(history, at, drawn[numbers.reshape(-1)])
         seen[at] = True
-        _, sizes = np.unique(history[seen], return_counts=True)
-        counts.append((int(seen.sum()), int(sizes[sizes < k].sum()), int((sizes == 1).sum())))
+        if each or number == len(records):
+            _, sizes = np.unique(history[seen], return_counts=True)
+            below, alone = int(sizes[sizes < k].sum()), int((sizes == 1).sum())
+            counts.append((int(seen.sum()), below, alone))
     return counts
 
 
@@ -139,4 +172,4 @@ def _staged(session: Session) -> NDArray[Any]:
     persons = np.empty(len(rows), PERSON)
     persons["person"] = np.frombuffer(b"".join(bytes(one) for one, _ in rows), ">u8")
     persons["class"] = [int(one) for _, one in rows]
-    return persons[np.argsort(persons["person"])]
+    return persons[np.argsort(persons["person"].astype(np.uint64))]

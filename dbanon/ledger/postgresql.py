@@ -31,6 +31,24 @@ PERSONS_WRITER = """
     WHERE n.nspname = 'dbanon' AND p.proname = '_record_persons'
       AND oidvectortypes(p.proargtypes) = 'uuid, bytea[]'"""
 
+# What a client does once it made the table of persons: default privileges may give roles rights on
+# every new table.
+CLOSE_PERSONS = """
+DO $$
+DECLARE
+    reader text;
+BEGIN
+    FOR reader IN
+        SELECT DISTINCT pg_catalog.quote_ident(pg_catalog.pg_get_userbyid(g.grantee))
+        FROM pg_catalog.pg_class AS c CROSS JOIN LATERAL pg_catalog.aclexplode(c.relacl) AS g
+        WHERE c.oid = 'dbanon.release_person'::pg_catalog.regclass
+          AND g.grantee NOT IN (0, c.relowner)
+    LOOP
+        EXECUTE 'REVOKE ALL ON dbanon.release_person FROM ' || reader;
+    END LOOP;
+END
+$$"""
+
 SPENDER = """
     SELECT p.oid FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace
     WHERE n.nspname = 'dbanon' AND p.proname = '_spend'

@@ -105,10 +105,10 @@ def earlier_releases(
         EarlierRelease(
             str(release_id),
             str(RelationName(schema, name)),
-            _argument(arguments, "entity"),
+            argument(arguments, "entity"),
             spent is not None,
             chain is not None,
-            _argument(arguments, "entity_normalize"),
+            argument(arguments, "entity_normalize"),
             salt,
         )
         for release_id, schema, name, named, arguments, request, spent, chain, salt in rows
@@ -119,7 +119,8 @@ def earlier_releases(
 # A runner writes entries: a broken one says nothing, and stops nobody's release.
 
 
-def _argument(arguments: Any, name: str) -> str | None:
+def argument(arguments: Any, name: str) -> str | None:
+    """A text among the arguments of an entry; None where it has none of this name."""
     with suppress(*MISSHAPEN):
         value = entries.parsed(arguments).get(name)
         return value if isinstance(value, str) else None

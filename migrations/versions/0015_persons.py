@@ -9,6 +9,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
+from dbanon.ledger.postgresql import CLOSE_PERSONS
+
 revision = "0015"
 down_revision = "0014"
 branch_labels = None
@@ -34,15 +36,8 @@ def upgrade() -> None:
         schema=schema,
     )
     if schema is not None:
-        # Default privileges may give others rights on every new table.
-        op.execute(
-            "DO $$ DECLARE reader text; BEGIN FOR reader IN SELECT DISTINCT CASE g.grantee WHEN 0"
-            " THEN 'PUBLIC' ELSE pg_catalog.quote_ident(pg_catalog.pg_get_userbyid(g.grantee)) END"
-            " FROM pg_catalog.pg_class AS c CROSS JOIN LATERAL pg_catalog.aclexplode(c.relacl) AS g"
-            " WHERE c.oid = 'dbanon.release_person'::pg_catalog.regclass"
-            " AND g.grantee <> c.relowner LOOP EXECUTE pg_catalog.format("
-            "'REVOKE ALL ON dbanon.release_person FROM %s', reader); END LOOP; END $$"
-        )
+        op.execute("REVOKE ALL ON dbanon.release_person FROM PUBLIC")
+        op.execute(CLOSE_PERSONS)
 
 
 def downgrade() -> None:

@@ -1,4 +1,4 @@
-"""Joint histories in PostgreSQL: the ledger's owner counts them, nobody else reads persons."""
+"""Joint histories inside PostgreSQL: counted by the ledger's owner; nobody else reads persons."""
 
 from __future__ import annotations
 

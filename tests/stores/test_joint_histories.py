@@ -15,7 +15,14 @@ from dbanon.run.inspect_release import look
 from dbanon.run.open import open_store
 from dbanon.sessions.names import parse_relation
 from tests.stores.chain_cases import Months
-from tests.stores.databases import ALL_NAMES, Database
+from tests.stores.databases import (
+    ALL_NAMES,
+    Database,
+    DuckdbDatabase,
+    PostgresqlDatabase,
+    make_ledger_older,
+)
+from tests.stores.people import load_people
 
 DATABASES = ALL_NAMES
 
@@ -88,3 +95,117 @@ def test_the_report_says_what_the_releases_expose(database: Database) -> None:
     done = CliRunner().invoke(main, words)
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout) == json.loads(json.dumps(measured.to_dict()))
+    # One alone with all before it, replaced or not.
+    assert dbanon.measure_releases(database.url, [RELEASES[1]]).known == measured.known[:2]
+    ids = [report.release_id for report in reports]
+    assert dbanon.measure_releases(database.url, ids).known == measured.known
+
+
+def said_by(report: Any) -> dict[str, Any]:
+    said: dict[str, Any] = report.to_dict()["joint_histories"]
+    return said
+
+
+def test_persons_of_several_rows_have_all_of_their_classes() -> None:
+    """Counted by sums of random numbers, and by sets."""
+    rng = np.random.default_rng(7)
+    records, classes = [], []
+    for _ in range(4):
+        pairs = {(int(p), int(c)) for p, c in rng.integers(0, (60, 6), (70, 2))}
+        records.append(np.array(sorted(pairs), PERSON))
+        own: dict[int, Any] = {}
+        for person, number in pairs:
+            own[person] = own.get(person, frozenset()) | {number}
+        classes.append(own)
+    expected = [plainly(classes[: count + 1], K) for count in range(4)]
+    assert joint_counts(records, K) == expected
+    assert joint_counts(records, K, each=False) == expected[-1:]
+
+
+def test_what_has_no_record_is_named(database: Database) -> None:
+    """Releases of earlier versions are not measured, and later ones are."""
+    load_people(database)
+    given = GIVEN | {"keep": []}
+    database.anonymize(**given, output="release.old")
+    if database.name == "mariadb":
+        # Version 0.1.0 knew no such server.
+        release = database.ledger()
+        database.execute(
+            f"DROP TABLE {database.ledger('release_person')}",
+            f"ALTER TABLE {release} DROP source_oid, DROP source_owner_oid, DROP person_salt",
+        )
+    else:
+        make_ledger_older(database)
+    report = database.anonymize(**given, output="release.new")
+    said = said_by(report)
+    assert "share" not in said
+    assert re.match(r"release[._]old, made before dbanon kept", said["not_measured"])
+    label, text = report.rows()[0]
+    assert label == "JOINT HISTORIES"
+    assert text.startswith("not measured: ")
+    assert "docs/chains.md" in text
+    said = said_by(database.anonymize(**given, output="release.newer"))
+    assert (said["earlier"], said["releases"], said["persons"]) == (2, 2, 40)
+    assert "made before" in said["not_measured"]
+    with pytest.raises(
+        InvalidParameter, match=r"no record of the persons of release\.old"
+    ) as found:
+        dbanon.measure_releases(database.url, ["release.old", "release.new"])
+    assert "--entity" in str(found.value.hint)
+    dbanon.measure_releases(database.url, ["release.new", "release.newer"])
+    with pytest.raises(InvalidParameter, match="no sensitive values"):
+        dbanon.measure_releases(
+            database.url, ["release.new", "release.newer"], sensitive=["diagnosis"]
+        )
+
+
+def test_a_source_elsewhere_is_not_measured(
+    make_database: Any, duckdb_file: DuckdbDatabase
+) -> None:
+    source = make_database("sqlite")
+    load_people(source)
+    given = GIVEN | {"keep": [], "target": duckdb_file.url}
+    source.anonymize(**given, output="release.first")
+    report = source.anonymize(**given, output="release.second")
+    assert "in another database than the source" in said_by(report)["not_measured"]
+    assert "Load the rows into the database of the release" in report.rows()[0][1]
+    assert duckdb_file.rows("SELECT count(*) FROM dbanon.release_person") == [(0,)]
+
+
+@pytest.mark.in_turn
+def test_rows_without_an_entity_have_no_record(database: Database) -> None:
+    load_people(database)
+    database.anonymize(quasi_identifiers=["age", "income"], k=5)
+    assert database.rows(f"SELECT count(*) FROM {database.ledger('release_person')}") == [(0,)]
+
+
+@pytest.mark.in_turn
+def test_spellings_that_are_one_person_have_a_salt_of_their_own(database: Database) -> None:
+    types = {"id": database.types["text"], "age": database.types["integer"]}
+    database.load("people", types, [(f"p{n}", n * 7 % 50) for n in range(40)])
+    given = GIVEN | {"quasi_identifiers": ["age"], "keep": []}
+    for number in range(2):
+        database.anonymize(**given, output=f"release.exact{number}")
+    database.execute("UPDATE people SET id = 'P7' WHERE id = 'p7'")
+    given["entity_normalize"] = "casefold"
+    assert "share" not in said_by(database.anonymize(**given, output="release.folded"))
+    database.execute("UPDATE people SET id = 'p7' WHERE id = 'P7'")
+    said = said_by(database.anonymize(**given, output="release.again"))
+    assert (said["earlier"], said["releases"], said["persons"]) == (3, 2, 40)
+
+
+@pytest.mark.postgresql
+def test_default_privileges_give_nobody_the_record(postgresql: PostgresqlDatabase) -> None:
+    postgresql.execute(
+        "DO $$ BEGIN CREATE ROLE joint_reader; EXCEPTION WHEN duplicate_object THEN NULL; END $$",
+        "ALTER DEFAULT PRIVILEGES GRANT SELECT ON TABLES TO joint_reader",
+    )
+    load_people(postgresql)
+    given = GIVEN | {"keep": []}
+    postgresql.anonymize(**given, output="release.old")
+    query = "SELECT has_table_privilege('joint_reader', 'dbanon.release_person', 'SELECT')"
+    assert postgresql.rows(query) == [(False,)]
+    make_ledger_older(postgresql)
+    postgresql.anonymize(**given, output="release.new")
+    assert postgresql.rows(query) == [(False,)]
+    postgresql.execute("DROP OWNED BY joint_reader", "DROP ROLE joint_reader")

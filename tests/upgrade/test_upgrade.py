@@ -39,7 +39,7 @@ JOB: dict[str, Any] = {
 NEW_COLUMNS = {
     "relation_oid", "output_oid", "digest", "evaluation", "chain_id", "chain_sequence",
     "epsilon", "neighbours", "budget", "request", "delta", "rho", "owner_oid", "publisher_oid",
-    "ledger_oid",
+    "ledger_oid", "source_oid", "source_owner_oid", "person_salt",
 }  # fmt: skip
 
 Upgrade = Callable[[Database], None]

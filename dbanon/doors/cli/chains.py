@@ -164,11 +164,11 @@ def measure(url: str, names: tuple[str, ...], form: str, print_sql: bool, **give
         from dbanon.doors.cli.render import pairs_table
 
         of_chain, of_releases = given["key"] is not None, given["entity"] is not None
-        if (of_chain and of_releases) or (len(names) == 1 and not of_chain):
+        if of_chain and of_releases:
             raise InvalidParameter(
-                "Measure either a chain, with its key, or two or more releases.",
-                hint="A chain: --chain-key file:PATH or env:NAME. Releases: name two or more, with"
-                " --entity COLUMN if they were made without an entity.",
+                "Measure either a chain, with its key, or releases that have a column for the"
+                " person.",
+                hint="Leave out --chain-key or --entity.",
             )
         if of_chain and (len(names) > 1 or given["k"] is not None or given["sensitive"]):
             raise InvalidParameter(

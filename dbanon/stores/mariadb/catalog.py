@@ -333,11 +333,8 @@ class MariadbCatalog(Session):
         raise ChainsNotHere()
 
     def stage_salt(self, salt: bytes) -> None:
-        self.run(
-            statements.create_staging(
-                statements.SALT, [("salt", "VARCHAR(64)")], self.staging_suffix
-            )
-        )
+        columns = [("salt", "VARCHAR(64)")]
+        self.run(statements.create_staging(statements.SALT, columns, self.staging_suffix))
         self.insert_rows(RelationName(None, statements.SALT), ["salt"], [(salt.hex(),)])
 
     def have_persons_recorded(self, release_id: str) -> bool:

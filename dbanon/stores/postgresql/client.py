@@ -21,7 +21,7 @@ from dbanon.errors import (
     OutputExists,
     SourceChanged,
 )
-from dbanon.ledger.postgresql import CLOSE_INTERNAL
+from dbanon.ledger.postgresql import CLOSE_INTERNAL, CLOSE_PERSONS
 from dbanon.ledger.tables import LEDGER_SCHEMA, TABLES, ledger_is_current
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
@@ -351,6 +351,7 @@ class PsycopgSession(PassthroughSession):
             f"REVOKE ALL ON SCHEMA {quote(LEDGER_SCHEMA)} FROM PUBLIC",
             f"REVOKE ALL ON {tables} FROM PUBLIC",
             CLOSE_INTERNAL,
+            CLOSE_PERSONS,
         ]
 
     def ensure_ledger(self) -> None:
