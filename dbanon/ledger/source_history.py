@@ -47,10 +47,14 @@ class SourceHistory:
     ----------
     releases : oldest first.
     takes_chains : whether the database of the source can keep a chain.
+    files_sql : of a source of files, what FROM has for them in DuckDB, which can.
+    is_lasting : False where the ledger goes with the run, so that earlier releases are not known.
     """
 
     releases: tuple[EarlierRelease, ...] = ()
     takes_chains: bool = True
+    files_sql: str | None = None
+    is_lasting: bool = True
 
     def with_classes(self) -> tuple[EarlierRelease, ...]:
         """The releases that have classes, which can be intersected with those of another."""

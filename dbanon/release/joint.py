@@ -14,10 +14,19 @@ JOINT, TITLE = "joint_histories", "JOINT HISTORIES"
 # How many releases a line names.
 _NAMED = 5
 _CHAIN = "a chain keeps the releases of the same persons private together: docs/chains.md"
+_NO_LEDGER = (
+    "a file keeps no ledger, so earlier releases of these persons are not known. Load the rows into"
+    " a database, and release them from there"
+)
 _ELSEWHERE = (
     "the ledger is in another database than the source, and no record of persons leaves that. Load"
     " the rows into the database of the release, and release them from there"
 )
+
+
+def describe_missing_ledger() -> dict[str, Any]:
+    """Why nothing is known of earlier releases where the ledger goes with the run."""
+    return {"not_measured": _NO_LEDGER}
 
 
 def describe_joint_histories(
@@ -59,7 +68,9 @@ def joint_caution(arguments: Mapping[str, Any]) -> Caution | None:
     # A runner writes entries.
     if not isinstance(said, Mapping):
         return None
-    what = f"{_number(said.get('earlier'))} of the same source and entity, outside a chain"
+    what = "Earlier releases of the same persons are not known"
+    if "earlier" in said:
+        what = f"{_number(said['earlier'])} of the same source and entity, outside a chain"
     parts = []
     if isinstance(said.get("share"), float):
         parts.append(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from collections.abc import Sequence
@@ -12,8 +13,8 @@ from dbanon.job.job import Job
 from dbanon.job.requirements import INDEPENDENT
 from dbanon.job.verdict import INTERSECT, Caution, releases_intersect
 from dbanon.ledger.source_history import EarlierRelease, SourceHistory
-from dbanon.release.joint import JOINT, describe_joint_histories
-from dbanon.sessions.names import RelationName, parse_relation
+from dbanon.release.joint import JOINT, describe_joint_histories, describe_missing_ledger
+from dbanon.sessions.names import RelationName, parse_relation, quote
 from dbanon.stores.ports import Target, W
 
 # How many outputs a message names.
@@ -44,7 +45,7 @@ def require_first(
             raise SecondRelease(
                 f'{source} was released by entity "{entity}" before; nothing was published.',
                 detail=f"The ledger has {_named(earlier)}. {INTERSECT}.",
-                hint=_hint(str(source), entity, history.takes_chains, consent),
+                hint=_hint(str(source), entity, history, consent),
             )
 
 
@@ -64,11 +65,22 @@ def joint_histories(
     A release of a chain has a report of its own.
     """
     for entity in () if job.chain is not None else job.guarantee.persons:
+        if not history.is_lasting:
+            return {JOINT: describe_missing_ledger()}
         earlier = history.of_entity(entity)
         if earlier:
             counts = target.joint_histories(written, earlier, int(job.policy.k))
             of_chains = [one.output for one in earlier if one.is_chained]
             return {JOINT: describe_joint_histories(len(earlier), counts, of_chains)}
+    return {}
+
+
+def unmeasured_histories(job: Job, history: SourceHistory) -> dict[str, Any]:
+    """The same of a release whose persons no ledger has."""
+    for entity in job.guarantee.persons:
+        earlier = history.of_entity(entity)
+        if earlier:
+            return {JOINT: describe_joint_histories(len(earlier), None, ())}
     return {}
 
 
@@ -84,15 +96,41 @@ def _named(earlier: Sequence[EarlierRelease]) -> str:
     return f"{counted(len(earlier), 'earlier release')} ({', '.join(names[:_NAMED])}{more})"
 
 
-def _hint(source: str, entity: str, takes_chains: bool, consent: str) -> str:
+def _hint(source: str, entity: str, history: SourceHistory, consent: str) -> str:
     """What to do: a chain where the database of the source can keep one, or the option."""
     alone = f"To release it all the same, with no protection against this: {consent}"
-    if not takes_chains:
+    if history.files_sql is not None:
+        load, database = load_command(source, history.files_sql)
+        return (
+            "Its source is a file, which keeps no chain. Load it into a DuckDB file before each"
+            " release, and make a chain there once. Name the chain for each release of that file"
+            f" (`chain`): its releases stay private together.\n  {load}\n"
+            f"  {create_command(source, entity, f'duckdb:///{database}')}\n{alone}"
+        )
+    if not history.takes_chains:
         return f"Its source is no database that keeps chains. {alone}"
     return (
         "Make a chain, and name it for each release (`chain`): its releases stay private"
         f" together.\n  {create_command(source, entity)}\n{alone}"
     )
+
+
+def load_command(source: str, files_sql: str) -> tuple[str, str]:
+    """The command that loads files into a table of a DuckDB file, and the name of that file.
+
+    Parameters
+    ----------
+    source : the name of the table, as reports have it. files_sql : what FROM has for the files.
+    """
+    name = parse_relation(source)
+    database = f"{chain_name(name.name)}.duckdb"
+    parts = [quote(part) for part in (name.schema, name.name) if part not in (None, "main")]
+    made = f"CREATE SCHEMA IF NOT EXISTS {parts[0]}; " if len(parts) > 1 else ""
+    statement = f"{made}CREATE OR REPLACE TABLE {'.'.join(parts)} AS FROM {files_sql}"
+    # Apostrophes would end what the shell takes as one word.
+    text = json.dumps(statement, ensure_ascii=False).replace("'", "\\x27")
+    program = f'import duckdb; duckdb.connect("{database}").execute({text})'
+    return f"python3 -c {shlex.quote(program)}", database
 
 
 def create_command(source: str, entity: str, url: str = "URL") -> str:

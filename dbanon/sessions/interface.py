@@ -47,6 +47,10 @@ class SessionInterface(PassthroughInterface, ABC):
     name_limit: ClassVar[int | None] = None
     ledger_types: ClassVar[Mapping[str, str]]
     staging_suffix: ClassVar[str] = ""
+    # Whether what is written lasts longer than the run, so that its ledger knows earlier releases.
+    is_lasting: ClassVar[bool] = True
+    # SQL of what FROM has in DuckDB for the files that were loaded here; None for databases.
+    files_sql: str | None = None
     # What this database cannot keep, and the error that says so.
     never_here: ClassVar[Mapping[str, type[DbanonError]]] = {}
     never_in_views: ClassVar[frozenset[str]] = frozenset()

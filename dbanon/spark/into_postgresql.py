@@ -17,7 +17,12 @@ from dbanon.ledger import entries
 from dbanon.ledger.releases import plan_output
 from dbanon.ledger.source_history import SourceHistory, earlier_releases
 from dbanon.release.report import Report
-from dbanon.run.history import caution_of, require_first, warn_of_history
+from dbanon.run.history import (
+    caution_of,
+    require_first,
+    unmeasured_histories,
+    warn_of_history,
+)
 from dbanon.run.run_with_ledger import NOT_ASKED
 from dbanon.run.source_types import require_types
 from dbanon.sessions.base import Output, Relation
@@ -139,6 +144,7 @@ class PostgresqlTarget:
         caution = caution_of(job, report.source, history)
         warn_of_history(caution)
         report = report.after(len(history.releases), caution)
+        report = report.found(**unmeasured_histories(job, history))
         taken = digest.take(session, output.written)
         pieces.drop(session, made)
         run = run_of(job, elapsed(), read=read)

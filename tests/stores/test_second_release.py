@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
+import subprocess
+import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 from click.testing import CliRunner, Result
 
@@ -191,3 +195,57 @@ def test_an_entry_that_is_broken_stops_nobody(people: Database) -> None:
     broken = json.dumps({"entity": ["id"]})
     people.execute(f"UPDATE {people.ledger()} SET arguments = '{broken}'")
     assert people.anonymize(**GIVEN, output="release.second").persons == 40
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet", "folder"])
+def test_the_hint_of_a_file_leads_to_a_chain(
+    duckdb_file: DuckdbDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str
+) -> None:
+    """Each line of the hint is followed as it is printed, month after month."""
+    monkeypatch.chdir(tmp_path)
+    # The interpreter that has what dbanon needs is the one of the environment.
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    place = Path("it's data" if ending == "folder" else f"people.{ending}")
+
+    def load(month: int) -> None:
+        rows = f"SELECT i AS id, i * {7 * month} % 50 AS age FROM range({30 - month}) AS t(i)"
+        if ending == "folder":
+            place.mkdir(exist_ok=True)
+        to = place / "one.parquet" if ending == "folder" else place
+        escaped = str(to).replace("'", "''")
+        duckdb.sql(f"COPY ({rows}) TO '{escaped}'")
+
+    given = ["--table", "people", "--k", "5", "-q", "age", "--entity", "id"]
+    file, target = f"file:{place}", ["--target", duckdb_file.url, "--output", "release.people"]
+    load(1)
+    assert invoke("anonymize", file, *given, *target).exit_code == 0
+    load(2)
+    done = invoke("anonymize", file, *given, *target, "--if-exists", "replace")
+    assert done.exit_code == 3, done.output
+    hint = done.stderr.partition("Hint:")[2]
+    [loading] = re.findall(r"^ *(python3 -c .*)$", hint, re.M)
+    [create] = re.findall(r"^ *dbanon (chain create .*)$", hint, re.M)
+    for month in (2, 3, 4):
+        load(month)
+        subprocess.run(["bash", "-c", loading], check=True)
+        if month == 2:
+            assert invoke(*shlex.split(create)).exit_code == 0
+        url, name, key = (shlex.split(create)[i] for i in (2, 3, -1))
+        chained = ["--key", "id", "--chain", name, "--chain-key", f"file:{key}"]
+        done = invoke("anonymize", url, *given, *target, "--if-exists", "replace", *chained)
+        assert done.exit_code == 0, done.output
+    assert invoke("chain", "measure", url, name, "--chain-key", f"file:{key}").exit_code == 0
+
+
+def test_a_file_knows_no_earlier_releases(tmp_path: Path) -> None:
+    rows = tmp_path / "people.csv"
+    rows.write_text("id,age\n" + "".join(f"{n},{n * 7 % 50}\n" for n in range(30)))
+    given: dict[str, Any] = {"quasi_identifiers": ["age"], "k": 5, "table": "people"}
+    report = dbanon.anonymize(
+        f"file:{rows}", output="release.people", entity="id",
+        exports=[{"path": str(tmp_path / "out.csv")}], **given,
+    )  # fmt: skip
+    label, text = report.rows()[0]
+    assert label == "JOINT HISTORIES"
+    assert text.startswith("not measured: a file keeps no ledger")
+    assert "a chain keeps" in text
