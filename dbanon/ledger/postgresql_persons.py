@@ -70,9 +70,9 @@ def joint_histories_variable() -> str:
 # The releases of a source that count as its earlier ones, of entries as ``r``. An entry counts if
 # its source was this relation, or one of a name that it has or had, that belonged to today's owner,
 # or to a member of that role: tables are dropped and made anew each night. A table of another role
-# that had the name does not count, nor does an entry whose publisher could not read what it names.
-# Entries of earlier versions, and of the database that a dump was taken of, count by name. Persons
-# are counted over those of this relation, or of such a name and its owner.
+# that had the name does not count, nor does an entry of persons whose publisher could not read what
+# it names. Entries of earlier versions, and of the database that a dump was taken of, count by
+# name. Persons are counted over those of this relation, or of such a name and its owner.
 EARLIER = f"""
 SELECT r.release_id, r.source_oid > 0 AND coalesce(
            r.ledger_oid = r.tableoid::bigint AND (r.source_oid = t.oid
@@ -91,7 +91,8 @@ LEFT JOIN pg_catalog.pg_roles AS o ON o.oid::bigint = r.source_owner_oid
 WHERE CASE
     WHEN r.source_oid = 0 THEN
         r.source = ANY (t.names) OR (r.request #>> '{{source,oid}}') = t.oid::text
-    WHEN r.source_oid IS NULL THEN false
+    WHEN r.source_oid IS NULL THEN
+        r.source = ANY (t.names) AND r.arguments ->> 'entity' IS NULL
     WHEN r.ledger_oid IS DISTINCT FROM r.tableoid::bigint THEN r.source = ANY (t.names)
     ELSE r.source_oid = t.oid OR r.source = ANY (t.names) AND (
         r.source_owner_oid = t.owner::bigint

@@ -263,6 +263,10 @@ UPDATE dbanon.release AS r
 SET relation_oid = ?::bigint, output_oid = ?::bigint, owner_oid = ?::bigint,
     output_schema = ?::text, output_name = ?::text, relation_name = ?::text,
     ledger_oid = r.tableoid::bigint, publisher_oid = p.oid,
+    -- Oids of another database say nothing here: the source goes by its name.
+    source_oid = CASE WHEN r.ledger_oid = r.tableoid::bigint OR r.source_oid IS NULL
+        THEN r.source_oid ELSE 0 END,
+    source_owner_oid = CASE WHEN r.ledger_oid = r.tableoid::bigint THEN r.source_owner_oid END,
     request = CASE WHEN p.oid IS NULL THEN r.request - 'publisher'
         ELSE r.request || pg_catalog.jsonb_build_object('publisher', p.oid) END
 FROM (

@@ -14,6 +14,7 @@ JOINT, TITLE = "joint_histories", "JOINT HISTORIES"
 # How many releases a line names.
 _NAMED = 5
 _CHAIN = "a chain keeps the releases of the same persons private together: docs/chains.md"
+_NO_RECORD = "made before dbanon kept a record of persons, or in another database"
 _NO_LEDGER = (
     "a file keeps no ledger, so earlier releases of these persons are not known. Load the rows into"
     " a database, and release them from there"
@@ -54,7 +55,7 @@ def describe_joint_histories(
     reasons = [
         f"{_listed(names)} {why}"
         for names, why in (
-            (others, "made before dbanon kept a record of persons, or without one that counts"),
+            (others, _NO_RECORD),
             (chained, "of a chain, whose persons only its key tells"),
         )
         if names

@@ -6,12 +6,16 @@ import json
 import uuid
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psycopg
 import pytest
 
 import dbanon
+from dbanon.doors import install
+from dbanon.ledger.person_record import PERSON, joint_counts
 from tests.sql.ledger_entries import MAKE, RECORD, entry, mark, oid
 from tests.sql.rule_owners import roles
 
@@ -214,3 +218,66 @@ def test_a_dropped_table_of_another_owner_is_another_source(
         " ORDER BY created_at"
     )
     assert outputs == [("mine", None), ("one", None), ("two", "2"), ("three", "3")]
+
+
+@pytest.mark.parametrize("is_repaired", [True, False])
+def test_after_a_dump_was_restored_the_name_counts(run_sql: Run, is_repaired: bool) -> None:
+    """Oids of the database before mean nothing; its releases stay earlier ones."""
+    run_sql(PEOPLE)
+    run_sql(CALL.format("one"))
+    run_sql(
+        "UPDATE dbanon.release SET ledger_oid = 1, source_oid = source_oid + 1000,"
+        " source_owner_oid = source_owner_oid + 1000"
+    )
+    if is_repaired:
+        assert run_sql("SELECT action FROM dbanon.repair()") == [("attached",)]
+    with pytest.raises(psycopg.Error) as found:
+        run_sql(CALL.replace(', options => \'{{"releases": "independent"}}\'', "").format("two"))
+    assert found.value.sqlstate == "ZK011"
+    run_sql(CALL.format("two"))
+    [(said,)] = run_sql(
+        "SELECT arguments -> 'joint_histories' FROM dbanon.release WHERE output_name = 'two'"
+    )
+    assert said["earlier"] == 1
+    assert said["not_measured"].startswith("release.one, made before")
+    run_sql(CALL.format("three"))
+    [(said,)] = run_sql(
+        "SELECT arguments -> 'joint_histories' FROM dbanon.release WHERE output_name = 'three'"
+    )
+    assert (said["earlier"], said["releases"]) == (2, 2)
+
+
+def test_an_installation_takes_rights_on_the_record_back(
+    run_sql: Run, sql_url: str, backend_path: Path
+) -> None:
+    run_sql("GRANT SELECT ON dbanon.release_person TO dbanon_runner, dbanon_admin, PUBLIC")
+    install.upgrade(sql_url, python_paths=[str(backend_path)])
+    granted = run_sql(
+        "SELECT r.rolname, has_table_privilege(r.oid, 'dbanon.release_person', 'SELECT'),"
+        " has_column_privilege(r.oid, 'dbanon.release_person', 'persons', 'SELECT')"
+        " FROM pg_roles AS r WHERE r.rolname ~ '^dbanon_(runner|admin|reader)$' ORDER BY 1"
+    )
+    assert granted == [(f"dbanon_{role}", False, False) for role in ("admin", "reader", "runner")]
+
+
+def test_the_order_of_releases_does_not_matter(run_sql: Run, sql_url: str) -> None:
+    """Counted in SQL by the function, and by arrays from the same record."""
+    run_sql(PEOPLE)
+    for output in ("one", "two", "three"):
+        run_sql(CALL.format(output))
+        run_sql("UPDATE app.people SET a = a + id % 3, b = b - id % 2 WHERE id > 10")
+        run_sql("DELETE FROM app.people WHERE id % 9 = (SELECT count(*) FROM dbanon.release)")
+    rows = run_sql("SELECT release_id::text, persons FROM dbanon.release_person ORDER BY part")
+    ids = [
+        one for (one,) in run_sql("SELECT release_id::text FROM dbanon.release ORDER BY created_at")
+    ]
+    records = [
+        np.frombuffer(b"".join(bytes(part) for id_, part in rows if id_ == one), PERSON)
+        for one in ids
+    ]
+    counted = joint_counts(records, 5)
+    measured = dbanon.measure_releases(sql_url, ["release.three"], k=5)
+    assert [(one.persons, one.below, one.alone) for one in measured.known] == counted
+    assert counted[-1] == plainly(run_sql, "one", "two", "three")
+    other = dbanon.measure_releases(sql_url, [f"release.{n}" for n in ("three", "one", "two")])
+    assert other.known[-1] == measured.known[-1]
