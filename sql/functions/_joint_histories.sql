@@ -1,6 +1,6 @@
 -- dbanon._joint_histories(given, persons): how many persons have a joint history over releases, how
 -- many have one that fewer than k share, and how many have one of their own: {"releases": [ids],
--- "k": …}, and for a release that is being made "release_id", its "relation_oid" and "source_oid",
+-- "k": ...}, and for a release that is being made "release_id", its "relation_oid" and "source_oid",
 -- with its persons as _record_persons takes them.
 --
 -- It runs with the rights of the ledger's owner, as nobody else reads the persons. Counts are all that

@@ -29,7 +29,7 @@ BASES = dict.fromkeys(("sqlite", "postgresql", "sql", "frame"), "duckdb")
 _MASKED = re.compile(
     r"(^|\.)(release_id|run_id|created_at|finished_at|started_at|superseded_at|seconds|elapsed"
     r"|dbanon_version|published_by|run_by|application|server_version|class_signature|entity_hash"
-    r"|snapshot|digest|salt|generation|oid|relation_oid|\w*_oid)$"
+    r"|snapshot|digest|\w*salt|generation|oid|relation_oid|\w*_oid)$"
 )
 _TEXTS = (
     (re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"), "UUID"),

@@ -173,7 +173,8 @@ def test_the_general_call_is_that_of_the_method(run_sql: Run) -> None:
     run_sql(f"SELECT dbanon.anonymize({told.format('one')}, method => 'mondrian')")
     run_sql(f"SELECT dbanon.mondrian({told.format('other')})")
     [(methods, arguments)] = run_sql(
-        "SELECT array_agg(DISTINCT method), count(DISTINCT arguments) FROM dbanon.release"
+        "SELECT array_agg(DISTINCT method), count(DISTINCT arguments - 'joint_histories')"
+        " FROM dbanon.release"
     )
     assert (methods, arguments) == (["mondrian"], 1)
     run_sql("SELECT dbanon.anonymize('app.person', 'release.third', '{age}', 5)")
