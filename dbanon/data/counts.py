@@ -92,6 +92,7 @@ class JointHistories:
     persons : who is in one of them.
     below, alone : whose history fewer than k persons share, and whose nobody else has.
     missing : the earlier releases that have no record of their persons, and are not counted.
+    older : how many have one, and are not counted because enough later ones are.
     """
 
     releases: int
@@ -100,6 +101,7 @@ class JointHistories:
     below: int
     alone: int
     missing: tuple[str, ...] = ()
+    older: int = 0
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,6 +25,8 @@ from dbanon.sessions.session import Session
 
 # A person of a release: 8 bytes of the hash, and the number of a class.
 PERSON = np.dtype([("person", ">u8"), ("class", ">i4")])
+# How many earlier releases a report counts, as each takes its time: five years of months.
+MOST = 60
 # The persons of a row of the ledger's table.
 _A_ROW = 65_536
 

@@ -11,6 +11,8 @@ from dbanon.job.verdict import Caution
 
 # The key of a report's arguments, and the label of its line.
 JOINT, TITLE = "joint_histories", "JOINT HISTORIES"
+# What readers of a release may know of it.
+_FOR_READERS = ("earlier", "releases", "k", "share", "not_measured")
 # How many releases a line names.
 _NAMED = 5
 _CHAIN = "a chain keeps the releases of the same persons private together: docs/chains.md"
@@ -49,7 +51,7 @@ def describe_joint_histories(
             **asdict(counts),
             "share": counts.below / counts.persons if counts.persons else 0.0,
         }
-        del said["missing"]
+        del said["missing"], said["older"]
     chained = list(dict.fromkeys(name for name in counts.missing if name in of_chains))
     others = list(dict.fromkeys(name for name in counts.missing if name not in of_chains))
     reasons = [
@@ -60,7 +62,23 @@ def describe_joint_histories(
         )
         if names
     ]
+    if counts.older:
+        reasons.append(f"{counts.older} older releases, which only dbanon chain measure counts")
     return said | ({"not_measured": "; ".join(reasons)} if reasons else {})
+
+
+def arguments_for_readers(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a report without counts of persons over several releases.
+
+    With the number of persons in one of two releases readers would know how many came and left.
+    """
+    shown = dict(arguments)
+    if JOINT in shown:
+        kept = {name: shown[JOINT][name] for name in _FOR_READERS if name in shown[JOINT]}
+        if "share" in kept:
+            kept["share"] = round(kept["share"], 2)
+        shown[JOINT] = kept
+    return shown
 
 
 def joint_caution(arguments: Mapping[str, Any]) -> Caution | None:
@@ -73,7 +91,7 @@ def joint_caution(arguments: Mapping[str, Any]) -> Caution | None:
     if "earlier" in said:
         what = f"{_number(said['earlier'])} of the same source and entity, outside a chain"
     parts = []
-    if isinstance(said.get("share"), float):
+    if isinstance(said.get("share"), (int, float)):
         parts.append(
             f"{said.get('below')} of {said.get('persons')} persons ({said['share']:.1%}) have a"
             f" joint history over {said.get('releases')} releases that fewer than {said.get('k')}"

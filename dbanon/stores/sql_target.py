@@ -262,8 +262,9 @@ class SqlTarget:
         if not recorded:
             return JointHistories(0, k, 0, 0, 0, missing)
         proof = (draft.output.release_id, written.relation, draft.relation.name)
-        ids = [one.release_id for one in recorded]
-        return replace(person_record.measure(self.session, ids, k, proof), missing=missing)
+        ids = [one.release_id for one in recorded[-person_record.MOST :]]
+        counts = person_record.measure(self.session, ids, k, proof)
+        return replace(counts, missing=missing, older=len(recorded) - len(ids))
 
     def digest(self, written: SqlWritten) -> str | None:
         """The digest of the rows, under a salt of its own."""

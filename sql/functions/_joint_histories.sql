@@ -24,7 +24,7 @@ DECLARE
 BEGIN
     SELECT array_agg(i::uuid ORDER BY place) INTO ids
     FROM jsonb_array_elements_text(given -> 'releases') WITH ORDINALITY AS r(i, place);
-    IF ids IS NULL OR cardinality(ids) > 10000 OR least IS NULL
+    IF ids IS NULL OR cardinality(ids) > 1000000 OR least IS NULL
        OR (given ->> 'release_id' IS NULL) <> (persons IS NULL)
        OR cardinality(ids) <> (SELECT count(DISTINCT i) FROM unnest(ids) AS i)
        OR EXISTS (SELECT FROM unnest(persons) AS p WHERE p IS NULL

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
 import dbanon
 from dbanon.doors.cli.main import main
+from dbanon.doors.html.page import page
+from dbanon.errors import InvalidParameter
+from dbanon.ledger import person_record
+from dbanon.ledger.person_record import PERSON, joint_counts
 from dbanon.run.inspect_release import look
 from dbanon.run.open import open_store
 from dbanon.sessions.names import parse_relation
@@ -83,6 +89,8 @@ def test_the_report_says_what_the_releases_expose(database: Database) -> None:
         assert f"{expected[1]} of {expected[0]} persons ({said['share']:.1%})" in text
         again = look(open_store(database.url), parse_relation(RELEASES[count - 1]))
         assert again.recorded.report.rows()[0] == (label, text)
+        first = page(report).partition('class="guarantee"')[2][:1000]
+        assert f"<strong>JOINT HISTORIES</strong> {expected[1]} of {expected[0]} persons" in first
     assert expected[1] > expected[0] / 2
     measured = dbanon.measure_releases(database.url, RELEASES)
     known = [(one.persons, one.below, one.alone) for one in measured.known]
@@ -170,6 +178,20 @@ def test_a_source_elsewhere_is_not_measured(
     assert "in another database than the source" in said_by(report)["not_measured"]
     assert "Load the rows into the database of the release" in report.rows()[0][1]
     assert duckdb_file.rows("SELECT count(*) FROM dbanon.release_person") == [(0,)]
+
+
+@pytest.mark.in_turn
+def test_a_report_counts_so_many_and_the_command_all(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(person_record, "MOST", 2)
+    load_people(database)
+    given = GIVEN | {"keep": [], "if_exists": "replace", "output": "release.people"}
+    for number in range(5):
+        said = database.anonymize(**given).to_dict().get("joint_histories", {})
+        assert said.get("releases", 1) == min(number + 1, 3)
+        assert said.get("not_measured", "").partition(" older")[0] == ["", "", "", "1", "2"][number]
+    assert len(dbanon.measure_releases(database.url, ["release.people"]).known) == 5
 
 
 @pytest.mark.in_turn

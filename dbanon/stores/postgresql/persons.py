@@ -18,6 +18,7 @@ _STAGED = packed(quote(RELEASE_PERSONS))
 # Its array as text: a function takes it without the client.
 _COUNT = "SELECT dbanon._joint_histories(?::jsonb, {persons})::text"
 _IS_SALTED = "SELECT person_salt IS NOT NULL FROM dbanon.release WHERE release_id = ?::uuid"
+_READABLE = "SELECT has_table_privilege('dbanon.release_person', 'SELECT')"
 _RECORD = (
     "INSERT INTO dbanon.release_person (release_id, part, persons)"
     f" SELECT ?::uuid, p.part, p.persons FROM unnest({_STAGED}) WITH ORDINALITY"
@@ -44,6 +45,9 @@ class PostgresqlPersons(Session):
     def joint_histories(
         self, releases: Sequence[str], k: int, proof: tuple[str, RelationName, RelationName] | None
     ) -> tuple[int, int, int] | None:
+        if proof is None and self.look_up(_READABLE) == [(True,)]:
+            # Counted after each release from what is read once.
+            return None
         given: dict[str, Any] = {"releases": list(releases), "k": k}
         persons = "NULL::bytea[]" if proof is None else _STAGED
         if proof is not None:

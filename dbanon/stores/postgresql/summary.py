@@ -14,6 +14,7 @@ from dbanon.data.frozen import dataclass
 from dbanon.errors import OutputExists, OutputNotOurs, SourceChanged
 from dbanon.job.job import Job
 from dbanon.ledger import entries
+from dbanon.release.joint import arguments_for_readers
 from dbanon.release.report import Report
 from dbanon.sessions.base import MARK
 from dbanon.sessions.names import RelationName, check_length, parse_relation, quote
@@ -232,7 +233,7 @@ def write(
         "created_at": report.created_at,
         "dbanon_version": report.dbanon_version,
         "method": report.method,
-        "arguments": json.dumps(dict(report.arguments), sort_keys=True),
+        "arguments": json.dumps(arguments_for_readers(report.arguments), sort_keys=True),
         "quasi_identifiers": list(report.quasi_identifiers),
         "sensitive": list(report.sensitive),
         "kept": list(report.kept),
