@@ -58,8 +58,7 @@ def with_skip_hint(
     has_header, skipped = _sniffed(connection, number)
     if has_header and skipped > head.skipped:
         error.hint = (
-            f"Line {skipped + 1} looks like the header: `skip_lines={skipped}`."
-            f" {error.hint or ''}"
+            f"Line {skipped + 1} looks like the header: `skip_lines={skipped}`. {error.hint or ''}"
         )
     return error
 
