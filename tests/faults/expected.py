@@ -47,9 +47,10 @@ def due(case: Case, rows: Sequence[Row]) -> tuple[set[str], set[str]]:
     if any(row[name] is None for row in rows for name in names) and arguments["nulls"] == "error":
         must.add("null_in_quasi_identifier")
     entity = arguments.get("entity")
-    if entity is not None and any(row[entity] is None for row in rows):
-        must.add("null_in_entity")
     strata = groups(rows, case)
+    # A row that is withheld for another NULL needs no person.
+    if entity is not None and any(row[entity] is None for stratum in strata for row in stratum):
+        must.add("null_in_entity")
     small = [stratum for stratum in strata if counted(stratum, case) < case.arguments["k"]]
     if not strata or small:
         must |= TOO_FEW

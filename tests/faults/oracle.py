@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise
 from math import isclose
+from operator import itemgetter
 from typing import Any
 
 from tests.faults.cases import GENERALIZING, Case
@@ -193,11 +194,12 @@ def order_findings(p: Published) -> Iterator[str]:
     near = sum(pairs)
     if len(pairs) >= 12 and near > len(pairs) / 2:
         yield f"order: {near} of {len(pairs)} rows stand beside their neighbours of the source"
-    # A few classes stand in the source's order by chance; the rows of a large one do not.
+    # A few classes stand in the source's order by chance, also those that are released alike; the
+    # rows of a large one do not.
     parts = [order] if len(pairs) >= 12 else []
     parts += [
-        [place for place, of in zip(order, classes, strict=True) if of == one]
-        for one in set(classes)
+        [place for place, _ in block]
+        for _, block in groupby(zip(order, classes, strict=True), key=itemgetter(1))
     ]
     if any(len(part) >= 20 and _follows(part) for part in parts):
         yield "order: the released order follows the source's"

@@ -221,3 +221,14 @@ def test_help_runs_no_campaign(capsys: pytest.CaptureFixture[str]) -> None:
         main(["--help"])
     assert ended.value.code == 0
     assert "FAULTS_SEED" in capsys.readouterr().out
+
+
+def test_a_row_that_is_withheld_needs_no_person() -> None:
+    case = _case("duckdb", entity="person", nulls="suppress", max_suppression=1.0)
+    names = [column.name for column in case.table.columns]
+    values = zip(*(column.values for column in case.table.columns), strict=True)
+    rows = [dict(zip(names, row, strict=True)) for row in values]
+    rows[3] |= {"person": None}
+    assert "null_in_entity" in expected.due(case, rows)[0]
+    rows[3] |= dict.fromkeys(case.arguments["quasi_identifiers"])
+    assert "null_in_entity" not in expected.due(case, rows)[0]
