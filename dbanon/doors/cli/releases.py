@@ -214,12 +214,12 @@ def show_release(url: str, release: str, internal: bool, form: str, print_sql: b
 
 def _internal_pairs(figures: Mapping[str, Any] | None) -> list[tuple[str, str]]:
     """The exact figures of a release as pairs of label and text, with what they are."""
+    from dbanon.release.outcome import INTERNAL
+
     if figures is None:
-        return [("internal", "no exact figures: not recorded, or another role published it")]
-    return [
-        ("internal", str(figures["note"])),
-        *((f"  {name}", json.dumps(figures[name])) for name in figures if name != "note"),
-    ]
+        return [("exact figures", "none: not recorded, or another role published it")]
+    shown = [(f"  {name}", json.dumps(figures[name])) for name in figures if name != "note"]
+    return [("exact figures", INTERNAL), *shown]
 
 
 @click.command(cls=OnDatabase, epilog=URL_HELP)
