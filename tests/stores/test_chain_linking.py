@@ -72,13 +72,16 @@ def test_codings_are_counted_by_what_they_do_to_k(
     assert said == [f"Column {finding.describe(K)}."]
 
 
-def test_codings_of_ages_that_most_classes_hide(database: Database, tmp_path: Path) -> None:
-    """Released means of one age lie near one another, and are hardly ever equal."""
+@pytest.mark.parametrize("method", ["mdav", "mondrian"])
+def test_codings_of_ages_that_most_classes_hide(
+    database: Database, tmp_path: Path, method: str
+) -> None:
+    """Released means, or intervals, of one age lie near one another, and are hardly ever equal."""
     ages = [int(age) for age in SPREAD]
     more = {"code": ("text", [f"c{age * 7 % 101:03}" for age in ages])}
     load(database, more | {"age": ("integer", ages)})
     chain = Chain(database, tmp_path)
-    report, _ = followed(chain, keep=["code", *ORDINARY])
+    report, _ = followed(chain, keep=["code", *ORDINARY], method=method)
     assert report.linking == (LinkingColumn("code", "age", below_k(chain.rows("code"))),)
 
 
