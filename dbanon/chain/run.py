@@ -37,6 +37,7 @@ from dbanon.errors import (
 from dbanon.job.chain import MEASURE
 from dbanon.job.job import Job
 from dbanon.ledger.entries import trusted
+from dbanon.release.outcome import losses_of
 from dbanon.release.recode import Release, combinations
 from dbanon.release.report import Report
 from dbanon.run.disclosure import telling_columns, warn_of_identifiers, warn_of_spellings
@@ -266,8 +267,10 @@ def _go_on(
         with clock.phase("verify"):
             made = _with_earlier(made, begun, key)
     found = made.histories
+    # As readers may see it: dbanon chain show prints it.
+    loss, _ = losses_of(made.release, None, ())
     told = {**found.told, "persons": found.persons, "waiting": found.waiting,
-            "returned": found.returned, "loss": made.release.loss}  # fmt: skip
+            "returned": found.returned, "loss": loss.released}  # fmt: skip
     state = made.state
     chain_state.add_release(session, state.chain, state.sequence, made.planned.release_id, told)
     return made

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 import dbanon
 from dbanon.doors.cli.main import main
 from tests.postgres_server import Server
+from tests.stores import chain_cases
 from tests.stores.databases import Database, MariadbDatabase, PostgresqlDatabase, make_ledger_older
 from tests.stores.people import load_people, rows_of_people
 from tests.stores.test_mariadb_logs import general_log
@@ -162,3 +163,18 @@ def test_default_privileges_let_no_reader_read_them(
     assert not [one for one in numbers if one in text]
     with pytest.raises(Exception, match="permission denied for table release_internal"):
         pg_server.execute("SELECT * FROM dbanon.release_internal", url=reader)
+
+
+def test_a_chain_shows_the_published_loss(database: Database, tmp_path: Path) -> None:
+    chain_cases.load(database, chain_cases.Months(n=40).now)
+    chained = chain_cases.Chained.made(database, tmp_path)
+    report = chained.release(method="mdav")
+    exact = report.internal
+    assert exact is not None
+    assert exact.information_loss != report.information_loss
+    [release] = chained.shown().releases
+    assert release["loss"] == report.information_loss
+    words = ["chain", "show", database.url, "patients", "--format", "json"]
+    shown = CliRunner().invoke(main, words).output
+    for figure in (exact.information_loss, exact.information_loss_before_rounding):
+        assert repr(figure)[:8] not in shown
