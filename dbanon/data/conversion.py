@@ -11,6 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 
+def is_numeric_text(arrow_type: Any) -> bool:
+    """Whether a type of Arrow is PostgreSQL's ``numeric`` as ADBC hands it out: as texts."""
+    storage = str(getattr(arrow_type, "storage_type", ""))
+    name = getattr(arrow_type, "type_name", "")
+    return name == "numeric" and storage in ("string", "large_string")
+
+
 def to_unit(moments: NDArray[np.datetime64], unit: str) -> NDArray[np.datetime64]:
     """Convert datetime64 (n,) to another unit, rounded down; NaT beyond its range."""
     source, target = moments.dtype, np.dtype(f"datetime64[{unit}]")

@@ -322,10 +322,11 @@ def stays_here(attribute: Attribute) -> UnsupportedType:
     )
 
 
-def cannot_travel() -> UnsupportedType:
-    """The error for a kept value that only its own database can hold."""
+def cannot_travel(column: str | None = None) -> UnsupportedType:
+    """The error for a kept value that only its own database can hold, with its column if known."""
+    what = "A kept column" if column is None else f'Column "{column}"'
     return UnsupportedType(
-        "A kept column holds a value that cannot be copied to another database, such as NaN or an"
+        f"{what} holds a value that cannot be copied to another database, such as NaN or an"
         " infinite date.",
         hint="Exclude these rows in a view, or cast the column to text there.",
     )

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from dbanon.data.conversion import is_numeric_text
 from dbanon.errors import (
     ColumnNotFound,
     DatabaseFailure,
@@ -26,6 +27,8 @@ from dbanon.errors import (
 from dbanon.sessions.names import parse_relation, quote_list
 
 ONE = "one statement"
+# Of a decimal.
+_MOST_DIGITS = 38
 
 
 def _none() -> int | None:
@@ -145,8 +148,9 @@ class AdbcOrigin:
                 cursor.execute(f"SELECT {quote_list(wanted)} FROM {name}")
                 reader = cursor.fetch_record_batch()
             how = f"{ONE} on the caller's connection"
-            batches = chain([no_rows(reader.schema)], reader)
-            yield Flow(columns, unified(batches, wanted), how, rows, count)
+            batches = unified(chain([no_rows(reader.schema)], reader), wanted)
+            narrow = numeric_texts(reader.schema)
+            yield Flow(columns, batches, how, rows, count, narrow)
 
 
 class StreamOrigin:
@@ -177,7 +181,8 @@ class StreamOrigin:
         require_columns(wanted, columns)
 
         how = "a stream, of which nobody counted"
-        yield Flow(columns, unified(chain([first], batches), wanted), how)
+        narrow = numeric_texts(first.schema)
+        yield Flow(columns, unified(chain([first], batches), wanted), how, narrow=narrow)
 
 
 def _batches_of(stream: Any) -> Iterator[pa.RecordBatch]:
@@ -218,10 +223,29 @@ def unified(batches: Iterable[pa.RecordBatch], wanted: Sequence[str]) -> Iterato
             )
 
 
+def numeric_texts(schema: pa.Schema) -> frozenset[str]:
+    """Columns of numbers of unknown size that come as texts, as ADBC has them of PostgreSQL."""
+    return frozenset(field.name for field in schema if is_numeric_text(field.type))
+
+
 def _plain(field: pa.Field) -> pa.Field:
+    """The field with a type that the database of drawn rows has.
+
+    Raises
+    ------
+    UnsupportedType : it has none that holds the values.
+    """
     kind = field.type
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
+    if pa.types.is_float16(kind):
+        kind = pa.float32()
+    if isinstance(kind, pa.Decimal256Type):
+        if not 0 <= kind.scale <= _MOST_DIGITS:
+            raise unfit(field.name, f"decimal({_MOST_DIGITS}, 0)")
+        kind = pa.decimal128(min(kind.precision, _MOST_DIGITS), kind.scale)
+    if pa.types.is_timestamp(kind) and kind.unit == "ns" and kind.tz is not None:
+        kind = pa.timestamp("us", kind.tz)
     if pa.types.is_null(kind):
         raise UnsupportedType(
             f'Column "{field.name}" is NULL in all of the first frame, so its type is not known.',

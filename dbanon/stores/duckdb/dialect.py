@@ -189,6 +189,14 @@ def staged_values(column: ReleasedColumn) -> tuple[str, pa.Array]:
     return kind_name, column_of(values, missing)
 
 
+def array_of(attribute: Attribute, values: list[Any]) -> pa.Array:
+    """Values of a kept column from elsewhere; whole numbers of more than 64 bits as decimals."""
+    if attribute.kind is not Kind.INTEGER or attribute.bits <= 64:
+        return pa.array(values)
+    exact = [None if value is None else Decimal(int(value)) for value in values]
+    return pa.array(exact, pa.decimal128(38, 0))
+
+
 def portable(attribute: Attribute) -> str:
     """SQL of a kept column as another database can take it."""
     column = f"s.{quote(attribute.name)}"

@@ -9,7 +9,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from dbanon.errors import Cancelled, SourceChanged
+from dbanon.errors import Cancelled, SourceChanged, UnsupportedType
 from dbanon.sessions.base import OnSql
 from dbanon.sessions.ending import ending
 from dbanon.sessions.names import RelationName, parse_relation, quote
@@ -129,9 +129,26 @@ class DrawnStore(DuckdbStore):
         self._connection.register(_BATCH, batch)
         try:
             self._connection.execute(f"{begin} SELECT * FROM {_BATCH}")
+        except duckdb.NotImplementedException:
+            raise self._unsupported(batch.schema) from None
         finally:
             with suppress(duckdb.Error):
                 self._connection.unregister(_BATCH)
+
+    def _unsupported(self, schema: pa.Schema) -> UnsupportedType:
+        """The error of the first column whose type the database does not have."""
+        for field in schema:
+            with duckdb.connect() as alone:
+                alone.register(_BATCH, pa.table({"x": pa.nulls(0, field.type)}))
+                try:
+                    alone.execute(f"SELECT * FROM {_BATCH}")
+                except duckdb.Error:
+                    return UnsupportedType(
+                        f'Column "{field.name}" is of type {field.type}, which cannot be drawn.',
+                        hint="Cast it to a number, text, date, timestamp or boolean in a view, or"
+                        " in the stream.",
+                    )
+        return UnsupportedType("A column is of a type that cannot be drawn.")
 
     def _tell(self, rows: int, flow: Flow) -> None:
         if ending().asked_to_end:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from dbanon.data.chunks import Chunk
 from dbanon.data.schema import Attribute, Kind, Schema
+from dbanon.errors import UnsupportedType
 from dbanon.ledger.tables import LEDGER_SCHEMA, ledger_ddl
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
@@ -187,19 +188,44 @@ class DuckdbSession(FileSession):
     ) -> Iterator[tuple[NDArray[np.int64], list[tuple[Any, ...]]]]:
         keys = [f"{key} AS key{i}" for i, key in enumerate(source.located.expressions)]
         for batch in self.read_pieces(source, columns, chunk_rows, keys):
-            try:
-                lists = [column.to_pylist() for column in batch.columns[1:]]
-            except (pa.ArrowException, ValueError, OverflowError):
-                raise cannot_travel() from None
+            lists = []
+            for name, column in zip(columns, batch.columns[1:], strict=True):
+                try:
+                    lists.append(column.to_pylist())
+                except (pa.ArrowException, ValueError, OverflowError):
+                    raise cannot_travel(name) from None
             rows = list(zip(*lists, strict=True)) if lists else [()] * batch.num_rows
             yield values_of(batch.column(0)).astype(np.int64).reshape(-1, 1), rows
 
     def read_pieces(
         self, source: Relation, columns: Sequence[str], chunk_rows: int, more: Sequence[str] = ()
     ) -> Iterator[pa.RecordBatch]:
+        self._require_microseconds(source, columns)
         parts = [*more, *(types.portable(source.attribute(name)) for name in columns)]
         query = f"SELECT {', '.join(parts)} FROM {source.from_clause}{source.where}"
         return self._batches(query, chunk_rows)
+
+    def _require_microseconds(self, source: Relation, columns: Sequence[str]) -> None:
+        """Check that moments lose nothing where they go, which is in microseconds.
+
+        Raises
+        ------
+        UnsupportedType : one has nanoseconds.
+        """
+        fine = [n for n in columns if source.attribute(n).sql_type == "TIMESTAMP_NS"]
+        if not fine:
+            return
+        moments = (f"epoch_ns(s.{quote(name)})" for name in fine)
+        flags = (f"coalesce(bool_or({moment} % 1000 <> 0), false)" for moment in moments)
+        query = f"SELECT {', '.join(flags)} FROM {source.from_clause}{source.where}"
+        [row] = self.rows(query)
+        for name, has_nanoseconds in zip(fine, row, strict=True):
+            if has_nanoseconds:
+                raise UnsupportedType(
+                    f'Column "{name}" holds nanoseconds, which other databases and files do not'
+                    " take: they would be cut off.",
+                    hint="Cast it to TIMESTAMP in a view, or in the stream.",
+                )
 
     def texts(self, given: Sequence[str]) -> tuple[str, Any]:
         return "SELECT unnest(CAST(? AS VARCHAR[]))", list(given)
@@ -255,10 +281,11 @@ class DuckdbSession(FileSession):
         for classes, positions, rows in pieces:
             lists = list(zip(*rows, strict=True)) if attributes else []
             arrays = [column_of(classes), column_of(positions)]
-            try:
-                arrays += [pa.array(list(values)) for values in lists]
-            except (pa.ArrowException, OverflowError):
-                raise cannot_travel() from None
+            for attribute, values in zip(attributes, lists, strict=True):
+                try:
+                    arrays.append(types.array_of(attribute, list(values)))
+                except (pa.ArrowException, OverflowError):
+                    raise cannot_travel(attribute.name) from None
             self._append(statements.ROWS, table_of(arrays))
 
     # -- output -----------------------------------------------------------------------------------

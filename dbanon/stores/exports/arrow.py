@@ -73,10 +73,14 @@ def _batch(schema: pa.Schema, piece: Any) -> pa.RecordBatch:
     of_arrow = isinstance(piece, pa.RecordBatch)
     columns: Iterable[Any] = piece.columns if of_arrow else zip(*piece, strict=True)
     make: Any = _cast if of_arrow else _array
-    try:
-        arrays = [make(values, field.type) for field, values in zip(schema, columns, strict=True)]
-    except (pa.ArrowException, ValueError, TypeError, OverflowError, ArithmeticError):
-        raise cannot_travel() from None
+    arrays = []
+    for field, values in zip(schema, columns, strict=True):
+        try:
+            arrays.append(make(values, field.type))
+        except UnsupportedType:
+            raise cannot_travel(field.name) from None
+        except (pa.ArrowException, ValueError, TypeError, OverflowError, ArithmeticError):
+            raise cannot_travel(field.name) from None
     return pa.record_batch(arrays, schema=schema)
 
 

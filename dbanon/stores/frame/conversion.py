@@ -8,6 +8,8 @@ A run remembers which released rows stand for which, and asks again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from decimal import Decimal
 from hashlib import sha256
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -16,7 +18,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dbanon.errors import InvalidParameter, RowsNotAligned, broken_text
+from dbanon.data.conversion import is_numeric_text
+from dbanon.errors import InvalidParameter, RowsNotAligned, UnsupportedType, broken_text
 from dbanon.release.alignment import SHUFFLED, Alignment
 from dbanon.release.report import Report
 
@@ -95,11 +98,11 @@ def _of_arrow(data: Any) -> tuple[pd.DataFrame, Callable[[pd.DataFrame], Any]]:
     import pyarrow as pa
 
     try:
-        table = pa.table(data)
+        table = _with_decimals(pa, pa.table(data))
         plain = pa.schema([_plain(pa, field) for field in table.schema])
         if plain != table.schema:
             table = table.cast(plain)
-        frame = table.to_pandas(types_mapper=_types(pa).get, date_as_object=True)
+        frame = _to_pandas(pa, table)
     except (pa.ArrowException, TypeError, ValueError, NotImplementedError) as error:
         raise InvalidParameter(
             "The Arrow table cannot be read.", detail=type(error).__name__, hint=_FORMS
@@ -114,6 +117,36 @@ def _of_arrow(data: Any) -> tuple[pd.DataFrame, Callable[[pd.DataFrame], Any]]:
         return _of_polars(import_module("polars"), made, data.schema)
 
     return frame, back
+
+
+def _with_decimals(pa: Any, table: pa.Table) -> pa.Table:
+    """The table with decimals in place of numbers that come as texts; NaN and infinity stay."""
+    for place, field in enumerate(table.schema):
+        if is_numeric_text(field.type):
+            texts = table.column(place).cast(field.type.storage_type).to_pylist()
+            with suppress(pa.ArrowException):
+                numbers = pa.array([None if text is None else Decimal(text) for text in texts])
+                table = table.set_column(place, field.name, numbers)
+    return table
+
+
+def _to_pandas(pa: Any, table: pa.Table) -> pd.DataFrame:
+    """The table as a frame; raises UnsupportedType, which names the first column without one."""
+    types = _types(pa).get
+    try:
+        frame: pd.DataFrame = table.to_pandas(types_mapper=types, date_as_object=True)
+        return frame
+    except (pa.ArrowException, TypeError, ValueError, NotImplementedError):
+        for name in table.column_names:
+            try:
+                table.select([name]).to_pandas(types_mapper=types, date_as_object=True)
+            except (pa.ArrowException, TypeError, ValueError, NotImplementedError):
+                kind = table.schema.field(name).type
+                raise UnsupportedType(
+                    f'Column "{name}" is of type {kind}, of which there is no data frame.',
+                    hint="Cast it to another type, or leave it out.",
+                ) from None
+        raise
 
 
 def _of_polars(pl: Any, made: pa.Table, schema: Mapping[str, Any]) -> Any:
@@ -134,6 +167,8 @@ def _of_polars(pl: Any, made: pa.Table, schema: Mapping[str, Any]) -> Any:
 def _plain(pa: Any, field: pa.Field) -> pa.Field:
     """The field with a type of texts that pandas reads: views are a layout, and no other values."""
     told = str(field.type)
+    if isinstance(field.type, pa.BaseExtensionType) and told == "extension<arrow.bool8>":
+        return field.with_type(pa.bool_())
     if told in ("string_view", "binary_view"):
         return field.with_type(pa.large_string() if "string" in told else pa.large_binary())
     return field

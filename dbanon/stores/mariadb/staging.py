@@ -20,6 +20,7 @@ from dbanon.errors import DatabaseFailure, EngineUnsuitable
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
 from dbanon.sessions.base import Relation, labelled_rows
+from dbanon.sessions.copied import storable_rows
 from dbanon.sessions.names import RelationName, quote, quote_list
 from dbanon.stores.mariadb import dialect as types
 from dbanon.stores.mariadb.catalog import MariadbCatalog
@@ -217,7 +218,7 @@ class MariadbStaging(MariadbCatalog):
         columns = [("class", "INT"), ("position", "INT")]
         for place, one in enumerate(attributes):
             columns.append((statements.kept_column(place), self.declared(self.type_of(one))))
-        rows = (tuple(map(types.storable, row)) for row in labelled_rows(pieces))
+        rows = storable_rows(attributes, labelled_rows(pieces), types.storable)
         # In the order of the release: the general log must not show which row is which.
         sorted_rows = iter(lambda: sorted(islice(rows, _ROWS), key=itemgetter(0, 1)), [])
         parts = (list(zip(*part, strict=True)) for part in sorted_rows)

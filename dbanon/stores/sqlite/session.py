@@ -51,6 +51,7 @@ from dbanon.sessions.base import (
     key_required,
     labelled_rows,
 )
+from dbanon.sessions.copied import storable_rows
 from dbanon.sessions.interface import Dialect
 from dbanon.sessions.names import RelationName, quote, quote_list
 from dbanon.stores.sqlite import dialect as types
@@ -284,7 +285,7 @@ class SqliteSession(SqliteKeyed):
     def load_rows(self, attributes: Sequence[Attribute], pieces: Iterable[tuple[Any, ...]]) -> None:
         columns = [("class", "INTEGER"), ("position", "INTEGER")]
         columns += [(statements.kept_column(i), self.type_of(a)) for i, a in enumerate(attributes)]
-        rows = (tuple(map(types.storable, row)) for row in labelled_rows(pieces))
+        rows = storable_rows(attributes, labelled_rows(pieces), types.storable)
         self._load(statements.ROWS, columns, rows)
 
     def exact_totals(
