@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from dbanon.errors import InvalidParameter
 from dbanon.stores.objects import iceberg_module
 
 _lock = threading.Lock()
@@ -40,12 +41,18 @@ def open_catalogs() -> Iterator[None]:
 
 
 def catalog_named(name: str) -> Any:
-    """A catalog by the name that pyiceberg's settings have for it; called in a block."""
+    """A catalog by the name that pyiceberg's settings have for it; called in a block.
+
+    Raises
+    ------
+    InvalidParameter : the settings have none of this name.
+    """
     assert _blocks, "a catalog is opened in a block that closes it"
     with _lock:
         catalog = _catalogs.get(name)
     if catalog is not None:
         return catalog
+    _require_settings(name)
     opened = iceberg_module("catalog").load_catalog(name)
     # The lock is not held while a server is waited for.
     with _lock:
@@ -53,6 +60,14 @@ def catalog_named(name: str) -> Any:
     if catalog is not opened:
         _close(opened)
     return catalog
+
+
+def _require_settings(name: str) -> None:
+    if not iceberg_module("utils.config").Config().get_catalog_config(name):
+        raise InvalidParameter(
+            f'There are no settings for an Iceberg catalog "{name}".',
+            hint=f"Set PYICEBERG_CATALOG__{name.upper()}__URI, or describe it in .pyiceberg.yaml.",
+        )
 
 
 def _close(catalog: Any) -> None:

@@ -10,7 +10,7 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
@@ -22,6 +22,10 @@ from dbanon.errors import InvalidParameter, MissingDependency, has_credentials
 
 # By scheme: the package that knows it, which is also the extra's name but for the "fs".
 SCHEMES = {"s3": "s3fs", "gs": "gcsfs", "az": "adlfs", "abfs": "adlfs"}
+# What Hadoop and others call them.
+_ALIASES = {
+    "s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs", "wasb": "az", "wasbs": "az",
+}  # fmt: skip
 _EXTRAS = {"s3fs": "s3", "gcsfs": "gs", "adlfs": "az"}
 # What tells one state of an object from another, as the file systems call it.
 _STATES = ("ETag", "etag", "LastModified", "last_modified", "updated", "generation", "created")
@@ -35,9 +39,19 @@ _DENIED = ("Credential", "Profile", "Authenti", "Unauthorized", "Forbidden")
 
 
 def is_object(url: str) -> bool:
-    """True for the URL of an object, or of some."""
+    """True for the URL of an object, or of some; raises InvalidParameter for another's scheme."""
     scheme, found, _ = url.partition("://")
+    if found and scheme.lower() in _ALIASES:
+        raise InvalidParameter(
+            f"An object store is not named {scheme}:// here.",
+            hint=f"Write {_ALIASES[scheme.lower()]}:// and the same bucket and name.",
+        )
     return bool(found) and scheme in SCHEMES
+
+
+def _is_folder_marker(name: str, info: Mapping[str, Any]) -> bool:
+    """Whether an object only shows a folder in consoles or to Hadoop, and holds nothing."""
+    return not info.get("size") and name.endswith(("/", "_$folder$"))
 
 
 @dataclass(frozen=True)
@@ -166,19 +180,23 @@ class ObjectPath:
                 raise
 
     def below(self) -> list[ObjectPath]:
-        """All objects below it, as below a folder; raises OSError."""
+        """All objects below it, as below a folder, without markers of folders; raises OSError."""
         with reached():
-            found = self.system.find(self.key)
-        return [ObjectPath(self.scheme, name.lstrip("/")) for name in sorted(found)]
+            found = self.system.find(self.key, detail=True)
+        return [
+            ObjectPath(self.scheme, name.lstrip("/"))
+            for name, info in sorted(found.items())
+            if not _is_folder_marker(name, info)
+        ]
 
     def matching(self) -> list[ObjectPath]:
-        """The objects that it stands for as a pattern; raises OSError."""
+        """The objects that it stands for as a pattern, without markers; raises OSError."""
         with reached():
             found = self.system.glob(self.key, detail=True)
         return [
             ObjectPath(self.scheme, name.lstrip("/"))
             for name, info in sorted(found.items())
-            if info["type"] == "file"
+            if info["type"] == "file" and not _is_folder_marker(info["name"], info)
         ]
 
     @property

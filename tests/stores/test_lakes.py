@@ -119,7 +119,11 @@ def test_what_is_not_there_is_said(
             dbanon.anonymize(lake, **{**DRAWN, "table": "clinic.nobody"}, target=target)
         with pytest.raises(InvalidParameter, match="name of a catalog"):
             dbanon.anonymize("iceberg:s3://a/b", **DRAWN, target=target)
-        # No settings: pyiceberg's own error, of which the class alone is told.
+        with pytest.raises(InvalidParameter, match='catalog "elsewhere"') as unknown:
+            dbanon.anonymize("iceberg:elsewhere", **DRAWN, target=target)
+        assert "PYICEBERG_CATALOG__ELSEWHERE__URI" in str(unknown.value.hint)
+        # Settings that do not fit: pyiceberg's own error, of which the class alone is told.
+        monkeypatch.setenv("PYICEBERG_CATALOG__ELSEWHERE__TYPE", "none-of-them")
         with pytest.raises(DatabaseFailure, match="catalog cannot be read"):
             dbanon.anonymize("iceberg:elsewhere", **DRAWN, target=target)
     else:

@@ -17,6 +17,7 @@ from dbanon.errors import (
     DatabaseFailure,
     DbanonError,
     ExportPending,
+    FileMalformed,
     InvalidParameter,
     MissingDependency,
     OutputExists,
@@ -261,3 +262,38 @@ def test_a_signal_while_the_store_stalls(
     left = [name for name in names() if name.startswith(".dbanon")]
     assert "people.parquet" in names()
     assert len(left) == (step == "put")
+
+
+@pytest.mark.parametrize("pattern", ["/", "/*", "/**"])
+def test_markers_of_folders_are_passed_over(bucket: str, tmp_path: Path, pattern: str) -> None:
+    """Consoles and Hadoop make them; an object of such a name that holds bytes is none."""
+    import boto3
+
+    put_rows(tmp_path / "a.csv", "a.csv")
+    client = boto3.client("s3", endpoint_url=os.environ["AWS_ENDPOINT_URL"])
+    markers = ["in/", "in/mk/", "in/old_$folder$"]
+    try:
+        for key in markers:
+            client.put_object(Bucket=BUCKET, Key=key, Body=b"")
+        report = dbanon.anonymize(
+            f"{bucket}{pattern}", **AGES, output="o", exports=[tmp_path / "o.parquet"]
+        )
+        assert report.rows_out == 100
+        client.put_object(Bucket=BUCKET, Key=markers[2], Body=b"rows")
+        with pytest.raises(FileMalformed, match="old_"):
+            dbanon.plan(f"{bucket}{pattern}", **AGES, output="o")
+    finally:
+        for key in markers:
+            client.delete_object(Bucket=BUCKET, Key=key)
+
+
+@pytest.mark.parametrize(("scheme", "own"), [("s3a", "s3"), ("S3N", "s3"), ("gcs", "gs")])
+def test_schemes_of_others_are_refused_with_ours(scheme: str, own: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidParameter, match=f"{scheme}://") as read:
+        dbanon.plan(f"{scheme}://clinic/a.csv", **AGES, output="o")
+    with pytest.raises(InvalidParameter) as written:
+        released(tmp_path, exports=[f"{scheme}://clinic/o.parquet"])
+    for refused in (read, written):
+        assert f"Write {own}://" in str(refused.value.hint)
+    with pytest.raises(InvalidParameter, match=f"{scheme}://"):
+        dbanon.plan(f"delta:{scheme}://clinic/table", **AGES, output="o", kept_columns="client")
