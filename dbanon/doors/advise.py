@@ -15,7 +15,7 @@ from dbanon.data.option import make, parameter, parameters
 from dbanon.doors.arrays import microdata_of
 from dbanon.doors.progress import shown
 from dbanon.doors.signature import lists
-from dbanon.errors import InvalidParameter
+from dbanon.errors import InvalidParameter, extras_told
 from dbanon.hierarchy.spec import Given, parse_all
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
@@ -116,6 +116,7 @@ def advise(
     return replace(found, start={**found.start, **written.to_dict()})
 
 
+@extras_told()
 def _advise_frame(data: Any, options: Mapping[str, Any], progress: Wanted) -> Advice:
     """Advise on a table in memory, for ``anonymize_frame``."""
     # Loads pandas, which a database needs not.

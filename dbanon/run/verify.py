@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 from dbanon.data.counts import Counts, Recount
 from dbanon.data.schema import require_lists
 from dbanon.errors import (
+    DbanonError,
     InsufficientRights,
     InvalidParameter,
     RecountFailed,
@@ -57,6 +59,14 @@ class PrivateVerification:
     unchanged: bool | None
     digest: str | None
     counted: str = _COUNTED_PRIVATE
+
+    @property
+    def k_achieved(self) -> None:
+        """None: such a release has no classes to be counted."""
+
+    @property
+    def recount_sql(self) -> None:
+        """None, as ``k_achieved``."""
 
     def to_dict(self) -> dict[str, Any]:
         """The verification as plain values, for JSON."""
@@ -210,7 +220,8 @@ def verify(
         with _read(relation):
             recount = count_classes(session, relation, guarantee.questions(names))
         if guarantee.k_in_rows:
-            require_smallest(recount, k, str(relation), AGAIN if entry else _NO_RELEASE)
+            hint = AGAIN if entry else partial(_hint_without_entry, session, relation)
+            require_smallest(recount, k, str(relation), hint)
         models: tuple[ModelCount, ...] = ()
         also: tuple[SetCount, ...] = ()
         if entry is not None:
@@ -275,7 +286,20 @@ def _read(relation: RelationName) -> Iterator[None]:
         ) from None
 
 
-def require_smallest(recount: Recount, k: int, called: str, hint: str) -> None:
+def _hint_without_entry(session: Session, relation: RelationName) -> str:
+    """What helps where columns and k were given: a release is verified by its own entry."""
+    try:
+        entry = entries.find_release(session, relation)
+    except DbanonError:
+        return _NO_RELEASE
+    columns = ", ".join(f'"{name}"' for name in entry.quasi_identifiers)
+    return (
+        f"Release {entry.release_id} has this name. What it guarantees holds for its own"
+        f" quasi-identifiers, {columns}: leave out `quasi_identifiers` and `k` to verify that."
+    )
+
+
+def require_smallest(recount: Recount, k: int, called: str, hint: str | Callable[[], str]) -> None:
     """Check the smallest class of what people call so.
 
     Raises
@@ -286,7 +310,7 @@ def require_smallest(recount: Recount, k: int, called: str, hint: str) -> None:
         raise RecountFailed(
             f"The smallest class of {called} holds {counted(recount.smallest, 'row')}, fewer than"
             f" k = {k}.",
-            hint=hint,
+            hint=hint if isinstance(hint, str) else hint(),
         )
 
 

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from dbanon.errors import MissingDependency
 
+# Of the packages that the extra brings: what is imported, and what it is called.
+_NEEDED = {"pyspark": "pyspark", "py4j": "pyspark", "pyarrow": "pyarrow",
+           "sqlalchemy": "SQLAlchemy"}  # fmt: skip
+
 try:
     from dbanon.spark.anonymize import anonymize
     from dbanon.spark.session import open_session
     from dbanon.spark.table import anonymize_table
 except ModuleNotFoundError as error:
-    if (error.name or "").partition(".")[0] not in ("pyspark", "py4j"):
+    package = _NEEDED.get((error.name or "").partition(".")[0])
+    if package is None:
         raise
-    raise MissingDependency.of_spark("Spark needs the package pyspark.") from None
+    raise MissingDependency.of_spark(f"Spark needs the package {package}.") from None
 
 __all__ = ["anonymize", "anonymize_table", "open_session"]

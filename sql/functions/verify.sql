@@ -114,8 +114,8 @@ BEGIN
                                  relation, result.k_achieved, wanted),
                 HINT = CASE
                     WHEN result.release_id IS NULL
-                    THEN 'The ledger has no release of this name: these are the rows as they are. What'
-                         ' is to be published is a release of them, made with this k.'
+                    THEN 'The ledger was not asked, because columns and k were given. Leave both out to'
+                         ' verify a release; publish other rows as a release, made with this k.'
                     ELSE 'Withdraw the relation, and release it again.'
                 END;
         END IF;

@@ -96,6 +96,7 @@ def test_a_release_spends_and_is_recounted(budgeted: Database) -> None:
     assert kept["epsilon"] == 1.0
     assert kept["neighbours"] == "row"
     found = dbanon.verify(budgeted.url, "release.magic")
+    assert (found.k_achieved, found.recount_sql) == (None, None)
     assert (found.rows, found.unchanged) == (1000, True)
     assert "cannot be counted" in found.counted
     # Another release spends again; the fourth is refused, and a view is a place, too.

@@ -115,8 +115,14 @@ def test_a_release_is_verified(database: Database) -> None:
         dbanon.verify(database.url, "release.people", k=report.k_achieved + 1)
     with pytest.raises(errors.ReleaseNotFound):
         dbanon.verify(database.url, "people")
-    with pytest.raises(errors.RecountFailed):
+    with pytest.raises(errors.RecountFailed) as unknown:
         dbanon.verify(database.url, "people", quasi_identifiers=NAMES, k=3)
+    assert "The ledger has no release of this name" in str(unknown.value.hint)
+    # A release whose other columns are asked about is known all the same.
+    with pytest.raises(errors.RecountFailed) as other:
+        dbanon.verify(database.url, "release.people", quasi_identifiers=[*NAMES, "site"], k=50)
+    assert f"Release {report.release_id} has this name" in str(other.value.hint)
+    assert f'"{NAMES[0]}"' in str(other.value.hint)
 
 
 def test_only_what_is_ours_is_dropped(database: Database) -> None:

@@ -19,6 +19,7 @@ from dbanon.errors import (
     warn_caller,
 )
 from dbanon.sessions.base import Holder, OnSql, job_running
+from dbanon.sessions.connecting import connected
 from dbanon.sessions.ending import ending
 from dbanon.stores.interrupts import held_once_committed
 from dbanon.stores.mariadb import publication
@@ -92,7 +93,7 @@ class MariadbStore:
         """A connection of its own: settings and staging are gone with it."""
 
         def connect() -> Any:
-            raw = self._engine.raw_connection()
+            raw = connected(self._engine.raw_connection)
             found: Any = raw.driver_connection
             # It never goes back to a pool of the caller's.
             raw.detach()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from dbanon.errors import (
     warn_caller,
 )
 from dbanon.sessions.base import OnSql
+from dbanon.sessions.connecting import connected
 from dbanon.sessions.ending import CUT, LEAST, OVER, ending
 from dbanon.stores.interrupts import held_once_committed, shared_driver, transaction_open
 from dbanon.stores.postgresql.client import FOUND, PsycopgSession
@@ -313,7 +315,9 @@ class PostgresqlStore:
     def _connect(self) -> Connection:
         try:
             with translated(lost=lambda error: unreachable(error, self._url)):
-                return ending().connected(self._engine.connect, Connection.close)
+                return ending().connected(
+                    partial(connected, self._engine.connect), Connection.close
+                )
         except ConnectionLost as error:
             raise DatabaseUnreachable(
                 f"The database {self.url} cannot be reached.", detail=error.detail

@@ -12,6 +12,7 @@ from sqlalchemy import URL, Connection, Engine, NullPool, StaticPool, create_eng
 
 from dbanon.errors import redact
 from dbanon.sessions.base import OnSql
+from dbanon.sessions.connecting import connected
 from dbanon.sessions.session import Session
 from dbanon.stores.file_session import FileDatabase
 from dbanon.stores.files import SQLITE
@@ -67,7 +68,7 @@ class SqliteStore(FileDatabase):
         _require_idle(self._held or shared_driver(self._engine))
         with _plain_rows(self._held):
             with translated():
-                connection = self._engine.connect()
+                connection = connected(self._engine.connect)
             driver: Any = connection.connection.driver_connection
             _require_no_transaction(connection)
             before = driver.isolation_level
@@ -109,7 +110,7 @@ class SqliteStore(FileDatabase):
         """Whether a connection, or a URL with options, refuses a transaction that writes."""
         _require_idle(self._held or shared_driver(self._engine))
         with translated():
-            opened = self._engine.connect()
+            opened = connected(self._engine.connect)
         _require_no_transaction(opened)
         with closing(opened) as connection:
             driver: Any = connection.connection.driver_connection

@@ -1,0 +1,56 @@
+"""Python in the docs as type checkers of readers see it: what it asks a result for is there."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+_BLOCK = re.compile(r"^(?:<!-- (?P<mark>.*?) -->\n)?```python\n(?P<code>.*?)^```$", re.M | re.S)
+# Pages leave out what is the reader's own: tables, arguments (`...`), types of small functions,
+# and checks of figures that a call asks for.
+_LEFT_OUT = ("name-defined", "used-before-def", "has-type", "call-overload", "arg-type", "operator",
+             "index", "import-untyped")  # fmt: skip
+
+
+def code_of(page: Path) -> str:
+    """The blocks of a page as one program, each at its own lines."""
+    text = page.read_text()
+    lines = [""] * text.count("\n")
+    for block in _BLOCK.finditer(text):
+        if (block["mark"] or "").startswith(("change:", "file:")):
+            continue
+        first = text[: block.start("code")].count("\n")
+        for place, line in enumerate(block["code"].splitlines(), first):
+            lines[place] = line
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.slow
+def test_python_in_the_docs_passes_mypy_strict(tmp_path: Path) -> None:
+    names = []
+    pages = {ROOT / "README.md", *(ROOT / "docs").glob("*.md")}
+    # Its code is of a changed copy of the checkout, and run there.
+    pages -= {ROOT / "docs" / "architecture.md"}
+    for page in sorted(pages):
+        if (code := code_of(page)).strip():
+            names.append(f"page_{page.stem.replace('-', '_').lower()}.py")
+            (tmp_path / names[-1]).write_text(code)
+    assert "page_python.py" in names
+    # What lint has found of the package holds by its options alone.
+    if (ROOT / ".mypy_cache").exists():
+        shutil.copytree(ROOT / ".mypy_cache", tmp_path / ".mypy_cache")
+    done = subprocess.run(
+        [
+            sys.executable, "-m", "mypy", "--config-file", str(ROOT / "pyproject.toml"),
+            "--allow-untyped-defs", "--allow-untyped-calls", "--allow-redefinition",
+            *(word for kind in _LEFT_OUT for word in ("--disable-error-code", kind)), *names,
+        ],
+        capture_output=True, text=True, check=False, cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr

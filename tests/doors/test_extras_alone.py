@@ -1,0 +1,109 @@
+"""Each extra alone: every door works, or says what it needs.
+
+A process that hides all other packages stands for the environment; no index is asked for any.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dbanon.errors.extras import quoted_requirements
+from tests.doors import without
+
+# Modules that readers import by name, beside the package.
+MODULES = ("dbanon", "dbanon.errors", "dbanon.spark", "dbanon.sklearn")
+COMMAND = "from dbanon.doors.cli.start import start\nsys.argv = ['dbanon', *{words!r}]\nstart()\n"
+# What a door does, on rows of numbers; what is not here is refused by name.
+DOORS = {
+    "arrays": "dbanon.partition(rows, 5); dbanon.information_loss(rows, dbanon.partition(rows, 5))",
+    "evaluate": "dbanon.evaluate(rows, rows)",
+    "bound": "dbanon.lower_bound(rows, 5)",
+    "certificate": "dbanon.certificate(rows, k=5)",
+    "frame": "dbanon.anonymize_frame({'a': list(range(30))}, quasi_identifiers=['a'], k=5)",
+    "advise frame": "dbanon.advise({'a': list(range(30))})",
+    "arrow": "dbanon.anonymize([], table='t', output='o', target='duckdb:///x.duckdb', **asked)",
+    "file": "dbanon.anonymize('file:people.csv', table='people', output='o',"
+    " exports=['o.parquet'], **asked)",
+    "duckdb": "dbanon.anonymize('duckdb:///x.duckdb', table='t', output='o', **asked)",
+    "sqlite": "dbanon.anonymize('sqlite:///x.db', table='t', output='o', **asked)",
+    "postgresql": "dbanon.releases('postgresql://nobody@127.0.0.1:1/none')",
+    "mariadb": "dbanon.releases('mysql+pymysql://nobody@127.0.0.1:1/none')",
+    "other": "dbanon.anonymize('oracle://nobody@127.0.0.1:1/none', table='t', output='o',"
+    " target='duckdb:///x.duckdb', kept_columns='client', **asked)",
+    "s3": "dbanon.plan('s3://bucket/people.csv', table='t', output='o', **asked)",
+    "delta": "dbanon.plan('delta:s3://bucket/t', table='t', output='o', kept_columns='client',"
+    " **asked)",
+    "iceberg": "dbanon.plan('iceberg:lake', table='a.t', output='o', kept_columns='client',"
+    " **asked)",
+    "job": "dbanon.run_job('job.yaml')",
+    "dp": "dbanon.synthesize(np.ones((900, 1)), method='dp_ranks', epsilon=1.0, types='number',"
+    " bounds={'column 0': (0.0, 1.0)}, budget=dbanon.Budget(3.0))",
+    "spark": "from dbanon.spark import open_session; open_session('spark://127.0.0.1:1')",
+    "sklearn": "from dbanon.sklearn import *",
+}
+# The door that an extra is for works with it alone.
+OWN = {"duckdb": "file", "frame": "frame", "bound": "bound", "dp": "dp",
+       "spark": "import dbanon.spark", "sklearn": "import dbanon.sklearn"}  # fmt: skip
+TRIED = """
+import json, os, sys, warnings
+os.chdir({place!r})
+warnings.simplefilter("ignore")
+found = {{}}
+def tried(name, code):
+    import numpy as np
+    import dbanon
+    rows = np.random.default_rng(0).normal(size=(60, 2))
+    asked = {{"quasi_identifiers": ["a"], "k": 5}}
+    try:
+        exec(code, {{"np": np, "dbanon": dbanon, "rows": rows, "asked": asked}})
+        found[name] = ["ran", "", ""]
+    except Exception as error:
+        code = getattr(error, "code", "RAW " + type(error).__name__)
+        found[name] = [code, getattr(error, "hint", None) or "", str(error)]
+for module in {modules!r}:
+    tried("import " + module, "import " + module)
+for name, code in {doors!r}.items():
+    tried(name, code)
+print(json.dumps(found))
+"""
+
+
+def alone() -> list[str]:
+    return sorted(set(without.extras()) - {"all", "dev", "bench", "docs"})
+
+
+# Of all extras; those of object stores and Spark, too.
+HIDDEN = frozenset().union(*map(without.packages, alone()))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("extra", alone())
+def test_every_door_with_one_extra(extra: str, tmp_path: Path) -> None:
+    (tmp_path / "people.csv").write_text("a,b\n" + "\n".join(f"{i},{i}" for i in range(30)))
+    code = TRIED.format(place=str(tmp_path), modules=MODULES, doors=DOORS)
+    found: dict[str, Any] = without.said(code, (extra,), HIDDEN)
+    raw = {name: told for name, told in found.items() if told[0].startswith("RAW")}
+    assert raw == {}
+    for name, (said, hint, _) in found.items():
+        if said == "missing_dependency":
+            assert "Install" in hint or "Java" in hint, (name, hint)
+    if extra in OWN:
+        assert found[OWN[extra]][0] == "ran", found[OWN[extra]]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("extra", alone())
+def test_the_command_with_one_extra(extra: str, tmp_path: Path) -> None:
+    (tmp_path / "people.csv").write_text("a,b\n" + "\n".join(f"{i},{i}" for i in range(30)))
+    for words in (["--version"], ["advise", f"file:{tmp_path}/people.csv", "--table", "people"]):
+        done = without.run("import sys\n" + COMMAND.format(words=words), (extra,), HIDDEN)
+        assert "Traceback" not in done.stderr, done.stderr
+        if extra == "cli" and words == ["--version"]:
+            assert done.returncode == 0
+            continue
+        assert done.returncode == 2
+        assert "missing_dependency" in done.stderr
+        assert quoted_requirements("duckdb" if extra == "cli" else "cli") in done.stderr
