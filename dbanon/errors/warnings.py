@@ -51,6 +51,10 @@ class ColumnLost(UserWarning):
     """A quasi-identifier has lost everything: one label is released for all of its values."""
 
 
+class DaysAsNumbers(UserWarning):
+    """A column of whole numbers holds days as yyyymmdd: numbers between two of them are no days."""
+
+
 class CommitConfirmed(UserWarning):
     """The connection was lost or a signal came at COMMIT, but the transaction was committed."""
 

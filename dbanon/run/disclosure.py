@@ -7,12 +7,15 @@ from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dbanon.data.counts import Counts
+from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import CASEFOLD, Attribute, Kind
 from dbanon.errors import (
     ColumnLost,
+    DaysAsNumbers,
     DbanonError,
     EntitySpellings,
     EntitySpellingsRefused,
@@ -48,6 +51,10 @@ from dbanon.run.plan import Plan
 from dbanon.sessions.base import Relation
 from dbanon.stores.ports import Draft, Source, Target, W
 
+# Recodings that compute a value or the bounds of an interval, which may be those of no record.
+_COMPUTED = ("mean", "median", "secure", "generalization")
+_FIRST_DAY, _LAST_DAY, _LEAST_DAYS = 17000101, 22001231, 10
+
 
 def warn_of_identifiers(planned: Plan) -> tuple[KeptIdentifier, ...]:
     """The columns that would be released as they are, and look like identifiers.
@@ -66,6 +73,43 @@ def warn_of_identifiers(planned: Plan) -> tuple[KeptIdentifier, ...]:
     )
     _warn_or_refuse(findings, planned.policy, KeptColumnIdentifies, refused)
     return findings
+
+
+def warn_of_days(microdata: Microdata, policy: Policy) -> tuple[str, ...]:
+    """Warn with ``DaysAsNumbers`` of columns of days that are written as whole numbers.
+
+    Recodings that release values of records make no day that is none, and nor do hierarchies.
+    """
+    if policy.recoding not in _COMPUTED:
+        return ()
+    found = []
+    for place, attribute in enumerate(microdata.numeric):
+        if attribute.kind not in (Kind.INTEGER, Kind.FLOAT) or attribute.name in policy.hierarchies:
+            continue
+        values, valid = microdata.numbers[:, place], microdata.valid_column(attribute.name)
+        if are_days(values if valid is None else values[valid]):
+            found.append(attribute.name)
+    for name in found:
+        warn_caller(
+            DaysAsNumbers(
+                f'Column "{name}" holds days as numbers, yyyymmdd: what is computed of them is no day. Cast'
+                " it to a date; of a CSV file state its type, %Y%m%d."
+            )
+        )
+    return tuple(found)
+
+
+def are_days(values: NDArray[np.float64]) -> bool:
+    """Whether numbers, float64 (n,), are all days as yyyymmdd, and different ones.
+
+    Of a few values, nobody can tell.
+    """
+    if len(values) < _LEAST_DAYS or values.min() == values.max():
+        return False
+    if values.min() < _FIRST_DAY or values.max() > _LAST_DAY or (values % 1).any():
+        return False
+    month, day = values // 100 % 100, values % 100
+    return bool(((month >= 1) & (month <= 12) & (day >= 1) & (day <= 31)).all())
 
 
 class Spelled(Protocol):

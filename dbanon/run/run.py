@@ -28,6 +28,7 @@ from dbanon.run.disclosure import (
     require_pseudonyms,
     telling_columns,
     visible_classes,
+    warn_of_days,
     warn_of_identifiers,
     warn_of_lost_columns,
     warn_of_spellings,
@@ -223,6 +224,7 @@ def read_and_cluster(
         microdata = source.read(planned.relation, planned.wanted, planned.job, tick)
         microdata = merge_nulls(microdata, planned.policy)
         policy = planned.policy_for(microdata, lambda: tick(1.0))
+    warn_of_days(microdata, policy)
     found = clustered(planned, policy, microdata, clock, trees=planned.trees)
     with clock.phase("cluster"):
         return microdata, policy, _as_released(planned, policy, source, microdata, found)

@@ -58,7 +58,8 @@ def with_skip_hint(
     has_header, skipped = _sniffed(connection, number)
     if has_header and skipped > head.skipped:
         error.hint = (
-            f"Line {skipped + 1} looks like the header: `skip_lines={skipped}`. {error.hint or ''}"
+            f"The header seems to be in line {skipped + 1}: `skip_lines={skipped}`."
+            f" {error.hint or ''}"
         )
     return error
 
