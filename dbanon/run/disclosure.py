@@ -92,8 +92,8 @@ def warn_of_days(microdata: Microdata, policy: Policy) -> tuple[str, ...]:
     for name in found:
         warn_caller(
             DaysAsNumbers(
-                f'Column "{name}" holds days as numbers, yyyymmdd: what is computed of them is no day. Cast'
-                " it to a date; of a CSV file state its type, %Y%m%d."
+                f'Column "{name}" holds days as numbers, yyyymmdd: what is computed of them is no'
+                " day. Cast it to a date; of a CSV file state its type, %Y%m%d."
             )
         )
     return tuple(found)

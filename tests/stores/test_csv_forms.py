@@ -59,6 +59,7 @@ READ: list[tuple[list[str], dict[str, Any], str, Any]] = [
     (["+5.5"], {}, "decimal", number("5.5")),
     # A telephone number.
     (["+49170123456"], {}, "text", "+49170123456"),
+    (["+49 170 123"], {}, "text", "+49 170 123"),
     (["2019-03-04T12:00:00Z"], {}, "timestamptz", NOON),
     (["2019-03-04 12:00:00+00"], {}, "timestamptz", NOON),
     (["2019-03-04 14:00:00+02:00"], {}, "timestamptz", NOON),
@@ -98,6 +99,7 @@ REFUSED: list[tuple[list[str], dict[str, Any], list[dict[str, Any]]]] = [
     (["1234", "1,137"], {}, [{"decimal": ","}, {"thousands": ","}]),
     (COMMA, {"types": {"a": "decimal"}}, [{"decimal": ","}, {"thousands": ","}]),
     (POINT, {}, [{"decimal": "."}, {"thousands": "."}]),
+    (["+1,137", "-2,000"], {}, [{"decimal": ","}, {"thousands": ","}]),
     (["12%", "5 %"], {}, [{"types": {"a": "percent"}}, {"types": {"a": "decimal"}}]),
     (DAYS, {}, [{"dates": "dmy"}, {"dates": "mdy"}]),
     (["03-04-2019"], {}, [{"dates": "dmy"}, {"dates": "mdy"}]),
@@ -186,6 +188,10 @@ SECRET = "S3CRET"
         (["7"] * 40 + [SECRET], {}, 42, "text"),
         ([SECRET] + ["1,5"] * 40, {}, 2, "text"),
         (["2019-03-04"] * 20 + [SECRET] + ["2019-03-04"] * 20, {}, 22, "text"),
+        # Numbers and days in forms that differ.
+        (["1,5", "0,5", "2.5"], {}, 4, "text"),
+        (["12/31/2019", "12/30/2019", "31/12/2019"], {}, 4, "text"),
+        (["2019-03-04 10:00", "2019-03-05 10:00", "2019-03-04T10:00:00Z"], {}, 4, "text"),
         (["7", SECRET], {"types": {"a": "integer"}}, 3, "text"),
         (["7", "7.5"], {"types": {"a": "integer"}}, 3, "decimal"),
         (["7", "1.500"], {"types": {"a": "integer"}}, 3, "decimal"),

@@ -1,4 +1,4 @@
-"""Days that are written as whole numbers: what is computed of them is no day, and said to be none."""
+"""Days that are written as whole numbers: what is computed of them is no day, with a warning."""
 
 from __future__ import annotations
 

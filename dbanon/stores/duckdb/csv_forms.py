@@ -151,10 +151,14 @@ def _of_mark(column: str, reading: Reading, mark: str) -> Iterator[Form]:
         if thousands == mark or reading.thousands not in (thousands, None):
             continue
         between = _MARKS[thousands]
-        grouped = f"-?(0|[1-9][0-9]*|[1-9][0-9]{{0,2}}({between}[0-9]{{3}})+){tail}"
+        marks = literal(f"[+]|{between}")
+        group = f"[1-9][0-9]{{0,2}}({between}[0-9]{{3}})+"
+        grouped = f"-?(0|[1-9][0-9]*|{group}){tail}"
+        if thousands != SPACE:
+            grouped += f"|({_WITH_PLUS}|[-+]{group}){tail}"
         yield Form(DECIMAL, f"numbers with a {_MARK_NAMES[thousands]} between thousands",
                    f"{fits(column, grouped)} AND length({column}) <= 40",
-                   f"replace(regexp_replace({column}, {literal(between)}, '', 'g'), ',', '.')",
+                   f"replace(regexp_replace({column}, {marks}, '', 'g'), ',', '.')",
                    "thousands", thousands, decimal=mark, thousands=thousands)  # fmt: skip
     percent = fits(column, f"[-+]?{_WHOLE}{tail} ?%")
     yield Form(PERCENT, "numbers with %", percent, f"rtrim(ltrim({plain}, '+'), '% ')",

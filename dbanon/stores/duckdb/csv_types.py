@@ -13,12 +13,15 @@ from dbanon.job.reading import COMMA, POINT, USUAL, Reading
 from dbanon.sessions.names import quote
 from dbanon.stores.duckdb import csv_forms
 from dbanon.stores.duckdb.csv_forms import (
+    DATE,
     DECIMAL,
     DOUBLE,
     FIRST,
     INTEGER,
     NUMBERS,
     PERCENT,
+    TIMESTAMP,
+    TIMESTAMPTZ,
     Form,
     fits,
     other_forms,
@@ -35,6 +38,7 @@ _SAMPLE = 2048
 _LEAST_KNOWN = 20
 # Digits of decimals: of few widths, so that a larger value seldom makes another type.
 _WIDTHS = (15, 18, 38)
+_OF_OTHERS = "of the form that other values have ({})"
 _NUMBER = r"-?([0-9]+)(?:\.([0-9]+))?"
 
 
@@ -192,16 +196,16 @@ class ColumnTypes:
         """The type of a column in another form; text where there is none."""
         column = quote(name)
         forms = [*usual_forms(column, self._reading), *other_forms(column, self._reading)]
-        sample = f"(SELECT {column} FROM {self._table} WHERE {column} IS NOT NULL LIMIT {_SAMPLE})"
         asked = ["count(*)", *(f"count(*) FILTER (WHERE {form.condition})" for form in forms)]
-        known, *counts = (int(str(count)) for count in self._row(asked, sample))
+        known, *counts = (int(str(count)) for count in self._row(asked, self._sample(column)))
         if not known:
             return Typed("VARCHAR", column, kind="")
         best = max(counts)
         likely = [form for form, count in zip(forms, counts, strict=True)
                   if count == best and 10 * count >= 9 * known]  # fmt: skip
         if not likely:
-            return self._contradicted(name)
+            contradicted = self._contradicted(name)
+            return self._mixed(name, forms) if contradicted.problem is None else contradicted
         digits = f"bool_and({fits(column, '[0-9]+')}) FILTER (WHERE {column} IS NOT NULL)"
         asked = [
             f"count({column})",
@@ -219,8 +223,29 @@ class ColumnTypes:
         problem = None
         if not is_code and known >= _LEAST_KNOWN and (bad == 1 or 20 * bad < known):
             form = likely[counts.index(max(counts))]
-            problem = Problem(f"of the form that other values have ({form.name})", form.condition)
+            problem = Problem(_OF_OTHERS.format(form.name), form.condition)
+        if problem is None:
+            return self._mixed(name, forms)
         return Typed("VARCHAR", column, problem=problem)
+
+    def _mixed(self, name: str, forms: Sequence[Form]) -> Typed:
+        """Text; with a problem where all values are numbers, or days, in forms that differ."""
+        column = quote(name)
+        for kinds in (NUMBERS, (DATE, TIMESTAMP, TIMESTAMPTZ)):
+            family = [form for form in forms if form.kind in kinds]
+            any_form = " OR ".join(f"({form.condition})" for form in family)
+            asked = [f"bool_and({any_form}) FILTER (WHERE {column} IS NOT NULL)"]
+            if not self._row(asked, self._sample(column))[0] or not self._row(asked)[0]:
+                continue
+            asked = [f"count(*) FILTER (WHERE {form.condition})" for form in family]
+            counts = [int(str(count)) for count in self._row(asked)]
+            form = family[counts.index(max(counts))]
+            problem = Problem(_OF_OTHERS.format(form.name), form.condition)
+            return Typed("VARCHAR", column, problem=problem)
+        return Typed("VARCHAR", column)
+
+    def _sample(self, column: str) -> str:
+        return f"(SELECT {column} FROM {self._table} WHERE {column} IS NOT NULL LIMIT {_SAMPLE})"
 
     def _contradicted(self, name: str) -> Typed:
         """Text; with a problem where all values have a form that the options rule out."""
@@ -229,8 +254,7 @@ class ColumnTypes:
         if (reading.dates, reading.decimal, reading.thousands) == (None, None, None):
             return found
         forms = [form for form in other_forms(column, USUAL) if form.argument]
-        sample = f"(SELECT {column} FROM {self._table} WHERE {column} IS NOT NULL LIMIT {_SAMPLE})"
-        for table in (sample, self._table):
+        for table in (self._sample(column), self._table):
             asked = [f"count({column})"]
             asked += [f"count(*) FILTER (WHERE {form.condition})" for form in forms]
             known, *counts = self._row(asked, table)
