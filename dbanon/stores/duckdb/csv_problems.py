@@ -116,11 +116,8 @@ def _malformed(name: str, problem: Problem, place: str) -> Refusal:
 
 def _place_of(row: int, name: str, files: Sequence[LoadedFile], reading: Reading) -> str:
     """The line and the column of a row of the table, in words."""
-    before = 0
-    for one in files:
-        if row < one.rows:
-            break
-        before = one.rows
+    one = next(file for file in files if row < file.rows)
+    before = max((file.rows for file in files if file.rows <= row), default=0)
     column = f", column {one.head.names.index(name) + 1} ({name}),"
     several = len(one.head.names) > 1
     # DuckDB may have read what this reader does not.
