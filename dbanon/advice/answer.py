@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from dbanon.advice.nulls import NullChoice
 from dbanon.advice.profile import Column, Count
 from dbanon.advice.recommend import Point, Recommendation
-from dbanon.advice.roles import CONSTANT, NOT_COPIED, REASONS, UNDECIDED, Role
+from dbanon.advice.roles import CONSTANT, NOT_COPIED, QUASI_IDENTIFIER, REASONS, UNDECIDED, Role
 from dbanon.advice.singling import SetOfColumns, Singling
 from dbanon.data.notebook import Plotted
 from dbanon.data.words import WithCard
@@ -155,6 +155,7 @@ class Advice(Plotted, WithCard):
     chain : the command that makes a chain of its releases; None if no column is sure to follow
         persons, or its source keeps no chains.
     nulls : what becomes of NULLs in quasi-identifiers; None where there are none.
+    kinds : of quasi-identifiers, where their types do not say it: ``nominal`` for codes.
     """
 
     source: str
@@ -170,6 +171,7 @@ class Advice(Plotted, WithCard):
     entity: str | None = None
     chain: str | None = None
     nulls: NullChoice | None = None
+    kinds: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def rules(self) -> dict[str, Any]:
@@ -185,6 +187,9 @@ class Advice(Plotted, WithCard):
                 found[one.column.name] = "entity"
             elif role in (NOT_COPIED, CONSTANT):
                 found[one.column.name] = {"role": "drop", "reason": REASONS[one.role.reason]}
+            elif role == QUASI_IDENTIFIER and one.column.name in self.kinds:
+                kind = self.kinds[one.column.name]
+                found[one.column.name] = {"role": role, "kind": kind}
             elif role != UNDECIDED:
                 found[one.column.name] = role
         return found
@@ -253,7 +258,7 @@ class Advice(Plotted, WithCard):
         """Which method of synthetic rows suits the quasi-identifiers, by their types alone."""
         kinds = {one.column.name: one.column.attribute.kind for one in self.columns}
         many = len(self.quasi_identifiers)
-        listed = sum(kinds[name].is_coded for name in self.quasi_identifiers)
+        listed = sum(kinds[name].is_coded or name in self.kinds for name in self.quasi_identifiers)
         found = DP_MARGINALS if 2 * listed > many else DP_RANKS
         return (
             f"for differential privacy instead of k: {found}, because {listed} of {many}"

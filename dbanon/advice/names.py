@@ -31,6 +31,10 @@ _BOUNDARY = re.compile(
 _LONGEST = 16
 
 
+# A column of codes has no more different values.
+MOST_CODES = 50
+
+
 @cache
 def words() -> Mapping[str, frozenset[str]]:
     """The words that say something in a column's name, by list."""
@@ -123,6 +127,26 @@ def is_about_something_else(name: str) -> bool:
     """True where words beside an identifier's turn the name: ``hospital_name``, ``phone_type``."""
     lists = words()
     return bool(parts_of(name) & (lists["about"] | lists["sensitive"] | lists["known"]))
+
+
+def names_code(name: str) -> bool:
+    """True where a name has a word for a category, and none for an amount of something."""
+    lists, parts = words(), parts_of(name)
+    return bool(parts & lists["code_name"]) and not parts & lists["amount"]
+
+
+def names_design_weight(name: str) -> bool:
+    """True where a name has a word for the number of persons that a row of a survey stands for."""
+    return bool(parts_of(name) & words()["design_weight"])
+
+
+def names_household(name: str) -> bool:
+    """True where a name is that of a number of households, families or dwellings."""
+    lists, parts = words(), _without_digits(name)
+    if parts_of(name) & lists["household_number"]:
+        return True
+    things = {*parts} - _numbers()
+    return bool(things) and things < {*parts} and things <= lists["household"]
 
 
 def is_number_alone(name: str) -> bool:

@@ -11,6 +11,7 @@ from dbanon.data.schema import Attribute
 from dbanon.errors import InvalidParameter
 from dbanon.hierarchy.spec import HierarchySpec
 from dbanon.hierarchy.tree import Hierarchy
+from dbanon.job.columns import KINDS
 from dbanon.job.job import HIERARCHIES, KEY, MEMORY_LIMIT
 from dbanon.job.nulls import NULL_POLICIES
 from dbanon.job.policy import REFINEMENTS
@@ -100,6 +101,7 @@ class AdviceRequest:
             choices=NULL_POLICIES,
         ),
     ] = None
+    kinds: Annotated[Mapping[str, str], KINDS] = field(default_factory=dict)
     key: Annotated[
         tuple[str, ...],
         KEY,

@@ -6,9 +6,13 @@ from collections.abc import Iterable, Mapping
 
 from dbanon.advice.forms import CODE, FLAG, is_identifying
 from dbanon.advice.names import (
+    MOST_CODES,
     is_about_something_else,
     is_number_alone,
     name_says,
+    names_code,
+    names_design_weight,
+    names_household,
     names_identifier,
     numbers_persons,
     parts_of,
@@ -40,6 +44,11 @@ REASONS = {
     "no_other": "no two rows share a number: identifier, or a number? Protected as a number, as no"
     " other column is a quasi-identifier",
     "different_number": "a number that no two rows share: it is protected as one",
+    "code": "a code: others may know what it stands for about a person. Its numbers have no order"
+    " (kind nominal)",
+    "design_weight": "how many persons a row of a survey stands for: a design weight is no property"
+    " of a person",
+    "household": "it numbers households: their members would find each other",
     "values": "several values: others may know it about a person",
     "person_name": "its name says that it numbers persons: whose a row is, and no quasi-identifier",
     "person_values": "birth date or sex do not vary within its values: it numbers persons",
@@ -105,6 +114,11 @@ def _role(column: Column, rows: int) -> Role:
         return Role(NOT_COPIED, "type")
     if reason:
         return Role(IDENTIFIER, reason)
+    whole = column.attribute.kind in (Kind.INTEGER, Kind.CATEGORY)
+    if names_household(column.name) and whole and column.distinct > _FEW:
+        return Role(IDENTIFIER, "household")
+    if names_design_weight(column.name) and not column.attribute.kind.is_coded:
+        return Role(NOT_COPIED, "design_weight")
     if found := _text(column):
         return found
     if column.attribute.kind in (Kind.TIMESTAMP, Kind.DATE) and column.name.lower().endswith("_at"):
@@ -121,7 +135,13 @@ def _role(column: Column, rows: int) -> Role:
             if whole
             else Role(QUASI_IDENTIFIER, "different_number")
         )
-    return Role(QUASI_IDENTIFIER, "values")
+    return Role(QUASI_IDENTIFIER, "code" if is_code(column) else "values")
+
+
+def is_code(column: Column) -> bool:
+    """True where whole numbers stand for categories: few different ones, and the name says it."""
+    few = column.distinct <= MOST_CODES and 2 * column.distinct <= column.present
+    return column.attribute.kind is Kind.INTEGER and few and names_code(column.name)
 
 
 def looks_like_identifier(column: Column) -> str:

@@ -25,6 +25,10 @@ def spelled_alike(text: str, normalize: str) -> str:
     return trimmed.casefold() if normalize == CASEFOLD else trimmed
 
 
+# What a caller may say of a column of numbers.
+NOMINAL, NUMERIC = "nominal", "numeric"
+
+
 class Role(str, Enum):
     """What a column is to a release.
 
@@ -84,6 +88,7 @@ class Attribute:
     enum_type : the enumerated type that released values get, where a text must not be cast to it.
     by_output : True where the type's output function makes text, because a cast may be anybody's.
     of_another : the type of another role that the column's is made of; empty where there is none.
+    nominal : True for a number that is treated as a category, by its text.
     normalize : of an identifier, how its texts are spelled alike; one of ``NORMALIZE``, or empty.
     """
 
@@ -100,6 +105,7 @@ class Attribute:
     enum_type: str = ""
     by_output: bool = False
     of_another: str = ""
+    nominal: bool = False
     normalize: str = ""
 
 
@@ -132,6 +138,34 @@ def require_lists(**lists: object) -> None:
                 f"{name} must be a list of {'models' if name == 'models' else 'names'}.",
                 hint=f'Write `{name}=["…"]`, also where it is one.' if name != "models" else None,
             )
+
+
+def with_kinds(attributes: Sequence[Attribute], kinds: Mapping[str, str]) -> tuple[Attribute, ...]:
+    """The quasi-identifiers, those that are nominal as categories whose values are texts.
+
+    Raises
+    ------
+    InvalidParameter : a kind is stated of no quasi-identifier.
+    UnsupportedType : a column that is no number is to be numeric.
+    """
+    known = {attribute.name: attribute for attribute in attributes}
+    for name, kind in kinds.items():
+        if name not in known:
+            raise InvalidParameter(
+                f'The kind of "{name}" names no quasi-identifier.',
+                hint="State `kinds` of quasi-identifiers only.",
+            )
+        if kind == NUMERIC and known[name].kind.is_coded:
+            raise UnsupportedType(
+                f'Column "{name}" of type {known[name].sql_type} is no number, and so not numeric.',
+                hint="Leave its kind out, or cast it to a number in a view.",
+            )
+    return tuple(
+        replace(attribute, kind=Kind.CATEGORY, order=(), nominal=not attribute.kind.is_coded)
+        if kinds.get(attribute.name) == NOMINAL and attribute.kind is not Kind.OTHER
+        else attribute
+        for attribute in attributes
+    )
 
 
 def with_orders(

@@ -52,6 +52,7 @@ def advise(
     seed: int = 0,
     time_limit: float = 20.0,
     nulls: str | None = None,
+    kinds: Mapping[str, str] | None = None,
     key: Sequence[str] = (),
     hierarchies: Mapping[str, Given] | None = None,
     memory_limit: int | None = None,
@@ -80,6 +81,7 @@ def advise(
     sample : if there are more rows than this, releases are tried on so many.
     seed : of what is drawn.
     time_limit : seconds after which no further release is tried. One is always completed.
+    kinds : ``nominal`` or ``numeric`` by quasi-identifier; nominal where it looks like a code.
     nulls : what becomes of NULLs, as in ``anonymize``; what loses least, measured, if None.
     key, hierarchies, memory_limit : as in ``anonymize``.
     progress : called with a part (``profile``, ``read``, ``singling``, ``sweep``) and a share; True

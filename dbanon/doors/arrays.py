@@ -99,7 +99,7 @@ def partition(
     policy = make(Policy, {"k": k, "options": options, **given})
     data = table_of(data)
     rest, places = _candidates(data, policy.nulls)
-    microdata = microdata_of(rest, policy.orders)
+    microdata = microdata_of(rest, policy.orders, policy.kinds)
     if places is not None:
         microdata = replace(microdata, withheld=len(places) - microdata.n_records)
     microdata = merge_nulls(microdata, policy)
@@ -223,17 +223,27 @@ def table_of(data: Any) -> Any:
 
 
 @extras_told()
-def microdata_of(data: Any, orders: Mapping[str, Sequence[str]] | None = None) -> Microdata:
+def microdata_of(
+    data: Any,
+    orders: Mapping[str, Sequence[str]] | None = None,
+    kinds: Mapping[str, str] | None = None,
+) -> Microdata:
     """The records, as ``partition`` takes them."""
     data = table_of(data)
     if is_frame(data):
         from dbanon.stores.frame.microdata import microdata_from_frame
 
         return microdata_from_frame(
-            data, list(data.columns), orders=parameter(Policy, "orders").check(orders)
+            data,
+            list(data.columns),
+            orders=parameter(Policy, "orders").check(orders),
+            kinds=kinds,
         )
-    if orders:
-        raise InvalidParameter("Orders belong to the columns of a data frame. An array has none.")
+    if orders or kinds:
+        raise InvalidParameter(
+            f"{'Orders' if orders else 'Kinds'} belong to the columns of a data frame. An array has"
+            " none."
+        )
     return _microdata_from_array(data)
 
 

@@ -22,6 +22,7 @@ from dbanon.doors.backend_limit import memory_of_call
 from dbanon.doors.plpython_options import messages_of, plain_error, refusal_of, require_version
 from dbanon.doors.spelling import in_sql, in_sql_classes, statement
 from dbanon.errors import (
+    CodesAveraged,
     ColumnLost,
     HierarchyBroken,
     InvalidParameter,
@@ -256,6 +257,7 @@ def _released(plpy: Any, job: Job, store: PlpyStore, progress: _Progress) -> dic
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("ignore", PrivacyWarning)
             warnings.simplefilter("ignore", ColumnLost)
+            warnings.simplefilter("ignore", CodesAveraged)
             warnings.simplefilter("always", SchemaCreated)
             report = run(job, SqlSource(session), target, progress)
     progress.restore()
@@ -269,6 +271,8 @@ def _released(plpy: Any, job: Job, store: PlpyStore, progress: _Progress) -> dic
         say(f"dbanon: column {found.describe(report.k_requested)}")
     for text in report.lost_told():
         plpy.notice(f"dbanon: column {text}")
+    for text in report.averaged_codes_told():
+        plpy.warning(f"dbanon: column {text}")
     if report.not_copied:
         names = ", ".join(f'"{name}"' for name in report.not_copied)
         plpy.notice(f"dbanon: not copied, because named nowhere: {names}")

@@ -148,6 +148,9 @@ def command(url: str, start: Mapping[str, Any], hierarchies: Iterable[str] = ())
         if short is not None:
             for column in value:
                 words += [short, column]
+        elif name == "kinds":
+            for column, kind in value.items():
+                words += ["--kind", f"{column}={kind}"]
         elif isinstance(value, (tuple, list)):
             words += ["--" + name.replace("_", "-"), ",".join(map(_field, value))]
         elif isinstance(value, Mapping):
@@ -168,7 +171,9 @@ def command(url: str, start: Mapping[str, Any], hierarchies: Iterable[str] = ())
 def statement(start: Mapping[str, Any], hierarchies: Mapping[str, Any] | None = None) -> str:
     """The call in SQL, inside PostgreSQL."""
     source = parse_relation(start["table"])
-    options = {name: start[name] for name in ("refine", "recoding", "key") if name in start}
+    options = {
+        name: start[name] for name in ("refine", "recoding", "kinds", "key") if name in start
+    }
     words = [
         _text(source.quoted),
         _text(str(RelationName("release", source.name))),

@@ -51,6 +51,10 @@ class ColumnLost(UserWarning):
     """A quasi-identifier has lost everything: one label is released for all of its values."""
 
 
+class CodesAveraged(UserWarning):
+    """Numbers of a coded column were averaged: rows are released with codes that nobody has."""
+
+
 class DaysAsNumbers(UserWarning):
     """A column of whole numbers holds days as yyyymmdd: numbers between two of them are no days."""
 

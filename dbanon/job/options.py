@@ -79,6 +79,7 @@ class PolicyOptions(TypedDict, total=False):
     attacks: bool
     certificate: float | None
     orders: Mapping[str, Sequence[str]] | None
+    kinds: Mapping[str, str] | None
 
 
 class ClassOptions(TypedDict, total=False):
@@ -97,6 +98,7 @@ class ClassOptions(TypedDict, total=False):
     refine_seconds: float | None
     block_size: int | None
     orders: Mapping[str, Sequence[str]] | None
+    kinds: Mapping[str, str] | None
     lambda_: float
     radius: float
     threshold: float

@@ -12,6 +12,7 @@ from dbanon.data.option import Option, check, documents_options, parameter, para
 from dbanon.data.scales import MAHALANOBIS, STANDARDIZATIONS
 from dbanon.errors import InvalidParameter
 from dbanon.hierarchy.tree import Hierarchy
+from dbanon.job.columns import KINDS, ORDERS
 from dbanon.job.guarantee import GUARANTEES, Guarantee
 from dbanon.job.guarantee_names import guarantee
 from dbanon.job.nulls import ERROR, NULL_POLICIES
@@ -253,17 +254,8 @@ class Policy:
             see="bounds.md#in-the-report",
         ),
     ] = None
-    orders: Annotated[
-        Mapping[str, Sequence[str]],
-        Option(
-            "The values of a text column from the lowest to the highest. The column is then"
-            " treated as ranks.",
-            flag="order",
-            form="NAME=A,B,C",
-            secret=True,
-            see="methods.md#ordinal-attributes",
-        ),
-    ] = field(default_factory=dict)
+    orders: Annotated[Mapping[str, Sequence[str]], ORDERS] = field(default_factory=dict)
+    kinds: Annotated[Mapping[str, str], KINDS] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check(self)

@@ -14,6 +14,7 @@ from dbanon.data.frozen import dataclass
 from dbanon.data.schema import NORMALIZE
 from dbanon.errors import HierarchyBroken, InvalidParameter, nearest_names
 from dbanon.hierarchy.spec import parse
+from dbanon.job.columns import VALUE_KINDS
 from dbanon.measures import Model, model_kinds
 
 ENTITY, PSEUDONYM = "entity", "pseudonym"
@@ -21,7 +22,7 @@ ENTITY, PSEUDONYM = "entity", "pseudonym"
 BY_RULES = "declared"
 # Of each role, the keys that a rule may have beside it.
 ROLES: Mapping[str, tuple[str, ...]] = {
-    "quasi_identifier": ("hierarchy", "step", "weight", "order"),
+    "quasi_identifier": ("hierarchy", "step", "weight", "order", "kind"),
     "sensitive": ("model", "models"),
     "by": (),
     "keep": ("reason",),
@@ -35,7 +36,8 @@ _SHORT = {"l_diversity": "distinct_l"}
 _COMMENT = re.compile(r"^[ \t]*dbanon:[ \t]*(\S.*?)[ \t]*$", re.M)
 # What a job says of its columns, and has from rules where they are used.
 OF_COLUMNS = ("quasi_identifiers", "sensitive", "keep", "by", "entity", "entity_normalize",
-              "hierarchies", "models", "weights", "steps", "orders", "pseudonyms")  # fmt: skip
+              "hierarchies", "models", "weights", "steps", "orders", "kinds",
+              "pseudonyms")  # fmt: skip
 # Bytes of a rule, as JSON.
 LARGEST = 65_536
 
@@ -57,6 +59,7 @@ _VALUES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "step": (lambda value: _is_number(value) and value > 0, "a number above 0"),
     "weight": (lambda value: _is_number(value) and value >= 0, "a number, 0 or more"),
     "order": (_is_texts, "a list of different texts, from the lowest to the highest"),
+    "kind": (lambda value: value in VALUE_KINDS, f"one of {', '.join(VALUE_KINDS)}"),
     "model": (
         lambda value: isinstance(value, dict) and bool(value),
         'an object of levels by kind, as in {"distinct_l": 2}',
@@ -121,6 +124,7 @@ class Rules:
             "weights": self._each("weight"),
             "steps": self._each("step"),
             "orders": {name: tuple(order) for name, order in self._each("order").items()},
+            "kinds": self._each("kind"),
             "pseudonyms": tuple(
                 name
                 for name, rule in self.by_column.items()

@@ -131,8 +131,8 @@ def _values(
     values = np.array([*microdata.categories[column], ""], object)
     codes = microdata.codes[records, column]
     missing = None if not (codes < 0).any() else codes < 0
-    if attribute.kind is not Kind.CATEGORY:
-        attribute = replace(attribute, kind=Kind.CATEGORY, sql_type=GENERALIZED)
+    if attribute.kind is not Kind.CATEGORY or attribute.nominal:
+        attribute = replace(attribute, kind=Kind.CATEGORY, sql_type=GENERALIZED, nominal=False)
     return ReleasedColumn(attribute, values[codes], missing)
 
 

@@ -233,8 +233,16 @@ class Report(WithCard):
         return (
             *(f"{caution.what}; {caution.why}" for caution in self.cautions),
             *(f"column {found.describe(self.k_requested)}" for found in self.findings),
-            *(f"column {text}" for text in self.lost_told()),
+            *(f"column {text}" for text in (*self.lost_told(), *self.averaged_codes_told())),
         )
+
+    def averaged_codes_told(self) -> list[str]:
+        """Of each coded column that was averaged: that it was, and what would help."""
+        return [
+            f'"{name}" is a code, and was averaged: {rows} rows are released with a code that'
+            " nobody has. What helps: kind nominal, or numeric if its numbers are amounts"
+            for name, rows in self.arguments.get("averaged_codes", {}).items()
+        ]
 
     def lost_told(self) -> list[str]:
         """Of each column that is lost completely: that it is, and what would help."""
@@ -356,6 +364,7 @@ class Report(WithCard):
             ),
             *told_of(self.arguments),
             *((one.title, one.why) for one in self.cautions if one != joint),
+            *(("CODES AVERAGED", text) for text in self.averaged_codes_told()),
             (f"information loss, {measure}", loss),
             *(
                 (f"  {column.name}", loss_pair(column.released, column.before_rounding))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,9 +15,18 @@ from dbanon.advice.persons import coarsest, person_column
 from dbanon.advice.profile import SMALL, Profile
 from dbanon.advice.recommend import Point, recommend
 from dbanon.advice.request import AdviceRequest, are_numbers, usual_methods
-from dbanon.advice.roles import IDENTIFIER, QUASI_IDENTIFIER, SENSITIVE, UNDECIDED, Role, propose
+from dbanon.advice.roles import (
+    IDENTIFIER,
+    QUASI_IDENTIFIER,
+    SENSITIVE,
+    UNDECIDED,
+    Role,
+    is_code,
+    propose,
+)
 from dbanon.advice.singling import singling, sizes_of
 from dbanon.data.microdata import Microdata
+from dbanon.data.schema import NOMINAL
 from dbanon.errors import NoQuasiIdentifiers, NoRows, NothingFits, PrivacyWarning
 from dbanon.job.job import Job
 from dbanon.job.nulls import ERROR
@@ -115,6 +124,7 @@ def advise(
         recommendation=best,
         start={} if best is None else _start(planned, request, roles, best.point, microdata),
         nulls=None if microdata.valid is None else choice,
+        kinds=planned.policy.kinds,
         seconds={part: round(seconds, 3) for part, seconds in clock.seconds.items()},
     )
 
@@ -160,6 +170,21 @@ def proposed(request: AdviceRequest, source: Source) -> Proposed:
     profile, persons = _profile(request, source)
     roles = _roles(request, profile, persons)
     return Proposed(profile, roles, _entity(request, profile, persons))
+
+
+def proposed_kinds(
+    request: AdviceRequest, chosen: Sequence[str], profile: Profile
+) -> dict[str, str]:
+    """The kinds of quasi-identifiers: as asked for, and nominal where they look like codes.
+
+    Those with a hierarchy need none.
+    """
+    found = {
+        name: NOMINAL
+        for name in chosen
+        if name not in request.hierarchies and is_code(profile.column(name))
+    }
+    return found | dict(request.kinds)
 
 
 def proposed_nulls(
@@ -279,7 +304,12 @@ def _job(
         hierarchies=request.hierarchies,
         memory_limit=request.memory_limit,
         # Of any kind of column; the methods that are tried have policies of their own.
-        policy=Policy(k=request.k[0], method="gaa_cp", nulls="category" if holes else "error"),
+        policy=Policy(
+            k=request.k[0],
+            method="gaa_cp",
+            nulls="category" if holes else "error",
+            kinds=proposed_kinds(request, chosen, profile),
+        ),
     )
 
 
@@ -337,6 +367,7 @@ def _start(
         "entity": planned.job.entity,
         "refine": point.refine,
         "recoding": point.recoding,
+        "kinds": dict(policy.kinds) or None,
         "nulls": None if policy.nulls == "error" else policy.nulls,
         "max_suppression": share_withheld(release_of(microdata, policy.nulls, point.k)) or None,
         "key": list(request.key) or None,

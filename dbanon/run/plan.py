@@ -10,7 +10,7 @@ from typing import Any
 from dbanon.data.counts import Questions
 from dbanon.data.frozen import dataclass
 from dbanon.data.microdata import ColumnRoles, Microdata
-from dbanon.data.schema import Attribute, Kind, with_orders
+from dbanon.data.schema import Attribute, Kind, with_kinds, with_orders
 from dbanon.errors import ColumnUnclassified, ColumnWithoutRule
 from dbanon.hierarchy.edges import Pulse, no_pulse
 from dbanon.hierarchy.tree import Hierarchy
@@ -312,9 +312,9 @@ def _key_of(
 
 
 def _quasi_identifiers(job: Job, relation: Relation) -> tuple[Attribute, ...]:
-    """The quasi-identifiers, with their orders."""
+    """The quasi-identifiers, with their kinds and orders."""
     named = [relation.attribute(name) for name in job.quasi_identifiers]
-    return with_orders(named, job.policy.orders)
+    return with_orders(with_kinds(named, job.policy.kinds), job.policy.orders)
 
 
 def require_roles(job: Asked, relation: Relation) -> None:

@@ -231,7 +231,9 @@ def applied(job: Job, rules: Rules) -> Job:
             f"The rules of {job.table} name no quasi-identifier.",
             hint="Declare which columns together could re-identify a person.",
         )
-    of_policy = {name: given.pop(name) for name in ("models", "weights", "steps", "orders")}
+    of_policy = {
+        name: given.pop(name) for name in ("models", "weights", "steps", "orders", "kinds")
+    }
     own = replace(job.pseudonymized, pseudonyms=given.pop("pseudonyms"))
     return replace(job, **given, pseudonymized=own, policy=replace(job.policy, **of_policy))
 

@@ -11,6 +11,7 @@ from typing import Any
 from dbanon.data.counts import Counts
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Found
+from dbanon.errors import CodesAveraged, warn_caller
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
 from dbanon.job.requirements import CLIENT
@@ -22,6 +23,7 @@ from dbanon.release.outcome import Internal, losses_of
 from dbanon.release.recode import Release, combinations, lost_completely, recode
 from dbanon.release.report import Counted, Evaluated, MadeBy, Report
 from dbanon.release.words import now
+from dbanon.run.codes import averaged_codes
 from dbanon.run.disclosure import (
     few_persons,
     findings_of,
@@ -173,6 +175,8 @@ def publish(
             exact["certificate"] = certificate
     with clock.phase("digest"):
         report = report_of(planned, draft, found, counted)
+        for text in report.averaged_codes_told():
+            warn_caller(CodesAveraged(f"Column {text}."))
         report = complete(replace(report, evaluated=evaluated).found(**certified))
         if report.internal is not None:
             report = replace(report, internal=Internal(report.internal.loss, **exact))
@@ -305,6 +309,8 @@ def report_of(planned: Plan, draft: Draft, found: Found, counted: Counted) -> Re
         more["levels"] = levels
     if draft.release.suppressed_cells:
         more["suppressed_cells"] = dict(draft.release.suppressed_cells)
+    if averaged := averaged_codes(draft.microdata, draft.release, planned.policy.kinds):
+        more["averaged_codes"] = averaged
     if found.told:
         more["told"] = dict(found.told)
     release, policy = draft.release, planned.policy

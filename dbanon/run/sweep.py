@@ -352,6 +352,7 @@ class _Trial:
         return replace(
             Policy(k=k, method=method, refine=refine, **options),
             nulls=self.planned.policy.nulls,
+            kinds=self.planned.policy.kinds,
             max_suppression=self.planned_policy(k).max_suppression,
             hierarchies=dict(self.records.trees(k)),
         )

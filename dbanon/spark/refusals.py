@@ -10,7 +10,7 @@ import numpy as np
 from dbanon.data.chunks import non_finite
 from dbanon.data.microdata import Microdata, null_in_entity
 from dbanon.data.scales import MAHALANOBIS
-from dbanon.data.schema import Kind, not_in_order
+from dbanon.data.schema import NOMINAL, Kind, not_in_order
 from dbanon.errors import (
     InvalidParameter,
     ModelInfeasible,
@@ -65,6 +65,7 @@ def check_job(job: Job) -> None:
         and find_method(policy.method).refine == "generalized",
         "evaluate": policy.evaluate,
         "certificate": policy.certificate is not None,
+        "kinds=nominal": NOMINAL in policy.kinds.values(),
         "nulls=merge": policy.nulls == MERGE,
         "chain": job.chain is not None,
         "pseudonyms": bool(job.pseudonyms),

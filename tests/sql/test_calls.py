@@ -176,6 +176,21 @@ def test_rare_patterns_of_nulls_join_others(run_sql: Run) -> None:
     assert sizes[0][0] >= 7
 
 
+def test_codes_are_categories_where_it_is_said(run_sql: Run, sql_url: str) -> None:
+    run_sql("CREATE TABLE app.people AS SELECT g AS id, g % 23 AS age,"
+            " CASE WHEN g <= 3 THEN 3 ELSE 1 END AS marital FROM generate_series(1, 60) AS g")  # fmt: skip
+    told: list[str] = []
+    with psycopg.connect(sql_url.replace("+psycopg", ""), autocommit=True) as connection:
+        connection.add_notice_handler(lambda one: told.append(str(one.message_primary)))
+        connection.execute("SELECT dbanon.mdav('app.people', 'release.p', '{age,marital}', 7)")
+    assert any('column "marital" is a code, and was averaged' in text for text in told)
+    nominal = json.dumps({"kinds": {"marital": "nominal"}, "releases": "independent"})
+    run_sql("SELECT dbanon.gaa_cp('app.people', 'release.q', '{age,marital}', 7, options => %s)",
+            nominal)  # fmt: skip
+    values = run_sql("SELECT DISTINCT marital FROM release.q")
+    assert {value for (value,) in values} <= {"1", "3", "*"}
+
+
 def test_a_text_column_by_a_method_that_takes_it(run_sql: Run) -> None:
     run_sql(PEOPLE)
     taking = [name for name, method in METHODS.items() if method.takes_categories]
@@ -201,7 +216,7 @@ def test_every_option_that_is_known_is_taken(run_sql: Run) -> None:
         "withhold_failing": True, **{kind: {"id": 1.5} for kind in (*SHORT_MODELS, *model_kinds())},
         "guarantee": "rows", "strict": False, "evaluate": True, "attacks": False,
         "certificate": None, "also_k": [["a"]], "source_digest": True,
-        "entity_normalize": None, "releases": "independent",
+        "entity_normalize": None, "releases": "independent", "kinds": {"a": "numeric"},
     }  # fmt: skip
     arguments = {"entity", "sensitive", "keep", "quasi_identifiers", "k", "hierarchies", "nulls",
                  "max_suppression", "if_exists", "output"}  # fmt: skip

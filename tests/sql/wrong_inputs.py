@@ -64,6 +64,12 @@ WRONG: dict[str, tuple[str, dict[str, Any]]] = {
         "too_few_records",
         {"quasi_identifiers": ["a", "hole"], "nulls": "category"},
     ),
+    "a pattern that no other holds": (
+        "too_few_records",
+        {"quasi_identifiers": ["a", "hole"], "nulls": "merge"},
+    ),
+    "an unknown kind": ("invalid_parameter", {"kinds": {"a": "ordered"}}),
+    "a kind of no quasi-identifier": ("invalid_parameter", {"kinds": {"elsewhere": "nominal"}}),
     "a share above 1": ("invalid_parameter", {"max_suppression": 2.5}),
     "a share below 0": ("invalid_parameter", {"max_suppression": -0.5}),
     "an output that exists": (

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from dbanon.doors.cli.log import current, say
-from dbanon.errors import ColumnLost, PrivacyWarning
+from dbanon.errors import CodesAveraged, ColumnLost, PrivacyWarning
 
 if TYPE_CHECKING:
     from dbanon.doors.cli.progress import ProgressDisplay
@@ -29,6 +29,7 @@ def watched(shown: bool) -> Iterator[ProgressDisplay]:
     with warnings.catch_warnings(), ProgressDisplay(shown, current()) as progress:
         warnings.simplefilter("ignore", PrivacyWarning)
         warnings.simplefilter("ignore", ColumnLost)
+        warnings.simplefilter("ignore", CodesAveraged)
         yield progress
 
 

@@ -12,6 +12,7 @@ from dbanon.doors.jobfile.document import Document
 from dbanon.doors.jobfile.field_types import Strict, Text, in_words, refused, typed
 from dbanon.errors import DbanonError
 from dbanon.hierarchy.spec import KINDS, parse
+from dbanon.job.columns import VALUE_KINDS
 from dbanon.job.job import Job
 from dbanon.measures import Model
 from dbanon.measures.models import ORDERS, model_kinds
@@ -122,6 +123,7 @@ class QuasiIdentifierColumn(Strict):
     step: _of_column("steps") | None = None  # type: ignore[valid-type]
     weight: _of_column("weights") | None = None  # type: ignore[valid-type]
     order: Annotated[list[Text], AfterValidator(_order)] | None = None
+    kind: Literal[VALUE_KINDS] | None = None  # type: ignore[valid-type]
 
 
 class SensitiveColumn(Strict):

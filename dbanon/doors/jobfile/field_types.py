@@ -105,6 +105,7 @@ OF_COLUMNS = {
     "weights": "weight",
     "steps": "step",
     "orders": "order",
+    "kinds": "kind",
     "hierarchies": "hierarchy",
     "models": "models",
 }

@@ -278,11 +278,7 @@ def _job(document: Document, spec: JobFileSpec, place: int) -> FileJob | None:
         document.refuse((*path, "k"), "is missing: write it here, or in defaults")
         return None
     of_role = _by_role(given, ("quasi_identifier", "sensitive", "keep", "by", "pseudonym"))
-    columns = {
-        name: column
-        for name, column in given.columns.items()
-        if isinstance(column, QuasiIdentifierColumn)
-    }
+    columns = {n: c for n, c in given.columns.items() if isinstance(c, QuasiIdentifierColumn)}
     if private:
         # Defaults of the file are of all methods; what the job itself says must be of this one.
         merged = {name: getattr(given, name) for name in _set(given)} | {
@@ -311,8 +307,11 @@ def _job(document: Document, spec: JobFileSpec, place: int) -> FileJob | None:
             "hierarchies": hierarchies,
             "models": models,
             "exports": exports,
+            **{
+                option: {n: getattr(c, key) for n, c in columns.items() if getattr(c, key)}
+                for option, key in (("steps", "step"), ("kinds", "kind"))
+            },
             "weights": {n: c.weight for n, c in columns.items() if c.weight is not None},
-            "steps": {n: c.step for n, c in columns.items() if c.step is not None},
             "orders": {n: tuple(c.order) for n, c in columns.items() if c.order is not None},
             "roles": tuple(given.columns) or None,
             "declared": None if given.columns else BY_RULES,

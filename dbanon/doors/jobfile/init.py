@@ -21,7 +21,7 @@ from dbanon.advice.request import (
 )
 from dbanon.advice.roles import IDENTIFIER, QUASI_IDENTIFIER, REASONS, SENSITIVE, Role
 from dbanon.data.memory import half_of_memory
-from dbanon.data.schema import Attribute
+from dbanon.data.schema import Attribute, with_kinds
 from dbanon.doors.jobfile.chain import ChainProposal, escape, shell_url
 from dbanon.doors.jobfile.field_types import is_name, written_password
 from dbanon.doors.spelling import PLACE
@@ -30,7 +30,7 @@ from dbanon.job.policy import Policy
 from dbanon.job.reading import USUAL, Reading
 from dbanon.methods.forecast import Shape
 from dbanon.partitioning.forecast import forecast, quickest
-from dbanon.run.advise import no_quasi_identifiers, proposed, proposed_nulls
+from dbanon.run.advise import no_quasi_identifiers, proposed, proposed_kinds, proposed_nulls
 from dbanon.run.open import open_store, releases_views
 from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.stores.folders import is_of_files
@@ -107,14 +107,21 @@ class Decided:
         comment = found.comment if decided == found.role else f"{kind}: decided by you"
         return replace(found, role=decided, comment=comment)
 
-    def keys(self, one: Proposal) -> str:
-        """The role of a column in the file, with what belongs to it."""
+    def keys(self, one: Proposal, kinds: Mapping[str, str]) -> str:
+        """The role of a column in the file, with what belongs to it.
+
+        Parameters
+        ----------
+        kinds : of columns that look like codes.
+        """
         name = one.attribute.name
         found: dict[str, Any] = {}
         if one.role == "keep":
             found["reason"] = self.reasons.get(name, "")
         if one.role == QUASI_IDENTIFIER and name in self.hierarchies:
             found["hierarchy"] = self.hierarchies[name]
+        elif one.role == QUASI_IDENTIFIER and name in kinds:
+            found["kind"] = kinds[name]
         more = (f", {key}: {_in_yaml(value)}" for key, value in found.items())
         return f"{{role: {one.role}{''.join(more)}}}"
 
@@ -202,6 +209,7 @@ def job_file_for(
     named = parse_relation(table).name
     name = decided.name or re.sub(r"[^\w-]+", "-", named).strip("-_")[:63]
     chosen = [one.attribute for one in proposals if one.role == QUASI_IDENTIFIER]
+    chosen = list(with_kinds(chosen, found.kinds))
     made = _INIT if decided is _PROPOSED else _DECIDED
     head = _HEAD.format(
         made=made.format(table=json.dumps(table)[1:-1]),
@@ -226,7 +234,7 @@ def job_file_for(
     width = max((len(key) for key in keys if len(key) <= _LONGEST_KEY), default=0)
     lines = [
         (f"{key}:".ljust(width + 1) if len(key) <= _LONGEST_KEY else f"? {key}\n      :")
-        + f" {decided.keys(one)}  # {json.dumps(one.comment)[1:-1]}\n"
+        + f" {decided.keys(one, found.kinds)}  # {json.dumps(one.comment)[1:-1]}\n"
         for key, one in zip(keys, proposals, strict=True)
     ]
     output = _quoted(str(RelationName(None, decided.output or named)))
@@ -263,6 +271,7 @@ class _Seen:
     entity : the column that says whose a row is; None where a row is a person.
     nulls : what becomes of NULLs in quasi-identifiers; None where there are none.
     rows : of the table.
+    kinds : of quasi-identifiers that look like codes.
     chain : what a chain of its releases depends on.
     reading : how a file is read: as was said, with a type of each column.
     """
@@ -272,6 +281,7 @@ class _Seen:
     entity: str | None = None
     nulls: NullChoice | None = None
     rows: int = 0
+    kinds: Mapping[str, str] = field(default_factory=dict)
     chain: ChainProposal = field(default_factory=ChainProposal)
     reading: Reading = USUAL
 
@@ -332,7 +342,8 @@ def _seen(
             {one.name: one.kind for one in columns if one.kind},
             [one.decided for one in columns if one.decided is not None],
         )
-        return _Seen(attributes, found.roles, entity, nulls, rows, chain, reading)
+        kinds = proposed_kinds(request, chosen, found.profile)
+        return _Seen(attributes, found.roles, entity, nulls, rows, kinds, chain, reading)
 
 
 def _options(decided: Decided, chosen: Sequence[Attribute], rows: int, k: int) -> str:

@@ -16,7 +16,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dbanon.errors import ColumnLost, DbanonError, MemoryLimit, PrivacyWarning, lacks_memory
+from dbanon.errors import (
+    CodesAveraged,
+    ColumnLost,
+    DbanonError,
+    MemoryLimit,
+    PrivacyWarning,
+    lacks_memory,
+)
 
 # Seconds that a page waits for a task that may be quick, before it shows how far it is.
 QUICK = 0.4
@@ -131,6 +138,7 @@ class Tasks:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", PrivacyWarning)
                 warnings.simplefilter("ignore", ColumnLost)
+                warnings.simplefilter("ignore", CodesAveraged)
                 task.work(task)
         except DbanonError as error:
             # A signal inside a database's own code may come out as an error of that database.

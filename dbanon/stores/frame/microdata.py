@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dbanon.data.chunks import Chunk, encode, microdata_from_chunks
 from dbanon.data.conversion import to_unit
 from dbanon.data.microdata import Microdata, is_wide
-from dbanon.data.schema import Attribute, Kind, with_orders
+from dbanon.data.schema import Attribute, Kind, with_kinds, with_orders
 from dbanon.errors import (
     ColumnNotFound,
     InvalidParameter,
@@ -121,6 +121,7 @@ def microdata_from_frame(
     by: Sequence[str] = (),
     *,
     orders: Mapping[str, Sequence[str]] | None = None,
+    kinds: Mapping[str, str] | None = None,
 ) -> Microdata:
     """The named columns of a frame as microdata, in the frame's order; ``by`` makes its strata.
 
@@ -129,7 +130,8 @@ def microdata_from_frame(
     """
     require_columns(frame, [*names, *named])
     require_texts(frame, [*names, *by])
-    attributes = with_orders([attribute_of(str(name), frame[name]) for name in names], orders or {})
+    attributes = with_kinds([attribute_of(str(name), frame[name]) for name in names], kinds or {})
+    attributes = with_orders(attributes, orders or {})
     n = len(frame)
     numbers = np.zeros((n, sum(not attribute.kind.is_coded for attribute in attributes)))
     codes = []

@@ -196,7 +196,11 @@ class FrameSource:
         names = [attribute.name for attribute in wanted.quasi_identifiers]
         require_texts(rows, [attribute.name for attribute in wanted.sensitive])
         microdata = microdata_from_frame(
-            rows, names, by=[attribute.name for attribute in wanted.by], orders=job.policy.orders
+            rows,
+            names,
+            by=[attribute.name for attribute in wanted.by],
+            orders=job.policy.orders,
+            kinds=job.policy.kinds,
         )
         keys = microdata.keys
         if len(rows) != len(self.frame):

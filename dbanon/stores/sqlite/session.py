@@ -191,7 +191,7 @@ class SqliteSession(SqliteKeyed):
         return f"{relation.quoted} AS s WHERE (random() & {of - 1}) < {round(share * of)}"
 
     def inspect(self, source: Relation, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
-        looked_at = [a for a in attributes if a.kind in types.STORED_AS]
+        looked_at = [a for a in attributes if a.kind in types.STORED_AS and not a.nominal]
         if not looked_at:
             return tuple(attributes)
         checks = [

@@ -110,12 +110,15 @@ def test_numbers_alone() -> None:
     assert not is_number_alone("")
 
 
+SURVEYS = ("code_name", "amount", "design_weight", "household", "household_number")
+
+
 def test_the_word_list_is_well_formed() -> None:
     lines = WORDS.read_text(encoding="utf-8").splitlines()
     entries = [line for line in lines if line and not line.startswith("#")]
     form = re.compile(r"\[\w+\]|[a-z]{2}:( \w+)+")
     assert [line for line in entries if not form.fullmatch(line)] == []
-    assert set(words()) == {*ROLES, *PERSONS, "whole_name"}
+    assert set(words()) == {*ROLES, *PERSONS, *SURVEYS, "whole_name"}
     languages = {line[:2] for line in entries if not line.startswith("[")}
     assert {"en", "de", "fr", "es", "pt", "it", "nl", "pl", "tr", "zh", "ja"} <= languages
 

@@ -1,0 +1,25 @@
+"""Options that say what the values of a quasi-identifier are: their order, and their kind."""
+
+from __future__ import annotations
+
+from dbanon.data.option import Option
+from dbanon.data.schema import NOMINAL, NUMERIC
+
+VALUE_KINDS = (NOMINAL, NUMERIC)
+KINDS = Option(
+    "nominal: treat numbers as codes, whose order and distance mean nothing. numeric: treat them as"
+    " amounts, without a warning where a code is expected.",
+    choices=VALUE_KINDS,
+    item=f"{NOMINAL} or {NUMERIC}",
+    flag="kind",
+    form="NAME=KIND",
+    see="methods.md#codes",
+)
+ORDERS = Option(
+    "The values of a text column from the lowest to the highest. The column is then treated as"
+    " ranks.",
+    flag="order",
+    form="NAME=A,B,C",
+    secret=True,
+    see="methods.md#ordinal-attributes",
+)

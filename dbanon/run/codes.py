@@ -1,0 +1,47 @@
+"""Codes that were averaged: released numbers of a coded column that no row of the source has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from dbanon.advice.names import MOST_CODES, names_code
+from dbanon.data.microdata import Microdata
+from dbanon.data.schema import NUMERIC, Kind
+from dbanon.release.recode import Release
+
+# Of types whose numbers may be codes: a frame has floats where a number is missing.
+_KINDS = (Kind.INTEGER, Kind.FLOAT, Kind.DECIMAL)
+
+
+def averaged_codes(
+    microdata: Microdata, release: Release, kinds: Mapping[str, str]
+) -> dict[str, int]:
+    """The released rows whose code nobody has, by quasi-identifier; none where there are none.
+
+    A code is a whole number of few different ones, in a column whose name says it, or one of two
+    that are not neighbours. Labels and ranges are no codes: they hold the values of their class.
+    """
+    found: dict[str, int] = {}
+    sizes = release.partition.sizes
+    for column in release.columns:
+        attribute = column.attribute
+        numeric = [one.name for one in microdata.numeric]
+        if attribute.kind not in _KINDS or column.of is not None or column.upper is not None:
+            continue
+        name = attribute.name
+        if kinds.get(name) == NUMERIC or name not in numeric or column.extent is not None:
+            continue
+        valid = microdata.valid_column(name)
+        values = microdata.numbers[:, numeric.index(name)]
+        known = np.unique(values if valid is None else values[valid])
+        two = len(known) == 2 and known[1] - known[0] > 1
+        if not (two or (names_code(name) and len(known) <= MOST_CODES)) or (known % 1).any():
+            continue
+        strange = ~np.isin(column.as_float(), known)
+        if column.missing is not None:
+            strange &= ~column.missing
+        if rows := int(sizes[strange].sum()):
+            found[name] = rows
+    return found
