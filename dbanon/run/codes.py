@@ -20,8 +20,8 @@ def averaged_codes(
 ) -> dict[str, int]:
     """The released rows whose code nobody has, by quasi-identifier; none where there are none.
 
-    A code is a whole number of few different ones, in a column whose name says it, or one of two
-    that are not neighbours. Labels and ranges are no codes: they hold the values of their class.
+    A code is a whole number of few different ones, in a column whose name says it. Labels and
+    ranges are no codes: they hold the values of their class.
     """
     found: dict[str, int] = {}
     sizes = release.partition.sizes
@@ -36,8 +36,7 @@ def averaged_codes(
         valid = microdata.valid_column(name)
         values = microdata.numbers[:, numeric.index(name)]
         known = np.unique(values if valid is None else values[valid])
-        two = len(known) == 2 and known[1] - known[0] > 1
-        if not (two or (names_code(name) and len(known) <= MOST_CODES)) or (known % 1).any():
+        if not names_code(name) or len(known) > MOST_CODES or (known % 1).any():
             continue
         strange = ~np.isin(column.as_float(), known)
         if column.missing is not None:
