@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -121,10 +121,12 @@ def test_persons_that_a_caller_brings_ask_nothing_of_others(
     mallory.execute("CREATE TABLE app.own (id integer, a integer)")
     mine = str(uuid.uuid4())
     mark(mallory, "release.mine", mine)
-    asked = {"release_id": mine, "relation_oid": oid(mallory, "release.mine"), "k": 5,
+    asked: dict[str, Any] = {"release_id": mine, "relation_oid": oid(mallory, "release.mine"), "k": 5,
              "releases": [first]}  # fmt: skip
 
-    def refused(given: dict[str, Any], persons: list[bytes] | None, *states: str) -> None:
+    def refused(
+        given: dict[str, Any], persons: Sequence[bytes | None] | None, *states: str
+    ) -> None:
         with pytest.raises(psycopg.Error) as failure, mallory.transaction():
             mallory.execute(COUNT, (json.dumps(given), persons))
         assert failure.value.sqlstate in (states or ("42501",)), failure.value
@@ -141,7 +143,7 @@ def test_persons_that_a_caller_brings_ask_nothing_of_others(
         refused(asked | own, broken, "22023")
     # An entry that names the source, which its publisher cannot read, is not one of the source:
     # it takes no persons, and stops nobody.
-    name = {"source": "app.people", "person_salt": "0" * 64, **ENTITY,
+    name: dict[str, Any] = {"source": "app.people", "person_salt": "0" * 64, **ENTITY,
             "source_oid": oid(anna, "app.people"),
             "request": {"source": {"oid": oid(anna, "app.people")}}}  # fmt: skip
     mallory.execute(RECORD, entry(mine, asked["relation_oid"], **name))
@@ -174,7 +176,7 @@ def test_whoever_reads_the_source_can_forge_and_stop_nothing(
         name = f"release.m{mine[:8]}"
         mallory.execute(MAKE.format(name).encode())
         mark(mallory, name, mine)
-        given = {"person_salt": salt, "source_oid": oid(mallory, "app.people"), **ENTITY,
+        given: dict[str, Any] = {"person_salt": salt, "source_oid": oid(mallory, "app.people"), **ENTITY,
                  "source": "app.people"}  # fmt: skip
         mallory.execute(RECORD, entry(mine, oid(mallory, name), **given))
         if salt != "no salt":
