@@ -70,9 +70,10 @@ def joint_histories_variable() -> str:
 # The releases of a source that count as its earlier ones, of entries as ``r``. An entry counts if
 # its source was this relation, or one of a name that it has or had, that belonged to today's owner,
 # or to a member of that role: tables are dropped and made anew each night. A table of another role
-# that had the name does not count, nor does an entry of persons whose publisher could not read what
-# it names. Entries of earlier versions, and of the database that a dump was taken of, count by
-# name. Persons are counted over those of this relation, or of such a name and its owner.
+# that had the name does not count. Entries that do not know their relation, as those of a cluster,
+# count by name; those of persons if their publisher may read the table. Entries of earlier
+# versions, and of the database that a dump was taken of, count by name. Persons are counted over
+# those of this relation, or of such a name and its owner.
 EARLIER = f"""
 SELECT r.release_id, r.source_oid > 0 AND coalesce(
            r.ledger_oid = r.tableoid::bigint AND (r.source_oid = t.oid
@@ -80,7 +81,7 @@ SELECT r.release_id, r.source_oid > 0 AND coalesce(
            false) AS is_counted
 FROM dbanon.release AS r
 CROSS JOIN (
-    SELECT c.oid::bigint AS oid, c.relowner AS owner, ARRAY(
+    SELECT c.oid AS relation, c.oid::bigint AS oid, c.relowner AS owner, ARRAY(
                SELECT ?::text UNION SELECT q.source FROM dbanon.release AS q
                WHERE q.source_oid = c.oid::bigint AND q.ledger_oid = q.tableoid::bigint) AS names
     FROM pg_catalog.pg_class AS c
@@ -88,11 +89,14 @@ CROSS JOIN (
     WHERE n.nspname = ?::name AND c.relname = ?::name
 ) AS t
 LEFT JOIN pg_catalog.pg_roles AS o ON o.oid::bigint = r.source_owner_oid
+LEFT JOIN pg_catalog.pg_roles AS p
+    ON p.oid::bigint = r.publisher_oid AND r.ledger_oid = r.tableoid::bigint
 WHERE CASE
     WHEN r.source_oid = 0 THEN
         r.source = ANY (t.names) OR (r.request #>> '{{source,oid}}') = t.oid::text
     WHEN r.source_oid IS NULL THEN
-        r.source = ANY (t.names) AND r.arguments ->> 'entity' IS NULL
+        r.source = ANY (t.names) AND (r.arguments ->> 'entity' IS NULL OR coalesce(
+            pg_catalog.has_any_column_privilege(p.oid, t.relation, 'SELECT'), false))
     WHEN r.ledger_oid IS DISTINCT FROM r.tableoid::bigint THEN r.source = ANY (t.names)
     ELSE r.source_oid = t.oid OR r.source = ANY (t.names) AND (
         r.source_owner_oid = t.owner::bigint

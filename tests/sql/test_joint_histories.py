@@ -35,7 +35,7 @@ CALL = (
     " keep => '{{who}}', options => '{{\"releases\": \"independent\"}}')"
 )
 COUNT = "SELECT dbanon._joint_histories(%s::jsonb, %s::bytea[])"
-ENTITY = {"arguments": {"by": [], "entity": "id"}}
+ENTITY: dict[str, Any] = {"arguments": {"by": [], "entity": "id"}}
 PERSONS = [b"\\0" * 12 * 5]
 
 
@@ -121,8 +121,10 @@ def test_persons_that_a_caller_brings_ask_nothing_of_others(
     mallory.execute("CREATE TABLE app.own (id integer, a integer)")
     mine = str(uuid.uuid4())
     mark(mallory, "release.mine", mine)
-    asked: dict[str, Any] = {"release_id": mine, "relation_oid": oid(mallory, "release.mine"), "k": 5,
-             "releases": [first]}  # fmt: skip
+    asked: dict[str, Any] = {
+        "release_id": mine, "relation_oid": oid(mallory, "release.mine"), "k": 5,
+        "releases": [first],
+    }  # fmt: skip
 
     def refused(
         given: dict[str, Any], persons: Sequence[bytes | None] | None, *states: str
@@ -176,8 +178,9 @@ def test_whoever_reads_the_source_can_forge_and_stop_nothing(
         name = f"release.m{mine[:8]}"
         mallory.execute(MAKE.format(name).encode())
         mark(mallory, name, mine)
-        given: dict[str, Any] = {"person_salt": salt, "source_oid": oid(mallory, "app.people"), **ENTITY,
-                 "source": "app.people"}  # fmt: skip
+        given: dict[str, Any] = {
+            "person_salt": salt, "source_oid": oid(mallory, "app.people"), "source": "app.people",
+        } | ENTITY  # fmt: skip
         mallory.execute(RECORD, entry(mine, oid(mallory, name), **given))
         if salt != "no salt":
             mallory.execute(
@@ -289,3 +292,23 @@ def test_the_order_of_releases_does_not_matter(run_sql: Run, sql_url: str) -> No
     assert counted[-1] == plainly(run_sql, "one", "two", "three")
     other = dbanon.measure_releases(sql_url, [f"release.{n}" for n in ("three", "one", "two")])
     assert other.known[-1] == measured.known[-1]
+
+
+def test_a_release_that_does_not_know_its_relation_counts_by_name(
+    roles: dict[str, str], run_sql: Run, connect: Connect
+) -> None:
+    """As one by a cluster. It counts if its publisher may read the table, and is not measured."""
+    run_sql(PEOPLE)
+    run_sql("GRANT SELECT ON app.people TO anna, mallory")
+    run_sql("GRANT CREATE, USAGE ON SCHEMA release TO anna, mallory")
+    plain = CALL.replace(', options => \'{{"releases": "independent"}}\'', "")
+    mallory, mine = connect(roles["mallory"], autocommit=False), str(uuid.uuid4())
+    mallory.execute(MAKE.format("release.mine").encode())
+    mark(mallory, "release.mine", mine)
+    mallory.execute(RECORD, entry(mine, oid(mallory, "release.mine"), **ENTITY))
+    mallory.commit()
+    with pytest.raises(psycopg.Error) as found:
+        connect(roles["anna"]).execute(plain.format("one").encode())
+    assert found.value.sqlstate == "ZK011"
+    run_sql("REVOKE SELECT ON app.people FROM mallory")
+    connect(roles["anna"]).execute(plain.format("one").encode())
