@@ -166,7 +166,8 @@ def _by_record(
     if sensitive:
         raise InvalidParameter(
             "The ledger's record has persons and classes, and no sensitive values.",
-            hint="Leave out --sensitive, or name a column of the person in each release: --entity.",
+            hint="Leave out the sensitive columns, or name the column of the person that each"
+            " release has (`entity`).",
         )
     known = person_record.recorded_persons(session)
     ids = [_release_id(session, name) for name in names]
@@ -176,7 +177,7 @@ def _by_record(
             f"Not measured: the ledger has no record of the persons of {', '.join(missing)}.",
             detail="A release has one if it names its entity and belongs to no chain, and if its"
             " source is in the database of the ledger. Earlier versions kept none.",
-            hint="Measure releases by a column of the person that each of them has: --entity.",
+            hint="Name the column of the person that each of these releases has (`entity`).",
         )
     measured = [known[id_] for id_ in ids]
     if len(measured) == 1:

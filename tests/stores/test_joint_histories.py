@@ -159,7 +159,7 @@ def test_what_has_no_record_is_named(database: Database) -> None:
         InvalidParameter, match=r"no record of the persons of release\.old"
     ) as found:
         dbanon.measure_releases(database.url, ["release.old", "release.new"])
-    assert "--entity" in str(found.value.hint)
+    assert "column of the person" in str(found.value.hint)
     dbanon.measure_releases(database.url, ["release.new", "release.newer"])
     with pytest.raises(InvalidParameter, match="no sensitive values"):
         dbanon.measure_releases(
