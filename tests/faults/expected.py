@@ -95,8 +95,9 @@ def _unfit(case: Case, columns: Sequence[Any]) -> set[str]:
     # Means of wide numbers are exact, and text borders hold them; other recodings refuse them.
     if any(_wide(column) for column in columns):
         found |= UNFIT | {"hierarchy_broken"}
-    if arguments.get("intervals") in ("bounds", "midpoint") and any(map(_at_the_end, columns)):
-        # The borders of the ranges have no room in the type.
+    beyond = arguments.get("intervals") in ("bounds", "midpoint") or method == "secure_kward"
+    if beyond and any(map(_at_the_end, columns)):
+        # The borders of the ranges, or values that were moved away, have no room in the type.
         found |= {"unsupported_type"}
     # PostgreSQL's names have 63 bytes; a bound's is the column's, and up to five more.
     longest = 63 - (5 if arguments.get("intervals") == "bounds" else 0)
