@@ -85,6 +85,7 @@ def test_refused_in_the_words_of_one_machine(spark, name, tmp_path):
         {"evaluate": True},
         {"certificate": 1.0},
         {"nulls": "merge"},
+        {"kinds": {"x": "nominal"}},
         {"method": "gaa_cp", "intervals": "range"},
         {"method": "individual_ranking", "guarantee": "per_attribute", "recoding": "mean"},
         {"refine": "fast", "refine_seconds": 1.0},

@@ -217,11 +217,15 @@ def test_of_persons_each_counts_once() -> None:
 
 
 @pytest.mark.parametrize(
-    "given", [{"spill": "/tmp", "block_size": 50, "memory_limit": 10**9}], ids=["spill"]
+    "given",
+    [
+        {"spill": "/tmp", "block_size": 50, "memory_limit": 10**9},
+        {"chain": {"name": "people", "key": "file:people.key"}, "entity": "id"},
+    ],
+    ids=["spill", "chain"],
 )
 def test_what_cannot_merge_refuses_it(given: dict[str, Any]) -> None:
-    with pytest.raises(InvalidParameter, match="merge"):
-        dbanon.anonymize(
-            "duckdb:///:memory:", table="t", output="r.t", quasi_identifiers=["a"], k=4,
-            nulls="merge", **given,
-        )  # fmt: skip
+    asked = {"table": "t", "output": "r.t", "quasi_identifiers": ["a"], "k": 4, "nulls": "merge"}
+    with pytest.raises(InvalidParameter) as refused:
+        dbanon.anonymize("duckdb:///:memory:", **asked, **given)
+    assert "nulls" in str(refused.value)
