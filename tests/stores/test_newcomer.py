@@ -37,13 +37,20 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::dbanon.errors.PrivacyWarning")
 def test_from_a_messy_file_to_a_report(folder: Path) -> None:
-    # Who says nothing of the file is told how it is written, and whose the rows are.
+    # Words for nothing are named by whoever knows them; how the file is written, its values say.
+    refused = said("init", "file:stays.csv", "--table", "stays", code=2)
+    assert "[file_malformed]: Line " in refused
+    assert "column 10 (Kosten)" in refused
+    assert "--null-words" in refused
+    assert "k.A." not in refused
     first = folder / "first.yaml"
-    first.write_text(said("init", "file:stays.csv", "--table", "stays"))
-    assert yaml.safe_load(first.read_text())["jobs"][0]["entity"] == "Patienten-Nr"
+    first.write_text(said("init", "file:stays.csv", "--table", "stays", *WRITTEN[-2:]))
+    [described] = yaml.safe_load(first.read_text())["jobs"]
+    assert described["entity"] == "Patienten-Nr"
+    assert (described["dates"], described["decimal"]) == ("dmy", ",")
+    assert described["types"]["Kosten"] == "decimal"
     looked_at = said("plan", "first.yaml")
-    assert "look like dd.mm.yyyy: dates: dmy" in looked_at
-    assert "decimal:" in looked_at
+    assert "date; types: date" in looked_at
 
     advice = said("advise", "file:stays.csv", "--table", "stays", *WRITTEN, "--k", "5,10",
                   "--methods", "gaa_cp")  # fmt: skip
