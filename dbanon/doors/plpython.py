@@ -24,6 +24,7 @@ from dbanon.doors.spelling import in_sql, in_sql_classes, statement
 from dbanon.errors import (
     CodesAveraged,
     ColumnLost,
+    DaysAsNumbers,
     HierarchyBroken,
     InvalidParameter,
     PrivacyWarning,
@@ -259,10 +260,12 @@ def _released(plpy: Any, job: Job, store: PlpyStore, progress: _Progress) -> dic
             warnings.simplefilter("ignore", ColumnLost)
             warnings.simplefilter("ignore", CodesAveraged)
             warnings.simplefilter("always", SchemaCreated)
+            warnings.simplefilter("always", DaysAsNumbers)
             report = run(job, SqlSource(session), target, progress)
     progress.restore()
-    for message in messages_of(caught, SchemaCreated):
-        plpy.warning(message)
+    for warning in (SchemaCreated, DaysAsNumbers):
+        for message in messages_of(caught, warning):
+            plpy.warning(message)
     for caution in report.cautions:
         plpy.warning(f"dbanon: {caution.what}; {caution.why}")
     for found in report.findings:

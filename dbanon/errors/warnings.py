@@ -55,6 +55,10 @@ class CodesAveraged(UserWarning):
     """Numbers of a coded column were averaged: rows are released with codes that nobody has."""
 
 
+class ColumnsRenamed(UserWarning):
+    """Columns of one name in a file were numbered, as was asked for."""
+
+
 class DaysAsNumbers(UserWarning):
     """A column of whole numbers holds days as yyyymmdd: numbers between two of them are no days."""
 

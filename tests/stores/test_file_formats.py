@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 import dbanon
 from dbanon.doors.cli.main import main
 from dbanon.doors.spelling import on_command_line
-from dbanon.errors import DbanonError, FileMalformed, InvalidParameter, MemoryLimit
+from dbanon.errors import ColumnsRenamed, DbanonError, FileMalformed, InvalidParameter, MemoryLimit
 from dbanon.job.reading import Reading
 from dbanon.run.open import open_store
 from dbanon.sessions.names import parse_relation
@@ -152,7 +152,13 @@ def test_columns_of_one_name_are_renamed_when_told(tmp_path: Path) -> None:
     error = refused(path)
     assert "names two columns alike: columns 1 and 3" in error.message
     assert "--duplicate-columns rename" in on_line(error)
-    types, rows = loaded(path, duplicate_columns="rename")
+    with pytest.warns(ColumnsRenamed, match='renamed: "Age_3", "age_4"'):
+        types, rows = loaded(path, duplicate_columns="rename")
+    path.write_text("age,id,Age\n" + "1,2,3\n" * 5)
+    done = call("plan", f"file:{path}", "--table", "t", "-q", "Age_2", "--k", "2",
+                "--output", "r.t", "--duplicate-columns", "rename")  # fmt: skip
+    assert done.exit_code == 0, done.stderr
+    assert "Warning: Columns of one name in" in done.stderr
     assert [*types] == ["age", "id", "Age_3", "age_4", "age_2"]
     assert rows == [(1, 2, 3, 4, 5)]
 

@@ -21,7 +21,9 @@ from dbanon.doors.cli.log import current, give_up, log_format, say
 from dbanon.doors.cli.start import INTERRUPTED, TERMINATED
 from dbanon.doors.spelling import bytes_of, on_command_line
 from dbanon.errors import (
+    ColumnsRenamed,
     CommitConfirmed,
+    DaysAsNumbers,
     DbanonError,
     ExportPending,
     InvalidParameter,
@@ -40,7 +42,8 @@ from dbanon.sessions.ending import ending
 
 UNEXPECTED = 1
 # Warnings about what is done all the same: each a line, and each time.
-_TOLD = (CommitConfirmed, ExportPending, NotTold, ReleaseNotNoted, ReleaseNotPublished,
+_TOLD = (ColumnsRenamed, CommitConfirmed, DaysAsNumbers, ExportPending, NotTold, ReleaseNotNoted,
+         ReleaseNotPublished,
          RulesOfAnotherTable, SchemaCreated, TablesLeft)  # fmt: skip
 
 

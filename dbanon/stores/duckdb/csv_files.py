@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from dbanon.errors import FileMalformed, InvalidParameter
+from dbanon.errors import ColumnsRenamed, FileMalformed, InvalidParameter, warn_caller
 from dbanon.job.reading import RENAME, UTF_8, Reading
 from dbanon.stores.folders import Place, require_room
 
@@ -94,7 +94,12 @@ def head_of(file: BinaryIO, path: Place, reading: Reading) -> Head:
         for place, cell in enumerate(cells)
     )
     if reading.duplicate_columns == RENAME:
-        names = _renamed(names)
+        given, names = names, _renamed(names)
+        new = [f'"{name}"' for name, before in zip(names, given, strict=True) if name != before]
+        if new:
+            warn_caller(
+                ColumnsRenamed(f"Columns of one name in {path} were renamed: {', '.join(new)}.")
+            )
     _require_names(names, path, skipped + 1)
     found = Head(delimiter, cells, names, skipped, has_header)
     if any(map(_LOST.search, names)):
