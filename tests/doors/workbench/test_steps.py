@@ -187,6 +187,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("sweep", {"from": 3, "to": 4, "method": "exact"}, "that are offered"),
     ("choose", {"point": "gaa_cp/4"}, "that were tried"),
     ("job", {"file": "a.yaml", "name": "a b", "output": "x"}, "letters, digits"),
+    ("sweep", {"nulls": "none"}, "NULLs may become one of"),
     ("job", {"file": "a.yaml", "name": "a", "output": "x.y"}, "without a schema"),
     ("job", {"file": "a.yaml", "name": "a", "output": "x", "export": "exe"}, "exported"),
     ("job", {"file": "a.yaml", "name": "a", "output": "x", "kind": "file"}, "view or as a table"),
@@ -207,6 +208,26 @@ def test_only_what_is_offered_is_taken(client: Client, tmp_path: Path) -> None:
         assert 'role="alert"' in answer.body
     assert client.routes.bench.decided == before
     assert {path.name for path in tmp_path.iterdir()} == {"people.db"}
+
+
+def test_what_becomes_of_nulls_is_tried_and_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = [[i, None if i < 2 else 20 + i % 9, None if i < 8 else i % 5] for i in range(60)]
+    columns = ["id integer PRIMARY KEY", "age integer", "visits integer"]
+    url = loaded(tmp_path, "people", columns, given)
+    with workbench(url, "people", tmp_path, key=("id",)) as client:
+        decided(client, id="identifier", age="quasi_identifier", visits="quasi_identifier")
+        for nulls in ("merge", "suppress"):
+            swept(client, nulls=nulls)
+            client.sent("choose", {"point": "gaa_cp/4"})
+            form = client.form(client.page("job"), "job") | {"file": f"{nulls}.yaml"}
+            client.done("job", form)
+            text = (tmp_path / f"{nulls}.yaml").read_text()
+            assert f"nulls: {nulls}\n" in text
+            assert ("max_suppression: 0.14\n" in text) == (nulls == "suppress")
+        assert "Released" in said(client.done("run", {}))
 
 
 def test_hostile_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
