@@ -65,6 +65,7 @@ def on_line(error: DbanonError) -> str:
         ("t.csv.gz", gzip.compress(TEXT[:20].encode()) + gzip.compress(TEXT[20:].encode())),
         ("t.csv.zst", zstd(TEXT.encode())),
     ],
+    ids=["tsv", "txt", "TXT", "csv.gz", "tsv.gz", "two packed parts", "csv.zst"],
 )
 def test_files_are_read_by_their_endings(tmp_path: Path, name: str, content: bytes) -> None:
     path = tmp_path / name
