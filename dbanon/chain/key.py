@@ -41,6 +41,11 @@ def read_key(where: str) -> bytes:
     return _read_key(where, ChainKeyWrong, made, "begin another chain")
 
 
+def has_file(where: str) -> bool:
+    """Whether the key's file is there; always where the key is in the environment."""
+    return not where.startswith("file:") or os.path.lexists(key_path(where))
+
+
 def last_published(where: str, identity: str) -> int:
     """The last release of a chain that was noted beside the file of its key; 0 where none was.
 

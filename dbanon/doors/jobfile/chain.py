@@ -6,9 +6,15 @@ import os
 import shlex
 from collections.abc import Callable
 
+from dbanon.chain.key import has_file
+from dbanon.chain.manage import create, list_chains
 from dbanon.data.frozen import dataclass
+from dbanon.job.chain import Chain, Rules
+from dbanon.job.job import Job
 from dbanon.run.history import chain_name, create_command
+from dbanon.run.key import key_path
 from dbanon.sessions.names import parse_relation
+from dbanon.sessions.store import Store
 
 _WHY = (
     "Each run makes another release of the same persons, and readers may keep every one. The"
@@ -62,7 +68,9 @@ class ChainProposal:
             )
         name = chain_name(parse_relation(table).name)
         command = f"    #   {escape(create_command(table, whose, url))}"
-        chain = f'chain: {{name: {name}, key: "file:{name}.key"}}\n'
+        place = f'name: {name}, key: "file:{name}.key"'
+        chain = f"chain: {{{place}}}\n"
+        created = f"chain: {{{place}, changes: freeze, create: true}}\n"
         if not self.is_kept:
             own = f"{_WHY}, but files and MariaDB keep no chains"
             return comment(f"{own}: with entity, {_REFUSED}")
@@ -78,15 +86,59 @@ class ChainProposal:
         if commented:
             return (
                 comment(
-                    f"{_WHY}. For a schedule, make the chain once, in the folder of this file, and"
-                    " name it. A chain takes no report that is a page"
+                    f"{_WHY}. For a schedule, name a chain. The first run makes it. A chain takes"
+                    " no report that is a page"
                 )
-                + f"{command}\n    # entity: {quoted(whose)}\n    # {chain}"
+                + f"    # entity: {quoted(whose)}\n    # {created}"
             )
         return (
-            comment(f"{_WHY}. Make the chain once, in the folder of this file")
-            + f"{command}\n    entity: {quoted(whose)}\n    {chain}"
+            comment(
+                f"{_WHY}. The first run makes the chain, and its key in the folder of this file."
+                " Keep the key: without it the chain ends"
+            )
+            + f"    entity: {quoted(whose)}\n    {created}"
         )
+
+
+@dataclass(frozen=True)
+class ChainToCreate:
+    """The chain that the first run of a job makes, as a plan says it."""
+
+    chain: Chain
+
+    def pairs(self) -> list[tuple[str, str]]:
+        """Label and text, for people."""
+        return [
+            ("chain", f"{self.chain.name}: the first run makes it, and its key {self.chain.key}")
+        ]
+
+
+def chain_to_create(job: Job, source: Store) -> ChainToCreate | None:
+    """The chain of a job whose first run makes it, if neither the chain nor its key is there.
+
+    A key without its chain is one of a database that was restored, or another one: the run refuses
+    it.
+    """
+    assert job.chain is not None
+    if has_file(job.chain.key):
+        return None
+    known = {one.name for one in list_chains(source)}
+    return None if job.chain.name in known else ChainToCreate(job.chain)
+
+
+def create_chain(job: Job, source: Store) -> None:
+    """Make the chain of a job and its key, if neither is there.
+
+    Raises
+    ------
+    DbanonError : as ``dbanon.create_chain``; nothing was made.
+    """
+    if chain_to_create(job, source) is None:
+        return
+    assert job.chain is not None
+    assert job.entity is not None
+    rules = Rules(**job.chain.rules)
+    create(source, job.chain.name, job.table, job.entity, rules, key_path(job.chain.key))
 
 
 def shell_url(url: str, has_password: bool) -> str:

@@ -60,6 +60,7 @@ class FileJob:
     notices : who is told how it ended.
     schedule : when it is to run, as cron has it; a hint, by which nothing runs. None for no hint.
     engine : the cluster that it runs on, with variables; None for this process.
+    creates_chain : whether its first run makes the chain that it names.
     """
 
     name: str
@@ -73,6 +74,7 @@ class FileJob:
     schedule: str | None = None
     engine: Engine | None = None
     of_file: bool = False
+    creates_chain: bool = False
 
 
 @dataclass(frozen=True)
@@ -335,6 +337,7 @@ def _job(document: Document, spec: JobFileSpec, place: int) -> FileJob | None:
         given.schedule,
         None if private else engine,
         spec.source.path is not None,
+        given.chain is not None and given.chain.create,
     )
 
 

@@ -59,15 +59,34 @@ _OTHERS: Any = {
     for one in (*parameters(Chain), *parameters(Rules))
     if one.name not in _NEEDED
 }
+# The first run makes the chain, if neither it nor the file of its key is there.
+_CREATE: Any = {"create": (bool, False)}
+
+
+class _ChainKeys(Strict):
+    """What the keys of a chain must fit."""
+
+    @model_validator(mode="after")
+    def _creatable(self) -> _ChainKeys:
+        known: Any = self
+        if known.create and (known.changes is None or not known.key.startswith("file:")):
+            raise refused(
+                "create: true needs changes (show, hold or freeze), and key: file:PATH, where the"
+                " first run writes the key"
+            )
+        return self
+
+
 # The rules are those that the file expects of the chain: it was made with them, and keeps them.
-ChainSpec: Any = create_model("ChainSpec", __base__=Strict, **_NEEDED, **_OTHERS)
+ChainSpec: Any = create_model("ChainSpec", __base__=_ChainKeys, **_NEEDED, **_OTHERS, **_CREATE)
 
 
 def chain_of(spec: Any) -> Chain | None:
     """The chain that a job names; its key may still hold variables. None where it names none."""
     if spec is None:
         return None
-    return Chain.of_plain({name: getattr(spec, name) for name in spec.model_fields_set})
+    keys = spec.model_fields_set - _CREATE.keys()
+    return Chain.of_plain({name: getattr(spec, name) for name in keys})
 
 
 VERSIONS = (1,)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dbanon.doors.dispatch import plan_classes, run_any
+from dbanon.doors.jobfile.chain import chain_to_create, create_chain
 from dbanon.doors.jobfile.field_types import in_its_words
 from dbanon.doors.jobfile.file import FileJob, JobFile, read_job_file
 from dbanon.doors.jobfile.outcome import Outcome, notify, write_metrics
@@ -132,6 +133,8 @@ def run_file_job(
         job = replace(job, job=replace(job.job, fingerprint_key=_key_for(source)))
     with (target or source).job_lock(job.name):
         began()
+        if job.creates_chain and isinstance(job.job, Job):
+            create_chain(job.job, source)
         while True:
             try:
                 job = _by_rules(job, source)
@@ -328,9 +331,12 @@ def plan_file_job(
     job.job.require_takes("plan")
     assert isinstance(job.job, Job)
     source, target = stores_of(job, on_sql)
-    return plan_classes(
-        job.job, source, target, cluster=cluster, keep_last=job.keep_last, progress=progress
+    planned = chain_to_create(job.job, source) if job.creates_chain else None
+    asked = job.job if planned is None else replace(job.job, chain=None)
+    outlook = plan_classes(
+        asked, source, target, cluster=cluster, keep_last=job.keep_last, progress=progress
     )
+    return outlook if planned is None else replace(outlook, chain=planned)
 
 
 def missing_rights(job: FileJob, on_sql: OnSql | None = None) -> tuple[str, ...]:
