@@ -82,6 +82,8 @@ READ: list[tuple[list[str], dict[str, Any], str, Any]] = [
     (["31/12/99", "01/02/68"], {"dates": "%d/%m/%y"}, "date", date(1999, 12, 31)),
     (["3/4/2019 12:00 PM", "3/31/2019 1:00 AM"], {}, "timestamp", datetime(2019, 3, 4, 12)),
     (["04.03.2019 12:00"], {}, "timestamp", datetime(2019, 3, 4, 12)),
+    (["3/31/2019 9:05", "3/4/2019 13:42"], {}, "timestamp", datetime(2019, 3, 31, 9, 5)),
+    (["2019-03-04 9:05", "2019-03-04 13:42:10"], {}, "timestamp", datetime(2019, 3, 4, 9, 5)),
     (NUMBERS, {"types": {"a": "integer"}}, "integer", 20190304),
     (NUMBERS, {"types": {"a": "%Y%m%d"}}, "%Y%m%d", MARCH),
     (NUMBERS, {"dates": "%Y%m%d"}, "date", MARCH),
@@ -321,7 +323,7 @@ def test_init_states_types_that_no_other_month_changes(tmp_path: Path) -> None:
     assert "note: text" not in done.stdout
     url = f"duckdb:///{tmp_path / 'o.duckdb'}"
     text = re.sub(r"duckdb:///[^\"]*", url, done.stdout)
-    text = re.sub(r"(code: *)\{role: \w+\}", r"\1{role: drop}", text)
+    text = re.sub(r"(code: *)\{role: [^}]*\}", r"\1{role: drop}", text)
     file.write_text(re.sub(r"(seen: *|cost: *)\{role: \w+\}", r"\1{role: quasi_identifier}", text))
     for content in (may, june, may):
         path.write_text(content)

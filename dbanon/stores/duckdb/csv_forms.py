@@ -23,7 +23,8 @@ _WHOLE = "(0|[1-9][0-9]*)"
 # More digits with a plus are a telephone number.
 _WITH_PLUS = "[-+](0|[1-9][0-9]{0,5})"
 _ISO = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
-_CLOCK = r"[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?"
+# Spreadsheets write hours before ten with one digit.
+_CLOCK = r"[0-9]{1,2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?"
 _ZONE = r"(Z| ?[-+][0-9]{2}(:?[0-9]{2})?)"
 # A space between thousands is often one that does not break a line.
 _MARKS = {APOSTROPHE: "['\u2019]", SPACE: "[ \u00a0\u202f]", COMMA: ",", POINT: r"\."}
