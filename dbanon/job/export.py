@@ -15,6 +15,9 @@ FORMATS = (PARQUET, CSV)
 COMPRESSIONS = ("zstd", "snappy", "gzip", "none")
 KEEP = "keep"
 FORMULAS = ("error", "escape", KEEP)
+# What stands between the values of CSV, by the names that a job file has for them.
+SEPARATORS = {",": ",", ";": ";", "tab": "\t"}
+DECIMALS = (".", ",")
 # What the path of a table in a catalog begins with, as an export and as a source.
 ICEBERG = "iceberg:"
 
@@ -40,6 +43,9 @@ class Export:
         others read them; else of the quasi-identifiers only.
     formulas : what becomes of texts in CSV that spreadsheets would run: ``error`` refuses them,
         ``escape`` writes an apostrophe before them, ``keep`` leaves them.
+    separator : of CSV: ``,``, ``;`` or ``tab``.
+    decimal : of CSV: the decimal mark, ``.`` or ``,``.
+    byte_order_mark : of CSV: True for one, by which spreadsheets recognize UTF-8.
     keep_last : how many files of earlier releases stay beside it; None for all.
     """
 
@@ -48,6 +54,9 @@ class Export:
     compression: str = "zstd"
     statistics: bool = False
     formulas: str = "error"
+    separator: str = ","
+    decimal: str = "."
+    byte_order_mark: bool = False
     keep_last: int | None = None
 
     def __post_init__(self) -> None:
@@ -65,11 +74,17 @@ class Export:
             object.__setattr__(self, "format", ending)
         for name, known in (
             ("format", FORMATS), ("compression", COMPRESSIONS), ("formulas", FORMULAS),
-            ("statistics", (True, False)),
+            ("statistics", (True, False)), ("separator", tuple(SEPARATORS)),
+            ("decimal", DECIMALS), ("byte_order_mark", (True, False)),
         ):  # fmt: skip
             if getattr(self, name) not in known:
                 told = ", ".join(str(one).lower() for one in known)
                 raise InvalidParameter(f"{name} of an export must be one of {told}.")
+        if self.decimal == self.separator:
+            raise InvalidParameter(
+                "The separator and the decimal mark of an export must differ.",
+                hint='With decimal "," set separator to ";" or tab.',
+            )
         keep: Any = self.keep_last
         if keep is not None and (isinstance(keep, bool) or not isinstance(keep, int) or keep < 0):
             raise InvalidParameter("keep_last of an export must be a whole number, 0 or more.")

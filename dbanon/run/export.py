@@ -27,7 +27,7 @@ from dbanon.errors import (
     RecountFailed,
     warn_caller,
 )
-from dbanon.job.export import CSV, KEEP, PARQUET, Export
+from dbanon.job.export import PARQUET, Export
 from dbanon.job.guarantee import Guarantee
 from dbanon.job.job import Job
 from dbanon.ledger import releases
@@ -357,11 +357,7 @@ def _require_same(
     # the database's own way.
     texts = tuple(name for name in questions.sensitive if name not in questions.leaves)
     found, sensitive = counted_file(
-        path,
-        export.format,
-        attributes,
-        replace(questions, persons=(), sensitive=texts),
-        harmless=export.format == CSV and export.formulas != KEEP,
+        path, export, attributes, replace(questions, persons=(), sensitive=texts)
     )
     alike = [model for model in models if model.attribute in texts]
     differing = [] if found.rows == counts.rows else ["rows or class sizes"]

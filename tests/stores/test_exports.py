@@ -175,6 +175,33 @@ FORMULAS = {
 HARMLESS = ["[-10, -5]", "a;-1.5", "a,+2)", "a;b=1", "1 - 2; 3 = 3", "a\n-7\nb"]
 
 
+def test_spreadsheets_of_other_countries_read_it(database: Database, tmp_path: Path) -> None:
+    kinds = {"age": database.types["integer"], "owed": database.types["double"], "paid":
+             database.types["decimal"], "site": database.types["text"]}  # fmt: skip
+    rows = [(20 + i % 7, -1.5 * i, f"{i}.25", "a;b" if i % 2 else 'say "x"') for i in range(30)]
+    database.load("bills", kinds, rows)
+    path = tmp_path / "bills.csv"
+    wanted = {"path": str(path), "separator": ";", "decimal": ",", "byte_order_mark": True}
+    report = database.anonymize(
+        table="bills", quasi_identifiers=["age"], k=4, method="mdav", keep=["owed", "paid", "site"],
+        output="release.bills", exports=[wanted],
+    )  # fmt: skip
+    assert report.k_achieved >= 4
+    content = path.read_bytes()
+    assert content.startswith(b"\xef\xbb\xbf")
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        header, *found = csv.reader(file, delimiter=";")
+    assert header == ["age", "owed", "paid", "site"]
+    assert len(found) == 30
+    expected = {
+        (str(owed).replace(".", ","), paid.replace(".", ","), site) for _, owed, paid, site in rows
+    }
+    assert {(float(o.replace(",", ".")), p, s) for _, o, p, s in found} == {
+        (float(o.replace(",", ".")), p, s) for o, p, s in expected
+    }
+    assert not any("." in owed + paid for _, owed, paid, _ in found)
+
+
 def test_formulas_are_refused_escaped_or_kept(database: Database, tmp_path: Path) -> None:
     rows = rows_of_people()
     texts = [*FORMULAS, *HARMLESS]
@@ -313,6 +340,9 @@ def test_python_takes_paths_and_objects_and_says_what_is_wrong(tmp_path: Path) -
         "a.txt",
         {},
         {"path": "a.csv", "formulas": "run"},
+        {"path": "a.csv", "separator": "|"},
+        {"path": "a.csv", "decimal": ","},
+        {"path": "a.csv", "byte_order_mark": "yes"},
         {"path": "a.parquet", "x": 1},
         {"path": "a.csv", "keep_last": 2},
         {"path": "a.csv", "keep_last": -1},

@@ -44,7 +44,7 @@ from dbanon.doors.jobfile.field_types import (
 )
 from dbanon.doors.jobfile.outcome import EVENTS, FIELDS, error_codes
 from dbanon.job.chain import Chain, Rules, require_chain_name, require_key_form
-from dbanon.job.export import COMPRESSIONS, FORMATS, FORMULAS, Export
+from dbanon.job.export import COMPRESSIONS, DECIMALS, FORMATS, FORMULAS, SEPARATORS, Export
 from dbanon.job.job import IF_EXISTS, ON_NEW_COLUMN
 from dbanon.job.rules import BY_RULES
 from dbanon.stores.folders import is_of_files
@@ -153,6 +153,9 @@ class ExportSpec(Strict):
     compression: Literal[COMPRESSIONS] = "zstd"  # type: ignore[valid-type]
     statistics: bool = False
     formulas: Literal[FORMULAS] = "error"  # type: ignore[valid-type]
+    separator: Literal[tuple(SEPARATORS)] = ","  # type: ignore[valid-type]
+    decimal: Literal[DECIMALS] = "."  # type: ignore[valid-type]
+    byte_order_mark: bool = False
     keep_last: Annotated[int, Field(ge=0)] | None = None
 
     @model_validator(mode="after")

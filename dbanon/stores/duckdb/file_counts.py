@@ -12,7 +12,7 @@ from pyarrow import parquet
 from dbanon.data.counts import Counts, Questions
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import RecountFailed
-from dbanon.job.export import PARQUET
+from dbanon.job.export import CSV, KEEP, PARQUET, SEPARATORS, Export
 from dbanon.sessions.base import Relation
 from dbanon.sessions.names import RelationName, quote
 from dbanon.stores.duckdb.dialect import literal
@@ -27,14 +27,14 @@ _VIEW = RelationName(None, "released")
 
 @contextmanager
 def file_session(
-    path: Path, kind: str, attributes: Sequence[Attribute] = ()
+    path: Path, kind: str, attributes: Sequence[Attribute] = (), export: Export | None = None
 ) -> Iterator[tuple[DuckdbSession, Relation]]:
     """A database whose one relation is a file, and that relation.
 
     Parameters
     ----------
     kind : its format.
-    attributes : the columns of a CSV file.
+    attributes, export : the columns of a CSV file, and how it was written.
 
     Raises
     ------
@@ -50,8 +50,11 @@ def file_session(
             types = ", ".join(
                 f"{literal(a.name)}: {literal(_type_of(session, a))}" for a in attributes
             )
+            separator = literal(SEPARATORS[export.separator if export else ","])
+            decimal = literal(export.decimal if export else ".")
             read = (
-                f"read_csv({name}, auto_detect = false, header = true, delim = ',', quote = '\"',"
+                f"read_csv({name}, auto_detect = false, header = true, delim = {separator},"
+                f" decimal_separator = {decimal}, quote = '\"',"
                 f" escape = '\"', nullstr = '', allow_quoted_nulls = false, columns = {{{types}}})"
             )
         session.run(f"CREATE VIEW {_VIEW.quoted} AS SELECT * FROM {read}")
@@ -60,31 +63,28 @@ def file_session(
 
 def counted_file(
     path: Path,
-    kind: str,
+    export: Export,
     attributes: Sequence[Attribute],
     questions: Questions,
-    *,
-    harmless: bool = False,
 ) -> tuple[Counts, dict[str, Attribute]]:
     """The answers, counted on a file, and the sensitive columns that were asked for.
 
-    Parameters
-    ----------
-    harmless : no text of it may be one that spreadsheets run.
+    In CSV no text may be one that spreadsheets run, unless the export says otherwise.
 
     Raises
     ------
     RecountFailed : it has other columns or types, or a text that must not be there.
     DbanonError : it cannot be read.
     """
+    kind = export.format
     if kind == PARQUET and not parquet.read_schema(os.fspath(path)).equals(
         arrow_schema(attributes)
     ):
         raise _other_columns()
-    with file_session(path, kind, attributes) as (session, relation):
+    with file_session(path, kind, attributes, export) as (session, relation):
         if [a.name for a in relation.schema.attributes] != [a.name for a in attributes]:
             raise _other_columns()
-        if harmless:
+        if kind == CSV and export.formulas != KEEP:
             _require_harmless(session, relation)
         counts = Counts(
             count_classes(session, relation.name, questions),

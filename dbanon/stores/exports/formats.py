@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, BinaryIO
 
@@ -9,7 +10,7 @@ import pyarrow as pa
 from pyarrow import csv, parquet
 
 from dbanon.errors import FormulaInText
-from dbanon.job.export import PARQUET, Export
+from dbanon.job.export import PARQUET, SEPARATORS, Export
 from dbanon.stores.exports.formulas import escaped, formulas
 
 # Rows of a row group: they follow the random order of the release.
@@ -46,10 +47,14 @@ def write(
         return
     header = pa.array(schema.names, pa.string())
     _refuse(export, "the header", formulas(header))
-    options = csv.WriteOptions(include_header=True, quoting_style="needed")
-    with csv.CSVWriter(file, schema, write_options=options) as writer:
+    if export.byte_order_mark:
+        file.write(codecs.BOM_UTF8)
+    options = csv.WriteOptions(
+        include_header=True, quoting_style="needed", delimiter=SEPARATORS[export.separator]
+    )
+    with csv.CSVWriter(file, _with_marks(schema, export), write_options=options) as writer:
         for batch in pieces:
-            writer.write_batch(_harmless(batch, export))
+            writer.write_batch(_marked(_harmless(batch, export), export))
 
 
 def _write_parquet(
@@ -77,6 +82,32 @@ def _write_parquet(
             writer.write_batch(batch, row_group_size=GROUP_ROWS)
         prefix = METADATA.decode()
         writer.add_key_value_metadata({prefix + name: text for name, text in metadata.items()})
+
+
+def _has_mark(field: pa.Field, export: Export) -> bool:
+    """Whether the values of a column have a decimal mark that is no point."""
+    is_fraction = pa.types.is_floating(field.type) or pa.types.is_decimal(field.type)
+    return bool(is_fraction and export.decimal != ".")
+
+
+def _with_marks(schema: pa.Schema, export: Export) -> pa.Schema:
+    """The schema with texts where the decimal mark is no point."""
+    return pa.schema(
+        [field.with_type(pa.string()) if _has_mark(field, export) else field for field in schema]
+    )
+
+
+def _marked(batch: pa.RecordBatch, export: Export) -> pa.RecordBatch:
+    """The batch with the decimal mark of the export."""
+    import pyarrow.compute as pc
+
+    columns = [
+        pc.replace_substring(pc.cast(column, pa.string()), ".", export.decimal)
+        if _has_mark(field, export)
+        else column
+        for field, column in zip(batch.schema, batch.columns, strict=True)
+    ]
+    return pa.record_batch(columns, schema=_with_marks(batch.schema, export))
 
 
 def _harmless(batch: pa.RecordBatch, export: Export) -> pa.RecordBatch:
