@@ -167,7 +167,7 @@ def record(
     row["request"] = None if request is None else asked
     row |= identity or {}
     if internal is not None:
-        row["internal"] = json.dumps(internal.to_ledger(), sort_keys=True)
+        row["internal"] = json.dumps(internal.to_ledger(), sort_keys=True, ensure_ascii=False)
     return record_row(session, row, column_rows(report, sql_types, made), output, run)
 
 

@@ -102,14 +102,12 @@ def choose_nulls(
     cells = int(microdata.valid.sum())
     lost: dict[str, float] = {}
     shares: dict[str, float] = {}
-    refused: TooFewRecords | None = None
     for nulls in CHOICES:
         if nulls == MERGE and not merges:
             continue
         try:
             released = release_of(microdata, nulls, k)
-        except TooFewRecords as error:
-            refused = error
+        except TooFewRecords:
             continue
         # Another value releases the same.
         is_suppress = nulls == CATEGORY and released.valid is None
@@ -119,8 +117,8 @@ def choose_nulls(
         lost[nulls] = 1.0 - _cells_left(released, release(released, nulls)) / max(cells, 1)
         shares[nulls] = share_withheld(released)
     if not lost:
-        assert refused is not None
-        raise refused
+        # As it was refused for each of them.
+        release_of(microdata, MERGE if merges else SUPPRESS, k)
     best = min(lost, key=lambda nulls: round(lost[nulls], 9))
     return NullChoice(best, shares[best], lost)
 

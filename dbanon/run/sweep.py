@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -142,17 +143,15 @@ class _RecordsByK:
 
     def feasible(self) -> list[int]:
         """The sizes of classes that there are records for; raises as ``release_of``."""
-        found, refused = [], None
+        sizes = []
         for k in self._request.k:
-            try:
+            with suppress(TooFewRecords):
                 self.of(k)
-            except TooFewRecords as error:
-                refused = refused or error.with_traceback(None)
-                continue
-            found.append(k)
-        if refused is not None and not found:
-            raise refused
-        return found
+                sizes.append(k)
+        if not sizes and self._request.k:
+            # As it was refused above.
+            self.of(self._request.k[0])
+        return sizes
 
     def of(self, k: int) -> Microdata:
         """The records of a sample, or all."""

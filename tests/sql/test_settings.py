@@ -96,6 +96,7 @@ CALLS: dict[str, str] = {
     " WHERE output = 'release.view' AND NOT superseded",
     "show": "SELECT (dbanon.show('release.view') - ARRAY['created_at', 'release_id', 'run',"
     " 'seed', 'elapsed', 'random_seed', 'published_at', 'digest', 'transaction']) ->> 'columns'",
+    "internal_figures": "SELECT dbanon.internal_figures('release.view') - 'release_id'",
     "usage": "SELECT role, quota FROM dbanon.usage()",
     "gc": "SELECT count(*) FROM dbanon.gc(1)",
     "drop": "SELECT * FROM dbanon.drop('release.view')",

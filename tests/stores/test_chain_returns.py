@@ -143,12 +143,20 @@ def test_a_ledger_of_the_version_before_is_brought_up_to_date(
         f"DROP TABLE {database.ledger('chain_waiting')}",
         f"DROP TABLE {database.ledger('rule')}",
         f"DROP TABLE {database.ledger('release_internal')}",
+        f"DROP TABLE {database.ledger('release_person')}",
         f"ALTER TABLE {database.ledger()} DROP COLUMN delta",
         f"ALTER TABLE {database.ledger()} DROP COLUMN rho",
         f"ALTER TABLE {database.ledger('budget')} DROP COLUMN delta",
         *(
             f"ALTER TABLE {database.ledger()} DROP COLUMN {name}"
-            for name in ("owner_oid", "publisher_oid", "ledger_oid")
+            for name in (
+                "owner_oid",
+                "publisher_oid",
+                "ledger_oid",
+                "source_oid",
+                "source_owner_oid",
+                "person_salt",
+            )
         ),
     )
     if database.name != "duckdb":
@@ -213,6 +221,11 @@ def test_a_class_that_an_earlier_build_showed_after_a_return_is_shown_after_none
     database.execute(
         f"ALTER TABLE {member} DROP COLUMN excluded_rows",
         f"DROP TABLE {database.ledger('release_internal')}",
+        f"DROP TABLE {database.ledger('release_person')}",
+        *(
+            f"ALTER TABLE {database.ledger()} DROP COLUMN {name}"
+            for name in ("source_oid", "source_owner_oid", "person_salt")
+        ),
         f"UPDATE {member} SET missed = NULL",
         f"UPDATE {database.ledger('chain_cell')} SET loose = 0 WHERE cell = {cell}",
     )

@@ -10,6 +10,7 @@ from sqlalchemy import QueuePool, create_engine
 
 import dbanon
 from dbanon.errors import DatabaseUnreachable
+from tests.prerequisites import skip_case
 from tests.stores.databases import Database, DuckdbDatabase
 from tests.stores.people import load_people
 
@@ -35,7 +36,7 @@ class CountingPool(QueuePool):
 @pytest.mark.parametrize("door", DOORS)
 def test_an_exhausted_pool_is_waited_for_once(database: Database, door: str) -> None:
     if isinstance(database, DuckdbDatabase):
-        pytest.skip("no such case: DuckDB has no engine of SQLAlchemy")
+        skip_case("DuckDB has no engine of SQLAlchemy")
     load_people(database)
     engine = create_engine(
         database.url, poolclass=CountingPool, pool_size=1, max_overflow=0, pool_timeout=0.05

@@ -54,7 +54,7 @@ def test_types_of_postgresql(postgresql: PostgresqlDatabase, tmp_path: Path) -> 
     with open_store(f"file:{exports[1]}").session(write=False) as session:
         kinds = dict(session.columns_of(parse_relation("p")))
         rows = session.rows("SELECT amount, double FROM p ORDER BY age, amount")
-    assert (kinds["amount"], kinds["day"], kinds["truth"]) == ("DECIMAL(6,4)", "DATE", "BOOLEAN")
+    assert (kinds["amount"], kinds["day"], kinds["truth"]) == ("DECIMAL(15,4)", "DATE", "BOOLEAN")
     assert {amount for amount, _ in rows} == set(table["amount"].to_pylist())
 
 

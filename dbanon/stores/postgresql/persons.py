@@ -58,7 +58,9 @@ class PostgresqlPersons(Session):
                 "source_oid": self._number(source),
             }
         if self.look_up(PERSONS_WRITER):
-            found = self.rows(_COUNT.format(persons=persons), (json.dumps(given),))
+            found = self.rows(
+                _COUNT.format(persons=persons), (json.dumps(given, ensure_ascii=False),)
+            )
         else:
             ids = "ARRAY(SELECT jsonb_array_elements_text(?::jsonb)::uuid)"
             query = joint_histories(ids, persons, str(int(k)))
