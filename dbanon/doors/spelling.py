@@ -12,9 +12,11 @@ from collections.abc import Iterable, Mapping, Set
 from functools import cache
 from typing import Any
 
-from dbanon.data.option import Parameter, all_parameters
+from dbanon.data.option import Parameter, all_parameters, parameters
 from dbanon.job.job import Job
 from dbanon.job.private import own_options
+from dbanon.job.sets import ColumnSet
+from dbanon.measures import Model
 from dbanon.sessions.names import RelationName, literal, parse_relation
 from dbanon.stores.folders import is_of_files
 
@@ -134,38 +136,93 @@ def _quoted(text: str) -> str:
 PLACE = "duckdb:///released.duckdb"
 
 
-def command(url: str, start: Mapping[str, Any], hierarchies: Iterable[str] = ()) -> str:
-    """The command that makes the recommended release.
+def command(
+    url: str,
+    options: Mapping[str, Any],
+    hierarchies: Iterable[str] = (),
+    target: str | None = None,
+) -> str:
+    """The command that makes a release.
 
     Parameters
     ----------
     url : without secrets.
+    options : by name, as Python takes them.
     hierarchies : as they were given, NAME=HIERARCHY.
+    target : URL of the database for the release; for a file, a proposed one when None.
     """
     words = ["dbanon", "anonymize", url]
-    for name, value in start.items():
-        short = {"quasi_identifiers": "-q", "sensitive": "-s"}.get(name)
-        if short is not None:
-            for column in value:
-                words += [short, column]
-        elif name == "kinds":
-            for column, kind in value.items():
-                words += ["--kind", f"{column}={kind}"]
-        elif isinstance(value, (tuple, list)):
-            words += ["--" + name.replace("_", "-"), ",".join(map(_field, value))]
-        elif isinstance(value, Mapping):
-            for column, part in value.items():
-                words += [flag(_options()[name]), f"{column}={part}"]
-        elif isinstance(value, bool):
-            words.append(("--" if value else "--no-") + name.replace("_", "-"))
-        else:
-            words += ["--" + name.replace("_", "-"), str(value)]
+    for name, value in options.items():
+        words += _words(name, value)
     for given in hierarchies:
         words += ["--hierarchy", given]
-    if is_of_files(url):
+    if target is not None or is_of_files(url):
         # A file is not written into.
-        words += ["--target", PLACE]
+        words += ["--target", target or PLACE]
     return shlex.join(words)
+
+
+def job_command(
+    url: str, job: Job, hierarchies: Mapping[str, str], target: str | None = None
+) -> str:
+    """The command that runs a job: each option that is not its default.
+
+    Parameters
+    ----------
+    url : without secrets.
+    job : one that is in no chain and exports nothing.
+    hierarchies : those of the job as the command line has them, by column: the job itself has
+        them read.
+    target : as for ``command``.
+    """
+    parts = (job, job.reading, job.pseudonymized, job.policy)
+    options = {
+        one.name: value
+        for part in parts
+        for one in parameters(type(part))
+        if (value := getattr(part, one.name)) != one.default
+        and one.name not in ("chain", "exports", "hierarchies")
+    }
+    texts = [f"{column}={text}" for column, text in hierarchies.items()]
+    return command(url, options, texts, target)
+
+
+# What the command line has in short, each value by itself.
+_SHORT = {"quasi_identifiers": "-q", "sensitive": "-s"}
+
+
+def _words(name: str, value: Any) -> list[str]:
+    """An option with its value, as words of the command line."""
+    if name in _SHORT:
+        return [word for column in value for word in (_SHORT[name], column)]
+    one = _options()[name]
+    if isinstance(value, Mapping):
+        return [
+            word
+            for column, part in value.items()
+            for word in (flag(one), f"{column}={_part(part)}")
+        ]
+    if isinstance(value, (tuple, list)):
+        if one.option.flag:
+            return [word for part in value for word in (flag(one), _part(part))]
+        return [flag(one), ",".join(map(_field, value))]
+    if isinstance(value, bool):
+        return [flag(one) if value else f"--no-{flag(one).removeprefix('--')}"]
+    return [flag(one), str(value)]
+
+
+def _part(value: Any) -> str:
+    """A value of a column, or one of several, as the command line has it."""
+    if isinstance(value, Model):
+        detail = {"recursive_cl": f":l={value.l}", "t_closeness": f":distance={value.distance}"}
+        return f"{value.attribute}={value.kind}:{value.level:g}{detail.get(value.kind, '')}"
+    if isinstance(value, ColumnSet):
+        return ",".join(map(_field, value.columns)) + (f"={value.k}" if value.k else "")
+    if isinstance(value, (tuple, list)):
+        return ",".join(map(_field, map(str, value)))
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value)
 
 
 def statement(start: Mapping[str, Any], hierarchies: Mapping[str, Any] | None = None) -> str:

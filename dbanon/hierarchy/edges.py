@@ -39,6 +39,11 @@ class Problem:
     text: str
     label: str
 
+    @property
+    def located(self) -> str:
+        """What is wrong, after its line."""
+        return f"line {self.line}: {self.text}" if self.line else self.text
+
 
 def no_pulse() -> None:
     """A pulse for callers who never end what they began."""
@@ -58,10 +63,7 @@ def broken(
     hint: str = "Correct the hierarchy; for its labels see `problems()`.",
 ) -> HierarchyBroken:
     """The error that names all problems, without a label."""
-    texts = [
-        f"line {problem.line}: {problem.text}" if problem.line else problem.text
-        for problem in problems[:_NAMED_PROBLEMS]
-    ]
+    texts = [problem.located for problem in problems[:_NAMED_PROBLEMS]]
     counted = {text: texts.count(text) for text in texts}
     named = [text if count == 1 else f"{text} ({count} times)" for text, count in counted.items()]
     if len(problems) > _NAMED_PROBLEMS:

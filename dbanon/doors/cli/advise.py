@@ -9,7 +9,7 @@ import click
 
 from dbanon.advice.request import KS, AdviceRequest
 from dbanon.data.memory import half_of_memory
-from dbanon.data.option import parameters
+from dbanon.data.option import make, parameters
 from dbanon.data.words import printable
 from dbanon.doors.cli.options import click_option, values
 from dbanon.doors.cli.support import (
@@ -123,7 +123,9 @@ def advise(url: str, to_declare: bool, yes: bool, **given: Any) -> None:
         found = api.advise(url, **asked, on_sql=sql_printer(given["print_sql"]))
         line = None
         if found.start:
-            line = command(open_store(url).url, found.start, given["hierarchies"])
+            reading = make(Reading, {one.name: asked[one.name] for one in parameters(Reading)})
+            options = {**found.start, **reading.to_dict()}
+            line = command(open_store(url).url, options, given["hierarchies"])
         show(form, found.to_dict() | {"command": line}, lambda: _tables(found))
         if form == "table" and line is not None:
             # As it is, and not as wide as a table.

@@ -45,7 +45,7 @@ def workbench(
         from dbanon.data.memory import half_of_memory
         from dbanon.doors.cli.jobs import opened
         from dbanon.doors.cli.run import save_report
-        from dbanon.doors.workbench.routes import run_workbench
+        from dbanon.doors.workbench.program import run_workbench
         from dbanon.doors.workbench.state import Commands, Start
 
         def ready(address: str) -> None:

@@ -17,6 +17,7 @@ from dbanon.doors.jobfile.file import read_job_file
 from dbanon.doors.jobfile.init import Decided, job_file_for, proposal
 from dbanon.doors.jobfile.run import Published, Skipped, plan_file_job, run_in_file
 from dbanon.doors.releases import list_hierarchies, releases
+from dbanon.doors.workbench.job import job_options, target_of, tree_files
 from dbanon.doors.workbench.state import (
     Grown,
     JobChoice,
@@ -85,7 +86,7 @@ def propose(bench: Workbench, task: Task) -> None:
             column.name: proposal(column.attribute, found.roles[column.name]).role
             for column in found.profile.columns
         }
-        bench.changed()
+        bench.changed("columns", task.request.page)
 
 
 def grow(bench: Workbench, choices: Mapping[str, TreeChoice], task: Task) -> None:
@@ -100,12 +101,13 @@ def grow(bench: Workbench, choices: Mapping[str, TreeChoice], task: Task) -> Non
         relation = source.session.find_source(parse_relation(bench.start.table))
         for place, (column, choice) in enumerate(choices.items()):
             task.tell("trees", place / len(choices))
+            task.field_name = f"tree-{list(bench.roles).index(column)}"
             given, tree, why = _tree(source, relation, column, choice, bench.start.directory)
             counts = tree_counts(source.session, relation, column, tree, bench.k, bench.entity)
             grown[column] = Grown(choice, given, tree, counts, why)
     with bench.lock:
         bench.trees, bench.chosen = grown, None
-        bench.decide()
+        bench.decide("trees", task.request.page)
 
 
 def _tree(
@@ -147,16 +149,16 @@ def sweep(bench: Workbench, choice: SweepChoice, task: Task) -> None:
     with bench.lock:
         swept = bench.sweeps[bench.key_of(choice)] = Swept(choice)
         bench.sweep_choice, bench.chosen = choice, None
-        bench.decide()
+        bench.decide("sweep", task.request.page)
     with source_of(start) as source:
         swept.advice = advise(request, source, task.tell, tried=swept.add)
     with bench.lock:
         if swept.advice.recommendation is not None:
             bench.chosen = swept.advice.recommendation.point
-        bench.decide()
+        bench.decide("sweep", task.request.page)
 
 
-def target_of(bench: Workbench) -> str | None:
+def releases_url(bench: Workbench) -> str | None:
     """URL of the database that releases go into; None where a file has none yet."""
     start = bench.start
     if not start.needs_place:
@@ -168,7 +170,7 @@ def target_of(bench: Workbench) -> str | None:
 def list_releases(bench: Workbench, task: Task) -> None:
     """Look which releases there are."""
     task.tell("releases", 0.0)
-    url = target_of(bench)
+    url = releases_url(bench)
     found = [] if url is None else releases(url)
     with bench.lock:
         bench.listed = [one for one in found if one.state == "current" and one.k_requested]
@@ -181,7 +183,7 @@ def look_at(bench: Workbench, outputs: list[str], task: Task) -> None:
     ------
     DbanonError : as ``dbanon report``.
     """
-    url = target_of(bench)
+    url = releases_url(bench)
     for output in outputs:
         task.tell("release", 0.0)
         if url is not None:
@@ -203,25 +205,20 @@ def save(bench: Workbench, choice: JobChoice, task: Task, *, replace_file: bool)
     with bench.lock:
         # Whatever it comes to, the form shows what was asked for.
         bench.job, bench.made = choice, None
-        bench.changed()
+        bench.changed("job", task.request.page)
         decided = bench.decided
         trees = {n: grown for n, grown in bench.trees.items() if n in bench.quasi_identifiers}
     start = bench.start
-    stem = choice.file.rpartition(".")[0]
-    files = {
-        name: f"{stem}.tree-{list(bench.roles).index(name) + 1}.csv"
-        for name, grown in trees.items()
-        if grown.choice.kind == "suggest"
-    }
+    files = tree_files(bench, choice)
     wanted = Decided(
         roles=bench.roles,
         reasons=bench.reasons,
         hierarchies={n: grown.choice.plain(files.get(n, "")) for n, grown in trees.items()},
-        options=_options(bench),
+        options=job_options(bench),
         name=choice.name,
         output=parse_relation(choice.output).name,
         kind=choice.kind,
-        target=f"duckdb:///{choice.place}" if start.needs_place else start.target,
+        target=target_of(bench, choice),
         more=_more(choice),
     )
     text = job_file_for(
@@ -239,25 +236,8 @@ def save(bench: Workbench, choice: JobChoice, task: Task, *, replace_file: bool)
         bench.files[one] = _digest(content)
     with bench.lock:
         bench.saved = Saved(choice, text, decided, tuple(files.values()))
-        bench.changed()
+        bench.changed("saved", task.request.page)
     read_job_file(place)
-
-
-def _options(bench: Workbench) -> dict[str, Any]:
-    """The options of the release that was chosen, as a job file has them."""
-    point, swept = bench.chosen, bench.swept
-    if point is None:
-        return {}
-    policy = None if swept is None else swept.policies.get(point.k)
-    found: dict[str, Any] = {
-        "method": point.method,
-        "refine": point.refine,
-        "recoding": point.recoding,
-    }
-    if policy is not None:
-        found["nulls"] = None if policy.nulls == "error" else policy.nulls
-        found["max_suppression"] = policy.max_suppression or None
-    return {name: value for name, value in found.items() if value is not None}
 
 
 def _more(choice: JobChoice) -> dict[str, Any]:
@@ -306,7 +286,7 @@ def plan(bench: Workbench, task: Task) -> None:
     told = [(name, rows if name == "rows" else text) for name, text in found.pairs()]
     with bench.lock:
         saved.plan = told
-        bench.changed()
+        bench.changed("plan", task.request.page)
 
 
 def run(bench: Workbench, task: Task) -> None:
@@ -326,7 +306,7 @@ def run(bench: Workbench, task: Task) -> None:
         report = made.report
         with bench.lock:
             bench.made = Made(report.output, report.release_id, (), "", report.warned)
-            bench.changed()
+            bench.changed("run", task.request.page)
 
     made = run_in_file(file, job, progress=task.tell, committed=committed)
     assert not isinstance(made, Skipped)
@@ -347,7 +327,6 @@ def _read(bench: Workbench, report: Report, url: str) -> None:
     with bench.lock:
         bench.made = Made(report.output, report.release_id, headline, text, report.warned)
         bench.listed, bench.looks = None, {report.output: found}
-        bench.changed()
 
 
 def _saved(bench: Workbench) -> Saved:

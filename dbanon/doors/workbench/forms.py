@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 from urllib.parse import parse_qsl
 
 from dbanon.advice.request import OF_CATEGORIES, OF_NUMBERS
@@ -24,7 +27,8 @@ from dbanon.doors.workbench.state import (
     TreeChoice,
     Workbench,
 )
-from dbanon.errors import InvalidParameter
+from dbanon.doors.workbench.tasks import NO_FORM, FormRequest
+from dbanon.errors import DbanonError, InvalidParameter
 from dbanon.job.nulls import NULL_POLICIES
 from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.stores.folders import is_of_files
@@ -37,6 +41,74 @@ _MOST_FILES = 50
 EXPORTS = ("", "csv", "parquet")
 
 Fields = Mapping[str, Sequence[str]]
+Value = TypeVar("Value")
+
+
+class FormError(Exception):
+    """Values of a form are wrong.
+
+    Parameters
+    ----------
+    errors : by field, in the order of the form; an empty name stands for the whole form.
+    """
+
+    def __init__(self, errors: Mapping[str, DbanonError]) -> None:
+        super().__init__()
+        self.errors = errors
+
+
+@dataclass
+class FieldChecks:
+    """Reads the fields of a form one by one, and collects what is wrong with each."""
+
+    errors: dict[str, DbanonError] = field(default_factory=dict)
+
+    def read(self, name: str, read: Callable[[], Value]) -> Value | None:
+        """The value that a function makes of a field; None if it is wrong."""
+        try:
+            return read()
+        except DbanonError as error:
+            self.errors.setdefault(name, error)
+            return None
+
+    def require(self) -> None:
+        """Check that nothing is wrong; raises FormError."""
+        if self.errors:
+            raise FormError(self.errors)
+
+
+@dataclass(frozen=True)
+class FormState:
+    """What a form shows in place of what is saved: the values that were sent.
+
+    Parameters
+    ----------
+    request : the form as it was sent; without a name nothing was.
+    errors : by field.
+    is_conflict : whether the saved values are shown beside those that were sent.
+    """
+
+    request: FormRequest = NO_FORM
+    errors: Mapping[str, DbanonError] = field(default_factory=dict)
+    is_conflict: bool = False
+
+    def of(self, form: str) -> FormState:
+        """This state if it is one of this form, else that of a form nobody sent."""
+        return self if self.request.name == form else FormState()
+
+    def value(self, name: str, saved: str) -> str:
+        """What a field shows."""
+        return one(self.request.fields, name, saved)
+
+    def is_checked(self, name: str, saved: bool) -> bool:
+        """Whether a box is ticked: a browser sends nothing of a box that is not."""
+        return name in self.request.fields if self.request.name else saved
+
+    def saved_beside(self, saved: Mapping[str, str]) -> dict[str, str]:
+        """The saved values, as the form has them, that differ from those sent in a conflict."""
+        if not self.is_conflict:
+            return {}
+        return {name: text for name, text in saved.items() if self.value(name, text) != text}
 
 
 def fields_of(body: bytes) -> dict[str, list[str]]:
@@ -72,25 +144,29 @@ def roles_of(bench: Workbench, fields: Fields) -> tuple[dict[str, str], dict[str
 
     Raises
     ------
-    InvalidParameter : a role is none, a reason is missing, or nothing is a quasi-identifier.
+    FormError : a role is none, a reason is missing, or nothing is a quasi-identifier.
     """
     roles, reasons = {}, {}
+    errors: dict[str, DbanonError] = {}
     for place, name in enumerate(bench.roles):
-        role = one(fields, f"role-{place}")
+        role = roles[name] = one(fields, f"role-{place}")
         if role not in roles_for(bench, name):
-            raise InvalidParameter(f'Column "{name}" must have one of the roles that are offered.')
-        roles[name] = role
+            errors[f"role-{place}"] = InvalidParameter(
+                f'Column "{name}" must have one of the roles that are offered.'
+            )
         if role == KEEP:
             reasons[name] = one(fields, f"reason-{place}")[:200]
             if not reasons[name]:
-                raise InvalidParameter(
+                errors[f"reason-{place}"] = InvalidParameter(
                     f'Column "{name}" is kept as it is, and has no reason.',
                     hint="Write why it reveals nothing about a person, or give it another role.",
                 )
     if QUASI_IDENTIFIER not in roles.values():
-        raise InvalidParameter(
+        errors[""] = InvalidParameter(
             "No column is a quasi-identifier.", hint="Name those that others may know of a person."
         )
+    if errors:
+        raise FormError(errors)
     return roles, reasons
 
 
@@ -129,32 +205,45 @@ def files_for(directory: Path) -> list[str]:
 def trees_of(bench: Workbench, fields: Fields) -> dict[str, TreeChoice]:
     """The trees that were chosen, by quasi-identifier.
 
+    A quasi-identifier that the form does not have keeps its tree.
+
     Raises
     ------
-    InvalidParameter : one is not among what was offered, or widths are no numbers.
+    FormError : one is not among what was offered, or widths are no numbers.
     """
-    found = {}
+    choices = {}
+    checks = FieldChecks()
     names = list(bench.roles)
     for name in bench.quasi_identifiers:
         place = names.index(name)
-        kind = one(fields, f"tree-{place}")
-        if not kind:
-            continue
-        if kind not in trees_for(bench, name):
-            raise InvalidParameter(f'Column "{name}" takes no tree of this kind.')
-        offered = {"name": bench.stored, "file": files_for(bench.start.directory)}
-        more = one(fields, f"{kind}-{place}")
-        choice = TreeChoice(kind, more if kind in ("intervals", *offered) else "")
-        if kind in offered and choice.more not in offered[kind]:
-            raise InvalidParameter(f'Column "{name}": choose one of the trees that are there.')
-        try:
-            choice.plain("")
-        except (ValueError, OverflowError):
-            raise InvalidParameter(
-                f'Column "{name}": widths must be numbers, such as 5, 10, 50.'
-            ) from None
-        found[name] = choice
-    return found
+        choice = bench.trees[name].choice if name in bench.trees else None
+        if f"tree-{place}" in fields:
+            choice = checks.read(f"tree-{place}", partial(_tree_of, bench, fields, name, place))
+        if choice is not None:
+            choices[name] = choice
+    checks.require()
+    return choices
+
+
+def _tree_of(bench: Workbench, fields: Fields, name: str, place: int) -> TreeChoice | None:
+    """The tree of a column; None for none."""
+    kind = one(fields, f"tree-{place}")
+    if not kind:
+        return None
+    if kind not in trees_for(bench, name):
+        raise InvalidParameter(f'Column "{name}" takes no tree of this kind.')
+    offered = {"name": bench.stored, "file": files_for(bench.start.directory)}
+    more = one(fields, f"{kind}-{place}")
+    choice = TreeChoice(kind, more if kind in ("intervals", *offered) else "")
+    if kind in offered and choice.more not in offered[kind]:
+        raise InvalidParameter(f'Column "{name}": choose one of the trees that are there.')
+    try:
+        choice.plain("")
+    except (ValueError, OverflowError):
+        raise InvalidParameter(
+            f'Column "{name}": widths must be numbers, such as 5, 10, 50.'
+        ) from None
+    return choice
 
 
 def sweep_of(bench: Workbench, fields: Fields) -> SweepChoice:
@@ -162,25 +251,36 @@ def sweep_of(bench: Workbench, fields: Fields) -> SweepChoice:
 
     Raises
     ------
-    InvalidParameter : a number is none, or too large.
+    FormError : a number is none, or too large.
     """
-    low, high = _number(fields, "from", 2, 10_000), _number(fields, "to", 2, 10_000)
-    if low > high or high - low > 40:
-        raise InvalidParameter(
+    checks = FieldChecks()
+
+    def number(name: str, least: int, most: int) -> int:
+        # Of a wrong number nothing is used: the checks below raise.
+        return int(checks.read(name, lambda: _number(fields, name, least, most)) or 0)
+
+    low, high = number("from", 2, 10_000), number("to", 2, 10_000)
+    if low and high and (low > high or high - low > 40):
+        checks.errors["to"] = InvalidParameter(
             "The sizes of classes must run from a smaller to a larger one, 41 at most."
+        )
+    sample, limit = number("sample", 100, 10_000_000), number("limit", 1, 86_400)
+    seed = number("seed", 0, 2**31)
+    nulls = one(fields, "nulls", "") or None
+    if nulls is not None and nulls not in NULL_POLICIES:
+        checks.errors["nulls"] = InvalidParameter(
+            f"NULLs may become one of {', '.join(NULL_POLICIES)}."
         )
     methods = tuple(dict.fromkeys(fields.get("method", ())))
     if any(name not in (*OF_NUMBERS, *OF_CATEGORIES) for name in methods):
-        raise InvalidParameter("Choose methods of those that are offered.")
-    nulls = one(fields, "nulls", "") or None
-    if nulls is not None and nulls not in NULL_POLICIES:
-        raise InvalidParameter(f"NULLs may become one of {', '.join(NULL_POLICIES)}.")
+        checks.errors["method"] = InvalidParameter("Choose methods of those that are offered.")
+    checks.require()
     return SweepChoice(
         k=tuple(range(low, high + 1)),
         methods=methods,
-        sample=_number(fields, "sample", 100, 10_000_000),
-        seed=_number(fields, "seed", 0, 2**31),
-        time_limit=float(_number(fields, "limit", 1, 86_400)),
+        sample=sample,
+        seed=seed,
+        time_limit=float(limit),
         nulls=nulls,
     )
 
@@ -189,10 +289,10 @@ def _number(fields: Fields, name: str, least: int, most: int) -> int:
     text = one(fields, name)
     if re.fullmatch(r"[0-9]{1,12}", text, re.ASCII) and least <= int(text) <= most:
         return int(text)
-    told = {"from": "The smallest k", "to": "The largest k", "limit": "The seconds"}.get(
+    label = {"from": "The smallest k", "to": "The largest k", "limit": "The seconds"}.get(
         name, f"The {name}"
     )
-    raise InvalidParameter(f"{told} must be a whole number from {least:,} to {most:,}.")
+    raise InvalidParameter(f"{label} must be a whole number from {least:,} to {most:,}.")
 
 
 def job_of(bench: Workbench, fields: Fields) -> JobChoice:
@@ -200,44 +300,65 @@ def job_of(bench: Workbench, fields: Fields) -> JobChoice:
 
     Raises
     ------
-    InvalidParameter : a name is none that a file, a job or a view may have.
+    FormError : a name is none that a file, a job or a view may have.
     """
     kinds = bench.start.kinds
-    found = JobChoice(
-        file=_file(one(fields, "file"), (".yaml", ".yml"), "job file"),
+    choice = JobChoice(
+        file=one(fields, "file"),
         name=one(fields, "name"),
         output=one(fields, "output"),
         kind=one(fields, "kind", kinds[0]),
-        place=_file(one(fields, "place", "released.duckdb"), (".duckdb",), "database file"),
+        place=one(fields, "place", "released.duckdb"),
         export=one(fields, "export"),
         report=one(fields, "report") == "yes",
         schedule=one(fields, "schedule"),
     )
-    if not is_name(found.name):
-        raise InvalidParameter(
-            "The job's name must be letters, digits, _ and -, at most 63 of them."
-        )
-    if parse_relation(found.output).schema is not None:
+    checks = FieldChecks()
+    for name, check in {
+        "file": lambda: _require_file(choice.file, (".yaml", ".yml"), "job file"),
+        "name": lambda: _require_name(choice.name),
+        "output": lambda: _require_output(choice.output),
+        "kind": lambda: _require(
+            choice.kind in kinds, f"A release is made as a {' or as a '.join(kinds)}."
+        ),
+        "place": lambda: _require_file(choice.place, (".duckdb",), "database file"),
+        "export": lambda: _require(
+            choice.export in EXPORTS,
+            "A release is exported as CSV, as Parquet, or not at all.",
+        ),
+        "schedule": lambda: _require(
+            not choice.schedule or bool(_SCHEDULE.fullmatch(choice.schedule)),
+            'A schedule is five fields as cron has them, such as "0 3 1 * *".',
+        ),
+    }.items():
+        checks.read(name, check)
+    checks.require()
+    return choice
+
+
+def _require(condition: bool, otherwise: str) -> None:
+    if not condition:
+        raise InvalidParameter(otherwise)
+
+
+def _require_name(name: str) -> None:
+    _require(is_name(name), "The job's name must be letters, digits, _ and -, at most 63 of them.")
+
+
+def _require_output(name: str) -> None:
+    if parse_relation(name).schema is not None:
         raise InvalidParameter(
             "The release's name is one without a schema.", hint="It goes into the schema release."
         )
-    if found.kind not in kinds:
-        raise InvalidParameter(f"A release is made as a {' or as a '.join(kinds)}.")
-    if found.export not in EXPORTS:
-        raise InvalidParameter("A release is exported as CSV, as Parquet, or not at all.")
-    if found.schedule and not _SCHEDULE.fullmatch(found.schedule):
-        raise InvalidParameter('A schedule is five fields as cron has them, such as "0 3 1 * *".')
-    return found
 
 
-def _file(name: str, endings: tuple[str, ...], what: str) -> str:
+def _require_file(name: str, endings: tuple[str, ...], what: str) -> None:
     if not _FILE.fullmatch(name) or ".." in name or not name.endswith(endings):
         raise InvalidParameter(
             f"The {what}'s name must end in {' or '.join(endings)}, and be letters of English,"
             " digits, _, - and dots, without a directory.",
             hint="It goes into the directory in which the workbench was started.",
         )
-    return name
 
 
 def job_first(bench: Workbench) -> JobChoice:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import threading
+import re
+import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
@@ -13,15 +13,14 @@ from urllib.parse import parse_qs, quote
 
 import jinja2
 
-from dbanon.advice.recommend import Point
 from dbanon.doors.html.page import environment, policy_of_page, style_of_page
-from dbanon.doors.jobfile.field_types import written_password
 from dbanon.doors.workbench import database, forms, view
 from dbanon.doors.workbench.access import FORM_KEY, KEY, Access
-from dbanon.doors.workbench.forms import Fields, one
-from dbanon.doors.workbench.server import HOST, Answer, Asked, Server
-from dbanon.doors.workbench.state import Start, Workbench
-from dbanon.doors.workbench.tasks import BusyError, Task, unexpected
+from dbanon.doors.workbench.comparison import compare
+from dbanon.doors.workbench.forms import Fields, FormError, FormState, one
+from dbanon.doors.workbench.server import Answer, Asked
+from dbanon.doors.workbench.state import Workbench
+from dbanon.doors.workbench.tasks import NO_FORM, BusyError, FormRequest, Task, unexpected
 from dbanon.errors import DbanonError, InvalidParameter
 
 HERE = Path(__file__).parent
@@ -30,11 +29,21 @@ _FILES = {
     "workbench.css": (lambda: (HERE / "workbench.css").read_text("utf-8"), "text/css"),
     "workbench.js": (lambda: (HERE / "workbench.js").read_text("utf-8"), "text/javascript"),
 }
+# Characters of the name of a page.
+_LONGEST_PAGE = 32
 _NAMES = tuple(step for step, _, _ in view.STEPS)
 
 
-class _StaleError(Exception):
-    """A form of before something else was decided, in another tab perhaps."""
+# The part of the pages that a form would replace, or acts on: a change of it by another page since
+# is a conflict. Forms that are not here replace nothing.
+_REPLACED = {"columns": "columns", "look": "columns", "trees": "trees", "job": "job",
+             "plan": "saved", "run": "saved"}  # fmt: skip
+# Forms whose values stay on the page when they are refused.
+_FORMS = ("columns", "trees", "sweep", "job")
+
+
+class _ConflictError(Exception):
+    """Another page changed what a form would replace, since its own page was shown."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +52,7 @@ class Routes:
 
     bench: Workbench
     access: Access
-    _posts: dict[str, Callable[[Fields], str]] = field(init=False, repr=False)
+    _posts: dict[str, Callable[[FormRequest], str]] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         posts = {
@@ -94,18 +103,28 @@ class Routes:
         return self._page(name, query)
 
     def _page(
-        self, step: str, query: Fields, error: DbanonError | None = None, status: int = 200
+        self,
+        step: str,
+        query: Fields,
+        state: FormState | None = None,
+        status: int = 200,
     ) -> Answer:
+        """A page; with ``state`` the one that answers a form which was refused."""
         bench = self.bench
         if bench.proposed is None and step != "columns":
             return self._see("columns")
-        if step == "compare" and error is None:
+        if step == "compare" and state is None:
             self._look_at_releases(query)
+        error = None if state is None else view.form_errors(state.errors)
+        if state is None:
+            state = _of_task(bench.tasks.current)
+        # A form that was sent with errors is still one of the page that it was sent from.
+        sent = state.request.fields if error is not None and not state.is_conflict else {}
         with bench.lock:
             told = (
-                view.compare(bench, one(query, "a"), one(query, "b"))
+                compare(bench, one(query, "a"), one(query, "b"))
                 if step == "compare"
-                else view.MAKERS[step](bench)
+                else view.MAKERS[step](bench, state)
             )
             text = _template(f"{step}.html.j2").render(
                 told=told,
@@ -115,9 +134,12 @@ class Routes:
                 table=bench.start.table,
                 form_key=self.access.form,
                 form_name=FORM_KEY,
-                revision=bench.revision,
+                revision=one(sent, "revision", str(bench.revision)),
+                page=one(sent, "page", secrets.token_hex(8)),
+                notes=view.field_notes(state),
+                focus=next((name for name in state.errors if name), ""),
                 task=view.task_told(bench.tasks.current, step),
-                error=None if error is None else view.error_told(error),
+                error=error,
                 proposed=bench.proposed is not None,
             )
         return Answer(status, text, "text/html")
@@ -142,114 +164,138 @@ class Routes:
             return Answer(refusal.status, refusal.why)
         if name not in self._posts:
             return Answer(404, "There is no such form.")
+        request = FormRequest(name, one(fields, "page")[:_LONGEST_PAGE], fields)
         try:
-            if name != "cancel":
-                self._require_current(fields)
-            return self._see(self._posts[name](fields))
-        except (_StaleError, BusyError) as refused:
-            why = (
-                "Something else was decided since this page was shown, perhaps in another tab."
-                if isinstance(refused, _StaleError)
-                else "Something else is running. Wait for its end, or cancel it."
+            return self._see(self._posts[name](request))
+        except FormError as error:
+            return self._page(step, {}, FormState(request, error.errors), 422)
+        except _ConflictError:
+            return self._page(step, {}, _conflict(request), 409)
+        except BusyError:
+            busy = InvalidParameter(
+                "Something else is running. Wait for its end, or cancel it.",
+                hint="Nothing was changed.",
             )
-            told = InvalidParameter(why, hint="This is its current state. Nothing was changed.")
-            return self._page(step, {}, told, 409)
+            return self._page(step, {}, FormState(request, {"": busy}), 409)
         except DbanonError as error:
-            return self._page(step, {}, error, 422)
+            return self._page(step, {}, FormState(request, {"": error}), 422)
 
-    def _require_current(self, fields: Fields) -> None:
-        if one(fields, "revision") != str(self.bench.revision):
-            raise _StaleError
+    def _require_current(self, request: FormRequest) -> None:
+        """Check that no other page changed what a form would replace.
+
+        Raises
+        ------
+        BusyError : a task is running.
+        _ConflictError : another page changed it since the form's page was shown.
+        """
         if self.bench.tasks.busy:
             raise BusyError
+        revision = one(request.fields, "revision")
+        since = int(revision) if re.fullmatch(r"[0-9]{1,9}", revision, re.ASCII) else 0
+        part = _REPLACED.get(request.name)
+        if part is not None and self.bench.is_changed_elsewhere(part, since, request.page):
+            raise _ConflictError
 
     def _see(self, where: str, headers: dict[str, str] | None = None) -> Answer:
         place = {"Location": f"{self.access.path}/{where}"}
         return Answer(303, "", "text/plain", place | (headers or {}))
 
     def _begin(
-        self, name: str, step: str, work: Callable[..., None], *given: Any, **more: Any
+        self,
+        name: str,
+        step: str,
+        work: Callable[..., None],
+        *arguments: Any,
+        request: FormRequest = NO_FORM,
+        **options: Any,
     ) -> Task:
         return self.bench.tasks.begin(
-            name, step, lambda task: work(self.bench, *given, task, **more)
+            name, step, lambda task: work(self.bench, *arguments, task, **options), request
         )
 
     # --- forms -----------------------------------------------------------------------------------
 
-    def look(self) -> None:
+    def look(self, request: FormRequest = NO_FORM) -> None:
         """Begin to look at the table."""
-        self._begin("Look at the columns", "columns", database.propose)
+        self._begin("Look at the columns", "columns", database.propose, request=request)
 
-    def _look(self, fields: Fields) -> str:
-        self.look()
+    def _look(self, request: FormRequest) -> str:
+        self._require_current(request)
+        self.look(request)
         return "columns"
 
-    def _columns(self, fields: Fields) -> str:
+    def _columns(self, request: FormRequest) -> str:
         bench = self.bench
-        roles, reasons = forms.roles_of(bench, fields)
+        roles, reasons = forms.roles_of(bench, request.fields)
         with bench.lock:
             if (roles, reasons) != (bench.roles, bench.reasons):
+                self._require_current(request)
                 bench.roles, bench.reasons, bench.chosen = roles, reasons, None
-                bench.decide()
+                bench.decide("columns", request.page)
         return "trees"
 
-    def _trees(self, fields: Fields) -> str:
-        choices = forms.trees_of(self.bench, fields)
-        task = self._begin("Make the trees", "trees", database.grow, choices)
-        return "sweep" if task.state == "done" and one(fields, "next") else "trees"
+    def _trees(self, request: FormRequest) -> str:
+        choices = forms.trees_of(self.bench, request.fields)
+        if choices != {name: tree.choice for name, tree in self.bench.trees.items()}:
+            self._require_current(request)
+        task = self._begin("Make the trees", "trees", database.grow, choices, request=request)
+        return "sweep" if task.state == "done" and one(request.fields, "next") else "trees"
 
-    def _sweep(self, fields: Fields) -> str:
-        choice = forms.sweep_of(self.bench, fields)
-        again = one(fields, "again") == "yes"
+    def _sweep(self, request: FormRequest) -> str:
+        choice = forms.sweep_of(self.bench, request.fields)
+        self._require_current(request)
+        again = one(request.fields, "again") == "yes"
         known = self.bench.sweeps.get(self.bench.key_of(choice))
         if known is not None and known.advice is not None and not again:
-            self._choose_recommended(choice)
+            self._choose_recommended(choice, request.page)
             return "sweep"
-        self._begin("Try releases", "sweep", database.sweep, choice)
+        self._begin("Try releases", "sweep", database.sweep, choice, request=request)
         return "sweep"
 
-    def _choose_recommended(self, choice: Any) -> None:
+    def _choose_recommended(self, choice: Any, page: str) -> None:
         bench = self.bench
         with bench.lock:
             bench.sweep_choice = choice
             found = bench.swept and bench.swept.advice and bench.swept.advice.recommendation
             bench.chosen = found.point if found else None
-            bench.decide()
+            bench.decide("sweep", page)
 
-    def _choose(self, fields: Fields) -> str:
-        bench = self.bench
-        swept = bench.swept
-        points: dict[str, Point] = {}
-        if swept is not None:
-            points = {f"{point.curve}/{point.k}": point for point in swept.points}
-        chosen = points.get(one(fields, "point"))
-        if chosen is None:
-            raise InvalidParameter("Choose one of the releases that were tried.")
-        with bench.lock:
-            bench.chosen = chosen
-            bench.decide()
+    def _choose(self, request: FormRequest) -> str:
+        self._require_current(request)
+        fields = request.fields
+        if not self.bench.choose(one(fields, "tried"), one(fields, "point"), request.page):
+            raise InvalidParameter(
+                "Choose one of the releases that were tried.",
+                hint="The page shows those of the columns and trees that are decided on now.",
+            )
         return "compare" if one(fields, "next") == "compare" else "job"
 
-    def _job(self, fields: Fields) -> str:
-        choice = forms.job_of(self.bench, fields)
-        replaced = one(fields, "replace") == "yes"
-        self._begin("Write the job file", "job", database.save, choice, replace_file=replaced)
+    def _job(self, request: FormRequest) -> str:
+        choice = forms.job_of(self.bench, request.fields)
+        if choice != self.bench.job:
+            self._require_current(request)
+        replaced = one(request.fields, "replace") == "yes"
+        self._begin("Write the job file", "job", database.save, choice,
+                    replace_file=replaced, request=request)  # fmt: skip
         return "job"
 
-    def _plan(self, fields: Fields) -> str:
-        self._begin("Say what a run would do", "job", database.plan)
+    def _plan(self, request: FormRequest) -> str:
+        self._require_current(request)
+        self._begin("Say what a run would do", "job", database.plan, request=request)
         return "job"
 
-    def _run(self, fields: Fields) -> str:
-        self._begin("Run the job", "run", database.run)
+    def _run(self, request: FormRequest) -> str:
+        self._require_current(request)
+        self._begin("Run the job", "run", database.run, request=request)
         return "run"
 
-    def _list(self, fields: Fields) -> str:
+    def _list(self, request: FormRequest) -> str:
+        self._require_current(request)
         self.bench.looks.clear()
         self._begin("Look which releases there are", "compare", database.list_releases)
         return "compare"
 
-    def _cancel(self, fields: Fields) -> str:
+    def _cancel(self, request: FormRequest) -> str:
         task = self.bench.tasks.current
         self.bench.tasks.cancel()
         if task is None:
@@ -277,47 +323,26 @@ class Routes:
             return
 
 
-def run_workbench(start: Start, *, port: int, ready: Callable[[str], None]) -> bool:
-    """Answer pages until a signal arrives; whether a task was running then.
+def _of_task(task: Task | None) -> FormState:
+    """The form of a task that is not done, with what the task failed with."""
+    if task is None or task.state == "done" or task.request.name not in _FORMS:
+        return FormState()
+    if task.state == "failed" and task.error is not None and task.field_name:
+        return FormState(task.request, {task.field_name: task.error})
+    return FormState(task.request)
 
-    Parameters
-    ----------
-    port : to listen on; 0 for any that is free.
-    ready : called with the address that a person opens. It holds the key.
 
-    Raises
-    ------
-    InvalidParameter : the port is in use.
-    DbanonError : the table is not there, or cannot be reached.
-    """
-    for name, url in (("DBANON_URL", start.url), ("DBANON_TARGET", start.target)):
-        if url is not None and written_password(url):
-            # The job file has a variable in its place.
-            os.environ[name] = url
-    database.require_table(start)
-    bench = Workbench(start)
-    try:
-        server = Server(port)
-    except OSError:
-        raise InvalidParameter(
-            f"Port {port} of {HOST} cannot be listened on.",
-            hint="Another program has it. Leave the port out, or name another one.",
-        ) from None
-    access = Access(server.port)
-    routes = Routes(bench, access)
-    server.answer = routes.answer
-    pages = threading.Thread(target=server.serve_forever, args=(0.2,), daemon=True)
-    pages.start()
-    try:
-        ready(access.address)
-        threading.Thread(target=routes.look, daemon=True).start()
-        bench.tasks.run()
-    except KeyboardInterrupt:
-        return bench.tasks.busy
-    finally:
-        server.shutdown()
-        server.server_close()
-    return False
+def _conflict(request: FormRequest) -> FormState:
+    """The answer to a form that would replace what another page changed."""
+    is_shown = request.name in _FORMS
+    error = InvalidParameter(
+        "Something else was decided since this page was shown, perhaps in another tab.",
+        hint="Your values are still below, with the saved ones beside them where they differ."
+        " Nothing was changed. Save again to replace the saved values."
+        if is_shown
+        else "This is its current state. Nothing was changed.",
+    )
+    return FormState(request, {"": error}, is_conflict=True)
 
 
 def _locked() -> Answer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -235,7 +236,8 @@ class Workbench:
 
     Parameters
     ----------
-    revision : changes with each decision and each finding: a form of an earlier one is not taken.
+    history : each change since the start: which part of the pages it changed, and the page whose
+        form asked for it. A form says how much of it its page knew.
     decided : changes with each decision that a job file is made of.
     """
 
@@ -245,7 +247,8 @@ class Workbench:
         self.shown_url = open_store(start.url, reading=start.reading, table=start.table).url
         self.lock = threading.RLock()
         self.tasks = Tasks()
-        self.revision = self.decided = 0
+        self.decided = 0
+        self.history: list[tuple[str, str]] = []
         self.proposed: Proposed | None = None
         self.stored: tuple[str, ...] = ()
         self.roles: dict[str, str] = {}
@@ -262,16 +265,29 @@ class Workbench:
         # Digests of what was written here: no other file is replaced without a word.
         self.files: dict[Path, str] = {}
 
-    def changed(self) -> None:
-        """Note that something was found."""
-        with self.lock:
-            self.revision += 1
+    @property
+    def revision(self) -> int:
+        """How many changes there were."""
+        return len(self.history)
 
-    def decide(self) -> None:
-        """Note that something was decided."""
+    def changed(self, part: str, page: str = "") -> None:
+        """Note that a part was changed by the form of a page."""
+        with self.lock:
+            self.history.append((part, page))
+
+    def decide(self, part: str, page: str = "") -> None:
+        """Note that something was decided that a job file is made of."""
         with self.lock:
             self.decided += 1
-            self.revision += 1
+            self.changed(part, page)
+
+    def is_changed_elsewhere(self, part: str, since: int, page: str) -> bool:
+        """Whether a part was changed by another page than this one since a revision.
+
+        What a page changed itself is known to whoever goes back to it.
+        """
+        with self.lock:
+            return any(one == part and by != page for one, by in self.history[since:])
 
     @property
     def k(self) -> int:
@@ -306,6 +322,31 @@ class Workbench:
     def swept(self) -> Swept | None:
         """The sweep of what is decided now; None where there is none yet."""
         return self.sweeps.get(self.key_of(self.sweep_choice))
+
+    def sweep_digest(self, choice: SweepChoice) -> str:
+        """What tells a sweep from others, for a form: its releases are chosen by their names."""
+        return hashlib.sha256(repr(self.key_of(choice)).encode()).hexdigest()
+
+    def choose(self, digest: str, name: str, page: str) -> bool:
+        """Choose a release of the sweep that a page showed; False if it has none of this name.
+
+        Parameters
+        ----------
+        digest : of the sweep; empty for the current one. A sweep of other columns is not found.
+        name : method and k.
+        """
+        with self.lock:
+            choices = [self.sweep_choice, *(sweep.choice for sweep in self.sweeps.values())]
+            for choice in choices if digest else choices[:1]:
+                swept = self.sweeps.get(self.key_of(choice))
+                if swept is None or (digest and self.sweep_digest(choice) != digest):
+                    continue
+                for point in swept.points:
+                    if f"{point.curve}/{point.k}" == name:
+                        self.sweep_choice, self.chosen = choice, point
+                        self.decide("sweep", page)
+                        return True
+            return False
 
     def key_of(self, choice: SweepChoice) -> tuple[Any, ...]:
         """What a sweep depends on, the rows of the table aside."""

@@ -11,7 +11,7 @@ import threading
 import time
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,25 @@ class BusyError(Exception):
     """Another task is not over."""
 
 
+@dataclass(frozen=True)
+class FormRequest:
+    """A form that was sent.
+
+    Parameters
+    ----------
+    name : of the form; empty for none.
+    page : which rendering of a page it was sent from.
+    fields : all values of each field.
+    """
+
+    name: str = ""
+    page: str = ""
+    fields: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+NO_FORM = FormRequest()
+
+
 @dataclass
 class Task:
     """Something that takes time.
@@ -43,6 +62,8 @@ class Task:
     ----------
     name : what it does, in words.
     step : of the pages, the one that asked for it.
+    request : the form that asked for it.
+    field_name : of that form, the one whose value is worked on; empty where it is none of them.
     part, share : how far it is.
     state : ``waiting``, ``running``, ``done``, ``failed`` or ``cancelled``.
     error : why it failed, as the catalogue of errors says it.
@@ -51,6 +72,8 @@ class Task:
     name: str
     step: str
     work: Callable[[Task], Any]
+    request: FormRequest = NO_FORM
+    field_name: str = ""
     part: str = ""
     share: float = 0.0
     state: str = "waiting"
@@ -83,7 +106,13 @@ class Tasks:
         """Whether a task is not over."""
         return self.current is not None and self.current.busy
 
-    def begin(self, name: str, step: str, work: Callable[[Task], Any]) -> Task:
+    def begin(
+        self,
+        name: str,
+        step: str,
+        work: Callable[[Task], Any],
+        request: FormRequest = NO_FORM,
+    ) -> Task:
         """Begin a task; wait a moment for it.
 
         Raises
@@ -94,7 +123,7 @@ class Tasks:
             if self.busy:
                 raise BusyError
             self._cancelled = None
-            task = self.current = Task(name, step, work)
+            task = self.current = Task(name, step, work, request)
             self._queue.put(task)
         task.over.wait(QUICK)
         return task

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,19 +12,20 @@ from dbanon.advice.profile import SMALL
 from dbanon.advice.recommend import Point
 from dbanon.advice.request import OF_CATEGORIES, OF_NUMBERS, are_numbers
 from dbanon.advice.roles import REASONS
-from dbanon.data.schema import Role
 from dbanon.doors.html import svg
 from dbanon.doors.html.card import LOSSES
 from dbanon.doors.html.figures import figure
-from dbanon.doors.html.view import Pictures, drawn, few, map_of
+from dbanon.doors.html.view import Pictures, map_of
 from dbanon.doors.jobfile.init import proposal
-from dbanon.doors.spelling import command, on_command_line
+from dbanon.doors.spelling import on_command_line
 from dbanon.doors.workbench import forms
-from dbanon.doors.workbench.state import Grown, Swept, Workbench
+from dbanon.doors.workbench.forms import FormState
+from dbanon.doors.workbench.job import chosen_command, tree_files
+from dbanon.doors.workbench.state import Grown, Swept, TreeChoice, Workbench
 from dbanon.doors.workbench.tasks import Task
-from dbanon.errors import DbanonError
-from dbanon.release.distribution import Distribution, bound_of
-from dbanon.run.inspect_release import Look
+from dbanon.errors import DbanonError, HierarchyBroken, JobFileInvalid
+from dbanon.hierarchy.edges import Problem
+from dbanon.release.distribution import bound_of
 from dbanon.run.tree_counts import TreeNode
 
 Row = dict[str, Any]
@@ -54,14 +55,52 @@ TREE_WORDS = {
 }
 
 
+# Problems of an error that a page lists.
+_LISTED_PROBLEMS = 10
+
+
 def error_told(error: DbanonError) -> Row:
-    """An error as commands say it."""
+    """An error as commands say it; of many problems the first ten, and how many more there are."""
+    problems = _problem_texts(error)
+    rest = len(problems) - _LISTED_PROBLEMS
     return {
         "code": error.code,
         "message": error.message,
-        "detail": error.detail or "",
+        "detail": "" if problems else error.detail or "",
+        "problems": problems[:_LISTED_PROBLEMS],
+        "rest": f"and {rest:,} more" if rest > 0 else "",
         "hint": error.hint_by(on_command_line) or "",
     }
+
+
+def _problem_texts(error: DbanonError) -> list[str]:
+    """What is wrong, problem by problem, without a label of a hierarchy."""
+    if isinstance(error, JobFileInvalid):
+        return list(map(str, error.problems))
+    if isinstance(error, HierarchyBroken):
+        return [one.located for one in error.problems if isinstance(one, Problem)]
+    return []
+
+
+def form_errors(errors: Mapping[str, DbanonError]) -> Row | None:
+    """What is wrong with the fields of a form: one error as it is, several as a list."""
+    told = list(map(error_told, errors.values()))
+    if len(told) < 2:
+        return next(iter(told), None)
+    rest = len(told) - _LISTED_PROBLEMS
+    return {
+        "code": told[0]["code"],
+        "message": f"{len(told):,} values need a correction. Nothing was changed.",
+        "detail": "",
+        "problems": [one["message"] for one in told[:_LISTED_PROBLEMS]],
+        "rest": f"and {rest:,} more" if rest > 0 else "",
+        "hint": next((one["hint"] for one in told if one["hint"]), ""),
+    }
+
+
+def field_notes(state: FormState) -> dict[str, str]:
+    """What is wrong with each field, in words."""
+    return {name: error.message for name, error in state.errors.items() if name}
 
 
 def task_told(task: Task | None, step: str) -> Row | None:
@@ -79,15 +118,17 @@ def task_told(task: Task | None, step: str) -> Row | None:
     }
 
 
-def columns(bench: Workbench) -> Row:
+def columns(bench: Workbench, state: FormState) -> Row:
     """Columns with proposed roles, and why."""
-    found = bench.proposed
+    found, state = bench.proposed, state.of("columns")
     if found is None:
         return {"rows": []}
     rows = []
     for place, column in enumerate(found.profile.columns):
         role = found.roles[column.name]
         nulls, distinct = _counts(bench, column.name)
+        offered = forms.roles_for(bench, column.name)
+        chosen = state.value(f"role-{place}", bench.roles[column.name])
         rows.append(
             {
                 "place": place,
@@ -96,15 +137,21 @@ def columns(bench: Workbench) -> Row:
                 "nulls": nulls,
                 "distinct": distinct,
                 "proposed": proposal(column.attribute, role).role,
-                "role": bench.roles[column.name],
+                "role": chosen if chosen in offered else bench.roles[column.name],
                 "why": REASONS[role.reason],
                 "also": role.also or "",
-                "reason": bench.reasons.get(column.name, ""),
-                "offered": [(one, ROLE_WORDS[one]) for one in forms.roles_for(bench, column.name)],
+                "reason": state.value(f"reason-{place}", bench.reasons.get(column.name, "")),
+                "offered": [(one, ROLE_WORDS[one]) for one in offered],
             }
         )
+    names = list(bench.roles)
+    saved = {f"role-{names.index(name)}": role for name, role in bench.roles.items()}
+    reasons = {f"reason-{names.index(name)}": text for name, text in bench.reasons.items()}
+    differing = state.saved_beside(saved)
     return {
         "rows": rows,
+        "saved": {field: ROLE_WORDS[role] for field, role in differing.items()}
+        | state.saved_beside(reasons),
         "count": f"{found.profile.rows:,}",
         "entity": entity_told(bench.entity) if bench.entity else "",
     }
@@ -118,18 +165,26 @@ def _counts(bench: Workbench, name: str) -> tuple[str, str]:
     return str(told.nulls), str(told.distinct)
 
 
-def trees(bench: Workbench) -> Row:
+def trees(bench: Workbench, state: FormState) -> Row:
     """The quasi-identifiers with the trees that they have, and those that they may have."""
-    names = list(bench.roles)
-    rows = []
+    names, state = list(bench.roles), state.of("trees")
+    rows, saved = [], {}
     for name in bench.quasi_identifiers:
-        grown = bench.trees.get(name)
+        grown, place = bench.trees.get(name), names.index(name)
+        choice = TreeChoice("") if grown is None else grown.choice
+        saved[f"tree-{place}"] = choice.kind
+        if choice.more:
+            saved[f"{choice.kind}-{place}"] = choice.more
+        usual = {"intervals": "5, 10, 20", choice.kind: choice.more}
         rows.append(
             {
-                "place": names.index(name),
+                "place": place,
                 "name": name,
-                "kind": "" if grown is None else grown.choice.kind,
-                "more": "" if grown is None else grown.choice.more,
+                "kind": state.value(f"tree-{place}", choice.kind),
+                "more": {
+                    kind: state.value(f"{kind}-{place}", usual.get(kind, ""))
+                    for kind in ("intervals", "name", "file")
+                },
                 "offered": [(one, TREE_WORDS[one]) for one in forms.trees_for(bench, name)],
                 "tree": None if grown is None else _tree(grown, bench.k),
             }
@@ -139,6 +194,10 @@ def trees(bench: Workbench) -> Row:
         "files": forms.files_for(bench.start.directory),
         "stored": bench.stored,
         "count": len(bench.trees),
+        "saved": {
+            field: TREE_WORDS.get(text, text) or "none"
+            for field, text in state.saved_beside(saved).items()
+        },
     }
 
 
@@ -189,23 +248,34 @@ def map_told(swept: Swept, chosen: Point | None) -> dict[str, Any]:
                 "label": f"k = {point.k}",
                 "risk": point.risk,
                 "loss": point.loss,
-                "chosen": _same(point, chosen),
+                "chosen": is_same_point(point, chosen),
             }
             for point in points
         ],
     }
 
 
-def _same(one: Point, other: Point | None) -> bool:
+def is_same_point(one: Point, other: Point | None) -> bool:
     return other is not None and (one.curve, one.k) == (other.curve, other.k)
 
 
-def sweep(bench: Workbench) -> Row:
+def sweep(bench: Workbench, state: FormState) -> Row:
     """The map, its table, and what is known of it."""
-    swept, choice = bench.swept, bench.sweep_choice
+    swept, choice, state = bench.swept, bench.sweep_choice, state.of("sweep")
     offered = OF_NUMBERS if bench.proposed and _is_numeric(bench) else OF_CATEGORIES
-    told: Row = {"choice": choice, "offered": offered, "swept": None, "columns": "",
-                 "persons": bench.entity or ""}  # fmt: skip
+    saved = {"from": choice.k[0], "to": choice.k[-1], "sample": choice.sample,
+             "limit": int(choice.time_limit), "seed": choice.seed,
+             "nulls": choice.nulls or ""}  # fmt: skip
+    told: Row = {
+        "fields": {name: state.value(name, str(text)) for name, text in saved.items()},
+        "methods": state.request.fields.get("method", ()) if state.request.name else choice.methods,
+        "again": state.is_checked("again", False),
+        "offered": offered,
+        "swept": None,
+        "columns": "",
+        "persons": bench.entity or "",
+        "tried": bench.sweep_digest(choice),
+    }
     told["columns"] = ", ".join(bench.quasi_identifiers)
     if swept is None:
         return told
@@ -227,13 +297,14 @@ def sweep(bench: Workbench) -> Row:
                 "class_risk": figure(point.class_risk),
                 "withheld": str(point.suppressed),
                 "frontier": (point.curve, point.k) in best,
-                "chosen": _same(point, bench.chosen),
+                "chosen": is_same_point(point, bench.chosen),
             }
             for point in points
         ],
         "notes": [] if advice is None else advice.sweep.notes(),
         "start": [] if advice is None else advice.recommended(),
-        "command": command(bench.shown_url, advice.start) if advice and advice.start else "",
+        "command": chosen_command(bench),
+        "tree_files": sorted(tree_files(bench, bench.job or forms.job_first(bench)).values()),
         "singling": []
         if advice is None
         else [
@@ -248,102 +319,16 @@ def sweep(bench: Workbench) -> Row:
     return told
 
 
-def compare(bench: Workbench, first: str, second: str) -> Row:
-    """Two releases, tried or made, side by side."""
-    swept = bench.swept
-    points = sorted([] if swept is None else swept.points, key=lambda p: (p.curve, p.k))
-    tried = {f"t/{point.curve}/{point.k}": point for point in points}
-    offered = [(name, f"tried: {p.curve}, k = {p.k}") for name, p in tried.items()]
-    offered += [
-        (f"r/{one.output}", f"released: {one.output}, {one.method}, k = {one.k_requested}")
-        for one in bench.listed or ()
-    ]
-    known = [name for name, _ in offered]
-    chosen = [f"t/{p.curve}/{p.k}" for p in points if _same(p, bench.chosen)]
-    if first not in known:
-        first = next((name for name in (*chosen, *known) if name != second), "")
-    if second not in known:
-        second = next((name for name in known if name != first), "")
-    pictures = Pictures()
-    sides = [
-        _tried(tried[name])
-        if name in tried
-        else _released(bench.looks.get(name.partition("/")[2]), pictures)
-        for name in (first, second)
-        if name
-    ]
-    labels = list(dict.fromkeys(label for side in sides for label in side["figures"]))
-    names = list(dict.fromkeys(name for side in sides for name in side["columns"]))
-    drawings = list(dict.fromkeys(name for side in sides for name in side["drawn"]))
-    return {
-        "offered": offered,
-        "first": first,
-        "second": second,
-        "titles": [dict(offered)[name] for name in (first, second) if name],
-        "ready": len(sides) == 2,
-        "figures": [(label, [side["figures"].get(label, "–") for side in sides])
-                    for label in labels],
-        "columns": [(name, [side["columns"].get(name) for side in sides]) for name in names],
-        "drawn": [(name, [side["drawn"].get(name) for side in sides]) for name in drawings],
-        "measures": list(dict.fromkeys(side["measure"] for side in sides if side["measure"])),
-    }  # fmt: skip
-
-
-def _tried(point: Point) -> Row:
-    return {
-        "measure": "",
-        "columns": {},
-        "drawn": {},
-        "figures": {
-            "method": point.curve,
-            "k": str(point.k),
-            "classes": f"{point.classes:,}",
-            "loss, as tried": figure(point.loss),
-            "linkage risk, as tried": figure(point.risk),
-            "class risk": figure(point.class_risk),
-            "rows withheld": str(point.suppressed),
-        },
-    }
-
-
-def _released(found: Look | None, pictures: Pictures) -> Row:
-    if found is None:
-        return {"measure": "", "columns": {}, "drawn": {}, "figures": {}}
-    report = found.recorded.report
-    risks = (report.evaluation or {}).get("risks", {})
-    return {
-        "measure": report.loss_measure,
-        "figures": {
-            "method": "+".join(filter(None, (report.method, report.arguments.get("refine")))),
-            "k": str(report.k_requested),
-            "k counted": str(report.k_achieved),
-            "rows": f"{report.rows_out:,}",
-            "classes": f"{report.classes:,}",
-            "smallest / largest class": f"{report.smallest_class:,} / {report.largest_class:,}",
-            f"loss ({report.loss_measure})": figure(report.information_loss),
-            "linkage risk": figure(risks.get("linkage_risk")),
-            "class risk": figure(1 / max(report.counts.verdict.rarest, 1)),
-            "rows withheld": few(report.suppressed, report.k_requested),
-            "made": report.created_at[:16].replace("T", " "),
-        },
-        "columns": {
-            one.name: (figure(one.released), svg.share_bar(one.released))
-            for one in report.loss.columns.values()
-        },
-        "drawn": {one.name: drawn(one, pictures) for one in _of_classes(found.distributions)},
-    }
-
-
-def _of_classes(found: Sequence[Distribution]) -> list[Distribution]:
-    return [one for one in found if one.role == Role.QUASI_IDENTIFIER.value]
-
-
-def job(bench: Workbench) -> Row:
+def job(bench: Workbench, state: FormState) -> Row:
     """The job file, as it is to be written and as it was."""
-    choice, saved = bench.job or forms.job_first(bench), bench.saved
+    choice, saved, state = bench.job or forms.job_first(bench), bench.saved, state.of("job")
     point = bench.chosen
+    texts = {name: text for name, text in vars(choice).items() if isinstance(text, str)}
     return {
-        "choice": choice,
+        "fields": {name: state.value(name, text) for name, text in texts.items()},
+        "report": state.is_checked("report", choice.report),
+        "replace": state.is_checked("replace", False),
+        "saved_values": {name: text or "none" for name, text in state.saved_beside(texts).items()},
         "kinds": bench.start.kinds,
         "needs_place": bench.start.needs_place,
         "directory": str(bench.start.directory),
@@ -361,7 +346,7 @@ def job(bench: Workbench) -> Row:
     }
 
 
-def run(bench: Workbench) -> Row:
+def run(bench: Workbench, state: FormState) -> Row:
     """The release that was made."""
     saved, made = bench.saved, bench.made
     return {

@@ -66,7 +66,8 @@ class Client:
             time.sleep(0.02)
 
     def keys(self) -> dict[str, str]:
-        return {"form": self.access.form, "revision": str(self.routes.bench.revision)}
+        revision = str(self.routes.bench.revision)
+        return {"form": self.access.form, "revision": revision, "page": "tests"}
 
     def post(self, name: str, fields: Mapping[str, Any], **more: list[str]) -> Answer:
         headers = self.headers | {

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import re
+import sqlite3
+from collections.abc import Iterable, Sequence
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 from tests.doors.workbench.client import Client
@@ -33,6 +37,17 @@ def rows(n: int = 400) -> list[list[Any]]:
         found[i * 50][1:] = ["1899-07-03", "QX77", "zyxomma", 98765, "zyxomma petiolatum",
                              "zyxomma"]  # fmt: skip
     return found
+
+
+def loaded(place: Path, table: str, columns: Iterable[str], given: Iterable[Sequence[Any]]) -> str:
+    """The URL of a database with this table, quoted by the caller."""
+    with closing(sqlite3.connect(place / "people.db")) as connection:
+        connection.execute(f"CREATE TABLE {table} ({', '.join(columns)})")
+        filled = [tuple(row) for row in given]
+        marks = ", ".join("?" * len(filled[0]))
+        connection.executemany(f"INSERT INTO {table} VALUES ({marks})", filled)
+        connection.commit()
+    return "sqlite:///people.db"
 
 
 def decided(client: Client, **roles: str) -> str:

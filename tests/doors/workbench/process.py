@@ -54,7 +54,7 @@ class Process:
         shown = self.page(page)
         keys = {
             key: unescape(re.findall(rf'name="{key}" value="([^"]*)"', shown)[0])
-            for key in ("form", "revision")
+            for key in ("form", "revision", "page")
         }
         return self.ask("POST", f"{self.path}/{name}", urlencode({**keys, **fields})).status
 

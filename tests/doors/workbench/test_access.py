@@ -157,7 +157,7 @@ def test_a_form_needs_its_key_and_nothing_changes_by_looking(client: Client) -> 
 
 def test_a_form_of_another_tab_changes_nothing(client: Client) -> None:
     old = client.keys()
-    client.routes.bench.decide()
+    client.routes.bench.decide("columns", "another page")
     answer = client.post("look", old)
     assert answer.status == 409
     assert "another tab" in answer.body

@@ -230,13 +230,28 @@ def test_other_pages_and_other_tabs(browser: Any, bench: Process) -> None:
         tab.page.wait_for_url(f"{address}/")
         assert all(bench.host not in one.get("referer", "") for one in headers)
         assert len(headers) >= 2
-    # Two tabs: the second's decision stands, the first is told of it.
+    # Two tabs: the second's decision stands, the first is told of it and keeps its own values.
     first, second = Tab(context, f"{own}/columns"), Tab(context, f"{own}/columns")
     second.page.select_option("#role-2", "drop")
     second.page.click("form[action=columns] button")
     first.page.click("form[action=columns] button")
     assert "perhaps in another tab" in first.text()
-    assert first.page.input_value("#role-2") == "drop"
+    assert first.page.input_value("#role-2") == "quasi_identifier"
+    assert "Saved: drop: not released" in first.text()
+    # What is wrong has the focus, and whoever goes back may save again.
+    first.page.select_option("#role-4", "keep")
+    first.page.click("form[action=columns] button")
+    first.page.wait_for_selector("#reason-4:focus")
+    first.page.fill("#reason-4", "of no person")
+    first.page.keyboard.press("Enter")
+    first.page.wait_for_url(f"{own}/trees")
+    first.page.goto(f"{own}/columns")
+    for role in ("quasi_identifier", "drop"):
+        first.page.select_option("#role-2", role)
+        first.page.select_option("#role-4", "sensitive")
+        first.page.click("form[action=columns] button")
+        first.page.wait_for_url(f"{own}/trees")
+        first.page.go_back()
     # Without scripts the page comes again by itself until its task is over.
     quiet = browser.new_context(java_script_enabled=False)
     plain = Tab(quiet, bench.address)

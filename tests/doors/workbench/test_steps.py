@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import re
-import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing
 from dataclasses import replace
 from html import unescape
 from pathlib import Path
@@ -17,27 +14,7 @@ from dbanon.doors.workbench.state import Workbench
 from dbanon.sessions.names import quote
 from tests.doors.html.pages import HOSTILE
 from tests.doors.workbench.client import STEPS, Client, said, workbench
-from tests.doors.workbench.people import COLUMNS, ROLES, decided, rows, swept, trees
-
-
-def loaded(place: Path, table: str, columns: Iterable[str], given: Iterable[Sequence[Any]]) -> str:
-    """The URL of a database with this table, quoted by the caller."""
-    with closing(sqlite3.connect(place / "people.db")) as connection:
-        connection.execute(f"CREATE TABLE {table} ({', '.join(columns)})")
-        filled = [tuple(row) for row in given]
-        marks = ", ".join("?" * len(filled[0]))
-        connection.executemany(f"INSERT INTO {table} VALUES ({marks})", filled)
-        connection.commit()
-    return "sqlite:///people.db"
-
-
-@pytest.fixture
-def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
-    monkeypatch.chdir(tmp_path)
-    columns = [f"{name} {kind}" for name, kind in COLUMNS.items()]
-    url = loaded(tmp_path, "people", columns, rows())
-    with workbench(url, "people", tmp_path, key=("id",)) as found:
-        yield found
+from tests.doors.workbench.people import COLUMNS, ROLES, decided, loaded, rows, swept, trees
 
 
 def test_what_is_known_is_not_tried_again(client: Client) -> None:

@@ -1,0 +1,58 @@
+"""The program of a workbench: its server and its tasks, until a signal ends it."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+
+from dbanon.doors.jobfile.field_types import written_password
+from dbanon.doors.workbench import database
+from dbanon.doors.workbench.access import Access
+from dbanon.doors.workbench.routes import Routes
+from dbanon.doors.workbench.server import HOST, Server
+from dbanon.doors.workbench.state import Start, Workbench
+from dbanon.errors import InvalidParameter
+
+
+def run_workbench(start: Start, *, port: int, ready: Callable[[str], None]) -> bool:
+    """Answer pages until a signal arrives; whether a task was running then.
+
+    Parameters
+    ----------
+    port : to listen on; 0 for any that is free.
+    ready : called with the address that a person opens. It holds the key.
+
+    Raises
+    ------
+    InvalidParameter : the port is in use.
+    DbanonError : the table is not there, or cannot be reached.
+    """
+    for name, url in (("DBANON_URL", start.url), ("DBANON_TARGET", start.target)):
+        if url is not None and written_password(url):
+            # The job file has a variable in its place.
+            os.environ[name] = url
+    database.require_table(start)
+    bench = Workbench(start)
+    try:
+        server = Server(port)
+    except OSError:
+        raise InvalidParameter(
+            f"Port {port} of {HOST} cannot be listened on.",
+            hint="Another program has it. Leave the port out, or name another one.",
+        ) from None
+    access = Access(server.port)
+    routes = Routes(bench, access)
+    server.answer = routes.answer
+    pages = threading.Thread(target=server.serve_forever, args=(0.2,), daemon=True)
+    pages.start()
+    try:
+        ready(access.address)
+        threading.Thread(target=routes.look, daemon=True).start()
+        bench.tasks.run()
+    except KeyboardInterrupt:
+        return bench.tasks.busy
+    finally:
+        server.shutdown()
+        server.server_close()
+    return False

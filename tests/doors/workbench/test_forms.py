@@ -1,0 +1,185 @@
+"""A form that is refused keeps what was typed, and only a real conflict is refused as one."""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.doors.workbench.client import Client, said
+from tests.doors.workbench.people import ROLES, decided, swept, trees
+
+TYPED: dict[str, dict[str, str]] = {
+    "columns": {"role-0": "identifier", "role-1": "keep", "reason-1": "public", "role-2": "drop",
+                "role-3": "quasi_identifier", "role-4": "sensitive", "role-5": "keep",
+                "role-6": "drop", "reason-5": "in <b> & out"},
+    "trees": {"tree-1": "dates", "tree-2": "mask", "tree-3": "suggest", "tree-4": "intervals",
+              "intervals-4": "7, 70"},
+    "sweep": {"from": "3", "to": "9", "sample": "700", "limit": "7", "seed": "8",
+              "nulls": "suppress", "method": "gaa_cp+fast"},
+    "job": {"file": "mine.yaml", "name": "mine", "output": "mine", "kind": "table",
+            "export": "parquet", "schedule": "1 2 3 4 5", "replace": "yes"},
+}  # fmt: skip
+WRONG: list[tuple[str, dict[str, str]]] = [
+    ("columns", {"reason-5": ""}),
+    ("columns", {"role-0": "keep", "reason-0": "", "reason-5": ""}),
+    ("trees", {"intervals-4": "x"}),
+    ("sweep", {"sample": "many"}),
+    ("sweep", {"from": "", "limit": "0"}),
+    ("job", {"name": "a b"}),
+    ("job", {"file": "../a.yaml", "output": "a.b", "schedule": "often"}),
+]
+
+
+@pytest.mark.parametrize(("name", "wrong"), WRONG)
+def test_a_wrong_value_leaves_the_others(client: Client, name: str, wrong: dict[str, str]) -> None:
+    decided(client, **ROLES)
+    sent = TYPED[name] | wrong
+    answer = client.post(name, sent)
+    assert answer.status == 422
+    assert sent.items() <= client.form(answer.body, name).items()
+    # A box that was not ticked stays so.
+    assert "report" not in client.form(answer.body, name) or name != "job"
+    marked = re.findall(r'<(?:select|input) id="([^"]*)"[^>]*aria-invalid="true"', answer.body)
+    # A tree's row is marked at the choice of its kind.
+    fields = [one.replace("intervals", "tree") for one in wrong if one != "role-0"]
+    assert set(marked) == set(fields)
+    focused = re.findall(r'id="([^"]*)"[^>]* autofocus', answer.body)
+    assert focused == marked[:1]
+    for field in fields:
+        assert f'id="wrong-{field}"' in answer.body
+    [alert] = re.findall(r'role="alert">.*?</div>', answer.body, re.S)
+    assert alert.count("<li>") == (len(fields) if len(fields) > 1 else 0)
+    # Corrected, it is taken from the page that it is on now.
+    assert client.post(name, sent | TYPED[name] | keys_of(answer.body)).status == 303
+
+
+def test_a_task_that_fails_leaves_its_form(client: Client, tmp_path: Path) -> None:
+    """The tree of one column cannot be read; what was chosen for the others is still there."""
+    decided(client, **ROLES)
+    (tmp_path / "broken.csv").write_text("".join(f"a,b{i},c{i}\n" for i in range(3000)))
+    sent = TYPED["trees"] | {"tree-3": "file", "file-3": "broken.csv"}
+    page = client.sent("trees", sent)
+    shown = client.form(page, "trees")
+    assert {name: shown[name] for name in sent if name != "file-3"} == {
+        name: text for name, text in sent.items() if name != "file-3"
+    }
+    assert re.findall(r'id="([^"]*)"[^>]* autofocus', page) == ["tree-3"]
+    [alert] = re.findall(r'role="alert">.*?</div>', page, re.S)
+    assert alert.count("<li>") == 10
+    assert re.search(r'class="rest">and [0-9,]{4,} more<', alert)
+    assert "b17" not in page
+    # Done once, the page shows what is saved.
+    client.done("trees", {"tree-1": "dates", "tree-2": "", "tree-3": "", "tree-4": ""})
+    assert client.form(client.page("trees"), "trees")["tree-2"] == ""
+
+
+def keys_of(page: str) -> dict[str, str]:
+    """What a rendering of a page sends with each of its forms."""
+    return {
+        key: unescape(re.findall(rf'name="{key}" value="([^"]*)"', page)[0])
+        for key in ("form", "revision", "page")
+    }
+
+
+def test_back_and_save_again(client: Client) -> None:
+    """Whoever goes back in the browser sends the form of an earlier page again."""
+    page = client.page("columns")
+    first = client.form(page, "columns") | keys_of(page)
+    for role in ("sensitive", "drop", "quasi_identifier", "drop"):
+        assert client.post("columns", first | {"role-4": role}).status == 303
+        assert client.routes.bench.roles["pay"] == role
+    page = client.page("trees")
+    grown = client.form(page, "trees") | keys_of(page)
+    for kind in ("dates", ""):
+        client.sent("trees", grown | {"tree-1": kind})
+        assert ("born" in client.routes.bench.trees) == bool(kind)
+    # Steps before and after do not make it one of before.
+    client.sent("columns", first | {"role-4": "sensitive"})
+    page = client.page("sweep")
+    tried = keys_of(page)
+    swept(client, **tried)
+    shown = client.page("sweep")
+    [digest] = re.findall(r'name="tried" value="(\w+)"', shown)
+    swept(client, to=4, **tried)
+    client.sent("choose", keys_of(shown) | {"tried": digest, "point": "gaa_cp/5"})
+    assert client.routes.bench.chosen.k == 5
+    page = client.page("job")
+    written = client.form(page, "job") | keys_of(page)
+    for name in ("one", "two", "one"):
+        client.sent("job", written | {"name": name, "replace": "yes"})
+        assert client.routes.bench.saved.choice.name == name
+    client.sent("columns", first | {"role-4": "drop"})
+
+
+def test_only_a_conflict_is_refused(client: Client) -> None:
+    """Another tab decided otherwise: both versions are shown, and whoever saves again is heard."""
+    mine, other = client.page("columns"), client.page("columns")
+    form = client.form(mine, "columns")
+    reason = {"role-6": "keep", "reason-6": "theirs"}
+    client.sent("columns", form | keys_of(other) | {"role-4": "drop"} | reason)
+    # What is the same is no conflict.
+    same = form | {"role-4": "drop"} | reason
+    assert client.post("columns", same | keys_of(mine)).status == 303
+    sent = form | {"role-4": "sensitive", "role-6": "keep", "reason-6": "mine"}
+    answer = client.post("columns", sent | keys_of(mine))
+    assert answer.status == 409
+    assert "perhaps in another tab" in said(answer.body)
+    assert client.routes.bench.roles["pay"] == "drop"
+    assert sent.items() <= client.form(answer.body, "columns").items()
+    beside = re.findall(r'class="differs">Saved: <bdi>([^<]*)', answer.body)
+    assert beside == ["drop: not released", "theirs"]
+    assert client.post("columns", sent | keys_of(answer.body)).status == 303
+    assert client.routes.bench.reasons["note"] == "mine"
+    # The proposals would replace it, too.
+    assert client.post("look", keys_of(mine)).status == 409
+
+
+def test_conflicts_of_later_steps(client: Client) -> None:
+    decided(client, **ROLES)
+    mine = keys_of(client.page("trees"))
+    client.done("trees", trees(client, born="dates", area="suggest"))
+    answer = client.post("trees", mine | {"tree-1": "", "tree-3": "mask"})
+    assert answer.status == 409
+    assert client.form(answer.body, "trees")["tree-3"] == "mask"
+    beside = re.findall(r'class="differs">Saved: <bdi>([^<]*)', answer.body)
+    assert beside[0] == "calendar: month, year, decade"
+    swept(client)
+    page = client.page("sweep")
+    [digest] = re.findall(r'name="tried" value="(\w+)"', page)
+    decided(client, pay="drop")
+    swept(client)
+    # A point of the other columns would be another release of the same name.
+    refused = client.post("choose", keys_of(page) | {"tried": digest, "point": "gaa_cp/4"})
+    assert refused.status == 422
+    page = client.page("job")
+    form = client.form(page, "job")
+    client.done("job", form)
+    run = keys_of(client.page("run"))
+    answer = client.post("job", form | keys_of(page) | {"name": "mine"})
+    assert answer.status == 409
+    assert "Saved: <bdi>people<" in answer.body
+    client.done("job", form | {"name": "theirs", "page": "another"})
+    for name in ("plan", "run"):
+        answer = client.post(name, run)
+        assert (answer.status, "current state" in answer.body) == (409, True)
+
+
+def test_a_form_beside_a_task_keeps_its_values(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decided(client, **ROLES)
+
+    class Busy:
+        busy, current = True, None
+
+    monkeypatch.setattr(client.routes.bench, "tasks", Busy())
+    sent: dict[str, Any] = TYPED["columns"]
+    answer = client.post("columns", sent)
+    monkeypatch.undo()
+    assert answer.status == 409
+    assert "Something else is running" in answer.body
+    assert sent.items() <= client.form(answer.body, "columns").items()
