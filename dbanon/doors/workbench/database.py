@@ -6,6 +6,7 @@ import hashlib
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +109,24 @@ def grow(bench: Workbench, choices: Mapping[str, TreeChoice], task: Task) -> Non
     with bench.lock:
         bench.trees, bench.chosen = grown, None
         bench.decide("trees", task.request.page)
+
+
+def count_again(bench: Workbench, task: Task) -> None:
+    """Count what lies below the nodes of trees for a k that was chosen since.
+
+    Raises
+    ------
+    DbanonError : the column cannot be read, or has a value that its tree does not have.
+    """
+    with source_of(bench.start) as source:
+        relation = source.session.find_source(parse_relation(bench.start.table))
+        names, k = bench.outgrown, bench.k
+        for place, name in enumerate(names):
+            task.tell("trees", place / len(names))
+            tree = bench.trees[name].tree
+            counts = tree_counts(source.session, relation, name, tree, k, bench.entity)
+            with bench.lock:
+                bench.trees[name] = replace(bench.trees[name], counts=counts)
 
 
 def _tree(

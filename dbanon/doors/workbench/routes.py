@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import secrets
 from collections.abc import Callable
@@ -115,6 +116,8 @@ class Routes:
             return self._see("columns")
         if step == "compare" and state is None:
             self._look_at_releases(query)
+        if step == "trees" and state is None:
+            self._count_trees_again()
         error = None if state is None else view.form_errors(state.errors)
         if state is None:
             state = _of_task(bench.tasks.current)
@@ -302,6 +305,18 @@ class Routes:
             return "columns"
         task.over.wait(5.0)
         return task.step
+
+    def _count_trees_again(self) -> None:
+        """Begin to count the trees for a larger k, unless something else runs or it failed."""
+        tasks = self.bench.tasks
+        failed = (
+            tasks.current is not None
+            and tasks.current.step == "trees"
+            and (tasks.current.state != "done")
+        )
+        if self.bench.outgrown and not tasks.busy and not failed:
+            with contextlib.suppress(BusyError):
+                self._begin("Count the trees", "trees", database.count_again)
 
     def _look_at_releases(self, query: Fields) -> None:
         """Begin to look at what is to be compared, unless it is known or something else runs."""

@@ -15,6 +15,7 @@ from dbanon.doors.jobfile.init import TABLE, VIEW
 from dbanon.doors.workbench.tasks import Tasks
 from dbanon.job.policy import Policy
 from dbanon.job.reading import USUAL, Reading
+from dbanon.release.distribution import bound_of
 from dbanon.run.open import open_store, releases_views
 from dbanon.stores.folders import is_of_files
 
@@ -135,6 +136,10 @@ class Grown:
     tree: Hierarchy
     counts: TreeCounts
     why: str = ""
+
+    def is_outgrown(self, k: int) -> bool:
+        """Whether it was counted before this larger k was chosen: it shows labels of too few."""
+        return self.counts.bound < bound_of(k)
 
 
 @dataclass(frozen=True)
@@ -347,6 +352,11 @@ class Workbench:
                         self.decide("sweep", page)
                         return True
             return False
+
+    @property
+    def outgrown(self) -> tuple[str, ...]:
+        """The quasi-identifiers whose trees are to be counted again for the k that was chosen."""
+        return tuple(name for name in self.hierarchies if self.trees[name].is_outgrown(self.k))
 
     def key_of(self, choice: SweepChoice) -> tuple[Any, ...]:
         """What a sweep depends on, the rows of the table aside."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shlex
+import shutil
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,11 +23,10 @@ from dbanon.doors.spelling import on_command_line
 from dbanon.doors.workbench import forms
 from dbanon.doors.workbench.forms import FormState
 from dbanon.doors.workbench.job import chosen_command, tree_files
-from dbanon.doors.workbench.state import Grown, Swept, TreeChoice, Workbench
+from dbanon.doors.workbench.state import ROLES, Grown, Swept, TreeChoice, Workbench
 from dbanon.doors.workbench.tasks import Task
 from dbanon.errors import DbanonError, HierarchyBroken, JobFileInvalid
 from dbanon.hierarchy.edges import Problem
-from dbanon.release.distribution import bound_of
 from dbanon.run.tree_counts import TreeNode
 
 Row = dict[str, Any]
@@ -55,6 +56,8 @@ TREE_WORDS = {
 }
 
 
+# So many columns, or more, have a filter.
+_MANY_COLUMNS = 10
 # Problems of an error that a page lists.
 _LISTED_PROBLEMS = 10
 
@@ -153,6 +156,7 @@ def columns(bench: Workbench, state: FormState) -> Row:
         "saved": {field: ROLE_WORDS[role] for field, role in differing.items()}
         | state.saved_beside(reasons),
         "count": f"{found.profile.rows:,}",
+        "roles": [(role, ROLE_WORDS[role]) for role in ROLES] if len(rows) >= _MANY_COLUMNS else [],
         "entity": entity_told(bench.entity) if bench.entity else "",
     }
 
@@ -222,8 +226,7 @@ def _tree(grown: Grown, k: int) -> Row:
         "height": counts.height,
         "bound": counts.bound,
         "counted": what,
-        # Counted before a larger k was chosen, it shows labels of too few.
-        "outgrown": counts.bound < bound_of(k),
+        "outgrown": grown.is_outgrown(k),
         "root": None if counts.root is None else row_of(counts.root),
     }
 
@@ -366,8 +369,15 @@ def run(bench: Workbench, state: FormState) -> Row:
 
 
 def _line(directory: Path, file: str) -> str:
-    # A % ends a line of cron.
-    return f"cd {shlex.quote(str(directory))} && dbanon run {shlex.quote(file)}".replace("%", r"\%")
+    # cron has a short PATH of its own, and a % ends its line.
+    line = f"cd {shlex.quote(str(directory))} && {shlex.quote(_program())} run {shlex.quote(file)}"
+    return line.replace("%", r"\%")
+
+
+def _program() -> str:
+    """The path of the command, beside the Python that runs it; its name where it is not found."""
+    script = Path(sys.executable).with_name("dbanon")
+    return str(script) if script.exists() else shutil.which("dbanon") or "dbanon"
 
 
 MAKERS: Mapping[str, Any] = {"columns": columns, "trees": trees, "sweep": sweep, "job": job,

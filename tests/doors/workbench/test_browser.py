@@ -129,7 +129,8 @@ def test_from_a_csv_file_to_a_monthly_run(
     tab.press("a[href=run].on")
     tab.press("form[action=run] button")
     assert "Released: release.patients" in tab.text()
-    assert f"cd {tmp_path} && dbanon run patients.yaml" in tab.text()
+    assert f"cd {tmp_path} && /" in tab.text()
+    assert "/dbanon run patients.yaml" in tab.text()
     tab.press("a[href=report].on")
     assert tab.page.inner_text("h1") == "release.patients"
     sound()
@@ -146,6 +147,27 @@ def test_from_a_csv_file_to_a_monthly_run(
     assert released(tmp_path) == 300
     assert len(list(tmp_path.glob("out/patients/*.csv"))) == 2
     assert len(list(tmp_path.glob("out/patients/*.html"))) == 2
+
+
+def test_roles_of_many_columns(browser: Any, axe: Any, tmp_path: Path) -> None:
+    names = [*(f"lab_{i}" for i in range(30)), *(f"visit_{i}" for i in range(30))]
+    lines = [",".join(str((i * 7 + j * 3) % 40) for j in range(60)) for i in range(60)]
+    (tmp_path / "wide.csv").write_text("\n".join([",".join(names), *lines]) + "\n")
+    with process(tmp_path, "file:wide.csv", "--table", "wide") as bench:
+        bench.settled("columns")
+        context = browser.new_context(viewport={"width": 1100, "height": 900})
+        tab = Tab(context, bench.address)
+        before = tab.page.input_value("#role-30")
+        tab.page.fill("#filter", "LAB_")
+        assert "30 of 60 columns shown." in tab.text()
+        assert not tab.page.is_visible("#role-30")
+        assert axe(tab.page) == ""
+        tab.page.select_option("#bulk", "drop")
+        tab.page.click("#assign")
+        tab.page.fill("#filter", "")
+        assert {tab.page.input_value(f"#role-{i}") for i in range(30)} == {"drop"}
+        assert tab.page.input_value("#role-30") == before
+        context.close()
 
 
 def looks(browser: Any, axe: Any, bench: Process) -> None:

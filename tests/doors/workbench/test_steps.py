@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from dataclasses import replace
 from html import unescape
 from pathlib import Path
@@ -136,17 +137,50 @@ def test_pages_show_no_password(client: Client) -> None:
     assert shown in line
 
 
-def test_trees_of_before_a_larger_k_are_not_shown(client: Client) -> None:
+def test_trees_are_counted_again_for_a_larger_k(client: Client) -> None:
+    """They stay after a sweep, and show no label of fewer rows than the k that was chosen."""
     decided(client, **ROLES)
     client.done("trees", trees(client, area="suggest"))
+    bench = client.routes.bench
+    first = bench.trees["area"]
     assert "north" in client.page("trees")
-    swept(client, **{"from": 30, "to": 31})
-    client.sent("choose", {"point": "gaa_cp/30"})
-    page = client.page("trees")
-    assert "make the trees again" in page
-    assert "north" not in page
-    client.done("trees", trees(client, area="suggest"))
-    assert "north" in client.page("trees")
+    for k in (30, 39):
+        swept(client, **{"from": k, "to": k + 1})
+        client.sent("choose", {"point": f"gaa_cp/{k}"})
+        page = client.page("trees")
+        assert "make the trees again" not in page
+        assert f"as multiples of {k}." in page
+        assert "north" in page
+        assert "zyxomma" not in page
+        assert (bench.trees["area"].tree, bench.k) == (first.tree, k)
+
+
+def test_the_line_for_cron_finds_its_program(client: Client, tmp_path: Path) -> None:
+    """cron runs it by a shell of its own, whose PATH knows no environment of Python."""
+    decided(client, **ROLES)
+    client.done("job", client.form(client.page("job"), "job") | {"schedule": "0 3 1 * *"})
+    [line] = re.findall(r'aria-label="Line for cron"><code>(.*?)</code>', client.page("run"), re.S)
+    command = unescape(line).removeprefix("0 3 1 * * ").replace(r"\%", "%")
+    ran = subprocess.run(
+        ["/bin/sh", "-c", command], env={"PATH": "/usr/bin:/bin"}, cwd="/", capture_output=True
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert list(tmp_path.glob("out/people/*.html"))
+
+
+def test_a_wide_table_has_a_filter(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "data-bulk" not in client.page("columns")
+    url = loaded(tmp_path, "wide", [f"c{i} integer" for i in range(60)], [range(60)] * 30)
+    with workbench(url, "wide", tmp_path) as wide:
+        page = wide.page("columns")
+        assert 'id="filter"' in page
+        # Shown by the script alone, and no part of the form.
+        assert "data-bulk hidden" in page
+        assert set(wide.form(page, "columns")) == {
+            f"{field}-{i}" for field in ("role", "reason") for i in range(60)
+        }
 
 
 WRONG: list[tuple[str, dict[str, Any], str]] = [
