@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import click
@@ -19,7 +20,8 @@ from dbanon.job.reading import Reading
 @click.command(epilog=ROWS_HELP)
 @click.argument("url", envvar="DBANON_URL")
 @click.option(
-    "--table", required=True, help="The table to read, such as app.people. For a file, any name."
+    "--table",
+    help="The table to read, such as app.people. For a file, any name. A job file names its own.",
 )
 @click.option("--target", help="URL of the database for the releases. Default: the source.")
 @click.option(
@@ -34,9 +36,11 @@ from dbanon.job.reading import Reading
 @with_options(parameters(Reading))
 @log_format
 def workbench(
-    url: str, table: str, target: str | None, key: tuple[str, ...], port: int, **reading: Any
+    url: str, table: str | None, target: str | None, key: tuple[str, ...], port: int, **reading: Any
 ) -> None:
     """Open a local web page that leads from a table to a job file and its release.
+
+    In place of the URL, a job file that the workbench saved (.yaml) opens it again.
 
     The command prints an address with a key, for a browser on this machine. Ctrl-C ends it. Job
     files are saved in the current directory.
@@ -45,6 +49,7 @@ def workbench(
         from dbanon.data.memory import half_of_memory
         from dbanon.doors.cli.jobs import opened
         from dbanon.doors.cli.run import save_report
+        from dbanon.doors.workbench.open import ENDINGS, open_job_file
         from dbanon.doors.workbench.program import run_workbench
         from dbanon.doors.workbench.state import Commands, Start
 
@@ -52,15 +57,27 @@ def workbench(
             click.echo(address)
             say("Open it in a browser of this machine. Ctrl-C ends it.", "info")
 
-        start = Start(
-            url,
-            table,
-            Commands(partial(opened, inline_password=False), save_report),
-            key=key,
-            reading=make(Reading, values(parameters(Reading), reading)),
-            target=target,
-            memory=half_of_memory(),
-        )
+        commands = Commands(partial(opened, inline_password=False), save_report)
+        written = make(Reading, values(parameters(Reading), reading))
+        if url.endswith(ENDINGS):
+            if table or target or key or written.asked:
+                raise click.UsageError(
+                    "A job file says itself which table is read, and how: leave out --table,"
+                    " --target, --key and the options for reading."
+                )
+            start = open_job_file(Path(url), commands, half_of_memory())
+        elif not table:
+            raise click.UsageError("Name the table to read: --table app.people.")
+        else:
+            start = Start(
+                url,
+                table,
+                commands,
+                key=key,
+                reading=written,
+                target=target,
+                memory=half_of_memory(),
+            )
         if run_workbench(start, port=port, ready=ready) or signal.SIGTERM in arrived:
             # What it was doing is rolled back, or it was told to end by another program.
             raise KeyboardInterrupt

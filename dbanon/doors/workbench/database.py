@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from dbanon.advice.request import AdviceRequest
 from dbanon.doors.html.page import page, write
@@ -18,10 +17,11 @@ from dbanon.doors.jobfile.file import read_job_file
 from dbanon.doors.jobfile.init import Decided, job_file_for, proposal
 from dbanon.doors.jobfile.run import Published, Skipped, plan_file_job, run_in_file
 from dbanon.doors.releases import list_hierarchies, releases
-from dbanon.doors.workbench.job import job_options, target_of, tree_files
+from dbanon.doors.workbench.job import job_options, more_keys, target_of, tree_files
 from dbanon.doors.workbench.state import (
     Grown,
     JobChoice,
+    JobDecisions,
     Made,
     Saved,
     Start,
@@ -81,6 +81,7 @@ def propose(bench: Workbench, task: Task) -> None:
     stored: tuple[str, ...] = ()
     if not is_of_files(start.url):
         stored = tuple(one.name for one in list_hierarchies(start.url))
+    is_first = bench.proposed is None
     with bench.lock:
         bench.proposed, bench.stored = found, stored
         bench.roles = {
@@ -88,6 +89,23 @@ def propose(bench: Workbench, task: Task) -> None:
             for column in found.profile.columns
         }
         bench.changed("columns", task.request.page)
+    if is_first and start.opened is not None:
+        _decide_as(bench, start.opened, task)
+
+
+def _decide_as(bench: Workbench, opened: JobDecisions, task: Task) -> None:
+    """Decide as a job file says; its trees are made of the table as it is now."""
+    place = bench.start.directory / opened.choice.file
+    with bench.lock:
+        known = {name: role for name, role in opened.roles.items() if name in bench.roles}
+        bench.roles = bench.roles | known
+        bench.reasons = {name: text for name, text in opened.reasons.items() if name in known}
+        bench.job, bench.files[place] = opened.choice, _digest(opened.text)
+        bench.saved = Saved(opened.choice, opened.text, decided=-1)
+    trees = {name: tree for name, tree in opened.trees.items() if name in bench.quasi_identifiers}
+    grow(bench, trees, task)
+    with bench.lock:
+        bench.opened, bench.saved.decided = opened, bench.decided
 
 
 def grow(bench: Workbench, choices: Mapping[str, TreeChoice], task: Task) -> None:
@@ -238,7 +256,7 @@ def save(bench: Workbench, choice: JobChoice, task: Task, *, replace_file: bool)
         output=parse_relation(choice.output).name,
         kind=choice.kind,
         target=target_of(bench, choice),
-        more=_more(choice),
+        more=more_keys(choice),
     )
     text = job_file_for(
         start.url, start.table, k=bench.k, key=start.key, reading=start.reading, decided=wanted
@@ -257,19 +275,6 @@ def save(bench: Workbench, choice: JobChoice, task: Task, *, replace_file: bool)
         bench.saved = Saved(choice, text, decided, tuple(files.values()))
         bench.changed("saved", task.request.page)
     read_job_file(place)
-
-
-def _more(choice: JobChoice) -> dict[str, Any]:
-    """Further keys of the job."""
-    found: dict[str, Any] = {}
-    if choice.export:
-        path = f"out/{{job}}/{{release}}.{choice.export}"
-        found["export"] = [{"format": choice.export, "path": path, "keep_last": 12}]
-    if choice.report:
-        found["report"] = "out/{job}/{release}.html"
-    if choice.schedule:
-        found["schedule"] = choice.schedule
-    return found
 
 
 def _digest(text: str) -> str:

@@ -24,7 +24,7 @@ def job_options(bench: Workbench) -> dict[str, Any]:
     """The options of the release that was chosen, as a job file has them."""
     point, swept = bench.chosen, bench.swept
     if point is None:
-        return {}
+        return {} if bench.opened is None else dict(bench.opened.options)
     policy = None if swept is None else swept.policies.get(point.k)
     options: dict[str, Any] = {
         "method": point.method,
@@ -35,6 +35,19 @@ def job_options(bench: Workbench) -> dict[str, Any]:
         options["nulls"] = None if policy.nulls == "error" else policy.nulls
         options["max_suppression"] = policy.max_suppression or None
     return {name: value for name, value in options.items() if value is not None}
+
+
+def more_keys(choice: JobChoice) -> dict[str, Any]:
+    """Further keys of the job in its file."""
+    keys: dict[str, Any] = {}
+    if choice.export:
+        path = f"out/{{job}}/{{release}}.{choice.export}"
+        keys["export"] = [{"format": choice.export, "path": path, "keep_last": 12}]
+    if choice.report:
+        keys["report"] = "out/{job}/{release}.html"
+    if choice.schedule:
+        keys["schedule"] = choice.schedule
+    return keys
 
 
 def tree_files(bench: Workbench, choice: JobChoice) -> dict[str, str]:

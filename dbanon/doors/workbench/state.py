@@ -54,6 +54,27 @@ class Commands:
 
 
 @dataclass(frozen=True)
+class JobDecisions:
+    """What a job file says, as the forms have it.
+
+    Parameters
+    ----------
+    choice : how the file is written.
+    roles, reasons, trees : by column.
+    options : of the release, ``k`` aside.
+    text : of the file.
+    """
+
+    choice: JobChoice
+    roles: Mapping[str, str]
+    reasons: Mapping[str, str]
+    trees: Mapping[str, TreeChoice]
+    options: Mapping[str, Any]
+    k: int
+    text: str
+
+
+@dataclass(frozen=True)
 class Start:
     """What a workbench is started with.
 
@@ -63,6 +84,7 @@ class Start:
     target : URL of the database that is written to; None for the source's.
     directory : where the job file goes.
     memory : that trials may take, in bytes.
+    opened : what a job file says that the workbench begins with.
     """
 
     url: str
@@ -73,6 +95,7 @@ class Start:
     target: str | None = None
     directory: Path = field(default_factory=Path.cwd)
     memory: int | None = None
+    opened: JobDecisions | None = None
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -262,6 +285,8 @@ class Workbench:
         self.sweeps: dict[tuple[Any, ...], Swept] = {}
         self.sweep_choice = SweepChoice()
         self.chosen: Point | None = None
+        # Whose options hold until something else is decided.
+        self.opened: JobDecisions | None = None
         self.listed: list[Listed] | None = None
         self.looks: dict[str, Look] = {}
         self.job: JobChoice | None = None
@@ -283,6 +308,7 @@ class Workbench:
     def decide(self, part: str, page: str = "") -> None:
         """Note that something was decided that a job file is made of."""
         with self.lock:
+            self.opened = None
             self.decided += 1
             self.changed(part, page)
 
@@ -296,8 +322,10 @@ class Workbench:
 
     @property
     def k(self) -> int:
-        """Of the release that was chosen; 5 until then."""
-        return 5 if self.chosen is None else self.chosen.k
+        """Of the release that was chosen; until then of the job file that was opened, or 5."""
+        if self.chosen is None:
+            return 5 if self.opened is None else self.opened.k
+        return self.chosen.k
 
     @property
     def quasi_identifiers(self) -> tuple[str, ...]:

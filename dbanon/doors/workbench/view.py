@@ -23,7 +23,7 @@ from dbanon.doors.spelling import on_command_line
 from dbanon.doors.workbench import forms
 from dbanon.doors.workbench.forms import FormState
 from dbanon.doors.workbench.job import chosen_command, tree_files
-from dbanon.doors.workbench.state import ROLES, Grown, Swept, TreeChoice, Workbench
+from dbanon.doors.workbench.state import ROLES, Grown, JobDecisions, Swept, TreeChoice, Workbench
 from dbanon.doors.workbench.tasks import Task
 from dbanon.errors import DbanonError, HierarchyBroken, JobFileInvalid
 from dbanon.hierarchy.edges import Problem
@@ -336,6 +336,7 @@ def job(bench: Workbench, state: FormState) -> Row:
         "needs_place": bench.start.needs_place,
         "directory": str(bench.start.directory),
         "point": None if point is None else str(point),
+        "opened": "" if bench.opened is None else _options_words(bench.opened),
         "roles": [(name, ROLE_WORDS[role].partition(":")[0]) for name, role in bench.roles.items()],
         "saved": None
         if saved is None
@@ -347,6 +348,12 @@ def job(bench: Workbench, state: FormState) -> Row:
             "as_decided": saved.decided == bench.decided,
         },
     }
+
+
+def _options_words(opened: JobDecisions) -> str:
+    """The options of a release in a job file."""
+    options = {"k": opened.k, **opened.options}
+    return ", ".join(f"{name} = {value}" for name, value in options.items())
 
 
 def run(bench: Workbench, state: FormState) -> Row:

@@ -1,0 +1,129 @@
+"""The workbench opens a job file that it saved, and goes on with what the file says."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from dbanon.doors.cli.main import main
+from dbanon.doors.workbench.open import open_job_file
+from dbanon.doors.workbench.state import Start
+from dbanon.errors import InvalidParameter, JobFileInvalid
+from tests.doors.workbench.client import Client, said, workbench
+from tests.doors.workbench.people import ROLES, decided, swept, trees
+from tests.doors.workbench.test_command import READING, write_table
+
+
+def opened(client: Client, file: str = "people.yaml") -> Start:
+    return open_job_file(Path(file), client.routes.bench.start.commands, 10**9)
+
+
+def workbench_of(start: Start, place: Path) -> AbstractContextManager[Client]:
+    return workbench(start.url, start.table, place, key=start.key, reading=start.reading,
+                     target=start.target, opened=start.opened)  # fmt: skip
+
+
+def job_of(file: Path) -> dict[str, Any]:
+    content: dict[str, Any] = yaml.safe_load(file.read_text())
+    return content
+
+
+def test_a_job_file_is_opened_again(client: Client, tmp_path: Path) -> None:
+    decided(client, **ROLES)
+    names = list(client.routes.bench.roles)
+    widths = {f"intervals-{names.index('pay')}": "100, 500"}
+    chosen = trees(client, born="dates", code="mask", area="suggest", pay="intervals")
+    client.done("trees", chosen | widths)
+    swept(client)
+    client.sent("choose", {"point": "gaa_cp/4"})
+    form = client.form(client.page("job"), "job") | {"name": "monthly", "export": "parquet",
+                                                      "schedule": "0 3 1 * *"}  # fmt: skip
+    client.done("job", form)
+    written = job_of(tmp_path / "people.yaml")
+    with workbench_of(opened(client), tmp_path) as again:
+        bench = again.routes.bench
+        assert bench.roles == client.routes.bench.roles
+        assert {name: tree.choice.kind for name, tree in bench.trees.items()} == {
+            "born": "dates", "code": "mask", "area": "file", "pay": "intervals",
+        }  # fmt: skip
+        assert bench.trees["pay"].choice.more == "100, 500"
+        page = again.page("job")
+        assert "k = 4, method = gaa_cp" in said(page)
+        assert "Something was decided since" not in page
+        shown = again.form(page, "job")
+        assert {name: shown[name] for name in form if name != "report"} == {
+            name: text for name, text in form.items() if name != "report"
+        }
+        # Saved as it is, the file says the same, and needs no tick to be replaced.
+        again.done("job", shown)
+        assert job_of(tmp_path / "people.yaml") == written
+        assert "Released" in said(again.done("run", {}))
+        # What is decided now counts, and the options of the file no more.
+        decided(again, pay="drop")
+        assert (bench.opened, bench.k) == (None, 5)
+
+
+def test_a_file_of_rows_is_read_as_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_table(tmp_path)
+    with workbench("file:people.csv", "people", tmp_path, reading=READING) as client:
+        decided(client, id="identifier", illness="sensitive", note="keep")
+        swept(client, method=[])
+        form = client.form(client.page("job"), "job") | {"place": "mine.duckdb"}
+        client.done("job", form)
+        start = opened(client)
+        written = job_of(tmp_path / "people.yaml")
+        with workbench_of(start, tmp_path) as again:
+            assert again.routes.bench.reasons == {"note": "of no person"}
+            assert again.form(again.page("job"), "job")["place"] == "mine.duckdb"
+            again.done("job", again.form(again.page("job"), "job"))
+            assert job_of(tmp_path / "people.yaml") == written
+
+
+STRANGE: list[tuple[str, str, str]] = [
+    ("role: drop}", "role: by}", "role by of note"),
+    ("role: sensitive}", "role: sensitive, models: [{kind: distinct_l, level: 2}]}",
+     "models of illness"),
+    ("keep_last: 2", "keep_last: 3", "keep_last"),
+    ("table: people\n", "table: people\n    where: \"pay > 0\"\n", "where"),
+    ("report: ", "notify: [{on: [failure], webhook: \"${HOOK}\"}]\n    report: ", "notify"),
+    ("out/{job}/{release}.html", "out/{release}.html", "report"),
+]  # fmt: skip
+
+
+def test_what_no_form_has_is_named(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Saved from the forms it would be lost."""
+    monkeypatch.setenv("HOOK", "https://hook.example")
+    decided(client, **ROLES)
+    client.done("job", client.form(client.page("job"), "job"))
+    text = (tmp_path / "people.yaml").read_text()
+    for old, new, named in STRANGE:
+        assert old in text, text
+        (tmp_path / "people.yaml").write_text(text.replace(old, new))
+        with pytest.raises(InvalidParameter, match="no form for") as caught:
+            opened(client)
+        assert caught.value.message.endswith(f": {named}."), named
+    (tmp_path / "people.yaml").write_text(text.replace("role: drop}", "role: dropped}"))
+    with pytest.raises(JobFileInvalid):
+        opened(client)
+    (tmp_path / "below").mkdir()
+    (tmp_path / "below" / "people.yaml").write_text(text)
+    with pytest.raises(InvalidParameter, match="another folder"):
+        opened(client, "below/people.yaml")
+
+
+def test_a_job_file_says_its_table_itself() -> None:
+    for words, why in (
+        (["people.yaml", "--table", "people"], "leave out --table"),
+        (["people.yaml", "--decimal", ","], "leave out --table"),
+        (["sqlite:///people.db"], "Name the table"),
+    ):
+        result = CliRunner().invoke(main, ["workbench", *words])
+        assert (result.exit_code, why in result.output) == (2, True), result.output
