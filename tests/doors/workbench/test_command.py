@@ -84,7 +84,7 @@ def test_the_printed_command_makes_the_release_of_the_page(client: Client) -> No
     page = client.page("sweep")
     line = printed_command(page)
     assert "people.tree-4.csv" in page
-    for option in ("--dates dmy", "--decimal ,", "--thousands .", "--type code=text",
+    for option in ("--nulls", "--dates dmy", "--decimal ,", "--thousands .", "--type code=text",
                    "--null-words", "--keep note", "--k 4", "--hierarchy"):  # fmt: skip
         assert option in line
     report = run(line)
