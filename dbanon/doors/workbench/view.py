@@ -87,17 +87,19 @@ def _problem_texts(error: DbanonError) -> list[str]:
 
 def form_errors(errors: Mapping[str, DbanonError]) -> Row | None:
     """What is wrong with the fields of a form: one error as it is, several as a list."""
-    told = list(map(error_told, errors.values()))
-    if len(told) < 2:
-        return next(iter(told), None)
-    rest = len(told) - _LISTED_PROBLEMS
+    descriptions = list(map(error_told, errors.values()))
+    if len(descriptions) < 2:
+        return next(iter(descriptions), None)
+    rest = len(descriptions) - _LISTED_PROBLEMS
     return {
-        "code": told[0]["code"],
-        "message": f"{len(told):,} values need a correction. Nothing was changed.",
+        "code": descriptions[0]["code"],
+        "message": f"{len(descriptions):,} values need a correction. Nothing was changed.",
         "detail": "",
-        "problems": [one["message"] for one in told[:_LISTED_PROBLEMS]],
+        "problems": [description["message"] for description in descriptions[:_LISTED_PROBLEMS]],
         "rest": f"and {rest:,} more" if rest > 0 else "",
-        "hint": next((one["hint"] for one in told if one["hint"]), ""),
+        "hint": next(
+            (description["hint"] for description in descriptions if description["hint"]), ""
+        ),
     }
 
 
