@@ -20,7 +20,7 @@ from dbanon.errors import SourceChanged
 from dbanon.job.verdict import Expected
 from dbanon.release.linkage import LinkingColumn
 from dbanon.release.report import Counted, Report
-from dbanon.run.disclosure import kept_identifiers
+from dbanon.run.disclosure import homogeneity_of, kept_identifiers
 from dbanon.run.linkage import KeptColumns, StoredCounts, linking_columns
 from dbanon.run.run import Clock, ExportFiles, publish
 from dbanon.sessions.names import RelationName
@@ -169,6 +169,9 @@ def _publish_one(
             few_persons=made.spellings,
             identifiers=kept_identifiers(made.planned),
             linking=_linking(made, reads, target, written, part),
+            homogeneity=homogeneity_of(
+                planned, made.release.names, partial(target.homogeneity, written)
+            ),
         )
 
     report = publish(

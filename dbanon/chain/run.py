@@ -40,7 +40,12 @@ from dbanon.ledger.entries import trusted
 from dbanon.release.outcome import losses_of
 from dbanon.release.recode import Release, combinations
 from dbanon.release.report import Report
-from dbanon.run.disclosure import telling_columns, warn_of_identifiers, warn_of_spellings
+from dbanon.run.disclosure import (
+    telling_columns,
+    warn_of_homogeneity,
+    warn_of_identifiers,
+    warn_of_spellings,
+)
 from dbanon.run.files import files_of, require_place
 from dbanon.run.run import (
     Clock,
@@ -179,6 +184,8 @@ def _in_one(job: Job, database: ClientStore, key: bytes, clock: Clock) -> Report
                 exporter.committing = True
         noted = _note(job, made)
     _warn_unnoted(job, noted)
+    # Once it is published: whether it is may not depend on who of a class has which value.
+    warn_of_homogeneity(report)
     return report.made(seconds=dict(report.seconds) | {"total": clock.elapsed})
 
 

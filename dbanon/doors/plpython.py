@@ -272,7 +272,7 @@ def _released(plpy: Any, job: Job, store: PlpyStore, progress: _Progress) -> dic
         serious = (*report.kept_identifiers, *report.linking)
         say = plpy.warning if found in serious else plpy.notice
         say(f"dbanon: column {found.describe(report.k_requested)}")
-    for text in report.lost_told():
+    for text in (*report.homogeneous, *report.lost_told()):
         plpy.notice(f"dbanon: column {text}")
     for text in report.averaged_codes_told():
         plpy.warning(f"dbanon: column {text}")

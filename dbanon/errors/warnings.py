@@ -27,6 +27,10 @@ class PersonsBelowK(PrivacyWarning):
     """Classes hold fewer than k values of a column that looks like a person's number."""
 
 
+class HomogeneousClasses(PrivacyWarning):
+    """All rows of a class share one value of a sensitive column that has no privacy model."""
+
+
 class EntitySpellings(PrivacyWarning):
     """Values of the entity differ in white space or capitals alone: one person, counted twice."""
 

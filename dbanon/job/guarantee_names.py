@@ -105,6 +105,7 @@ class PerAttribute(Guarantee):
         """The verdict on rows that were counted, with the levels of the models."""
         k_rows = counts.rows.k_rows
         assert k_rows is not None
+        worth = "not k-anonymous" if k_rows < self.k else "k-anonymous by chance: not guaranteed"
         return Verdict(
             counts.rows.smallest,
             k_rows,
@@ -113,6 +114,7 @@ class PerAttribute(Guarantee):
             noted={"k_rows": k_rows},
             classes="classes of each attribute",
             counted=" (of each attribute by itself)",
+            of_rows=((f"k = {k_rows:,}", worth),),
             cautions=(
                 Caution("rows are NOT k-anonymous", "ROWS ARE NOT k-ANONYMOUS", rarest_row(k_rows)),
             ),

@@ -92,6 +92,7 @@ class Verdict:
     classes, counted : words: what the classes are, and what k counts in them where that is not
         rows.
     cautions : what has to be told with it.
+    of_rows : the k of whole rows and what it is worth, in words, where k is of something else.
     """
 
     k: int
@@ -105,3 +106,4 @@ class Verdict:
     classes: str = "classes"
     counted: str = ""
     cautions: tuple[Caution, ...] = ()
+    of_rows: tuple[tuple[str, str], ...] = ()

@@ -21,6 +21,7 @@ from dbanon.release.attribute_disclosure import (
     PersonSpellings,
     TellingColumn,
 )
+from dbanon.release.homogeneity import ClassHomogeneity
 from dbanon.release.linkage import LinkingColumn
 from dbanon.release.recode import ColumnLoss
 from dbanon.release.report import Counted, Evaluated, Lost, MadeBy, Report, Request
@@ -248,6 +249,7 @@ def _counted(row: Mapping[str, Any], entry: LedgerEntry) -> Counted:
             *(FewPersons(**found) for found in arguments.get("few_persons", ())),
             *(PersonSpellings(**found) for found in arguments.get("entity_spellings", ())),
         ),
+        homogeneity=tuple(ClassHomogeneity(**found) for found in arguments.get("homogeneity", ())),
         linking=tuple(LinkingColumn(**found) for found in arguments.get("linking", ())),
         identifiers=tuple(
             KeptIdentifier(**found) for found in arguments.get("kept_identifiers", ())

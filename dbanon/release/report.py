@@ -14,6 +14,7 @@ from dbanon.job.verdict import Caution, Verdict
 from dbanon.measures.models import CountedModel
 from dbanon.release.alignment import Alignment
 from dbanon.release.attribute_disclosure import FewPersons, KeptIdentifier, TellingColumn
+from dbanon.release.homogeneity import ClassHomogeneity, homogeneity_pairs, unprotected
 from dbanon.release.joint import JOINT, joint_caution
 from dbanon.release.linkage import LinkingColumn
 from dbanon.release.outcome import Evaluated as Evaluated
@@ -21,9 +22,11 @@ from dbanon.release.outcome import Internal
 from dbanon.release.outcome import Lost as Lost
 from dbanon.release.recode import ColumnLoss
 from dbanon.release.words import (
+    averaged_codes_told,
     cautions_of,
     export_pairs,
     files_note,
+    first_pairs,
     in_new_schema,
     loss_pair,
     nearness,
@@ -78,6 +81,7 @@ class Counted:
     verdict : of the guarantee.
     telling, identifiers, linking : findings on columns that are released as they are.
     few_persons : findings on columns that look like numbers of persons; looked for without entity.
+    homogeneity : of each sensitive column, the classes in which all rows share one value of it.
     """
 
     rows_in: int
@@ -88,6 +92,7 @@ class Counted:
     few_persons: tuple[FewPersons, ...] = ()
     identifiers: tuple[KeptIdentifier, ...] = ()
     linking: tuple[LinkingColumn, ...] = ()
+    homogeneity: tuple[ClassHomogeneity, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -181,6 +186,7 @@ class Report(WithCard):
     largest_class = _Told[int]("counts.rows.largest")
     k_requested = _Told[int]("request.k")
     k_achieved = _Told[int]("counts.verdict.k")
+    homogeneity = _Told[tuple[ClassHomogeneity, ...]]("counts.homogeneity")
     information_loss = _Told[float]("loss.released")
     information_loss_before_rounding = _Told[float]("loss.before_rounding")
     column_losses = _Told[Mapping[str, ColumnLoss]]("loss.columns")
@@ -222,6 +228,12 @@ class Report(WithCard):
         return (*self.kept_identifiers, *self.linking, *self.telling, *self.few_persons)
 
     @property
+    def homogeneous(self) -> tuple[str, ...]:
+        """Of sensitive columns without a privacy model: which classes reveal their value."""
+        found = unprotected(self.homogeneity, self.arguments.get("models", ()))
+        return tuple(one.describe() for one in found)
+
+    @property
     def cautions(self) -> tuple[Caution, ...]:
         """What whoever reads the release has to be told beside its guarantee."""
         own = cautions_of(self.arguments, self.entity)
@@ -233,16 +245,13 @@ class Report(WithCard):
         return (
             *(f"{caution.what}; {caution.why}" for caution in self.cautions),
             *(f"column {found.describe(self.k_requested)}" for found in self.findings),
-            *(f"column {text}" for text in (*self.lost_told(), *self.averaged_codes_told())),
+            *(f"column {text}" for text in (*self.homogeneous, *self.lost_told())),
+            *(f"column {text}" for text in self.averaged_codes_told()),
         )
 
     def averaged_codes_told(self) -> list[str]:
         """Of each coded column that was averaged: that it was, and what would help."""
-        return [
-            f'"{name}" is a code, and was averaged: {rows} rows are released with a code that'
-            " nobody has. What helps: kind nominal, or numeric if its numbers are amounts"
-            for name, rows in self.arguments.get("averaged_codes", {}).items()
-        ]
+        return averaged_codes_told(self.arguments)
 
     def lost_told(self) -> list[str]:
         """Of each column that is lost completely: that it is, and what would help."""
@@ -307,9 +316,10 @@ class Report(WithCard):
     def to_dict(self) -> dict[str, Any]:
         """The report as plain values, for JSON."""
         told = {name: plain(getattr(self, name)) for name in self.names()}
-        if JOINT in self.arguments:
-            # On its first lines.
-            told = {JOINT: told["arguments"][JOINT], **told}
+        # What must not be overlooked, on its first lines.
+        first = {JOINT: self.arguments.get(JOINT), "k_rows": self.k_rows}
+        first["homogeneity"] = told["homogeneity"] if self.homogeneous else ()
+        told = {name: plain(value) for name, value in first.items() if value} | told
         for loss in told["column_losses"].values():
             # Its key says it.
             del loss["name"]
@@ -333,8 +343,9 @@ class Report(WithCard):
         loss = loss_pair(self.information_loss, self.information_loss_before_rounding, before)
         holds = self.counts.verdict
         joint = joint_caution(self.arguments)
+        first = first_pairs(holds, joint)
         pairs = [
-            *([] if joint is None else [(joint.title, joint.why)]),
+            *first,
             ("release", self.release_id),
             ("source", self.source),
             ("output", f"{self.output} ({self.output_kind}{in_new_schema(self.arguments)})"),
@@ -356,6 +367,7 @@ class Report(WithCard):
             ("not copied", names(self.not_copied)),
             ("rows in / out / suppressed", f"{self.rows_in} / {self.rows_out} / {self.suppressed}"),
             ("k requested / counted", f"{self.k_requested} / {self.k_achieved}{holds.counted}"),
+            *homogeneity_pairs(self.homogeneity, self.arguments.get("models", ())),
             *((level.model, f"counted {level.achieved:.6g}") for level in self.models),
             (
                 f"{holds.classes}: number, smallest / median / largest",
@@ -383,5 +395,5 @@ class Report(WithCard):
             ("earlier releases", self.earlier_releases),
         ]
         if self.relation != self.output:
-            pairs.insert(3 + (joint is not None), ("released table", self.relation))
+            pairs.insert(3 + len(first), ("released table", self.relation))
         return pairs

@@ -9,7 +9,7 @@ from typing import Any
 
 from dbanon.data.files import LINKS
 from dbanon.job.pseudonym import caution_of
-from dbanon.job.verdict import Caution, releases_intersect
+from dbanon.job.verdict import Caution, Verdict, releases_intersect
 from dbanon.release.alignment import INPUT, ROWS_LINK
 from dbanon.release.joint import joint_caution
 
@@ -31,6 +31,23 @@ def nearness(told: Mapping[str, Any]) -> str:
     if told["above"] is None:
         return "not known: the least possible loss may be 0"
     return f"at most {100 * told['above']:.2f} % above the least possible loss ({told['way']})"
+
+
+def first_pairs(verdict: Verdict, joint: Caution | None) -> list[tuple[str, str]]:
+    """What leads a report, as pairs of label and text: what must not be overlooked."""
+    return [
+        *([] if joint is None else [(joint.title, joint.why)]),
+        *(("ROWS", f"{k}, {worth}") for k, worth in verdict.of_rows),
+    ]
+
+
+def averaged_codes_told(arguments: Mapping[str, Any]) -> list[str]:
+    """Of each coded column that was averaged: that it was, and what would help."""
+    return [
+        f'"{name}" is a code, and was averaged: {rows} rows are released with a code that'
+        " nobody has. What helps: kind nominal, or numeric if its numbers are amounts"
+        for name, rows in arguments.get("averaged_codes", {}).items()
+    ]
 
 
 def told_of_sets(arguments: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -19,6 +19,7 @@ from dbanon.errors import (
     DbanonError,
     EntitySpellings,
     EntitySpellingsRefused,
+    HomogeneousClasses,
     InvalidParameter,
     KeptColumnIdentifies,
     KeptColumnTells,
@@ -45,6 +46,7 @@ from dbanon.release.attribute_disclosure import (
     ValueGroups,
     telling,
 )
+from dbanon.release.homogeneity import ClassHomogeneity
 from dbanon.release.recode import combinations
 from dbanon.release.report import Counted, Report
 from dbanon.run.plan import Plan
@@ -281,6 +283,32 @@ def warn_of_lost_columns(report: Report) -> None:
         warn_caller(ColumnLost(f"Column {text}."))
 
 
+def homogeneity_of(
+    planned: Plan,
+    released: Sequence[str],
+    count: Callable[[Sequence[str], str], ClassHomogeneity],
+) -> tuple[ClassHomogeneity, ...]:
+    """Of each sensitive column, the classes of rows in which all share one value of it.
+
+    Nothing is counted for releases per attribute, which have no classes of rows.
+
+    Parameters
+    ----------
+    released : the names of the released quasi-identifiers.
+    count : counts them, given the columns of a class and the sensitive column.
+    """
+    questions = planned.questions(released)
+    if questions.each:
+        return ()
+    return tuple(count(questions.columns, name) for name in planned.job.sensitive)
+
+
+def warn_of_homogeneity(report: Report) -> None:
+    """Warn with ``HomogeneousClasses`` of sensitive values that classes reveal, without a model."""
+    for text in report.homogeneous:
+        warn_caller(HomogeneousClasses(f"Column {text}."))
+
+
 def findings_of(counted: Counted) -> dict[str, Any]:
     """The findings on a release as its report's arguments keep them, by their key."""
     spelled = bool(counted.few_persons) and isinstance(counted.few_persons[0], PersonSpellings)
@@ -289,6 +317,7 @@ def findings_of(counted: Counted) -> dict[str, Any]:
         "entity_spellings" if spelled else "few_persons": counted.few_persons,
         "linking": counted.linking,
         "kept_identifiers": counted.identifiers,
+        "homogeneity": counted.homogeneity,
     }
     return {
         key: [vars(column) for column in columns]

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from dbanon.data.counts import Counts
@@ -27,10 +28,12 @@ from dbanon.run.codes import averaged_codes
 from dbanon.run.disclosure import (
     few_persons,
     findings_of,
+    homogeneity_of,
     require_pseudonyms,
     telling_columns,
     visible_classes,
     warn_of_days,
+    warn_of_homogeneity,
     warn_of_identifiers,
     warn_of_lost_columns,
     warn_of_spellings,
@@ -113,6 +116,9 @@ def run(
             linking=linking_columns(columns, telling),
             few_persons=spellings or few_persons(planned, classes_below),
             identifiers=identifiers,
+            homogeneity=homogeneity_of(
+                planned, draft.release.names, partial(target.homogeneity, written)
+            ),
         )
 
     def complete(report: Report) -> Report:
@@ -120,6 +126,7 @@ def run(
         if source.drawn:
             report = report.found(drawn=dict(source.drawn))
         warn_of_lost_columns(report)
+        warn_of_homogeneity(report)
         return report
 
     return publish(planned, found, draft, source, target, clock, check, complete, export)

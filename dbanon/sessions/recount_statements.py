@@ -138,6 +138,28 @@ def recount_values(relation: RelationName, keys: Sequence[tuple[str, ...]], text
     )
 
 
+def homogeneity(
+    relation: RelationName, keys: Sequence[tuple[str, ...]], value: tuple[str, ...]
+) -> str:
+    """Classes and rows; and classes in which all rows share one value of a column, and their rows.
+
+    Parameters
+    ----------
+    keys, value : of the columns of a class, and of the column, as ``recount`` has them.
+    """
+    columns, by = _numbered(keys)
+    names = [f"g{place}" for place in range(len(value))]
+    values = ", ".join(f"{part} AS {name}" for part, name in zip(value, names, strict=True))
+    alone = "CASE WHEN cells = 1 THEN {} ELSE 0 END"
+    return (
+        "SELECT count(*), coalesce(sum(size), 0),"
+        f" coalesce(sum({alone.format('1')}), 0), coalesce(sum({alone.format('size')}), 0)"
+        f" FROM (SELECT count(*) AS cells, sum(n) AS size FROM (SELECT {by}, count(*) AS n FROM"
+        f" (SELECT {columns}, {values} FROM {relation.quoted} AS s) AS released"
+        f" GROUP BY {by}, {', '.join(names)}) AS cell GROUP BY {by}) AS classes"
+    )
+
+
 def unique_profiles(
     relation: RelationName, keys: Sequence[tuple[str, ...]], group: tuple[str, ...], most: int
 ) -> str:

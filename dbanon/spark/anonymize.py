@@ -18,7 +18,12 @@ from dbanon.hierarchy.spec import Given, parse_all
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
 from dbanon.job.verdict import Expected
-from dbanon.run.disclosure import warn_of_identifiers, warn_of_lost_columns, warn_of_spellings
+from dbanon.run.disclosure import (
+    warn_of_homogeneity,
+    warn_of_identifiers,
+    warn_of_lost_columns,
+    warn_of_spellings,
+)
 from dbanon.run.plan import Plan, plan
 from dbanon.spark.dataframe import (
     NAME,
@@ -179,6 +184,7 @@ def released(
         elapsed = time.perf_counter() - started
         report = report_of(planned, known, names, found, lost_of(told, known, columns), elapsed)
         warn_of_lost_columns(report)
+        warn_of_homogeneity(report)
         order = _order(frame, layout, columns)
         return rows.select(*order), report, disks
     except BaseException:

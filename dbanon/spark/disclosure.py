@@ -31,9 +31,10 @@ from dbanon.release.attribute_disclosure import (
     require_all_counted,
     sample_size,
 )
+from dbanon.release.homogeneity import ClassHomogeneity
 from dbanon.release.linkage import MEMBERS, frequencies_of
 from dbanon.release.report import Counted
-from dbanon.run.disclosure import few_persons, telling_columns
+from dbanon.run.disclosure import few_persons, homogeneity_of, telling_columns
 from dbanon.run.linkage import KeptColumns, linking_columns
 from dbanon.run.plan import Plan
 from dbanon.sessions.base import Relation
@@ -125,6 +126,21 @@ class ReleasedRows:
         )
         hashes = [_hash(unpacked, name).alias(name) for name in [KEY, *columns]]
         return disks.keep(unpacked.select(*hashes))
+
+    def homogeneity(self, name: str) -> ClassHomogeneity:
+        """The classes in which all rows share one value of a column."""
+        strata = [self.column(given) for given in self.layout.by]
+        classes = [*(f"r{place}" for place in range(len(self.names))), *strata]
+        value = _hash(self.frame, self.column(name)).alias("value")
+        cells = self.frame.select(*classes, value).groupBy(*classes, "value").count()
+        sizes = cells.groupBy(*classes).agg(
+            sql.count(sql.lit(1)).alias("cells"), sql.sum("count").alias("size")
+        )
+        found = sizes.groupBy((sql.col("cells") == 1).alias("single"))
+        counts = found.agg(sql.count(sql.lit(1)), sql.sum("size")).collect()
+        of = {bool(single): (int(many), int(rows)) for single, many, rows in counts}
+        own, others = of.get(True, (0, 0)), of.get(False, (0, 0))
+        return ClassHomogeneity(name, *own, own[0] + others[0], own[1] + others[1])
 
     def classes_below(self, job: Job, name: str) -> tuple[int, int]:
         """Classes that readers see, and those of them that hold fewer than k values of a column.
@@ -315,4 +331,5 @@ def findings_on(
     finally:
         disks.done()
     persons = spellings or few_persons(planned, lambda name: rows.classes_below(job, name))
-    return replace(counted, few_persons=persons)
+    homogeneity = homogeneity_of(planned, rows.names, lambda _, name: rows.homogeneity(name))
+    return replace(counted, few_persons=persons, homogeneity=homogeneity)

@@ -27,6 +27,7 @@ from dbanon.job.job import Job
 from dbanon.job.pseudonym import PseudonymKey
 from dbanon.ledger.source_history import EarlierRelease, SourceHistory
 from dbanon.release.attribute_disclosure import Originals, TellingColumn, ValueGroups
+from dbanon.release.homogeneity import ClassHomogeneity
 from dbanon.release.recode import Release
 from dbanon.release.report import Report
 from dbanon.sessions.base import Output, Relation
@@ -295,6 +296,14 @@ class Target(Protocol[W]):
     def profiles(self, written: W, columns: Sequence[str], name: str) -> tuple[int, int]:
         """The values of a column that several written rows share, and how many of them no other
         value has the profiles of: what its rows show in ``columns``.
+        """
+
+    def homogeneity(self, written: W, columns: Sequence[str], name: str) -> ClassHomogeneity:
+        """The classes in which all written rows share one value of a column; NULL is a value.
+
+        Parameters
+        ----------
+        columns : the columns whose combinations of values are classes.
         """
 
     def joint_histories(

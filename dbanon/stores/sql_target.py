@@ -19,6 +19,7 @@ from dbanon.ledger.releases import plan_output
 from dbanon.ledger.source_history import EarlierRelease, SourceHistory, earlier_releases
 from dbanon.recoding import ReleasedColumn
 from dbanon.release.attribute_disclosure import TellingColumn, all_different, sample_size
+from dbanon.release.homogeneity import ClassHomogeneity
 from dbanon.release.linkage import MEMBERS
 from dbanon.release.outcome import Internal
 from dbanon.release.report import Report
@@ -246,6 +247,16 @@ class SqlTarget:
         query = recount_statements.unique_profiles(relation, profile, group[0], MEMBERS)
         [(several, unique)] = self.session.rows(query)
         return int(several), int(unique)
+
+    def homogeneity(
+        self, written: SqlWritten, columns: Sequence[str], name: str
+    ) -> ClassHomogeneity:
+        """The classes in which all rows share one value of a column."""
+        relation = written.relation
+        classes, value = (self.session.display_keys(relation, own) for own in (columns, [name]))
+        query = recount_statements.homogeneity(relation, classes, value[0])
+        [(of_classes, of_rows, single, rows)] = self.session.rows(query)
+        return ClassHomogeneity(name, int(single), int(rows), int(of_classes), int(of_rows))
 
     def joint_histories(
         self, written: SqlWritten, earlier: Sequence[EarlierRelease], k: int

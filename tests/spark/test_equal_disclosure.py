@@ -118,7 +118,9 @@ def test_findings_are_those_of_a_frame(spark: SparkSession, name: str, tmp_path:
     assert report.linking == of_frame.linking
     assert report.few_persons == of_frame.few_persons
     assert report.kept_identifiers == of_frame.kept_identifiers
-    for key in ("telling", "linking", "few_persons", "kept_identifiers"):
+    assert report.homogeneity == of_frame.homogeneity
+    assert len(report.homogeneity) == len(asked.get("sensitive", ()))
+    for key in ("telling", "linking", "few_persons", "kept_identifiers", "homogeneity"):
         assert report.arguments.get(key) == of_frame.arguments.get(key)
 
 

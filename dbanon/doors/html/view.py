@@ -44,6 +44,8 @@ def view(
         "cautions": [(caution.title, caution.why) for caution in report.cautions],
         "telling": [found.describe(report.k_requested) for found in report.findings],
         "lost": report.lost_told(),
+        "homogeneous": report.homogeneous,
+        "homogeneity": [(one.name, one.figures()) for one in report.homogeneity],
         "says_not": guarantee.says_not(report.earlier_releases, bool(report.models)),
         "counting": look.counting if look else (),
         "counted_then": _counted_then(report, len(look.counting) if look else 1),
@@ -131,8 +133,12 @@ def headline(
     verdict, symbol = report.counts.verdict, _METHOD_LOSS[report.loss_measure][0]
     withheld = few(report.suppressed, report.k_requested)
     found = [
+        *(
+            ("Rows", k_rows, worth, "Smallest number of rows that share all released values.")
+            for k_rows, worth in verdict.of_rows
+        ),
         (
-            "k counted",
+            "k of each column" if verdict.of_rows else "k counted",
             f"{report.k_achieved:,}",
             f"{report.k_requested:,} asked for",
             f"Smallest number that share released values: {guarantee.unit}.",
@@ -157,6 +163,16 @@ def headline(
             "0 % is the original; 100 % no longer distinguishes any rows.",
         ),
     ]
+    if report.homogeneity:
+        worst = max(report.homogeneity, key=lambda one: one.classes)
+        found.append(
+            (
+                "homogeneous classes",
+                f"{worst.classes:,}",
+                f'of {worst.of_classes:,}, by "{printable(worst.name)}"',
+                "All rows of such a class have one sensitive value: k does not hide it.",
+            )
+        )
     if evaluation and evaluation["risks"].get("linkage_risk") is not None:
         found.append(
             (
@@ -376,7 +392,7 @@ def _options(report: Report) -> list[tuple[str, str]]:
     """The policy's options that say something, as the ledger has them."""
     found_of_it = {"also_k", "exports", "telling", "linking", "few_persons", "kept_identifiers",
                    "models", "entity_spellings", "hierarchies", "orders", "k", "method", "levels",
-                   "told", "intersects", "suppressed_cells"}  # fmt: skip
+                   "told", "intersects", "suppressed_cells", "homogeneity"}  # fmt: skip
     return [
         (name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
         for name, value in report.arguments.items()

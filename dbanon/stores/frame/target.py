@@ -18,6 +18,7 @@ from dbanon.ledger.source_history import NO_HISTORY, EarlierRelease, SourceHisto
 from dbanon.recoding import GENERALIZED, RANGE, ReleasedColumn
 from dbanon.release.alignment import INPUT, SHUFFLED
 from dbanon.release.attribute_disclosure import TellingColumn
+from dbanon.release.homogeneity import ClassHomogeneity
 from dbanon.release.linkage import unique_profiles
 from dbanon.release.report import Report
 from dbanon.sessions.base import Output, Relation, passthrough_refused, random_order
@@ -244,6 +245,16 @@ class FrameTarget:
         groups = group_by_display(frame, [name]).ngroup().to_numpy(np.int64)
         profiles = group_by_display(frame, columns).ngroup().to_numpy(np.int64)
         return unique_profiles(np.where(present, groups, -1), profiles)
+
+    def homogeneity(
+        self, written: FrameWritten, columns: Sequence[str], name: str
+    ) -> ClassHomogeneity:
+        """The classes in which all rows share one value of a column."""
+        classes, values = (
+            group_by_display(written.frame, own).ngroup().to_numpy(np.int64)
+            for own in (columns, [name])
+        )
+        return ClassHomogeneity.of_groups(name, classes, values)
 
     def digest(self, written: FrameWritten) -> str | None:
         """None: nobody looks a frame up again."""

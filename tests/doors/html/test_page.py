@@ -20,7 +20,8 @@ from dbanon.doors.html import svg
 from dbanon.doors.html.page import page
 from dbanon.errors import RowsNotAnonymous
 from dbanon.release.distribution import Bar
-from dbanon.release.report import Evaluated
+from dbanon.release.homogeneity import ClassHomogeneity
+from dbanon.release.report import Evaluated, Report
 from tests.doors.html.pages import HOSTILE, PLANTED, Made, made
 
 VOID = {"meta", "link", "img", "br", "input", "hr"}
@@ -82,6 +83,7 @@ def test_its_parts_in_their_order(text: str) -> None:
         "Loss against risk", "Released values", "How each column is released", "How it was made",
     ]  # fmt: skip
     assert outline.said("caption") == [
+        "Classes in which all rows share one sensitive value",
         "Privacy models, as counted on every written class",
         "Number of classes by size",
         "Loss by column, SSE/SST",
@@ -230,9 +232,33 @@ def test_a_release_whose_rows_are_not_k_anonymous() -> None:
     with pytest.warns(RowsNotAnonymous):
         found = made(evaluated=False, method="individual_ranking", guarantee="per_attribute")
     text = page(found.report, look=found.look)
+    cards = re.findall(r'<div class="card">(.*?)</div>', text, re.S)
+    assert cards[0].startswith("<dt>Rows</dt><dd><strong>k = 1</strong><span><bdi>not k-anonymous")
+    assert cards[1].startswith("<dt>k of each column</dt>")
+    assert found.report.pairs()[0] == ("ROWS", "k = 1, not k-anonymous")
+    assert next(iter(found.report.to_dict())) == "k_rows"
     assert "ROWS ARE NOT k-ANONYMOUS" in text
     assert "Rows are not k-anonymous: nothing holds of several columns together." in text
     assert "never above" not in text
+
+
+def test_classes_that_reveal_a_sensitive_value_are_on_the_first_screen() -> None:
+    report = replace_homogeneity(made(evaluated=False).report, 7)
+    text = page(report)
+    cards = re.findall(r'<div class="card">(.*?)</div>', text, re.S)
+    [card] = [card for card in cards if "homogeneous classes" in card]
+    assert "<strong>7</strong><span><bdi>of 40, by &#34;illness&#34;</bdi>" in card
+    assert "Classes reveal a sensitive value." in text
+    # With a model the figure stays, and nobody is warned.
+    models = [dbanon.Model("distinct_l", "illness", 2)]
+    calm = page(replace_homogeneity(made(evaluated=False, models=models).report, 7))
+    assert "7 of 40 classes, 35 of 400 rows" in calm
+    assert "Classes reveal a sensitive value." not in calm
+
+
+def replace_homogeneity(report: Report, classes: int) -> Report:
+    found = ClassHomogeneity("illness", classes, 5 * classes, 40, 400)
+    return replace(report, counts=replace(report.counts, homogeneity=(found,)))
 
 
 def test_persons_cannot_be_counted_in_bins_of_a_release() -> None:
@@ -380,6 +406,6 @@ def test_who_gets_it_and_what_for(whole: Made) -> None:
 
 def test_each_figure_on_top_says_what_it_is(whole: Made, text: str) -> None:
     cards = re.findall(r'<div class="card">(.*?)</div>', text, re.S)
-    assert len(cards) == 5
+    assert len(cards) == 6
     assert all(re.search(r'class="means">[^<]{20,}\.</span>', card) for card in cards)
     assert whole.report.k_achieved >= 5

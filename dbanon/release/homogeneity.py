@@ -1,0 +1,94 @@
+"""Classes in which every row has the same value of a sensitive column: the homogeneity attack.
+
+Whoever finds the class of a person there knows the value, whatever k is. Classes are combinations
+of released values, within strata. NULL counts as a value, as it does in privacy models. All counts
+follow from the released rows, so they reveal nothing that readers could not count themselves.
+
+Source: A. Machanavajjhala, D. Kifer, J. Gehrke and M. Venkitasubramaniam, "l-diversity", ACM TKDD
+1 (2007), section 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon.data.frozen import dataclass
+from dbanon.errors import counted
+
+
+@dataclass(frozen=True)
+class ClassHomogeneity:
+    """How many classes have one value of a sensitive column in all of their rows.
+
+    Parameters
+    ----------
+    name : the column.
+    classes, rows : the homogeneous classes, and their rows.
+    of_classes, of_rows : all of the release.
+    """
+
+    name: str
+    classes: int
+    rows: int
+    of_classes: int
+    of_rows: int
+
+    @classmethod
+    def of_groups(
+        cls, name: str, classes: NDArray[np.int64], values: NDArray[np.int64]
+    ) -> ClassHomogeneity:
+        """Count the classes of rows whose classes and values are given as codes, int64 (n,)."""
+        sizes = np.bincount(classes)
+        pairs = np.unique(np.column_stack((classes, values)), axis=0)
+        single = np.bincount(pairs[:, 0], minlength=len(sizes)) == 1
+        return cls(name, int(single.sum()), int(sizes[single].sum()), len(sizes), len(classes))
+
+    def figures(self) -> str:
+        """The counts in words."""
+        return (
+            f"{self.classes:,} of {self.of_classes:,} classes,"
+            f" {self.rows:,} of {counted_rows(self.of_rows)}"
+        )
+
+    def describe(self) -> str:
+        """The finding in words."""
+        return (
+            f'"{self.name}" has one value in all rows of a class, in {self.figures()}: whoever'
+            " finds the class of a person knows the value. What helps: a privacy model, such as"
+            " distinct_l of 2"
+        )
+
+
+def counted_rows(rows: int) -> str:
+    """So many rows, in words."""
+    return f"{rows:,} {counted(rows, 'row').partition(' ')[2]}"
+
+
+def unprotected(
+    found: Iterable[ClassHomogeneity], models: Sequence[Mapping[str, Any]]
+) -> tuple[ClassHomogeneity, ...]:
+    """The columns that have homogeneous classes, and no privacy model.
+
+    Parameters
+    ----------
+    models : as the arguments of a report have them.
+    """
+    modelled = {model["attribute"] for model in models}
+    return tuple(one for one in found if one.classes and one.name not in modelled)
+
+
+def homogeneity_pairs(
+    found: Sequence[ClassHomogeneity], models: Sequence[Mapping[str, Any]]
+) -> list[tuple[str, str]]:
+    """Label and text for each sensitive column; a label in capitals is a warning."""
+    warned = unprotected(found, models)
+    return [
+        ("HOMOGENEOUS CLASSES", one.describe())
+        if one in warned
+        else ("homogeneous classes", f'"{one.name}": {one.figures()}')
+        for one in found
+    ]

@@ -1,0 +1,180 @@
+"""Classes in which all rows share one sensitive value are counted, reported and warned of."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections import defaultdict
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+import dbanon
+from dbanon.doors.cli.main import main
+from dbanon.errors import HomogeneousClasses
+from dbanon.release.homogeneity import ClassHomogeneity
+from tests.stores import chain_cases
+from tests.stores.databases import Database, DuckdbDatabase
+
+N = 240
+RNG = np.random.default_rng(11)
+AGE = RNG.integers(18, 60, N).tolist()
+# Capitals are a value of their own under any collation, and NULL is one, too.
+ILL = [("flu", "Flu", "cough", None)[i] for i in RNG.choice(4, N, p=[0.6, 0.1, 0.1, 0.2])]
+COSTS = [float(cost) for cost in RNG.choice([10.5, 20.25], N, p=[0.9, 0.1])]
+ASKED: dict[str, Any] = {"quasi_identifiers": ["age"], "sensitive": ["ill", "costs"], "k": 4}
+# What a report says of it, by its form.
+SAID = {
+    "html": "&#34;ill&#34; has one value in all rows",
+    "txt": '"ill" has one value in all rows',
+    "json": '{\n  "homogeneity": [',
+}
+MODEL = dbanon.Model("distinct_l", "ill", 2)
+
+
+def load(database: Database) -> None:
+    kinds = {"id": "integer", "age": "integer", "ill": "text", "costs": "double"}
+    types = {name: database.types.get(kind, kind) for name, kind in kinds.items()}
+    database.load("people", types, list(zip(range(N), AGE, ILL, COSTS, strict=True)))
+
+
+def by_definition(
+    rows: list[tuple[Any, ...]], names: tuple[str, ...] = ("ill", "costs")
+) -> tuple[ClassHomogeneity, ...]:
+    """Of rows of the class's value and the sensitive ones, counted in plain Python."""
+    classes: defaultdict[Any, list[tuple[Any, ...]]] = defaultdict(list)
+    for shared, *values in rows:
+        classes[shared].append(tuple(values))
+    found = []
+    for place, name in enumerate(names):
+        alone = [own for own in classes.values() if len({one[place] for one in own}) == 1]
+        found.append(ClassHomogeneity(name, len(alone), sum(map(len, alone)), len(classes), N))
+    return tuple(found)
+
+
+def test_counted_on_what_was_written(database: Database) -> None:
+    load(database)
+    with pytest.warns(HomogeneousClasses) as said:
+        report = database.anonymize(**ASKED, table="people", output="release.people")
+    relation = database.relation("release.people")
+    expected = by_definition(database.rows(f"SELECT age, ill, costs FROM {relation}"))
+    assert report.homogeneity == expected
+    assert 0 < expected[0].classes < expected[0].of_classes
+    texts = [str(one.message) for one in said if one.category is HomogeneousClasses]
+    assert texts == [f"Column {text}." for text in report.homogeneous]
+    assert "flu" not in str(report).lower()
+    [(arguments,)] = database.rows(f"SELECT arguments FROM {database.ledger()}")
+    recorded = json.loads(arguments) if isinstance(arguments, str) else arguments
+    assert [ClassHomogeneity(**one) for one in recorded["homogeneity"]] == list(expected)
+    assert dbanon.show(database.url, "release.people")["arguments"] == recorded
+
+
+def test_a_column_with_a_model_is_counted_and_not_warned_of(database: Database) -> None:
+    load(database)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", HomogeneousClasses)
+        report = database.anonymize(
+            **ASKED | {"sensitive": ["ill"]},
+            models=[MODEL],
+            table="people",
+            output="release.people",
+        )
+    [found] = report.homogeneity
+    assert (found.classes, found.rows, found.of_rows) == (0, 0, report.rows_out)
+    assert report.homogeneous == ()
+    assert ("homogeneous classes", f'"ill": {found.figures()}') in report.pairs()
+
+
+@pytest.mark.in_turn
+def test_persons_and_strata(database: Database) -> None:
+    """Classes are those of released values within strata, and rows are counted."""
+    load(database)
+    report = database.anonymize(
+        **ASKED | {"sensitive": ["ill"]}, by=["costs"], table="people", output="release.people"
+    )
+    relation = database.relation("release.people")
+    rows = [((age, costs), ill) for age, ill, costs in
+            database.rows(f"SELECT age, ill, costs FROM {relation}")]  # fmt: skip
+    assert report.homogeneity == by_definition(rows, ("ill",))
+
+
+def test_a_frame_and_its_filter() -> None:
+    frame = pd.DataFrame({"age": AGE, "ill": ILL, "costs": COSTS})
+    with pytest.warns(HomogeneousClasses, match='"ill" has one value in all rows of a class'):
+        released, report = dbanon.anonymize_frame(frame, **ASKED)
+    plain = released.astype(object).where(released.notna(), None)
+    rows = list(plain[["age", "ill", "costs"]].itertuples(index=False, name=None))
+    assert report.homogeneity == by_definition(rows)
+    told = report.to_dict()
+    assert next(iter(told)) == "homogeneity"
+    assert told["homogeneity"][0] == vars(report.homogeneity[0])
+    assert [text for label, text in report.pairs() if label == "HOMOGENEOUS CLASSES"] == list(
+        report.homogeneous
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", HomogeneousClasses)
+        with pytest.raises(HomogeneousClasses):
+            dbanon.anonymize_frame(frame, **ASKED)
+
+
+def test_nothing_is_counted_without_a_sensitive_column_or_classes_of_rows() -> None:
+    frame = pd.DataFrame({"age": AGE, "ill": ILL, "costs": COSTS})
+    _, report = dbanon.anonymize_frame(frame, quasi_identifiers=["age"], keep=["ill"], k=4)
+    assert (report.homogeneity, "homogeneity" in report.arguments) == ((), False)
+    asked = ASKED | {"method": "individual_ranking", "guarantee": "per_attribute"}
+    with pytest.warns(dbanon.errors.RowsNotAnonymous):
+        _, report = dbanon.anonymize_frame(frame, **asked)
+    assert report.homogeneity == ()
+
+
+def test_an_error_filter_leaves_no_release(duckdb_file: DuckdbDatabase) -> None:
+    load(duckdb_file)
+    before = duckdb_file.relations()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", HomogeneousClasses)
+        with pytest.raises(HomogeneousClasses):
+            duckdb_file.anonymize(**ASKED, table="people", output="release.people")
+    assert duckdb_file.relations() == before
+
+
+def test_every_form_of_the_command_says_it(duckdb_file: DuckdbDatabase, tmp_path: Path) -> None:
+    load(duckdb_file)
+    given = ["--table", "people", "--quasi-identifiers", "age", "--sensitive", "ill", "--k", "4"]
+    for form in ("html", "txt", "json"):
+        place = tmp_path / f"report.{form}"
+        where = ["--output", f"release.{form}", "--report", str(place)]
+        made = CliRunner().invoke(main, ["anonymize", duckdb_file.url, *given, *where])
+        assert made.exit_code == 0, made.output
+        assert 'Warning: column "ill" has one value in all rows of a class' in made.stderr
+        assert SAID[form] in place.read_text(encoding="utf-8")
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    top = page[: page.index("<nav")]
+    assert "homogeneous classes" in top
+    assert "Classes reveal a sensitive value." in page
+
+
+@pytest.mark.in_turn
+def test_a_chain_says_it_once_it_is_published(database: Database, tmp_path: Path) -> None:
+    """A refusal would depend on who of a class has which value."""
+    persons = {
+        whose: (*own[:3], "flu" if whose % 5 else own[3], own[4])
+        for whose, own in chain_cases.Months().now.items()
+    }
+    chain_cases.load(database, persons)
+    chained = chain_cases.Chained.made(database, tmp_path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", HomogeneousClasses)
+        with pytest.raises(HomogeneousClasses, match='"ill" has one value'):
+            chained.release()
+    assert [one["sequence"] for one in chained.shown().releases] == [1]
+    report = chained.release()
+    columns = f"SELECT age, income, ill FROM {database.relation('release.people')}"
+    rows = [((age, income), ill) for age, income, ill in database.rows(columns)]
+    [found] = by_definition(rows, ("ill",))
+    assert report.homogeneity == (replace(found, of_rows=report.rows_out),)
+    assert found.classes
