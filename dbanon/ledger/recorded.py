@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timezone
 from typing import Any
 
 from dbanon.data.counts import Counts, EntityCount, Recount
 from dbanon.data.frozen import dataclass
 from dbanon.data.schema import Role
-from dbanon.errors import InvalidParameter
-from dbanon.ledger import entries
+from dbanon.errors import DbanonError, InvalidParameter
+from dbanon.ledger import budgets, entries
 from dbanon.ledger.entry_checks import reading_entry
 from dbanon.ledger.tables import LONG_TEXT, RELEASE_COLUMNS, TABLES, TEXTS, LedgerEntry
 from dbanon.measures.models import CountedModel
@@ -23,6 +24,7 @@ from dbanon.release.attribute_disclosure import (
 )
 from dbanon.release.homogeneity import ClassHomogeneity
 from dbanon.release.linkage import LinkingColumn
+from dbanon.release.private_report import PrivateReport
 from dbanon.release.recode import ColumnLoss
 from dbanon.release.report import Counted, Evaluated, Lost, MadeBy, Report, Request
 from dbanon.release.words import time_text
@@ -255,6 +257,49 @@ def _counted(row: Mapping[str, Any], entry: LedgerEntry) -> Counted:
             KeptIdentifier(**found) for found in arguments.get("kept_identifiers", ())
         ),
     )
+
+
+def read_private(session: Session, entry: LedgerEntry) -> PrivateReport:
+    """The report of a differentially private release; nothing is spent. Raises LedgerEntryBroken.
+
+    What is spent of its budget is that of now.
+    """
+    with reading_entry(entry.name):
+        [known] = rows_of_release(session, "release", entry.release_id)
+        empty: dict[str, Any] = {name: None for name, _, _ in RELEASE_COLUMNS}
+        row = empty | known
+        found = rows_of_release(session, "release_column", entry.release_id)
+        spent = total = None
+        with suppress(DbanonError):
+            budget = budgets.find(session, str(row["budget"]))
+            spent, total = float(budget.spent), float(budget.total)
+        return PrivateReport(
+            release_id=entry.release_id,
+            created_at=_time(row["created_at"]) or _UNKNOWN,
+            dbanon_version=str(row["dbanon_version"]),
+            source=str(row["source"]),
+            output=str(entry.name),
+            output_kind=str(row["output_kind"]),
+            relation=str(RelationName(row["output_schema"], row["relation_name"])),
+            method=str(row["method"]),
+            arguments=row["arguments"],
+            quasi_identifiers=entry.quasi_identifiers,
+            not_copied=tuple(one["name"] for one in found if one["role"] == entries.NOT_COPIED),
+            epsilon=float(row["epsilon"]),
+            delta=None if row["delta"] is None else float(row["delta"]),
+            rho=None if row["rho"] is None else float(row["rho"]),
+            neighbours=str(row["neighbours"]),
+            budget=str(row["budget"]),
+            spent=spent,
+            total=total,
+            rows_in=int(row["rows_in"]),
+            rows_out=int(row["rows_out"]),
+            guarantee=entry.sentence,
+            told=tuple(row["arguments"].get("told", ())),
+            digest=row["digest"],
+            seed_policy=str(row["seed_policy"]),
+            earlier_releases=str(row["earlier_releases"]),
+        )
 
 
 def _time(value: Any) -> str | None:

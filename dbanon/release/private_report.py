@@ -29,7 +29,8 @@ class PrivateReport(InWords):
     epsilon, delta : what holds; delta is None where epsilon is pure.
     rho : what was charged, where the budget counts rho.
     neighbours : what one of is protected: ``row`` or ``person``.
-    spent, total : of the budget, after this release, in epsilon or in rho.
+    spent, total : of the budget, after this release, in epsilon or in rho; in a report from the
+        ledger as they are now, and None where the budget cannot be read.
     rows_in, rows_out : how many of these there are, and how many rows were written: as many.
     told : how it was made, in words.
     digest : of the rows that were written.
@@ -51,8 +52,8 @@ class PrivateReport(InWords):
     rho: float | None
     neighbours: str
     budget: str
-    spent: float
-    total: float
+    spent: float | None
+    total: float | None
     rows_in: int
     rows_out: int
     guarantee: str
@@ -69,6 +70,12 @@ class PrivateReport(InWords):
     def to_dict(self) -> dict[str, Any]:
         """The report as plain values, for JSON."""
         return asdict(self)
+
+    def budget_words(self) -> str:
+        """How much of the budget is spent, in words."""
+        if self.spent is None or self.total is None:
+            return "not known here"
+        return f"{'' if self.rho is None else 'rho, '}{self.spent:g} of {self.total:g} are spent"
 
     def ledger_row(self) -> dict[str, Any]:
         """What the ledger keeps of it, but for names; JSON as text."""
@@ -115,10 +122,7 @@ class PrivateReport(InWords):
                 f"{self.epsilon:g}{f', delta {self.delta:g}' if self.delta else ''} for one"
                 f" {self.neighbours}",
             ),
-            (
-                f"budget {self.budget}",
-                f"{'' if self.rho is None else 'rho, '}{self.spent:g} of {self.total:g} are spent",
-            ),
+            (f"budget {self.budget}", self.budget_words()),
             (f"{self.neighbours}s in / rows out", f"{self.rows_in} / {self.rows_out}"),
             *(("how", text) for text in self.told),
             ("seed policy", self.seed_policy),

@@ -10,6 +10,7 @@ from dbanon.ledger import entries, recorded
 from dbanon.ledger.recorded import Recorded, require_classes
 from dbanon.ledger.tables import LedgerEntry
 from dbanon.release.distribution import Distribution, drawn
+from dbanon.release.private_report import PrivateReport
 from dbanon.sessions.names import RelationName
 from dbanon.sessions.session import Session
 from dbanon.sessions.statements import (
@@ -60,6 +61,20 @@ def look(store: Store, relation: RelationName) -> Look:
             ),
             _distributions(session, entry, found),
         )
+
+
+def private_report(store: Store, relation: RelationName) -> PrivateReport | None:
+    """The report of a release if it is differentially private; None if it has classes.
+
+    It is read from the ledger: no noise is drawn, and no budget is charged.
+
+    Raises
+    ------
+    ReleaseNotFound, TableNotFound, LedgerNotTrusted : as ``entries.find_release``.
+    """
+    with store.session(write=False) as session:
+        entry = entries.find_release(session, relation)
+        return None if entry.epsilon is None else recorded.read_private(session, entry)
 
 
 def _counted_again(entry: LedgerEntry) -> Iterator[tuple[str, Sequence[str]]]:

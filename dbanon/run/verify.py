@@ -61,6 +61,11 @@ class PrivateVerification:
     counted: str = _COUNTED_PRIVATE
 
     @property
+    def recounted(self) -> str:
+        """What was counted, in a line."""
+        return f"{self.rows} rows ({self.counted})"
+
+    @property
     def k_achieved(self) -> None:
         """None: such a release has no classes to be counted."""
 
@@ -167,6 +172,11 @@ class Verification:
             counted=guarantee.told_of(recount),
             **more,
         )
+
+    @property
+    def recounted(self) -> str:
+        """What was counted, in a line."""
+        return f"smallest class {self.smallest_class} ({self.counted})"
 
     def to_dict(self) -> dict[str, Any]:
         """The verification as plain values, for JSON."""

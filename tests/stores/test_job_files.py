@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from html import unescape
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +14,14 @@ import pytest
 
 import dbanon
 from dbanon.doors.jobfile import run as file_runs
-from dbanon.errors import ColumnUnclassified, DatabaseBusy, JobRunning, TablesLeft, TimeLimit
+from dbanon.errors import (
+    ColumnUnclassified,
+    DatabaseBusy,
+    JobRunning,
+    TablesLeft,
+    TimeLimit,
+    TooFewRecords,
+)
 from dbanon.run.open import open_store
 from tests.stores.databases import Database
 from tests.stores.job_lines import ROLES, call, job, write
@@ -175,6 +183,32 @@ def test_a_report_is_written_in_directories_of_its_own(database: Database, tmp_p
     written = tmp_path / "out" / "people" / f"{release}.json"
     assert json.loads(written.read_text())["release_id"] == release
     assert (tmp_path / "out").stat().st_mode & 0o777 == 0o700
+
+
+def test_a_refused_job_says_why_beside_its_report(database: Database, tmp_path: Path) -> None:
+    """The report of the release that readers still have stays; the exit code is the error's."""
+    load_people(database)
+    report = tmp_path / "report.html"
+    file = write(tmp_path, job(report=f'"{report}"'))
+    assert call("run", file).exit_code == 0
+    before = report.read_bytes()
+    refused = write(tmp_path, job(report=f'"{report}"', k="100000"))
+    done = call("run", refused)
+    assert done.exit_code == TooFewRecords.exit_code
+    assert report.read_bytes() == before
+    page = tmp_path / "report.refused.html"
+    text = unescape(page.read_text(encoding="utf-8"))
+    assert page.stat().st_mode & 0o777 == 0o600
+    for words in ("Not released", "too_few_records", "fewer than k = 100000", "by job", "people"):
+        assert words in text
+    assert "published nothing" in text
+    # Of a report by release there is one file a run.
+    refused = write(tmp_path, job(report=f'"{tmp_path}/out/{{release}}.json"', k="100000"))
+    assert call("run", refused).exit_code == TooFewRecords.exit_code
+    [place] = (tmp_path / "out").iterdir()
+    refusal = json.loads(place.read_text(encoding="utf-8"))["refusal"]
+    assert place.name == f"{refusal['run_id']}.refused.json"
+    assert refusal["error"]["code"] == "too_few_records"
 
 
 def test_a_page_of_a_job_has_its_evaluation(database: Database, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -333,7 +334,6 @@ def test_the_command_line(budgeted: Database, tmp_path: Path) -> None:
     out = run(*release_words, "--output", "release.magic", "--report", str(told))
     assert "1 of 3 are spent" in out
     assert json.loads(told.read_text())["epsilon"] == 1.0
-    run(*release_words, "--output", "x", "--report", str(tmp_path / "r.html"), exit_code=2)
     run(*release_words, "--output", "x", "--k", "5", exit_code=2)
     run(*release_words[:-2], "--output", "x", exit_code=2)
     assert "magic" in run("budget", "list", budgeted.url)
@@ -343,7 +343,43 @@ def test_the_command_line(budgeted: Database, tmp_path: Path) -> None:
     out = run("verify", budgeted.url, "release.magic")
     assert "Differential privacy cannot be counted" in out
     assert "dp_ranks" in run("releases", budgeted.url)
-    run("report", budgeted.url, "release.magic", str(tmp_path / "r.html"), exit_code=2)
+
+
+def test_a_page_charges_no_budget(budgeted: Database, tmp_path: Path) -> None:
+    """It is written by the run, and again from the ledger; both say what is public, and no more."""
+    words = [
+        "anonymize", budgeted.url, "--table", "magic", "-q", "a", "-q", "d", "--method", "dp_ranks",
+        "--epsilon", "1", "--bounds", "a=0:350", "--bounds", "d=2020-01-01:2020-12-31",
+        "--budget", "magic", "--output", "release.magic", "--format", "json",
+    ]  # fmt: skip
+    done = CliRunner().invoke(main, [*words, "--report", str(tmp_path / "run.html")])
+    assert done.exit_code == 0, done.output
+    report = json.loads(done.stdout)
+    words = ["report", budgeted.url, "release.magic", "--output"]
+    for name in ("again.html", "again.json", "again.txt"):
+        done = CliRunner().invoke(main, [*words, str(tmp_path / name)])
+        assert done.exit_code == 0, done.output
+    assert spent(budgeted) == 1.0
+    again = json.loads((tmp_path / "again.json").read_text(encoding="utf-8"))
+    assert again == report | {"created_at": again["created_at"]}
+    for page, recounted in (
+        ("run.html", "It was not recounted for this page."),
+        ("again.html", "Recounted for this page: 1000 rows (rows, NULLs, bounds and lists."),
+    ):
+        text = unescape((tmp_path / page).read_text(encoding="utf-8"))
+        assert recounted in text
+        assert "1 of 3 are spent" in text
+        assert report["guarantee"].rstrip(".") + ".<" in text
+        assert all(how in text for how in report["told"])
+        assert "http-equiv" in text
+        assert "<script" not in text
+        assert (tmp_path / page).stat().st_mode & 0o777 == 0o600
+    relation = budgeted.relation("release.magic")
+    budgeted.execute(f"DELETE FROM {relation} WHERE a < 200")
+    (tmp_path / "again.html").unlink()
+    done = CliRunner().invoke(main, [*words, str(tmp_path / "again.html")])
+    assert done.exit_code in (3, 6), done.output
+    assert not (tmp_path / "again.html").exists()
 
 
 def test_a_job_of_a_file(
@@ -374,6 +410,8 @@ jobs:
         )
         return file
 
+    done = CliRunner().invoke(main, ["check", str(written("    report: page.html\n"))])
+    assert done.exit_code == 0, done.output
     report = dbanon.run_job(written())
     assert report.epsilon == 1.0
     assert spent(budgeted) == 1.0

@@ -15,7 +15,7 @@ from dbanon.data.option import REQUIRED, Parameter, all_parameters, parameters
 from dbanon.doors.cli.cautions import warn_of, watched
 from dbanon.doors.cli.log import current
 from dbanon.doors.cli.options import Decorator, click_option, values, with_files
-from dbanon.doors.cli.releases import needs_evaluation, write_report
+from dbanon.doors.cli.releases import needs_evaluation, refused_into, write_report
 from dbanon.doors.cli.support import (
     ROWS_HELP,
     common,
@@ -207,7 +207,10 @@ def asked(given: Mapping[str, Any]) -> dict[str, Any]:
 @click.option(
     "--report",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Also write the report to a .json, .html or .txt file; .html with --evaluate.",
+    help=(
+        "Also write the report to a .json, .html or .txt file; .html with --evaluate. If nothing is"
+        " released, NAME.refused.html says why."
+    ),
 )
 @click.option("--no-progress", is_flag=True, help="No progress on stderr.")
 @with_engine
@@ -227,12 +230,12 @@ def anonymize(url: str, **given: Any) -> None:
         wanted = asked(given) | values(PRIVATE, given)
         private = wanted["method"] in PRIVATE_METHODS
         if path is not None:
-            require_report_file(path, page=not private)
+            require_report_file(path)
         if wanted["k"] is None and not private:
             raise click.UsageError("Missing option '--k'.")
         wanted["evaluate"] |= needs_evaluation(path) and not private
         engine = engine_of(given)
-        with watched(not given["no_progress"]) as progress:
+        with refused_into(path, wanted, log.run_id), watched(not given["no_progress"]) as progress:
             own: dict[str, Any] = {"door": "cli", "run_id": log.run_id}
             if engine is None:
                 on_sql = sql_printer(given["print_sql"])

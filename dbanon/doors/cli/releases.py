@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ from dbanon.doors.cli.support import (
     signals,
     sql_printer,
 )
+from dbanon.doors.spelling import on_command_line
 from dbanon.errors import DbanonError, InvalidParameter
 
 if TYPE_CHECKING:
@@ -44,8 +46,29 @@ def write_report(report: Report | PrivateReport, path: Path, database: str) -> N
     database : URL of where it is, for a page.
     """
     from dbanon.doors.cli.render import save_report
+    from dbanon.release.report import Report
 
-    save_report(report, path, _look_at(database, report) if needs_evaluation(path) else None)
+    with_look = needs_evaluation(path) and isinstance(report, Report)
+    save_report(report, path, _look_at(database, report) if with_look else None)
+
+
+@contextmanager
+def refused_into(path: Path | None, asked: Mapping[str, Any], run_id: str) -> Iterator[None]:
+    """Write why the block made no release beside where its report would be, if there is one.
+
+    Parameters
+    ----------
+    asked : the options, with ``table`` and ``output``.
+    """
+    try:
+        yield
+    except DbanonError as error:
+        if path is not None:
+            from dbanon.doors.cli.render import save_refusal
+
+            names = {"output": str(asked["output"]), "source": str(asked["table"] or "")}
+            save_refusal(error, path, **names, run_id=run_id, way=on_command_line)
+        raise
 
 
 def _look_at(database: str, report: Report | PrivateReport) -> Look | None:
@@ -100,9 +123,9 @@ def report(
     """
     with errors(form), signals():
         from dbanon.doors.cli.render import pairs_table, require_report_file, save_report
-        from dbanon.run.inspect_release import look
+        from dbanon.run.inspect_release import look, private_report
         from dbanon.run.open import open_store
-        from dbanon.run.verify import Verification, verify
+        from dbanon.run.verify import verify
         from dbanon.sessions.names import parse_relation
 
         require_report_file(path)
@@ -115,16 +138,17 @@ def report(
                     hint="Name a .html file.",
                 )
         store, name = open_store(url, sql_printer(print_sql)), parse_relation(relation)
-        found = look(store, name)
-        told = found.recorded.report
+        private = private_report(store, name)
+        found = look(store, name) if private is None else None
+        told = private if found is None else found.recorded.report
+        assert told is not None
         current().release_id = told.release_id
         recount = verify(store, name)
-        assert isinstance(recount, Verification)
         save_report(told, path, found, recount=recount, handed=handed)
         plain = {
             "release_id": told.release_id,
             "report": str(path),
-            "recounted": f"smallest class {recount.smallest_class} ({recount.counted})",
+            "recounted": recount.recounted,
         }
         show(form, plain, lambda: pairs_table("Report", plain.items()))
 

@@ -17,7 +17,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from dbanon.data.words import printable
-from dbanon.errors import InvalidParameter
+from dbanon.doors.cli.log import say
+from dbanon.errors import DbanonError, InvalidParameter
 from dbanon.release.report import Report
 
 if TYPE_CHECKING:
@@ -128,21 +129,13 @@ def verification_table(found: Verification | PrivateVerification) -> Table:
     )
 
 
-def require_report_file(path: Path, *, page: bool = True) -> None:
+def require_report_file(path: Path) -> None:
     """Check that a report can be written there.
-
-    Parameters
-    ----------
-    page : False where there is none: it shows what a release says of its source.
 
     Raises
     ------
     InvalidParameter : another ending, or no such directory.
     """
-    if path.suffix == ".html" and not page:
-        raise InvalidParameter(
-            "A differentially private release has no page.", hint="Name a .json or .txt file."
-        )
     if path.suffix not in (".json", ".html", ".txt") or not path.parent.is_dir():
         raise InvalidParameter(
             "The report cannot be written there.",
@@ -167,16 +160,51 @@ def save_report(
     InvalidParameter : another ending.
     """
     from dbanon.doors.html.page import page, write
+    from dbanon.doors.html.private import private_page
 
     if path.suffix == ".json":
         text = json.dumps(report.to_dict(), indent=2) + "\n"
-    elif path.suffix == ".html" and isinstance(report, Report):
-        text = page(report, look=look, **on_page)
+    elif path.suffix == ".html":
+        text = (
+            page(report, look=look, **on_page)
+            if isinstance(report, Report)
+            else private_page(report, **on_page)
+        )
     elif path.suffix == ".txt":
         text = _unpadded(report_table(report), "utf-8") + "\n"
     else:
         raise InvalidParameter("A report file ends in .json, .html or .txt.")
     write(text, path)
+
+
+def save_refusal(error: DbanonError, report: Path, **asked: Any) -> None:
+    """Write why there is no release beside where its report would be; a failure is a warning.
+
+    Parameters
+    ----------
+    report : where the report would be. The ending says the form, as of ``save_report``.
+    asked : as of ``describe_refusal``.
+    """
+    from dbanon.doors.html.page import write
+    from dbanon.doors.html.refusals import (
+        describe_refusal,
+        refusal_file,
+        refusal_page,
+        refusal_pairs,
+    )
+
+    refusal, place = describe_refusal(error, **asked), refusal_file(report)
+    if place.suffix == ".json":
+        text = json.dumps({"refusal": refusal}, indent=2) + "\n"
+    elif place.suffix == ".html":
+        text = refusal_page(refusal)
+    else:
+        text = _unpadded(pairs_table("Report", refusal_pairs(refusal)), "utf-8") + "\n"
+    try:
+        write(text, place)
+    except OSError as failure:
+        why = failure.strerror or type(failure).__name__
+        say(f"Warning: why nothing was released could not be written to {place} ({why}).")
 
 
 def _plain(text: str) -> str:

@@ -16,7 +16,7 @@ from dbanon.doors.cli.jobs import FILE, JOBS, PASSWORD, opened
 from dbanon.doors.cli.log import current, say
 from dbanon.doors.cli.releases import write_report
 from dbanon.doors.cli.support import Names, common, errors, lasting, show, signals, sql_printer
-from dbanon.errors import DbanonError, InvalidParameter, OutcomeUnknown
+from dbanon.errors import DbanonError, InvalidParameter, JobRunning, OutcomeUnknown
 from dbanon.stores.exports.places import file_for, make_directories
 
 if TYPE_CHECKING:
@@ -176,6 +176,7 @@ def _run_all(
                 current().error(error)
                 ends.failed.append((job.name, error))
                 ends.told.append({"job": job.name, "error": error.to_dict()})
+                _save_refusal(job, error)
             notify(job.notices, outcome)
             if not isinstance(error, DbanonError):
                 raise
@@ -255,3 +256,19 @@ def save_report(job: FileJob, report: Report | PrivateReport) -> None:
     if job.report is not None:
         place = place_of(job.report, job.name, report.release_id)
         write_report(report, place, job.target or job.source)
+
+
+def _save_refusal(job: FileJob, error: DbanonError) -> None:
+    """Write why a job made no release beside where its report would be, if the job has one."""
+    if job.report is None or isinstance(error, JobRunning):
+        # The other process says how the job ends.
+        return
+    from dbanon.doors.cli.render import save_refusal
+
+    try:
+        place = place_of(job.report, job.name, job.job.run_id)
+    except DbanonError as failure:
+        say(f"Warning: why job {job.name} released nothing was not written: {failure.message}")
+        return
+    names = {"output": str(job.job.output), "source": str(job.job.table), "job": job.name}
+    save_refusal(error, place, **names, run_id=job.job.run_id)

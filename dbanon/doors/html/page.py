@@ -51,7 +51,7 @@ def page(
     if distributions is None:
         distributions = look.distributions if look else ()
     style = style_of_page()
-    return _template().render(
+    return template("report.html.j2").render(
         view(report, distributions, tradeoff, look),
         recounted=counted_again(report, recount),
         handed=handed,
@@ -116,5 +116,6 @@ def environment(*folders: Path) -> jinja2.Environment:
 
 
 @cache
-def _template() -> jinja2.Template:
-    return environment().get_template("report.html.j2")
+def template(name: str) -> jinja2.Template:
+    """A template of this folder."""
+    return environment().get_template(name)

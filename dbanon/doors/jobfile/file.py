@@ -365,8 +365,6 @@ def _private(spec: JobFileSpec, given: JobSpec, wanted: dict[str, Any]) -> Priva
         raise refused("declared", wanted["method"])
     if given.retries or given.engine:
         raise refused("retries" if given.retries else "engine", wanted["method"])
-    if given.report is not None and given.report.endswith(".html"):
-        raise InvalidParameter("A differentially private release has no page: report")
     return private_job(wanted | {"target": spec.target.url})
 
 

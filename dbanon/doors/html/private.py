@@ -1,0 +1,76 @@
+"""The page of a differentially private release: public figures, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from markupsafe import Markup
+
+from dbanon.data.words import printable
+from dbanon.doors.html.page import policy_of_page, style_of_page, template
+from dbanon.release.private_report import PrivateReport
+
+_SAYS_NOT = (
+    "The promise is of this release and of those that spend of the same budget, together. Releases"
+    " of the source that spend of none are not counted in it.",
+    "What is true of most persons of a group can be read off, also by those who are not in the"
+    " source: differential privacy protects what one of them adds.",
+    "Rows are drawn. None stands for a row of the source, and no class can be counted.",
+    "Nothing here says how near the release is to the source: a figure of that would have to spend"
+    " of the budget, too.",
+)
+
+
+def private_page(
+    report: PrivateReport, *, recount: Any = None, handed: Mapping[str, str] | None = None
+) -> str:
+    """The report as one HTML page that asks for nothing else. It charges no budget.
+
+    Parameters
+    ----------
+    recount : the verification for this page, with ``recounted``; None where nobody counted again.
+    handed : as of ``page.page``.
+    """
+    style = style_of_page()
+    return template("private.html.j2").render(
+        report=report,
+        title=printable(report.output),
+        headline=_headline(report),
+        recounted="It was not recounted for this page."
+        if recount is None
+        else f"Recounted for this page: {recount.recounted}.",
+        handed=handed,
+        guarantee=f"{report.guarantee.rstrip('.')}.",
+        says_not=_SAYS_NOT,
+        facts=[(name, text) for name, text in report.pairs() if name not in ("how", "guarantee")],
+        digest=report.digest or "none was taken",
+        style=Markup(style),
+        policy=policy_of_page(),
+    )
+
+
+def _headline(report: PrivateReport) -> list[tuple[str, str, str, str]]:
+    """The few figures that stand on top: label, figure, of what, and what it means."""
+    return [
+        (
+            "epsilon",
+            f"{report.epsilon:g}",
+            f"delta {report.delta:g}" if report.delta else "without a delta",
+            f"The smaller, the less one {report.neighbours} of the source can change in the chance"
+            " of any result.",
+        ),
+        ("protects", f"one {report.neighbours}", "of the source", "The unit of the promise."),
+        (
+            "rows released",
+            f"{report.rows_out:,}",
+            "all of them drawn",
+            "None stands for a row of the source.",
+        ),
+        (
+            "budget",
+            report.budget_words(),
+            printable(report.budget),
+            "Spent by all releases that are charged to it. This page spent nothing.",
+        ),
+    ]

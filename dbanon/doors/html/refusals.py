@@ -1,0 +1,83 @@
+"""What is written in place of a report if a run is refused: why, and what may help.
+
+It holds no value of the data, as messages of errors do not.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+
+from dbanon.data.words import printable
+from dbanon.doors.html.page import policy_of_page, style_of_page, template
+from dbanon.errors import DbanonError, OutcomeUnknown
+from dbanon.errors.base import Way, in_python
+from dbanon.release.words import now
+from dbanon.version import version
+
+_NOTHING = (
+    "This run published nothing. An earlier release of this name, if there is one, stays as it was."
+)
+_UNKNOWN = "Whether this run published a release is not known: look before it is run again."
+
+
+def describe_refusal(
+    error: DbanonError,
+    *,
+    output: str,
+    source: str,
+    run_id: str,
+    job: str | None = None,
+    way: Way = in_python,
+) -> dict[str, Any]:
+    """Why a run ended without a release, as plain values.
+
+    Parameters
+    ----------
+    output, source : the names of the wanted release and of its source.
+    way : how options in hints are written.
+    """
+    unknown = isinstance(error, OutcomeUnknown)
+    return {
+        "title": "Outcome unknown" if unknown else "Not released",
+        "output": output,
+        "source": source,
+        "job": job,
+        "run_id": run_id,
+        "ended_at": now(),
+        "dbanon_version": version(),
+        "state": _UNKNOWN if unknown else _NOTHING,
+        "error": error.to_dict(way),
+    }
+
+
+def refusal_pairs(refusal: dict[str, Any]) -> list[tuple[str, str]]:
+    """A refusal as pairs of label and text, for people."""
+    error = refusal["error"]
+    said = [("why", error["message"]), ("detail", error["detail"]), ("hint", error["hint"])]
+    return [
+        (refusal["title"], f"{error['code']}, exit code {error['exit_code']}"),
+        ("output", refusal["output"]),
+        ("source", refusal["source"]),
+        *((label, str(text)) for label, text in said if text),
+        ("state", refusal["state"]),
+        ("ended", refusal["ended_at"]),
+        ("run", refusal["run_id"]),
+    ]
+
+
+def refusal_page(refusal: dict[str, Any]) -> str:
+    """A refusal as one HTML page that asks for nothing else."""
+    return template("refusal.html.j2").render(
+        refusal=refusal,
+        title=printable(str(refusal["output"])),
+        style=Markup(style_of_page()),
+        policy=policy_of_page(),
+    )
+
+
+def refusal_file(report: Path) -> Path:
+    """Where a refusal is written: beside the report, which may be that of an earlier release."""
+    return report.with_name(f"{report.stem}.refused{report.suffix}")
