@@ -16,7 +16,7 @@ import dbanon
 from dbanon.doors.cli.demo import KEEP, QUASI_IDENTIFIERS, SENSITIVE
 from dbanon.doors.cli.demo_data import generate_persons
 from dbanon.doors.html.page import page, write
-from dbanon.errors import KeptColumnTells
+from dbanon.errors import PrivacyWarning
 from dbanon.run.inspect_release import look
 from dbanon.run.open import open_store
 from dbanon.sessions.names import parse_relation
@@ -40,7 +40,7 @@ def report() -> str:
     ):
         connection.execute(statement)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", KeptColumnTells)
+        warnings.simplefilter("ignore", PrivacyWarning)
         made = dbanon.anonymize(
             connection,
             table="app.person",
