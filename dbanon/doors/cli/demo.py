@@ -9,10 +9,9 @@ import duckdb
 import pyarrow as pa
 
 from dbanon.data.memory import half_of_memory
+from dbanon.doors.cli.cautions import warn_of, watched
 from dbanon.doors.cli.demo_data import generate_persons
 from dbanon.doors.cli.groups import OnDatabase
-from dbanon.doors.cli.log import current
-from dbanon.doors.cli.progress import ProgressDisplay
 from dbanon.doors.cli.releases import write_report
 from dbanon.doors.cli.render import (
     report_table,
@@ -69,7 +68,7 @@ def run_demo(rows: int, k: int, directory: Path, seed: int) -> None:
     make_persons(database, rows, seed)
     url = f"duckdb:///{database}"
     tell(f"{rows} invented persons are in {url}, table app.person.\n")
-    with ProgressDisplay(True, current()) as progress:
+    with watched(True) as progress:
         report = anonymize(
             url,
             table="app.person",
@@ -82,6 +81,7 @@ def run_demo(rows: int, k: int, directory: Path, seed: int) -> None:
             evaluate=True,
             progress=progress,
         )
+    warn_of(report)
     _mark(database, report.release_id)
     with duckdb.connect(str(database), read_only=True) as connection:
         before = connection.execute(
