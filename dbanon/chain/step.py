@@ -123,7 +123,7 @@ def begin(job: Job, session: Session, key: bytes, clock: Clock, looked: Session 
         planned = plan(job, source, here, lambda: tick(0.0))
         definition.require_source(chain, job, session, planned.relation)
         if looked is not None:
-            planned = _with_target(job, planned, SqlTarget(looked), chain)
+            planned = _with_target(job, planned, source, SqlTarget(looked), chain)
         measures = chain.rules.mode == MEASURE
         require_several(chain, job)
         parts = [
@@ -228,7 +228,9 @@ def advance(begun: Begun, clock: Clock) -> Advanced:
                     linking=linking)  # fmt: skip
 
 
-def _with_target(job: Job, planned: Plan, to: SqlTarget, chain: ChainKept) -> Plan:
+def _with_target(
+    job: Job, planned: Plan, source: SqlSource, to: SqlTarget, chain: ChainKept
+) -> Plan:
     """The plan with its place in another database, which refuses while nothing is committed yet."""
     chain_state.require_not_behind(to.session, chain)
     for name in job.named:
@@ -238,7 +240,7 @@ def _with_target(job: Job, planned: Plan, to: SqlTarget, chain: ChainKept) -> Pl
             "Ranges of a database's own type do not travel to another one.",
             hint='Use `intervals="text"` or `intervals="bounds"`.',
         )
-    return replace(planned, output=to.plan(job, planned.release_id))
+    return replace(planned, output=to.plan(job, planned.release_id)).expected(source, to)
 
 
 def _require_place(planned: Plan, part: Part, to: SqlTarget) -> None:

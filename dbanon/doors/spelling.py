@@ -34,7 +34,7 @@ _DECLARE_AGAIN = "declare_again()"
 # What may differ in a release that is made again.
 _ACCEPT = "accept"
 # Of dbanon refresh, run, evaluate, and advise.
-_OF_COMMANDS = (_ACCEPT, "accept_types", "changed_source", "max_seconds")
+_OF_COMMANDS = (_ACCEPT, "accept_counts", "accept_types", "changed_source", "max_seconds")
 
 
 @cache

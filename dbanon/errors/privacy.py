@@ -194,6 +194,14 @@ class TableChanged(DbanonError):
     sqlstate = "ZK005"
 
 
+class UnexpectedCounts(DbanonError):
+    """The source has other numbers of rows, persons or NULLs than its job expects."""
+
+    code = "unexpected_counts"
+    exit_code = 6
+    sqlstate = "ZK012"
+
+
 class ColumnWithoutRule(DbanonError):
     """A column has no rule, and the release is made by the rules of its table."""
 

@@ -15,6 +15,7 @@ from dbanon.errors import InvalidParameter
 from dbanon.hierarchy.spec import HierarchySpec, require_own_ranges
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.chain import Chain
+from dbanon.job.expectations import Expectations, require_accepted
 from dbanon.job.export import Export
 from dbanon.job.guarantee import Guarantee
 from dbanon.job.policy import Policy
@@ -121,6 +122,8 @@ class Job:
         until they are read, None where they are not asked for.
     name : of the job in its file; None where there is none.
     accept_types : columns that may have another kind of type than at the job's last release.
+    expect : what its source is expected to hold; None where nobody said.
+    accept_counts : of ``EXPECTATIONS``, those that this run need not meet.
     fingerprint_key : that its fingerprint is taken under, empty for none of its own; None where
         none is taken.
     door : ``python``, ``cli``, ``job`` or ``sql``: where it was asked for, for the ledger.
@@ -277,6 +280,8 @@ class Job:
     declared: str | None = None
     name: str | None = None
     accept_types: tuple[str, ...] = ()
+    expect: Expectations | None = None
+    accept_counts: tuple[str, ...] = ()
     fingerprint_key: bytes | None = field(default=None, repr=False)
     door: str = "python"
     run_id: str = field(default_factory=lambda: str(uuid.uuid4()), compare=False)
@@ -288,6 +293,7 @@ class Job:
             raise InvalidParameter("run_id must be a UUID, in lower case.")
         if self.on_new_column not in ON_NEW_COLUMN:
             raise InvalidParameter(f"on_new_column must be one of {', '.join(ON_NEW_COLUMN)}.")
+        require_accepted(self.accept_counts)
         if self.declared == BY_RULES:
             require_no_columns(self, self.policy)
         if self.where is not None:
@@ -359,6 +365,13 @@ class Job:
         """The copied columns of ``also_k``; strata, which no class crosses, are not among them."""
         asked = [name for one in self.policy.also_k for name in one.columns]
         return tuple(name for name in (*self.sensitive, *self.keep) if name in asked)
+
+    @property
+    def expected_columns(self) -> tuple[str, ...]:
+        """The columns whose NULLs are counted, and whose persons are, for what is expected."""
+        if self.expect is None:
+            return ()
+        return (*filter(None, (self.entity,)), *self.expect.share_null)
 
     @property
     def read(self) -> tuple[str, ...]:

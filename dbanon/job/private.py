@@ -137,6 +137,7 @@ _REASONS = {
     "key": "Rows are read once, and never found again.",
     "target": "The budget is in the database that is read, and so is the release.",
     "exports": "Copy the release instead. It may be copied as it is.",
+    "expect": "Whether the table has so many rows is an answer that nothing is spent for.",
     "skip_unchanged": "Whether the rows are as they were is an answer that nothing is spent for.",
     "retries": "Each run spends again.",
     "engine": "Spark does not have it: noise is drawn and a budget spent where the source is. Leave"

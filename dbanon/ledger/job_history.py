@@ -11,6 +11,10 @@ from dbanon.ledger.tables import as_text
 from dbanon.sessions.names import RelationName
 from dbanon.sessions.session import Session
 
+# In a run's ``source_types``, beside the types of columns: the counts of the source, JSON as text.
+# Unlike a release's arguments they are in no report, and a column of a table has a name.
+COUNTS = ""
+
 
 @dataclass(frozen=True)
 class LastRelease:
@@ -70,6 +74,32 @@ def last_release(session: Session, job: str) -> LastRelease | None:
         return None
     [(release_id, source, types, fingerprint)] = found
     return LastRelease(str(release_id), source, entries.parsed(types) or {}, fingerprint)
+
+
+def last_counts(
+    session: Session, job: str, source: str, output: RelationName
+) -> tuple[str, dict[str, int]] | None:
+    """The id of a job's last release of a source and output by this role, and its counts.
+
+    Those are ``rows``, and ``persons`` where they were counted. None where there is no release.
+    """
+    if not _knows_jobs(session):
+        return None
+    is_ours, parameters = published_by_us(session, "r.")
+    found = session.rows(
+        "SELECT CAST(r.release_id AS VARCHAR(36)), r.rows_in, u.source_types"
+        f" FROM {session.ledger_name('run').quoted} AS u"
+        f" JOIN {session.ledger_name('release').quoted} AS r ON r.release_id = u.release_id"
+        f" WHERE u.job = ? AND u.state = 'done' AND r.source = ? AND r.output_name = ?"
+        f" AND coalesce(r.output_schema, '') = ? AND {is_ours}"
+        " ORDER BY r.created_at DESC LIMIT 1",
+        (job, source, output.name, output.schema or "", *parameters),
+    )
+    if not found:
+        return None
+    [(release_id, rows, types)] = found
+    counted = entries.parsed((entries.parsed(types) or {}).get(COUNTS)) or {}
+    return str(release_id), {"rows": int(rows)} | {name: int(n) for name, n in counted.items()}
 
 
 def attempts(session: Session, job: str) -> list[Attempt]:

@@ -30,8 +30,8 @@ from dbanon.version import version
 _ROUNDS = 200_000
 # They change no release: where it goes on how much memory, and who asks for it.
 _OF_RUNS = {
-    "accept_types", "chunk_rows", "door", "fingerprint_key", "if_exists", "kept_columns",
-    "memory_limit", "releases", "run_id", "swap_timeout", "time_limit",
+    "accept_counts", "accept_types", "chunk_rows", "door", "expect", "fingerprint_key",
+    "if_exists", "kept_columns", "memory_limit", "releases", "run_id", "swap_timeout", "time_limit",
 }  # fmt: skip
 
 

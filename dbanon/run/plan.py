@@ -34,6 +34,7 @@ from dbanon.partitioning.protect import with_null_leaves
 from dbanon.recoding import RANGE, find_recoding
 from dbanon.release.recode import Release
 from dbanon.release.report import Request
+from dbanon.run.expectations import require_expected
 from dbanon.run.hierarchies import GivenHierarchies, read_hierarchies
 from dbanon.run.history import require_first
 from dbanon.run.key import key_of_pseudonyms
@@ -62,6 +63,8 @@ class Plan:
     identifiers : columns released as they are that look like identifiers, with the reason; none
         until a run looks.
     history : the earlier releases of the source, where a release is written.
+    source_counts, compared : rows and persons of the source, and what they were compared with,
+        where the job expects some.
     """
 
     job: Job
@@ -76,6 +79,22 @@ class Plan:
     pseudonym_key: PseudonymKey | None = None
     identifiers: Mapping[str, str] = field(default_factory=dict)
     history: SourceHistory = NO_HISTORY
+    source_counts: Mapping[str, int] = field(default_factory=dict)
+    compared: Mapping[str, Any] = field(default_factory=dict)
+
+    def expected(self, source: Source, target: Target[Any] | None) -> Plan:
+        """The plan with the counts of the source, which are as the job expects.
+
+        Raises
+        ------
+        UnexpectedCounts : they are not.
+        """
+        if target is None:
+            return self
+        counts, compared = require_expected(
+            self.job, self.relation, source, target, self.place.name
+        )
+        return replace(self, source_counts=counts, compared=compared)
 
     def policy_for(self, microdata: Microdata, pulse: Pulse = no_pulse) -> Policy:
         """The policy with the hierarchies of these records."""
@@ -174,6 +193,7 @@ class Plan:
             fingerprint,
             self.state,
             self.pseudonym_key,
+            self.source_counts,
         )
 
     @property
@@ -220,7 +240,7 @@ def plan(
     require_evaluation(job.policy)
     if target is not None:
         _require_ranges(job, target, attributes)
-    names = list(dict.fromkeys([*job.named, *job.guarantee.looked_at]))
+    names = list(dict.fromkeys([*job.named, *job.guarantee.looked_at, *job.expected_columns]))
     relation = source.locate(relation, job, names)
     release_id = str(uuid.uuid4())
     output = None if target is None else target.plan(job, release_id)
@@ -273,7 +293,7 @@ def plan(
     )
     policy = replace(job.policy, models=models)
     made = Plan(job, policy, relation, wanted, given, release_id, output, numbers, state, key)
-    return replace(made, history=history)
+    return replace(made, history=history).expected(source, target)
 
 
 def _state_of(

@@ -307,6 +307,8 @@ def report_of(planned: Plan, draft: Draft, found: Found, counted: Counted) -> Re
         more["where"] = job.where
     if draft.pseudonym_key is not None:
         more["pseudonyms"] = {"columns": [*job.pseudonyms], "key": draft.pseudonym_key.check}
+    if planned.compared:
+        more["expect"] = dict(planned.compared)
     if job.reading.asked:
         more["reading"] = job.reading.to_dict()
     if job.kept_columns == CLIENT:

@@ -60,6 +60,7 @@ class Draft:
     fingerprint: str | None = None
     state: Mapping[str, Any] = field(default_factory=dict)
     pseudonym_key: PseudonymKey | None = None
+    source_counts: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -83,6 +84,28 @@ class Written:
     """A release that is written, and not visible yet. Each store adds what it needs to know."""
 
     draft: Draft
+
+
+@dataclass(frozen=True)
+class SourceCounts:
+    """How many rows, persons and NULLs a source has, with rows that a release withholds.
+
+    Parameters
+    ----------
+    totals : of ``rows`` and ``persons`` those that were counted.
+    nulls : rows without a value, by column.
+    """
+
+    totals: Mapping[str, int]
+    nulls: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class LastCounts:
+    """The counts of a job's last release."""
+
+    release_id: str
+    counts: SourceCounts
 
 
 class Source(Protocol):
@@ -142,6 +165,16 @@ class Source(Protocol):
 
     def count(self, relation: Relation) -> int:
         """The number of its rows."""
+
+    def totals(
+        self, relation: Relation, persons: Sequence[Attribute], columns: Sequence[str]
+    ) -> SourceCounts:
+        """Its rows, its persons by their column, and the NULLs in columns.
+
+        Parameters
+        ----------
+        persons : one column, or none.
+        """
 
     def digest(
         self, relation: Relation, names: Sequence[str], salt: int
@@ -237,6 +270,11 @@ class Target(Protocol[W]):
 
     def last_types(self, job: Job, source: RelationName) -> Mapping[str, str]:
         """The types of the source's columns at the job's last release, where there is one."""
+
+    def last_counts(
+        self, job: Job, source: RelationName, output: RelationName
+    ) -> LastCounts | None:
+        """The counts of the job's last release of this source and output; None without one."""
 
     def require_ranges(self, attribute: Attribute) -> None:
         """Check that ranges of a column's values have a type here.

@@ -39,7 +39,7 @@ from dbanon.sessions.base import Filtered, Relation
 from dbanon.sessions.names import RelationName, parse_relation, quote, quote_list
 from dbanon.sessions.session import Session
 from dbanon.stores import digest, hierarchies
-from dbanon.stores.ports import Draft, Progress
+from dbanon.stores.ports import Draft, Progress, SourceCounts
 from dbanon.stores.source_counts import (
     classes_below,
     different_rows,
@@ -193,6 +193,18 @@ class SqlSource:
         """The number of rows, with those that are withheld for a NULL."""
         query = f"SELECT count(*) FROM {relation.relation.quoted} AS s"
         return int(self.session.rows(query)[0][0])
+
+    def totals(
+        self, relation: Relation, persons: Sequence[Attribute], columns: Sequence[str]
+    ) -> SourceCounts:
+        """Rows, persons and NULLs, counted in SQL."""
+        counts = [f"count(DISTINCT {self.session.value_of(person)})" for person in persons]
+        counts += [f"count(s.{quote(name)})" for name in columns]
+        query = f"SELECT {', '.join(['count(*)', *counts])} FROM {relation.relation.quoted} AS s"
+        rows, *found = map(int, self.session.rows(query)[0])
+        nulls = (rows - count for count in found[len(persons) :])
+        totals = {"rows": rows} | ({"persons": found[0]} if persons else {})
+        return SourceCounts(totals, dict(zip(columns, nulls, strict=True)))
 
     def different_rows(self, relation: Relation, names: Sequence[str]) -> float:
         """The share of rows whose values in these columns no row before has, of the first rows."""

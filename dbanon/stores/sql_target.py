@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
@@ -29,7 +30,7 @@ from dbanon.sessions.names import RelationName, check_length, parse_relation, qu
 from dbanon.sessions.session import Session
 from dbanon.stores import digest
 from dbanon.stores.copied_rows import copied_columns, copied_rows, person_column
-from dbanon.stores.ports import Draft, Progress, Source, request_of
+from dbanon.stores.ports import Draft, LastCounts, Progress, Source, SourceCounts, request_of
 from dbanon.stores.sql_counts import cells_of, count_classes, count_sets
 from dbanon.stores.sql_persons import SqlWritten, persons_of, stage_release_persons
 from dbanon.stores.sql_source import SqlSource
@@ -65,6 +66,15 @@ class SqlTarget:
             return {}
         found = job_history.last_release(self.session, job.name)
         return {} if found is None or found.source != str(source) else found.source_types
+
+    def last_counts(
+        self, job: Job, source: RelationName, output: RelationName
+    ) -> LastCounts | None:
+        """The counts of the job's last release of this source and output; None without one."""
+        if job.name is None:
+            return None
+        found = job_history.last_counts(self.session, job.name, str(source), output)
+        return None if found is None else LastCounts(found[0], SourceCounts(found[1]))
 
     def require_ranges(self, attribute: Attribute) -> None:
         """Check that this database has ranges of the column's values."""
@@ -304,6 +314,9 @@ class SqlTarget:
         made = [(column.attribute.name, column.source) for column in draft.release.columns]
         read = draft.relation.schema.attributes
         run = run_of(draft.job, elapsed, read=read, fingerprint=draft.fingerprint)
+        if run.source_types is not None and draft.source_counts:
+            counts_text = json.dumps(dict(draft.source_counts))
+            run = replace(run, source_types={**run.source_types, job_history.COUNTS: counts_text})
         asked = None if written.copied else request_of(draft)
         identity: dict[str, Any] = {"person_salt": written.salt}
         if not written.copied and (table := self.session.find_existing(draft.relation.name)):

@@ -204,7 +204,7 @@ def test_fields_without_a_description_are_no_options() -> None:
     assert {field.name for field in fields(Policy)} - described == set()
     assert {field.name for field in fields(Job)} - described == {
         "policy", "reading", "pseudonymized", "door", "run_id", "roles", "on_new_column", "name",
-        "accept_types", "fingerprint_key", "declared",
+        "accept_counts", "accept_types", "expect", "fingerprint_key", "declared",
     }  # fmt: skip
     assert "hierarchies" not in {one.name for one in parameters(Policy)}
 

@@ -31,7 +31,7 @@ BY_NAME = {one.name: one for one in OPTIONS}
 # What is no option, and each door says in its own way.
 OF_EACH_DOOR = ("problems()", "declare_again()")
 # Of one run of a job, on the command line and in Python.
-OF_RUNS = ("accept_types",)
+OF_RUNS = ("accept_counts", "accept_types")
 OF_EVALUATIONS = {
     *inspect.signature(dbanon.advise).parameters,
     *inspect.signature(dbanon.evaluate).parameters,

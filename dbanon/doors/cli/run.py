@@ -39,6 +39,22 @@ def place_of(path: str, job: str, release_id: str) -> Path:
     return place
 
 
+_ACCEPT_TYPES = click.option(
+    "--accept-types",
+    type=Names(),
+    default=(),
+    metavar="A,B",
+    help="Accept that these columns have other types than at the job's last release.",
+)
+_ACCEPT_COUNTS = click.option(
+    "--accept-counts",
+    type=Names(),
+    default=(),
+    metavar="A,B",
+    help="Accept, once, counts that are not as the job expects: rows, persons, share_null.",
+)
+
+
 @click.command()
 @FILE
 @JOBS
@@ -51,13 +67,8 @@ def place_of(path: str, job: str, release_id: str) -> Path:
         " exit code is 99 if all jobs are skipped."
     ),
 )
-@click.option(
-    "--accept-types",
-    type=Names(),
-    default=(),
-    metavar="A,B",
-    help="Accept that these columns have other types than at the job's last release.",
-)
+@_ACCEPT_TYPES
+@_ACCEPT_COUNTS
 @click.option(
     "--metrics",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -73,6 +84,7 @@ def run(
     fail_fast: bool,
     skip_unchanged: bool,
     accept_types: tuple[str, ...],
+    accept_counts: tuple[str, ...],
     metrics: Path | None,
     inline_password: bool,
     no_progress: bool,
@@ -97,7 +109,8 @@ def run(
         jobs = whole.chosen(names)
         written = _metrics_of(whole, metrics)
         began = partial(written, [])
-        way = _Way(form, no_progress, print_sql, skip_unchanged, accept_types, began=began)
+        accepted = accept_types, accept_counts
+        way = _Way(form, no_progress, print_sql, skip_unchanged, *accepted, began=began)
         ends = _Ends([], [], [])
         try:
             _run_all(jobs, way, ends, arrived, fail_fast=fail_fast)
@@ -141,6 +154,7 @@ class _Way:
     print_sql: bool
     skip_unchanged: bool
     accept_types: tuple[str, ...]
+    accept_counts: tuple[str, ...]
     began: Callable[[str], None]
 
 
@@ -222,6 +236,7 @@ def _run_one(job: FileJob, way: _Way) -> tuple[Outcome, dict[str, Any]]:
                 retried=retried,
                 skip_unchanged=way.skip_unchanged,
                 accept_types=way.accept_types,
+                accept_counts=way.accept_counts,
             )
         if isinstance(made, Skipped):
             log.release_id = made.release_id
@@ -236,6 +251,7 @@ def _run_one(job: FileJob, way: _Way) -> tuple[Outcome, dict[str, Any]]:
         warn_of(report)
         for name in made.unclassified:
             say(f'Warning: column "{name}" has no role, and was not released.')
+        _say_not_compared(job.name, report)
         save_report(job, report)
         if way.form != "json":
             click.echo(f"Job {job.name}")
@@ -249,6 +265,14 @@ def _run_one(job: FileJob, way: _Way) -> tuple[Outcome, dict[str, Any]]:
         "attempts": made.attempts,
     }
     return Outcome.released(job.name, made.report), plain
+
+
+def _say_not_compared(name: str, report: Report | PrivateReport) -> None:
+    """Say which counts were compared with nothing, as of a first run."""
+    unknown = report.arguments.get("expect", {}).get("not_compared", ())
+    if unknown:
+        what = " and ".join(unknown)
+        say(f"Job {name}: no earlier release to compare {what} with. Later runs compare.", "info")
 
 
 def save_report(job: FileJob, report: Report | PrivateReport) -> None:

@@ -212,7 +212,7 @@ def in_job_file(name: str, value: Any) -> str:
         return "dbanon hierarchy check"
     if name == "declare_again()":
         return declare_again_command(value)
-    if name == "accept_types":
+    if name in ("accept_types", "accept_counts"):
         # Said of one run, never in the file.
         return on_command_line(name, value)
     if name == "entity_normalize":

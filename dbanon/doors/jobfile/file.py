@@ -15,6 +15,7 @@ from dbanon.data.option import all_parameters, make
 from dbanon.doors.engines import Engine
 from dbanon.doors.jobfile.columns import QuasiIdentifierColumn, hierarchies_of, models_of
 from dbanon.doors.jobfile.document import Document, read
+from dbanon.doors.jobfile.expectations import expectations_of
 from dbanon.doors.jobfile.field_types import expanded, of_day
 from dbanon.doors.jobfile.models import EngineSpec, JobFileSpec, JobSpec, chain_of, entity_options
 from dbanon.doors.jobfile.outcome import Notice
@@ -300,6 +301,7 @@ def _job(document: Document, spec: JobFileSpec, place: int) -> FileJob | None:
             "where": given.where,
             **entity_options(given.entity),
             "chain": chain_of(given.chain),
+            "expect": expectations_of(given.expect),
             "key": tuple(given.key),
             "quasi_identifiers": of_role["quasi_identifier"],
             "sensitive": of_role["sensitive"],
@@ -322,6 +324,8 @@ def _job(document: Document, spec: JobFileSpec, place: int) -> FileJob | None:
             "door": "job",
         }
         job = _private(spec, given, wanted) if private else _made(wanted)
+        if engine is not None and given.expect is not None and not private:
+            raise InvalidParameter("expect is not counted on a cluster: leave it or engine out")
     except DbanonError as error:
         document.refuse(path, error.message.rstrip("."))
         return None
@@ -363,6 +367,8 @@ def _private(spec: JobFileSpec, given: JobSpec, wanted: dict[str, Any]) -> Priva
     """A job of a method of synthetic rows."""
     if wanted.pop("declared") is not None:
         raise refused("declared", wanted["method"])
+    if wanted.pop("expect") is not None:
+        raise refused("expect", wanted["method"])
     if given.retries or given.engine:
         raise refused("retries" if given.retries else "engine", wanted["method"])
     return private_job(wanted | {"target": spec.target.url})

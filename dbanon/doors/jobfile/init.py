@@ -169,6 +169,12 @@ _TAIL = """\
     output:
       {kind}: {output}
 """
+# By how much counts may differ from those of the last release: months do, truncated files by more.
+_CHANGE = "30 %"
+_EXPECTED = (
+    "A source that differs by more than this from the last release of this job, such as a truncated"
+    " file, is refused. share_null limits NULLs (docs/jobs.md#expectations)"
+)
 # Longer keys of YAML stand behind a question mark.
 _LONGEST_KEY = 1000
 _KEPT = "      keep_last: 2\n"
@@ -228,7 +234,8 @@ def job_file_for(
             _comment,
             _quoted,
             commented=decided is not _PROPOSED,
-        ),
+        )
+        + found.expect(decided is _PROPOSED),
     )
     keys = [_quoted(one.attribute.name) for one in proposals]
     width = max((len(key) for key in keys if len(key) <= _LONGEST_KEY), default=0)
@@ -303,6 +310,17 @@ class _Seen:
             found += _comment(told) + f"    nulls: {self.nulls.nulls}\n"
             found += f"    max_suppression: {budget}\n" if budget else ""
         return found
+
+    def expect(self, makes_chain: bool) -> str:
+        """The counts that the job expects, with comments.
+
+        Parameters
+        ----------
+        makes_chain : whether the chain that is proposed is part of the job.
+        """
+        has_entity = bool(self.entity) or (makes_chain and self.chain.is_made)
+        persons = f", persons: {_CHANGE}" if has_entity else ""
+        return _comment(_EXPECTED) + f"    expect: {{rows: {_CHANGE}{persons}}}\n"
 
 
 def _seen(

@@ -25,6 +25,7 @@ from dbanon.data.option import parameters
 from dbanon.data.schema import NORMALIZE
 from dbanon.doors.engines import ENGINES
 from dbanon.doors.jobfile.columns import Column
+from dbanon.doors.jobfile.expectations import ExpectSpec
 from dbanon.doors.jobfile.field_types import (
     NAME_PATTERN,
     ColumnName,
@@ -266,6 +267,7 @@ class JobSpec(_JobOptions):
         Field(min_length=1, json_schema_extra=_or_declared),
         WrapValidator(_by_rules),
     ]
+    expect: ExpectSpec | None = None
     output: Output
     export: list[ExportSpec] = Field(default_factory=list)
     report: Annotated[str, checked(_report)] | None = None
@@ -274,6 +276,7 @@ class JobSpec(_JobOptions):
 
     @model_validator(mode="after")
     def _fits(self) -> JobSpec:
+        self._require_expected()
         if not self.columns:
             if self.entity:
                 raise refused("with declared columns, the rules say which column is the entity")
@@ -283,6 +286,15 @@ class JobSpec(_JobOptions):
         for text in misfits(roles, whose, self.key, chained=self.chain is not None):
             raise refused(text)
         return self
+
+    def _require_expected(self) -> None:
+        if self.expect is None or not self.columns:
+            # The rules of the table say which columns it has, and whose its rows are.
+            return
+        if "persons" in self.expect.model_fields_set and not self.entity:
+            raise refused("expect.persons needs entity: the column that identifies persons")
+        if not set(self.expect.share_null) <= set(self.columns):
+            raise refused("expect.share_null must name columns of the job")
 
 
 def entity_options(entity: str | EntitySpec | None) -> dict[str, str | None]:

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ValidationError
 
 from dbanon.doors.jobfile.columns import COLUMN_KINDS, ROLES, ModelSpec
 from dbanon.doors.jobfile.document import NO_KEY, Document, describe_path
+from dbanon.doors.jobfile.expectations import ExpectSpec
 from dbanon.doors.jobfile.field_types import NULLABLE, written_password
 from dbanon.doors.jobfile.models import (
     ChainSpec,
@@ -48,6 +49,7 @@ _PLACES: dict[tuple[str, ...], type[BaseModel]] = {
     ("jobs", "*"): JobSpec,
     ("jobs", "*", "output"): Output,
     ("jobs", "*", "chain"): ChainSpec,
+    ("jobs", "*", "expect"): ExpectSpec,
     ("jobs", "*", "export", "*"): ExportSpec,
     ("jobs", "*", "notify", "*"): NoticeSpec,
     ("jobs", "*", "columns", "*", "models", "*"): ModelSpec,

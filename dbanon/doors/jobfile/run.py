@@ -24,6 +24,7 @@ from dbanon.errors import (
     TablesLeft,
     warn_caller,
 )
+from dbanon.job.expectations import require_accepted
 from dbanon.job.job import Job
 from dbanon.job.private import PrivateJob
 from dbanon.release.private_report import PrivateReport
@@ -102,6 +103,7 @@ def run_file_job(
     retried: Callable[[DbanonError, float], None] = lambda error, seconds: None,
     skip_unchanged: bool = False,
     accept_types: Sequence[str] = (),
+    accept_counts: Sequence[str] = (),
 ) -> Published | Skipped:
     """Run a job under its lock, again where its database failed and the file says so.
 
@@ -109,6 +111,7 @@ def run_file_job(
     ----------
     skip_unchanged : do nothing if source, job and release are as at its last release.
     accept_types : columns that may have another kind of type than then.
+    accept_counts : expectations that this run need not meet: ``rows``, ``persons``, ``share_null``.
     began : called when the job has its lock.
     committed : called when the release is visible, before older ones are dropped.
     retried : called with what failed, and the seconds until the next attempt.
@@ -126,7 +129,7 @@ def run_file_job(
                 "A job of a cluster is never skipped: what it reads has no fingerprint.",
                 hint="Run it whether or not something changed.",
             )
-    job = replace(job, job=replace(job.job, accept_types=_columns(accept_types)))
+    job = replace(job, job=_accepting(job.job, accept_types, accept_counts))
     source, target = stores_of(job, on_sql)
     attempt = 1
     if skip_unchanged and isinstance(job.job, Job):
@@ -157,14 +160,20 @@ def run_file_job(
         return replace(made, dropped=_drop_old(job, target or source))
 
 
-def _columns(accept_types: Sequence[str]) -> tuple[str, ...]:
-    """The columns whose types may differ; raises InvalidParameter."""
+def _accepting(
+    job: Job | PrivateJob, accept_types: Sequence[str], accept_counts: Sequence[str]
+) -> Job | PrivateJob:
+    """The job with what this run accepts; raises InvalidParameter."""
     if isinstance(accept_types, str) or not isinstance(accept_types, Sequence):
         raise InvalidParameter(
             "accept_types must be a list of columns.",
             hint='Name the columns that the error names, as in `accept_types=["age"]`.',
         )
-    return tuple(accept_types)
+    job = replace(job, accept_types=tuple(accept_types))
+    require_accepted(accept_counts)
+    if isinstance(job, PrivateJob):
+        return job
+    return replace(job, accept_counts=tuple(accept_counts))
 
 
 def _by_rules(job: FileJob, source: Store) -> FileJob:
@@ -232,6 +241,7 @@ def run_job(
     job: str | None = None,
     skip_unchanged: bool = False,
     accept_types: Sequence[str] = (),
+    accept_counts: Sequence[str] = (),
     progress: Wanted = None,
     on_sql: OnSql | None = None,
 ) -> Report | PrivateReport | None:
@@ -243,6 +253,7 @@ def run_job(
     job : the job's name; it may be omitted if the file has one job.
     skip_unchanged : do nothing where source, job and release are as at its last release.
     accept_types : columns that may have another kind of type than then.
+    accept_counts : expectations that this run need not meet: ``rows``, ``persons``, ``share_null``.
     progress, on_sql : as for ``anonymize``.
 
     Raises
@@ -261,6 +272,7 @@ def run_job(
             on_sql=on_sql,
             skip_unchanged=skip_unchanged,
             accept_types=accept_types,
+            accept_counts=accept_counts,
         )
     return None if isinstance(made, Skipped) else made.report
 

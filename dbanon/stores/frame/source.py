@@ -44,7 +44,7 @@ from dbanon.stores.frame.microdata import (
     require_texts,
     units,
 )
-from dbanon.stores.ports import Draft, Progress
+from dbanon.stores.ports import Draft, Progress, SourceCounts
 
 # What a frame is called, and what kind of relation it is.
 NAME, KIND = "data frame", "frame"
@@ -128,6 +128,16 @@ class FrameSource:
     def count(self, relation: Relation) -> int:
         """The number of rows."""
         return len(self.frame)
+
+    def totals(
+        self, relation: Relation, persons: Sequence[Attribute], columns: Sequence[str]
+    ) -> SourceCounts:
+        """Rows, persons by the values of their column, and NULLs."""
+        nulls = {name: int(self.frame[name].isna().sum()) for name in columns}
+        totals = {"rows": len(self.frame)}
+        if persons:
+            totals["persons"] = int(self.frame[persons[0].name].nunique())
+        return SourceCounts(totals, nulls)
 
     def digest(
         self, relation: Relation, names: Sequence[str], salt: int

@@ -27,7 +27,7 @@ from dbanon.stores.frame.conversion import marked
 from dbanon.stores.frame.display import group_by_display
 from dbanon.stores.frame.microdata import objects
 from dbanon.stores.frame.source import KIND, NAME, FrameSource, coded
-from dbanon.stores.ports import Draft, Progress, Source, Written
+from dbanon.stores.ports import Draft, LastCounts, Progress, Source, Written
 
 
 def with_own_categories(series: pd.Series[Any]) -> pd.Series[Any]:
@@ -172,6 +172,12 @@ class FrameTarget:
     def last_types(self, job: Job, source: RelationName) -> Mapping[str, str]:
         """None: frames have no ledger."""
         return {}
+
+    def last_counts(
+        self, job: Job, source: RelationName, output: RelationName
+    ) -> LastCounts | None:
+        """None: frames have no ledger."""
+        return None
 
     def require_ranges(self, attribute: Attribute) -> None:
         """Refuse ranges; raises InvalidParameter."""

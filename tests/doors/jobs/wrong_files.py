@@ -274,6 +274,29 @@ WRONG = [
           f"{_JOB}.export.0", "needs {release}"),
     Wrong("report of another kind", "table: people", f"table: people\n    report: {SECRET}.pdf",
           f"{_JOB}.report", "must end in"),
+    # -- expectations -----------------------------------------------------------------------------
+    *(
+        Wrong(f"expect {text}", "table: people", f"table: people\n    expect: {text}", f"{_JOB}.expect{key}", said)
+        for text, key, said in (
+            ("{rows: 0.3}", ".rows", "must be a share of the last release, as in 30 %"),
+            (f"{{rows: {SECRET}}}", ".rows", "must be a share"),
+            ("{rows: -30 %}", ".rows", "must be a share"),
+            ("{rows: {}}", ".rows", "or numbers, as in {least: 4000"),
+            ("{rows: {lest: 4}}", ".rows", "or numbers, as in {least: 4000"),
+            ("{rows: {least: 1.5}}", ".rows", "must be whole numbers"),
+            ("{rows: {least: 5, most: 4}}", ".rows", "least must not be above most"),
+            ("{share_null: 5 %}", ".share_null", "keys with values"),
+            ("{share_null: {name: 101 %}}", ".share_null.name", "100 % or less"),
+            ("{rowes: 30 %}", ".rowes", 'did you mean "rows"'),
+            ("{}", "", "must have one of rows"),
+        )
+    ),
+    Wrong("persons without entity", "entity: name", "expect: {persons: 30 %}", _JOB, "expect.persons needs entity", 10),
+    Wrong("NULLs of no column", "entity: name", f"expect: {{share_null: {{{SECRET}: 5 %}}}}", _JOB,
+          "must name columns of the job", 10),
+    Wrong("counts on a cluster", "table: people",
+          "table: people\n    expect: {rows: 30 %}\n    engine: {name: spark, master: a}", _JOB,
+          "is not counted on a cluster", 10),
     # -- notices, schedule, metrics ---------------------------------------------------------------
     Wrong("event that there is not", "table: people", f"table: people\n    notify: [{{on: [{SECRET}], command: [a]}}]",
           f"{_JOB}.notify.0.on.0", "must be failure, success, skipped, or the code of an error"),

@@ -1,0 +1,90 @@
+"""Counts of a source against what its job expects, before any row is read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from dbanon.errors import InvalidParameter, UnexpectedCounts
+from dbanon.job.expectations import EXPECTATIONS, PERSONS, ROWS, SHARE_NULL, Expectations
+from dbanon.job.job import Job
+from dbanon.partitioning.entities import as_identifier
+from dbanon.sessions.base import Relation
+from dbanon.sessions.names import RelationName
+from dbanon.stores.ports import Source, SourceCounts, Target
+
+
+def require_expected(
+    job: Job, relation: Relation, source: Source, target: Target[Any], output: RelationName
+) -> tuple[dict[str, int], dict[str, Any]]:
+    """Check that the source has what its job expects; nothing is counted where it expects nothing.
+
+    Parameters
+    ----------
+    output : of the job: the last release of the same source, job and output is compared.
+
+    Returns
+    -------
+    The counts, for the ledger, and what they were compared with, for the report.
+
+    Raises
+    ------
+    UnexpectedCounts : it has not, and this run does not accept that.
+    InvalidParameter : persons are expected of a table of which nobody says whose its rows are.
+    """
+    expected = job.expect
+    if expected is None:
+        return {}, {}
+    normalize, whose = job.entity_normalize, filter(None, (job.entity,))
+    persons = [as_identifier(relation.attribute(name), normalize) for name in whose]
+    if PERSONS in expected.counts and not persons:
+        raise InvalidParameter(
+            "The job expects a number of persons, and no column says whose the rows are.",
+            hint="Name it as `entity`, or leave persons out of expect.",
+        )
+    found = source.totals(relation, persons, tuple(expected.share_null))
+    last = target.last_counts(job, relation.name, output)
+    before = {} if last is None else last.counts.totals
+    breaches = _breaches(expected, found, before)
+    unmet = [name for name in breaches if name not in job.accept_counts]
+    if unmet:
+        raise UnexpectedCounts(
+            f"{relation.name} does not have the counts that the job expects; nothing was"
+            " published, and the last release stays.",
+            detail="; ".join(text for name in unmet for text in breaches[name]) + ".",
+            hint="Check whether the source is complete. If its counts are as they should be, accept"
+            f" them with one run of job {job.name}: `accept_counts={json.dumps(unmet)}`. Later runs"
+            " compare with the release that it makes.",
+        )
+    compared: dict[str, Any] = {"compared_with": None if last is None else last.release_id}
+    unknown = [
+        name
+        for name, bounds in expected.counts.items()
+        if bounds.change is not None and name not in before
+    ]
+    if unknown:
+        compared["not_compared"] = unknown
+    if breaches:
+        compared["accepted"] = list(breaches)
+    return dict(found.totals), compared
+
+
+def _breaches(
+    expected: Expectations, found: SourceCounts, before: Mapping[str, int]
+) -> dict[str, list[str]]:
+    """What is not as expected, in words, by the name of the expectation."""
+    breaches: dict[str, list[str]] = {}
+    for name, bounds in expected.counts.items():
+        count = found.totals[name]
+        told = bounds.describe(count, before.get(name))
+        if told is not None:
+            breaches[name] = [f"{name}: {count}; {told}"]
+    rows = found.totals[ROWS]
+    breaches[SHARE_NULL] = [
+        f'share_null: "{column}" is NULL in {nulls / rows:.1%} of the rows; at most'
+        f" {expected.share_null[column]:.1%} are expected"
+        for column, nulls in found.nulls.items()
+        if nulls > expected.share_null[column] * rows
+    ]
+    return {name: breaches[name] for name in EXPECTATIONS if breaches.get(name)}
