@@ -46,7 +46,7 @@ class Export:
     separator : of CSV: ``,``, ``;`` or ``tab``.
     decimal : of CSV: the decimal mark, ``.`` or ``,``.
     byte_order_mark : of CSV: True for one, by which spreadsheets recognize UTF-8.
-    keep_last : how many files of earlier releases stay beside it; None for all.
+    keep_last : how many files stay, with that of this release; None for all.
     """
 
     path: str
@@ -86,8 +86,10 @@ class Export:
                 hint='With decimal "," set separator to ";" or tab.',
             )
         keep: Any = self.keep_last
-        if keep is not None and (isinstance(keep, bool) or not isinstance(keep, int) or keep < 0):
-            raise InvalidParameter("keep_last of an export must be a whole number, 0 or more.")
+        if keep is not None and (isinstance(keep, bool) or not isinstance(keep, int) or keep < 1):
+            raise InvalidParameter(
+                "keep_last of an export must be a whole number, 1 or more: the newest file counts."
+            )
         if keep is not None and "{release}" not in self.path:
             raise InvalidParameter(
                 "keep_last of an export needs {release} in its path: else each replaces the last."

@@ -8,6 +8,7 @@ from typing import Any
 from dbanon.errors import ReleaseNotFound, TableNotFound
 from dbanon.ledger import entries
 from dbanon.ledger import postgresql_releases as by_number
+from dbanon.ledger.entry_of import published_by_us
 from dbanon.ledger.recorded import rows_of_release
 from dbanon.sessions.base import MARK
 from dbanon.sessions.names import RelationName
@@ -30,6 +31,32 @@ def table_of(
     if recorded is None or table.oid is None:
         return name if table.owner in (None, entry["published_by"]) else None
     return name if table.oid == recorded else None
+
+
+def tables_of_releases(
+    session: Session, output: RelationName
+) -> dict[str, tuple[RelationName, str]]:
+    """The table that each release of an output by this role was written to, and its mark, by id."""
+    if not entries.trusted(session):
+        return {}
+    wanted = session.resolve_output(output)
+    is_ours, parameters = published_by_us(session)
+    found = session.rows(
+        "SELECT output_schema, output_name, relation_name, CAST(release_id AS VARCHAR(36))"
+        f" FROM {session.ledger_name('release').quoted} WHERE {is_ours}",
+        parameters,
+    )
+    return {
+        str(release_id): (RelationName(schema, relation), MARK + str(release_id))
+        for schema, name, relation, release_id in found
+        if session.same_name(wanted, RelationName(schema, name))
+    }
+
+
+def is_there(session: Session, table: RelationName, mark: str) -> bool:
+    """Whether a table still bears the mark of its release."""
+    existing = session.find_existing(table)
+    return existing is not None and existing.mark == mark
 
 
 def superseded_tables(

@@ -69,7 +69,7 @@ class PlannedFile:
     ----------
     path : its place, with ``{release}`` for the id that the release gets.
     replaces : True where a file of an earlier release has the place.
-    keep_last : how many files of earlier releases stay; None for all.
+    keep_last : how many files stay, with this one; None for all.
     """
 
     path: str

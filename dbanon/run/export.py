@@ -274,7 +274,7 @@ class Exporter:
             older = [one for _, _, one in known if one["template"] == export.path][1:]
             named = [(places.place_for(one["path"], ""), one) for one in older]
             there = [both for both in named if places.is_file(places.found_at(both[0]))]
-            for path, one in there[export.keep_last :]:
+            for path, one in there[export.keep_last - 1 :]:
                 # A table has no name of a release in its path: each is a snapshot of it.
                 assert not isinstance(path, TablePlace)
                 if places.sha256(path) == one["sha256"]:

@@ -11,6 +11,7 @@ from dbanon.release.words import time_text
 from dbanon.sessions.names import RelationName
 from dbanon.sessions.store import Store
 from dbanon.stores import scratch
+from dbanon.stores.exports import places
 from dbanon.stores.scratch import clear_staged_in
 
 _MOST_DAYS = 36_500
@@ -33,6 +34,29 @@ def collect_garbage(
         for table in tables:
             session.drop_table(table)
     return [str(table) for table in tables]
+
+
+def releases_without_data(store: Store, output: RelationName, ids: Sequence[str]) -> set[str]:
+    """Those of these releases of an output by this role of which neither table nor file is left.
+
+    Parameters
+    ----------
+    ids : of releases, in lower case.
+    """
+    with store.session(write=False) as session:
+        tables = release_tables.tables_of_releases(session, output)
+        files = releases.exports_of(session, str(output))
+        found = {
+            release_id
+            for release_id in ids
+            if release_id in tables and not release_tables.is_there(session, *tables[release_id])
+        }
+    for release_id, _, one in files:
+        # A path without an id is of the newest release.
+        has_own_file = release_id in found and "{release}" in one["template"]
+        if has_own_file and places.found_at(places.place_for(one["path"], "")) is not None:
+            found.discard(release_id)
+    return found
 
 
 def clear_runs(store: Store, days: float) -> int:

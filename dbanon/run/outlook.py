@@ -179,7 +179,7 @@ class Outlook:
         found += [("drops", names(self.drops))] if self.drops else []
         for one in self.exports:
             more = ", replaces a file" if one.replaces else ""
-            more += "" if one.keep_last is None else f", {one.keep_last} earlier ones stay"
+            more += "" if one.keep_last is None else f", the newest {one.keep_last} stay"
             found.append(("export", f"{one.path} ({one.format}{more})"))
         if self.clustered is not None:
             found += _clustered_pairs(self.clustered)

@@ -230,7 +230,7 @@ def test_what_another_role_says_of_files_removes_none(
     )  # fmt: skip
     given: dict[str, Any] = {
         "quasi_identifiers": ["age"],
-        "exports": [{"path": str(tmp_path / "{release}.parquet"), "keep_last": 0}],
+        "exports": [{"path": str(tmp_path / "{release}.parquet"), "keep_last": 1}],
         "if_exists": "replace",
     }
     theirs = database.anonymize(database=eve, **given).release_id

@@ -278,7 +278,7 @@ def test_a_file_that_is_there_stays_unless_it_is_of_a_release(
 
 def test_files_of_earlier_releases_go_as_told(database: Database, tmp_path: Path) -> None:
     load_people(database)
-    wanted = {"path": str(tmp_path / "{release}.parquet"), "keep_last": 1}
+    wanted = {"path": str(tmp_path / "{release}.parquet"), "keep_last": 2}
     made = []
     for turn in range(4):
         report = database.anonymize(**AGES, exports=[wanted], if_exists="replace",
@@ -289,6 +289,8 @@ def test_files_of_earlier_releases_go_as_told(database: Database, tmp_path: Path
             (tmp_path / made[2]).write_bytes(b"changed")
     database.anonymize(**AGES, exports=[wanted], if_exists="replace", output_kind="view")
     names = {path.name for path in tmp_path.glob("*.parquet")}
+    # Two of ours, and the changed one.
+    assert len(names) == 3
     assert made[2] in names
     assert {made[0], made[1]} & names == set()
 
@@ -346,6 +348,7 @@ def test_python_takes_paths_and_objects_and_says_what_is_wrong(tmp_path: Path) -
         {"path": "a.parquet", "x": 1},
         {"path": "a.csv", "keep_last": 2},
         {"path": "a.csv", "keep_last": -1},
+        {"path": "{release}.csv", "keep_last": 0},
     ):
         with pytest.raises(dbanon.DbanonError) as refused:
             dbanon.anonymize(nowhere, table="t", output="o", k=3, **AGES, exports=[wrong])
@@ -375,7 +378,7 @@ def test_the_command_line_and_a_job_file_export(
         + "".join(f"      {name}: {{role: drop}}\n" for name in dropped)
         + "    output: {view: release.of_job, keep_last: 1}\n"
         '    export: [{format: parquet, path: "${OUT:-out}/{job}/{release}.parquet",'
-        " keep_last: 1}]\n"
+        " keep_last: 2}]\n"
     )
     monkeypatch.chdir("/")
     for _ in range(3):

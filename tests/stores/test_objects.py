@@ -111,7 +111,7 @@ def test_an_export_has_its_place_once_the_release_is_committed(bucket: str, tmp_
 
 
 def test_as_many_as_are_kept(bucket: str, tmp_path: Path) -> None:
-    export = Export(f"{bucket}/{{release}}.parquet", keep_last=1)
+    export = Export(f"{bucket}/{{release}}.parquet", keep_last=2)
     made = [released(tmp_path, exports=[export], if_exists="replace").release_id for _ in range(3)]
     assert names() == sorted(f"{one}.parquet" for one in made[1:])
 

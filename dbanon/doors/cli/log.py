@@ -25,6 +25,9 @@ from dbanon.errors import DbanonError, JobFileInvalid, redact
 
 C = TypeVar("C", bound=Callable[..., Any])
 
+_WARNING = "Warning: "
+# As jobfile.outcome has it, which loads more than a log needs.
+_NOTHING_TO_DO = 99
 # Where a context of click keeps the log of the command that runs.
 _KEY = "dbanon.log"
 
@@ -112,7 +115,8 @@ class Log:
         """The last line."""
         if self._opening is not None:
             self._opening.ended = True
-        self.event("error" if exit_code else "info", "end", code=code, exit_code=exit_code)
+        level = "info" if exit_code in (0, _NOTHING_TO_DO) else "error"
+        self.event(level, "end", code=code, exit_code=exit_code)
 
 
 def more_about(code: str) -> str:
@@ -132,8 +136,11 @@ def say(line: str, event: str = "warning") -> None:
     line = redact(line)
     if log.for_machines:
         level = "info" if event == "sql" else event
-        log.event(level, event, message=line.removeprefix("Warning: "))
+        log.event(level, event, message=line.removeprefix(_WARNING))
     else:
+        is_named = log.job is None or f"job {log.job} " in line
+        if not is_named and line.startswith(_WARNING):
+            line = f"{_WARNING}job {log.job}: {line.removeprefix(_WARNING)}"
         write(line)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
@@ -30,10 +31,11 @@ from dbanon.errors import DbanonError, InvalidParameter, nearest_names
 from dbanon.job.export import Export, is_table
 from dbanon.job.job import Job
 from dbanon.job.private import PrivateJob, own_options, private_job, refused, require_other
+from dbanon.job.requirements import require_evaluation
 from dbanon.job.rules import BY_RULES
 from dbanon.job.synthesis import PRIVATE_METHODS
 from dbanon.sessions.names import RelationName, parse_relation
-from dbanon.stores.folders import FILE
+from dbanon.stores.folders import FILE, is_of_files
 from dbanon.stores.objects import is_object
 
 _PRIVATE = frozenset(one.name for one in own_options())
@@ -41,6 +43,11 @@ _PRIVATE = frozenset(one.name for one in own_options())
 _SHARED = frozenset(one.name for one in all_parameters(PrivateJob))
 
 
+# URLs of files by a relative path; what follows three slashes is relative, and four are absolute.
+_LOCAL_URL = re.compile(
+    r"(?P<scheme>(?:duckdb|sqlite)(?:\+\w+)?:///(?!file:)|file:)(?P<path>(?!\w+://)[^/:~].*)",
+    re.DOTALL,
+)
 # In place of what is wrong itself, where the jobs beside it are looked at.
 _ANY = {"version": 1, "source": {"url": "sqlite:///any.db"}}
 
@@ -167,6 +174,17 @@ class _Expansion:
             return found
         return os.path.join(self.document.file.resolve().parent, os.path.expanduser(found))
 
+    def url(self, url: _Text, key: str) -> _Text:
+        """The URL with the values of its variables, its file seen from where the job file is."""
+        found = self.text(url, key)
+        if found is None:
+            return found
+        local = _LOCAL_URL.fullmatch(found)
+        if local is None:
+            return found
+        directory = str(self.document.file.resolve().parent)
+        return local["scheme"] + os.path.normpath(os.path.join(directory, local["path"]))
+
     def notice(self, notice: Notice) -> Notice:
         """The notice with its webhook; a URL that holds a variable must become an https URL."""
         found = self.text(notice.webhook, "webhook")
@@ -187,9 +205,9 @@ class _Expansion:
             notices=tuple(map(self.notice, job.notices)),
             source=_of_file(self.path(job.source, "source"))
             if job.of_file
-            else self.text(job.source, "source"),
+            else self.url(job.source, "source"),
             of_file=False,
-            target=self.text(job.target, "target"),
+            target=self.url(job.target, "target"),
             report=self.path(job.report, "report"),
             job=job.job.placed(
                 lambda path: self.path(path, "export"), lambda text: self.text(text, "chain")
@@ -324,8 +342,8 @@ def _job(document: Document, spec: JobFileSpec, place: int) -> FileJob | None:
             "door": "job",
         }
         job = _private(spec, given, wanted) if private else _made(wanted)
-        if engine is not None and given.expect is not None and not private:
-            raise InvalidParameter("expect is not counted on a cluster: leave it or engine out")
+        if isinstance(job, Job):
+            _require_runnable(spec, given, job, on_cluster=engine is not None)
     except DbanonError as error:
         document.refuse(path, error.message.rstrip("."))
         return None
@@ -343,6 +361,28 @@ def _job(document: Document, spec: JobFileSpec, place: int) -> FileJob | None:
         spec.source.path is not None,
         given.chain is not None and given.chain.create,
     )
+
+
+def _require_runnable(spec: JobFileSpec, given: JobSpec, job: Job, *, on_cluster: bool) -> None:
+    """Refuse what each run of a job would refuse, whatever its source holds.
+
+    Raises
+    ------
+    InvalidParameter : a chain of a file, or with a page; attacks on what is not evaluated; counts
+        that a cluster would have to compare.
+    """
+    if on_cluster and job.expect is not None:
+        raise InvalidParameter("expect is not counted on a cluster: leave it or engine out")
+    is_page = given.report is not None and given.report.endswith(".html")
+    if job.chain is not None and is_page:
+        raise InvalidParameter(
+            "A release of a chain has no page, as it is not evaluated: report must be .json or .txt"
+        )
+    if job.chain is not None and (spec.source.path or is_of_files(str(spec.source.url))):
+        raise InvalidParameter(
+            "A chain keeps its state in the database that it reads, and a file is not a database"
+        )
+    require_evaluation((job.evaluated() if is_page else job).policy)
 
 
 def _by_role(given: JobSpec, roles: Sequence[str]) -> dict[str, tuple[str, ...]]:

@@ -44,6 +44,7 @@ from dbanon.doors.jobfile.field_types import (
     typed,
 )
 from dbanon.doors.jobfile.outcome import EVENTS, FIELDS, error_codes
+from dbanon.doors.jobfile.schedule import require_schedule
 from dbanon.job.chain import Chain, Rules, require_chain_name, require_key_form
 from dbanon.job.export import COMPRESSIONS, DECIMALS, FORMATS, FORMULAS, SEPARATORS, Export
 from dbanon.job.job import IF_EXISTS, ON_NEW_COLUMN
@@ -157,7 +158,7 @@ class ExportSpec(Strict):
     separator: Literal[tuple(SEPARATORS)] = ","  # type: ignore[valid-type]
     decimal: Literal[DECIMALS] = "."  # type: ignore[valid-type]
     byte_order_mark: bool = False
-    keep_last: Annotated[int, Field(ge=0)] | None = None
+    keep_last: Annotated[int, Field(ge=1)] | None = None
 
     @model_validator(mode="after")
     def _fits(self) -> ExportSpec:
@@ -222,16 +223,16 @@ class Defaults(_JobOptions):
     """What holds for all jobs that say nothing else."""
 
 
-def _report(value: str) -> None:
+def _of_this_machine(value: str) -> None:
     a_file(value)
+    if "://" in value:
+        raise refused("must be a file of this machine")
+
+
+def _report(value: str) -> None:
+    _of_this_machine(value)
     if PurePath(value).suffix not in (".json", ".html", ".txt"):
         raise refused("must end in .json, .html or .txt")
-
-
-def _schedule(value: str) -> None:
-    field = r"(\*|[0-9A-Za-z]+(-[0-9A-Za-z]+)?)(/[0-9]+)?"
-    if not re.fullmatch(rf"({field}(,{field})*)( +{field}(,{field})*){{4}}", value, re.ASCII):
-        raise refused('must be five fields as cron has them: "0 3 1 * *"')
 
 
 def _by_rules(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
@@ -272,7 +273,7 @@ class JobSpec(_JobOptions):
     export: list[ExportSpec] = Field(default_factory=list)
     report: Annotated[str, checked(_report)] | None = None
     notify: list[NoticeSpec] = Field(default_factory=list)
-    schedule: Annotated[str, checked(_schedule)] | None = None
+    schedule: Annotated[str, checked(require_schedule)] | None = None
 
     @model_validator(mode="after")
     def _fits(self) -> JobSpec:
@@ -332,7 +333,7 @@ def _version(value: int) -> int:
 
 
 def _metrics(value: str) -> None:
-    a_file(value)
+    _of_this_machine(value)
     if PurePath(value).suffix != ".prom":
         raise refused("must end in .prom, as the collector of textfiles wants it")
 

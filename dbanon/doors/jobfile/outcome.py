@@ -236,6 +236,8 @@ def write_metrics(
 ) -> None:
     """Write what came of jobs beside what is known of the others; a failure warns, ``NotTold``.
 
+    A folder that is missing is made, which other accounts may read as far as the umask lets them.
+
     Of a job that another process runs nothing is written: that process does.
 
     Parameters
@@ -244,6 +246,7 @@ def write_metrics(
     begun : a job that begins now.
     """
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         with _alone(path.parent):
             known = {key: value for key, value in _read(path).items() if key[1] in jobs}
             if begun is not None:

@@ -15,6 +15,7 @@ from dbanon.doors.jobfile.chain import chain_to_create, create_chain
 from dbanon.doors.jobfile.field_types import in_its_words
 from dbanon.doors.jobfile.file import FileJob, JobFile, read_job_file
 from dbanon.doors.jobfile.outcome import Outcome, notify, write_metrics
+from dbanon.doors.jobfile.reports import drop_reports
 from dbanon.doors.progress import Wanted, shown
 from dbanon.errors import (
     DbanonError,
@@ -191,11 +192,12 @@ def _run(
 
 
 def _drop_old(job: FileJob, store: Store) -> tuple[str, ...]:
-    """Drop what the job's view showed before, but for as many as are kept."""
-    if job.keep_last is None:
-        return ()
+    """Drop what the job's view showed before, but for as many as are kept, and their reports."""
+    output = parse_relation(job.job.output)
     try:
-        return tuple(collect_garbage(store, job.keep_last, parse_relation(job.job.output)))
+        dropped = [] if job.keep_last is None else collect_garbage(store, job.keep_last, output)
+        drop_reports(job, store, output)
+        return tuple(dropped)
     except DbanonError as error:
         # The release is there: its job did not fail, and another run would make another release.
         what = (

@@ -225,6 +225,7 @@ def test_metrics_that_cannot_be_written_are_a_warning(
     people: DuckdbDatabase, tmp_path: Path
 ) -> None:
     file = write(tmp_path, job())
+    (tmp_path / "no").write_text("a file, where a folder would be made")
     done = call("run", file, "--metrics", tmp_path / "no" / "x.prom")
     assert done.exit_code == 0
     assert "Warning: The metrics" in done.stderr

@@ -316,6 +316,30 @@ WRONG = [
           f"{_JOB}.notify.0.comand", 'did you mean "command"'),
     Wrong("schedule", "table: people", f"table: people\n    schedule: monthly {SECRET}", f"{_JOB}.schedule",
           "five fields"),
+    *(
+        Wrong(f"schedule {when}", "table: people", f'table: people\n    schedule: "{when}"', f"{_JOB}.schedule", said)
+        for when, said in (
+            ("0 25 1 * *", "the hour must be 0 to 23"),
+            ("60 3 1 * *", "the minute must be 0 to 59"),
+            ("0 3 0 * *", "the day of the month must be 1 to 31"),
+            ("0 3 1 13 *", "the month must be 1 to 12, or jan to dec"),
+            ("0 3 * * 8", "the day of the week must be 0 to 7, or sun to sat"),
+            ("0 3 * * mo", "the day of the week must be"),
+            ("0 20-4 * * *", "the hour must be a range from less to more"),
+            ("*/0 3 * * *", "the step of the minute must be 1 or more"),
+            ("0 3 31 feb,apr *", "names a day that its months do not have"),
+            ("0 3 1 *", "five fields"),
+        )
+    ),
+    Wrong("metrics of a store", "version: 1", f'version: 1\nmetrics: "s3://{SECRET}/a.prom"', "metrics",
+          "must be a file of this machine", 2),
+    Wrong("report of a store", "table: people", f'table: people\n    report: "s3://{SECRET}/a.html"',
+          f"{_JOB}.report", "must be a file of this machine"),
+    # -- what each run would refuse ---------------------------------------------------------------
+    Wrong("chain with a page", "table: people", f'table: people\n    chain: {{name: a, key: "file:{SECRET}"}}\n    report: a.html',
+          _JOB, "A release of a chain has no page", 10),
+    Wrong("attacks without an evaluation", "table: people", "table: people\n    attacks: true", _JOB,
+          "Attacks are a part of an evaluation", 10),
     Wrong("metrics of another name", "version: 1", f"version: 1\nmetrics: {SECRET}.txt", "metrics",
           "must end in .prom", 2),
 ]  # fmt: skip
