@@ -11,6 +11,7 @@ import pytest
 
 import dbanon
 from dbanon.errors import InvalidParameter, UnexpectedCounts
+from tests.prerequisites import skip_case
 from tests.stores.databases import Database, DuckdbDatabase
 from tests.stores.job_lines import call, job, told, write
 
@@ -117,9 +118,10 @@ def test_numbers_hold_from_the_first_run(
 
 @pytest.mark.parametrize("elsewhere", [False, True])
 def test_releases_of_a_chain(
-    duckdb_file: DuckdbDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, elsewhere: bool
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, elsewhere: bool
 ) -> None:
-    database = duckdb_file
+    if database.name == "mariadb":
+        skip_case("MariaDB keeps no chains")
     monkeypatch.setenv("PEOPLE", database.url)
     _load(database, _rows(60, 60))
     made = call("chain", "create", database.url, "people", "--table", "people", "--entity", "id",
@@ -134,14 +136,16 @@ def test_releases_of_a_chain(
     first = call("run", file)
     assert first.exit_code == 0, first.stderr
     assert "no earlier release to compare rows and persons with" in first.stderr
-    _load(database, _rows(20, 20))
+    database.execute("DELETE FROM people WHERE id >= 20")
     refused = call("run", file)
     assert refused.exit_code == 6
     assert "persons: 20; the last release had 60" in refused.stderr
     # Nothing of the chain went on.
     shown = json.loads(call("chain", "show", database.url, "people", "--format", "json").stdout)
     assert len(shown["releases"]) == 1
-    _load(database, _rows(66, 66))
+    database.execute(
+        *(f"INSERT INTO people VALUES {(*row[:3], 'seen')}" for row in _rows(66, 66)[20:])
+    )
     assert call("run", file).exit_code == 0
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.prerequisites import skip_case
 from tests.stores.databases import Database, DuckdbDatabase
 from tests.stores.job_lines import call, job, told, write
 from tests.stores.people import load_people
@@ -62,7 +63,7 @@ def test_as_many_files_stay_as_are_asked_for_with_their_reports(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: str
 ) -> None:
     if database.name == "mariadb" and "view" in output:
-        pytest.skip("no such case: MariaDB releases no views")
+        skip_case("MariaDB releases no views")
     monkeypatch.setenv("PEOPLE", database.url)
     load_people(database)
     named = job(output=output, export=EXPORTS, report='"out/{job}-{release}.json"')
