@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import os
+
 from dbanon.errors.base import DbanonError
+
+# A full disk, an account's quota, and a limit of the size of files (ulimit -f).
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_NO_ROOM_WORDS = tuple(os.strerror(number) for number in _NO_ROOM)
 
 
 class DatabaseFailure(DbanonError):
@@ -38,6 +45,33 @@ class OutputBusy(DatabaseBusy):
     """Other sessions keep the output open, so the release cannot take its place."""
 
     code = "output_busy"
+
+
+class DiskFull(DatabaseFailure):
+    """A disk is full, or a quota or a limit of file sizes is reached."""
+
+    code = "disk_full"
+    sqlstate = "53100"
+
+    @classmethod
+    def caused_by(cls, error: BaseException) -> bool:
+        """Whether an error of the system, or the text of a library's error, says so."""
+        if isinstance(error, OSError) and error.errno is not None:
+            return error.errno in _NO_ROOM
+        return any(words in str(error) for words in _NO_ROOM_WORDS)
+
+    @classmethod
+    def in_directory(
+        cls, directory: object, error: OSError, then: str = " Nothing was published."
+    ) -> DiskFull:
+        """The error of a file that could not be written there."""
+        return cls(
+            f"A file in {directory} cannot be written: the disk is full, or a quota or a limit of"
+            f" file sizes is reached.{then}",
+            detail=error.strerror,
+            hint="Make room there, or name a directory on another disk, and run it again."
+            " df -h and ulimit -f show the limits.",
+        )
 
 
 class SourceChanged(DatabaseFailure):

@@ -26,7 +26,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from dbanon.errors import DatabaseFailure, InsufficientRights, InvalidParameter, JobRunning
+from dbanon.errors import (
+    DatabaseFailure,
+    DbanonError,
+    DiskFull,
+    InsufficientRights,
+    InvalidParameter,
+    JobRunning,
+)
 from dbanon.stores.interrupts import held, held_once_committed
 
 _OWN = re.compile(r"dbanon-[0-9a-f]{32}")
@@ -67,7 +74,9 @@ class Scratch:
         return file
 
     def failed(self, error: OSError) -> DatabaseFailure:
-        """The error of a file that cannot be written: a full disk may have room later."""
+        """The error of a file that cannot be written."""
+        if DiskFull.caused_by(error):
+            return DiskFull.in_directory(self.path.parent, error)
         return DatabaseFailure(
             f"A file in {self.path.parent} cannot be written; nothing was published.",
             detail=error.strerror,
@@ -299,7 +308,9 @@ def _require_own(place: Path, opened: int) -> list[str]:
     return names
 
 
-def _refused(place: Path, error: OSError) -> InsufficientRights | InvalidParameter:
+def _refused(place: Path, error: OSError) -> DbanonError:
+    if DiskFull.caused_by(error):
+        return DiskFull.in_directory(place, error)
     kind = InsufficientRights if isinstance(error, PermissionError) else InvalidParameter
     return kind(f"The directory {place} cannot be made.", detail=error.strerror)
 

@@ -49,7 +49,15 @@ def write_report(report: Report | PrivateReport, path: Path, database: str) -> N
     from dbanon.release.report import Report
 
     with_look = needs_evaluation(path) and isinstance(report, Report)
-    save_report(report, path, _look_at(database, report) if with_look else None)
+    try:
+        save_report(report, path, _look_at(database, report) if with_look else None)
+    except OSError as error:
+        # The release is committed: a scheduler must not make it again for its report.
+        say(
+            f"Warning: the release was published, but its report {path} could not be written"
+            f" ({error.strerror or type(error).__name__}). Once it can be, write it with dbanon"
+            f" report URL {report.output} -o {path}."
+        )
 
 
 @contextmanager

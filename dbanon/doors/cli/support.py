@@ -25,6 +25,7 @@ from dbanon.errors import (
     CommitConfirmed,
     DaysAsNumbers,
     DbanonError,
+    DiskFull,
     ExportPending,
     InvalidParameter,
     MemoryLimit,
@@ -50,7 +51,8 @@ _TOLD = (ColumnsRenamed, CommitConfirmed, DaysAsNumbers, ExportPending, NotTold,
 URL_HELP = (
     "URL is postgresql://user@host/name, mysql+pymysql://user@host/name (MariaDB),"
     " duckdb:///file.duckdb or sqlite:///file.db. Passwords"
-    " come from ~/.pgpass, a service file or PGPASSWORD rather than from the URL."
+    " come from ~/.pgpass, a service file or PGPASSWORD, and of MariaDB from ~/.my.cnf or"
+    " MYSQL_PWD, rather than from the URL."
 )
 # Of commands that read rows.
 ROWS_HELP = f"{URL_HELP} file:people.csv and file:people.parquet are files of rows, to be read."
@@ -291,7 +293,7 @@ def _told(form: str) -> Iterator[None]:
     except (click.ClickException, click.exceptions.Exit, BrokenPipeError):
         raise
     except Exception as error:
-        ours = MemoryLimit.of_process() if lacks_memory(error) else missing_extra(error)
+        ours = _error_of_system(error) or missing_extra(error)
         if ours is not None:
             _say_error(form, ours)
             raise _EndError(ours.exit_code, ours.code) from None
@@ -305,6 +307,16 @@ def _told(form: str) -> Iterator[None]:
         )
         _clear_frames(error)
         raise _EndError(UNEXPECTED, "unexpected") from None
+
+
+def _error_of_system(error: Exception) -> DbanonError | None:
+    """The error of ours where the process has no memory, or its disk no room."""
+    if lacks_memory(error):
+        return MemoryLimit.of_process()
+    if isinstance(error, OSError) and DiskFull.caused_by(error):
+        path = error.filename if isinstance(error.filename, str) else ""
+        return DiskFull.in_directory(Path(path).parent if path else "this directory", error, "")
+    return None
 
 
 def _clear_frames(error: BaseException) -> None:

@@ -5,9 +5,10 @@ DuckDB's own are raised in dbanon's terms, without their text: it may quote a va
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NoReturn
 
 import duckdb
 
@@ -17,6 +18,7 @@ from dbanon.errors import (
     DatabaseFailure,
     DatabaseUnreachable,
     DbanonError,
+    DiskFull,
     InsufficientRights,
     MemoryLimit,
     OutputChanged,
@@ -62,22 +64,49 @@ def translated(what: str = "The database refused a statement.") -> Iterator[None
         raise
     except duckdb.InterruptException:
         raise Cancelled from None
-    except duckdb.OutOfMemoryException:
+    except duckdb.OutOfMemoryException as error:
+        if "max_temp_directory_size" in str(error):
+            raise DiskFull(
+                "The disk is full where the database spills to; nothing was published.",
+                detail=type(error).__name__,
+                hint="Make room in the directory (`spill`), name one on another disk, or raise the"
+                " limit (`memory_limit`).",
+            ) from None
         raise OutOfMemory(
             "The database has run out of memory, or of disk space where it spills to.",
             hint="Raise the limit (`memory_limit`), or make room in the directory (`spill`).",
         ) from None
-    except duckdb.IOException as error:
+    except duckdb.Error as error:
+        if DiskFull.caused_by(error):
+            raise _disk_full(error) from None
+        _raise_translated(error, what)
+
+
+def _disk_full(error: duckdb.Error) -> DiskFull:
+    path = re.search(r'file \\?"([^"\\]+)', str(error))
+    return DiskFull(
+        f"The disk is full, or a limit of file sizes is reached, at {path[1]}; nothing was"
+        " published."
+        if path
+        else "The disk of the database is full; nothing was published.",
+        detail=type(error).__name__,
+        hint="Make room there, or write to a database on another disk, and run it again. df -h and"
+        " ulimit -f show the limits.",
+    )
+
+
+def _raise_translated(error: duckdb.Error, what: str) -> NoReturn:
+    """Raise one of DuckDB's errors as one of dbanon's."""
+    if isinstance(error, duckdb.IOException):
         if "lock" in str(error).lower():
             raise DatabaseBusy(
                 "Another process has the database file open.", hint="Close it, then try again."
             ) from None
         raise DatabaseUnreachable(what, detail=type(error).__name__) from None
-    except duckdb.Error as error:
-        for of_duckdb, kind, message, hint in _KINDS:
-            if isinstance(error, of_duckdb):
-                raise kind(message or what, detail=type(error).__name__, hint=hint) from None
-        raise DatabaseFailure(what, detail=type(error).__name__) from None
+    for of_duckdb, kind, message, hint in _KINDS:
+        if isinstance(error, of_duckdb):
+            raise kind(message or what, detail=type(error).__name__, hint=hint) from None
+    raise DatabaseFailure(what, detail=type(error).__name__) from None
 
 
 def source_not_found(

@@ -8,13 +8,16 @@ from dbanon.errors import (
     DatabaseFailure,
     DatabaseUnreachable,
     DbanonError,
+    DiskFull,
     InsufficientRights,
     InvalidParameter,
 )
 
 
 def not_written(directory: object, error: OSError) -> DatabaseFailure:
-    """The error of a file that was begun: a full disk may have room later."""
+    """The error of a file that was begun."""
+    if DiskFull.caused_by(error):
+        return DiskFull.in_directory(directory, error)
     return DatabaseFailure(
         f"A file in {directory} cannot be written; nothing was published.", detail=error.strerror
     )
@@ -22,7 +25,8 @@ def not_written(directory: object, error: OSError) -> DatabaseFailure:
 
 def not_placed(place: object, error: OSError) -> DatabaseFailure:
     """The error of a file that alone would have had the release."""
-    return DatabaseFailure(
+    kind = DiskFull if DiskFull.caused_by(error) else DatabaseFailure
+    return kind(
         f"The release could not get the place {place}, and no database has it.",
         detail=error.strerror,
     )
@@ -30,6 +34,12 @@ def not_placed(place: object, error: OSError) -> DatabaseFailure:
 
 def refused(message: str, error: OSError) -> DbanonError:
     """The error of a place that cannot be had."""
+    if DiskFull.caused_by(error):
+        return DiskFull(
+            f"{message} The disk is full, or a quota is reached.",
+            detail=error.strerror,
+            hint="Make room there, or name a place on another disk, and run it again.",
+        )
     if error.errno == errno.EIO:
         return DatabaseUnreachable(message, detail=error.strerror)
     denied = isinstance(error, PermissionError)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -18,6 +19,7 @@ from dbanon.errors import (
     DatabaseNotFound,
     DatabaseUnreachable,
     DbanonError,
+    DiskFull,
     InsufficientRights,
     InvalidName,
     InvalidParameter,
@@ -34,17 +36,39 @@ READ_ONLY_HINT = (
     "Write to a server that is no replica, and where transactions may write. See SHOW VARIABLES"
     " LIKE '%read_only'."
 )
+PASSWORD_HINT = (
+    "Passwords come from ~/.my.cnf (mode 0600, group [client]), from MYSQL_PWD, or from ${VAR} in"
+    " the URL of a job file. Check account and host in the URL."
+)
 _WIDER = "Cast the column to a wider type in a view, and anonymize the view."
+_ROOM = (
+    "Make room on the server's disk and in its tmpdir: dbanon gc drops what earlier runs left. Then"
+    " run it again."
+)
 # Numbers of MariaDB's: the error, its words where they are not those of whoever asked, its hint.
 _KINDS: dict[int, tuple[type[DbanonError], str | None, str | None]] = {
     number: found
     for numbers, found in (
         ((1049,), (DatabaseNotFound, "There is no such database.", None)),
-        ((1044, 1142, 1143, 1227, 1370),
+        ((1044,),
+         (InsufficientRights, "The account may not use this database.", "GRANT it the rights of"
+          " docs/mariadb.md on the database, or name another one in the URL.")),
+        ((1040, 1203, 1226),
+         (DatabaseUnreachable, "The server has no connection left for this account.",
+          "Try again later.")),
+        ((1142, 1143, 1227, 1370),
          (InsufficientRights, None, "GRANT it to this account; docs/mariadb.md lists what a run"
           " needs.")),
-        ((1045, 1698), (AccessRefused, None, None)),
+        ((1045, 1698, 1862, 1820, 4151),
+         (AccessRefused, "The server refused the account: it has no such account, or did not take"
+          " its password, or got none.", PASSWORD_HINT)),
+        ((1129, 1130),
+         (AccessRefused, "The server lets no account in from this machine.", "Ask its administrator"
+          " for an account with this machine as its host.")),
         ((1205, 1213, 1969, 3024), (DatabaseBusy, None, "Try again later.")),
+        ((1021, 1114),
+         (DiskFull, "The disk of the MariaDB server is full, or a table of it has no room;"
+          " nothing was published.", _ROOM)),
         ((1317,), (Cancelled, None, None)),
         ((1412, 1020),
          (SourceChanged, "The source was changed by another session while it was read.",
@@ -69,13 +93,19 @@ _KINDS: dict[int, tuple[type[DbanonError], str | None, str | None]] = {
     for number in numbers
 }  # fmt: skip
 # Of these the text names accounts, rights and tables alone.
-_SHOWN = frozenset([1044, 1045, 1142, 1143, 1227, 1370, 1698])
+_SHOWN = frozenset([1044, 1045, 1142, 1143, 1227, 1370, 1698, 1129, 1130, 1862, 4151])
 
 
 def number_of(error: BaseException) -> int:
     """MariaDB's number of an error; 0 where it has none."""
     found = error.args[0] if error.args else 0
     return found if isinstance(found, int) else 0
+
+
+def _lacks_room(error: BaseException) -> bool:
+    """Whether the operating system's number for a full disk is what the server passes on."""
+    text = str(error.args[1]) if len(error.args) > 1 else ""
+    return bool(re.search(r"\b(errno:|Errcode:|error) 28\b", text)) or DiskFull.caused_by(error)
 
 
 @contextmanager
@@ -91,8 +121,8 @@ def translated(what: str = "The database refused a statement.") -> Iterator[None
         detail = f"MariaDB's error {number}" if number else type(error).__name__
         if number in _SHOWN:
             detail += f": {error.args[1]}"
-        if number in _KINDS:
-            kind, message, hint = _KINDS[number]
+        if number in _KINDS or _lacks_room(error):
+            kind, message, hint = _KINDS[number if number in _KINDS else 1021]
             raise kind(message or what, detail=detail, hint=hint) from None
         if 2001 <= number <= 2005:
             raise DatabaseUnreachable(detail=detail) from None

@@ -23,6 +23,7 @@ from dbanon.sessions.connecting import connected
 from dbanon.sessions.ending import ending
 from dbanon.stores.interrupts import held_once_committed
 from dbanon.stores.mariadb import publication
+from dbanon.stores.mariadb.connecting import account_arguments
 from dbanon.stores.mariadb.dialect import COLLATION
 from dbanon.stores.mariadb.errors import translated
 from dbanon.stores.mariadb.session import BEGIN, MariadbSession
@@ -80,7 +81,8 @@ class MariadbStore:
             self._engine = database
         else:
             url = database.set(drivername="mysql+pymysql")
-            self._engine = create_engine(url, poolclass=NullPool)
+            account = account_arguments(url)
+            self._engine = create_engine(url, poolclass=NullPool, connect_args=account)
         self._on_sql = on_sql
 
     @property

@@ -256,6 +256,8 @@ def unreachable(error: Exception, url: URL) -> DbanonError:
     for pattern, kind, what, hint in _KNOWN:
         if re.search(pattern, said):
             why = what.format(**pieces)
+            if kind is AccessRefused:
+                return kind(f"{shown(url)} refused the login: {why}.", hint=hint)
             return kind(f"The database {shown(url)} cannot be reached: {why}.", hint=hint)
     return DatabaseUnreachable(
         f"The database {shown(url)} cannot be reached.",

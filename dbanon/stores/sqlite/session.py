@@ -28,6 +28,7 @@ from dbanon.errors import (
     DatabaseFailure,
     DatabaseUnreachable,
     DbanonError,
+    DiskFull,
     InsufficientRights,
     MixedTypes,
     OutputExists,
@@ -74,6 +75,14 @@ def translated() -> Iterator[None]:
         name = getattr(error, "sqlite_errorname", type(error).__name__)
         if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
             raise DatabaseBusy(detail=name, hint="Try again later.") from None
+        if name.startswith("SQLITE_FULL"):
+            raise DiskFull(
+                "The disk of the database, or of SQLite's temporary files, is full; nothing was"
+                " published.",
+                detail=name,
+                hint="Make room beside the database's file and in SQLITE_TMPDIR, which is /var/tmp"
+                " if it is not set, and run it again.",
+            ) from None
         if name.startswith("SQLITE_INTERRUPT"):
             # Only the progress handler interrupts, by what a signal raised in it.
             raise KeyboardInterrupt from None
