@@ -194,7 +194,12 @@ _SHORT = {"quasi_identifiers": "-q", "sensitive": "-s"}
 def _words(name: str, value: Any) -> list[str]:
     """An option with its value, as words of the command line."""
     if name in _SHORT:
-        return [word for column in value for word in (_SHORT[name], column)]
+        # A single name stands as it is, blanks too.
+        return [
+            word
+            for column in value
+            for word in (_SHORT[name], _field(column) if set(column) & {",", '"'} else column)
+        ]
     one = _options()[name]
     if isinstance(value, Mapping):
         return [

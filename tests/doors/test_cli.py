@@ -89,7 +89,7 @@ def test_names_are_taken_literally_or_from_a_list(tmp_path: Path) -> None:
     columns = {"a,b": "INTEGER", " c ": "INTEGER", "d": "INTEGER", "e,f": "TEXT"}
     database.load("people", columns, [(i, i, i, "x") for i in range(9)])
     done = anonymize(
-        database.url, "-q", "a,b", "-q", " c ", "-s", "e,f", "--format", "json", names="d"
+        database.url, "-q", '"a,b"', "-q", " c ", "-s", '"e,f"', "--format", "json", names="d"
     )
     assert done.exit_code == 0, done.stderr
     report = json.loads(done.stdout)

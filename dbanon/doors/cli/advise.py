@@ -17,6 +17,7 @@ from dbanon.doors.cli.support import (
     common,
     errors,
     lasting,
+    short_names,
     show,
     signals,
     sql_printer,
@@ -58,15 +59,12 @@ class Sizes(click.ParamType):  # type: ignore[type-arg]
 def _with_options(command: Any) -> Any:
     """Give the command its options, in their order."""
     own = {
-        "quasi_identifiers": ("-q", "single_q", "One quasi-identifier, taken literally"),
-        "sensitive": ("-s", "single_s", "One sensitive column, taken literally"),
+        "quasi_identifiers": ("-q", "single_q", "Quasi-identifiers"),
+        "sensitive": ("-s", "single_s", "Sensitive columns"),
     }
     for one in reversed(OPTIONS):
         if one.name in own:
-            short, name, told = own[one.name]
-            command = click.option(
-                short, name, multiple=True, metavar="NAME", help=f"{told}. Repeatable."
-            )(command)
+            command = short_names(*own[one.name])(command)
         if one.name == "k":
             option = click.option("--k", type=Sizes(), default=KS, help=_k_help(one.help))
         else:

@@ -14,6 +14,7 @@ from dbanon.data.memory import half_of_memory
 from dbanon.data.option import REQUIRED, Parameter, all_parameters, parameters
 from dbanon.doors.cli.cautions import warn_of, watched
 from dbanon.doors.cli.log import current
+from dbanon.doors.cli.option_groups import GroupedOptions
 from dbanon.doors.cli.options import Decorator, click_option, values, with_files
 from dbanon.doors.cli.releases import needs_evaluation, refused_into, write_report
 from dbanon.doors.cli.support import (
@@ -22,6 +23,7 @@ from dbanon.doors.cli.support import (
     errors,
     lasting,
     pair,
+    short_names,
     show,
     signals,
     sql_printer,
@@ -140,20 +142,8 @@ _ALL = tuple(replace(one, default=None) if one.name == "k" else one for one in O
 
 # What the command line can say in a way of its own, beside the option it stands for.
 _OWN: dict[str, Decorator] = {
-    "quasi_identifiers": click.option(
-        "-q",
-        "single_q",
-        multiple=True,
-        metavar="NAME",
-        help="One quasi-identifier, taken literally. Repeatable.",
-    ),
-    "sensitive": click.option(
-        "-s",
-        "single_s",
-        multiple=True,
-        metavar="NAME",
-        help="One sensitive column, taken literally. Repeatable.",
-    ),
+    "quasi_identifiers": short_names("-q", "single_q", "Quasi-identifiers"),
+    "sensitive": short_names("-s", "single_s", "Sensitive columns"),
     "orders": click.option(
         "--order-file",
         "order_files",
@@ -200,7 +190,7 @@ def asked(given: Mapping[str, Any]) -> dict[str, Any]:
     return found | {"target": given["target"], "chain": chain_of(given), "declared": declared}
 
 
-@click.command(epilog=ROWS_HELP)
+@click.command(cls=GroupedOptions, epilog=ROWS_HELP)
 @click.argument("url", envvar="DBANON_URL")
 @with_options((*_ALL, *PRIVATE))
 @_DECLARED
@@ -251,7 +241,7 @@ def anonymize(url: str, **given: Any) -> None:
         show(form, report.to_dict(), lambda: report_table(report))
 
 
-@click.command(epilog=ROWS_HELP)
+@click.command(cls=GroupedOptions, epilog=ROWS_HELP)
 @click.argument("url", envvar="DBANON_URL")
 @with_options(OPTIONS)
 @_DECLARED

@@ -101,6 +101,47 @@ class Names(click.ParamType):  # type: ignore[type-arg]
         return names
 
 
+class ShortNames(Names):
+    """Names separated by commas. A single one is taken as it is, blanks too."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        text = "" if isinstance(value, tuple) else str(value)
+        if text and "," not in text and '"' not in text:
+            return (text,)
+        if '"' in text:
+            names = tuple(next(csv.reader([text], skipinitialspace=True)))
+            return names if all(names) else self.fail("an empty name", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+def short_names(letter: str, name: str, what: str) -> Callable[..., Any]:
+    """A short option for a list of names; repeated ones are one list.
+
+    Parameters
+    ----------
+    name : of the parameter.
+    what : the columns, with a capital.
+    """
+
+    def flatten(
+        ctx: click.Context, param: click.Parameter, value: Sequence[tuple[str, ...]]
+    ) -> tuple[str, ...]:
+        return tuple(column for names in value for column in names)
+
+    return click.option(
+        letter,
+        name,
+        type=ShortNames(),
+        multiple=True,
+        callback=flatten,
+        metavar="A,B",
+        help=f"{what}, as in the long option. A name with a comma stands in double quotes."
+        " Repeatable.",
+    )
+
+
 class Bytes(click.ParamType):  # type: ignore[type-arg]
     """An amount of memory, such as 4GiB, 500MB or 1000000."""
 
@@ -125,8 +166,7 @@ def recounted(of_none: str, k: str) -> Callable[[Callable[..., Any]], Callable[.
     """
     options = (
         click.option("--quasi-identifiers", type=Names(), default=(), help=of_none),
-        click.option("-q", "single_q", multiple=True, metavar="NAME",
-                     help="One quasi-identifier, taken literally. Repeatable."),
+        short_names("-q", "single_q", "Quasi-identifiers"),
         click.option("--k", type=int, help=f"The expected k. Default: {k}."),
     )  # fmt: skip
 

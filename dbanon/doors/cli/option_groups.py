@@ -1,0 +1,126 @@
+"""Help on commands with many options: the first ones, or all of them by task."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import click
+
+from dbanon.doors.cli.groups import OnDatabase
+
+# Names of click's parameters. An option that is new and in no group is shown in the last one.
+_FIRST = (
+    "table", "output", "target", "quasi_identifiers", "single_q", "sensitive", "keep", "k",
+    "hierarchies", "nulls", "report",
+)  # fmt: skip
+_GROUPS: dict[str, tuple[str, ...]] = {
+    "Start with": _FIRST,
+    "Columns, rows and persons": (
+        "single_s", "declared", "by", "key", "where", "orders", "order_files", "kinds", "entity",
+        "entity_normalize", "pseudonyms", "pseudonym_key",
+    ),
+    "Reading files": (
+        "dates", "decimal", "thousands", "trim", "types", "header", "skip_lines", "sheet",
+        "duplicate_columns", "encoding", "null_words", "foreign_files",
+    ),
+    "Method and released values": (
+        "method", "options", "recoding", "standardize", "weights", "intervals", "local_range",
+        "steps", "seed", "refine", "refine_iterations", "refine_seconds", "block_size",
+    ),
+    "Privacy models and limits": (
+        "models", "also_k", "max_suppression", "withhold_failing", "guarantee", "strict",
+    ),
+    "Earlier releases and chains": (
+        "releases", "chain", "chain_key", "chain_max_exposed", "chain_accept_turnover",
+        "chain_outputs", "chain_kept",
+    ),
+    "Loss and risk": ("evaluate", "attacks", "certificate", "cluster"),
+    "What is written": (
+        "output_kind", "if_exists", "exports", "source_digest", "swap_timeout",
+    ),
+    "Time and memory": ("memory_limit", "spill", "time_limit", "chunk_rows", "kept_columns"),
+    "Differentially private releases": (
+        "epsilon", "bounds", "scale", "margins", "accounting", "delta", "null_as", "budget",
+    ),
+    "Clusters": ("engine", "master", "tasks", "conf"),
+    "Messages": ("form", "log_format", "no_progress", "print_sql", "help_all", "help"),
+}  # fmt: skip
+OTHER = "Other"
+_ALL = "dbanon.help_all"
+
+# What others call an option, and how to write it here.
+_OTHER_NAMES = (
+    (r"(distinct-)?l(-?diversity)?|diversity", "--model COLUMN=distinct_l:3"),
+    (r"entropy-l(-?diversity)?", "--model COLUMN=entropy_l:3"),
+    (r"(recursive-)?c-?l(-?diversity)?", "--model COLUMN=recursive_cl:3:l=2"),
+    (r"t(-?closeness)?|closeness", "--model COLUMN=t_closeness:0.2"),
+    (r"privacy-models?|models", "--model COLUMN=distinct_l:3"),
+    (r"qis?|qids?|quasi|quasi-identifier|key-vars?", "--quasi-identifiers A,B"),
+    (r"k-anonymity|k-anon", "--k 5"),
+    (r"suppression(-limit)?|max-sup", "--max-suppression 0.01"),
+    (r"orders", "--order COLUMN=A,B,C"),
+    (r"hierarchies|generalization|tree", "--hierarchy COLUMN=FILE"),
+)  # fmt: skip
+
+
+def group_of(param: click.Parameter) -> str:
+    """The group that an option belongs to."""
+    # The name of click's own parameter for help is click's affair.
+    name = "help" if "--help" in param.opts else param.name
+    return next((group for group, names in _GROUPS.items() if name in names), OTHER)
+
+
+class GroupedOptions(OnDatabase):
+    """A command whose help shows ten options, and all of them with ``--help-all``."""
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self.params.append(
+            click.Option(
+                ["--help-all"],
+                is_flag=True,
+                is_eager=True,
+                expose_value=False,
+                callback=_show_all,
+                help="Show all options, by task.",
+            )
+        )
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            name = error.option_name.lstrip("-").replace("_", "-").casefold()
+            for pattern, option in _OTHER_NAMES:
+                if re.fullmatch(pattern, name):
+                    error.possibilities = None
+                    error.message = f"No such option: {error.option_name}. Write {option}."
+                    break
+            raise
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List options by group: the first group only, unless all are asked for."""
+        rows: dict[str, list[tuple[str, str]]] = {}
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx) if isinstance(param, click.Option) else None
+            if record is not None:
+                rows.setdefault(group_of(param), []).append(record)
+        first, *more = [group for group in (*_GROUPS, OTHER) if group in rows]
+        with formatter.section(first):
+            formatter.write_dl(rows[first])
+        if ctx.meta.get(_ALL):
+            for group in more:
+                with formatter.section(group):
+                    formatter.write_dl(rows[group])
+            return
+        count = sum(len(rows[group]) for group in more)
+        with formatter.section(f"{count} more options, which --help-all shows"):
+            formatter.write_text(", ".join(more))
+
+
+def _show_all(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    if value:
+        ctx.meta[_ALL] = True
+        click.echo(ctx.get_help(), color=ctx.color)
+        ctx.exit()
