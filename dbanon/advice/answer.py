@@ -88,7 +88,7 @@ class Sweep(Plotted, WithCard):
                 f"refined releases not tried: {self.passed_over}; the earlier ones show that"
                 f" none of these would be recommended. Name methods to try all of them"
             )
-        found += [f"{one.curve} was left out ({one.code}): {one.message}" for one in self.left_out]
+        found += [f"{one.curve} was left out: {one.message}" for one in self.left_out]
         return found
 
     def to_dict(self) -> dict[str, Any]:

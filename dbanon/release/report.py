@@ -258,11 +258,12 @@ class Report(WithCard):
         return [
             f'"{name}" is lost completely: all rows have one label. What helps: '
             + (
-                "a hierarchy with more levels, a smaller k, fewer quasi-identifiers"
+                "a hierarchy with more levels, fewer quasi-identifiers, or a smaller k"
                 if name in self.arguments["hierarchies"]
                 else "a hierarchy of its values, or their order"
             )
-            + ", or another role (sensitive, kept, not copied)"
+            + "; if its readers do not need it, do not copy it. Copied as it is, it may identify"
+            " persons"
             for name in self.lost
         ]
 

@@ -45,9 +45,10 @@ def attacks_on_half(microdata: Microdata, planned: Plan, tick: Tick) -> Attacks:
         )
         found = with_sets(mine, found, policy, planned.job.memory_limit)
     except DbanonError as error:
-        # Its words may have a count, and the ledger has more readers than the run has.
+        # Its own words may have a count, and the ledger has more readers than the run has.
+        reason = (type(error).__doc__ or "").partition("\n")[0].rstrip(".")
         raise TooFewRecords(
-            f"Half of the records cannot be released by the same options ({error.code})."
+            f"Half of the records cannot be released by the same options: {reason}."
         ) from None
     release = recode(mine, found, policy, totals_of(mine))
     if not release.partition.n_classes:

@@ -310,7 +310,7 @@ def _warn_of(
             f" finds out whether it shows the file. It is {path}."
         )
     else:
-        why = error.strerror if isinstance(error, OSError) else error.code
+        why = error.strerror if isinstance(error, OSError) else error.message.rstrip(".")
         message = (
             f"The release was published, but its file could not get the place {place}"
             f" ({why}): it is {path}."

@@ -34,13 +34,21 @@ def within(
     end = time.monotonic() + seconds
     limit = seconds
 
+    phases = [""]
+
     def refusal() -> TimeLimit:
+        clustering = phases[-1] == "cluster"
         return TimeLimit(
             f"The run took longer than {limit:g} seconds, and was rolled back.",
-            hint="Raise the limit (`time_limit`), or use a faster method, or blocks.",
+            hint="Raise the limit (`time_limit`), or use a faster method, or blocks (`block_size`)."
+            if clustering
+            else "The time passed while the run waited for the database, or for its rows. Check"
+            " that the server answers and that no session holds a lock there, or raise the limit"
+            " (`time_limit`).",
         )
 
     def watched(phase: str, share: float) -> None:
+        phases[-1] = phase
         if time.monotonic() > end:
             raise refusal()
         if progress is not None:

@@ -33,7 +33,7 @@ def test_a_column_of_stars_is_told_with_what_would_help() -> None:
     report, [said] = told()
     assert report.lost == ("town",)
     assert said.startswith('Column "town" is lost completely: all rows have one label.')
-    assert "a hierarchy of its values, or their order, or another role" in said
+    assert "a hierarchy of its values, or their order; if its readers do not need it" in said
     assert "COLUMN LOST" in str(report)
     assert report.to_dict()["lost"] == ("town",)
     assert "town 0" not in said
@@ -43,6 +43,27 @@ def test_another_hint_where_it_has_a_hierarchy() -> None:
     report, [said] = told(hierarchies={"town": {"tree": {"anywhere": TOWNS}}})
     assert report.lost == ("town",)
     assert "a hierarchy with more levels" in said
+
+
+@pytest.mark.parametrize("given", [{}, {"hierarchies": {"town": {"tree": {"anywhere": TOWNS}}}}])
+def test_no_hint_proposes_to_release_it_as_it_is(given: dict[str, Any]) -> None:
+    _, [said] = told(**given)
+    remedies, _, danger = said.partition("What helps: ")[2].partition(" Copied as it is")
+    assert not any(word in remedies for word in ("sensitive", "kept", "keep", "role"))
+    assert "may identify persons" in danger
+
+
+def test_each_remedy_helps() -> None:
+    """An order, a hierarchy with more levels, fewer quasi-identifiers; and not to copy it."""
+    levels = {"anywhere": {"north": TOWNS[:6], "south": TOWNS[6:]}}
+    for given in (
+        {"orders": {"town": TOWNS}},
+        {"hierarchies": {"town": {"tree": levels}}},
+        {"quasi_identifiers": ["town"], "hierarchies": {"town": {"tree": levels}}},
+        {"quasi_identifiers": ["age"]},
+    ):
+        report, _ = told(**given)
+        assert report.lost == (), given
 
 
 @pytest.mark.parametrize(

@@ -248,7 +248,7 @@ def methods(form: str) -> None:
     """List the methods with the data they take, class sizes, guarantee, cost, reference and
     options."""
     with errors(form):
-        from dbanon.doors.cli.render import rows_table
+        from dbanon.doors.cli.render import entries_text
 
         entries = [
             {
@@ -263,6 +263,4 @@ def methods(form: str) -> None:
             }
             for method in METHODS.values()
         ]
-        header = [name for name in entries[0] if name != "summary"]
-        rows = [[entry[name] for name in header] for entry in entries]
-        show(form, entries, lambda: rows_table("Methods", header, rows))
+        show(form, entries, lambda: entries_text(entries))

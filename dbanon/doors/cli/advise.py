@@ -197,7 +197,7 @@ def _tables(found: Advice) -> Group:
         (
             point.curve,
             point.k,
-            ("at most " if sweep.sampled else "") + f"{point.loss:.4g}",
+            f"{point.loss:.4g}",
             *([f"{point.estimate or 0:.2g}"] if estimated else []),
             f"{point.risk:.4g}",
             f"{point.class_risk:.4g}",
@@ -206,7 +206,8 @@ def _tables(found: Advice) -> Group:
         )
         for point in sweep.points
     ]  # fmt: skip
-    header = ["method", "k", sweep.measure, *(["about"] if estimated else []),
+    loss = f"{sweep.measure}, at most" if sweep.sampled else sweep.measure
+    header = ["method", "k", loss, *(["about"] if estimated else []),
               "linkage risk", "class risk", "withheld", "frontier"]  # fmt: skip
     chosen = "proposed" if found.proposed else "named"
     title = f"What singles out, of the {len(found.quasi_identifiers)} columns {chosen}"

@@ -94,9 +94,8 @@ class GroupedOptions(OnDatabase):
             name = error.option_name.lstrip("-").replace("_", "-").casefold()
             for pattern, option in _OTHER_NAMES:
                 if re.fullmatch(pattern, name):
-                    error.possibilities = None
-                    error.message = f"No such option: {error.option_name}. Write {option}."
-                    break
+                    message = f"No such option: {error.option_name}. Write {option}."
+                    raise click.NoSuchOption(error.option_name, message, ctx=ctx) from None
             raise
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -6,15 +6,17 @@ import io
 import json
 import os
 import sys
-from collections.abc import Iterable, Sequence
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 from rich import box
-from rich.console import Console
+from rich.console import Console, Group
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from dbanon.data.words import printable
 from dbanon.doors.cli.log import say
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
 
 # Wider than any line.
 _UNBROKEN = 1_000_000
+# Columns of a terminal below which tables are narrowed, and of a label there.
+_NARROW = 100
+_LABEL = 30
 
 
 def tell(*what: Any) -> None:
@@ -38,6 +43,7 @@ def tell(*what: Any) -> None:
     console = Console()
     for one in what:
         if console.is_terminal:
+            _fit(one, console.width)
             console.print(one)
         else:
             click.echo(_unpadded(one, sys.stdout.encoding or "utf-8"))
@@ -48,9 +54,25 @@ def _unpadded(what: Any, encoding: str) -> str:
     held = io.BytesIO()
     file = io.TextIOWrapper(held, encoding, errors="backslashreplace", write_through=True)
     width = None if "COLUMNS" in os.environ else _UNBROKEN
-    Console(file=file, width=width).print(what)
+    console = Console(file=file, width=width)
+    _fit(what, console.width)
+    console.print(what)
     lines = held.getvalue().decode(encoding).splitlines()
     return "\n".join(line.rstrip() for line in lines)
+
+
+def _fit(what: Any, width: int) -> None:
+    """Narrow the tables of what is printed on a terminal of few columns."""
+    if width > _NARROW:
+        return
+    if isinstance(what, Group):
+        for one in what.renderables:
+            _fit(one, width)
+    elif isinstance(what, Table):
+        what.collapse_padding, what.pad_edge = True, False
+        if not what.show_header:
+            # Labels and values share the lines; a release's identifier fits into one.
+            what.columns[0].no_wrap, what.columns[0].max_width = False, _LABEL
 
 
 def pairs_table(title: str, pairs: Iterable[tuple[str, str]]) -> Table:
@@ -66,11 +88,32 @@ def pairs_table(title: str, pairs: Iterable[tuple[str, str]]) -> Table:
 def rows_table(title: str, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
     """A table with a header."""
     table = Table(title=_plain(title), title_justify="left", box=box.SIMPLE)
-    for name in header:
-        table.add_column(_plain(name), overflow="fold")
-    for row in rows:
-        table.add_row(*(_plain("NULL" if value is None else str(value)) for value in row))
+    lines = [[_plain("NULL" if value is None else str(value)) for value in row] for row in rows]
+    for place, name in enumerate(header):
+        # A short name in front is never parted.
+        whole = place == 0 and all(len(line[0]) <= _LABEL for line in lines)
+        table.add_column(_plain(name), overflow="fold", no_wrap=whole)
+    for line in lines:
+        table.add_row(*line)
     return table
+
+
+def entries_text(entries: Iterable[Mapping[str, str]]) -> Text:
+    """Entries of a catalogue in 80 columns: each has a name, a summary, and what else is known.
+
+    The first value of an entry is its name, the second its summary.
+    """
+    lines: list[str] = []
+    for entry in entries:
+        (_, name), (_, summary), *more = entry.items()
+        lines += textwrap.wrap(f"{name}: {summary}", 78, subsequent_indent="  ")
+        for label, text in more:
+            if text:
+                lines += textwrap.wrap(
+                    f"{label}: {text}", 78, initial_indent="    ", subsequent_indent="      "
+                )
+        lines.append("")
+    return Text("\n".join(lines).rstrip("\n"))
 
 
 def report_table(report: Report | PrivateReport) -> Table:

@@ -1,0 +1,77 @@
+"""What is printed fits into a terminal of 80 columns, and no name is parted there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from dbanon.doors.cli.main import main
+from dbanon.errors import InvalidParameter
+from dbanon.methods import METHODS
+from tests.stores.databases import DuckdbDatabase
+
+
+def run(*words: str, columns: str | None = "80") -> Result:
+    return CliRunner().invoke(main, list(words), env={"COLUMNS": columns})
+
+
+@pytest.fixture
+def people(tmp_path: Path) -> DuckdbDatabase:
+    database = DuckdbDatabase(tmp_path / "people.duckdb")
+    columns = {"age": "INTEGER", "size": "INTEGER", "illness": "VARCHAR"}
+    rows = [(20 + i % 60, 150 + i * 7 % 50, "abc"[i % 3]) for i in range(3000)]
+    database.load("people", columns, rows)
+    return database
+
+
+def width(text: str) -> int:
+    # The command to copy is never broken.
+    lines = [line for line in text.splitlines() if not line.startswith("dbanon anonymize")]
+    return max(map(len, lines))
+
+
+@pytest.mark.parametrize("columns", ["80", None])
+def test_methods(columns: str | None) -> None:
+    done = run("methods", columns=columns)
+    assert width(done.stdout) <= 80
+    assert re.findall(r"^(\w+): ", done.stdout, re.M) == list(METHODS)
+    assert METHODS["mdav"].reference in done.stdout
+
+
+def test_a_report(people: DuckdbDatabase) -> None:
+    done = run(
+        "anonymize", people.url, "--table", "people", "--output", "released", "-q", "age,size",
+        "--k", "5", "--evaluate", "--no-progress",
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    assert width(done.stdout) <= 80
+    # The release's identifier, to be copied.
+    assert re.search(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", done.stdout)
+
+
+def test_advice(people: DuckdbDatabase) -> None:
+    done = run("advise", people.url, "--table", "people", "-q", "age", "-q", "size", "--k", "3,5")
+    assert done.exit_code == 0, done.output
+    assert width(done.stdout) <= 80
+    assert "frontier" in done.stdout
+    tried = done.stdout.partition("Tried")[2]
+    assert re.search(r"^ *\w+\+fast +3 ", tried, re.M)
+
+
+def test_no_line_is_broken_where_nobody_watches(people: DuckdbDatabase) -> None:
+    line = ("releases", people.url)
+    run("anonymize", people.url, "--table", "people", "--output", "r" * 60, "-q", "age", "--k", "5")
+    assert "r" * 60 in run(*line, columns=None).stdout
+
+
+def test_no_code_stands_in_prose(people: DuckdbDatabase) -> None:
+    done = run(
+        "advise", people.url, "--table", "people", "-q", "age", "-q", "illness", "--k", "3",
+        "--methods", "mdav,gaa_cp", columns=None,
+    )  # fmt: skip
+    assert "was left out: " in done.stdout
+    assert f"({InvalidParameter.code})" not in done.stdout
+    assert not re.search(r"\([a-z]+(_[a-z]+)+\)", done.stdout)

@@ -1,0 +1,61 @@
+"""The hint of a run that took too long names what took the time."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from dbanon.errors import DbanonError, TimeLimit
+from dbanon.run.time_limit import within
+
+
+def stall(phase: str | None) -> None:
+    """Be in a phase until the limit ends it."""
+    with within(0.02) as progress:
+        assert progress is not None
+        if phase is not None:
+            progress(phase, 0.0)
+        until = time.monotonic() + 10
+        while time.monotonic() < until:
+            time.sleep(0.01)
+            if threading.current_thread() is not threading.main_thread():
+                progress(phase or "", 0.5)
+
+
+def run(phase: str | None) -> str:
+    with pytest.raises(TimeLimit) as caught:
+        stall(phase)
+    return str(caught.value.hint)
+
+
+def in_a_thread(work: Callable[[], str]) -> str:
+    answers: list[Any] = []
+
+    def call() -> None:
+        try:
+            answers.append(work())
+        except DbanonError as error:
+            answers.append(error)
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    thread.join()
+    return str(answers[0])
+
+
+@pytest.mark.parametrize("thread", [False, True], ids=["alarm", "thread"])
+@pytest.mark.parametrize(
+    ("phase", "method"),
+    [(None, False), ("read", False), ("write", False), ("verify", False), ("cluster", True)],
+)
+def test_a_server_that_stalls_is_no_matter_of_the_method(
+    phase: str | None, method: bool, thread: bool
+) -> None:
+    hint = in_a_thread(lambda: run(phase)) if thread else run(phase)
+    assert ("faster method" in hint) is method
+    assert ("server answers" in hint) is not method
+    assert "time_limit" in hint
