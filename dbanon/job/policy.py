@@ -360,7 +360,10 @@ class Policy:
 def _check_refinement(policy: Policy, method: Method) -> None:
     budget = (policy.refine_iterations, policy.refine_seconds)
     if policy.refine is None and budget != (None, None):
-        raise InvalidParameter("A budget for refinement was given, but no refinement.")
+        raise InvalidParameter(
+            "A budget for refinement was given, but no refinement.",
+            hint='Choose `refine="fast"`, or leave the budget out.',
+        )
     if policy.refine == "pass" and policy.refine_iterations is not None:
         raise InvalidParameter(
             "The refinement pass is one search, which has no number of iterations.",

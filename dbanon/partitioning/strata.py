@@ -87,9 +87,9 @@ def null_refused(rows: Mapping[str, int]) -> NullInQuasiIdentifier:
     holding = [f'"{name}" in {counted(count, "row")}' for name, count in rows.items() if count]
     return NullInQuasiIdentifier(
         f"Quasi-identifiers hold NULL: {', '.join(holding)}.",
-        hint='Choose `nulls="suppress"` (withhold these records), `nulls="category"` (classes'
-        ' within each pattern of NULLs) or `nulls="merge"` (the same, and rare patterns join larger'
-        " ones).",
+        hint='Choose `nulls="category"` (classes within each pattern of NULLs) or `nulls="merge"`'
+        ' (the same, and rare patterns join larger ones). `nulls="suppress"` withholds these'
+        " records, and needs a `max_suppression` that allows it.",
     )
 
 

@@ -107,4 +107,4 @@ def test_hints_name_keys_of_the_file(database: Database, tmp_path: Path, monkeyp
     with pytest.raises(dbanon.DbanonError) as refused:
         dbanon.run_job(file)
     assert "`" not in str(refused.value.hint)
-    assert str(refused.value.hint).startswith("Choose nulls: suppress (withhold these records)")
+    assert str(refused.value.hint).startswith("Choose nulls: category (classes within each pattern")
