@@ -144,5 +144,5 @@ def test_why_there_are_no_figures_says_no_count() -> None:
         told.add(report.evaluation["attacks"].get("failed"))
     assert len(told) == 2
     [failed] = told - {None}
-    assert "cannot be released by the same options (" in failed
+    assert "cannot be released by the same options: " in failed
     assert not any(letter.isdigit() for letter in failed)

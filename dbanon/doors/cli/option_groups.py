@@ -9,7 +9,8 @@ import click
 
 from dbanon.doors.cli.groups import OnDatabase
 
-# Names of click's parameters. An option that is new and in no group is shown in the last one.
+# Names of click's parameters, or their beginnings, which end with _. An option that is in no group
+# is shown behind all others.
 _FIRST = (
     "table", "output", "target", "quasi_identifiers", "single_q", "sensitive", "keep", "k",
     "hierarchies", "nulls", "report",
@@ -26,7 +27,7 @@ _GROUPS: dict[str, tuple[str, ...]] = {
     ),
     "Method and released values": (
         "method", "options", "recoding", "standardize", "weights", "intervals", "local_range",
-        "steps", "seed", "refine", "refine_iterations", "refine_seconds", "block_size",
+        "steps", "seed", "refine", "refine_", "block_",
     ),
     "Privacy models and limits": (
         "models", "also_k", "max_suppression", "withhold_failing", "guarantee", "strict",
@@ -67,8 +68,12 @@ _OTHER_NAMES = (
 def group_of(param: click.Parameter) -> str:
     """The group that an option belongs to."""
     # The name of click's own parameter for help is click's affair.
-    name = "help" if "--help" in param.opts else param.name
-    return next((group for group, names in _GROUPS.items() if name in names), OTHER)
+    name = "help" if "--help" in param.opts else str(param.name)
+    for group, names in _GROUPS.items():
+        beginnings = tuple(own for own in names if own.endswith("_"))
+        if name in names or name.startswith(beginnings):
+            return group
+    return OTHER
 
 
 class GroupedOptions(OnDatabase):

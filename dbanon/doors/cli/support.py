@@ -137,7 +137,7 @@ def short_names(letter: str, name: str, what: str) -> Callable[..., Any]:
         multiple=True,
         callback=flatten,
         metavar="A,B",
-        help=f"{what}, as in the long option. A name with a comma stands in double quotes."
+        help=f"{what}, as in the long option. Put a name that contains a comma in double quotes."
         " Repeatable.",
     )
 
