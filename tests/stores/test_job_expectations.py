@@ -12,9 +12,10 @@ import pytest
 import dbanon
 from dbanon.errors import InvalidParameter, UnexpectedCounts
 from tests.prerequisites import skip_case
-from tests.stores.databases import Database, DuckdbDatabase
+from tests.stores.databases import ALL_NAMES, Database, DuckdbDatabase
 from tests.stores.job_lines import call, job, told, write
 
+DATABASES = ALL_NAMES
 ROLES = {
     "id": "{role: identifier}",
     "age": "{role: quasi_identifier}",

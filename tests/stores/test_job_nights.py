@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from tests.prerequisites import skip_case
-from tests.stores.databases import Database, DuckdbDatabase
+from tests.stores.databases import ALL_NAMES, Database, DuckdbDatabase
 from tests.stores.job_lines import call, job, told, write
 from tests.stores.people import load_people
 
+DATABASES = ALL_NAMES
 EXPORTS = '[{format: csv, path: "out/{release}.csv", keep_last: 3}]'
 
 
