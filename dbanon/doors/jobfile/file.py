@@ -291,8 +291,7 @@ def _job(document: Document, spec: JobFileSpec, place: int) -> FileJob | None:
     merged = {
         name: getattr(options, name) for options in (spec.defaults, given) for name in _set(options)
     }
-    on_new_column = merged.pop("on_new_column", None)
-    retries = merged.pop("retries", None)
+    on_new_column, retries = (merged.pop(name, None) for name in ("on_new_column", "retries"))
     engine = _engine(merged.pop("engine", None))
     private = merged.get("method") in PRIVATE_METHODS
     if "k" not in merged and not private:
