@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 # No database works with less, whatever a limit says; what is read from it is counted exactly.
-LEAST_OF_DATABASE = 16 * 2**20
+LEAST_OF_DATABASE = 32 * 2**20
 _BYTES_PER_THREAD = 64 * 2**20
 
 _threads: int | None = None

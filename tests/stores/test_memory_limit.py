@@ -61,7 +61,7 @@ def test_a_small_file_of_many_rows(constant: Path, tmp_path: Path) -> None:
         ),
     }
     for name, run in calls.items():
-        with pytest.raises(MemoryLimit, match=r"The rows of .* need more than 16 MiB") as refused:
+        with pytest.raises(MemoryLimit, match=r"The rows of .* need more than 32 MiB") as refused:
             run()
         assert "memory_limit" in str(refused.value.hint), name
     words = ["--table", "people", "-q", "age", "--k", "5", "--output", "r", "--target", target]
@@ -179,3 +179,18 @@ def test_limits_are_read_at_every_door() -> None:
     assert asked == ["memory.py"]
     cores = [path.name for path, text in texts.items() if "os.cpu_count()" in text]
     assert cores == ["memory.py"]
+
+
+def test_other_connections_keep_their_limits(tmp_path: Path) -> None:
+    """A program may have the file open itself: connections of a process share a database."""
+    path = str(tmp_path / "shared.duckdb")
+    query = "SELECT current_setting('memory_limit'), current_setting('threads')"
+    with duckdb.connect(path) as own:
+        own.execute("SET memory_limit = '1GB'")
+        own.execute("CREATE TABLE people AS SELECT range AS id, range % 20 AS age FROM range(200)")
+        before = own.execute(query).fetchall()
+        dbanon.anonymize(
+            f"duckdb:///{path}", table="people", quasi_identifiers=["age"], k=5,
+            output="released", memory_limit=64 * 2**20,
+        )  # fmt: skip
+        assert own.execute(query).fetchall() == before

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
@@ -19,6 +20,8 @@ from dbanon.stores.file_session import FileDatabase
 from dbanon.stores.files import DUCKDB
 from dbanon.stores.interrupts import transaction_open
 
+# What a job may use of the machine.
+_RESOURCES = ("memory_limit", "threads", "temp_directory")
 # What a statement means: which texts are equal, an order that is not stated, and what / gives. A
 # connection of the caller's, or a file that this process has open already, may have it otherwise.
 _PINS = {
@@ -87,17 +90,22 @@ class DuckdbStore(FileDatabase):
     def _session(
         self, write: bool, hold: Callable[[], None] = lambda: None
     ) -> Iterator[DuckdbSession]:
+        before: dict[str, str] = {}
         if isinstance(self._database, str):
             connection = _connect(self._database, write)
             with translated():
+                if self._bounds or self._settings:
+                    # Other connections of this process to the file share what they may use.
+                    before = _values(connection, _RESOURCES)
+                    # It is shown cut to one digit: with half of the next, it is shown so again.
+                    before["memory_limit"] = re.sub(r"(\.\d) ", r"\g<1>5 ", before["memory_limit"])
                 for setting in (*self._bounds, *self._settings):
                     connection.execute(setting)
         else:
             connection = self._database
             _require_idle(connection)
-        before: dict[str, str] = {}
         try:
-            before = _pin(connection)
+            before |= _pin(connection)
             with translated():
                 connection.execute("BEGIN TRANSACTION")
             session = self._opened(connection)
@@ -116,8 +124,8 @@ class DuckdbStore(FileDatabase):
                 raise
         finally:
             # A database that a fatal error has closed takes no statement any more.
-            with suppress(duckdb.Error):
-                for name, value in before.items():
+            for name, value in before.items():
+                with suppress(duckdb.Error):
                     connection.execute(f"SET {name} = {types.literal(value)}")
             if isinstance(self._database, str):
                 connection.close()
@@ -176,14 +184,10 @@ def _pin(connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
     ------
     InvalidParameter : one differs, and the connection's configuration is locked.
     """
-    # By its full name, as a database may have a macro of this one.
-    columns = ", ".join(f"system.main.current_setting('{name}')::VARCHAR" for name in _PINS)
     with translated():
-        [values] = connection.execute(f"SELECT {columns}").fetchall()
+        values = _values(connection, _PINS)
     differing = {
-        name: value
-        for name, value in zip(_PINS, values, strict=True)
-        if value.upper() != _PINS[name].upper()
+        name: value for name, value in values.items() if value.upper() != _PINS[name].upper()
     }
     for name in differing:
         try:
@@ -195,6 +199,15 @@ def _pin(connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
                 hint=f"RESET {name} before lock_configuration is set.",
             ) from None
     return differing
+
+
+def _values(connection: duckdb.DuckDBPyConnection, names: Iterable[str]) -> dict[str, str]:
+    """The values of settings."""
+    names = list(names)
+    # By its full name, as a database may have a macro of this one.
+    columns = ", ".join(f"system.main.current_setting('{name}')::VARCHAR" for name in names)
+    [values] = connection.execute(f"SELECT {columns}").fetchall()
+    return dict(zip(names, values, strict=True))
 
 
 def _roll_back(connection: duckdb.DuckDBPyConnection) -> None:
