@@ -7,10 +7,11 @@ is committed, before any noise is drawn, whatever comes of it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import Any
 
+from dbanon.data.frozen import dataclass
 from dbanon.errors import (
     BudgetExhausted,
     BudgetExists,

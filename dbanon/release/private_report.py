@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any
 
+from dbanon.data.frozen import dataclass
 from dbanon.data.words import InWords
 
 NOT_COUNTED = (

@@ -72,7 +72,8 @@ def test_nothing_fails_and_nothing_warns(executed: Any) -> None:
     for cell in executed.cells:
         for one in cell.get("outputs", ()):
             assert one.output_type != "error"
-            assert one.get("name") != "stderr", one.text
+            # A warning of the example's own release, which has no privacy model.
+            assert one.get("name") != "stderr" or "HomogeneousClasses" in one.text, one.text
 
 
 @pytest.mark.slow

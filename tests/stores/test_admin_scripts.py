@@ -74,7 +74,8 @@ def call(script: str, *words: object, **environment: str) -> subprocess.Complete
 def start(script: str, *words: object, **environment: str) -> subprocess.CompletedProcess[str]:
     """A script as a program, whose exit code is its own."""
     return subprocess.run(
-        [sys.executable, "-W", "error", "-m", f"examples.admin.{script}", *map(str, words)],
+        [sys.executable, "-W", "error", "-W", "ignore:Column", "-m", f"examples.admin.{script}",
+         *map(str, words)],
         env={**os.environ, **environment}, capture_output=True, text=True, check=False,
     )  # fmt: skip
 

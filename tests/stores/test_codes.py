@@ -115,6 +115,7 @@ def test_advice_and_a_job_file_treat_codes_as_categories(
     text = done.stdout.replace("    chain: ", "    # chain: ").replace(
         "    entity: ", "    # entity: "
     )
+    text = text.replace("    expect: ", "    # expect: ")
     file.write_text(text)
     done = runner.invoke(main, ["run", str(file)])
     assert done.exit_code == 0, done.stderr

@@ -250,7 +250,7 @@ def test_another_commit_at_the_last_moment(
 
     with monkeypatch.context() as patch:
         patch.setattr(lake_commit, "_fit", other)
-        with pytest.warns(ExportPending, match="output_busy"):
+        with pytest.warns(ExportPending, match="Another commit"):
             second = released(warehouse, if_exists="replace")
     assert first.release_id != second.release_id
     assert rows().num_rows == 101

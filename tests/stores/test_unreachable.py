@@ -166,6 +166,8 @@ ALSO = {
 def line_of(names: tuple[str, ...], command: click.Command) -> list[str]:
     """A call of a command that needs its URL, and has none."""
     line = list(names)
+    if names == ("workbench",):
+        line += ["--table", "people"]
     for param in command.params:
         if isinstance(param, click.Argument) and param.name != "url":
             if names == ("declare",):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +35,8 @@ _KEYS: Mapping[str, frozenset[str]] = {
     "source": frozenset(("url",)),
     "target": frozenset(("url", "schema")),
     "defaults": frozenset(("k", "on_new_column", *_OPTIONS)),
-    "job": frozenset(("name", "table", "key", "entity", "columns", "output", "export", "report",
-                      "schedule", "nulls", "max_suppression",
+    "job": frozenset(("name", "table", "key", "entity", "expect", "columns", "output", "export",
+                      "report", "schedule", "nulls", "max_suppression",
                       *(one.name for one in parameters(Reading)))),
     "output": frozenset(("view", "table", "keep_last")),
     "column": frozenset(("role", "reason", "hierarchy", "kind")),
@@ -70,7 +72,7 @@ def open_job_file(file: Path, commands: Commands, memory: int) -> Start:
             hint="Run it with dbanon run, and edit it by hand. The workbench opens files as it"
             " saves them.",
         )
-    [job], [written] = jobs, values["jobs"]
+    [job], [written] = map(_from_here, jobs), values["jobs"]
     assert isinstance(job.job, Job)
     options = {**values.get("defaults", {}), **written}
     columns: Mapping[str, Mapping[str, Any]] = written["columns"]
@@ -97,6 +99,13 @@ def open_job_file(file: Path, commands: Commands, memory: int) -> Start:
             text=file.read_text("utf-8"),
         ),
     )
+
+
+def _from_here(job: FileJob) -> FileJob:
+    """The job with paths as the workbench writes them: from the folder where it runs."""
+    here = f"{Path.cwd()}{os.sep}"
+    target = None if job.target is None else job.target.replace(here, "", 1)
+    return replace(job, source=job.source.replace(here, "", 1), target=target)
 
 
 def _choice(file: Path, job: FileJob, written: Mapping[str, Any]) -> JobChoice:
