@@ -278,7 +278,7 @@ def typical(chain: ChainKept) -> float | None:
 
 def as_text(told: Mapping[str, Any]) -> str:
     """A definition as the database keeps it."""
-    return json.dumps(told)
+    return json.dumps(told, ensure_ascii=False)
 
 
 def _digest(value: Any) -> str:

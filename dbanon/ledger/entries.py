@@ -95,13 +95,15 @@ def release_row(
         "output_schema": output.schema,
         "output_name": output.name,
         "relation_name": relation.name,
-        "arguments": json.dumps(plain["arguments"], sort_keys=True),
+        "arguments": json.dumps(plain["arguments"], sort_keys=True, ensure_ascii=False),
         "histogram": json.dumps({str(size): count for size, count in sorted(histogram.items())}),
         "seconds": json.dumps({name: round(value, 6) for name, value in report.seconds.items()}),
         # Of a release that belongs to a chain.
         "chain_id": report.arguments.get("chain", {}).get("chain_id"),
         "chain_sequence": report.arguments.get("chain", {}).get("sequence"),
-        "evaluation": None if report.evaluation is None else json.dumps(plain["evaluation"]),
+        "evaluation": None
+        if report.evaluation is None
+        else json.dumps(plain["evaluation"], ensure_ascii=False),
     }
     return row
 
@@ -242,7 +244,7 @@ def insert_run(session: Session, run: Run) -> None:
         "run_by": session.current_user(),
     } | run.of_job
     if run.source_types is not None:
-        row["source_types"] = json.dumps(run.source_types)
+        row["source_types"] = json.dumps(run.source_types, ensure_ascii=False)
     relation = session.ledger_name("run")
     # A run that failed brings no ledger up to date.
     known = dict(session.columns_of(relation))

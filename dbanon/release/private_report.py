@@ -87,7 +87,7 @@ class PrivateReport(InWords):
             "source": self.source,
             "output_kind": self.output_kind,
             "method": self.method,
-            "arguments": json.dumps(self.arguments, sort_keys=True),
+            "arguments": json.dumps(self.arguments, sort_keys=True, ensure_ascii=False),
             "rows_in": self.rows_in,
             "rows_out": self.rows_out,
             "suppressed": 0,

@@ -32,6 +32,7 @@ _AT_ONCE = 32_768
 MARK = "dbanon release "
 # Of the table with aggregates beside a release, where there is one.
 SUMMARY_SUFFIX = "_summary"
+
 OnSql = Callable[[str], None]
 
 

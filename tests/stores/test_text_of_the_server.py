@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -67,6 +68,46 @@ def ascii_database(pg_server: Server) -> Iterator[PostgresqlDatabase]:
     url = pg_server.url(name) + "?client_encoding=UTF8"
     yield PostgresqlDatabase(url)
     pg_server.drop_database(name)
+
+
+JOB = """\
+version: 1
+source: {{url: "{url}"}}
+jobs:
+  - name: people
+    table: people
+    output: {{table: release.people, if_exists: replace}}
+    k: 3
+    method: gaa_cp
+{chain}    columns:
+      id: {{role: identifier}}
+      a: {{role: quasi_identifier}}
+      größe: {{role: quasi_identifier, weight: 2}}
+"""
+CHAIN = """\
+    entity: id
+    chain: {name: people, key: "file:people.key", changes: freeze, create: true}
+"""
+
+
+@pytest.mark.parametrize("chain", ["", CHAIN], ids=["alone", "chain"])
+def test_a_job_in_a_database_without_an_encoding(
+    ascii_database: PostgresqlDatabase, tmp_path: Path, chain: str
+) -> None:
+    """The ledger takes names that are not ASCII, as the source's types and as arguments."""
+    load(ascii_database)
+    ascii_database.execute("ALTER TABLE people ADD PRIMARY KEY (id)")
+    job = tmp_path / "people.yaml"
+    job.write_text(JOB.format(url=ascii_database.url, chain=chain))
+    for _ in range(2):
+        done = CliRunner().invoke(main, ["run", str(job), "--allow-inline-password"])
+        assert done.exit_code == 0, done.output
+    assert labels(ascii_database) == {"größe 0", "größe 1"}
+    recorded = ascii_database.rows(
+        "SELECT DISTINCT source_types ->> 'größe', arguments #>> '{weights,größe}'"
+        " FROM dbanon.run JOIN dbanon.release USING (release_id)"
+    )
+    assert recorded == [("text", "2")]
 
 
 def test_a_database_without_an_encoding(ascii_database: PostgresqlDatabase) -> None:

@@ -318,7 +318,9 @@ class PostgresqlPrivate(SessionInterface):
     """The part of a session that differential privacy asks for."""
 
     def texts(self, given: Sequence[str]) -> tuple[str, Any]:
-        return "SELECT jsonb_array_elements_text(CAST(? AS jsonb))", json.dumps(given)
+        return "SELECT jsonb_array_elements_text(CAST(? AS jsonb))", json.dumps(
+            given, ensure_ascii=False
+        )
 
     def have_spent(self, budget: str, epsilon: str, spending_id: str) -> bool | None:
         if not self.rows(ledger.SPENDER):

@@ -330,13 +330,14 @@ class PostgresqlSession(
             return None
         own = [{key: c[key] for key in c if key != "release_id"} for c in columns]
         told = postgresql_ledger.entry_arguments(row), own, run
-        recorded = self.call("dbanon._record_release", [json.dumps(part) for part in told])
+        parts = [json.dumps(part, ensure_ascii=False) for part in told]
+        recorded = self.call("dbanon._record_release", parts)
         return str(json.loads(recorded)["created_at"])
 
     def have_run_recorded(self, run: Mapping[str, Any]) -> bool:
         if not self.look_up(postgresql_ledger.WRITER):
             return False
-        self.call("dbanon._record_run", [json.dumps(run)])
+        self.call("dbanon._record_run", [json.dumps(run, ensure_ascii=False)])
         return True
 
     def call(self, function: str, parts: Sequence[str]) -> str:

@@ -233,7 +233,9 @@ def write(
         "created_at": report.created_at,
         "dbanon_version": report.dbanon_version,
         "method": report.method,
-        "arguments": json.dumps(arguments_for_readers(report.arguments), sort_keys=True),
+        "arguments": json.dumps(
+            arguments_for_readers(report.arguments), sort_keys=True, ensure_ascii=False
+        ),
         "quasi_identifiers": list(report.quasi_identifiers),
         "sensitive": list(report.sensitive),
         "kept": list(report.kept),
@@ -250,7 +252,7 @@ def write(
         "information_loss": report.information_loss,
         "information_loss_before_rounding": report.information_loss_before_rounding,
         "column_losses": json.dumps(
-            {name: loss.released for name, loss in report.column_losses.items()}
+            {name: loss.released for name, loss in report.column_losses.items()}, ensure_ascii=False
         ),
         "highest_risk": 1 / rarest if rarest else None,
         "guarantee": report.guarantee,
@@ -265,7 +267,8 @@ def _for_readers(evaluation: Mapping[str, Any] | None, k: int) -> str | None:
     if evaluation is None:
         return None
     shown = {name: part for name, part in evaluation.items() if name != "attacks"}
-    return json.dumps({**shown, "suppressed": binned(evaluation["suppressed"], k)})
+    readable = {**shown, "suppressed": binned(evaluation["suppressed"], k)}
+    return json.dumps(readable, ensure_ascii=False)
 
 
 def binned(count: int, k: int) -> str:
