@@ -19,7 +19,10 @@ UNFIT = {"unsupported_type", "invalid_parameter"}
 
 
 def groups(rows: Sequence[Row], case: Case) -> list[list[Row]]:
-    """The sets of rows that classes may not cross: strata, and patterns of NULLs."""
+    """The sets of rows that classes may not cross: strata, and patterns of NULLs.
+
+    Where rows may be withheld and some sets have k, the others are left out.
+    """
     arguments = case.arguments
     names = arguments["quasi_identifiers"]
     if arguments["nulls"] == "suppress":
@@ -28,7 +31,10 @@ def groups(rows: Sequence[Row], case: Case) -> list[list[Row]]:
     for row in rows:
         pattern = tuple(row[name] is None for name in names)
         found[(tuple(row[name] for name in arguments.get("by", ())), pattern)].append(row)
-    return list(found.values())
+    strata = list(found.values())
+    if arguments.get("max_suppression", 0) == 0:
+        return strata
+    return [rows for rows in strata if counted(rows, case) >= arguments["k"]] or strata
 
 
 def counted(rows: Sequence[Row], case: Case) -> int:
@@ -51,6 +57,8 @@ def due(case: Case, rows: Sequence[Row]) -> tuple[set[str], set[str]]:
     # A row that is withheld for another NULL needs no person.
     if entity is not None and any(row[entity] is None for stratum in strata for row in stratum):
         must.add("null_in_entity")
+    elif entity is not None and any(row[entity] is None for row in rows):
+        may.add("null_in_entity")
     small = [stratum for stratum in strata if counted(stratum, case) < case.arguments["k"]]
     if not strata or small:
         must |= TOO_FEW
