@@ -6,7 +6,6 @@ Before a block stands what it is:
 ``<!-- printed -->``            what the one before it prints
 ``<!-- psql: FIRST | LAST -->`` of examples/psql_session.out from the line that begins with FIRST to
                                 the one before that which begins with LAST
-``<!-- server -->``             SQL that tests/sql/test_rules_session.py runs, in a database
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "README.md"
 SESSION = ROOT / "examples" / "psql_session.out"
 BLOCK = re.compile(
-    r"(<!-- (runnable|printed|psql|server)(?:: (.+?) \| (.+?))? -->\n```(\w+)\n)(.*?)(```)", re.S
+    r"(<!-- (runnable|printed|psql)(?:: (.+?) \| (.+?))? -->\n```(\w+)\n)(.*?)(```)", re.S
 )
 # The warning is what a reader sees there, too: that release has no privacy model.
 _SEEN = 'ignore:Column "diagnosis" has one value'
@@ -102,8 +101,6 @@ def filled(text: str, outputs: list[str]) -> str:
         opening, kind, start, end, _, body, closing = found.groups()
         if kind == "runnable":
             last = next(left)
-        elif kind == "server":
-            pass
         elif kind == "psql":
             body = session(start, end)
         else:

@@ -23,7 +23,7 @@ def test_every_block_says_what_it_is() -> None:
     assert fences == len(BLOCK.findall(TEXT))
     kinds = [found[2] for found in BLOCK.finditer(TEXT)]
     assert kinds[0] == "runnable"
-    assert {"runnable", "printed", "psql", "server"} == set(kinds)
+    assert {"runnable", "printed", "psql"} == set(kinds)
     assert all(before == "runnable" for before, kind in pairwise(kinds) if kind == "printed")
     # Nothing that looks like a command stands where it is not run.
     assert not re.search(r"^ {4}(make|dbanon|pip) ", TEXT, re.M)

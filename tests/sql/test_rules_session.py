@@ -1,4 +1,4 @@
-"""The README's session from CREATE EXTENSION to a release; rules survive a dump."""
+"""The session of docs/rules.md from CREATE EXTENSION to a release; rules survive a dump."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from tests.postgres_server import Server, find_server_binaries, libpq_environmen
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_the_session_of_the_readme_and_its_dump(
+def test_the_session_of_the_page_and_its_dump(
     sql_server: Server,
     backend_path: Path,
     fresh: Callable[[], str],
     extension_files: Path,
     tmp_path: Path,
 ) -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "rules.md").read_text(encoding="utf-8")
     [session] = re.findall(r"```sql\n(CREATE EXTENSION dbanon CASCADE;.*?)```", text, re.S)
     assert len(session.splitlines()) <= 11
     extension_module.write_extension(extension_files, [str(backend_path)])
