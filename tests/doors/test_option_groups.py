@@ -10,6 +10,7 @@ from click.testing import CliRunner, Result
 
 from dbanon.doors.cli.main import main
 from dbanon.doors.cli.option_groups import OTHER, group_of
+from dbanon.doors.cli.support import Names, ShortNames
 from dbanon.doors.spelling import command
 from dbanon.measures.models import model_kinds
 from tests.stores.databases import DuckdbDatabase
@@ -126,3 +127,12 @@ def test_a_printed_command_takes_any_name() -> None:
 def test_an_empty_name_is_refused(empty: str) -> None:
     done = run("plan", "duckdb:///x.duckdb", "-q", empty)
     assert (done.exit_code, "an empty name" in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("option", ["-q", "-s", "--keep", "--quasi-identifiers"])
+def test_names_with_line_breaks_and_blanks_are_put_in_quotes(option: str) -> None:
+    columns = click.Option([option], type=ShortNames() if option in ("-q", "-s") else Names())
+    context = click.Context(click.Command("anonymize"))
+    assert columns.type_cast_value(context, '"two\nlines"," x "') == ("two\nlines", " x ")
+    with pytest.raises(click.BadParameter, match="line break in double quotes"):
+        columns.type_cast_value(context, "two\nlines,b")

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import traceback
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -75,11 +75,11 @@ def command_line(url: str, table: str, arguments: Mapping[str, Any]) -> list[str
     for key, value in arguments.items():
         option = "--" + key.replace("_", "-")
         if key == "quasi_identifiers":
-            words += [word for name in value for word in ("-q", name)]
+            words += [word for name in value for word in ("-q", listed([name]))]
         elif key == "sensitive":
-            words += [word for name in value for word in ("-s", name)]
+            words += [word for name in value for word in ("-s", listed([name]))]
         elif key in ("keep", "by", "key"):
-            words += [option, _listed(value)] if value else []
+            words += [option, listed(value)] if value else []
         elif key in ("options", "weights", "steps"):
             single = {"options": "--option", "weights": "--weight", "steps": "--step"}[key]
             for name, number in value.items():
@@ -87,7 +87,7 @@ def command_line(url: str, table: str, arguments: Mapping[str, Any]) -> list[str
                 words += [single, f"{_left(name)}={shown}"]
         elif key == "orders":
             for name, order in value.items():
-                words += ["--order", f"{_left(name)}={_listed(order)}"]
+                words += ["--order", f"{_left(name)}={listed(order)}"]
         elif key == "hierarchies":
             for name, tree in value.items():
                 words += ["--hierarchy", f"{_left(name)}={json.dumps(tree)}"]
@@ -103,11 +103,12 @@ def command_line(url: str, table: str, arguments: Mapping[str, Any]) -> list[str
     return words
 
 
-def _listed(names: list[str]) -> str:
-    if any(name != name.strip() or "\n" in name or not name for name in names):
-        raise NotExpressibleError
+def listed(names: Sequence[str]) -> str:
+    """Names as options take them: separated by commas, in quotes where one is not plain."""
+    is_plain = all(name.isalnum() for name in names)
     text = io.StringIO()
-    csv.writer(text, lineterminator="").writerow(names)
+    quoting = csv.QUOTE_MINIMAL if is_plain else csv.QUOTE_ALL
+    csv.writer(text, lineterminator="", quoting=quoting).writerow(names)
     return text.getvalue()
 
 

@@ -24,7 +24,7 @@ from pyarrow import parquet
 from sqlalchemy import make_url
 
 from tests.faults import oracle
-from tests.faults.doors import Outcome
+from tests.faults.doors import Outcome, listed
 from tests.faults.export_stores import STORES, ExportStore, StoreReaders, digest_of
 from tests.faults.kills import SIGNALS, client, ended, go
 from tests.faults.scenario import Result
@@ -116,9 +116,9 @@ class _Run:
 
     def order(self, k: int) -> dict[str, Any]:
         """What a client shall run."""
-        age, height = self.source.quasi
+        columns = listed(self.source.quasi)
         words = ["anonymize", f"file:{self.source.folder}", "--table", "people", "--no-progress",
-                 "--format", "json", "-q", age, "-q", height, "-s", self.source.site,
+                 "--format", "json", "-q", columns, "-s", listed([self.source.site]),
                  "--keep", "uid", "--k", str(k), "--method", "mdav", "--output", "release.people",
                  "--target", f"duckdb:///{self.ledger}", "--if-exists", "replace",
                  "--export", self.store.path]  # fmt: skip

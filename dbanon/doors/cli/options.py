@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any, get_origin
 import click
 
 from dbanon.data.option import REQUIRED, Parameter
-from dbanon.doors.cli.support import Bytes, Names, pair
+from dbanon.doors.cli.support import Bytes, Names, pair, split_list
 from dbanon.doors.spelling import flag as flag
 from dbanon.errors import InvalidParameter
 from dbanon.job.chain import Chain
@@ -114,7 +113,7 @@ def _value(one: Parameter, given: Any) -> Any:
 
 def order(text: str) -> tuple[str, ...]:
     """The values that A,B,C states, from the lowest to the highest."""
-    return tuple(next(csv.reader([text], skipinitialspace=True), []))
+    return split_list(text)
 
 
 def ends(text: str) -> tuple[Any, Any]:

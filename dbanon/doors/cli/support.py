@@ -84,6 +84,19 @@ class TerminatedError(BaseException):
     """SIGTERM arrived: everything is rolled back on the way out."""
 
 
+def split_list(text: str) -> tuple[str, ...]:
+    """The parts of a text between its commas; double quotes protect commas and line breaks.
+
+    Raises
+    ------
+    click.BadParameter : a part with a line break has no quotes.
+    """
+    try:
+        return tuple(next(csv.reader([text], skipinitialspace=True), []))
+    except csv.Error:
+        raise click.BadParameter("Put a part with a line break in double quotes.") from None
+
+
 class Names(click.ParamType):  # type: ignore[type-arg]
     """Names separated by commas; one with a comma in it stands in double quotes."""
 
@@ -94,8 +107,9 @@ class Names(click.ParamType):  # type: ignore[type-arg]
     ) -> tuple[str, ...]:
         if isinstance(value, tuple):
             return value
-        parts = next(csv.reader([str(value)], skipinitialspace=True), [])
-        names = tuple(part.strip() for part in parts)
+        text = str(value)
+        parts = split_list(text)
+        names = parts if '"' in text else tuple(part.strip() for part in parts)
         if not names or not all(names):
             self.fail("an empty name", param, ctx)
         return names
@@ -110,9 +124,6 @@ class ShortNames(Names):
         text = "" if isinstance(value, tuple) else str(value)
         if text and "," not in text and '"' not in text:
             return (text,)
-        if '"' in text:
-            names = tuple(next(csv.reader([text], skipinitialspace=True)))
-            return names if all(names) else self.fail("an empty name", param, ctx)
         return super().convert(value, param, ctx)
 
 
