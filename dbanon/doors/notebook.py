@@ -1,4 +1,4 @@
-"""What a notebook shows of results: cards in HTML, plots by matplotlib."""
+"""Results in a notebook: cards in HTML, plots by matplotlib."""
 
 from __future__ import annotations
 
@@ -7,51 +7,51 @@ from typing import Any
 
 from dbanon.advice.answer import Advice, Sweep
 from dbanon.advice.recommend import Point
-from dbanon.doors.html.card import LOSSES, tried
-from dbanon.doors.html.card import card as drawn
+from dbanon.doors.html.card import LOSSES, sweep_and_choice
+from dbanon.doors.html.card import card as draw_card
 from dbanon.errors import MissingDependency
 
 _MARKERS = "os^D"
 
 
-def card(shown: Any) -> str:
-    """A result as a card: HTML without scripts that loads nothing, every text escaped."""
-    return drawn(shown)
+def card(result: Any) -> str:
+    """A result as a card: HTML without scripts that loads nothing, all text escaped."""
+    return draw_card(result)
 
 
-def plot(shown: Advice | Sweep, axes: Any = None) -> Any:
+def plot(result: Advice | Sweep, axes: Any = None) -> Any:
     """Loss against risk of the releases that were tried, a line for each method.
 
-    The release that is recommended has a ring. Releases that no other beats in both are filled.
+    The recommended release has a ring. Filled marks are releases that no other beats in both.
 
     Parameters
     ----------
-    axes : matplotlib's, to draw on; None for a figure of its own.
+    axes : the axes of matplotlib to draw on; None for a new figure.
 
     Raises
     ------
     MissingDependency : matplotlib is not installed.
     """
-    sweep, chosen = tried(shown)
+    sweep, chosen = sweep_and_choice(result)
     if axes is None:
         axes = _figure().subplots()
-    named: list[Point] = []
-    for place, name in enumerate(dict.fromkeys(point.curve for point in sweep.points)):
-        own = [point for point in sweep.points if point.curve == name]
-        risks, losses = [point.risk for point in own], [point.loss for point in own]
-        filled = [at for at, point in enumerate(own) if point.on_frontier]
-        marker = _MARKERS[place % len(_MARKERS)]
+    labelled: list[Point] = []
+    for index, name in enumerate(dict.fromkeys(point.curve for point in sweep.points)):
+        curve = [point for point in sweep.points if point.curve == name]
+        risks, losses = [point.risk for point in curve], [point.loss for point in curve]
+        frontier = [i for i, point in enumerate(curve) if point.on_frontier]
+        marker = _MARKERS[index % len(_MARKERS)]
         [line] = axes.plot(risks, losses, f"-{marker}", label=name, markerfacecolor="none")
         axes.plot(
-            [risks[at] for at in filled],
-            [losses[at] for at in filled],
+            [risks[i] for i in frontier],
+            [losses[i] for i in frontier],
             marker,
             color=line.get_color(),
         )
-        for point in (own[0], own[-1]):
-            if any(_is_near(point, other, sweep.points) for other in named):
+        for point in (curve[0], curve[-1]):
+            if any(_is_near(point, neighbour, sweep.points) for neighbour in labelled):
                 continue
-            named.append(point)
+            labelled.append(point)
             axes.annotate(
                 f"k = {point.k}", (point.risk, point.loss), xytext=(6, 6),
                 textcoords="offset points", fontsize="small",
@@ -69,10 +69,10 @@ def plot(shown: Advice | Sweep, axes: Any = None) -> Any:
     return axes
 
 
-def _is_near(one: Point, other: Point, points: Sequence[Point]) -> bool:
-    """Whether labels of both would cover each other."""
+def _is_near(a: Point, b: Point, points: Sequence[Point]) -> bool:
+    """Whether the labels of both points would overlap."""
     wide, high = max(p.risk for p in points) or 1.0, max(p.loss for p in points) or 1.0
-    return abs(one.risk - other.risk) < 0.12 * wide and abs(one.loss - other.loss) < 0.06 * high
+    return abs(a.risk - b.risk) < 0.12 * wide and abs(a.loss - b.loss) < 0.06 * high
 
 
 def _figure() -> Any:
@@ -80,5 +80,5 @@ def _figure() -> Any:
         import matplotlib.pyplot as plt
     except ImportError:
         raise MissingDependency.of_extra("A plot", "matplotlib", "plot") from None
-    # By pyplot, which a notebook shows at the end of a cell.
+    # Notebooks show figures of pyplot at the end of a cell.
     return plt.figure(layout="constrained")

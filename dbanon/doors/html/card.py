@@ -1,7 +1,7 @@
 """Cards: what a notebook shows of a result, with the report's own pictures.
 
-A card says no more than the report, or than ``to_dict`` of the result. It holds no script and loads
-nothing. Text of others is escaped, and its control characters and marks of direction written out.
+A card contains no more than the report, or than ``to_dict`` of the result. It has no script and
+loads nothing. Text from data is escaped, and its control and direction characters are written out.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from dbanon.release.attacks import Attacks
 from dbanon.release.evaluation import Evaluation
 from dbanon.release.report import Report
 
-# Both themes of a notebook: the ink is its own, and the others can be read on light and dark.
+# The text colour is the notebook's own; the other colours are legible on light and on dark.
 _COLOURS = (
     "--ink: currentColor; --quiet: color-mix(in srgb, currentColor 68%, transparent);"
     " --line: rgba(128, 128, 128, .35); --track: rgba(128, 128, 128, .2); --mark: #3f81b5;"
@@ -43,132 +43,134 @@ LOSSES = {"sse_loss": "SSE/SST", "iloss": "iloss a cell"}
 
 
 @singledispatch
-def card(shown: Any) -> str:
+def card(result: Any) -> str:
     """A result as HTML."""
-    raise TypeError(f"There is no card of {type(shown).__name__}.")
+    raise TypeError(f"There is no card of {type(result).__name__}.")
 
 
 @card.register
-def _report(shown: Report) -> str:
-    evaluation = shown.evaluation
-    guarantee = recorded(shown.k_requested, shown.arguments)
-    bins = size_bins(shown.counts.rows.histogram)
+def _report(result: Report) -> str:
+    evaluation = result.evaluation
+    guarantee = recorded(result.k_requested, result.arguments)
+    bins = size_bins(result.counts.rows.histogram)
     return _card(
         "report",
-        shown.output,
-        _figures(one[:3] for one in headline(shown, guarantee, evaluation)),
-        _paragraph("guarantee", shown.guarantee),
-        *(_paragraph("warning", told) for told in shown.warned),
-        _sizes(bins, shown.median_class),
-        _details("All that the report says", _pairs(shown.pairs())),
+        result.output,
+        _figures(row[:3] for row in headline(result, guarantee, evaluation)),
+        _paragraph("guarantee", result.guarantee),
+        *(_paragraph("warning", text) for text in result.warned),
+        _sizes(bins, result.median_class),
+        _details("All that the report says", _pairs(result.pairs())),
     )
 
 
 @card.register
-def _partition(shown: Partition) -> str:
-    bins = size_bins(Counter(shown.sizes.tolist()))
-    return _card("partition", "", _counts(shown), _sizes(bins, None))
+def _partition(result: Partition) -> str:
+    bins = size_bins(Counter(result.sizes.tolist()))
+    return _card("partition", "", _counts(result), _sizes(bins, None))
 
 
 @card.register
-def _attributes(shown: AttributePartition) -> str:
+def _attributes(result: AttributePartition) -> str:
     parts = [
-        _paragraph("title", f"attribute {place}")
+        _paragraph("title", f"attribute {position}")
         + _counts(part)
         + _sizes(size_bins(Counter(part.sizes.tolist())), None)
-        for place, part in enumerate(shown.partitions, 1)
+        for position, part in enumerate(result.partitions, 1)
     ]
     return _card("partition, each attribute by itself", "", *parts)
 
 
-def _counts(shown: Partition) -> str:
-    sizes = shown.sizes
-    between = f"{sizes.min():,} to {sizes.max():,} records" if len(sizes) else "none"
+def _counts(result: Partition) -> str:
+    sizes = result.sizes
+    size_range = f"{sizes.min():,} to {sizes.max():,} records" if len(sizes) else "none"
     return _figures(
         [
-            ("classes", f"{shown.n_classes:,}", between),
-            ("records in classes", f"{len(shown.labels) - shown.n_suppressed:,}", ""),
-            ("suppressed", f"{shown.n_suppressed:,}", "in no class"),
+            ("classes", f"{result.n_classes:,}", size_range),
+            ("records in classes", f"{len(result.labels) - result.n_suppressed:,}", ""),
+            ("suppressed", f"{result.n_suppressed:,}", "in no class"),
         ]
     )
 
 
 @card.register
-def _evaluation(shown: Evaluation) -> str:
-    told = shown.to_dict()
+def _evaluation(result: Evaluation) -> str:
+    figures_of_result = result.to_dict()
     parts = [
-        _figures([("rows", f"{shown.rows:,}", f"{shown.suppressed:,} suppressed")]),
-        _measures("What was lost", figures.losses(told)),
-        _measures("What an attacker still gains", figures.risks(told, None)),
+        _figures([("rows", f"{result.rows:,}", f"{result.suppressed:,} suppressed")]),
+        _measures("What was lost", figures.losses(figures_of_result)),
+        _measures("What an attacker still gains", figures.risks(figures_of_result, None)),
     ]
-    own = figures.by_column(told)
-    if own["rows"]:
-        table = _table(["column", *own["names"]], own["rows"])
+    by_column = figures.by_column(figures_of_result)
+    if by_column["rows"]:
+        table = _table(["column", *by_column["names"]], by_column["rows"])
         parts.append(_details("By column", table))
     return _card("evaluation", "", *parts)
 
 
 @card.register
-def _attacks(shown: Attacks) -> str:
+def _attacks(result: Attacks) -> str:
     rows = [
         {"name": name, "summary": words, "figure": f"{risk:.3f}", "bar": svg.share_bar(risk)}
-        for (name, words), risk in zip(shown.pairs(), shown.risks.values(), strict=True)
+        for (name, words), risk in zip(result.pairs(), result.risks.values(), strict=True)
         if risk is not None
     ]
-    without = [(one.note, [name]) for name, one in shown.found.items() if one.risk is None]
+    without_risk = [
+        (attack.note, [name]) for name, attack in result.found.items() if attack.risk is None
+    ]
     counts = [
-        ("originals", f"{shown.originals:,}", "records"),
-        ("controls", f"{shown.controls:,}", "records"),
-        ("released", f"{shown.released:,}", "rows"),
+        ("originals", f"{result.originals:,}", "records"),
+        ("controls", f"{result.controls:,}", "records"),
+        ("released", f"{result.released:,}", "rows"),
     ]
     return _card(
         "attacks",
         "",
         _paragraph("warning", "For the controller, not for publication."),
         _figures(counts),
-        _measures("What an attacker gains", {"rows": rows, "left": without}),
-        _details("In words", _pairs(shown.pairs())),
+        _measures("What an attacker gains", {"rows": rows, "left": without_risk}),
+        _details("In words", _pairs(result.pairs())),
     )
 
 
-def _measures(title: str, found: Row) -> str:
-    """A table of measures, and the names of those that say nothing here, with the reason."""
+def _measures(title: str, table: Row) -> str:
+    """A table of measures, then the names of those without a figure, with the reason."""
     rows = "".join(
         f'<tr><th scope="row" title="{_text(row["summary"])}">{_text(row["name"])}</th>'
         f'<td class="number">{_text(row["figure"])}</td><td class="bar">{row["bar"]}</td></tr>'
-        for row in found["rows"]
+        for row in table["rows"]
     )
     left = "".join(
         _paragraph("quiet", f"Left out, {reason}: {', '.join(names)}")
-        for reason, names in found["left"]
+        for reason, names in table["left"]
     )
     return f"{_paragraph('title', title)}<table><tbody>{rows}</tbody></table>{left}"
 
 
 @card.register
-def _certificate(shown: Certificate) -> str:
-    share = f"{100 * shown.share:.2f} %"
+def _certificate(result: Certificate) -> str:
+    share = f"{100 * result.share:.2f} %"
     bound = ("information loss at least", share, "of any classes of k or more")
     return _card(
         "certificate",
         "",
-        _figures([bound, ("k", f"{shown.k:,}", f"{len(shown.prices):,} records")]),
-        f"<figure>{svg.share_bar(shown.share)}<figcaption>From 0 to all that can be lost."
+        _figures([bound, ("k", f"{result.k:,}", f"{len(result.prices):,} records")]),
+        f"<figure>{svg.share_bar(result.share)}<figcaption>From 0 to all that can be lost."
         "</figcaption></figure>",
-        _pairs(shown.pairs()),
+        _pairs(result.pairs()),
     )
 
 
 @card.register
-def _advice(shown: Advice) -> str:
+def _advice(result: Advice) -> str:
     parts: dict[str, list[Sequence[str]]] = {}
-    for part, about, words, _ in shown.table_rows():
+    for part, about, words, _ in result.table_rows():
         parts.setdefault(part, []).append((about, words))
     return _card(
         "advice",
-        shown.source,
-        _pairs(shown.recommended()),
-        _map(shown),
+        result.source,
+        _pairs(result.recommended()),
+        _map(result),
         *(
             _details(part, _table([], rows))
             for part, rows in parts.items()
@@ -178,13 +180,13 @@ def _advice(shown: Advice) -> str:
 
 
 @card.register
-def _sweep(shown: Sweep) -> str:
-    return _card("sweep", "", _map(shown), *(_paragraph("quiet", note) for note in shown.notes()))
+def _sweep(result: Sweep) -> str:
+    return _card("sweep", "", _map(result), *(_paragraph("quiet", note) for note in result.notes()))
 
 
-def _map(shown: Advice | Sweep) -> str:
-    """Loss against risk of what was tried; the one recommended has a ring."""
-    sweep, chosen = tried(shown)
+def _map(result: Advice | Sweep) -> str:
+    """Loss against risk of each release that was tried; the recommended one has a ring."""
+    sweep, chosen = sweep_and_choice(result)
     if not sweep.points:
         return ""
     spots = [
@@ -193,33 +195,33 @@ def _map(shown: Advice | Sweep) -> str:
     ]
     curves = dict.fromkeys(spot.curve for spot in spots)
     signs = "".join(
-        f"<li>{svg.legend(place)} {_text(curve)}</li>" for place, curve in enumerate(curves)
+        f"<li>{svg.legend(index)} {_text(curve)}</li>" for index, curve in enumerate(curves)
     )
     picture = svg.tradeoff(spots, "linkage risk", LOSSES[sweep.measure], _number(spots))
     return f'<figure class="wide"><ul class="legend">{signs}</ul>{picture}</figure>'
 
 
-def tried(shown: Advice | Sweep) -> tuple[Sweep, Point | None]:
-    """What was tried, and the release of it that is recommended, if there is one."""
-    if isinstance(shown, Sweep):
-        return shown, None
-    found = shown.recommendation
-    return shown.sweep, None if found is None else found.point
+def sweep_and_choice(result: Advice | Sweep) -> tuple[Sweep, Point | None]:
+    """The releases that were tried, and the recommended one of them, if any."""
+    if isinstance(result, Sweep):
+        return result, None
+    recommendation = result.recommendation
+    return result.sweep, None if recommendation is None else recommendation.point
 
 
 def _sizes(bins: Sequence[tuple[str, int]], median: float | None) -> str:
     if not bins:
         return ""
-    told = "" if median is None else f", median {median:g}"
+    median_text = "" if median is None else f", median {median:g}"
     return (
         f"<figure>{svg.sizes(bins, _number(bins))}<figcaption>classes by their number of rows"
-        f"{told}</figcaption></figure>"
+        f"{median_text}</figcaption></figure>"
     )
 
 
-def _number(drawn: object) -> str:
-    """What tells a picture from others on the page; pictures that are alike have one."""
-    return sha256(repr(drawn).encode()).hexdigest()[:12]
+def _number(content: object) -> str:
+    """An identifier for a picture on the page; equal pictures have the same."""
+    return sha256(repr(content).encode()).hexdigest()[:12]
 
 
 def _card(kind: str, title: str, *parts: str) -> str:
@@ -228,21 +230,21 @@ def _card(kind: str, title: str, *parts: str) -> str:
     return f'<div class="dbanon-card"><style>{_style()}</style>{body}</div>'
 
 
-def _text(told: object) -> str:
-    return escape(printable(str(told)))
+def _text(value: object) -> str:
+    return escape(printable(str(value)))
 
 
-def _paragraph(kind: str, told: str) -> str:
-    return f'<p class="{kind}"><bdi>{_text(told)}</bdi></p>'
+def _paragraph(kind: str, text: str) -> str:
+    return f'<p class="{kind}"><bdi>{_text(text)}</bdi></p>'
 
 
-def _figures(found: Iterable[tuple[str, str, str]]) -> str:
-    drawn = "".join(
+def _figures(rows: Iterable[tuple[str, str, str]]) -> str:
+    items = "".join(
         f"<div><dt>{_text(label)}</dt><dd><strong>{_text(value)}</strong><span>{_text(of)}</span>"
         "</dd></div>"
-        for label, value, of in found
+        for label, value, of in rows
     )
-    return f'<dl class="figures">{drawn}</dl>'
+    return f'<dl class="figures">{items}</dl>'
 
 
 def _pairs(pairs: Iterable[tuple[str, str]]) -> str:
@@ -254,9 +256,9 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     kind = ' class="number"' if head else ""
     body = "".join(
         f'<tr><th scope="row">{_text(first)}</th>'
-        + "".join(f"<td{kind}>{_text(one)}</td>" for one in rest)
+        + "".join(f"<td{kind}>{_text(cell)}</td>" for cell in cells)
         + "</tr>"
-        for first, *rest in rows
+        for first, *cells in rows
     )
     return f"<table>{f'<thead><tr>{top}</tr></thead>' if head else ''}<tbody>{body}</tbody></table>"
 
@@ -267,18 +269,18 @@ def _details(title: str, body: str) -> str:
 
 @cache
 def _style() -> str:
-    """The card's rules and those of pictures, which hold inside cards alone."""
+    """Style rules of cards and their pictures, limited to cards."""
     rules = "".join(_file(name) for name in ("pictures.css", "card.css"))
-    return f"{_CARD} {{ {_COLOURS} }}\n{''.join(_inside(rules))}"
+    return f"{_CARD} {{ {_COLOURS} }}\n{''.join(_limit_to_cards(rules))}"
 
 
-def _inside(rules: str) -> Iterator[str]:
+def _limit_to_cards(rules: str) -> Iterator[str]:
     for names, body in _RULE.findall(rules):
-        inside = (
+        selectors = (
             name.strip().replace("&", _CARD) if "&" in name else f"{_CARD} {name.strip()}"
             for name in names.split(",")
         )
-        yield f"{', '.join(inside)} {body}\n"
+        yield f"{', '.join(selectors)} {body}\n"
 
 
 def _file(name: str) -> str:

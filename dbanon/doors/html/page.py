@@ -15,7 +15,7 @@ import jinja2
 from markupsafe import Markup
 
 from dbanon.data.words import printable_on_page
-from dbanon.doors.html.view import counted_again, view
+from dbanon.doors.html.view import describe_recount, view
 from dbanon.release.distribution import Distribution
 from dbanon.release.report import Report
 from dbanon.run.inspect_release import Look
@@ -31,29 +31,28 @@ def page(
     recount: Verification | None = None,
     handed: Mapping[str, str] | None = None,
 ) -> str:
-    """A report as one HTML page that asks for nothing else.
+    """A report as one self-contained HTML page.
 
     Parameters
     ----------
-    look : what the ledger has of the release.
+    look : the release as the ledger has it.
     distributions : of the released columns; those of ``look`` when None.
     tradeoff : of a sweep: ``risk`` and ``loss``, the names of its axes, ``points``, each with
         ``curve``, ``label``, ``risk``, ``loss`` and ``chosen`` for this release, and perhaps
         ``note``.
-    recount : what was found when the release was counted again for this page; None where it was
-        not, which the page says.
+    recount : the recount for this page; None if there was none, which the page says.
     handed : ``recipient`` and ``purpose``, where the page is to be signed; either may be empty.
 
     Raises
     ------
-    AssertionError : a picture would tell of fewer rows than it may.
+    AssertionError : a picture would show fewer rows than it may.
     """
     if distributions is None:
         distributions = look.distributions if look else ()
     style = style_of_page()
     return template("report.html.j2").render(
         view(report, distributions, tradeoff, look),
-        recounted=counted_again(report, recount),
+        recounted=describe_recount(report, recount),
         handed=handed,
         style=Markup(style),
         policy=_policy(style),
@@ -61,7 +60,7 @@ def page(
 
 
 def write(text: str, path: Path) -> None:
-    """Write a file that only its owner reads, and that appears when it is complete."""
+    """Write a file that only its owner can read; it appears once it is complete."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=".dbanon-")
     try:
         with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
@@ -73,17 +72,17 @@ def write(text: str, path: Path) -> None:
 
 
 def policy_of_page() -> str:
-    """What a browser may load for a report: its own style and nothing else."""
+    """The content security policy of a report: its own style and nothing else."""
     return _policy(style_of_page())
 
 
 def style_of_page() -> str:
-    """The style of a report, that of its pictures in it."""
+    """The style sheet of a report, with that of its pictures."""
     return _file("report.css").replace("/* pictures.css */\n", _file("pictures.css"))
 
 
 def _policy(style: str) -> str:
-    """What a browser may load: the page's own style and nothing else."""
+    """The content security policy of a page with this style."""
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     return f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
 
@@ -93,15 +92,15 @@ def _file(name: str) -> str:
 
 
 def _text_of(value: Any) -> Any:
-    """What the page says of a value: text of others without control characters."""
+    """A value as the page prints it: text without control characters."""
     if isinstance(value, str) and not isinstance(value, Markup):
         return printable_on_page(value)
     return value
 
 
 def environment(*folders: Path) -> jinja2.Environment:
-    """Templates of these folders and of the report's: escaped, and no name unknown."""
-    found = jinja2.Environment(
+    """Templates of these folders and of this one: escaped, without undefined names."""
+    templates = jinja2.Environment(
         loader=jinja2.FileSystemLoader([*folders, Path(__file__).parent]),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
@@ -110,9 +109,9 @@ def environment(*folders: Path) -> jinja2.Environment:
         keep_trailing_newline=True,
         finalize=_text_of,
     )
-    # Pictures come from one module, which escapes what it is given.
-    found.filters["picture"] = Markup
-    return found
+    # svg.py escapes all text in its pictures.
+    templates.filters["picture"] = Markup
+    return templates
 
 
 @cache

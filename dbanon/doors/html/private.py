@@ -1,4 +1,4 @@
-"""The page of a differentially private release: public figures, and nothing else."""
+"""The page of a differentially private release: public figures only."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _SAYS_NOT = (
 def private_page(
     report: PrivateReport, *, recount: Any = None, handed: Mapping[str, str] | None = None
 ) -> str:
-    """The report as one HTML page that asks for nothing else. It charges no budget.
+    """The report as one self-contained HTML page. It charges no budget.
 
     Parameters
     ----------
-    recount : the verification for this page, with ``recounted``; None where nobody counted again.
-    handed : as of ``page.page``.
+    recount : the verification for this page, with ``recounted``; None if there was none.
+    handed : as for ``page.page``.
     """
     style = style_of_page()
     return template("private.html.j2").render(
@@ -51,7 +51,7 @@ def private_page(
 
 
 def _headline(report: PrivateReport) -> list[tuple[str, str, str, str]]:
-    """The few figures that stand on top: label, figure, of what, and what it means."""
+    """The figures at the top: label, figure, of what, and what it means."""
     return [
         (
             "epsilon",

@@ -1,6 +1,6 @@
-"""What is written in place of a report if a run is refused: why, and what may help.
+"""The page and texts of a refused run: why it was refused, and what may help.
 
-It holds no value of the data, as messages of errors do not.
+Like error messages, they contain no value of the data.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ def describe_refusal(
 
     Parameters
     ----------
-    output, source : the names of the wanted release and of its source.
+    output, source : the names of the release that was requested, and of its source.
     way : how options in hints are written.
     """
-    unknown = isinstance(error, OutcomeUnknown)
+    is_unknown = isinstance(error, OutcomeUnknown)
     return {
-        "title": "Outcome unknown" if unknown else "Not released",
+        "title": "Outcome unknown" if is_unknown else "Not released",
         "output": output,
         "source": source,
         "job": job,
         "run_id": run_id,
         "ended_at": now(),
         "dbanon_version": version(),
-        "state": _UNKNOWN if unknown else _NOTHING,
+        "state": _UNKNOWN if is_unknown else _NOTHING,
         "error": error.to_dict(way),
     }
 
@@ -56,12 +56,12 @@ def describe_refusal(
 def refusal_pairs(refusal: dict[str, Any]) -> list[tuple[str, str]]:
     """A refusal as pairs of label and text, for people."""
     error = refusal["error"]
-    said = [("why", error["message"]), ("detail", error["detail"]), ("hint", error["hint"])]
+    reasons = [("why", error["message"]), ("detail", error["detail"]), ("hint", error["hint"])]
     return [
         (refusal["title"], f"{error['code']}, exit code {error['exit_code']}"),
         ("output", refusal["output"]),
         ("source", refusal["source"]),
-        *((label, str(text)) for label, text in said if text),
+        *((label, str(text)) for label, text in reasons if text),
         ("state", refusal["state"]),
         ("ended", refusal["ended_at"]),
         ("run", refusal["run_id"]),
@@ -69,7 +69,7 @@ def refusal_pairs(refusal: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def refusal_page(refusal: dict[str, Any]) -> str:
-    """A refusal as one HTML page that asks for nothing else."""
+    """A refusal as one self-contained HTML page."""
     return template("refusal.html.j2").render(
         refusal=refusal,
         title=printable(str(refusal["output"])),
@@ -79,5 +79,5 @@ def refusal_page(refusal: dict[str, Any]) -> str:
 
 
 def refusal_file(report: Path) -> Path:
-    """Where a refusal is written: beside the report, which may be that of an earlier release."""
+    """The path of a refusal: beside the report, which may belong to an earlier release."""
     return report.with_name(f"{report.stem}.refused{report.suffix}")

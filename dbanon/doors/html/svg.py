@@ -1,7 +1,6 @@
-"""Pictures as SVG inside a page: no colour, font or size but by the page's style sheet.
+"""Pictures as SVG inside a page. The page's style sheet sets colours, fonts and sizes.
 
-Each has a title and a description for those who do not see it, and takes shape or dashes beside
-colour to tell things apart.
+Each has a title and a description for screen readers, and uses shapes or dashes beside colours.
 """
 
 from __future__ import annotations
@@ -18,20 +17,20 @@ from dbanon.release.distribution import Distribution, require_shown
 _WIDE, _HIGH, _LEFT, _TOP, _FOOT = 320, 150, 8, 16, 22
 # Left, top, right and bottom.
 _Box = tuple[float, float, float, float]
-# Of letters as wide as the page's at its size in pictures.
+# The mean width of a letter of the page's font in pictures.
 _LETTER = 6.2
 
 
 @dataclass(frozen=True)
 class Spot:
-    """One point of a map.
+    """A point of the map of risk and loss.
 
     Parameters
     ----------
-    label : beside it.
-    risk, loss : where it lies.
+    label : the text beside it.
+    risk, loss : its coordinates.
     curve : the curve that it belongs to, such as its method.
-    chosen : it is this release.
+    chosen : whether it is this release.
     """
 
     label: str
@@ -42,7 +41,7 @@ class Spot:
 
 
 def share_bar(share: float, limit: float | None = None) -> str:
-    """A bar of 0 to 1 beside a figure that is told in words, with a mark at its limit."""
+    """A bar from 0 to 1 with a mark at its limit; the figure beside it is for screen readers."""
     width = 100 * min(max(share, 0.0), 1.0)
     mark = ""
     if limit is not None and 0 <= limit <= 1:
@@ -54,29 +53,31 @@ def share_bar(share: float, limit: float | None = None) -> str:
     )
 
 
-def histogram(found: Distribution, number: int | str) -> str:
-    """A histogram of bins; ``number`` tells the page's pictures apart.
+def histogram(distribution: Distribution, number: int | str) -> str:
+    """A histogram of bins; ``number`` is unique on the page.
 
     Raises
     ------
-    AssertionError : it would tell of fewer rows than it may.
+    AssertionError : it would show fewer rows than it may.
     """
-    require_shown(found)
-    steps = len(found.edges) - 1
-    heights = [bar.rows / bar.width for bar in found.bars]
+    require_shown(distribution)
+    steps = len(distribution.edges) - 1
+    heights = [bar.rows / bar.width for bar in distribution.bars]
     bars = [
         (bar.low, bar.width, height)
-        for bar, height in zip(found.bars, heights, strict=True)
+        for bar, height in zip(distribution.bars, heights, strict=True)
         if bar.rows
     ]
-    title = f"Released values of {printable(found.name)}"
-    desc = f"{len(found.bars)} bins. The area of a bar stands for its rows; the table has them."
-    return _histogram(title, desc, bars, steps, list(found.edges), number)
+    title = f"Released values of {printable(distribution.name)}"
+    desc = (
+        f"{len(distribution.bars)} bins. The area of a bar stands for its rows; the table has them."
+    )
+    return _histogram(title, desc, bars, steps, list(distribution.edges), number)
 
 
 def sizes(bins: Sequence[tuple[str, int]], number: int | str) -> str:
     """A histogram of class sizes: label and number of classes of each bin."""
-    bars = [(place, 1, float(count)) for place, (_, count) in enumerate(bins) if count]
+    bars = [(index, 1, float(count)) for index, (_, count) in enumerate(bins) if count]
     labels = [label for label, _ in bins]
     desc = f"Number of classes by size, in {len(bins)} steps; the table has the numbers."
     return _histogram("Class sizes", desc, bars, len(bins), labels, number, between=True)
@@ -95,41 +96,41 @@ def _histogram(
     """Bars over an axis; ``labels`` stand at the edges of steps, or between them."""
     bottom, right = _HIGH - _FOOT, _WIDE - _LEFT
     step = (right - _LEFT) / max(steps, 1)
-    # One class size alone is a bar, not a wall.
+    # A single class size is a bar, not a wall.
     step = min(step, 64.0) if between else step
     start = _LEFT if not between else (_WIDE - step * steps) / 2
     tallest = max((height for _, _, height in bars), default=1.0) or 1.0
-    drawn = []
+    shapes = []
     for low, width, height in bars:
         tall = max((bottom - _TOP) * height / tallest, 1.5)
         x, wide = start + low * step, width * step
         gap = min(1.0, wide / 8)
-        drawn.append(
+        shapes.append(
             f'<rect class="mark" x="{x + gap:.1f}" y="{bottom - tall:.1f}"'
             f' width="{wide - 2 * gap:.1f}" height="{tall:.1f}"/>'
         )
-    places = [
-        (start + (place + (0.5 if between else 0)) * step, text)
-        for place, text in enumerate(labels)
+    ticks = [
+        (start + (index + (0.5 if between else 0)) * step, text)
+        for index, text in enumerate(labels)
     ]
     axis = f'<line class="axis" x1="{_LEFT}" x2="{right}" y1="{bottom}" y2="{bottom}"/>'
-    body = "".join(drawn) + axis + _ticks(places, bottom)
+    body = "".join(shapes) + axis + _ticks(ticks, bottom)
     return _picture(title, desc, body, (_WIDE, _HIGH), number, "histogram")
 
 
-def _ticks(places: Sequence[tuple[float, str]], bottom: float) -> str:
+def _ticks(ticks: Sequence[tuple[float, str]], bottom: float) -> str:
     """Labels below an axis, as many as have room."""
-    drawn, free = [], 0.0
-    for x, text in places:
+    shapes, free = [], 0.0
+    for x, text in ticks:
         half = _LETTER * len(text) / 2
         if not text or x - half < free or x + half > _WIDE:
             continue
-        drawn.append(
+        shapes.append(
             f'<line class="axis" x1="{x:.1f}" x2="{x:.1f}" y1="{bottom}" y2="{bottom + 4}"/>'
             f'<text x="{x:.1f}" y="{bottom + 16}" text-anchor="middle">{escape(text)}</text>'
         )
         free = x + half + 10
-    return "".join(drawn)
+    return "".join(shapes)
 
 
 def tradeoff(spots: Sequence[Spot], risk_name: str, loss_name: str, number: int | str) -> str:
@@ -164,12 +165,12 @@ def tradeoff(spots: Sequence[Spot], risk_name: str, loss_name: str, number: int 
         f' rotate(-90)">{escape(loss_name)}</text>'
     )
     curves = list(dict.fromkeys(spot.curve for spot in spots))
-    for place, curve in enumerate(curves):
-        own = [spot for spot in spots if spot.curve == curve]
-        line = " ".join(f"{x:.1f},{y:.1f}" for x, y in map(at, own))
-        kind = place % 4
+    for index, curve in enumerate(curves):
+        spots_of_curve = [spot for spot in spots if spot.curve == curve]
+        line = " ".join(f"{x:.1f},{y:.1f}" for x, y in map(at, spots_of_curve))
+        kind = index % 4
         parts.append(f'<polyline class="curve curve{kind}" points="{line}"/>')
-        parts += [_shape(kind, *at(spot)) for spot in own]
+        parts += [_shape(kind, *at(spot)) for spot in spots_of_curve]
     parts += [
         f'<circle class="chosen" cx="{x:.1f}" cy="{y:.1f}" r="9"/>'
         for x, y in (at(spot) for spot in spots if spot.chosen)
@@ -185,17 +186,17 @@ def tradeoff(spots: Sequence[Spot], risk_name: str, loss_name: str, number: int 
 def _labels(
     spots: Sequence[Spot], at: Callable[[Spot], tuple[float, float]], room: _Box
 ) -> list[str]:
-    """The labels of the points, each at the first place near its point that is free.
+    """The labels of the points, each at the first free position near its point.
 
     This release and both ends of each curve come first, and nearly always get a label. Any other
-    point goes without one where its label would cover something.
+    point has none if its label would cover something.
     """
     points = [at(spot) for spot in spots]
     dots = [(x - 6, y - 6, x + 6, y + 6) for x, y in points]
     lines = [
         box
-        for (one, a), (other, b) in pairwise(zip(spots, points, strict=True))
-        if one.curve == other.curve
+        for (before, a), (after, b) in pairwise(zip(spots, points, strict=True))
+        if before.curve == after.curve
         for box in _along(a, b)
     ]
     curves = [spot.curve for spot in spots]
@@ -203,57 +204,57 @@ def _labels(
     ends = {*map(curves.index, curves), *last.values()}
     ranked = sorted(range(len(spots)), key=lambda i: (not spots[i].chosen, i not in ends))
     placed: list[_Box] = []
-    drawn = []
+    labels = []
     for index in ranked:
         spot, (x, y) = spots[index], points[index]
         wide = _LETTER * len(spot.label) + 4
         offsets = [(12, 4), (8, -9), (-8 - wide, 19), (-12 - wide, 4), (8, 19), (-8 - wide, -9)]
         avoided = [[*placed, *dots, *lines]]
         if spot.chosen or index in ends:
-            # It may stand further away; if that does not help, over lines, and then over points.
+            # Its label may be further away, then over lines, then over points.
             offsets += [(dx, dy) for dy in (33, -23, 47, -37) for dx in (8, -8 - wide)]
             avoided += [[*placed, *dots], placed]
-        places = [(x + dx, y + dy) for dx, dy in offsets]
-        inside = [place for place in places if _is_inside(_text_box(place, wide), room)]
+        corners = [(x + dx, y + dy) for dx, dy in offsets]
+        inside = [corner for corner in corners if _is_inside(_text_box(corner, wide), room)]
         free = (
-            place
+            corner
             for obstacles in avoided
-            for place in inside
-            if not any(_meet(_text_box(place, wide), obstacle) for obstacle in obstacles)
+            for corner in inside
+            if not any(_overlap(_text_box(corner, wide), obstacle) for obstacle in obstacles)
         )
         chosen = next(free, None)
         if chosen is None:
             continue
         placed.append(_text_box(chosen, wide))
         kind = ' class="strong"' if spot.chosen else ""
-        drawn.append(
+        labels.append(
             f'<text{kind} x="{chosen[0]:.1f}" y="{chosen[1]:.1f}">'
             f"{escape(printable(spot.label))}</text>"
         )
-    return drawn
+    return labels
 
 
-def _text_box(place: tuple[float, float], wide: float) -> _Box:
-    """The box that a label covers; its text starts at this place, on the base line."""
-    x, y = place
+def _text_box(corner: tuple[float, float], wide: float) -> _Box:
+    """The box that a label covers; its text starts at this corner, on the base line."""
+    x, y = corner
     return (x - 2, y - 12, x + wide + 2, y + 4)
 
 
 def _is_inside(box: _Box, room: _Box) -> bool:
-    """True where a label lies between the axes and the right end; it may stand above the top."""
+    """Whether a label lies between the axes and the right end; it may reach above the top."""
     left, top, right, bottom = room
     return left < box[0] and box[2] < right and top - 14 < box[1] and box[3] < bottom
 
 
-def _along(one: tuple[float, float], other: tuple[float, float]) -> list[_Box]:
+def _along(start: tuple[float, float], end: tuple[float, float]) -> list[_Box]:
     """Small boxes along a line."""
     parts = [part / 24 for part in range(1, 24)]
-    centres = [tuple(a + (b - a) * part for a, b in zip(one, other, strict=True)) for part in parts]
+    centres = [tuple(a + (b - a) * part for a, b in zip(start, end, strict=True)) for part in parts]
     return [(x - 2, y - 2, x + 2, y + 2) for x, y in centres]
 
 
-def _meet(one: _Box, other: _Box) -> bool:
-    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+def _overlap(a: _Box, b: _Box) -> bool:
+    return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]
 
 
 def _shape(kind: int, x: float, y: float) -> str:
@@ -269,9 +270,9 @@ def _shape(kind: int, x: float, y: float) -> str:
     return f'<polygon class="point curve{kind}" points="{points}"/>'
 
 
-def legend(place: int) -> str:
-    """The sign of a curve of the map, beside its name."""
-    kind = place % 4
+def legend(index: int) -> str:
+    """The sign of a curve of the map, for its legend."""
+    kind = index % 4
     return (
         '<svg class="sign" viewBox="0 0 36 14" aria-hidden="true">'
         f'<polyline class="curve curve{kind}" points="1,7 35,7"/>{_shape(kind, 18, 7)}</svg>'
@@ -290,10 +291,10 @@ def _top(value: float) -> float:
 def _picture(
     title: str, desc: str, body: str, size: tuple[int, int], number: int | str, kind: str
 ) -> str:
-    named = f"picture{number}"
+    prefix = f"picture{number}"
     return (
         f'<svg class="picture {kind}" role="img" viewBox="0 0 {size[0]} {size[1]}"'
-        f' aria-labelledby="{named}-title {named}-desc">'
-        f'<title id="{named}-title">{escape(title)}</title>'
-        f'<desc id="{named}-desc">{escape(desc)}</desc>{body}</svg>'
+        f' aria-labelledby="{prefix}-title {prefix}-desc">'
+        f'<title id="{prefix}-title">{escape(title)}</title>'
+        f'<desc id="{prefix}-desc">{escape(desc)}</desc>{body}</svg>'
     )

@@ -1,4 +1,4 @@
-"""What the page says, as plain values: texts, rows of tables, pictures."""
+"""The content of the page as plain values: texts, rows of tables, pictures."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def view(
     tradeoff: Mapping[str, Any] | None,
     look: Look | None,
 ) -> dict[str, Any]:
-    """All that the template asks for."""
+    """The values of the template."""
     guarantee = recorded(report.k_requested, report.arguments)
     evaluation = report.evaluation
     pictures = Pictures()
@@ -42,10 +42,10 @@ def view(
         "bounds_rows": guarantee.bounds_rows,
         "k_counts": guarantee.unit,
         "cautions": [(caution.title, caution.why) for caution in report.cautions],
-        "telling": [found.describe(report.k_requested) for found in report.findings],
+        "telling": [finding.describe(report.k_requested) for finding in report.findings],
         "lost": report.lost_told(),
         "homogeneous": report.homogeneous,
-        "homogeneity": [(one.name, one.figures()) for one in report.homogeneity],
+        "homogeneity": [(column.name, column.figures()) for column in report.homogeneity],
         "says_not": guarantee.says_not(report.earlier_releases, bool(report.models)),
         "counting": look.counting if look else (),
         "counted_then": _counted_then(report, len(look.counting) if look else 1),
@@ -62,7 +62,7 @@ def view(
         "evaluated": evaluation is not None,
         "why_not": report.evaluation_failed or "",
         "tradeoff": map_of(tradeoff, pictures) if tradeoff else None,
-        "distributions": [drawn(found, pictures) for found in distributions],
+        "distributions": [draw(column, pictures) for column in distributions],
         "roles": _roles(report, look),
         "facts": _facts(report, look),
         "options": _options(report),
@@ -73,55 +73,55 @@ def view(
 
 
 class Pictures:
-    """Numbers that tell a page's pictures apart."""
+    """Numbers the pictures of a page."""
 
     def __init__(self) -> None:
-        self._drawn = 0
+        self._count = 0
 
     def next(self) -> int:
-        """The number of another picture."""
-        self._drawn += 1
-        return self._drawn
+        """The number of the next picture."""
+        self._count += 1
+        return self._count
 
 
 def few(count: int, k: int) -> str:
-    """A count of rows; 1 to k - 1 are told as a range."""
+    """A count of rows; 1 to k - 1 are given as a range."""
     return f"1 to {k - 1}" if 0 < count < k else f"{count:,}"
 
 
-def counted_again(report: Report, found: Verification | None) -> str:
-    """When the counts on the page were counted, in words."""
-    if found is None:
+def describe_recount(report: Report, recount: Verification | None) -> str:
+    """When the counts on the page were made."""
+    if recount is None:
         return (
             f"Counted on {_minute(report.created_at)} on what was written, before anyone could see"
             " it. It was not recounted for this page."
         )
     same = (
         "Columns, types, rows and class sizes are as they were released."
-        if found.unchanged
-        else f"Columns and class sizes are as they were released; rows: digest {found.digest}."
+        if recount.unchanged
+        else f"Columns and class sizes are as they were released; rows: digest {recount.digest}."
     )
     return (
         f"Recounted for this page on {_minute(now())}: the smallest class holds"
-        f" {found.smallest_class:,} ({found.counted}). {same}"
+        f" {recount.smallest_class:,} ({recount.counted}). {same}"
     )
 
 
 def _minute(time: str) -> str:
-    """A time in UTC to the minute; as it is where it is none."""
+    """A time in UTC to the minute; any other text as it is."""
     return f"{time[:10]} {time[11:16]} UTC" if time[10:11] == "T" else time
 
 
 def _counted_then(report: Report, queries: int) -> str:
-    """What there is to run, and what it gave when the release was made, in words."""
-    gave = (
+    """The number of queries that recount the release, and their result when it was made."""
+    counts = (
         f"smallest class {report.smallest_class:,}, {report.classes:,} classes,"
         f" {report.rows_out:,} rows"
     )
     if queries == 1:
-        return f"can run this. When it was released it gave: {gave}."
+        return f"can run this. When it was released it gave: {counts}."
     return (
-        f"can run these. When it was released they gave, over all columns: {gave}; of whole rows"
+        f"can run these. When it was released they gave, over all columns: {counts}; of whole rows"
         f" the smallest class {report.counts.verdict.rarest:,}."
     )
 
@@ -129,13 +129,13 @@ def _counted_then(report: Report, queries: int) -> str:
 def headline(
     report: Report, guarantee: Guarantee, evaluation: Mapping[str, Any] | None
 ) -> list[tuple[str, str, str, str]]:
-    """The few figures that stand on top: label, figure, of what, and what it means."""
+    """The figures at the top: label, figure, of what, and what it means."""
     verdict, symbol = report.counts.verdict, _METHOD_LOSS[report.loss_measure][0]
     withheld = few(report.suppressed, report.k_requested)
-    found = [
+    rows = [
         *(
-            ("Rows", k_rows, worth, "Smallest number of rows that share all released values.")
-            for k_rows, worth in verdict.of_rows
+            ("Rows", k_rows, explanation, "Smallest number of rows that share all released values.")
+            for k_rows, explanation in verdict.of_rows
         ),
         (
             "k of each column" if verdict.of_rows else "k counted",
@@ -164,8 +164,8 @@ def headline(
         ),
     ]
     if report.homogeneity:
-        worst = max(report.homogeneity, key=lambda one: one.classes)
-        found.append(
+        worst = max(report.homogeneity, key=lambda column: column.classes)
+        rows.append(
             (
                 "homogeneous classes",
                 f"{worst.classes:,}",
@@ -174,7 +174,7 @@ def headline(
             )
         )
     if evaluation and evaluation["risks"].get("linkage_risk") is not None:
-        found.append(
+        rows.append(
             (
                 "linkage risk",
                 f"{100 * evaluation['risks']['linkage_risk']:.1f} %",
@@ -182,11 +182,11 @@ def headline(
                 "The share of records that someone who holds all originals finds again.",
             )
         )
-    return found
+    return rows
 
 
 def _sizes(report: Report, pictures: Pictures) -> Row:
-    """Class sizes as a picture and a table, in at most so many steps."""
+    """Class sizes as a picture and a table, in at most ``MOST_BINS`` steps."""
     bins = size_bins(report.counts.rows.histogram)
     picture = svg.sizes(bins, pictures.next()) if bins else ""
     rows = [(label, f"{count:,}") for label, count in bins if count]
@@ -194,7 +194,7 @@ def _sizes(report: Report, pictures: Pictures) -> Row:
 
 
 def size_bins(histogram: Mapping[int, int]) -> list[tuple[str, int]]:
-    """Class sizes, with the classes of each, in at most so many steps."""
+    """Class sizes and the number of classes of each, in at most ``MOST_BINS`` steps."""
     low, high = min(histogram, default=0), max(histogram, default=-1)
     width = -(-(high - low + 1) // MOST_BINS)
     bins = []
@@ -206,7 +206,7 @@ def size_bins(histogram: Mapping[int, int]) -> list[tuple[str, int]]:
 
 
 def _loss(report: Report) -> Row:
-    """What the run itself measured, over all columns and column by column."""
+    """The loss that the run measured, over all columns and by column."""
     symbol, before = _METHOD_LOSS[report.loss_measure]
     levels = report.levels or {}
     return {
@@ -218,21 +218,21 @@ def _loss(report: Report) -> Row:
         "has_levels": bool(levels),
         "rows": [
             {
-                "name": one.name,
-                "figure": figure(one.released, 6),
-                "before": figure(one.before_rounding, 6),
-                "bar": svg.share_bar(one.released),
-                "level": str(levels.get(one.name, "")),
+                "name": column.name,
+                "figure": figure(column.released, 6),
+                "before": figure(column.before_rounding, 6),
+                "bar": svg.share_bar(column.released),
+                "level": str(levels.get(column.name, "")),
             }
-            for one in report.loss.columns.values()
+            for column in report.loss.columns.values()
         ],
     }
 
 
 def _class_risk(report: Report, guarantee: Guarantee) -> Row:
-    """What follows from class sizes alone."""
+    """The risk that follows from class sizes alone."""
     rarest = max(report.counts.verdict.rarest, 1)
-    # Of rows: how many persons there are in each class is not known here.
+    # The number of persons in each class is not known here.
     average = None if guarantee.persons else report.classes / max(report.rows_out, 1)
     return {
         "highest": figure(1 / rarest),
@@ -243,7 +243,7 @@ def _class_risk(report: Report, guarantee: Guarantee) -> Row:
     }
 
 
-def map_of(told: Mapping[str, Any], pictures: Pictures) -> Row:
+def map_of(sweep: Mapping[str, Any], pictures: Pictures) -> Row:
     """The map of a sweep and its table."""
     spots = [
         svg.Spot(
@@ -253,17 +253,17 @@ def map_of(told: Mapping[str, Any], pictures: Pictures) -> Row:
             curve=str(point["curve"]),
             chosen=bool(point.get("chosen", False)),
         )
-        for point in told["points"]
+        for point in sweep["points"]
     ]
     curves = list(dict.fromkeys(spot.curve for spot in spots))
     return {
-        "picture": svg.tradeoff(spots, told["risk"], told["loss"], pictures.next())
+        "picture": svg.tradeoff(spots, sweep["risk"], sweep["loss"], pictures.next())
         if spots
         else "",
-        "curves": [(svg.legend(place), curve) for place, curve in enumerate(curves)],
-        "risk": told["risk"],
-        "loss": told["loss"],
-        "note": told.get("note", ""),
+        "curves": [(svg.legend(index), curve) for index, curve in enumerate(curves)],
+        "risk": sweep["risk"],
+        "loss": sweep["loss"],
+        "note": sweep.get("note", ""),
         "rows": [
             {
                 "curve": spot.curve,
@@ -277,29 +277,29 @@ def map_of(told: Mapping[str, Any], pictures: Pictures) -> Row:
     }
 
 
-def drawn(found: Distribution, pictures: Pictures) -> Row:
+def draw(column: Distribution, pictures: Pictures) -> Row:
     """A distribution as a picture and a table."""
-    require_shown(found)
-    bins, labels = found.unit in ("number", "date"), found.unit == "label"
-    most = max((bar.rows for bar in found.bars), default=0) or 1
+    require_shown(column)
+    bins, labels = column.unit in ("number", "date"), column.unit == "label"
+    most = max((bar.rows for bar in column.bars), default=0) or 1
     return {
-        "name": found.name,
-        "role": found.role.replace("_", "-"),
-        "bound": found.bound,
-        "picture": svg.histogram(found, pictures.next()) if bins else "",
+        "name": column.name,
+        "role": column.role.replace("_", "-"),
+        "bound": column.bound,
+        "picture": svg.histogram(column, pictures.next()) if bins else "",
         "labels": [
-            (bar.label, svg.share_bar(bar.rows / most), f"{bar.rows:,}") for bar in found.bars
+            (bar.label, svg.share_bar(bar.rows / most), f"{bar.rows:,}") for bar in column.bars
         ]
         if labels
         else [],
-        "rows": [(bar.label, f"{bar.rows:,}") for bar in found.bars],
-        "others": found.others,
-        "note": found.note,
+        "rows": [(bar.label, f"{bar.rows:,}") for bar in column.bars],
+        "others": column.others,
+        "note": column.note,
     }
 
 
 def _roles(report: Report, look: Look | None) -> list[tuple[str, str, str]]:
-    """What became of each column: name, type where it is known, words."""
+    """The role of each column: name, type if known, and words."""
     words = {
         "quasi_identifier": "quasi-identifier: one released value for each class",
         "sensitive": "sensitive: copied as it is",
@@ -328,14 +328,14 @@ def _roles(report: Report, look: Look | None) -> list[tuple[str, str, str]]:
 
 
 def _facts(report: Report, look: Look | None) -> list[tuple[str, str, bool]]:
-    """What the ledger has of the release: label, text, and whether a name is in it."""
+    """The release in the ledger: label, text, and whether the text contains a name."""
     withheld = few(report.suppressed, report.k_requested)
     read = (
         f"{report.rows_out:,} and the withheld"
         if 0 < report.suppressed < report.k_requested
         else f"{report.rows_in:,}"
     )
-    noted = report.counts.verdict.noted
+    remarks = report.counts.verdict.noted
     facts = [
         ("release", report.release_id, False),
         ("recorded", report.created_at, False),
@@ -346,7 +346,7 @@ def _facts(report: Report, look: Look | None) -> list[tuple[str, str, bool]]:
         ("rows read", read, False),
         ("rows withheld", withheld, False),
         ("rows with NULL in a quasi-identifier", _nulls(report), False),
-        *((name.replace("_", " "), str(found), True) for name, found in noted.items()),
+        *((name.replace("_", " "), str(text), True) for name, text in remarks.items()),
         ("seed policy", report.seed_policy, False),
         ("earlier releases", report.earlier_releases, False),
         ("digest of the rows", report.digest or "none was taken", False),
@@ -354,47 +354,47 @@ def _facts(report: Report, look: Look | None) -> list[tuple[str, str, bool]]:
     if look is not None:
         recorded = look.recorded
         facts.append(("published by", recorded.published_by or "no role is known here", True))
-        current = recorded.superseded_at is None
+        is_current = recorded.superseded_at is None
         facts.append(
-            ("current", "yes" if current else f"no: superseded {recorded.superseded_at}", False)
+            ("current", "yes" if is_current else f"no: superseded {recorded.superseded_at}", False)
         )
     return facts
 
 
 def _nulls(report: Report) -> str:
-    """What became of rows with a NULL, which the release may not hold."""
-    found = few(report.null_rows, report.k_requested)
+    """What became of rows with a NULL in a quasi-identifier."""
+    count = few(report.null_rows, report.k_requested)
     policy = report.arguments.get("nulls", "error")
     if policy == "suppress":
-        rest = f"; {found} with NULL in a stratum are released" if report.null_rows else ""
+        in_strata = f"; {count} with NULL in a stratum are released" if report.null_rows else ""
         withheld = "withheld, among the rows withheld above" if report.suppressed else "none"
-        return withheld + rest
+        return withheld + in_strata
     if policy in ("category", "merge"):
         cells = sum(report.suppressed_cells.values())
         merged = f"; {few(cells, report.k_requested)} values of rare patterns" if cells else ""
-        return f"{found}, each NULL released as a value{merged}"
-    return f"{found}, in strata" if report.null_rows else "none: they would have been refused"
+        return f"{count}, each NULL released as a value{merged}"
+    return f"{count}, in strata" if report.null_rows else "none: they would have been refused"
 
 
 def _files(report: Report) -> list[tuple[str, str]]:
-    """The files that were made of the release, without the directories of the server."""
+    """The files of the release, without the server's directories."""
     return [
         (
             "exported",
-            f"{PurePath(str(one.get('path', ''))).name}, {one.get('bytes', 0):,} bytes, SHA-256"
-            f" {one.get('sha256', 'not recorded')}",
+            f"{PurePath(str(file.get('path', ''))).name}, {file.get('bytes', 0):,} bytes, SHA-256"
+            f" {file.get('sha256', 'not recorded')}",
         )
-        for one in report.arguments.get("exports", ())
+        for file in report.arguments.get("exports", ())
     ]
 
 
 def _options(report: Report) -> list[tuple[str, str]]:
-    """The policy's options that say something, as the ledger has them."""
-    found_of_it = {"also_k", "exports", "telling", "linking", "few_persons", "kept_identifiers",
+    """The options of the policy that are set, as the ledger has them."""
+    results = {"also_k", "exports", "telling", "linking", "few_persons", "kept_identifiers",
                    "models", "entity_spellings", "hierarchies", "orders", "k", "method", "levels",
                    "told", "intersects", "suppressed_cells", "homogeneity"}  # fmt: skip
     return [
         (name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
         for name, value in report.arguments.items()
-        if name not in found_of_it and value not in (None, [], {}, False, "")
+        if name not in results and value not in (None, [], {}, False, "")
     ]

@@ -8,7 +8,7 @@ from dbanon.advice.recommend import Point
 from dbanon.data.schema import Role
 from dbanon.doors.html import svg
 from dbanon.doors.html.figures import figure
-from dbanon.doors.html.view import Pictures, drawn, few
+from dbanon.doors.html.view import Pictures, draw, few
 from dbanon.doors.workbench.state import Workbench
 from dbanon.doors.workbench.view import Row, is_same_point
 from dbanon.release.distribution import Distribution
@@ -97,7 +97,7 @@ def _released(found: Look | None, pictures: Pictures) -> Row:
             one.name: (figure(one.released), svg.share_bar(one.released))
             for one in report.loss.columns.values()
         },
-        "drawn": {one.name: drawn(one, pictures) for one in _of_classes(found.distributions)},
+        "drawn": {one.name: draw(one, pictures) for one in _of_classes(found.distributions)},
     }
 
 
