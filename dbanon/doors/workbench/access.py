@@ -1,11 +1,11 @@
-"""Who may ask: one browser of this machine that was given the key, from the workbench's own pages.
+"""Access control: one browser of this machine that has the key, from the workbench's own pages.
 
-Other pages, other programs and other accounts can reach a port of the loopback, too. So a request
-must name this host and port (DNS rebinding), come from a page of its own (``Sec-Fetch-Site``,
-``Origin``), bring the cookie, and with what changes something a key that only those pages hold.
+Other pages, programs and accounts can reach a port of the loopback, too. So a request must name
+this host and port (DNS rebinding), come from one of its own pages (``Sec-Fetch-Site``, ``Origin``)
+and carry the cookie. A request that changes something also needs a key that only those pages have.
 
-A cookie of 127.0.0.1 goes to every port of it. That of the workbench has a path that nobody can
-guess, so that a browser sends it nowhere else.
+Browsers send a cookie of 127.0.0.1 to all of its ports. The cookie of the workbench is limited to a
+path that cannot be guessed, so that no other server receives it.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from dataclasses import dataclass, field
 from http.cookies import CookieError, SimpleCookie
 
 COOKIE = "dbanon"
-# Names of what is sent: the key in the address that is printed, that of each form.
+# Names of parameters: the key in the printed address, and the key of each form.
 KEY, FORM_KEY = "key", "form"
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """A request that is not answered.
+    """A refused request.
 
     Parameters
     ----------
     status : of HTTP.
-    why : in words, without anything of the request.
+    why : the reason, without any part of the request.
     """
 
     status: int
@@ -45,9 +45,9 @@ class Access:
 
     Parameters
     ----------
-    port : that it listens on.
-    path : that all its pages lie below; it is no key, and nobody can guess it.
-    key : in the address that is printed; whoever brings it gets the cookie.
+    port : the port that it listens on.
+    path : the prefix of all pages; it cannot be guessed.
+    key : in the printed address; a browser that sends it gets the cookie.
     cookie : of the browser.
     form : of its forms.
     """
@@ -60,12 +60,12 @@ class Access:
 
     @property
     def hosts(self) -> tuple[str, str]:
-        """What a browser may call this host."""
+        """The names that a browser may use for this host."""
         return f"127.0.0.1:{self.port}", f"localhost:{self.port}"
 
     @property
     def address(self) -> str:
-        """What a person opens."""
+        """The address to open."""
         return f"http://{self.hosts[0]}{self.path}/?{KEY}={self.key}"
 
     @property
@@ -78,7 +78,7 @@ class Access:
         return _same(key, self.key)
 
     def refused(self, headers: Mapping[str, Sequence[str]], path: str) -> Refusal | None:
-        """Why a request is not looked at any further, whoever sends it.
+        """The reason to refuse a request, whoever sends it; None if there is none.
 
         Parameters
         ----------
@@ -104,19 +104,19 @@ class Access:
         return COOKIE in sent and _same(sent[COOKIE].value, self.cookie)
 
     def refused_form(self, headers: Mapping[str, Sequence[str]], form_key: str) -> Refusal | None:
-        """Why a form is not taken, of a browser that has the cookie."""
+        """The reason to refuse a form of a browser that has the cookie; None if there is none."""
         origins = headers.get("origin", ())
-        own = {f"http://{host}" for host in headers.get("host", ())}
+        allowed = {f"http://{host}" for host in headers.get("host", ())}
         if "sec-fetch-site" in headers:
             # Pages without a referrer send their forms with the origin "null".
-            own.add("null")
-        if len(origins) > 1 or any(origin not in own for origin in origins):
+            allowed.add("null")
+        if len(origins) > 1 or any(origin not in allowed for origin in origins):
             return Refusal(403, "Another page sent this form.")
         if not _same(form_key, self.form):
             return Refusal(403, "This form is not of this workbench, or of an earlier one.")
         return None
 
 
-def _same(one: str, other: str) -> bool:
-    """Whether two keys are the same, in a time that does not tell where they differ."""
-    return hmac.compare_digest(one.encode("utf-8", "surrogatepass"), other.encode())
+def _same(key: str, expected: str) -> bool:
+    """Compare two keys in a time that does not depend on where they differ."""
+    return hmac.compare_digest(key.encode("utf-8", "surrogatepass"), expected.encode())

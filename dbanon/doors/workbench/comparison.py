@@ -1,4 +1,4 @@
-"""Two releases, tried or made, side by side."""
+"""Two releases side by side: tried, or published."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from dbanon.run.inspect_release import Look
 
 
 def compare(bench: Workbench, first: str, second: str) -> Row:
-    """Two releases, tried or made, side by side."""
+    """Two releases side by side: tried, or published."""
     swept = bench.swept
     points = sorted([] if swept is None else swept.points, key=lambda p: (p.curve, p.k))
     tried = {f"t/{point.curve}/{point.k}": point for point in points}
     offered = [(name, f"tried: {p.curve}, k = {p.k}") for name, p in tried.items()]
     offered += [
-        (f"r/{one.output}", f"released: {one.output}, {one.method}, k = {one.k_requested}")
-        for one in bench.listed or ()
+        (f"r/{r.output}", f"released: {r.output}, {r.method}, k = {r.k_requested}")
+        for r in bench.listed or ()
     ]
-    known = [name for name, _ in offered]
+    names_offered = [name for name, _ in offered]
     chosen = [f"t/{p.curve}/{p.k}" for p in points if is_same_point(p, bench.chosen)]
-    if first not in known:
-        first = next((name for name in (*chosen, *known) if name != second), "")
-    if second not in known:
-        second = next((name for name in known if name != first), "")
+    if first not in names_offered:
+        first = next((name for name in (*chosen, *names_offered) if name != second), "")
+    if second not in names_offered:
+        second = next((name for name in names_offered if name != first), "")
     pictures = Pictures()
     sides = [
         _tried(tried[name])
@@ -73,10 +73,10 @@ def _tried(point: Point) -> Row:
     }
 
 
-def _released(found: Look | None, pictures: Pictures) -> Row:
-    if found is None:
+def _released(look: Look | None, pictures: Pictures) -> Row:
+    if look is None:
         return {"measure": "", "columns": {}, "drawn": {}, "figures": {}}
-    report = found.recorded.report
+    report = look.recorded.report
     risks = (report.evaluation or {}).get("risks", {})
     return {
         "measure": report.loss_measure,
@@ -94,12 +94,14 @@ def _released(found: Look | None, pictures: Pictures) -> Row:
             "made": report.created_at[:16].replace("T", " "),
         },
         "columns": {
-            one.name: (figure(one.released), svg.share_bar(one.released))
-            for one in report.loss.columns.values()
+            column.name: (figure(column.released), svg.share_bar(column.released))
+            for column in report.loss.columns.values()
         },
-        "drawn": {one.name: draw(one, pictures) for one in _of_classes(found.distributions)},
+        "drawn": {
+            column.name: draw(column, pictures) for column in _quasi_identifiers(look.distributions)
+        },
     }
 
 
-def _of_classes(found: Sequence[Distribution]) -> list[Distribution]:
-    return [one for one in found if one.role == Role.QUASI_IDENTIFIER.value]
+def _quasi_identifiers(columns: Sequence[Distribution]) -> list[Distribution]:
+    return [column for column in columns if column.role == Role.QUASI_IDENTIFIER.value]

@@ -1,4 +1,4 @@
-"""What a workbench asks of its databases, by what commands ask them; each is a task's work."""
+"""The work of a workbench's tasks on its databases, by the functions behind the commands."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from dbanon.doors.jobfile.run import Published, Skipped, plan_file_job, run_in_f
 from dbanon.doors.releases import list_hierarchies, releases
 from dbanon.doors.workbench.job import job_options, more_keys, target_of, tree_files
 from dbanon.doors.workbench.state import (
-    Grown,
+    ColumnTree,
     JobChoice,
     JobDecisions,
-    Made,
-    Saved,
+    PublishedRelease,
+    SavedJobFile,
     Start,
     SweepChoice,
-    Swept,
+    SweepResult,
     TreeChoice,
     Workbench,
 )
 from dbanon.doors.workbench.tasks import Task
-from dbanon.doors.workbench.view import map_told
+from dbanon.doors.workbench.view import sweep_map
 from dbanon.errors import InvalidParameter, OutputExists
 from dbanon.hierarchy.builders import suggestion
 from dbanon.hierarchy.spec import IN_DATABASES, HierarchySpec, build, parse
@@ -50,14 +50,14 @@ from dbanon.stores.sql_source import SqlSource
 
 @contextmanager
 def source_of(start: Start) -> Iterator[SqlSource]:
-    """The table's database, to be looked at."""
+    """The table's database, opened for reading."""
     store = open_store(start.url, reading=start.reading, table=start.table, memory=start.memory)
     with store.planning(staging=True) as session:
         yield SqlSource(session)
 
 
 def require_table(start: Start) -> None:
-    """Check, before a page is opened, that there is something to look at.
+    """Check, before a page is opened, that the table can be read.
 
     Raises
     ------
@@ -68,7 +68,7 @@ def require_table(start: Start) -> None:
 
 
 def propose(bench: Workbench, task: Task) -> None:
-    """Look at the columns; what is proposed for them is decided on until somebody says otherwise.
+    """Profile the columns, and take the proposed roles until the user decides otherwise.
 
     Raises
     ------
@@ -77,16 +77,16 @@ def propose(bench: Workbench, task: Task) -> None:
     start = bench.start
     task.tell("columns", 0.0)
     with source_of(start) as source:
-        found = proposed(AdviceRequest(table=start.table, key=start.key), source)
+        proposal_of_table = proposed(AdviceRequest(table=start.table, key=start.key), source)
     stored: tuple[str, ...] = ()
     if not is_of_files(start.url):
-        stored = tuple(one.name for one in list_hierarchies(start.url))
+        stored = tuple(hierarchy.name for hierarchy in list_hierarchies(start.url))
     is_first = bench.proposed is None
     with bench.lock:
-        bench.proposed, bench.stored = found, stored
+        bench.proposed, bench.stored = proposal_of_table, stored
         bench.roles = {
-            column.name: proposal(column.attribute, found.roles[column.name]).role
-            for column in found.profile.columns
+            column.name: proposal(column.attribute, proposal_of_table.roles[column.name]).role
+            for column in proposal_of_table.profile.columns
         }
         bench.changed("columns", task.request.page)
     if is_first and start.opened is not None:
@@ -94,14 +94,14 @@ def propose(bench: Workbench, task: Task) -> None:
 
 
 def _decide_as(bench: Workbench, opened: JobDecisions, task: Task) -> None:
-    """Decide as a job file says; its trees are made of the table as it is now."""
-    place = bench.start.directory / opened.choice.file
+    """Take the decisions of a job file; its trees are built from the table as it is now."""
+    path = bench.start.directory / opened.choice.file
     with bench.lock:
-        known = {name: role for name, role in opened.roles.items() if name in bench.roles}
-        bench.roles = bench.roles | known
-        bench.reasons = {name: text for name, text in opened.reasons.items() if name in known}
-        bench.job, bench.files[place] = opened.choice, _digest(opened.text)
-        bench.saved = Saved(opened.choice, opened.text, decided=-1)
+        roles = {name: role for name, role in opened.roles.items() if name in bench.roles}
+        bench.roles = bench.roles | roles
+        bench.reasons = {name: text for name, text in opened.reasons.items() if name in roles}
+        bench.job, bench.files[path] = opened.choice, _digest(opened.text)
+        bench.saved = SavedJobFile(opened.choice, opened.text, decided=-1)
     trees = {name: tree for name, tree in opened.trees.items() if name in bench.quasi_identifiers}
     grow(bench, trees, task)
     with bench.lock:
@@ -109,28 +109,28 @@ def _decide_as(bench: Workbench, opened: JobDecisions, task: Task) -> None:
 
 
 def grow(bench: Workbench, choices: Mapping[str, TreeChoice], task: Task) -> None:
-    """Make the trees that were chosen, and count what lies below their nodes.
+    """Build the trees that were chosen, and count the rows below their nodes.
 
     Raises
     ------
     DbanonError : a tree cannot be read or made of the column's values.
     """
-    grown = {}
+    trees = {}
     with source_of(bench.start) as source:
         relation = source.session.find_source(parse_relation(bench.start.table))
-        for place, (column, choice) in enumerate(choices.items()):
-            task.tell("trees", place / len(choices))
+        for index, (column, choice) in enumerate(choices.items()):
+            task.tell("trees", index / len(choices))
             task.field_name = f"tree-{list(bench.roles).index(column)}"
-            given, tree, why = _tree(source, relation, column, choice, bench.start.directory)
+            trial, tree, why = _tree(source, relation, column, choice, bench.start.directory)
             counts = tree_counts(source.session, relation, column, tree, bench.k, bench.entity)
-            grown[column] = Grown(choice, given, tree, counts, why)
+            trees[column] = ColumnTree(choice, trial, tree, counts, why)
     with bench.lock:
-        bench.trees, bench.chosen = grown, None
+        bench.trees, bench.chosen = trees, None
         bench.decide("trees", task.request.page)
 
 
 def count_again(bench: Workbench, task: Task) -> None:
-    """Count what lies below the nodes of trees for a k that was chosen since.
+    """Count the rows below the nodes of trees for a k that was chosen since.
 
     Raises
     ------
@@ -139,8 +139,8 @@ def count_again(bench: Workbench, task: Task) -> None:
     with source_of(bench.start) as source:
         relation = source.session.find_source(parse_relation(bench.start.table))
         names, k = bench.outgrown, bench.k
-        for place, name in enumerate(names):
-            task.tell("trees", place / len(names))
+        for index, name in enumerate(names):
+            task.tell("trees", index / len(names))
             tree = bench.trees[name].tree
             counts = tree_counts(source.session, relation, name, tree, k, bench.entity)
             with bench.lock:
@@ -150,24 +150,24 @@ def count_again(bench: Workbench, task: Task) -> None:
 def _tree(
     source: SqlSource, relation: Relation, column: str, choice: TreeChoice, directory: Path
 ) -> tuple[Hierarchy | HierarchySpec, Hierarchy, str]:
-    """What trials are made with, the tree itself, and why it is this one."""
+    """The tree or builder for trials, the tree itself, and the reason for a suggested one."""
     attribute = relation.attribute(column)
     if choice.kind == "suggest":
-        found = suggestion(source.distinct(relation, attribute))
-        return found.tree, found.tree, found.why
+        suggested = suggestion(source.distinct(relation, attribute))
+        return suggested.tree, suggested.tree, suggested.why
     if choice.kind == "file":
-        given = parse(directory / choice.more, files=True)
+        spec = parse(directory / choice.more, files=True)
     else:
-        given = parse(choice.plain(""), files=False)
-    if isinstance(given, Hierarchy):
-        return given, given, ""
-    if given.kind in IN_DATABASES:
-        return given, source.hierarchy(column, given, lambda: None), ""
-    return given, build(given, source.distinct(relation, attribute), column), ""
+        spec = parse(choice.plain(""), files=False)
+    if isinstance(spec, Hierarchy):
+        return spec, spec, ""
+    if spec.kind in IN_DATABASES:
+        return spec, source.hierarchy(column, spec, lambda: None), ""
+    return spec, build(spec, source.distinct(relation, attribute), column), ""
 
 
 def sweep(bench: Workbench, choice: SweepChoice, task: Task) -> None:
-    """Try releases; those that were tried stay when it is cancelled.
+    """Try releases. A cancelled sweep keeps those that were tried.
 
     Raises
     ------
@@ -184,7 +184,7 @@ def sweep(bench: Workbench, choice: SweepChoice, task: Task) -> None:
         **vars(choice),
     )
     with bench.lock:
-        swept = bench.sweeps[bench.key_of(choice)] = Swept(choice)
+        swept = bench.sweeps[bench.key_of(choice)] = SweepResult(choice)
         bench.sweep_choice, bench.chosen = choice, None
         bench.decide("sweep", task.request.page)
     with source_of(start) as source:
@@ -196,25 +196,25 @@ def sweep(bench: Workbench, choice: SweepChoice, task: Task) -> None:
 
 
 def releases_url(bench: Workbench) -> str | None:
-    """URL of the database that releases go into; None where a file has none yet."""
+    """URL of the database that releases go into; None for a file without one yet."""
     start = bench.start
     if not start.needs_place:
         return start.target or start.url
-    place = None if bench.job is None else bench.start.directory / bench.job.place
-    return f"duckdb:///{place}" if place is not None and place.exists() else None
+    path = None if bench.job is None else bench.start.directory / bench.job.place
+    return f"duckdb:///{path}" if path is not None and path.exists() else None
 
 
 def list_releases(bench: Workbench, task: Task) -> None:
-    """Look which releases there are."""
+    """List the current releases."""
     task.tell("releases", 0.0)
     url = releases_url(bench)
-    found = [] if url is None else releases(url)
+    recorded = [] if url is None else releases(url)
     with bench.lock:
-        bench.listed = [one for one in found if one.state == "current" and one.k_requested]
+        bench.listed = [r for r in recorded if r.state == "current" and r.k_requested]
 
 
 def look_at(bench: Workbench, outputs: list[str], task: Task) -> None:
-    """Look at releases that are to be compared.
+    """Read the releases that are to be compared.
 
     Raises
     ------
@@ -224,9 +224,9 @@ def look_at(bench: Workbench, outputs: list[str], task: Task) -> None:
     for output in outputs:
         task.tell("release", 0.0)
         if url is not None:
-            found = look(open_store(url), parse_relation(output))
+            release = look(open_store(url), parse_relation(output))
             with bench.lock:
-                bench.looks[output] = found
+                bench.looks[output] = release
 
 
 def save(bench: Workbench, choice: JobChoice, task: Task, *, replace_file: bool) -> None:
@@ -234,20 +234,20 @@ def save(bench: Workbench, choice: JobChoice, task: Task, *, replace_file: bool)
 
     Raises
     ------
-    OutputExists : there is another file, and nobody said that it may be replaced.
-    JobFileInvalid : what was decided on is not allowed together; the file is there to be mended.
+    OutputExists : another file has the name, and the form does not say to replace it.
+    JobFileInvalid : the decisions contradict each other; the file is written, to be corrected.
     DbanonError : as ``dbanon init``.
     """
     task.tell("job file", 0.0)
     with bench.lock:
-        # Whatever it comes to, the form shows what was asked for.
+        # The form shows these values whether or not the file can be written.
         bench.job, bench.made = choice, None
         bench.changed("job", task.request.page)
         decided = bench.decided
         trees = {n: grown for n, grown in bench.trees.items() if n in bench.quasi_identifiers}
     start = bench.start
     files = tree_files(bench, choice)
-    wanted = Decided(
+    decisions = Decided(
         roles=bench.roles,
         reasons=bench.reasons,
         hierarchies={n: grown.choice.plain(files.get(n, "")) for n, grown in trees.items()},
@@ -259,42 +259,42 @@ def save(bench: Workbench, choice: JobChoice, task: Task, *, replace_file: bool)
         more=more_keys(choice),
     )
     text = job_file_for(
-        start.url, start.table, k=bench.k, key=start.key, reading=start.reading, decided=wanted
+        start.url, start.table, k=bench.k, key=start.key, reading=start.reading, decided=decisions
     )
-    place = start.directory / choice.file
-    written = {start.directory / file: trees[name].tree.to_csv() for name, file in files.items()}
-    # What may be replaced is the job file, and no table that has the name of a tree.
-    for one in written:
-        _require_own(one, bench)
+    path = start.directory / choice.file
+    tree_texts = {start.directory / file: trees[name].tree.to_csv() for name, file in files.items()}
+    # The form allows to replace the job file, never another file with the name of a tree.
+    for tree_path in tree_texts:
+        _require_own(tree_path, bench)
     if not replace_file:
-        _require_own(place, bench)
-    for one, content in (written | {place: text}).items():
-        write(content, one)
-        bench.files[one] = _digest(content)
+        _require_own(path, bench)
+    for file, content in (tree_texts | {path: text}).items():
+        write(content, file)
+        bench.files[file] = _digest(content)
     with bench.lock:
-        bench.saved = Saved(choice, text, decided, tuple(files.values()))
+        bench.saved = SavedJobFile(choice, text, decided, tuple(files.values()))
         bench.changed("saved", task.request.page)
-    read_job_file(place)
+    read_job_file(path)
 
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
 
 
-def _require_own(place: Path, bench: Workbench) -> None:
-    """Check that nothing has a place, or what this workbench wrote there; raises OutputExists."""
-    if os.path.lexists(place):
-        ours = bench.files.get(place)
-        if place.is_symlink() or ours is None or _digest(place.read_text("utf-8")) != ours:
+def _require_own(path: Path, bench: Workbench) -> None:
+    """Check that a path is free or this workbench wrote it; raises OutputExists."""
+    if os.path.lexists(path):
+        digest = bench.files.get(path)
+        if path.is_symlink() or digest is None or _digest(path.read_text("utf-8")) != digest:
             raise OutputExists(
-                f"There is a file {place.name} already, which this workbench did not write, or"
+                f"There is a file {path.name} already, which this workbench did not write, or"
                 " which was changed since.",
                 hint="Choose another name for the job file, or say that it is to be replaced.",
             )
 
 
 def plan(bench: Workbench, task: Task) -> None:
-    """Say what a run of the job would do.
+    """Plan a run of the job.
 
     Raises
     ------
@@ -303,13 +303,13 @@ def plan(bench: Workbench, task: Task) -> None:
     task.tell("plan", 0.0)
     saved = _saved(bench)
     [job] = bench.start.commands.opened(_path(bench, saved)).chosen([saved.choice.name])
-    found = plan_file_job(job)
-    rows = f"{found.rows:,}"
-    if found.withheld:
-        rows += f", {few(found.withheld, max(found.k, bench.k))} with a NULL"
-    told = [(name, rows if name == "rows" else text) for name, text in found.pairs()]
+    preview = plan_file_job(job)
+    rows = f"{preview.rows:,}"
+    if preview.withheld:
+        rows += f", {few(preview.withheld, max(preview.k, bench.k))} with a NULL"
+    pairs = [(name, rows if name == "rows" else text) for name, text in preview.pairs()]
     with bench.lock:
-        saved.plan = told
+        saved.plan = pairs
         bench.changed("plan", task.request.page)
 
 
@@ -325,39 +325,41 @@ def run(bench: Workbench, task: Task) -> None:
     file = commands.opened(_path(bench, saved))
     [job] = file.chosen([saved.choice.name])
 
-    def committed(made: Published) -> None:
-        # From here on it is released, whatever follows.
-        report = made.report
+    def committed(published: Published) -> None:
+        # The release is out, whatever fails afterwards.
+        report = published.report
         with bench.lock:
-            bench.made = Made(report.output, report.release_id, (), "", report.warned)
+            bench.made = PublishedRelease(report.output, report.release_id, (), "", report.warned)
             bench.changed("run", task.request.page)
 
-    made = run_in_file(file, job, progress=task.tell, committed=committed)
-    assert not isinstance(made, Skipped)
-    commands.save(job, made.report)
-    if isinstance(made.report, Report):
-        _read(bench, made.report, job.target or job.source)
+    published = run_in_file(file, job, progress=task.tell, committed=committed)
+    assert not isinstance(published, Skipped)
+    commands.save(job, published.report)
+    if isinstance(published.report, Report):
+        _read(bench, published.report, job.target or job.source)
 
 
 def _read(bench: Workbench, report: Report, url: str) -> None:
-    """Read the report of a release, its classes counted again."""
+    """Read the report of a release, and recount its classes."""
     store, name = open_store(url), parse_relation(report.output)
-    found, recount = look(store, name), verify(store, name)
+    release, recount = look(store, name), verify(store, name)
     assert isinstance(recount, Verification)
     swept, chosen = bench.swept, bench.chosen
-    tradeoff = map_told(swept, chosen) if swept is not None and chosen is not None else None
-    text = page(report, look=found, recount=recount, tradeoff=tradeoff)
+    tradeoff = sweep_map(swept, chosen) if swept is not None and chosen is not None else None
+    text = page(report, look=release, recount=recount, tradeoff=tradeoff)
     headline = view_of_page(report, (), None, None)["headline"]
     with bench.lock:
-        bench.made = Made(report.output, report.release_id, headline, text, report.warned)
-        bench.listed, bench.looks = None, {report.output: found}
+        bench.made = PublishedRelease(
+            report.output, report.release_id, headline, text, report.warned
+        )
+        bench.listed, bench.looks = None, {report.output: release}
 
 
-def _saved(bench: Workbench) -> Saved:
+def _saved(bench: Workbench) -> SavedJobFile:
     if bench.saved is None:
         raise InvalidParameter("There is no job file yet.", hint="Save it first.")
     return bench.saved
 
 
-def _path(bench: Workbench, saved: Saved) -> Path:
+def _path(bench: Workbench, saved: SavedJobFile) -> Path:
     return bench.start.directory / saved.choice.file

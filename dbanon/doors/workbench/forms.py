@@ -1,6 +1,6 @@
-"""Forms as decisions: a choice among what was offered, a number within limits, or a plain name.
+"""Forms as decisions: a choice among offers, a number within limits, or a plain name.
 
-Columns are named by their place, so that no name of theirs is one of a field.
+Fields name columns by their index, so that no column name can be the name of a field.
 """
 
 from __future__ import annotations
@@ -79,11 +79,11 @@ class FieldChecks:
 
 @dataclass(frozen=True)
 class FormState:
-    """What a form shows in place of what is saved: the values that were sent.
+    """The values that a form shows in place of the saved ones: those that were sent.
 
     Parameters
     ----------
-    request : the form as it was sent; without a name nothing was.
+    request : the form as it was sent; its name is empty if none was.
     errors : by field.
     is_conflict : whether the saved values are shown beside those that were sent.
     """
@@ -93,15 +93,15 @@ class FormState:
     is_conflict: bool = False
 
     def of(self, form: str) -> FormState:
-        """This state if it is one of this form, else that of a form nobody sent."""
+        """This state if it belongs to this form, else an empty one."""
         return self if self.request.name == form else FormState()
 
     def value(self, name: str, saved: str) -> str:
-        """What a field shows."""
-        return one(self.request.fields, name, saved)
+        """The value that a field shows."""
+        return first_value(self.request.fields, name, saved)
 
     def is_checked(self, name: str, saved: bool) -> bool:
-        """Whether a box is ticked: a browser sends nothing of a box that is not."""
+        """Whether a box is ticked: browsers do not send unticked boxes."""
         return name in self.request.fields if self.request.name else saved
 
     def saved_beside(self, saved: Mapping[str, str]) -> dict[str, str]:
@@ -128,36 +128,36 @@ def fields_of(body: bytes) -> dict[str, list[str]]:
         )
     except ValueError:
         raise InvalidParameter("The form could not be read.") from None
-    found: dict[str, list[str]] = {}
+    fields: dict[str, list[str]] = {}
     for name, value in pairs:
-        found.setdefault(name, []).append(value.strip())
-    return found
+        fields.setdefault(name, []).append(value.strip())
+    return fields
 
 
-def one(fields: Fields, name: str, default: str = "") -> str:
-    """The value of a field."""
+def first_value(fields: Fields, name: str, default: str = "") -> str:
+    """The first value of a field."""
     return next(iter(fields.get(name, ())), default)
 
 
 def roles_of(bench: Workbench, fields: Fields) -> tuple[dict[str, str], dict[str, str]]:
-    """The role of each column, and the reasons of those that are kept.
+    """The role of each column, and the reasons for columns of role ``keep``.
 
     Raises
     ------
-    FormError : a role is none, a reason is missing, or nothing is a quasi-identifier.
+    FormError : a role is unknown, a reason is missing, or no column is a quasi-identifier.
     """
     roles, reasons = {}, {}
     errors: dict[str, DbanonError] = {}
-    for place, name in enumerate(bench.roles):
-        role = roles[name] = one(fields, f"role-{place}")
+    for index, name in enumerate(bench.roles):
+        role = roles[name] = first_value(fields, f"role-{index}")
         if role not in roles_for(bench, name):
-            errors[f"role-{place}"] = InvalidParameter(
+            errors[f"role-{index}"] = InvalidParameter(
                 f'Column "{name}" must have one of the roles that are offered.'
             )
         if role == KEEP:
-            reasons[name] = one(fields, f"reason-{place}")[:200]
+            reasons[name] = first_value(fields, f"reason-{index}")[:200]
             if not reasons[name]:
-                errors[f"reason-{place}"] = InvalidParameter(
+                errors[f"reason-{index}"] = InvalidParameter(
                     f'Column "{name}" is kept as it is, and has no reason.',
                     hint="Write why it reveals nothing about a person, or give it another role.",
                 )
@@ -173,7 +173,7 @@ def roles_of(bench: Workbench, fields: Fields) -> tuple[dict[str, str], dict[str
 def roles_for(bench: Workbench, name: str) -> tuple[str, ...]:
     """The roles that a column may have."""
     entity = None if bench.proposed is None else bench.proposed.entity
-    # What says whose a row is, is counted, or it is a column like others.
+    # The entity column is counted, or it is a column like others.
     return (IDENTIFIER, QUASI_IDENTIFIER, SENSITIVE) if name == entity else ROLES
 
 
@@ -183,23 +183,23 @@ def trees_for(bench: Workbench, name: str) -> tuple[str, ...]:
         return ()
     kind = bench.proposed.profile.column(name).attribute.kind
     if kind is Kind.DATE:
-        return tuple(one for one in TREES if one in ("dates", "name", "file"))
+        return tuple(kind for kind in TREES if kind in ("dates", "name", "file"))
     if not kind.is_coded:
         return () if kind is Kind.TIMESTAMP else ("intervals", "name", "file")
     return ("mask", "suggest", "name", "file")
 
 
 def files_for(directory: Path) -> list[str]:
-    """Files that may hold a tree."""
+    """The files of a folder that may contain a tree."""
     with os.scandir(directory) as entries:
-        found = [
+        names = [
             entry.name
             for entry in entries
             if entry.name.endswith((".csv", ".json"))
             and _FILE.fullmatch(entry.name)
             and entry.is_file(follow_symlinks=False)
         ]
-    return sorted(found)[:_MOST_FILES]
+    return sorted(names)[:_MOST_FILES]
 
 
 def trees_of(bench: Workbench, fields: Fields) -> dict[str, TreeChoice]:
@@ -209,31 +209,31 @@ def trees_of(bench: Workbench, fields: Fields) -> dict[str, TreeChoice]:
 
     Raises
     ------
-    FormError : one is not among what was offered, or widths are no numbers.
+    FormError : a tree was not offered, or widths are not numbers.
     """
     choices = {}
     checks = FieldChecks()
     names = list(bench.roles)
     for name in bench.quasi_identifiers:
-        place = names.index(name)
+        index = names.index(name)
         choice = bench.trees[name].choice if name in bench.trees else None
-        if f"tree-{place}" in fields:
-            choice = checks.read(f"tree-{place}", partial(_tree_of, bench, fields, name, place))
+        if f"tree-{index}" in fields:
+            choice = checks.read(f"tree-{index}", partial(_tree_of, bench, fields, name, index))
         if choice is not None:
             choices[name] = choice
     checks.require()
     return choices
 
 
-def _tree_of(bench: Workbench, fields: Fields, name: str, place: int) -> TreeChoice | None:
+def _tree_of(bench: Workbench, fields: Fields, name: str, index: int) -> TreeChoice | None:
     """The tree of a column; None for none."""
-    kind = one(fields, f"tree-{place}")
+    kind = first_value(fields, f"tree-{index}")
     if not kind:
         return None
     if kind not in trees_for(bench, name):
         raise InvalidParameter(f'Column "{name}" takes no tree of this kind.')
     offered = {"name": bench.stored, "file": files_for(bench.start.directory)}
-    more = one(fields, f"{kind}-{place}")
+    more = first_value(fields, f"{kind}-{index}")
     choice = TreeChoice(kind, more if kind in ("intervals", *offered) else "")
     if kind in offered and choice.more not in offered[kind]:
         raise InvalidParameter(f'Column "{name}": choose one of the trees that are there.')
@@ -247,16 +247,16 @@ def _tree_of(bench: Workbench, fields: Fields, name: str, place: int) -> TreeCho
 
 
 def sweep_of(bench: Workbench, fields: Fields) -> SweepChoice:
-    """Which releases are to be tried.
+    """The releases that are to be tried.
 
     Raises
     ------
-    FormError : a number is none, or too large.
+    FormError : a number is malformed or too large.
     """
     checks = FieldChecks()
 
     def number(name: str, least: int, most: int) -> int:
-        # Of a wrong number nothing is used: the checks below raise.
+        # A wrong number is never used: the checks below raise.
         return int(checks.read(name, lambda: _number(fields, name, least, most)) or 0)
 
     low, high = number("from", 2, 10_000), number("to", 2, 10_000)
@@ -266,7 +266,7 @@ def sweep_of(bench: Workbench, fields: Fields) -> SweepChoice:
         )
     sample, limit = number("sample", 100, 10_000_000), number("limit", 1, 86_400)
     seed = number("seed", 0, 2**31)
-    nulls = one(fields, "nulls", "") or None
+    nulls = first_value(fields, "nulls", "") or None
     if nulls is not None and nulls not in NULL_POLICIES:
         checks.errors["nulls"] = InvalidParameter(
             f"NULLs may become one of {', '.join(NULL_POLICIES)}."
@@ -286,7 +286,7 @@ def sweep_of(bench: Workbench, fields: Fields) -> SweepChoice:
 
 
 def _number(fields: Fields, name: str, least: int, most: int) -> int:
-    text = one(fields, name)
+    text = first_value(fields, name)
     if re.fullmatch(r"[0-9]{1,12}", text, re.ASCII) and least <= int(text) <= most:
         return int(text)
     label = {"from": "The smallest k", "to": "The largest k", "limit": "The seconds"}.get(
@@ -296,22 +296,22 @@ def _number(fields: Fields, name: str, least: int, most: int) -> int:
 
 
 def job_of(bench: Workbench, fields: Fields) -> JobChoice:
-    """How the job file is to be written.
+    """The choices for the job file.
 
     Raises
     ------
-    FormError : a name is none that a file, a job or a view may have.
+    FormError : a file, job or view cannot have this name.
     """
     kinds = bench.start.kinds
     choice = JobChoice(
-        file=one(fields, "file"),
-        name=one(fields, "name"),
-        output=one(fields, "output"),
-        kind=one(fields, "kind", kinds[0]),
-        place=one(fields, "place", "released.duckdb"),
-        export=one(fields, "export"),
-        report=one(fields, "report") == "yes",
-        schedule=one(fields, "schedule"),
+        file=first_value(fields, "file"),
+        name=first_value(fields, "name"),
+        output=first_value(fields, "output"),
+        kind=first_value(fields, "kind", kinds[0]),
+        place=first_value(fields, "place", "released.duckdb"),
+        export=first_value(fields, "export"),
+        report=first_value(fields, "report") == "yes",
+        schedule=first_value(fields, "schedule"),
     )
     checks = FieldChecks()
     for name, check in {
@@ -362,11 +362,11 @@ def _require_file(name: str, endings: tuple[str, ...], what: str) -> None:
 
 
 def job_first(bench: Workbench) -> JobChoice:
-    """What the form of the job file begins with."""
+    """The initial values of the form of the job file."""
     table = parse_relation(bench.start.table).name
     stem = re.sub(r"[^A-Za-z0-9_]+", "-", table).strip("-_")[:40] or "job"
     export = "csv" if is_of_files(bench.start.url) else ""
     output = str(RelationName(None, table))
-    place = f"{stem}-releases.duckdb"
+    database = f"{stem}-releases.duckdb"
     kind = bench.start.kinds[0]
-    return JobChoice(f"{stem}.yaml", stem, output, kind, place=place, export=export)
+    return JobChoice(f"{stem}.yaml", stem, output, kind, place=database, export=export)

@@ -1,4 +1,4 @@
-"""The job that was decided on: its options, the files of its trees, and its command."""
+"""The job of the current decisions: its options, the files of its trees, and its command."""
 
 from __future__ import annotations
 
@@ -82,14 +82,14 @@ def chosen_command(bench: Workbench) -> str:
 
 
 def _job(bench: Workbench, choice: JobChoice, policy: Policy) -> Job:
-    """The job as it is decided on.
+    """The job of the current decisions.
 
     Parameters
     ----------
-    policy : of the chosen release, but for its method.
+    policy : that of the chosen release, except for its method.
     """
     options: dict[str, Any] = {"nulls": "error", "max_suppression": 0.0} | job_options(bench)
-    own = replace(policy, k=bench.k, hierarchies={}, **options)
+    policy = replace(policy, k=bench.k, hierarchies={}, **options)
     return Job(
         table=bench.start.table,
         output=str(RelationName(SCHEMA, parse_relation(choice.output).name)),
@@ -99,7 +99,7 @@ def _job(bench: Workbench, choice: JobChoice, policy: Policy) -> Job:
         entity=bench.entity,
         key=bench.start.key,
         reading=bench.start.reading,
-        policy=own,
+        policy=policy,
         hierarchies=dict(bench.hierarchies),
         output_kind=choice.kind,
     )

@@ -1,4 +1,4 @@
-"""Opens a job file of the workbench again: what it says, as the forms have it."""
+"""Reopens a job file that the workbench saved, as values of its forms."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from dbanon.stores.folders import is_of_files
 
 ENDINGS = (".yaml", ".yml")
 _OPTIONS = ("method", "refine", "recoding", "nulls", "max_suppression")
-# The keys that the workbench writes, by where they stand.
+# The keys that the workbench writes, by their parent.
 _KEYS: Mapping[str, frozenset[str]] = {
     "": frozenset(("version", "source", "target", "defaults", "jobs")),
     "source": frozenset(("url",)),
@@ -37,7 +37,7 @@ _KEYS: Mapping[str, frozenset[str]] = {
     "defaults": frozenset(("k", "on_new_column", *_OPTIONS)),
     "job": frozenset(("name", "table", "key", "entity", "expect", "columns", "output", "export",
                       "report", "schedule", "nulls", "max_suppression",
-                      *(one.name for one in parameters(Reading)))),
+                      *(option.name for option in parameters(Reading)))),
     "output": frozenset(("view", "table", "keep_last")),
     "column": frozenset(("role", "reason", "hierarchy", "kind")),
 }  # fmt: skip
@@ -46,16 +46,16 @@ _DUCKDB = "duckdb:///"
 
 
 def open_job_file(file: Path, commands: Commands, memory: int) -> Start:
-    """What the workbench starts with to go on with a job file that it saved.
+    """The start of a workbench that continues with a job file.
 
     Parameters
     ----------
-    memory : that trials may take, in bytes.
+    memory : limit of trials, in bytes.
 
     Raises
     ------
-    JobFileInvalid : the file is none, or a variable has no value.
-    InvalidParameter : it is in another folder, or says what no form of the workbench has.
+    JobFileInvalid : the file is malformed, or a variable has no value.
+    InvalidParameter : it is in another folder, or has a key that no form of the workbench has.
     """
     if file.resolve().parent != Path.cwd():
         raise InvalidParameter(
@@ -88,7 +88,7 @@ def open_job_file(file: Path, commands: Commands, memory: int) -> Start:
         opened=JobDecisions(
             choice=_choice(file, job, written),
             roles={name: column["role"] for name, column in columns.items()},
-            reasons={n: one["reason"] for n, one in columns.items() if one["role"] == KEEP},
+            reasons={n: c["reason"] for n, c in columns.items() if c["role"] == KEEP},
             trees={
                 name: tree
                 for name, column in columns.items()
@@ -102,23 +102,23 @@ def open_job_file(file: Path, commands: Commands, memory: int) -> Start:
 
 
 def _from_here(job: FileJob) -> FileJob:
-    """The job with paths as the workbench writes them: from the folder where it runs."""
-    here = f"{Path.cwd()}{os.sep}"
-    target = None if job.target is None else job.target.replace(here, "", 1)
-    return replace(job, source=job.source.replace(here, "", 1), target=target)
+    """The job with paths as the workbench writes them: relative to the current folder."""
+    folder = f"{Path.cwd()}{os.sep}"
+    target = None if job.target is None else job.target.replace(folder, "", 1)
+    return replace(job, source=job.source.replace(folder, "", 1), target=target)
 
 
 def _choice(file: Path, job: FileJob, written: Mapping[str, Any]) -> JobChoice:
-    """How the file was written."""
+    """The choices that the file was written with."""
     kind = "view" if "view" in written["output"] else "table"
-    place = (job.target or "").removeprefix(_DUCKDB)
+    database = (job.target or "").removeprefix(_DUCKDB)
     export = written.get("export") or [{"format": ""}]
     return JobChoice(
         file.name,
         job.name,
         str(written["output"][kind]),
         kind,
-        place=place if is_of_files(job.source) else "released.duckdb",
+        place=database if is_of_files(job.source) else "released.duckdb",
         export=export[0].get("format", ""),
         report="report" in written,
         schedule=written.get("schedule", ""),
@@ -126,7 +126,7 @@ def _choice(file: Path, job: FileJob, written: Mapping[str, Any]) -> JobChoice:
 
 
 def _tree_choice(hierarchy: Mapping[str, Any] | None) -> TreeChoice | None:
-    """A tree as the form has it; None for none, and for one that it does not have."""
+    """A tree as the form has it; None for no tree, and for one that the form does not offer."""
     if not hierarchy:
         return None
     kind = next(iter(hierarchy))
@@ -143,7 +143,7 @@ def _tree_choice(hierarchy: Mapping[str, Any] | None) -> TreeChoice | None:
 
 
 def _strange_keys(values: Mapping[str, Any], job: FileJob) -> Iterator[str]:
-    """What a file says that no form has: its keys, or a value that the workbench never writes."""
+    """Keys that no form has, and values that the workbench never writes."""
     [written] = values["jobs"]
     parts = {"": values, "source": values["source"], "target": values["target"],
              "defaults": values.get("defaults", {}), "job": written,
@@ -164,7 +164,7 @@ def _strange_keys(values: Mapping[str, Any], job: FileJob) -> Iterator[str]:
         yield "keep_last"
     if is_of_files(job.source) and not (job.target or "").startswith(_DUCKDB):
         yield "target"
-    own = more_keys(_choice(job=job, written=written, file=Path()))
+    expected = more_keys(_choice(job=job, written=written, file=Path()))
     for key in ("export", "report", "schedule"):
-        if written.get(key) != own.get(key):
+        if written.get(key) != expected.get(key):
             yield key

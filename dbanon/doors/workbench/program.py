@@ -16,7 +16,7 @@ from dbanon.errors import InvalidParameter
 
 
 def run_workbench(start: Start, *, port: int, ready: Callable[[str], None]) -> bool:
-    """Answer pages until a signal arrives; whether a task was running then.
+    """Answer requests until a signal arrives; return whether a task was running then.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The pages of a workbench, and what their forms do: a request in, an answer out."""
+"""The pages of a workbench and the actions of their forms: a request in, a response out."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from dbanon.doors.html.page import environment, policy_of_page, style_of_page
 from dbanon.doors.workbench import database, forms, view
 from dbanon.doors.workbench.access import FORM_KEY, KEY, Access
 from dbanon.doors.workbench.comparison import compare
-from dbanon.doors.workbench.forms import Fields, FormError, FormState, one
-from dbanon.doors.workbench.server import Answer, Asked
+from dbanon.doors.workbench.forms import Fields, FormError, FormState, first_value
+from dbanon.doors.workbench.server import HttpRequest, HttpResponse
 from dbanon.doors.workbench.state import Workbench
 from dbanon.doors.workbench.tasks import NO_FORM, BusyError, FormRequest, Task, unexpected
 from dbanon.errors import DbanonError, InvalidParameter
@@ -35,8 +35,8 @@ _LONGEST_PAGE = 32
 _NAMES = tuple(step for step, _, _ in view.STEPS)
 
 
-# The part of the pages that a form would replace, or acts on: a change of it by another page since
-# is a conflict. Forms that are not here replace nothing.
+# The part of the pages that a form replaces or acts on. If another page changed it since, the form
+# is in conflict. Forms that are not listed replace nothing.
 _REPLACED = {"columns": "columns", "look": "columns", "trees": "trees", "job": "job",
              "plan": "saved", "run": "saved"}  # fmt: skip
 # Forms whose values stay on the page when they are refused.
@@ -44,12 +44,12 @@ _FORMS = ("columns", "trees", "sweep", "job")
 
 
 class _ConflictError(Exception):
-    """Another page changed what a form would replace, since its own page was shown."""
+    """Another page changed the part that a form would replace, after its own page was shown."""
 
 
 @dataclass(frozen=True)
 class Routes:
-    """What answers the requests of one workbench."""
+    """The request handler of a workbench."""
 
     bench: Workbench
     access: Access
@@ -63,44 +63,44 @@ class Routes:
         }  # fmt: skip
         object.__setattr__(self, "_posts", posts)
 
-    def answer(self, asked: Asked) -> Answer:
-        """Answer a request, or refuse it before anything of it is looked at."""
+    def answer(self, request: HttpRequest) -> HttpResponse:
+        """Answer a request, or refuse it before any part of it is used."""
         try:
-            return self._answer(asked)
+            return self._answer(request)
         except Exception as error:
-            return Answer(500, f"Unexpected: {unexpected(error).message}")
+            return HttpResponse(500, f"Unexpected: {unexpected(error).message}")
 
-    def _answer(self, asked: Asked) -> Answer:
-        path, _, asked_for = asked.target.partition("?")
-        refusal = self.access.refused(asked.headers, path)
+    def _answer(self, request: HttpRequest) -> HttpResponse:
+        path, _, query_text = request.target.partition("?")
+        refusal = self.access.refused(request.headers, path)
         if refusal is not None:
-            return Answer(refusal.status, refusal.why)
+            return HttpResponse(refusal.status, refusal.why)
         try:
-            query = parse_qs(asked_for, max_num_fields=20)
+            query = parse_qs(query_text, max_num_fields=20)
         except ValueError:
-            return Answer(400, "The address could not be read.")
+            return HttpResponse(400, "The address could not be read.")
         name = path[len(self.access.path) + 1 :]
-        if asked.method != "POST" and KEY in query:
+        if request.method != "POST" and KEY in query:
             if name == "" and self.access.opens(query[KEY][0]):
                 return self._see("columns", {"Set-Cookie": self.access.set_cookie})
             return _locked()
-        if not self.access.knows(asked.headers):
+        if not self.access.knows(request.headers):
             return _locked()
-        return self._posted(name, asked) if asked.method == "POST" else self._got(name, query)
+        return self._posted(name, request) if request.method == "POST" else self._got(name, query)
 
-    def _got(self, name: str, query: Fields) -> Answer:
+    def _got(self, name: str, query: Fields) -> HttpResponse:
         if name == "":
             return self._see("columns")
         if name in _FILES:
             text_of, kind = _FILES[name]
-            return Answer(200, text_of(), kind)
+            return HttpResponse(200, text_of(), kind)
         if name == "report" and self.bench.made is not None and self.bench.made.page:
             policy = f"{policy_of_page()}; frame-ancestors 'none'"
-            return Answer(
+            return HttpResponse(
                 200, self.bench.made.page, "text/html", {"Content-Security-Policy": policy}
             )
         if name not in _NAMES:
-            return Answer(404, "There is no such page.")
+            return HttpResponse(404, "There is no such page.")
         return self._page(name, query)
 
     def _page(
@@ -109,7 +109,7 @@ class Routes:
         query: Fields,
         state: FormState | None = None,
         status: int = 200,
-    ) -> Answer:
+    ) -> HttpResponse:
         """A page; with ``state`` the one that answers a form which was refused."""
         bench = self.bench
         if bench.proposed is None and step != "columns":
@@ -124,33 +124,33 @@ class Routes:
         # A form that was sent with errors is still one of the page that it was sent from.
         sent = state.request.fields if error is not None and not state.is_conflict else {}
         with bench.lock:
-            told = (
-                compare(bench, one(query, "a"), one(query, "b"))
+            content = (
+                compare(bench, first_value(query, "a"), first_value(query, "b"))
                 if step == "compare"
                 else view.MAKERS[step](bench, state)
             )
             text = _template(f"{step}.html.j2").render(
-                told=told,
+                content=content,
                 step=step,
                 steps=view.STEPS,
-                place=_NAMES.index(step),
+                index=_NAMES.index(step),
                 table=bench.start.table,
                 form_key=self.access.form,
                 form_name=FORM_KEY,
-                revision=one(sent, "revision", str(bench.revision)),
-                page=one(sent, "page", secrets.token_hex(8)),
+                revision=first_value(sent, "revision", str(bench.revision)),
+                page=first_value(sent, "page", secrets.token_hex(8)),
                 notes=view.field_notes(state),
                 focus=next((name for name in state.errors if name), ""),
-                task=view.task_told(bench.tasks.current, step),
+                task=view.describe_task(bench.tasks.current, step),
                 error=error,
                 proposed=bench.proposed is not None,
             )
-        return Answer(status, text, "text/html")
+        return HttpResponse(status, text, "text/html")
 
-    def _posted(self, name: str, asked: Asked) -> Answer:
-        kinds = asked.headers.get("content-type", [""])
+    def _posted(self, name: str, request: HttpRequest) -> HttpResponse:
+        kinds = request.headers.get("content-type", [""])
         if kinds[0].partition(";")[0].strip().lower() != "application/x-www-form-urlencoded":
-            return Answer(415, "Only forms are taken.")
+            return HttpResponse(415, "Only forms are taken.")
         step = {
             "choose": "sweep",
             "cancel": "columns",
@@ -159,29 +159,29 @@ class Routes:
             "list": "compare",
         }.get(name, name)
         try:
-            fields = forms.fields_of(asked.body)
+            fields = forms.fields_of(request.body)
         except InvalidParameter as error:
-            return Answer(400, error.message)
-        refusal = self.access.refused_form(asked.headers, one(fields, FORM_KEY))
+            return HttpResponse(400, error.message)
+        refusal = self.access.refused_form(request.headers, first_value(fields, FORM_KEY))
         if refusal is not None:
-            return Answer(refusal.status, refusal.why)
+            return HttpResponse(refusal.status, refusal.why)
         if name not in self._posts:
-            return Answer(404, "There is no such form.")
-        request = FormRequest(name, one(fields, "page")[:_LONGEST_PAGE], fields)
+            return HttpResponse(404, "There is no such form.")
+        form = FormRequest(name, first_value(fields, "page")[:_LONGEST_PAGE], fields)
         try:
-            return self._see(self._posts[name](request))
+            return self._see(self._posts[name](form))
         except FormError as error:
-            return self._page(step, {}, FormState(request, error.errors), 422)
+            return self._page(step, {}, FormState(form, error.errors), 422)
         except _ConflictError:
-            return self._page(step, {}, _conflict(request), 409)
+            return self._page(step, {}, _conflict(form), 409)
         except BusyError:
             busy = InvalidParameter(
                 "Something else is running. Wait for its end, or cancel it.",
                 hint="Nothing was changed.",
             )
-            return self._page(step, {}, FormState(request, {"": busy}), 409)
+            return self._page(step, {}, FormState(form, {"": busy}), 409)
         except DbanonError as error:
-            return self._page(step, {}, FormState(request, {"": error}), 422)
+            return self._page(step, {}, FormState(form, {"": error}), 422)
 
     def _require_current(self, request: FormRequest) -> None:
         """Check that no other page changed what a form would replace.
@@ -193,15 +193,15 @@ class Routes:
         """
         if self.bench.tasks.busy:
             raise BusyError
-        revision = one(request.fields, "revision")
+        revision = first_value(request.fields, "revision")
         since = int(revision) if re.fullmatch(r"[0-9]{1,9}", revision, re.ASCII) else 0
         part = _REPLACED.get(request.name)
         if part is not None and self.bench.is_changed_elsewhere(part, since, request.page):
             raise _ConflictError
 
-    def _see(self, where: str, headers: dict[str, str] | None = None) -> Answer:
-        place = {"Location": f"{self.access.path}/{where}"}
-        return Answer(303, "", "text/plain", place | (headers or {}))
+    def _see(self, where: str, headers: dict[str, str] | None = None) -> HttpResponse:
+        location = {"Location": f"{self.access.path}/{where}"}
+        return HttpResponse(303, "", "text/plain", location | (headers or {}))
 
     def _begin(
         self,
@@ -242,14 +242,14 @@ class Routes:
         if choices != {name: tree.choice for name, tree in self.bench.trees.items()}:
             self._require_current(request)
         task = self._begin("Make the trees", "trees", database.grow, choices, request=request)
-        return "sweep" if task.state == "done" and one(request.fields, "next") else "trees"
+        return "sweep" if task.state == "done" and first_value(request.fields, "next") else "trees"
 
     def _sweep(self, request: FormRequest) -> str:
         choice = forms.sweep_of(self.bench, request.fields)
         self._require_current(request)
-        again = one(request.fields, "again") == "yes"
-        known = self.bench.sweeps.get(self.bench.key_of(choice))
-        if known is not None and known.advice is not None and not again:
+        again = first_value(request.fields, "again") == "yes"
+        earlier = self.bench.sweeps.get(self.bench.key_of(choice))
+        if earlier is not None and earlier.advice is not None and not again:
             self._choose_recommended(choice, request.page)
             return "sweep"
         self._begin("Try releases", "sweep", database.sweep, choice, request=request)
@@ -259,25 +259,28 @@ class Routes:
         bench = self.bench
         with bench.lock:
             bench.sweep_choice = choice
-            found = bench.swept and bench.swept.advice and bench.swept.advice.recommendation
-            bench.chosen = found.point if found else None
+            advice = None if bench.swept is None else bench.swept.advice
+            recommendation = None if advice is None else advice.recommendation
+            bench.chosen = None if recommendation is None else recommendation.point
             bench.decide("sweep", page)
 
     def _choose(self, request: FormRequest) -> str:
         self._require_current(request)
         fields = request.fields
-        if not self.bench.choose(one(fields, "tried"), one(fields, "point"), request.page):
+        if not self.bench.choose(
+            first_value(fields, "tried"), first_value(fields, "point"), request.page
+        ):
             raise InvalidParameter(
                 "Choose one of the releases that were tried.",
                 hint="The page shows those of the columns and trees that are decided on now.",
             )
-        return "compare" if one(fields, "next") == "compare" else "job"
+        return "compare" if first_value(fields, "next") == "compare" else "job"
 
     def _job(self, request: FormRequest) -> str:
         choice = forms.job_of(self.bench, request.fields)
         if choice != self.bench.job:
             self._require_current(request)
-        replaced = one(request.fields, "replace") == "yes"
+        replaced = first_value(request.fields, "replace") == "yes"
         self._begin("Write the job file", "job", database.save, choice,
                     replace_file=replaced, request=request)  # fmt: skip
         return "job"
@@ -309,37 +312,37 @@ class Routes:
     def _count_trees_again(self) -> None:
         """Begin to count the trees for a larger k, unless something else runs or it failed."""
         tasks = self.bench.tasks
-        failed = (
+        has_failed = (
             tasks.current is not None
             and tasks.current.step == "trees"
             and (tasks.current.state != "done")
         )
-        if self.bench.outgrown and not tasks.busy and not failed:
+        if self.bench.outgrown and not tasks.busy and not has_failed:
             with contextlib.suppress(BusyError):
                 self._begin("Count the trees", "trees", database.count_again)
 
     def _look_at_releases(self, query: Fields) -> None:
-        """Begin to look at what is to be compared, unless it is known or something else runs."""
+        """Begin to read the releases to be compared, unless that was done or a task runs."""
         bench = self.bench
         last = bench.tasks.current
-        failed = last is not None and last.step == "compare" and last.state != "done"
-        if bench.tasks.busy or failed:
+        has_failed = last is not None and last.step == "compare" and last.state != "done"
+        if bench.tasks.busy or has_failed:
             return
         try:
             if bench.listed is None:
                 self._begin("Look which releases there are", "compare", database.list_releases)
-            names = [one(query, side) for side in ("a", "b")]
+            names = [first_value(query, side) for side in ("a", "b")]
             listed = [listed.output for listed in bench.listed or ()]
-            wanted = [name[2:] for name in names if name.startswith("r/") and name[2:] in listed]
-            wanted = [name for name in wanted if name not in bench.looks]
-            if wanted:
-                self._begin("Look at releases", "compare", database.look_at, wanted)
+            outputs = [name[2:] for name in names if name.startswith("r/") and name[2:] in listed]
+            outputs = [name for name in outputs if name not in bench.looks]
+            if outputs:
+                self._begin("Look at releases", "compare", database.look_at, outputs)
         except BusyError:
             return
 
 
 def _of_task(task: Task | None) -> FormState:
-    """The form of a task that is not done, with what the task failed with."""
+    """The form of a task that is not done, with the error of the task."""
     if task is None or task.state == "done" or task.request.name not in _FORMS:
         return FormState()
     if task.state == "failed" and task.error is not None and task.field_name:
@@ -348,7 +351,7 @@ def _of_task(task: Task | None) -> FormState:
 
 
 def _conflict(request: FormRequest) -> FormState:
-    """The answer to a form that would replace what another page changed."""
+    """The answer to a form that would replace another page's change."""
     is_shown = request.name in _FORMS
     error = InvalidParameter(
         "Something else was decided since this page was shown, perhaps in another tab.",
@@ -360,13 +363,13 @@ def _conflict(request: FormRequest) -> FormState:
     return FormState(request, {"": error}, is_conflict=True)
 
 
-def _locked() -> Answer:
-    """What whoever has no key sees."""
-    return Answer(403, "Open the address that dbanon workbench printed in its terminal.")
+def _locked() -> HttpResponse:
+    """The answer to a request without the key."""
+    return HttpResponse(403, "Open the address that dbanon workbench printed in its terminal.")
 
 
 @cache
 def _template(name: str) -> jinja2.Template:
-    found = environment(HERE)
-    found.filters["in_query"] = lambda text: quote(str(text), safe="")
-    return found.get_template(name)
+    templates = environment(HERE)
+    templates.filters["in_query"] = lambda text: quote(str(text), safe="")
+    return templates.get_template(name)

@@ -1,7 +1,7 @@
-"""HTTP on the loopback, for one person: few connections, small requests, and nobody waits for ever.
+"""HTTP on the loopback for one user: few connections, small requests, a timeout for each.
 
-The standard library's server, one thread and one request a connection. It knows nothing of pages:
-``answer`` makes them.
+The standard library's server, with a thread per connection and one request on each. ``answer``
+makes the pages.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from socketserver import TCPServer
 from typing import Any
 
 HOST = "127.0.0.1"
-# Of one person's browser, which opens six at most, and of whoever knocks beside it.
+# A browser opens six at most; the rest is for other programs that connect.
 MOST_CONNECTIONS = 32
 MOST_BYTES = 64 * 1024
-# Seconds for a whole request, and for a whole answer.
+# Seconds for a whole request, and for a whole response.
 RECEIVED, SENT = 10.0, 30.0
 
-# What every answer says. Styles and scripts come from here, and nothing comes from elsewhere.
+# Of every response. Styles and scripts come from this server only.
 POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self';"
     " form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -41,7 +41,7 @@ HEADERS = {
 
 
 @dataclass(frozen=True)
-class Asked:
+class HttpRequest:
     """A request.
 
     Parameters
@@ -57,12 +57,12 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What is sent back.
+class HttpResponse:
+    """A response.
 
     Parameters
     ----------
-    headers : beside those of every answer, or in place of one of these.
+    headers : in addition to, or in place of, those of every response.
     """
 
     status: int
@@ -71,11 +71,11 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-Answers = Callable[[Asked], Answer]
+RequestHandler = Callable[[HttpRequest], HttpResponse]
 
 
-class _Within(io.RawIOBase):
-    """What a socket sends, until so many seconds are over, however slowly it comes."""
+class _DeadlineSocket(io.RawIOBase):
+    """The bytes that a socket receives before a deadline, however slowly they arrive."""
 
     def __init__(self, sent: socket.socket, seconds: float) -> None:
         self._socket, self._end = sent, time.monotonic() + seconds
@@ -95,12 +95,12 @@ class Server(ThreadingHTTPServer):
     """A server of the loopback that gives each request to ``answer``."""
 
     daemon_threads = True
-    # Those that wait to be accepted: what is hung up on is so at once.
+    # A long backlog: connections over the limit are closed at once, not left waiting.
     request_queue_size = 2 * MOST_CONNECTIONS
 
     def __init__(self, port: int = 0) -> None:
         super().__init__((HOST, port), _Handler)
-        self.answer: Answers = lambda asked: Answer(503, "Not ready yet.")
+        self.answer: RequestHandler = lambda request: HttpResponse(503, "Not ready yet.")
         self._free = threading.BoundedSemaphore(MOST_CONNECTIONS)
 
     @property
@@ -114,7 +114,7 @@ class Server(ThreadingHTTPServer):
         self.server_name, self.server_port = HOST, self.port
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer in a thread of its own, or hang up where there are too many."""
+        """Answer in a new thread, or close the connection if there are too many."""
         if not self._free.acquire(blocking=False):
             self.shutdown_request(request)
             return
@@ -126,14 +126,14 @@ class Server(ThreadingHTTPServer):
             self.shutdown_request(request)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Answer; the place is free afterwards."""
+        """Answer, then free the slot of the connection."""
         try:
             super().process_request_thread(request, client_address)
         finally:
             self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A connection that broke is nobody's business; nothing of a request is printed."""
+        """Ignore broken connections: nothing of a request is printed."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -143,52 +143,52 @@ class _Handler(BaseHTTPRequestHandler):
 
     def setup(self) -> None:
         super().setup()
-        self.rfile = io.BufferedReader(_Within(self.connection, RECEIVED))
+        self.rfile = io.BufferedReader(_DeadlineSocket(self.connection, RECEIVED))
 
     def version_string(self) -> str:
         return "dbanon"
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-        """Nothing: addresses hold keys."""
+        """Log nothing: addresses contain keys."""
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """What http.server itself refuses, without a word of the request."""
-        # Of a version that is none it would send a body alone.
+        """Refuse what http.server cannot parse, without any part of the request."""
+        # For an unknown version http.server would send a body without headers.
         self.request_version = "HTTP/1.0"
-        self._send(Answer(int(code), "The request was not understood."))
+        self._send(HttpResponse(int(code), "The request was not understood."))
 
     def do_GET(self) -> None:
-        self._send(self.server.answer(self._asked()))
+        self._send(self.server.answer(self._request()))
 
     do_HEAD = do_GET  # noqa: N815
 
     def do_POST(self) -> None:
         size = self._size()
-        if isinstance(size, Answer):
+        if isinstance(size, HttpResponse):
             self._send(size)
             return
         body = self.rfile.read(size)
         if len(body) == size:
-            self._send(self.server.answer(self._asked(body)))
+            self._send(self.server.answer(self._request(body)))
 
-    def _size(self) -> int | Answer:
-        """How long the body is, or why it is not read."""
+    def _size(self) -> int | HttpResponse:
+        """The length of the body, or the response that refuses it."""
         lengths = self.headers.get_all("Content-Length", [])
         if self.headers.get_all("Transfer-Encoding") or len(lengths) != 1:
-            return Answer(411, "The length is missing.")
+            return HttpResponse(411, "The length is missing.")
         if not (lengths[0].isascii() and lengths[0].isdigit()):
-            return Answer(400, "The length is no number.")
+            return HttpResponse(400, "The length is no number.")
         if len(lengths[0]) > 9 or int(lengths[0]) > MOST_BYTES:
-            return Answer(413, "This is too long.")
+            return HttpResponse(413, "This is too long.")
         return int(lengths[0])
 
-    def _asked(self, body: bytes = b"") -> Asked:
+    def _request(self, body: bytes = b"") -> HttpRequest:
         headers: dict[str, list[str]] = {}
         for name, value in self.headers.items():
             headers.setdefault(name.lower(), []).append(value)
-        return Asked(self.command, self.path, headers, body)
+        return HttpRequest(self.command, self.path, headers, body)
 
-    def _send(self, answer: Answer) -> None:
+    def _send(self, answer: HttpResponse) -> None:
         content = answer.body.encode("utf-8", "backslashreplace")
         self.connection.settimeout(SENT)
         self.close_connection = True

@@ -1,4 +1,4 @@
-"""What was decided on in a workbench, and what was found: kept in memory, and gone with it."""
+"""The decisions and results of a workbench, in memory only."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ DATE_STEPS = ("month", "year", "decade")
 
 @dataclass(frozen=True)
 class Commands:
-    """What the command line does with a job file, for the workbench to do the same.
+    """The command line's own functions on a job file, so that the workbench does the same.
 
     Parameters
     ----------
-    opened : a job file, ready to be run.
-    save : writes the report where its job says.
+    opened : opens a job file that is ready to run.
+    save : writes the report to the path that its job names.
     """
 
     opened: Callable[[Path], JobFile]
@@ -55,7 +55,7 @@ class Commands:
 
 @dataclass(frozen=True)
 class JobDecisions:
-    """What a job file says, as the forms have it.
+    """The content of a job file, as the forms have it.
 
     Parameters
     ----------
@@ -76,15 +76,15 @@ class JobDecisions:
 
 @dataclass(frozen=True)
 class Start:
-    """What a workbench is started with.
+    """The arguments of ``dbanon workbench``.
 
     Parameters
     ----------
     url, table, key, reading : as for ``dbanon init``.
     target : URL of the database that is written to; None for the source's.
-    directory : where the job file goes.
-    memory : that trials may take, in bytes.
-    opened : what a job file says that the workbench begins with.
+    directory : of the job file.
+    memory : limit of trials, in bytes.
+    opened : the job file that the workbench opens.
     """
 
     url: str
@@ -99,12 +99,12 @@ class Start:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """What a release may be made as, the usual first."""
+        """The kinds of relation that a release may be, the usual one first."""
         return (VIEW, TABLE) if releases_views(self.target or self.url) else (TABLE,)
 
     @property
     def needs_place(self) -> bool:
-        """Whether releases need a database of their own: nothing is written into a file of rows."""
+        """Whether releases need a database of their own, because the source is a file."""
         return self.target is None and is_of_files(self.url)
 
 
@@ -128,7 +128,7 @@ class TreeChoice:
         ----------
         suggested : name of the file that a suggested tree is kept in.
         """
-        whole: dict[str, Any] = {
+        values: dict[str, Any] = {
             "dates": list(DATE_STEPS),
             "mask": True,
             "suggest": suggested,
@@ -136,32 +136,32 @@ class TreeChoice:
         if self.kind == "intervals":
             return {"intervals": self.widths()}
         name = "file" if self.kind == "suggest" else self.kind
-        return {name: whole.get(self.kind, self.more)}
+        return {name: values.get(self.kind, self.more)}
 
     def widths(self) -> list[int | float]:
-        """The widths of intervals; raises ValueError where one is no number."""
-        found = [float(part) for part in self.more.split(",")]
-        return [int(one) if one == int(one) else one for one in found]
+        """The widths of intervals; raises ValueError if one is not a number."""
+        widths = [float(part) for part in self.more.split(",")]
+        return [int(width) if width == int(width) else width for width in widths]
 
 
 @dataclass(frozen=True)
-class Grown:
+class ColumnTree:
     """A tree of a column.
 
     Parameters
     ----------
-    given : what trials are made with: a builder, or the tree itself.
-    why : of a suggested one.
+    trial : the builder for trials, or the tree itself.
+    why : the reason for a suggested tree.
     """
 
     choice: TreeChoice
-    given: Hierarchy | HierarchySpec
+    trial: Hierarchy | HierarchySpec
     tree: Hierarchy
     counts: TreeCounts
     why: str = ""
 
     def is_outgrown(self, k: int) -> bool:
-        """Whether it was counted before this larger k was chosen: it shows labels of too few."""
+        """Whether it was counted for a smaller k, and so shows labels of too few rows."""
         return self.counts.bound < bound_of(k)
 
 
@@ -179,13 +179,13 @@ class SweepChoice:
 
 
 @dataclass
-class Swept:
+class SweepResult:
     """A sweep: its releases as they come, and the advice once it is over.
 
     Parameters
     ----------
-    policies : by k, of all its releases but for method, refinement and recoding.
-    advice : None until the end, and where it was cancelled.
+    policies : by k, those of its releases, apart from method, refinement and recoding.
+    advice : None until the end, and if it was cancelled.
     """
 
     choice: SweepChoice
@@ -225,14 +225,14 @@ class JobChoice:
 
 
 @dataclass
-class Saved:
+class SavedJobFile:
     """A job file that was written.
 
     Parameters
     ----------
-    text : as it was written.
-    decided : which decisions it was made of.
-    plan : what a run would do, in pairs; None until it was asked.
+    text : its content.
+    decided : the revision of the decisions that it was made from.
+    plan : the plan of a run, in pairs; None until there is one.
     """
 
     choice: JobChoice
@@ -243,13 +243,13 @@ class Saved:
 
 
 @dataclass(frozen=True)
-class Made:
-    """A release that was made here.
+class PublishedRelease:
+    """A release that this workbench published.
 
     Parameters
     ----------
     headline : figures with label, of what, and what each means.
-    page : its report; empty where there is none.
+    page : its report; empty for none.
     """
 
     output: str
@@ -260,18 +260,18 @@ class Made:
 
 
 class Workbench:
-    """A table, what was decided on it, and the tasks that look at it.
+    """A table, the decisions on it, and the tasks that read it.
 
     Parameters
     ----------
-    history : each change since the start: which part of the pages it changed, and the page whose
-        form asked for it. A form says how much of it its page knew.
-    decided : changes with each decision that a job file is made of.
+    history : each change since the start: the part of the pages that it changed, and the page whose
+        form made it. A form carries the length of the history that its page was made from.
+    decided : counts the decisions that a job file is made from.
     """
 
     def __init__(self, start: Start) -> None:
         self.start = start
-        # The pages show it.
+        # Without a password: the pages show it.
         self.shown_url = open_store(start.url, reading=start.reading, table=start.table).url
         self.lock = threading.RLock()
         self.tasks = Tasks()
@@ -281,32 +281,32 @@ class Workbench:
         self.stored: tuple[str, ...] = ()
         self.roles: dict[str, str] = {}
         self.reasons: dict[str, str] = {}
-        self.trees: dict[str, Grown] = {}
-        self.sweeps: dict[tuple[Any, ...], Swept] = {}
+        self.trees: dict[str, ColumnTree] = {}
+        self.sweeps: dict[tuple[Any, ...], SweepResult] = {}
         self.sweep_choice = SweepChoice()
         self.chosen: Point | None = None
-        # Whose options hold until something else is decided.
+        # Its options apply until the next decision.
         self.opened: JobDecisions | None = None
         self.listed: list[Listed] | None = None
         self.looks: dict[str, Look] = {}
         self.job: JobChoice | None = None
-        self.saved: Saved | None = None
-        self.made: Made | None = None
-        # Digests of what was written here: no other file is replaced without a word.
+        self.saved: SavedJobFile | None = None
+        self.made: PublishedRelease | None = None
+        # Digests of the files written here: no other file is replaced unless the form says so.
         self.files: dict[Path, str] = {}
 
     @property
     def revision(self) -> int:
-        """How many changes there were."""
+        """The number of changes."""
         return len(self.history)
 
     def changed(self, part: str, page: str = "") -> None:
-        """Note that a part was changed by the form of a page."""
+        """Record that the form of a page changed a part."""
         with self.lock:
             self.history.append((part, page))
 
     def decide(self, part: str, page: str = "") -> None:
-        """Note that something was decided that a job file is made of."""
+        """Record a decision that a job file is made from."""
         with self.lock:
             self.opened = None
             self.decided += 1
@@ -315,14 +315,14 @@ class Workbench:
     def is_changed_elsewhere(self, part: str, since: int, page: str) -> bool:
         """Whether a part was changed by another page than this one since a revision.
 
-        What a page changed itself is known to whoever goes back to it.
+        A page's own changes are no conflict for someone who goes back to it.
         """
         with self.lock:
-            return any(one == part and by != page for one, by in self.history[since:])
+            return any(name == part and by != page for name, by in self.history[since:])
 
     @property
     def k(self) -> int:
-        """Of the release that was chosen; until then of the job file that was opened, or 5."""
+        """The k of the chosen release; until then that of the opened job file, or 5."""
         if self.chosen is None:
             return 5 if self.opened is None else self.opened.k
         return self.chosen.k
@@ -338,26 +338,28 @@ class Workbench:
         return self._of(SENSITIVE)
 
     def _of(self, role: str) -> tuple[str, ...]:
-        return tuple(name for name, own in self.roles.items() if own == role)
+        return tuple(name for name, of_column in self.roles.items() if of_column == role)
 
     @property
     def entity(self) -> str | None:
-        """The column that says whose a row is, when it is not released."""
-        found = None if self.proposed is None else self.proposed.entity
-        return found if found is not None and self.roles.get(found) == IDENTIFIER else None
+        """The column that identifies the person a row belongs to, if it is not released."""
+        name = None if self.proposed is None else self.proposed.entity
+        return name if name is not None and self.roles.get(name) == IDENTIFIER else None
 
     @property
     def hierarchies(self) -> Mapping[str, Hierarchy | HierarchySpec]:
         """Of quasi-identifiers, for trials."""
-        return {name: g.given for name, g in self.trees.items() if name in self.quasi_identifiers}
+        return {
+            name: tree.trial for name, tree in self.trees.items() if name in self.quasi_identifiers
+        }
 
     @property
-    def swept(self) -> Swept | None:
-        """The sweep of what is decided now; None where there is none yet."""
+    def swept(self) -> SweepResult | None:
+        """The sweep for the current decisions; None if there is none yet."""
         return self.sweeps.get(self.key_of(self.sweep_choice))
 
     def sweep_digest(self, choice: SweepChoice) -> str:
-        """What tells a sweep from others, for a form: its releases are chosen by their names."""
+        """An identifier of a sweep, for forms that choose one of its releases."""
         return hashlib.sha256(repr(self.key_of(choice)).encode()).hexdigest()
 
     def choose(self, digest: str, name: str, page: str) -> bool:
@@ -387,7 +389,9 @@ class Workbench:
         return tuple(name for name in self.hierarchies if self.trees[name].is_outgrown(self.k))
 
     def key_of(self, choice: SweepChoice) -> tuple[Any, ...]:
-        """What a sweep depends on, the rows of the table aside."""
-        grown = self.trees
-        trees = [(name, grown[name].tree.sha256, grown[name].choice) for name in self.hierarchies]
+        """Everything that a sweep depends on, except the rows of the table."""
+        trees = [
+            (name, self.trees[name].tree.sha256, self.trees[name].choice)
+            for name in self.hierarchies
+        ]
         return (self.quasi_identifiers, self.sensitive, tuple(trees), choice)

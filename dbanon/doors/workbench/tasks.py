@@ -1,6 +1,6 @@
-"""What takes time, one after the other in the main thread, as commands do: a signal ends it there.
+"""Long tasks, one at a time in the main thread, where a signal can end them.
 
-Pages are answered by other threads, which ask for a task and look at how far it is.
+Other threads answer requests: they begin tasks and read their progress.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dbanon.errors import (
     lacks_memory,
 )
 
-# Seconds that a page waits for a task that may be quick, before it shows how far it is.
+# Seconds that a page waits for a quick task before it shows progress.
 QUICK = 0.4
 # Seconds within which the signal of a cancelled task arrives.
 _LATE = 2.0
@@ -56,17 +56,17 @@ NO_FORM = FormRequest()
 
 @dataclass
 class Task:
-    """Something that takes time.
+    """A long task.
 
     Parameters
     ----------
-    name : what it does, in words.
-    step : of the pages, the one that asked for it.
-    request : the form that asked for it.
-    field_name : of that form, the one whose value is worked on; empty where it is none of them.
-    part, share : how far it is.
+    name : its description.
+    step : the page that began it.
+    request : the form that began it.
+    field_name : the field of that form whose value is in work; empty for none.
+    part, share : the progress.
     state : ``waiting``, ``running``, ``done``, ``failed`` or ``cancelled``.
-    error : why it failed, as the catalogue of errors says it.
+    error : why it failed.
     """
 
     name: str
@@ -86,7 +86,7 @@ class Task:
         return self.state in ("waiting", "running")
 
     def tell(self, part: str, share: float) -> None:
-        """How far it is, as what runs tells it."""
+        """Report progress."""
         self.part, self.share = part, share
 
 
@@ -129,18 +129,18 @@ class Tasks:
         return task
 
     def cancel(self) -> None:
-        """End the task that runs as Ctrl-C would: what it began is rolled back."""
+        """End the running task as Ctrl-C would: its transaction is rolled back."""
         with self._lock:
             if self.busy and self._cancelled is None:
                 self._cancelled, self._cancelled_at = self.current, time.monotonic()
                 signal.pthread_kill(int(self._main.ident or 0), signal.SIGINT)
 
     def run(self) -> None:
-        """Do tasks, one after the other, until a signal arrives that no page asked for.
+        """Run tasks until a signal arrives that is not from ``cancel``.
 
         Raises
         ------
-        KeyboardInterrupt : it arrived.
+        KeyboardInterrupt : the signal arrived.
         """
         while True:
             try:
@@ -150,7 +150,7 @@ class Tasks:
                     raise
 
     def _was_cancelled(self) -> bool:
-        """Whether a signal is the one of ``cancel``; the task is over then."""
+        """Whether a signal came from ``cancel``; if so, end the task."""
         with self._lock:
             task, self._cancelled = self._cancelled, None
         if task is None:
@@ -158,7 +158,7 @@ class Tasks:
         if task.busy:
             self._end(task, "cancelled")
             return True
-        # It was over when the signal came. One that came to nothing is nobody's Ctrl-C for long.
+        # The task ended before the signal arrived. After a while a signal is the user's own Ctrl-C.
         return time.monotonic() - self._cancelled_at < _LATE
 
     def _do(self, task: Task) -> None:
@@ -170,7 +170,7 @@ class Tasks:
                 warnings.simplefilter("ignore", CodesAveraged)
                 task.work(task)
         except DbanonError as error:
-            # A signal inside a database's own code may come out as an error of that database.
+            # A signal inside a database driver may be raised as an error of the database.
             task.error = _without_frames(error)
             self._end(task, "cancelled" if self._cancelled is task else "failed")
         except Exception as error:
@@ -186,13 +186,13 @@ class Tasks:
 
 
 def _without_frames(error: DbanonError) -> DbanonError:
-    """The error alone: its frames hold the table, and a task is kept until the next one."""
+    """The error without its frames, which keep the table in memory until the next task."""
     error.__cause__ = error.__context__ = None
     return error.with_traceback(None)
 
 
 def unexpected(error: Exception) -> DbanonError:
-    """An error of nobody's: where it happened is told, and nothing that it says."""
+    """An unexpected error: report the location, never the message."""
     if lacks_memory(error):
         return MemoryLimit.of_process()
     where = traceback.extract_tb(error.__traceback__)[-1]

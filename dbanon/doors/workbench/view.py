@@ -1,4 +1,4 @@
-"""What the pages of a workbench say, as plain values. Counts are those that advice tells."""
+"""The content of a workbench's pages, as plain values. Counts are those of ``dbanon advise``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,14 @@ from dbanon.doors.spelling import on_command_line
 from dbanon.doors.workbench import forms
 from dbanon.doors.workbench.forms import FormState
 from dbanon.doors.workbench.job import chosen_command, tree_files
-from dbanon.doors.workbench.state import ROLES, Grown, JobDecisions, Swept, TreeChoice, Workbench
+from dbanon.doors.workbench.state import (
+    ROLES,
+    ColumnTree,
+    JobDecisions,
+    SweepResult,
+    TreeChoice,
+    Workbench,
+)
 from dbanon.doors.workbench.tasks import Task
 from dbanon.errors import DbanonError, HierarchyBroken, JobFileInvalid
 from dbanon.hierarchy.edges import Problem
@@ -56,47 +63,47 @@ TREE_WORDS = {
 }
 
 
-# So many columns, or more, have a filter.
+# A table with this many columns or more has a filter.
 _MANY_COLUMNS = 10
-# Problems of an error that a page lists.
+# The number of problems that a page lists of an error.
 _LISTED_PROBLEMS = 10
 
 
-def error_told(error: DbanonError) -> Row:
-    """An error as commands say it; of many problems the first ten, and how many more there are."""
+def describe_error(error: DbanonError) -> Row:
+    """An error as commands print it: the first ten of its problems, and the number of others."""
     problems = _problem_texts(error)
-    rest = len(problems) - _LISTED_PROBLEMS
+    n_more = len(problems) - _LISTED_PROBLEMS
     return {
         "code": error.code,
         "message": error.message,
         "detail": "" if problems else error.detail or "",
         "problems": problems[:_LISTED_PROBLEMS],
-        "rest": f"and {rest:,} more" if rest > 0 else "",
+        "more": f"and {n_more:,} more" if n_more > 0 else "",
         "hint": error.hint_by(on_command_line) or "",
     }
 
 
 def _problem_texts(error: DbanonError) -> list[str]:
-    """What is wrong, problem by problem, without a label of a hierarchy."""
+    """The problems of an error, without labels of a hierarchy."""
     if isinstance(error, JobFileInvalid):
         return list(map(str, error.problems))
     if isinstance(error, HierarchyBroken):
-        return [one.located for one in error.problems if isinstance(one, Problem)]
+        return [problem.located for problem in error.problems if isinstance(problem, Problem)]
     return []
 
 
 def form_errors(errors: Mapping[str, DbanonError]) -> Row | None:
-    """What is wrong with the fields of a form: one error as it is, several as a list."""
-    descriptions = list(map(error_told, errors.values()))
+    """The errors of the fields of a form: a single error as it is, several as a list."""
+    descriptions = list(map(describe_error, errors.values()))
     if len(descriptions) < 2:
         return next(iter(descriptions), None)
-    rest = len(descriptions) - _LISTED_PROBLEMS
+    n_more = len(descriptions) - _LISTED_PROBLEMS
     return {
         "code": descriptions[0]["code"],
         "message": f"{len(descriptions):,} values need a correction. Nothing was changed.",
         "detail": "",
         "problems": [description["message"] for description in descriptions[:_LISTED_PROBLEMS]],
-        "rest": f"and {rest:,} more" if rest > 0 else "",
+        "more": f"and {n_more:,} more" if n_more > 0 else "",
         "hint": next(
             (description["hint"] for description in descriptions if description["hint"]), ""
         ),
@@ -104,39 +111,39 @@ def form_errors(errors: Mapping[str, DbanonError]) -> Row | None:
 
 
 def field_notes(state: FormState) -> dict[str, str]:
-    """What is wrong with each field, in words."""
+    """The error message of each field."""
     return {name: error.message for name, error in state.errors.items() if name}
 
 
-def task_told(task: Task | None, step: str) -> Row | None:
-    """How far the task is; what it failed with, at the step that asked for it."""
+def describe_task(task: Task | None, step: str) -> Row | None:
+    """The progress of a task, or why it failed, at the step that began it."""
     if task is None or (not task.busy and task.step != step):
         return None
     return {
         "name": task.name,
-        "here": task.step == step,
+        "is_of_step": task.step == step,
         "step": task.step,
         "part": task.part,
         "percent": round(100 * min(max(task.share, 0.0), 1.0)),
         "state": "running" if task.busy else task.state,
-        "error": error_told(task.error) if task.state == "failed" and task.error else None,
+        "error": describe_error(task.error) if task.state == "failed" and task.error else None,
     }
 
 
 def columns(bench: Workbench, state: FormState) -> Row:
-    """Columns with proposed roles, and why."""
-    found, state = bench.proposed, state.of("columns")
-    if found is None:
+    """The columns with proposed roles, and the reasons."""
+    proposed, state = bench.proposed, state.of("columns")
+    if proposed is None:
         return {"rows": []}
     rows = []
-    for place, column in enumerate(found.profile.columns):
-        role = found.roles[column.name]
+    for index, column in enumerate(proposed.profile.columns):
+        role = proposed.roles[column.name]
         nulls, distinct = _counts(bench, column.name)
         offered = forms.roles_for(bench, column.name)
-        chosen = state.value(f"role-{place}", bench.roles[column.name])
+        chosen = state.value(f"role-{index}", bench.roles[column.name])
         rows.append(
             {
-                "place": place,
+                "index": index,
                 "name": column.name,
                 "kind": column.attribute.sql_type or column.attribute.kind.value,
                 "nulls": nulls,
@@ -145,8 +152,8 @@ def columns(bench: Workbench, state: FormState) -> Row:
                 "role": chosen if chosen in offered else bench.roles[column.name],
                 "why": REASONS[role.reason],
                 "also": role.also or "",
-                "reason": state.value(f"reason-{place}", bench.reasons.get(column.name, "")),
-                "offered": [(one, ROLE_WORDS[one]) for one in offered],
+                "reason": state.value(f"reason-{index}", bench.reasons.get(column.name, "")),
+                "offered": [(role, ROLE_WORDS[role]) for role in offered],
             }
         )
     names = list(bench.roles)
@@ -157,42 +164,42 @@ def columns(bench: Workbench, state: FormState) -> Row:
         "rows": rows,
         "saved": {field: ROLE_WORDS[role] for field, role in differing.items()}
         | state.saved_beside(reasons),
-        "count": f"{found.profile.rows:,}",
+        "count": f"{proposed.profile.rows:,}",
         "roles": [(role, ROLE_WORDS[role]) for role in ROLES] if len(rows) >= _MANY_COLUMNS else [],
         "entity": entity_told(bench.entity) if bench.entity else "",
     }
 
 
 def _counts(bench: Workbench, name: str) -> tuple[str, str]:
-    """NULLs and different values of a column, as advice tells them."""
+    """The number of NULLs and of distinct values of a column, as advice gives them."""
     assert bench.proposed is not None
     profile = bench.proposed.profile
-    told = ColumnAdvice(profile.column(name), bench.proposed.roles[name], profile.rows, SMALL)
-    return str(told.nulls), str(told.distinct)
+    advice = ColumnAdvice(profile.column(name), bench.proposed.roles[name], profile.rows, SMALL)
+    return str(advice.nulls), str(advice.distinct)
 
 
 def trees(bench: Workbench, state: FormState) -> Row:
-    """The quasi-identifiers with the trees that they have, and those that they may have."""
+    """The quasi-identifiers with their trees, and the kinds of tree that each may have."""
     names, state = list(bench.roles), state.of("trees")
     rows, saved = [], {}
     for name in bench.quasi_identifiers:
-        grown, place = bench.trees.get(name), names.index(name)
-        choice = TreeChoice("") if grown is None else grown.choice
-        saved[f"tree-{place}"] = choice.kind
+        tree, index = bench.trees.get(name), names.index(name)
+        choice = TreeChoice("") if tree is None else tree.choice
+        saved[f"tree-{index}"] = choice.kind
         if choice.more:
-            saved[f"{choice.kind}-{place}"] = choice.more
+            saved[f"{choice.kind}-{index}"] = choice.more
         usual = {"intervals": "5, 10, 20", choice.kind: choice.more}
         rows.append(
             {
-                "place": place,
+                "index": index,
                 "name": name,
-                "kind": state.value(f"tree-{place}", choice.kind),
+                "kind": state.value(f"tree-{index}", choice.kind),
                 "more": {
-                    kind: state.value(f"{kind}-{place}", usual.get(kind, ""))
+                    kind: state.value(f"{kind}-{index}", usual.get(kind, ""))
                     for kind in ("intervals", "name", "file")
                 },
-                "offered": [(one, TREE_WORDS[one]) for one in forms.trees_for(bench, name)],
-                "tree": None if grown is None else _tree(grown, bench.k),
+                "offered": [(kind, TREE_WORDS[kind]) for kind in forms.trees_for(bench, name)],
+                "tree": None if tree is None else _tree(tree, bench.k),
             }
         )
     return {
@@ -207,28 +214,28 @@ def trees(bench: Workbench, state: FormState) -> Row:
     }
 
 
-def _tree(grown: Grown, k: int) -> Row:
-    counts = grown.counts
-    most, what = 1, "persons" if grown.counts.persons else "rows"
+def _tree(tree: ColumnTree, k: int) -> Row:
+    counts = tree.counts
+    most, unit = 1, "persons" if counts.persons else "rows"
 
     def row_of(node: TreeNode) -> Row:
         return {
             "label": node.bar.label,
             "rows": f"{node.bar.rows:,}" if node.bar.rows else "",
             "bar": svg.share_bar(node.bar.rows / most) if node.bar.rows else "",
-            "below": [row_of(one) for one in node.below],
-            "others": node.others.replace("rows", what),
+            "below": [row_of(child) for child in node.below],
+            "others": node.others.replace("rows", unit),
         }
 
     if counts.root is not None:
-        most = max((one.bar.rows for one in counts.root.below), default=1) or 1
+        most = max((child.bar.rows for child in counts.root.below), default=1) or 1
     return {
-        "why": grown.why,
+        "why": tree.why,
         "leaves": f"{counts.leaves:,}",
         "height": counts.height,
         "bound": counts.bound,
-        "counted": what,
-        "outgrown": grown.is_outgrown(k),
+        "counted": unit,
+        "outgrown": tree.is_outgrown(k),
         "root": None if counts.root is None else row_of(counts.root),
     }
 
@@ -241,7 +248,7 @@ def _is_numeric(bench: Workbench) -> bool:
     return are_numbers(attributes, bench.hierarchies)
 
 
-def map_told(swept: Swept, chosen: Point | None) -> dict[str, Any]:
+def sweep_map(swept: SweepResult, chosen: Point | None) -> dict[str, Any]:
     """The map of a sweep, as the report takes it."""
     points = sorted(swept.points, key=lambda point: (point.curve, point.k))
     return {
@@ -260,18 +267,18 @@ def map_told(swept: Swept, chosen: Point | None) -> dict[str, Any]:
     }
 
 
-def is_same_point(one: Point, other: Point | None) -> bool:
-    return other is not None and (one.curve, one.k) == (other.curve, other.k)
+def is_same_point(point: Point, chosen: Point | None) -> bool:
+    return chosen is not None and (point.curve, point.k) == (chosen.curve, chosen.k)
 
 
 def sweep(bench: Workbench, state: FormState) -> Row:
-    """The map, its table, and what is known of it."""
+    """The map of a sweep, its table and notes."""
     swept, choice, state = bench.swept, bench.sweep_choice, state.of("sweep")
     offered = OF_NUMBERS if bench.proposed and _is_numeric(bench) else OF_CATEGORIES
     saved = {"from": choice.k[0], "to": choice.k[-1], "sample": choice.sample,
              "limit": int(choice.time_limit), "seed": choice.seed,
              "nulls": choice.nulls or ""}  # fmt: skip
-    told: Row = {
+    content: Row = {
         "fields": {name: state.value(name, str(text)) for name, text in saved.items()},
         "methods": state.request.fields.get("method", ()) if state.request.name else choice.methods,
         "again": state.is_checked("again", False),
@@ -281,15 +288,15 @@ def sweep(bench: Workbench, state: FormState) -> Row:
         "persons": bench.entity or "",
         "tried": bench.sweep_digest(choice),
     }
-    told["columns"] = ", ".join(bench.quasi_identifiers)
+    content["columns"] = ", ".join(bench.quasi_identifiers)
     if swept is None:
-        return told
+        return content
     advice = swept.advice
     points = sorted(swept.points, key=lambda point: (point.curve, point.k))
     best = {} if advice is None else {(p.curve, p.k) for p in advice.sweep.points if p.on_frontier}
-    told["swept"] = {
+    content["swept"] = {
         "whole": advice is not None,
-        "map": map_of(map_told(swept, bench.chosen), Pictures()) if points else None,
+        "map": map_of(sweep_map(swept, bench.chosen), Pictures()) if points else None,
         "chosen": bench.chosen is not None,
         "points": [
             {
@@ -315,17 +322,17 @@ def sweep(bench: Workbench, state: FormState) -> Row:
         else [
             ("all of them", describe_set(advice.singling.chosen)),
             *(
-                (f"without {name}", describe_set(one))
-                for name, one in advice.singling.without.items()
+                (f"without {name}", describe_set(columns))
+                for name, columns in advice.singling.without.items()
             ),
-            *((", ".join(one.columns), describe_set(one)) for one in advice.singling.sets[:5]),
+            *((", ".join(s.columns), describe_set(s)) for s in advice.singling.sets[:5]),
         ],
     }
-    return told
+    return content
 
 
 def job(bench: Workbench, state: FormState) -> Row:
-    """The job file, as it is to be written and as it was."""
+    """The job file: the form, and the file as it was saved."""
     choice, saved, state = bench.job or forms.job_first(bench), bench.saved, state.of("job")
     point = bench.chosen
     texts = {name: text for name, text in vars(choice).items() if isinstance(text, str)}
@@ -359,20 +366,20 @@ def _options_words(opened: JobDecisions) -> str:
 
 
 def run(bench: Workbench, state: FormState) -> Row:
-    """The release that was made."""
-    saved, made = bench.saved, bench.made
+    """The release that the job published."""
+    saved, release = bench.saved, bench.made
     return {
         "saved": None if saved is None else saved.choice.file,
         "line": "" if saved is None else _line(bench.start.directory, saved.choice.file),
         "schedule": "" if saved is None else saved.choice.schedule or "0 3 1 * *",
         "made": None
-        if made is None
+        if release is None
         else {
-            "output": made.output,
-            "release_id": made.release_id,
-            "headline": made.headline,
-            "page": bool(made.page),
-            "warned": list(made.warned),
+            "output": release.output,
+            "release_id": release.release_id,
+            "headline": release.headline,
+            "page": bool(release.page),
+            "warned": list(release.warned),
         },
     }
 
@@ -384,7 +391,7 @@ def _line(directory: Path, file: str) -> str:
 
 
 def _program() -> str:
-    """The path of the command, beside the Python that runs it; its name where it is not found."""
+    """The path of the command beside this Python; its name if there is none."""
     script = Path(sys.executable).with_name("dbanon")
     return str(script) if script.exists() else shutil.which("dbanon") or "dbanon"
 

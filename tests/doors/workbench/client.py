@@ -16,7 +16,7 @@ from dbanon.doors.cli.jobs import opened
 from dbanon.doors.cli.run import save_report
 from dbanon.doors.workbench.access import Access
 from dbanon.doors.workbench.routes import Routes
-from dbanon.doors.workbench.server import Answer, Asked
+from dbanon.doors.workbench.server import HttpRequest, HttpResponse
 from dbanon.doors.workbench.state import Commands, Start, Workbench
 
 PORT = 4711
@@ -31,7 +31,7 @@ class Client:
 
     def __init__(self, routes: Routes) -> None:
         self.routes, self.access = routes, routes.access
-        self.answers: list[Answer] = []
+        self.answers: list[HttpResponse] = []
         self.headers: dict[str, list[str]] = {
             "host": [f"127.0.0.1:{self.access.port}"],
             "cookie": [f"dbanon={self.access.cookie}"],
@@ -40,12 +40,12 @@ class Client:
 
     def ask(
         self, method: str, target: str, headers: Mapping[str, list[str]], body: bytes = b""
-    ) -> Answer:
-        answer = self.routes.answer(Asked(method, target, headers, body))
+    ) -> HttpResponse:
+        answer = self.routes.answer(HttpRequest(method, target, headers, body))
         self.answers.append(answer)
         return answer
 
-    def get(self, name: str, **more: list[str]) -> Answer:
+    def get(self, name: str, **more: list[str]) -> HttpResponse:
         return self.ask("GET", f"{self.access.path}/{name}", self.headers | more)
 
     def page(self, name: str) -> str:
@@ -69,7 +69,7 @@ class Client:
         revision = str(self.routes.bench.revision)
         return {"form": self.access.form, "revision": revision, "page": "tests"}
 
-    def post(self, name: str, fields: Mapping[str, Any], **more: list[str]) -> Answer:
+    def post(self, name: str, fields: Mapping[str, Any], **more: list[str]) -> HttpResponse:
         headers = self.headers | {
             "content-type": ["application/x-www-form-urlencoded"],
             "origin": ["null"],

@@ -11,7 +11,7 @@ import pytest
 
 from dbanon.doors.workbench import access as module
 from dbanon.doors.workbench.access import Access
-from dbanon.doors.workbench.server import HEADERS, POLICY, Asked
+from dbanon.doors.workbench.server import HEADERS, POLICY, HttpRequest
 from tests.doors.workbench.client import PORT, STEPS, Client, idle, key_of
 
 HOST = f"127.0.0.1:{PORT}"
@@ -206,7 +206,9 @@ def test_an_error_of_ours_says_where_and_no_more(
         raise ValueError("zyxomma")
 
     monkeypatch.setattr(client.routes.__class__, "_got", broken)
-    answer = client.routes.answer(Asked("GET", f"{client.access.path}/columns", client.headers))
+    answer = client.routes.answer(
+        HttpRequest("GET", f"{client.access.path}/columns", client.headers)
+    )
     assert answer.status == 500
     assert "zyxomma" not in answer.body
     assert "ValueError at test_access.py:" in answer.body

@@ -11,25 +11,32 @@ from functools import partial
 import pytest
 
 from dbanon.doors.workbench import server as module
-from dbanon.doors.workbench.server import HEADERS, HOST, MOST_BYTES, Answer, Asked, Server
+from dbanon.doors.workbench.server import (
+    HEADERS,
+    HOST,
+    MOST_BYTES,
+    HttpRequest,
+    HttpResponse,
+    Server,
+)
 
 OK = b"HTTP/1.0 200"
 
 
 @pytest.fixture
-def asked() -> list[Asked]:
+def asked() -> list[HttpRequest]:
     return []
 
 
 @pytest.fixture
-def server(asked: list[Asked], monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+def server(asked: list[HttpRequest], monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     monkeypatch.setattr(module, "RECEIVED", 0.4)
     monkeypatch.setattr(module, "SENT", 0.4)
     found = Server()
 
-    def answer(one: Asked) -> Answer:
+    def answer(one: HttpRequest) -> HttpResponse:
         asked.append(one)
-        return Answer(200, "told " * (2_000_000 if one.target == "/long" else 1))
+        return HttpResponse(200, "told " * (2_000_000 if one.target == "/long" else 1))
 
     found.answer = answer
     thread = threading.Thread(target=found.serve_forever, args=(0.02,), daemon=True)
@@ -62,7 +69,7 @@ def test_it_listens_on_the_loopback_alone(server: Server) -> None:
     assert server.port > 0
 
 
-def test_every_answer_has_all_headers(server: Server, asked: list[Asked]) -> None:
+def test_every_answer_has_all_headers(server: Server, asked: list[HttpRequest]) -> None:
     for request in (
         b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
         b"HEAD / HTTP/1.1\r\nHost: x\r\n\r\n",
@@ -96,7 +103,7 @@ def test_every_answer_has_all_headers(server: Server, asked: list[Asked]) -> Non
     ],
 )
 def test_no_body_of_an_unknown_or_large_size(
-    server: Server, asked: list[Asked], more: bytes, status: int
+    server: Server, asked: list[HttpRequest], more: bytes, status: int
 ) -> None:
     answer = told(server, b"POST / HTTP/1.1\r\n" + more + b"\r\n")
     assert answer.startswith(b"HTTP/1.0 %d" % status)
@@ -106,13 +113,13 @@ def test_no_body_of_an_unknown_or_large_size(
 @pytest.mark.parametrize(
     "request_", [b"\x00\xff\r\n\r\n", b"\r\n\r\n", b"GET\r\n\r\n", b"A" * 70_000 + b"\r\n\r\n"]
 )
-def test_what_is_no_request(server: Server, asked: list[Asked], request_: bytes) -> None:
+def test_what_is_no_request(server: Server, asked: list[HttpRequest], request_: bytes) -> None:
     assert OK not in told(server, request_)
     assert asked == []
     assert told(server, b"GET / HTTP/1.1\r\n\r\n").startswith(OK)
 
 
-def test_a_request_in_drops_ends_in_time(server: Server, asked: list[Asked]) -> None:
+def test_a_request_in_drops_ends_in_time(server: Server, asked: list[HttpRequest]) -> None:
     """Each byte comes soon after the one before, and the whole is too slow all the same."""
     for begin in (b"", b"POST / HTTP/1.1\r\nContent-Length: 60000\r\n\r\n"):
         with connected(server) as line:
@@ -122,7 +129,7 @@ def test_a_request_in_drops_ends_in_time(server: Server, asked: list[Asked]) -> 
     assert asked == []
 
 
-def test_a_reader_that_stops_holds_nothing(server: Server, asked: list[Asked]) -> None:
+def test_a_reader_that_stops_holds_nothing(server: Server, asked: list[HttpRequest]) -> None:
     with connected(server) as line:
         line.sendall(b"GET /long HTTP/1.1\r\n\r\n")
         time.sleep(0.1)
@@ -160,6 +167,6 @@ def until(seen: Callable[[], bool], seconds: float = 20.0) -> None:
         time.sleep(0.05)
 
 
-def test_a_header_is_told_once_for_each_time(server: Server, asked: list[Asked]) -> None:
+def test_a_header_is_told_once_for_each_time(server: Server, asked: list[HttpRequest]) -> None:
     told(server, b"GET / HTTP/1.1\r\nHost: a\r\nHOST: b\r\n\r\n")
     assert asked[0].headers["host"] == ["a", "b"]
