@@ -102,6 +102,8 @@ def verify(
 
     Parameters
     ----------
+    relation : the name of a release's output, or of the table that stayed when another release took
+        that name; or the id of a release.
     quasi_identifiers, k : only for relations that the ledger of this database does not know; with
         a ledger entry, ``k`` may ask for more than was requested then.
 
@@ -114,11 +116,12 @@ def verify(
     ReleaseChanged : it is not as it was released; the message says what differs.
     InsufficientRights : the role may not read the relation, or the ledger.
     ReleaseNotFound : neither a ledger entry nor quasi-identifiers and k were given.
+    TableNotFound : the table of the release was dropped.
     """
     from dbanon.run import verify as recount
 
     store = open_store(database, on_sql)
-    return recount.verify(store, parse_relation(relation), quasi_identifiers, k)
+    return recount.verify(store, relation, quasi_identifiers, k)
 
 
 def evaluate_release(

@@ -42,7 +42,7 @@ NOT_COPIED = "not_copied"
 PUBLISHER = "publisher"
 # Seconds that a row on a run that failed may take.
 _NOTED = 15.0
-_TO_REPAIR = (
+TO_REPAIR = (
     "Another relation took its place, or its mark was copied. After a dump was restored, or its"
     " owner changed, an administrator attaches releases to their relations again: dbanon repair."
     " After a dump dbanon upgrade does it, too."
@@ -309,16 +309,30 @@ def find_release(session: Session, name: RelationName, hint: str = _TO_RECOUNT) 
         raise ReleaseNotFound(
             f"{name} bears the mark of a release, but is not the relation that the ledger"
             " recorded.",
-            hint=_TO_REPAIR,
+            hint=TO_REPAIR,
         )
     has_oid = existing is not None and existing.oid is not None
     if release_id is None and has_oid and _names_output(session, name):
         raise ReleaseNotFound(
             f"{name} has the name of a release, but is not the relation that the ledger recorded.",
-            hint=_TO_REPAIR,
+            hint=TO_REPAIR,
         )
     if release_id is None:
         raise ReleaseNotFound(missing, hint=hint)
+    return read_release(session, release_id, name)
+
+
+def read_release(session: Session, release_id: str, name: RelationName) -> LedgerEntry:
+    """The ledger's entry of a release by its id, with its quasi-identifiers.
+
+    Parameters
+    ----------
+    name : of its output.
+
+    Raises
+    ------
+    LedgerEntryBroken : the entry has another shape than dbanon writes.
+    """
     row = session.rows(
         "SELECT k_requested, histogram, guarantee, arguments, rows_out,"
         f" {newer(session, 'epsilon')}"

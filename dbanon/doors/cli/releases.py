@@ -352,7 +352,11 @@ def verify(
     form: str,
     print_sql: bool,
 ) -> None:
-    """Recount a release in the database, and compare it with the ledger."""
+    """Recount a release in the database, and compare it with the ledger.
+
+    RELATION is the name of its output, the name of the table that stayed when another release took
+    its place, or the id of a release.
+    """
     with errors(form), signals():
         from dbanon.doors import releases as api
         from dbanon.doors.cli.render import verification_table

@@ -123,7 +123,7 @@ def report_table(report: Report | PrivateReport) -> Table:
 
 def verification_table(found: Verification | PrivateVerification) -> Table:
     """A verification as a table."""
-    from dbanon.run.verify import PrivateVerification
+    from dbanon.run.verify import PrivateVerification, release_text
 
     if isinstance(found, PrivateVerification):
         return pairs_table("Verification", found.pairs())
@@ -139,7 +139,7 @@ def verification_table(found: Verification | PrivateVerification) -> Table:
         "Verification",
         [
             ("relation", found.relation),
-            ("release", found.release_id or "not in the ledger"),
+            ("release", release_text(found)),
             ("quasi-identifiers", ", ".join(found.quasi_identifiers)),
             ("rows", str(found.rows)),
             (
