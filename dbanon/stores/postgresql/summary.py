@@ -19,6 +19,7 @@ from dbanon.release.report import Report
 from dbanon.sessions.base import MARK
 from dbanon.sessions.names import RelationName, check_length, parse_relation, quote
 from dbanon.sessions.session import Session
+from dbanon.stores.postgresql import rights
 from dbanon.stores.postgresql.session import PostgresqlSession
 from dbanon.stores.sql_persons import SqlWritten
 from dbanon.stores.sql_target import SqlTarget
@@ -73,21 +74,6 @@ SELECT c.relowner = (SELECT r.oid FROM pg_roles AS r WHERE r.rolname = current_u
           AND a.attidentity = '') = ?::text[]
 FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
 WHERE n.nspname = ?::name AND c.relname = ?::name"""
-
-# What others than the owner may do with a table, or with a column of it.
-_GRANTS = """
-SELECT g.privilege_type::text, g.attname, g.is_grantable,
-       CASE WHEN g.grantee = 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(g.grantee)) END
-FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
-CROSS JOIN LATERAL (
-    SELECT x.*, NULL::text AS attname FROM aclexplode(c.relacl) AS x
-    UNION ALL
-    SELECT x.*, a.attname::text FROM pg_attribute AS a CROSS JOIN aclexplode(a.attacl) AS x
-    WHERE a.attrelid = c.oid AND NOT a.attisdropped
-) AS g
-WHERE n.nspname = ?::name AND c.relname = ?::name AND g.grantee <> c.relowner
-  AND (g.grantee = 0 OR EXISTS (SELECT FROM pg_roles AS r WHERE r.oid = g.grantee))
-ORDER BY 1, 2, 4"""
 
 
 @dataclass(frozen=True)
@@ -161,7 +147,9 @@ def plan(session: PostgresqlSession, output: RelationName, if_exists: str) -> Pl
         session.run_with_output(f"ALTER TABLE {name.quoted} DISABLE TRIGGER USER")
         return PlannedSummary(name, replaces_rows=True)
     session.run_with_output(f"DROP TABLE {name.quoted}")
-    return PlannedSummary(name, grants=_grants(session, name))
+    return PlannedSummary(
+        name, grants=rights.grants_of(session, name, {column for column, _ in COLUMNS})
+    )
 
 
 def target_beside(session: Session, job: Job) -> SqlTarget:
@@ -179,18 +167,6 @@ def target_beside(session: Session, job: Job) -> SqlTarget:
         ):
             return SummarizedTarget(session, plan(session, output, job.if_exists))
     return SqlTarget(session)
-
-
-def _grants(session: PostgresqlSession, name: RelationName) -> tuple[str, ...]:
-    """The statements that grant what is granted on a table once more."""
-    columns = {column for column, _ in COLUMNS}
-    grants = []
-    for privilege, column, is_grantable, grantee in session.rows(_GRANTS, (name.schema, name.name)):
-        if column is None or column in columns:
-            of_column = "" if column is None else f" ({quote(column)})"
-            option = " WITH GRANT OPTION" if is_grantable else ""
-            grants.append(f"GRANT {privilege}{of_column} ON {name.quoted} TO {grantee}{option}")
-    return tuple(grants)
 
 
 def _create(session: PostgresqlSession, summary: PlannedSummary) -> None:
