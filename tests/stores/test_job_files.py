@@ -202,6 +202,8 @@ def test_a_refused_job_says_why_beside_its_report(database: Database, tmp_path: 
     for words in ("Not released", "too_few_records", "fewer than k = 100000", "by job", "people"):
         assert words in text
     assert "published nothing" in text
+    assert call("run", write(tmp_path, job(report=f'"{report}"'))).exit_code == 0
+    assert not page.exists()
     # Of a report by release there is one file a run.
     refused = write(tmp_path, job(report=f'"{tmp_path}/out/{{release}}.json"', k="100000"))
     assert call("run", refused).exit_code == TooFewRecords.exit_code
