@@ -19,7 +19,11 @@ _PIECE = 2**20
 # Of a cell of the grid, and of one that was read.
 _GRID_BYTES, _CELL_BYTES = 32, 64
 # An attribute may hold what looks like the end of the tag, or like another attribute.
-_TAG = re.compile(rb"""<(?:\w+:)?(row|c|v|si|/si)\b((?:[^>"']|"[^"]*"|'[^']*')*)>\s*([0-9]*)""")
+_ATTRIBUTES = rb"""([^>"']*(?:"[^"]*"[^>"']*|'[^']*'[^>"']*)*)>"""
+_OF_SHEET = re.compile(rb"<(?:\w+:)?(row|c|v)\b" + _ATTRIBUTES + rb"\s*([0-9]*)")
+_OF_TEXTS = re.compile(rb"<(?:\w+:)?(si|/si)\b" + _ATTRIBUTES)
+# How most cells begin.
+_USUAL_CELL = re.compile(rb' r="([A-Z]{1,3})([0-9]{1,7})"')
 _ATTRIBUTE = re.compile(rb"""([^\s=]+)\s*=\s*(?:"([^"]*)"|'([^']*)')""")
 _REFERENCE = re.compile(rb"([A-Za-z]{1,4})([0-9]{1,9})")
 # No tag of a workbook is longer.
@@ -45,7 +49,9 @@ class _Grid:
         self.column = -1
 
     def add_cell(self, attributes: bytes) -> None:
-        found = _REFERENCE.match(_attribute(attributes, b"r").strip())
+        found = _USUAL_CELL.match(attributes)
+        if found is None and attributes:
+            found = _REFERENCE.match(_attribute(attributes, b"r").strip())
         if found:
             self.column, self.row = _column_number(found[1]), int(found[2]) - 1
         else:
@@ -97,10 +103,10 @@ def memory_of_workbook(file: BinaryIO, most: int) -> int:
             return unpacked
         texts = _Texts()
         for part in parts:
-            for at, name, _, _ in _tags(archive, part):
-                if name == b"si":
+            for at, tag in _tags(archive, part, _OF_TEXTS):
+                if tag[1] == b"si":
                     texts.begin = at
-                elif name == b"/si" and texts.begin is not None:
+                elif texts.begin is not None:
                     texts.lengths.append(at - texts.begin)
                     texts.begin = None
         largest = unpacked
@@ -116,46 +122,43 @@ def _memory_of_sheet(
 ) -> int:
     """The bytes that a part takes in memory if it is a sheet."""
     grid, shared = _Grid(), False
-    for _, name, attributes, number in _tags(archive, part):
-        if name == b"row":
-            grid.begin_row(attributes)
-        elif name == b"c":
+    for _, tag in _tags(archive, part, _OF_SHEET):
+        name, attributes, number = tag.groups()
+        if name == b"c":
             grid.add_cell(attributes)
-            shared = _attribute(attributes, b"t") == b"s"
-        elif name == b"v" and shared and number and int(number[:9]) < len(lengths):
-            grid.text_bytes += lengths[int(number[:9])]
-        if grid.needed > most:
-            break
+            shared = b"s" in attributes and _attribute(attributes, b"t") == b"s"
+        elif name == b"v":
+            if shared and number and int(number[:9]) < len(lengths):
+                grid.text_bytes += lengths[int(number[:9])]
+        else:
+            grid.begin_row(attributes)
+            if grid.needed > most:
+                break
     return grid.needed
 
 
 def _tags(
-    archive: zipfile.ZipFile, part: zipfile.ZipInfo
-) -> Iterator[tuple[int, bytes, bytes, bytes]]:
-    """The tags of a part that say how much memory it takes.
-
-    Returns
-    -------
-    Where each begins, its name, its attributes, and the number that follows it.
-    """
+    archive: zipfile.ZipFile, part: zipfile.ZipInfo, tags: re.Pattern[bytes]
+) -> Iterator[tuple[int, re.Match[bytes]]]:
+    """Where each of these tags of a part begins, and the tag."""
     with archive.open(part) as file:
         rest, at = b"", 0
         while piece := file.read(_PIECE):
             text = rest + piece
             # A tag and what follows it may go on in the next piece.
             end = max(text.rfind(b"<"), 0)
-            for tag in _TAG.finditer(text, 0, end):
-                yield at + tag.start(), tag[1], tag[2], tag[3]
+            for tag in tags.finditer(text, 0, end):
+                yield at + tag.start(), tag
             rest, at = text[end:], at + end
             if len(rest) > _LONGEST_TAG and b">" not in rest[:_LONGEST_TAG]:
                 raise zipfile.BadZipFile("a tag without an end")
             if len(rest) > _LONGEST_TAG:
                 # A long text, of which nothing is asked.
-                for tag in _TAG.finditer(rest):
-                    yield at + tag.start(), tag[1], tag[2], tag[3]
+                for tag in tags.finditer(rest):
+                    yield at + tag.start(), tag
                 rest, at = b"", at + len(rest)
-        for tag in _TAG.finditer(rest):
-            yield at + tag.start(), tag[1], tag[2], tag[3]
+        for tag in tags.finditer(rest):
+            yield at + tag.start(), tag
 
 
 def _attribute(attributes: bytes, name: bytes) -> bytes:
