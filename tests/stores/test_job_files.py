@@ -53,7 +53,7 @@ def test_check_plan_run_and_run_again(database: Database, tmp_path: Path) -> Non
         [one] = json.loads(done.stdout)["jobs"]
         assert one["job"] == "people"
         assert one["report"]["rows_out"] == len(chosen)
-        # keep_last: 1 of those that were replaced.
+        # keep_last: 2, with the one that is shown.
         assert len(one["dropped"]) == (1 if turn == 2 else 0)
     columns = "SELECT * FROM " + database.relation("release.people")
     assert len(database.rows(columns)) == len(chosen)
@@ -327,7 +327,7 @@ def test_old_tables_that_cannot_be_dropped_are_no_failure(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     load_people(database)
-    jobs = [job(name, output=f"{{view: {name}, keep_last: 0}}", retries="2") for name in "ab"]
+    jobs = [job(name, output=f"{{view: {name}, keep_last: 1}}", retries="2") for name in "ab"]
     file = write(tmp_path, *jobs)
     assert call("run", file).exit_code == 0
     tables = len(database.relations())
@@ -354,7 +354,7 @@ def test_a_signal_after_the_commit_leaves_the_release_told(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     load_people(database)
-    file = write(tmp_path, job(output="{view: people, keep_last: 0}"))
+    file = write(tmp_path, job(output="{view: people, keep_last: 1}"))
 
     def interrupted(*given: Any) -> list[str]:
         raise KeyboardInterrupt
