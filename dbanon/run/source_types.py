@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 
+from dbanon.data.words import json_text
 from dbanon.errors import TableChanged
 from dbanon.job.job import Job
 from dbanon.job.private import PrivateJob
@@ -34,7 +34,7 @@ def require_types(job: Job | PrivateJob, relation: Relation, then: Mapping[str, 
         and type_family(then.get(a.name, a.sql_type)) != type_family(a.sql_type)
     ]
     if changed:
-        names = json.dumps([a.name for a in changed], ensure_ascii=False)
+        names = json_text([a.name for a in changed])
         raise TableChanged(
             f"Columns of {relation.name} have other types than at the job's last release; nothing"
             " was published.",

@@ -11,6 +11,7 @@ from typing import Any
 
 from dbanon.data.counts import Counts
 from dbanon.data.frozen import dataclass
+from dbanon.data.words import json_text
 from dbanon.errors import OutputExists, OutputNotOurs, SourceChanged
 from dbanon.job.job import Job
 from dbanon.ledger import entries
@@ -209,9 +210,7 @@ def write(
         "created_at": report.created_at,
         "dbanon_version": report.dbanon_version,
         "method": report.method,
-        "arguments": json.dumps(
-            arguments_for_readers(report.arguments), sort_keys=True, ensure_ascii=False
-        ),
+        "arguments": json_text(arguments_for_readers(report.arguments), sort_keys=True),
         "quasi_identifiers": list(report.quasi_identifiers),
         "sensitive": list(report.sensitive),
         "kept": list(report.kept),
@@ -227,8 +226,8 @@ def write(
         "histogram": json.dumps({str(size): histogram[size] for size in sorted(histogram)}),
         "information_loss": report.information_loss,
         "information_loss_before_rounding": report.information_loss_before_rounding,
-        "column_losses": json.dumps(
-            {name: loss.released for name, loss in report.column_losses.items()}, ensure_ascii=False
+        "column_losses": json_text(
+            {name: loss.released for name, loss in report.column_losses.items()}
         ),
         "highest_risk": 1 / rarest if rarest else None,
         "guarantee": report.guarantee,
@@ -244,7 +243,7 @@ def _for_readers(evaluation: Mapping[str, Any] | None, k: int) -> str | None:
         return None
     shown = {name: part for name, part in evaluation.items() if name != "attacks"}
     readable = {**shown, "suppressed": binned(evaluation["suppressed"], k)}
-    return json.dumps(readable, ensure_ascii=False)
+    return json_text(readable)
 
 
 def binned(count: int, k: int) -> str:
