@@ -125,8 +125,12 @@ def _by_table(session: Session, name: RelationName) -> ReleaseRelation | None:
     if session.find_existing(name) is None:
         for release_id, output in outputs.items():
             [row] = rows_of_release(session, "release", release_id)
-            if session.same_name(output.sibling(row["relation_name"]), name):
-                raise _dropped(row, name)
+            if not session.same_name(output.sibling(row["relation_name"]), name):
+                continue
+            if row["superseded_at"] is None:
+                # Of the current release the error of its output says more.
+                return None
+            raise _dropped(row, name)
     return None
 
 
