@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         show_chain,
         store_hierarchy,
         verify,
+        verify_file,
         withdraw,
     )
     from dbanon.doors.rules import declare, refresh, rules, undeclare
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     from dbanon.run.outlook import Outlook
     from dbanon.run.rules import Declared
     from dbanon.run.verify import PrivateVerification, Verification
+    from dbanon.run.verify_export import VerifiedExport
     from dbanon.stores.hierarchies import Stored
     from dbanon.synthesis.private import Budget
 
@@ -95,6 +97,7 @@ _HOMES = {
     "Stored": "dbanon.stores.hierarchies",
     "Synthesis": "dbanon.data.partition",
     "Verification": "dbanon.run.verify",
+    "VerifiedExport": "dbanon.run.verify_export",
     "advise": "dbanon.doors.advise",
     "anonymize": "dbanon.doors.python",
     "anonymize_frame": "dbanon.doors.frame",
@@ -131,6 +134,7 @@ _HOMES = {
     "synthesize": "dbanon.doors.synthesis",
     "undeclare": "dbanon.doors.rules",
     "verify": "dbanon.doors.releases",
+    "verify_file": "dbanon.doors.releases",
     "withdraw": "dbanon.doors.releases",
 }
 
@@ -164,6 +168,7 @@ __all__ = [
     "Stored",
     "Synthesis",
     "Verification",
+    "VerifiedExport",
     "advise",
     "anonymize",
     "anonymize_frame",
@@ -201,6 +206,7 @@ __all__ = [
     "synthesize",
     "undeclare",
     "verify",
+    "verify_file",
     "withdraw",
 ]
 

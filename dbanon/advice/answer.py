@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -14,7 +13,7 @@ from dbanon.advice.recommend import Point, Recommendation
 from dbanon.advice.roles import CONSTANT, NOT_COPIED, QUASI_IDENTIFIER, REASONS, UNDECIDED, Role
 from dbanon.advice.singling import SetOfColumns, Singling
 from dbanon.data.notebook import Plotted
-from dbanon.data.words import WithCard
+from dbanon.data.words import WithCard, json_text
 from dbanon.errors import counted
 from dbanon.job.synthesis import DP_MARGINALS, DP_RANKS
 from dbanon.methods.forecast import in_words
@@ -281,7 +280,7 @@ def _with_withheld(point: Point) -> str:
 def entity_told(name: str) -> str:
     """Why a number of persons is proposed as what k counts, and never as a quasi-identifier."""
     return (
-        f"{json.dumps(name, ensure_ascii=False)} says whose a row is: k counts its values, and it"
+        f"{json_text(name)} says whose a row is: k counts its values, and it"
         " is not released. As a quasi-identifier it would make classes of one person each"
     )
 

@@ -16,6 +16,7 @@ from dbanon.chain.state import ChainKept, require_entity
 from dbanon.data.measures import Distribution, Measures
 from dbanon.data.microdata import Microdata
 from dbanon.data.scales import Scale, Whitening
+from dbanon.data.words import json_text
 from dbanon.errors import ChainChanged, InvalidParameter
 from dbanon.hierarchy.leaves import by_value, column_texts
 from dbanon.hierarchy.spec import ENUM, HierarchySpec, build
@@ -278,7 +279,7 @@ def typical(chain: ChainKept) -> float | None:
 
 def as_text(told: Mapping[str, Any]) -> str:
     """A definition as the database keeps it."""
-    return json.dumps(told, ensure_ascii=False)
+    return json_text(told)
 
 
 def _digest(value: Any) -> str:

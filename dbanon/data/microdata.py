@@ -79,6 +79,8 @@ class Microdata:
         where none may be, or are of a stratum below k.
     suppressed : bool (n, d), read-only: cells that have a value in the source and are NULL here;
         None for none.
+    unmerged : the same records with the values of suppressed cells, where an evaluation asks for
+        them; None where no cell is suppressed.
     """
 
     attributes: tuple[Attribute, ...]
@@ -93,6 +95,7 @@ class Microdata:
     sensitive: Mapping[str, Coded] = field(default_factory=dict)
     withheld: int = 0
     suppressed: NDArray[np.bool_] | None = None
+    unmerged: Microdata | None = None
 
     def __post_init__(self) -> None:
         for name in ("keys", "numbers", "codes", "valid", "strata", "entities", "suppressed"):
@@ -171,6 +174,7 @@ class Microdata:
             categories=tuple(compress(self.categories, categorical)),
             valid=None if valid is None or bool(valid.all()) else np.ascontiguousarray(valid),
             suppressed=suppressed,
+            unmerged=None,
         )
 
 

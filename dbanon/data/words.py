@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from typing import Any
 
 from dbanon.data.notebook import Shown
 
@@ -30,6 +32,18 @@ def printable(text: str, *, lines: bool = False) -> str:
 def printable_on_page(text: str) -> str:
     """Text whose control characters are written out, for a page that isolates directions."""
     return text.translate(_OF_PAGES)
+
+
+def json_text(value: Any, **options: Any) -> str:
+    """JSON without escapes of letters, as people read it.
+
+    A PostgreSQL database of encoding ``SQL_ASCII`` cannot read an escape such as ``\\u00f6``.
+
+    Parameters
+    ----------
+    options : others of ``json.dumps``.
+    """
+    return json.dumps(value, ensure_ascii=False, **options)
 
 
 class InWords:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from dbanon.chain import manage as run
 from dbanon.chain.manage import ChainShown, Measured
+from dbanon.errors import InvalidParameter
 from dbanon.hierarchy.spec import Given, parse
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.ledger import job_history
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from dbanon.chain.together import MeasuredReleases
     from dbanon.run.evaluate_release import ReleaseEvaluation
     from dbanon.run.verify import PrivateVerification, Verification
+    from dbanon.run.verify_export import VerifiedExport
     from dbanon.sessions.base import OnSql
 
 
@@ -102,6 +104,8 @@ def verify(
 
     Parameters
     ----------
+    relation : the name of a release's output, or of the table that stayed when another release took
+        that name; or the id of a release.
     quasi_identifiers, k : only for relations that the ledger of this database does not know; with
         a ledger entry, ``k`` may ask for more than was requested then.
 
@@ -114,11 +118,51 @@ def verify(
     ReleaseChanged : it is not as it was released; the message says what differs.
     InsufficientRights : the role may not read the relation, or the ledger.
     ReleaseNotFound : neither a ledger entry nor quasi-identifiers and k were given.
+    TableNotFound : the table of the release was dropped.
     """
     from dbanon.run import verify as recount
 
     store = open_store(database, on_sql)
-    return recount.verify(store, parse_relation(relation), quasi_identifiers, k)
+    return recount.verify(store, relation, quasi_identifiers, k)
+
+
+def verify_file(
+    path: str | Path,
+    *,
+    ledger: Any = None,
+    quasi_identifiers: Sequence[str] = (),
+    k: int | None = None,
+    on_sql: OnSql | None = None,
+) -> Verification | VerifiedExport:
+    """Verify an exported file: by the ledger of its release, or by its own metadata.
+
+    Parameters
+    ----------
+    ledger : the database that the release was published in: a URL, a SQLAlchemy engine or a DuckDB
+        connection. The file's SHA-256 is compared with those of all exports. None: a Parquet file
+        is recounted by its own metadata.
+    quasi_identifiers, k : without ``ledger``: for Parquet files that name no release; with those of
+        a release, ``k`` may ask for more.
+
+    Raises
+    ------
+    ReleaseChanged : no release has these bytes, and one published a file of this name.
+    ReleaseNotFound : no release has these bytes, or the file names no release.
+    RecountFailed : a class of a Parquet file holds fewer than k rows.
+    TableNotFound, InvalidParameter : there is no such file, or it is no Parquet file.
+    """
+    if ledger is None:
+        from dbanon.run import verify_file as recount
+
+        return recount.verify_file(Path(path), quasi_identifiers, k)
+    if quasi_identifiers or k is not None:
+        raise InvalidParameter(
+            "A file is compared with the ledger by its bytes, or recounted by its columns.",
+            hint="Leave out `quasi_identifiers` and `k`, or `ledger`.",
+        )
+    from dbanon.run.verify_export import verify_export
+
+    return verify_export(open_store(ledger, on_sql), Path(path))
 
 
 def evaluate_release(

@@ -13,6 +13,7 @@ from functools import cache
 from typing import Any
 
 from dbanon.data.option import Parameter, all_parameters, parameters
+from dbanon.data.words import json_text
 from dbanon.job.job import Job
 from dbanon.job.private import own_options
 from dbanon.job.sets import ColumnSet
@@ -114,7 +115,7 @@ def in_sql(name: str, value: Any, arguments: Set[str] = SQL_ARGUMENTS) -> str:
         return name
     if value is None:
         return f'"{name}" in options'
-    return f"options => {_quoted(json.dumps({name: value}, ensure_ascii=False))}"
+    return f"options => {_quoted(json_text({name: value}))}"
 
 
 def in_sql_classes(name: str, value: Any) -> str:
@@ -249,7 +250,7 @@ def statement(start: Mapping[str, Any], hierarchies: Mapping[str, Any] | None = 
             words.append(f"{name} => {_plain(start[name])}")
     for name, given in (("hierarchies", hierarchies), ("options", options)):
         if given:
-            words.append(f"{name} => {_text(json.dumps(given, ensure_ascii=False))}")
+            words.append(f"{name} => {_text(json_text(given))}")
     return f"SELECT * FROM dbanon.{start['method']}({', '.join(words)})"
 
 

@@ -26,6 +26,7 @@ from dbanon.ledger.postgresql_releases import (
     NUMBER_ENTRIES,
     SUMMARY_COLUMNS,
     release_of,
+    release_of_table,
     released_tables,
     states,
 )
@@ -60,7 +61,10 @@ RULE_QUERIES: dict[str, Callable[..., str]] = {
 }
 
 # SQL about releases, by mark, in the same way.
-RELEASE_QUERIES: dict[str, Callable[..., str]] = {"RELEASE_OF": release_of}
+RELEASE_QUERIES: dict[str, Callable[..., str]] = {
+    "RELEASE_OF": release_of,
+    "RELEASE_OF_TABLE": release_of_table,
+}
 
 # Files that stand for a function or procedure of each method.
 _TEMPLATES = ("method.sql", "private.sql")

@@ -190,5 +190,6 @@ def only(microdata: Microdata, records: NDArray[np.int64]) -> Microdata:
         strata=None if microdata.strata is None else microdata.strata[records],
         entities=None if microdata.entities is None else microdata.entities[records],
         suppressed=None if microdata.suppressed is None else microdata.suppressed[records],
+        unmerged=None,
         sensitive={name: column.take(records) for name, column in microdata.sensitive.items()},
     )

@@ -12,6 +12,7 @@ from typing import Any
 
 from dbanon.data.frozen import dataclass
 from dbanon.data.schema import NORMALIZE
+from dbanon.data.words import json_text
 from dbanon.errors import HierarchyBroken, InvalidParameter, nearest_names
 from dbanon.hierarchy.spec import parse
 from dbanon.job.columns import VALUE_KINDS
@@ -88,7 +89,7 @@ class Rules:
     @property
     def digest(self) -> str:
         """What tells these rules from others, whatever the order of the columns is."""
-        told = json.dumps(self.by_column, sort_keys=True, ensure_ascii=False)
+        told = json_text(self.by_column, sort_keys=True)
         # OpenSSL comes with it, which most calls need not.
         import hashlib
 
@@ -237,7 +238,7 @@ def _rule(name: str, given: Any) -> dict[str, Any]:
             hint='A rule that copies a column says why: {"role": "keep", "reason": "…"}.',
         )
     try:
-        plain = json.dumps(rule, ensure_ascii=False, allow_nan=False)
+        plain = json_text(rule, allow_nan=False)
     except (TypeError, ValueError, RecursionError):
         raise InvalidParameter(f'The rule of column "{name}" is no JSON.') from None
     if len(plain.encode("utf-8", "surrogatepass")) > LARGEST:

@@ -12,6 +12,7 @@ from typing import Any
 from dbanon.data.counts import Recount
 from dbanon.data.frozen import dataclass
 from dbanon.data.schema import Role
+from dbanon.data.words import json_text
 from dbanon.errors import InsufficientRights, ReleaseNotFound, TableNotFound
 from dbanon.ledger.entry_checks import parsed as parsed
 from dbanon.ledger.entry_checks import read_entry, reading_entry
@@ -42,7 +43,7 @@ NOT_COPIED = "not_copied"
 PUBLISHER = "publisher"
 # Seconds that a row on a run that failed may take.
 _NOTED = 15.0
-_TO_REPAIR = (
+TO_REPAIR = (
     "Another relation took its place, or its mark was copied. After a dump was restored, or its"
     " owner changed, an administrator attaches releases to their relations again: dbanon repair."
     " After a dump dbanon upgrade does it, too."
@@ -95,15 +96,13 @@ def release_row(
         "output_schema": output.schema,
         "output_name": output.name,
         "relation_name": relation.name,
-        "arguments": json.dumps(plain["arguments"], sort_keys=True, ensure_ascii=False),
+        "arguments": json_text(plain["arguments"], sort_keys=True),
         "histogram": json.dumps({str(size): count for size, count in sorted(histogram.items())}),
         "seconds": json.dumps({name: round(value, 6) for name, value in report.seconds.items()}),
         # Of a release that belongs to a chain.
         "chain_id": report.arguments.get("chain", {}).get("chain_id"),
         "chain_sequence": report.arguments.get("chain", {}).get("sequence"),
-        "evaluation": None
-        if report.evaluation is None
-        else json.dumps(plain["evaluation"], ensure_ascii=False),
+        "evaluation": None if report.evaluation is None else json_text(plain["evaluation"]),
     }
     return row
 
@@ -165,11 +164,11 @@ def record(
     internal : exact figures; None where the originals are not in the database of the ledger.
     """
     row = release_row(report, output.name, output.relation, recount.histogram)
-    asked = json.dumps(request, sort_keys=True, ensure_ascii=False)
+    asked = json_text(request, sort_keys=True)
     row["request"] = None if request is None else asked
     row |= identity or {}
     if internal is not None:
-        row["internal"] = json.dumps(internal.to_ledger(), sort_keys=True, ensure_ascii=False)
+        row["internal"] = json_text(internal.to_ledger(), sort_keys=True)
     return record_row(session, row, column_rows(report, sql_types, made), output, run)
 
 
@@ -214,8 +213,7 @@ def insert_release(
     }
     if row.get("request") is not None and number is not None:
         request = {**json.loads(row["request"]), PUBLISHER: number}
-        # No escapes: a database without an encoding takes none.
-        row["request"] = json.dumps(request, ensure_ascii=False)
+        row["request"] = json_text(request)
     internal = row.pop("internal", None)
     session.insert_rows(release, list(row), [tuple(row.values())])
     if internal is not None:
@@ -244,7 +242,7 @@ def insert_run(session: Session, run: Run) -> None:
         "run_by": session.current_user(),
     } | run.of_job
     if run.source_types is not None:
-        row["source_types"] = json.dumps(run.source_types, ensure_ascii=False)
+        row["source_types"] = json_text(run.source_types)
     relation = session.ledger_name("run")
     # A run that failed brings no ledger up to date.
     known = dict(session.columns_of(relation))
@@ -309,16 +307,30 @@ def find_release(session: Session, name: RelationName, hint: str = _TO_RECOUNT) 
         raise ReleaseNotFound(
             f"{name} bears the mark of a release, but is not the relation that the ledger"
             " recorded.",
-            hint=_TO_REPAIR,
+            hint=TO_REPAIR,
         )
     has_oid = existing is not None and existing.oid is not None
     if release_id is None and has_oid and _names_output(session, name):
         raise ReleaseNotFound(
             f"{name} has the name of a release, but is not the relation that the ledger recorded.",
-            hint=_TO_REPAIR,
+            hint=TO_REPAIR,
         )
     if release_id is None:
         raise ReleaseNotFound(missing, hint=hint)
+    return read_release(session, release_id, name)
+
+
+def read_release(session: Session, release_id: str, name: RelationName) -> LedgerEntry:
+    """The ledger's entry of a release by its id, with its quasi-identifiers.
+
+    Parameters
+    ----------
+    name : of its output.
+
+    Raises
+    ------
+    LedgerEntryBroken : the entry has another shape than dbanon writes.
+    """
     row = session.rows(
         "SELECT k_requested, histogram, guarantee, arguments, rows_out,"
         f" {newer(session, 'epsilon')}"

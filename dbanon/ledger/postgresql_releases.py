@@ -101,6 +101,14 @@ JOIN ({outputs(f"c.oid = {oid}")}
 ) AS o ON o.release_id = r.release_id AND o.rank = 1"""
 
 
+def release_of_table(oid: str) -> str:
+    """The query of the entry whose rows are in a table, superseded or not."""
+    return f"""
+SELECT r.* FROM dbanon.release AS r
+JOIN ({released_tables(f"c.oid = {oid}")}
+) AS o ON o.release_id = r.release_id ORDER BY r.created_at DESC LIMIT 1"""
+
+
 def states() -> str:
     """The query of what became of each entry, with its output under the name that it has now.
 

@@ -178,7 +178,7 @@ def _read(session: Session, entry: LedgerEntry) -> Recorded:
         missing.append("the digest of the rows, which version 0.1.0 did not take")
     made = MadeBy(
         release_id=entry.release_id,
-        created_at=_time(row["created_at"]) or _UNKNOWN,
+        created_at=ledger_time(row["created_at"]) or _UNKNOWN,
         dbanon_version=str(row["dbanon_version"]),
         relation=str(RelationName(row["output_schema"], row["relation_name"])),
         seconds=row["seconds"],
@@ -200,7 +200,7 @@ def _read(session: Session, entry: LedgerEntry) -> Recorded:
         Evaluated(evaluation),
     )
     published_by = None if row["published_by"] is None else str(row["published_by"])
-    superseded_at = _time(row["superseded_at"])
+    superseded_at = ledger_time(row["superseded_at"])
     return Recorded(report, columns, published_by, superseded_at, tuple(missing))
 
 
@@ -275,7 +275,7 @@ def read_private(session: Session, entry: LedgerEntry) -> PrivateReport:
             spent, total = float(budget.spent), float(budget.total)
         return PrivateReport(
             release_id=entry.release_id,
-            created_at=_time(row["created_at"]) or _UNKNOWN,
+            created_at=ledger_time(row["created_at"]) or _UNKNOWN,
             dbanon_version=str(row["dbanon_version"]),
             source=str(row["source"]),
             output=str(entry.name),
@@ -302,7 +302,7 @@ def read_private(session: Session, entry: LedgerEntry) -> PrivateReport:
         )
 
 
-def _time(value: Any) -> str | None:
+def ledger_time(value: Any) -> str | None:
     """A time of the ledger in UTC, as a report has it; as it is where it cannot be read."""
     if value is None:
         return None

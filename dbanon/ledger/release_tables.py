@@ -2,17 +2,160 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
+from dbanon.data.frozen import dataclass
 from dbanon.errors import ReleaseNotFound, TableNotFound
 from dbanon.ledger import entries
 from dbanon.ledger import postgresql_releases as by_number
 from dbanon.ledger.entry_of import published_by_us
-from dbanon.ledger.recorded import rows_of_release
+from dbanon.ledger.recorded import ledger_time, rows_of_release
+from dbanon.ledger.tables import LedgerEntry
 from dbanon.sessions.base import MARK
-from dbanon.sessions.names import RelationName
+from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.sessions.session import Session
+
+RELEASE_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.I)
+
+_NO_ROWS = (
+    "Its rows are in no relation of this database. `dbanon verify FILE --ledger URL` compares an"
+    " exported file of it with the ledger."
+)
+
+
+@dataclass(frozen=True)
+class ReleaseRelation:
+    """A release and the relation that has its rows.
+
+    Parameters
+    ----------
+    relation : its output, or the table that stayed when another release took the output's name.
+    superseded_at : when that was; None of the current release.
+    """
+
+    entry: LedgerEntry
+    relation: RelationName
+    superseded_at: str | None = None
+
+
+def find_release_relation(session: Session, release: RelationName | str) -> ReleaseRelation:
+    """Find a release by its id, its output, or the table behind a view, current or superseded.
+
+    Raises
+    ------
+    ReleaseNotFound : the ledger has none, or the relation is not the one of its entry.
+    TableNotFound : its relation is not there any more.
+    LedgerNotTrusted, LedgerEntryBroken, InsufficientRights : as ``entries.find_release``.
+    """
+    if isinstance(release, str) and RELEASE_ID.fullmatch(release):
+        return _by_id(session, release.lower())
+    name = parse_relation(release) if isinstance(release, str) else release
+    try:
+        entry = entries.find_release(session, name)
+    except (ReleaseNotFound, TableNotFound):
+        found = _by_table(session, session.resolve_output(name))
+        if found is None:
+            raise
+        return found
+    return ReleaseRelation(entry, entry.name)
+
+
+def _by_id(session: Session, release_id: str) -> ReleaseRelation:
+    """The release of an id.
+
+    Raises
+    ------
+    ReleaseNotFound, TableNotFound : as ``find_release_relation``.
+    """
+    rows = rows_of_release(session, "release", release_id) if entries.trusted(session) else []
+    if not rows:
+        raise ReleaseNotFound(
+            f"The ledger of this database has no release {release_id}.",
+            hint="dbanon releases lists them.",
+        )
+    [row] = rows
+    output = RelationName(row["output_schema"], row["output_name"])
+    if by_number.has_numbers(session):
+        _, output = by_number.states_of(session).get(release_id, (None, output))
+    if entries.entry_of(session, output, session.find_existing(output)) == release_id:
+        return ReleaseRelation(entries.read_release(session, release_id, output), output)
+    table = table_of(session, output, row)
+    if table is not None:
+        return _kept(session, row, output, table)
+    if row["superseded_at"] is None:
+        # It says why the relation is not the one that was recorded.
+        entries.find_release(session, output)
+    kept = output.sibling(row["relation_name"])
+    if row["output_kind"] == "view" and session.find_existing(kept) is not None:
+        raise ReleaseNotFound(
+            f"{kept} has the name of a release's table, but is not the relation that the ledger"
+            " recorded.",
+            hint=entries.TO_REPAIR,
+        )
+    raise _dropped(row, kept)
+
+
+def _by_table(session: Session, name: RelationName) -> ReleaseRelation | None:
+    """The release that was written to a table; None where the ledger has none.
+
+    Raises
+    ------
+    TableNotFound : the table was dropped.
+    """
+    if not entries.trusted(session):
+        return None
+    found = session.rows(
+        "SELECT CAST(release_id AS VARCHAR(36)), output_schema, output_name"
+        f" FROM {session.ledger_name('release').quoted}"
+        " WHERE relation_name = ? OR CAST(release_id AS VARCHAR(36)) = ? ORDER BY created_at DESC",
+        (name.name, _marked(session, name)),
+    )
+    if by_number.has_numbers(session):
+        ids = [one.release_id for one in by_number.tables_of(session) if one.name == name]
+    else:
+        ids = [str(release_id) for release_id, _, _ in found]
+    outputs = {str(release_id): RelationName(schema, own) for release_id, schema, own in found}
+    for release_id in ids:
+        [row] = rows_of_release(session, "release", release_id)
+        output = RelationName(row["output_schema"], row["output_name"])
+        if table_of(session, output, row) == name:
+            return _kept(session, row, output, name)
+    if session.find_existing(name) is None:
+        for release_id, output in outputs.items():
+            [row] = rows_of_release(session, "release", release_id)
+            if not session.same_name(output.sibling(row["relation_name"]), name):
+                continue
+            if row["superseded_at"] is None:
+                # Of the current release the error of its output says more.
+                return None
+            raise _dropped(row, name)
+    return None
+
+
+def _marked(session: Session, name: RelationName) -> str:
+    existing = session.find_existing(name)
+    return "" if existing is None or existing.mark is None else existing.mark.removeprefix(MARK)
+
+
+def _kept(
+    session: Session, row: Mapping[str, Any], output: RelationName, table: RelationName
+) -> ReleaseRelation:
+    entry = entries.read_release(session, str(row["release_id"]), output)
+    return ReleaseRelation(entry, table, ledger_time(row["superseded_at"]))
+
+
+def _dropped(row: Mapping[str, Any], table: RelationName) -> TableNotFound:
+    """The error of a release whose table is not there any more."""
+    output = RelationName(row["output_schema"], row["output_name"])
+    superseded_at = ledger_time(row["superseded_at"])
+    superseded = "" if superseded_at is None else f", superseded at {superseded_at},"
+    was = "was dropped" if row["output_kind"] == "view" else "was replaced or dropped"
+    return TableNotFound(
+        f"The table {table} of release {row['release_id']} of {output}{superseded} {was}.",
+        hint=_NO_ROWS,
+    )
 
 
 def table_of(

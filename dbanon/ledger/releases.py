@@ -9,7 +9,6 @@ down: it is looked at, so that it is true also where somebody else dropped or re
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -27,7 +26,7 @@ from dbanon.ledger.entry_checks import MISSHAPEN, reading_entry
 from dbanon.ledger.entry_of import published_by_us
 from dbanon.ledger.postgresql import INTERNAL_VIEW
 from dbanon.ledger.recorded import rows_of_release
-from dbanon.ledger.release_tables import table_of
+from dbanon.ledger.release_tables import RELEASE_ID, table_of
 from dbanon.ledger.tables import INTERNAL_TABLE, LONG_TEXT, as_text
 from dbanon.sessions.base import MARK, Existing, Output
 from dbanon.sessions.names import RelationName, check_length, parse_relation
@@ -37,7 +36,6 @@ COUNTERS, DIGEST = "counters", "digest"
 CURRENT, SUPERSEDED, DROPPED, UNTIED = "current", "superseded", "dropped", "untied"
 
 _LISTED = "dbanon releases lists them."
-_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.I)
 # What an older ledger has and never used, the database's own numbers, and the arguments once more.
 _NOT_SHOWN = ("class_signature", "entity_hash", "relation_oid", "output_oid", "owner_oid",
               "publisher_oid", "ledger_oid", "request")  # fmt: skip
@@ -172,7 +170,9 @@ def shown(session: Session, release: str, *, internal: bool = False) -> dict[str
     ------
     ReleaseNotFound : the ledger has none.
     """
-    name = None if _ID.fullmatch(release) else session.resolve_output(parse_relation(release))
+    name = (
+        None if RELEASE_ID.fullmatch(release) else session.resolve_output(parse_relation(release))
+    )
     found = next(
         (
             one

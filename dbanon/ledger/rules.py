@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dbanon.data.frozen import dataclass
+from dbanon.data.words import json_text
 from dbanon.errors import SourceChanged
 from dbanon.job.rules import Rules, require_one_entity
 from dbanon.ledger import entries
@@ -134,7 +134,7 @@ def declare(session: Session, source: RelationName, rules: Rules) -> None:
     moment = session.timestamp(now())
     columns = ("source", "name", "rule", "declared_at", *author)
     rows = [
-        (str(source), name, json.dumps(rule, ensure_ascii=False), moment, *author.values())
+        (str(source), name, json_text(rule), moment, *author.values())
         for name, rule in rules.by_column.items()
     ]
     session.insert_rows(session.ledger_name("rule"), columns, rows)

@@ -140,11 +140,11 @@ class Pairs:
         """int64 (n,) and int64 (m,): the stratum and the NULLs of each record and each class.
 
         An attacker sees both, and so compares only what is of one group. In a column with
-        suppressed cells no NULL shows; a class is in the group of its first record. None for a
-        single group.
+        suppressed cells no NULL shows; a class is in the group of the first record of all classes
+        that are released alike. None for a single group.
         """
         codes: list[NDArray[Any]] = []
-        firsts = self.partition.members[self.partition.starts]
+        firsts = self._first_records()
         for column in self.columns:
             if column.missing is None and column.withheld is None:
                 continue
@@ -159,6 +159,21 @@ class Pairs:
             return None
         together = joined(codes)
         return together[: self.n], together[self.n :]
+
+    def _first_records(self) -> NDArray[np.int64]:
+        """int64 (m,), the first record of each class; with suppressed cells that of all classes
+        that are released alike."""
+        firsts = self.partition.members[self.partition.starts].astype(np.int64)
+        if not self.suppressed_cells:
+            return firsts
+        codes: list[NDArray[Any]] = [column.released_kinds for column in self.columns]
+        codes += [column.withheld for column in self.columns if column.withheld is not None]
+        if self.strata is not None:
+            codes.append(self.strata[firsts])
+        alike = joined(codes, self.m)
+        found = np.full(self.m, self.n, np.int64)
+        np.minimum.at(found, alike, firsts)
+        return found[alike]
 
     @cached_property
     def suppressed_distance(self) -> Floats:

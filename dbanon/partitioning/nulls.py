@@ -139,6 +139,7 @@ def merge_nulls(microdata: Microdata, policy: Policy) -> Microdata:
     """Microdata whose rare patterns of NULLs are merged, where the policy says ``nulls="merge"``.
 
     Records of patterns that are withheld stay as they are: they are of a stratum below k.
+    Suppressed cells keep their values in ``unmerged`` if the policy asks for an evaluation.
     """
     if policy.nulls != MERGE or microdata.valid is None:
         return microdata
@@ -167,4 +168,5 @@ def merge_nulls(microdata: Microdata, policy: Policy) -> Microdata:
     numbers[suppressed[:, numeric]] = 0.0
     codes[suppressed[:, np.logical_not(numeric)]] = -1
     merged = replace(microdata, numbers=numbers, codes=codes, valid=valid, suppressed=suppressed)
-    return only(merged, np.arange(n))
+    found = only(merged, np.arange(n))
+    return replace(found, unmerged=microdata) if policy.evaluate else found

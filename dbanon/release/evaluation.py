@@ -211,10 +211,10 @@ def _with_suppressed(column: Column, partition: Partition) -> tuple[Column, int]
     cells = hidden[partition.labels]
     if column.missing is not None:
         cells &= ~column.missing
-    return (_covering(column, hidden), int(cells.sum())) if cells.any() else (column, 0)
+    return (covering(column, hidden), int(cells.sum())) if cells.any() else (column, 0)
 
 
-def _covering(column: Column, hidden: NDArray[np.bool_]) -> Column:
+def covering(column: Column, hidden: NDArray[np.bool_]) -> Column:
     """The column with labels that cover every value in place of NULL."""
     if isinstance(column, Nodes):
         nodes = np.where(hidden, 0, column.released).astype(np.int32)

@@ -18,12 +18,14 @@ from dbanon.measures.attributes import Column, Numbers
 from dbanon.measures.catalogue import MEASURES
 from dbanon.measures.figure import NOT_FOR_LABELS, Figure, Parameters, Task, Tick, no_tick
 from dbanon.measures.pairs import Pairs
+from dbanon.release.evaluation import covering
 from dbanon.release.publication import (
     PublicSums,
     classes_of,
     distance_sums,
     largest_of,
     limited,
+    numbers_of,
     public_scale,
     published,
     rounded,
@@ -72,6 +74,7 @@ def published_figures(
     largest = largest_of(pairs, each_apart)
     step = step_of(largest, pairs.n)
     others, limits = limited_pairs(pairs, each_apart)
+    has_numbers = any(numbers_of(column) is not None for column in pairs.columns)
     for measure in MEASURES.values():
         name = measure.name
         if name not in exact:
@@ -84,7 +87,7 @@ def published_figures(
             figures=figures,
             tick=partial(_part, tick, done, len(exact)),
         )
-        if name in _OF_LINKS and pairs.ranked and figure.value is not None:
+        if name in _OF_LINKS and has_numbers and figure.value is not None:
             figure = measure.run(task)
         if name in _COMPOSED:
             figures[name] = measure.run(replace(task, pairs=pairs))
@@ -119,9 +122,10 @@ def limited_pairs(pairs: Pairs, each_apart: bool = False) -> tuple[Pairs, _Limit
     columns: list[Column] = []
     squares, deviations = [], []
     largest = largest_of(pairs, each_apart)
-    for column in pairs.columns:
-        if not isinstance(column, Numbers):
-            columns.append(column)
+    for original_column in pairs.columns:
+        column = numbers_of(original_column)
+        if column is None:
+            columns.append(original_column)
             continue
         cells = pairs.cells([column])
         held = np.ones(pairs.n, bool) if cells is None else cells[:, 0]
@@ -135,7 +139,17 @@ def limited_pairs(pairs: Pairs, each_apart: bool = False) -> tuple[Pairs, _Limit
         ladder = None
         if column.ordinal and held.any():
             ladder = np.arange(rows[held].min(), rows[held].max() + 1)
-        columns.append(replace(column, original=original, scale=scale, ranks=ladder))
+        suppressed = original_column.suppressed
+        if suppressed is not None:
+            # Of suppressed cells readers know what the others are.
+            hidden = suppressed[pairs.rows]
+            own = np.clip(column.original[hidden], scale.least, scale.most)
+            original[hidden] = own
+        limited_column = replace(column, original=original, scale=scale, ranks=ladder)
+        if suppressed is not None:
+            columns.append(covering(limited_column, suppressed))
+            continue
+        columns.append(limited_column)
         if not column.ordinal and held.any():
             width = float(np.ldexp(scale.deviation, scale.exponent - power))
             between = float(np.square(scaled - scaled.mean()).sum())

@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from dbanon.data.frozen import dataclass
-from dbanon.data.words import InWords
+from dbanon.data.words import InWords, json_text
 
 NOT_COUNTED = (
     "other releases of the source: those that name the budget are counted in it, no others"
@@ -87,7 +87,7 @@ class PrivateReport(InWords):
             "source": self.source,
             "output_kind": self.output_kind,
             "method": self.method,
-            "arguments": json.dumps(self.arguments, sort_keys=True, ensure_ascii=False),
+            "arguments": json_text(self.arguments, sort_keys=True),
             "rows_in": self.rows_in,
             "rows_out": self.rows_out,
             "suppressed": 0,

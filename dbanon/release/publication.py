@@ -35,7 +35,7 @@ from dbanon.measures import Loss
 from dbanon.recoding import ReleasedColumn
 
 if TYPE_CHECKING:
-    from dbanon.measures.attributes import Column
+    from dbanon.measures.attributes import Column, Numbers
     from dbanon.measures.pairs import Pairs
 
 Floats = NDArray[np.float64]
@@ -351,19 +351,46 @@ def distance_sums(pairs: Pairs, each_apart: bool = False) -> tuple[PublicSums, .
 
 
 def _distances(pairs: Pairs, column: Column, each_apart: bool) -> PublicSums:
-    # Most releases need neither: a backend's first call would take a tenth longer.
-    from dbanon.measures.attributes import Numbers
-
-    cells = pairs.cells([column])
+    numbers = numbers_of(column)
+    cells = pairs.cells([column if numbers is None else numbers])
     held = None if cells is None else cells[:, 0]
-    if isinstance(column, Numbers):
-        down = -column.scale.exponent
-        ends = np.ldexp(column.original, down), np.ldexp(column.released, down)
-        return sums_of(*ends, pairs.partition, held, squared=False, each_apart=each_apart)
+    if numbers is not None:
+        down = -numbers.scale.exponent
+        ends = np.ldexp(numbers.original, down), np.ldexp(numbers.released, down)
+        sums = sums_of(*ends, pairs.partition, held, squared=False, each_apart=each_apart)
+        if column.suppressed is None:
+            return sums
+        # A suppressed cell covers its value.
+        all_cells = pairs.cells([column])
+        return replace(sums, count=pairs.n if all_cells is None else int(all_cells.sum()))
     apart = column.apart(np.arange(pairs.n), pairs.rows)
     count = pairs.n if held is None else int(held.sum())
     largest = largest_of(pairs, each_apart)
     return PublicSums(count, 0.0, 0.0, 0.0, 1.0, float(apart.sum()), float(largest), largest, False)
+
+
+def numbers_of(column: Column) -> Numbers | None:
+    """The column as numbers, its suppressed cells withheld; None where it holds labels."""
+    # Most releases need neither: a backend's first call would take a tenth longer.
+    from dbanon.measures.attributes import Intervals, Numbers
+
+    if isinstance(column, Numbers):
+        return column
+    hidden = column.suppressed
+    if not isinstance(column, Intervals) or hidden is None:
+        return None
+    if (column.low < column.high)[~hidden].any():
+        return None
+    return Numbers(
+        name=column.name,
+        original=column.original,
+        scale=column.scale,
+        valid=column.valid,
+        released_valid=~hidden,
+        ordinal=column.ordinal,
+        ranks=column.ranks,
+        released=column.low,
+    )
 
 
 def largest_of(pairs: Pairs, each_apart: bool) -> int:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
 
+from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
-from dbanon.errors import DbanonError, lacks_memory
-from dbanon.hierarchy.leaves import only
+from dbanon.data.schema import Attribute
+from dbanon.errors import DbanonError, HierarchyBroken, lacks_memory
+from dbanon.hierarchy.leaves import leaf_codes, only
 from dbanon.job.policy import Policy
 from dbanon.methods.registry import Tick
 from dbanon.release.recode import Release
@@ -41,9 +44,8 @@ def evaluate(
         from dbanon.release.figures import published_figures
         from dbanon.release.publication import published
 
-        pairs = pairs_of(
-            microdata, release.partition, release.columns, release.hierarchies, release.measures
-        )
+        records, measures = _records_with_suppressed(microdata, release)
+        pairs = pairs_of(records, release.partition, release.columns, release.hierarchies, measures)
         chosen = Parameters()
         exact = figures_of(Task(pairs, chosen, tick=lambda share: told(share / 2)))
         loss = published(release.public, release.measure)
@@ -63,6 +65,45 @@ def evaluate(
     found, failed = attempted(work, tick)
     shown, exact = (None, None) if found is None else found
     return Evaluated(shown, failed), exact
+
+
+def _records_with_suppressed(
+    microdata: Microdata, release: Release
+) -> tuple[Microdata, Measures | None]:
+    """The records with the values of suppressed cells, and their measures; None to find them.
+
+    A hierarchy that was built of the released values may lack a suppressed one. The suppressed
+    cells of such a column stay NULL.
+    """
+    full = microdata.unmerged
+    if full is None:
+        return microdata, release.measures
+    released = only(full, np.flatnonzero(release.partition.labels >= 0))
+    for attribute in full.attributes:
+        tree = release.hierarchies.get(attribute.name)
+        if tree is None:
+            continue
+        try:
+            leaf_codes(released, attribute, tree)
+        except HierarchyBroken:
+            full = _without_suppressed(full, microdata, attribute)
+    return full, None
+
+
+def _without_suppressed(full: Microdata, merged: Microdata, attribute: Attribute) -> Microdata:
+    """The records with a column of those whose suppressed cells are NULL."""
+    assert full.valid is not None
+    assert merged.valid is not None
+    valid = full.valid.copy()
+    column = full.attributes.index(attribute)
+    valid[:, column] = merged.valid[:, column]
+    if attribute.kind.is_numeric:
+        return replace(full, valid=valid)
+    place = full.categorical.index(attribute)
+    codes, categories = full.codes.copy(), list(full.categories)
+    codes[:, place] = merged.codes[:, place]
+    categories[place] = merged.categories[place]
+    return replace(full, valid=valid, codes=codes, categories=tuple(categories))
 
 
 def attack(microdata: Microdata, planned: Plan, tick: Tick) -> dict[str, Any]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from collections.abc import Sequence
 from typing import Any
 
+from dbanon.data.words import json_text
 from dbanon.errors import ReleasesIntersect, SecondRelease, counted, warn_caller
 from dbanon.job.job import Job
 from dbanon.job.requirements import INDEPENDENT
@@ -128,7 +128,7 @@ def load_command(source: str, files_sql: str) -> tuple[str, str]:
     made = f"CREATE SCHEMA IF NOT EXISTS {parts[0]}; " if len(parts) > 1 else ""
     statement = f"{made}CREATE OR REPLACE TABLE {'.'.join(parts)} AS FROM {files_sql}"
     # Apostrophes would end what the shell takes as one word.
-    text = json.dumps(statement, ensure_ascii=False).replace("'", "\\x27")
+    text = json_text(statement).replace("'", "\\x27")
     program = f'import duckdb; duckdb.connect("{database}").execute({text})'
     return f"python3 -c {shlex.quote(program)}", database
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from dbanon.data.frozen import dataclass
+from dbanon.data.words import json_text
 from dbanon.errors import (
     ColumnNotFound,
     InvalidParameter,
@@ -208,7 +208,7 @@ def _require_trusted(table: RelationName, rules_of_columns: Sequence[Kept]) -> N
     names = ", ".join(f'"{rule.name}"' for rule in refused)
     authors = ", ".join(dict.fromkeys(f'"{rule.declared_by}"' for rule in refused))
     # No backtick may end the mark of the hint.
-    table_json = json.dumps(str(table), ensure_ascii=False).replace("`", "\\u0060")
+    table_json = json_text(str(table)).replace("`", "\\u0060")
     raise RulesNotTrusted(
         f"Rules of {table} were not declared by its owner of today; nothing was published.",
         detail=f"Not trusted: {names}, declared by {authors}. The table had another owner then, or"

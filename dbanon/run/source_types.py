@@ -2,39 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Mapping
 
+from dbanon.data.words import json_text
 from dbanon.errors import TableChanged
 from dbanon.job.job import Job
 from dbanon.job.private import PrivateJob
 from dbanon.sessions.base import Relation
-
-# Types of databases that differ in how wide their values are; a longer value changes no meaning.
-_FAMILIES = {
-    "integer": (
-        "tinyint", "smallint", "mediumint", "int", "integer", "bigint", "hugeint", "int2", "int4",
-        "int8", "utinyint", "usmallint", "uinteger", "ubigint", "uhugeint",
-    ),
-    "decimal": ("decimal", "dec", "numeric", "num"),
-    "float": ("real", "float", "double", "double precision", "float4", "float8"),
-    "text": (
-        "varchar", "character varying", "nvarchar", "text", "tinytext", "mediumtext", "longtext",
-        "string",
-    ),
-    "character": ("char", "character", "bpchar", "nchar"),
-    "timestamp": ("timestamp", "timestamp without time zone", "timestamp_s", "timestamp_ms",
-                  "timestamp_ns"),
-}  # fmt: skip
-_FAMILY = {name: family for family, names in _FAMILIES.items() for name in names}
-_WIDTH = re.compile(r"\s*\(\s*\d+\s*(,\s*\d+\s*)?\)|\s+unsigned\b")
-
-
-def type_family(sql_type: str) -> str:
-    """The kind of a type without its width: ``DECIMAL(5,2)`` and ``numeric`` are decimals."""
-    plain = _WIDTH.sub("", sql_type).strip().lower()
-    return _FAMILY.get(plain, plain)
+from dbanon.sessions.types import type_family
 
 
 def require_types(job: Job | PrivateJob, relation: Relation, then: Mapping[str, str]) -> None:
@@ -59,7 +34,7 @@ def require_types(job: Job | PrivateJob, relation: Relation, then: Mapping[str, 
         and type_family(then.get(a.name, a.sql_type)) != type_family(a.sql_type)
     ]
     if changed:
-        names = json.dumps([a.name for a in changed], ensure_ascii=False)
+        names = json_text([a.name for a in changed])
         raise TableChanged(
             f"Columns of {relation.name} have other types than at the job's last release; nothing"
             " was published.",

@@ -20,9 +20,9 @@ from dbanon.errors import (
 from dbanon.job.guarantee import Guarantee
 from dbanon.ledger import entries
 from dbanon.ledger.recorded import require_classes
-from dbanon.ledger.tables import LedgerEntry
+from dbanon.ledger.release_tables import RELEASE_ID, ReleaseRelation, find_release_relation
 from dbanon.run.comparison import AGAIN, Comparison, ModelCount, recount_models
-from dbanon.sessions.names import RelationName
+from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.sessions.session import Session
 from dbanon.sessions.statements import recount_for_people
 from dbanon.sessions.store import Store
@@ -48,6 +48,7 @@ class PrivateVerification:
     release_id, guarantee, epsilon : of the ledger's entry.
     unchanged, digest : as of ``Verification``.
     counted : what was counted, in words, and what cannot be.
+    output, superseded_at : as of ``Verification``.
     """
 
     relation: str
@@ -59,6 +60,8 @@ class PrivateVerification:
     unchanged: bool | None
     digest: str | None
     counted: str = _COUNTED_PRIVATE
+    output: str | None = None
+    superseded_at: str | None = None
 
     @property
     def recounted(self) -> str:
@@ -84,7 +87,7 @@ class PrivateVerification:
             same = f"columns and bounds, yes; rows not compared: digest {self.digest}"
         return [
             ("relation", self.relation),
-            ("release", self.release_id),
+            ("release", release_text(self)),
             ("columns", ", ".join(self.columns)),
             ("rows", str(self.rows)),
             ("counted", self.counted),
@@ -117,6 +120,8 @@ class Verification:
     (releases of version 0.1.0, of which the columns' names, class sizes and models are compared) or
     "recorded by another version of the database". ``models`` are those of the ledger's entry.
     ``counted`` says in words what was counted. ``also_k`` are the sets of columns of the release.
+    ``output`` is the release's output; ``superseded_at`` the time at which another release took its
+    name, and None of the current release.
     """
 
     relation: str
@@ -139,6 +144,8 @@ class Verification:
     digest: str | None = None
     counted: str = "rows"
     also_k: tuple[SetCount, ...] = ()
+    output: str | None = None
+    superseded_at: str | None = None
 
     @classmethod
     def of(
@@ -183,9 +190,18 @@ class Verification:
         return {name: value for name, value in asdict(self).items() if name != "counted"}
 
 
+def release_text(found: Verification | PrivateVerification) -> str:
+    """Which release was recounted, for people."""
+    if found.release_id is None:
+        return "not in the ledger"
+    if found.superseded_at is None:
+        return found.release_id
+    return f"{found.release_id} of {found.output}, superseded at {found.superseded_at}"
+
+
 def verify(
     store: Store,
-    relation: RelationName,
+    relation: RelationName | str,
     quasi_identifiers: Sequence[str] = (),
     k: int | None = None,
 ) -> Verification | PrivateVerification:
@@ -193,6 +209,8 @@ def verify(
 
     Parameters
     ----------
+    relation : its name, or the id of a release. The name is that of an output, or of the table of
+        a view's release, which may be superseded.
     quasi_identifiers, k : only for relations that the ledger of their database does not know; with
         a ledger entry, ``k`` may ask for more than was requested then.
 
@@ -202,6 +220,7 @@ def verify(
     ReleaseChanged : it is not as it was released; the message says what differs.
     InsufficientRights : the role may not read the relation, or the ledger.
     ReleaseNotFound : neither a ledger entry nor quasi-identifiers and k were given.
+    TableNotFound : the relation of a release is not there any more.
     """
     require_lists(quasi_identifiers=quasi_identifiers)
     if k is not None and k < 2:
@@ -210,39 +229,52 @@ def verify(
         if quasi_identifiers:
             if k is None:
                 raise InvalidParameter("k is needed with quasi-identifiers.", hint="Add `k`.")
-            source = session.find_source(relation)
+            source = session.find_source(_require_name(relation))
             for name in quasi_identifiers:
                 source.attribute(name)
-            entry, relation, names = None, source.name, tuple(quasi_identifiers)
+            release, relation, names = None, source.name, tuple(quasi_identifiers)
         else:
-            entry = entries.find_release(session, relation)
+            release = find_release_relation(session, relation)
+            entry, relation = release.entry, release.relation
             if entry.epsilon is not None:
                 if k is not None:
                     require_classes(entry)
-                return _verify_private(session, entry)
+                return _verify_private(session, release)
             # Looked at as a source is: its owner may have made a view of it.
-            session.find_source(entry.name)
-            relation, names = entry.name, entry.quasi_identifiers
+            session.find_source(relation)
+            names = entry.quasi_identifiers
             k = entry.k_requested if k is None else k
-        comparison = Comparison(session, relation, entry)
-        comparison.require_columns(names)
-        guarantee = Guarantee(k) if entry is None else entry.guarantee
-        with _read(relation):
-            recount = count_classes(session, relation, guarantee.questions(names))
-        if guarantee.k_in_rows:
-            hint = AGAIN if entry else partial(_hint_without_entry, session, relation)
-            require_smallest(recount, k, str(relation), hint)
-        models: tuple[ModelCount, ...] = ()
-        also: tuple[SetCount, ...] = ()
-        if entry is not None:
-            comparison.compare_class_sizes(recount)
-            if not comparison.columns_differ:
-                also = recount_sets(session, relation, names, guarantee, recount)
-                models = recount_models(
-                    session, relation, names, entry.models, entry.hierarchies, recount
-                )
-                comparison.compare_models(models)
-        comparison.compare_rows()
+        return _verify_classes(session, relation, names, k, release)
+
+
+def _verify_classes(
+    session: Session,
+    relation: RelationName,
+    names: Sequence[str],
+    k: int,
+    release: ReleaseRelation | None,
+) -> Verification:
+    """Recount a relation that has classes; raises as ``verify``."""
+    entry = release.entry if release else None
+    comparison = Comparison(session, relation, entry)
+    comparison.require_columns(names)
+    guarantee = Guarantee(k) if entry is None else entry.guarantee
+    with _read(relation):
+        recount = count_classes(session, relation, guarantee.questions(names))
+    if guarantee.k_in_rows:
+        hint = AGAIN if entry else partial(_hint_without_entry, session, relation)
+        require_smallest(recount, k, str(relation), hint)
+    models: tuple[ModelCount, ...] = ()
+    also: tuple[SetCount, ...] = ()
+    if entry is not None:
+        comparison.compare_class_sizes(recount)
+        if not comparison.columns_differ:
+            also = recount_sets(session, relation, names, guarantee, recount)
+            models = recount_models(
+                session, relation, names, entry.models, entry.hierarchies, recount
+            )
+            comparison.compare_models(models)
+    comparison.compare_rows()
     return Verification.of(
         str(relation),
         relation,
@@ -257,7 +289,21 @@ def verify(
         models=models,
         digest=comparison.digest,
         also_k=also,
+        output=str(entry.name) if entry else None,
+        superseded_at=release.superseded_at if release else None,
     )
+
+
+def _require_name(relation: RelationName | str) -> RelationName:
+    """The name of a relation that is counted by given columns; raises InvalidParameter."""
+    if isinstance(relation, RelationName):
+        return relation
+    if RELEASE_ID.fullmatch(relation):
+        raise InvalidParameter(
+            "A release named by its id is counted by its own quasi-identifiers.",
+            hint="Leave out `quasi_identifiers`, or name the table instead of the id.",
+        )
+    return parse_relation(relation)
 
 
 def recount_sets(
@@ -324,12 +370,13 @@ def require_smallest(recount: Recount, k: int, called: str, hint: str | Callable
         )
 
 
-def _verify_private(session: Session, entry: LedgerEntry) -> PrivateVerification:
+def _verify_private(session: Session, release: ReleaseRelation) -> PrivateVerification:
     """Recount a release whose rows are synthetic."""
+    entry, name_now = release.entry, release.relation
     assert entry.epsilon is not None
     # Looked at as a source is: its owner may have made a view of it.
-    relation = session.find_source(entry.name)
-    comparison = Comparison(session, entry.name, entry)
+    relation = session.find_source(name_now)
+    comparison = Comparison(session, name_now, entry)
     comparison.require_columns(entry.quasi_identifiers)
     if not comparison.columns_differ:
         kept = []
@@ -340,16 +387,16 @@ def _verify_private(session: Session, entry: LedgerEntry) -> PrivateVerification
             low, high = entry.between.get(name) or ("", "")
             listed = tuple(entry.listed.get(name, ()))
             kept.append(Kept(replace(attribute, sql_type=own), low, high, listed))
-        rows, wrong = recount_synthetic(session, entry.name, kept)
+        rows, wrong = recount_synthetic(session, name_now, kept)
         if rows != entry.rows or wrong:
             raise RecountFailed(
-                f"{entry.name} has {rows} rows and was released with {entry.rows}; {wrong} of them"
+                f"{name_now} has {rows} rows and was released with {entry.rows}; {wrong} of them"
                 " have a NULL, or a value outside of its bounds or list.",
                 hint="Withdraw the relation, and release it again: it spends again.",
             )
     comparison.compare_rows()
     return PrivateVerification(
-        str(entry.name),
+        str(name_now),
         entry.quasi_identifiers,
         entry.rows,
         entry.release_id,
@@ -357,4 +404,6 @@ def _verify_private(session: Session, entry: LedgerEntry) -> PrivateVerification
         entry.sentence,
         unchanged=comparison.unchanged,
         digest=comparison.digest,
+        output=str(entry.name),
+        superseded_at=release.superseded_at,
     )

@@ -19,7 +19,7 @@ BEGIN
     IF role IS NOT NULL AND (
         SELECT count(*) FROM dbanon.run AS u
         WHERE u.run_by = role AND u.started_at > clock_timestamp() - interval '1 day') >= quota THEN
-        RAISE EXCEPTION USING ERRCODE = '53400',
+        RAISE EXCEPTION USING ERRCODE = '53400', CONSTRAINT = 'dbanon_entries_a_day',
             MESSAGE = format('Role %I has written %s entries of the ledger within a day, which is all'
                              ' that one may.', role, quota),
             HINT = 'The owner of the database can allow more: ALTER DATABASE ... SET'

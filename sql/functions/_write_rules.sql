@@ -126,7 +126,7 @@ BEGIN
             HINT = 'One says whose a row is; others that name persons are identifiers.';
     END IF;
     IF (SELECT count(*) FROM dbanon.rule AS k WHERE k.declarer_oid = declarer::bigint) > 100000 THEN
-        RAISE EXCEPTION USING ERRCODE = '53400',
+        RAISE EXCEPTION USING ERRCODE = '53400', CONSTRAINT = 'dbanon_rules_of_role',
             MESSAGE = 'This role has declared rules of 100,000 columns, which is all that one may.';
     END IF;
     RETURN kept;

@@ -5,6 +5,7 @@
 -- must still be those recorded. Otherwise name columns and k.
 -- ZK001: a class is smaller than k. ZK007: something else differs; the message says what.
 -- unchanged is NULL where the rows could not be compared; digest says why.
+-- The table of a release that another one superseded is recounted by its own entry, and a notice says so.
 -- A release with guarantee per_attribute is counted column by column, and a warning says so.
 -- A differentially private release has no classes: rows, NULLs, bounds and lists are counted, and a notice
 -- says that its privacy cannot be.
@@ -28,6 +29,7 @@ DECLARE
     synthetic boolean := false;
     outcome jsonb;
     one record;
+    superseded record;
 BEGIN
     IF verify.relation IS NULL THEN
         RAISE EXCEPTION USING ERRCODE = '22004', MESSAGE = 'relation must not be NULL.';
@@ -48,7 +50,10 @@ BEGIN
                r.arguments @? '$.models[*] ? (@.counted_in == "persons")' AS of_persons,
                ARRAY(SELECT jsonb_array_elements_text(r.arguments->'by')) AS strata
         INTO entry
-        FROM dbanon._release_of(verify.relation) AS r;
+        FROM (SELECT o.*, 1 AS rank FROM dbanon._release_of(verify.relation) AS o
+              UNION ALL
+              SELECT t.*, 2 FROM dbanon._release_of_table(verify.relation) AS t
+              ORDER BY rank LIMIT 1) AS r;
         IF NOT FOUND THEN
             outcome := dbanon._unknown_release(verify.relation,
                 'Name quasi_identifiers and k to recount a relation that is not in it.');
@@ -57,6 +62,15 @@ BEGIN
         SELECT array_agg(c.name ORDER BY c.position) INTO names
         FROM dbanon.release_column c
         WHERE c.release_id = entry.release_id AND c.role = 'quasi_identifier';
+        SELECT r.superseded_at, r.output_schema, r.output_name INTO superseded
+        FROM dbanon.release AS r
+        WHERE r.release_id = entry.release_id AND r.superseded_at IS NOT NULL
+          AND r.relation_oid = verify.relation::oid::bigint;
+        IF FOUND THEN
+            RAISE NOTICE 'Release % of %.% is superseded since %.', entry.release_id,
+                quote_ident(superseded.output_schema), quote_ident(superseded.output_name),
+                to_char(superseded.superseded_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"');
+        END IF;
         wanted := coalesce(wanted, entry.k_requested);
         result.release_id := entry.release_id;
         columns_now := dbanon._compare_columns(verify.relation, entry.release_id);

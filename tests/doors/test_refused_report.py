@@ -72,6 +72,26 @@ def test_a_refusal_leaves_the_report_of_an_earlier_release(tmp_path: Path) -> No
     assert "--if-exists" in told["refusal"]["error"]["hint"]
 
 
+@pytest.mark.parametrize("form", ["html", "txt", "json"])
+def test_a_later_report_removes_the_refusal(tmp_path: Path, form: str) -> None:
+    place, report = tmp_path / f"report.refused.{form}", f"report.{form}"
+    assert refused(tmp_path, report, "--k", "500")[0] == 3
+    assert place.exists()
+    assert refused(tmp_path, report, "--k", "5")[0] == 0
+    assert not place.exists()
+    # Of anybody else, and behind a link, it stays.
+    place.write_text("Not released: mine")
+    other = tmp_path / "other.txt"
+    other.write_text("dbanon refusal 1")
+    assert refused(tmp_path, report, "--k", "5", "--if-exists", "replace")[0] == 0
+    assert place.read_text() == "Not released: mine"
+    place.unlink()
+    place.symlink_to(other)
+    assert refused(tmp_path, report, "--k", "5", "--if-exists", "replace")[0] == 0
+    assert place.is_symlink()
+    assert other.exists()
+
+
 def test_no_report_was_asked_for(tmp_path: Path) -> None:
     assert refused(tmp_path, "report.json", "--k", "500")[0] == 3
     (tmp_path / "report.refused.json").unlink()

@@ -88,6 +88,8 @@ CALLS: dict[str, str] = {
     "information_loss": "SELECT dbanon.information_loss('release.view', 'app.v', '{a,b}')",
     "verify": "SELECT v.k_achieved, v.rows, v.digest, v.unchanged FROM"
     " dbanon.verify('release.view') AS v",
+    "verify_release": "SELECT v.k_achieved, v.rows, v.digest, v.unchanged FROM"
+    " dbanon.verify_release('release.view') AS v",
     "repair": "SELECT output, action, reason FROM dbanon.repair()",
     "refresh": "SELECT f.rows_out, f.k_achieved, f.information_loss FROM"
     " dbanon.refresh('release.view') AS f",

@@ -26,7 +26,7 @@ ROLES = {
 def job(
     name: str = "people",
     roles: Mapping[str, str] = ROLES,
-    output: str = "{view: people, keep_last: 1}",
+    output: str = "{view: people, keep_last: 2}",
     **more: str,
 ) -> str:
     """A job of a file; ``more`` are keys with their text as YAML."""

@@ -376,7 +376,7 @@ def test_the_command_line_and_a_job_file_export(
         'version: 1\nsource: {url: "${PEOPLE}"}\njobs:\n  - name: monthly\n    table: people\n'
         "    k: 3\n    columns:\n      age: {role: quasi_identifier}\n"
         + "".join(f"      {name}: {{role: drop}}\n" for name in dropped)
-        + "    output: {view: release.of_job, keep_last: 1}\n"
+        + "    output: {view: release.of_job, keep_last: 2}\n"
         '    export: [{format: parquet, path: "${OUT:-out}/{job}/{release}.parquet",'
         " keep_last: 2}]\n"
     )

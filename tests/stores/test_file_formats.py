@@ -36,9 +36,11 @@ def zstd(content: bytes) -> bytes:
     return packed
 
 
-def loaded(path: Path, **reading: Any) -> tuple[dict[str, str], list[tuple[Any, ...]]]:
+def loaded(
+    path: Path, memory: int | None = None, **reading: Any
+) -> tuple[dict[str, str], list[tuple[Any, ...]]]:
     """Types by column, and the rows."""
-    store = open_store(f"file:{path}", reading=Reading(**reading), table="t")
+    store = open_store(f"file:{path}", reading=Reading(**reading), table="t", memory=memory)
     with store.session(write=False) as session:
         types = dict(session.columns_of(parse_relation("t")))
         return types, session.rows('SELECT * FROM "t"')
@@ -249,3 +251,84 @@ def test_of_several_sheets_one_is_named(tmp_path: Path) -> None:
     assert "--sheet May" in on_line(refused(path, InvalidParameter, sheet="july"))
     path.write_text("no workbook")
     assert "cannot be read as what its name says" in refused(path).message
+
+
+def bomb(path: Path, *cells: str, texts: str = "", name: str = "May") -> Path:
+    """A workbook of one sheet with these cells, as XML."""
+    workbook(path, {name: []})
+    with zipfile.ZipFile(path) as file:
+        parts = {one: file.read(one) for one in file.namelist()}
+    of = "http://schemas.openxmlformats.org"
+    main = f'xmlns="{of}/spreadsheetml/2006/main"'
+    parts["xl/worksheets/sheet1.xml"] = (
+        f"<worksheet {main}><sheetData><row>{''.join(cells)}</row></sheetData></worksheet>"
+    ).encode()
+    if texts:
+        parts["xl/sharedStrings.xml"] = f"<sst {main}>{texts}</sst>".encode()
+        links = parts["xl/_rels/workbook.xml.rels"].decode()
+        kind = f"{of}/officeDocument/2006/relationships/sharedStrings"
+        link = f'<Relationship Id="t" Type="{kind}" Target="sharedStrings.xml"/>'
+        end = "</Relationships>"
+        parts["xl/_rels/workbook.xml.rels"] = links.replace(end, link + end).encode()
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+        for one, content in parts.items():
+            file.writestr(one, content)
+    return path
+
+
+MEMORY = 256 * 2**20
+
+
+@pytest.mark.usefixtures("_calamine")
+@pytest.mark.parametrize(
+    "cells",
+    [
+        # The grid between two cells has 17 thousand million.
+        ('<c r="A1"><v>1</v></c>', '<c r="XFD1048576"><v>1</v></c>'),
+        ('<c r="A1"><v>1</v></c>', """<c a="> r='B1'" r="XFD1048576"><v>1</v></c>"""),
+        ('<c r="A1"><v>1</v></c>', """<c x:r="B1" r = 'XFD1048576'><v>1</v></c>"""),
+        ('<c r="A1" t="inlineStr"><is><t>' + "a" * 300 * 2**20 + "</t></is></c>",),
+    ],
+    ids=["grid", "quoted", "other attribute", "unpacked"],
+)
+def test_a_small_workbook_that_becomes_large_is_refused(
+    tmp_path: Path, cells: tuple[str, ...]
+) -> None:
+    path = bomb(tmp_path / "t.xlsx", *cells)
+    assert path.stat().st_size < 2**20
+    error = refused(path, MemoryLimit, memory=MEMORY)
+    assert "t.xlsx" in error.message
+
+
+@pytest.mark.usefixtures("_calamine")
+def test_shared_texts_count_for_each_cell(tmp_path: Path) -> None:
+    """A text of 200 KiB in 3,000 cells: 600 MB, of a file of 20 KiB."""
+    one = '<c t="s"><v>0</v></c>'
+    path = bomb(tmp_path / "t.xlsx", one * 3000, texts=f"<si><t>{'a' * 200 * 2**10}</t></si>")
+    assert path.stat().st_size < 2**16
+    assert "t.xlsx" in refused(path, MemoryLimit, memory=MEMORY).message
+
+
+@pytest.mark.usefixtures("_calamine")
+def test_a_part_that_is_larger_than_its_directory_says(tmp_path: Path) -> None:
+    path = bomb(tmp_path / "t.xlsx", "<c><v>1</v></c>" * 1000)
+    data = path.read_bytes()
+    with zipfile.ZipFile(path) as file:
+        size = file.getinfo("xl/worksheets/sheet1.xml").file_size
+    path.write_bytes(data.replace(size.to_bytes(4, "little"), (100).to_bytes(4, "little")))
+    assert "cannot be read as what its name says" in refused(path).message
+
+
+@pytest.mark.usefixtures("_calamine")
+def test_a_missing_sheet_loads_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = workbook(tmp_path / "t.xlsx", {"May": PEOPLE, "June": PEOPLE})
+    import python_calamine
+
+    load = python_calamine.load_workbook
+
+    class Book:
+        def __init__(self, *given: Any) -> None:
+            self.sheet_names = load(*given).sheet_names
+
+    monkeypatch.setattr(python_calamine, "load_workbook", Book)
+    assert "--sheet May, or --sheet June" in on_line(refused(path, InvalidParameter, sheet="july"))

@@ -21,8 +21,9 @@ from dbanon.doors.cli.main import main
 from dbanon.errors import DatabaseFailure, DbanonError, DiskFull
 from dbanon.stores.duckdb import errors as of_duckdb
 from dbanon.stores.mariadb import errors as of_mariadb
+from dbanon.stores.postgresql import client, session, settings
 from dbanon.stores.postgresql import errors as of_postgresql
-from tests.stores.databases import DuckdbDatabase
+from tests.stores.databases import DuckdbDatabase, PostgresqlDatabase
 
 _N = 60_000
 OPTIONS: dict[str, Any] = {
@@ -199,3 +200,49 @@ def test_what_a_full_disk_is_not() -> None:
     assert not DiskFull.caused_by(OSError(5, os.strerror(5)))
     assert not DiskFull.caused_by(ValueError("a disk"))
     assert issubclass(DiskFull, DbanonError)
+
+
+@pytest.mark.filterwarnings("ignore::dbanon.errors.PrivacyWarning")
+def test_the_limit_of_temporary_files_of_postgresql(
+    pg_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server has the state of a quota of the ledger for it."""
+    postgresql = PostgresqlDatabase(pg_url)
+    postgresql.execute(
+        "CREATE TABLE people AS SELECT g AS id, g % 70 AS age, repeat(md5(g::text), 4) AS note"
+        " FROM generate_series(1, 20000) AS g"
+    )
+    for name in ("SORT_MEM", "WORK_MEM"):
+        monkeypatch.setattr(client, name, "64kB")
+    small = settings.SETTINGS.replace(f"'{settings.WORK_MEM}'", "'64kB'")
+    assert small != settings.SETTINGS
+    monkeypatch.setattr(session, "SETTINGS", small)
+    database = f'ALTER DATABASE "{pg_url.rpartition("/")[2]}" SET temp_file_limit ='
+    asked = OPTIONS | {"output": "release.people", "method": "mdav", "key": ["id"]}
+    postgresql.execute(f"{database} 64")
+    with pytest.raises(DiskFull) as caught:
+        dbanon.anonymize(pg_url, **asked)
+    error = caught.value
+    assert "temp_file_limit" in error.message
+    assert (error.code, error.exit_code) == ("disk_full", 4)
+    # The hint, as a superuser of this database follows it.
+    assert "SET temp_file_limit = '16GB', or -1" in str(error.hint)
+    postgresql.execute(f"{database} '16GB'")
+    assert dbanon.anonymize(pg_url, **asked).rows_out == 20000
+
+
+@pytest.mark.parametrize(
+    ("constraint", "function", "code", "words"),
+    [
+        ("dbanon_entries_a_day", "exec_stmt_raise", "ledger_quota", "entries of the ledger"),
+        ("dbanon_rules_of_role", "exec_stmt_raise", "ledger_quota", "rules of 100,000 columns"),
+        (None, "exec_stmt_raise", "ledger_quota", "entries of the ledger"),
+        (None, "FileWriteV", "disk_full", "temp_file_limit"),
+    ],
+)
+def test_limits_of_postgresql(constraint: str | None, function: str, code: str, words: str) -> None:
+    diagnosis = SimpleNamespace(constraint_name=constraint, source_function=function)
+    error = of_postgresql.translation(SimpleNamespace(sqlstate="53400", diag=diagnosis))
+    assert error.code == code
+    assert words in error.message
+    assert error.hint

@@ -53,7 +53,7 @@ def test_check_plan_run_and_run_again(database: Database, tmp_path: Path) -> Non
         [one] = json.loads(done.stdout)["jobs"]
         assert one["job"] == "people"
         assert one["report"]["rows_out"] == len(chosen)
-        # keep_last: 1 of those that were replaced.
+        # keep_last: 2, with the one that is shown.
         assert len(one["dropped"]) == (1 if turn == 2 else 0)
     columns = "SELECT * FROM " + database.relation("release.people")
     assert len(database.rows(columns)) == len(chosen)
@@ -202,6 +202,8 @@ def test_a_refused_job_says_why_beside_its_report(database: Database, tmp_path: 
     for words in ("Not released", "too_few_records", "fewer than k = 100000", "by job", "people"):
         assert words in text
     assert "published nothing" in text
+    assert call("run", write(tmp_path, job(report=f'"{report}"'))).exit_code == 0
+    assert not page.exists()
     # Of a report by release there is one file a run.
     refused = write(tmp_path, job(report=f'"{tmp_path}/out/{{release}}.json"', k="100000"))
     assert call("run", refused).exit_code == TooFewRecords.exit_code
@@ -325,7 +327,7 @@ def test_old_tables_that_cannot_be_dropped_are_no_failure(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     load_people(database)
-    jobs = [job(name, output=f"{{view: {name}, keep_last: 0}}", retries="2") for name in "ab"]
+    jobs = [job(name, output=f"{{view: {name}, keep_last: 1}}", retries="2") for name in "ab"]
     file = write(tmp_path, *jobs)
     assert call("run", file).exit_code == 0
     tables = len(database.relations())
@@ -352,7 +354,7 @@ def test_a_signal_after_the_commit_leaves_the_release_told(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     load_people(database)
-    file = write(tmp_path, job(output="{view: people, keep_last: 0}"))
+    file = write(tmp_path, job(output="{view: people, keep_last: 1}"))
 
     def interrupted(*given: Any) -> list[str]:
         raise KeyboardInterrupt

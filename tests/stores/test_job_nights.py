@@ -82,6 +82,31 @@ def test_as_many_files_stay_as_are_asked_for_with_their_reports(
     assert reports == {somebodys.name, *(f"people-{one}.json" for one in made[2:])}
 
 
+def test_as_many_tables_stay_as_files(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One word has one meaning: of three releases the newest is one."""
+    if database.name == "mariadb":
+        skip_case("MariaDB releases no views")
+    monkeypatch.setenv("PEOPLE", database.url)
+    load_people(database)
+    database.make_schema("release")
+    file = write(tmp_path, job(output="{view: people, keep_last: 3}", export=EXPORTS))
+    assert call("run", file).exit_code == 0
+    before = len(database.relations())
+    for _ in range(4):
+        planned = call("plan", file, "--format", "json")
+        drops = told(planned)[0]["plan"]["drops"]
+        done = call("run", file, "--format", "json")
+        assert done.exit_code == 0, done.stderr
+        assert told(done)[0]["dropped"] == drops
+    # The view, its table and two more.
+    assert len(database.relations()) == before + 2
+    assert len(list((tmp_path / "out").glob("*.csv"))) == 3
+    wrong = write(tmp_path, job(output="{view: people, keep_last: 0}"))
+    assert "output.keep_last" in call("check", wrong).stderr
+
+
 def test_a_job_that_keeps_all_keeps_its_reports(
     duckdb_file: DuckdbDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

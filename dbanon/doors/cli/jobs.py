@@ -201,30 +201,53 @@ def _lacked(job: FileJob, error: DbanonError, print_sql: bool) -> dict[str, Any]
 
 @click.command("verify")
 @FILE
+@click.option(
+    "--ledger",
+    metavar="URL",
+    help=(
+        "The database that the release was published in. The file's SHA-256 is compared with those"
+        " that its ledger recorded of exports, of any format."
+    ),
+)
 @recounted("For files of no release.", "the file's own k")
 @common
 def verify_file(
     file: Path,
+    ledger: str | None,
     quasi_identifiers: tuple[str, ...],
     single_q: tuple[str, ...],
     k: int | None,
     form: str,
     print_sql: bool,
 ) -> None:
-    """Recount a Parquet file of a release, by what it says of itself."""
-    with errors(form), signals():
-        from dbanon.doors.cli.render import verification_table
-        from dbanon.run.verify_file import verify_file
+    """Recount a Parquet file of a release, by its own metadata.
 
-        found = verify_file(file, (*quasi_identifiers, *single_q), k)
+    With --ledger the command tells instead which release published a file of exactly these bytes.
+    """
+    with errors(form), signals():
+        from dbanon.doors import releases as api
+        from dbanon.doors.cli.render import verification_table
+
+        found = api.verify_file(
+            file,
+            ledger=ledger,
+            quasi_identifiers=(*quasi_identifiers, *single_q),
+            k=k,
+            on_sql=sql_printer(print_sql),
+        )
         current().release_id = found.release_id
         show(form, found.to_dict(), lambda: verification_table(found))
 
 
 def of_file(
-    command: click.Command, other: click.Command, endings: tuple[str, ...]
+    command: click.Command, other: click.Command, endings: tuple[str, ...], option: str = ""
 ) -> click.Command:
-    """The command, and the other one in its place where a word ends like a file of these."""
+    """The command, and the other one in its place where a word ends like a file of these.
+
+    Parameters
+    ----------
+    option : the other command's own, which stands for it, too.
+    """
     make = command.make_context
 
     def make_context(
@@ -235,7 +258,8 @@ def of_file(
             word.lower().endswith(endings) and "://" not in word and not word.startswith("file:")
             for word in named[:1]
         )
-        chosen = other.make_context if is_file else make
+        has_option = bool(option) and any(word.partition("=")[0] == option for word in args)
+        chosen = other.make_context if is_file or has_option else make
         return chosen(name, args, parent, **extra)
 
     command.make_context = make_context  # type: ignore[assignment,method-assign]
@@ -243,4 +267,4 @@ def of_file(
 
 
 plan_any = of_file(plan, plan_file, (".yaml", ".yml"))
-verify_any = of_file(verify, verify_file, (".parquet", ".csv"))
+verify_any = of_file(verify, verify_file, (".parquet", ".csv"), "--ledger")

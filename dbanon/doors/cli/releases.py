@@ -39,13 +39,14 @@ def needs_evaluation(path: str | Path | None) -> bool:
 
 
 def write_report(report: Report | PrivateReport, path: Path, database: str) -> None:
-    """Write the report of a release that was just made.
+    """Write the report of a release that was just made, and remove an earlier refusal beside it.
 
     Parameters
     ----------
     database : URL of where it is, for a page.
     """
     from dbanon.doors.cli.render import save_report
+    from dbanon.doors.html.refusals import drop_refusal
     from dbanon.release.report import Report
 
     with_look = needs_evaluation(path) and isinstance(report, Report)
@@ -58,6 +59,8 @@ def write_report(report: Report | PrivateReport, path: Path, database: str) -> N
             f" ({error.strerror or type(error).__name__}). Once it can be, write it with dbanon"
             f" report URL {report.output} -o {path}."
         )
+    else:
+        drop_refusal(path)
 
 
 @contextmanager
@@ -352,7 +355,11 @@ def verify(
     form: str,
     print_sql: bool,
 ) -> None:
-    """Recount a release in the database, and compare it with the ledger."""
+    """Recount a release in the database, and compare it with the ledger.
+
+    RELATION is the name of its output, the name of the table that stayed when another release took
+    its place, or the id of a release.
+    """
     with errors(form), signals():
         from dbanon.doors import releases as api
         from dbanon.doors.cli.render import verification_table

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from dbanon.release.private_report import PrivateReport
     from dbanon.run.inspect_release import Look
     from dbanon.run.verify import PrivateVerification, Verification
+    from dbanon.run.verify_export import VerifiedExport
 
 # Wider than any line.
 _UNBROKEN = 1_000_000
@@ -121,11 +122,11 @@ def report_table(report: Report | PrivateReport) -> Table:
     return pairs_table("Report", report.pairs())
 
 
-def verification_table(found: Verification | PrivateVerification) -> Table:
+def verification_table(found: Verification | PrivateVerification | VerifiedExport) -> Table:
     """A verification as a table."""
-    from dbanon.run.verify import PrivateVerification
+    from dbanon.run.verify import Verification, release_text
 
-    if isinstance(found, PrivateVerification):
+    if not isinstance(found, Verification):
         return pairs_table("Verification", found.pairs())
     if found.release_id is None:
         unchanged = "not in the ledger"
@@ -139,7 +140,7 @@ def verification_table(found: Verification | PrivateVerification) -> Table:
         "Verification",
         [
             ("relation", found.relation),
-            ("release", found.release_id or "not in the ledger"),
+            ("release", release_text(found)),
             ("quasi-identifiers", ", ".join(found.quasi_identifiers)),
             ("rows", str(found.rows)),
             (

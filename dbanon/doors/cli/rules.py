@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dbanon.data.memory import half_of_memory
+from dbanon.data.words import json_text
 from dbanon.doors.cli.cautions import warn_of, watched
 from dbanon.doors.cli.groups import OnDatabase
 from dbanon.doors.cli.log import current
@@ -207,4 +208,4 @@ def _more(one: Declared) -> str:
     told = {key: value for key, value in (one.rule or {}).items() if key != "role"}
     if "order" in told:
         told["order"] = f"{len(told['order'])} values"
-    return json.dumps(told, ensure_ascii=False)[1:-1] if told else ""
+    return json_text(told)[1:-1] if told else ""

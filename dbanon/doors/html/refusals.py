@@ -5,6 +5,8 @@ Like error messages, they contain no value of the data.
 
 from __future__ import annotations
 
+import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,11 @@ _NOTHING = (
     "This run published nothing. An earlier release of this name, if there is one, stays as it was."
 )
 _UNKNOWN = "Whether this run published a release is not known: look before it is run again."
+# By this a file is known to be a refusal that dbanon wrote, whatever its form.
+_MARK = "dbanon refusal "
+_MARKED = re.compile(rf"{_MARK}[0-9A-Za-z-]+")
+# A refusal is far smaller.
+_MOST_BYTES = 1 << 20
 
 
 def describe_refusal(
@@ -46,6 +53,7 @@ def describe_refusal(
         "source": source,
         "job": job,
         "run_id": run_id,
+        "mark": f"{_MARK}{run_id}",
         "ended_at": now(),
         "dbanon_version": version(),
         "state": _UNKNOWN if is_unknown else _NOTHING,
@@ -65,6 +73,7 @@ def refusal_pairs(refusal: dict[str, Any]) -> list[tuple[str, str]]:
         ("state", refusal["state"]),
         ("ended", refusal["ended_at"]),
         ("run", refusal["run_id"]),
+        ("mark", refusal["mark"]),
     ]
 
 
@@ -81,3 +90,16 @@ def refusal_page(refusal: dict[str, Any]) -> str:
 def refusal_file(report: Path) -> Path:
     """The path of a refusal: beside the report, which may belong to an earlier release."""
     return report.with_name(f"{report.stem}.refused{report.suffix}")
+
+
+def drop_refusal(report: Path) -> None:
+    """Remove the refusal of an earlier run beside a report, if dbanon wrote it.
+
+    A file that cannot be read or removed stays.
+    """
+    file = refusal_file(report)
+    with suppress(OSError):
+        if file.is_symlink() or not file.is_file() or file.stat().st_size > _MOST_BYTES:
+            return
+        if _MARKED.search(file.read_text(encoding="utf-8", errors="replace")):
+            file.unlink()

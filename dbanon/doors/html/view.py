@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
-from dbanon.data.words import printable
+from dbanon.data.words import json_text, printable
 from dbanon.doors.html import figures, svg
 from dbanon.doors.html.figures import Row, figure
 from dbanon.job.guarantee import Guarantee
@@ -394,7 +393,7 @@ def _options(report: Report) -> list[tuple[str, str]]:
                    "models", "entity_spellings", "hierarchies", "orders", "k", "method", "levels",
                    "told", "intersects", "suppressed_cells", "homogeneity"}  # fmt: skip
     return [
-        (name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+        (name, value if isinstance(value, str) else json_text(value))
         for name, value in report.arguments.items()
         if name not in results and value not in (None, [], {}, False, "")
     ]

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -23,6 +22,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from dbanon.data.option import REQUIRED, Parameter, all_parameters
+from dbanon.data.words import json_text
 from dbanon.doors.spelling import bytes_of, declare_again_command, on_command_line
 from dbanon.errors import DbanonError, InvalidParameter, has_credentials
 from dbanon.job.job import Job
@@ -227,7 +227,7 @@ def in_job_file(name: str, value: Any) -> str:
     if value is None:
         return key
     plain = isinstance(value, str) and re.fullmatch(r"[a-z_]+", value)
-    return f"{key}: {value if plain else json.dumps(value, ensure_ascii=False)}"
+    return f"{key}: {value if plain else json_text(value)}"
 
 
 @contextmanager

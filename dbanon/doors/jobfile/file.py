@@ -62,7 +62,7 @@ class FileJob:
     job : what is run.
     source, target : URLs as the file has them, with variables; the target's is None where it is
         the source. With ``of_file`` the source is a path, from where the job file is.
-    keep_last : replaced releases of its view that stay; None for all.
+    keep_last : releases of its view that stay, with the one that it shows; None for all.
     retries : how often it is run again when the database failed.
     report : where its report goes, with variables and ``{job}``, ``{release}``; None for nowhere.
     notices : who is told how it ended.
@@ -83,6 +83,11 @@ class FileJob:
     engine: Engine | None = None
     of_file: bool = False
     creates_chain: bool = False
+
+    @property
+    def superseded_kept(self) -> int | None:
+        """How many releases stay beside the one that the view shows; None for all."""
+        return None if self.keep_last is None else self.keep_last - 1
 
 
 @dataclass(frozen=True)

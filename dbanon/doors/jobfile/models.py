@@ -136,7 +136,7 @@ class Output(Strict):
     table: Relation | None = None
     view: Relation | None = None
     if_exists: Literal[IF_EXISTS] = "replace"  # type: ignore[valid-type]
-    keep_last: Annotated[int, Field(ge=0)] | None = None
+    keep_last: Annotated[int, Field(ge=1)] | None = None
 
     @model_validator(mode="after")
     def _one(self) -> Output:

@@ -195,7 +195,8 @@ def _drop_old(job: FileJob, store: Store) -> tuple[str, ...]:
     """Drop what the job's view showed before, but for as many as are kept, and their reports."""
     output = parse_relation(job.job.output)
     try:
-        dropped = [] if job.keep_last is None else collect_garbage(store, job.keep_last, output)
+        kept = job.superseded_kept
+        dropped = [] if kept is None else collect_garbage(store, kept, output)
         drop_reports(job, store, output)
         return tuple(dropped)
     except DbanonError as error:
@@ -348,7 +349,7 @@ def plan_file_job(
     planned = chain_to_create(job.job, source) if job.creates_chain else None
     asked = job.job if planned is None else replace(job.job, chain=None)
     outlook = plan_classes(
-        asked, source, target, cluster=cluster, keep_last=job.keep_last, progress=progress
+        asked, source, target, cluster=cluster, keep_last=job.superseded_kept, progress=progress
     )
     return outlook if planned is None else replace(outlook, chain=planned)
 

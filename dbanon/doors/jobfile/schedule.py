@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from pydantic_core import PydanticCustomError
+
 from dbanon.doors.jobfile.field_types import refused
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
@@ -33,6 +35,15 @@ def require_schedule(value: str) -> None:
     is_any_week_day = fields[4].startswith("*")
     if is_any_week_day and all(_MONTH_LENGTHS[month - 1] < min(days) for month in months):
         raise refused("names a day that its months do not have")
+
+
+def schedule_problem(value: str) -> str | None:
+    """What is wrong with a schedule, without its value; None for five fields of cron."""
+    try:
+        require_schedule(value)
+    except PydanticCustomError as error:
+        return error.message()
+    return None
 
 
 def _numbers(field: str, name: str, least: int, largest: int, names: tuple[str, ...]) -> set[int]:

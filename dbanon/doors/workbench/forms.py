@@ -18,6 +18,7 @@ from dbanon.advice.request import OF_CATEGORIES, OF_NUMBERS
 from dbanon.advice.roles import IDENTIFIER, QUASI_IDENTIFIER, SENSITIVE
 from dbanon.data.schema import Kind
 from dbanon.doors.jobfile.field_types import is_name
+from dbanon.doors.jobfile.schedule import schedule_problem
 from dbanon.doors.workbench.state import (
     KEEP,
     ROLES,
@@ -36,7 +37,6 @@ from dbanon.stores.folders import is_of_files
 MOST_FIELDS = 5_000
 # Names of files: none that is hidden, leads elsewhere, or means something to a shell.
 _FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,58}", re.ASCII)
-_SCHEDULE = re.compile(r"[0-9A-Za-z*/,-]+( [0-9A-Za-z*/,-]+){4}", re.ASCII)
 _MOST_FILES = 50
 EXPORTS = ("", "csv", "parquet")
 
@@ -326,10 +326,7 @@ def job_of(bench: Workbench, fields: Fields) -> JobChoice:
             choice.export in EXPORTS,
             "A release is exported as CSV, as Parquet, or not at all.",
         ),
-        "schedule": lambda: _require(
-            not choice.schedule or bool(_SCHEDULE.fullmatch(choice.schedule)),
-            'A schedule is five fields as cron has them, such as "0 3 1 * *".',
-        ),
+        "schedule": lambda: _require_schedule(choice.schedule),
     }.items():
         checks.read(name, check)
     checks.require()
@@ -339,6 +336,13 @@ def job_of(bench: Workbench, fields: Fields) -> JobChoice:
 def _require(condition: bool, otherwise: str) -> None:
     if not condition:
         raise InvalidParameter(otherwise)
+
+
+def _require_schedule(schedule: str) -> None:
+    """Check a schedule as job files have it, which may be empty here."""
+    problem = schedule_problem(schedule) if schedule else None
+    if problem is not None:
+        raise InvalidParameter(f"The schedule is wrong: {problem}.")
 
 
 def _require_name(name: str) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 import duckdb
 
+from dbanon.data.words import json_text
 from dbanon.job.reading import COMMA, POINT, USUAL, Reading
 from dbanon.sessions.names import quote
 from dbanon.stores.duckdb import csv_forms
@@ -367,7 +368,7 @@ def _ambiguous(column: str, *readings: tuple[str, str]) -> Typed:
 
 def _option(name: str, value: object) -> str:
     """An option as hints have it."""
-    return f"`{name}={json.dumps(value, ensure_ascii=False)}`"
+    return f"`{name}={json_text(value)}`"
 
 
 def type_option(name: str, kind: str) -> str:

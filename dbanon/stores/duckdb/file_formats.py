@@ -7,6 +7,7 @@ import gzip
 import io
 import os
 import sys
+import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,10 +16,18 @@ from pathlib import PurePosixPath
 from typing import Any, BinaryIO
 
 from dbanon.errors import FileMalformed, InvalidParameter, MissingDependency
+from dbanon.stores.duckdb.file_memory import memory_of_workbook
 from dbanon.stores.folders import GZIP, PACKED, XLSX
 
 # What is unpacked at once.
 _PIECE = 2**20
+# Rows of a sheet between two looks at how large it has become.
+_ROWS = 4096
+# What is raised for a file that is not what its name says, is cut off, or has a password.
+_NOT_READ = (
+    EOFError, gzip.BadGzipFile, zlib.error, OSError, zipfile.BadZipFile, NotImplementedError,
+    RuntimeError,
+)  # fmt: skip
 
 
 class TooLarge(Exception):
@@ -64,10 +73,12 @@ def plain_csv(file: BinaryIO, name: str, sheet: str | None, memory: int) -> Iter
         try:
             if path.suffix == f".{XLSX}":
                 _require_room(os.fstat(file.fileno()).st_size, memory)
-                _write_sheet(file, name, sheet, held)
+                _require_room(memory_of_workbook(file, memory), memory)
+                file.seek(0)
+                _write_sheet(file, name, sheet, held, memory)
             else:
                 _unpack(file, path.suffix, held, memory)
-        except (EOFError, gzip.BadGzipFile, zlib.error, OSError) as error:
+        except _NOT_READ as error:
             raise FileMalformed(
                 f"The file {name} cannot be read as what its name says.",
                 detail=type(error).__name__,
@@ -94,39 +105,54 @@ def _unpack(file: BinaryIO, ending: str, held: BinaryIO, memory: int) -> None:
         _require_room(held.tell(), memory)
 
 
-def _write_sheet(file: BinaryIO, name: str, sheet: str | None, held: BinaryIO) -> None:
+def _write_sheet(file: BinaryIO, name: str, sheet: str | None, held: BinaryIO, memory: int) -> None:
     try:
         import python_calamine as calamine
     except ModuleNotFoundError:
         raise MissingDependency.of_extra(".xlsx", "python-calamine", "xlsx") from None
     try:
         book = calamine.load_workbook(io.BytesIO(file.read()))
-        names = [sheet] if sheet is not None and sheet in book.sheet_names else book.sheet_names
-        tables = {one: book.get_sheet_by_name(one).to_python() for one in names}
+        if sheet is None:
+            rows = _rows_of_only_sheet(book, name)
+        elif sheet in book.sheet_names:
+            rows = book.get_sheet_by_name(sheet).to_python()
+        else:
+            hint = _named(book.sheet_names)
+            raise InvalidParameter(f'The file {name} has no sheet "{sheet}".', hint=hint)
     except calamine.CalamineError as error:
         raise FileMalformed(
             f"The file {name} cannot be read as what its name says.",
             detail=type(error).__name__,
             hint="A file with a password is read by no program: write it without.",
         ) from None
-    if sheet is not None and sheet not in tables:
-        raise InvalidParameter(f'The file {name} has no sheet "{sheet}".', hint=_named(names))
-    filled = [one for one, rows in tables.items() if rows]
-    if len(filled) > 1:
-        raise InvalidParameter(f"The file {name} has several sheets.", hint=_named(filled))
-    rows = tables[filled[0]] if filled else []
     text = io.TextIOWrapper(held, "utf-8", newline="", write_through=True)
     try:
         writer = csv.writer(text, lineterminator="\n")
-        for row in rows:
+        for number, row in enumerate(rows):
             cells = [*map(_cell, row)]
             if any(cells):
                 writer.writerow(cells)
             else:
                 text.write("\n")
+            if number % _ROWS == 0:
+                _require_room(held.tell(), memory)
     finally:
         # The file is its owner's to close.
         text.detach()
+    _require_room(held.tell(), memory)
+
+
+def _rows_of_only_sheet(book: Any, name: str) -> list[list[Any]]:
+    """The rows of the one sheet that has any, of which one at a time is in memory.
+
+    Raises
+    ------
+    InvalidParameter : several have rows.
+    """
+    filled = [one for one in book.sheet_names if book.get_sheet_by_name(one).height]
+    if len(filled) > 1:
+        raise InvalidParameter(f"The file {name} has several sheets.", hint=_named(filled))
+    return [] if not filled else list(book.get_sheet_by_name(filled[0]).to_python())
 
 
 def _named(names: Sequence[str]) -> str:

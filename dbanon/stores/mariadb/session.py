@@ -9,7 +9,6 @@ of ``publication``.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.schema import Attribute, Kind
+from dbanon.data.words import json_text
 from dbanon.errors import (
     EngineUnsuitable,
     MixedTypes,
@@ -239,7 +239,7 @@ class MariadbSession(MariadbStaging):
 
     def texts(self, given: Sequence[str]) -> tuple[str, Any]:
         table = f"JSON_TABLE(?, '$[*]' COLUMNS(value LONGTEXT {types.TEXT} PATH '$')) AS t"
-        return f"SELECT value FROM {table}", json.dumps(given, ensure_ascii=False)
+        return f"SELECT value FROM {table}", json_text(given)
 
     def figures(self, query: str, chunk_rows: int) -> Iterator[NDArray[np.float64]]:
         return (np.array(rows, np.float64) for rows in self._pieces(query, chunk_rows))

@@ -11,7 +11,6 @@ Where rows have no numbers, a release is written from staging.
 
 from __future__ import annotations
 
-import json
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -23,6 +22,7 @@ from numpy.typing import NDArray
 from dbanon.data.frozen import dataclass
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
+from dbanon.data.words import json_text
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
 from dbanon.sessions.base import Relation, shuffled_classes
@@ -75,7 +75,7 @@ class Column:
     def as_json(self) -> str:
         """The JSON of an array of texts."""
         texts = [None if value is None else str(value) for value in self.values.tolist()]
-        return json.dumps(texts, ensure_ascii=False, separators=(",", ":"))
+        return json_text(texts, separators=(",", ":"))
 
 
 @dataclass(frozen=True, eq=False)

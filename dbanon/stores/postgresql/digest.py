@@ -14,13 +14,13 @@ hash of 0 is the seed itself.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from dbanon.data.schema import Attribute
+from dbanon.data.words import json_text
 from dbanon.ledger import postgresql as ledger
 from dbanon.sessions.base import Relation, random_salt
 from dbanon.sessions.interface import SessionInterface
@@ -318,9 +318,7 @@ class PostgresqlPrivate(SessionInterface):
     """The part of a session that differential privacy asks for."""
 
     def texts(self, given: Sequence[str]) -> tuple[str, Any]:
-        return "SELECT jsonb_array_elements_text(CAST(? AS jsonb))", json.dumps(
-            given, ensure_ascii=False
-        )
+        return "SELECT jsonb_array_elements_text(CAST(? AS jsonb))", json_text(given)
 
     def have_spent(self, budget: str, epsilon: str, spending_id: str) -> bool | None:
         if not self.rows(ledger.SPENDER):

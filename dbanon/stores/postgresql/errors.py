@@ -67,9 +67,6 @@ READ_ONLY_HINT = (
 _OF_STATES: tuple[tuple[str, type[DbanonError], str | None, str | None], ...] = (
     ("25006", ReadOnly, None, READ_ONLY_HINT),
     ("42501", InsufficientRights, None, "See the minimum rights in docs/rights.md."),
-    ("53400", LedgerQuota,
-     "This role has written as many entries of the ledger within a day as one may.",
-     "The owner of the database can allow more: ALTER DATABASE … SET dbanon.entries_a_day = …"),
     ("53100", DiskFull, "The disk of the PostgreSQL server is full; nothing was published.",
      "Make room on the server's disk: dbanon gc drops what earlier runs left. Then run it again."),
     ("57014", Cancelled, "The database cancelled the run, or its time limit was reached.", None),
@@ -93,6 +90,20 @@ _OF_STATES: tuple[tuple[str, type[DbanonError], str | None, str | None], ...] = 
     ("42883", UnsupportedType, "A column's type has no equality.", None),
     ("22003", NonFiniteValue, "A quasi-identifier holds a value too large for float64.", None),
 )  # fmt: skip
+# By the constraint that dbanon's own functions name with a 53400. The server has this state for its
+# limits, of which a run can reach one: temp_file_limit.
+_QUOTAS = {
+    "dbanon_entries_a_day": (
+        "This role has written as many entries of the ledger within a day as one may.",
+        "The owner of the database can allow more: ALTER DATABASE … SET dbanon.entries_a_day = …",
+    ),
+    "dbanon_rules_of_role": (
+        "This role has declared rules of 100,000 columns, which is all that one may.",
+        "Remove rules of tables that are not released any more: dbanon.undeclare.",
+    ),
+}
+# The functions of versions before 0.3.0 name none: PL/pgSQL's own function says that they raised.
+_RAISED = "exec_stmt_raise"
 # Those whose words need no detail beside them.
 _SAY_ENOUGH = ("57014", "42P01", "42P16", "2BP01", "22003")
 
@@ -174,6 +185,8 @@ def translation(error: Any) -> DbanonError:
         return DatabaseFailure("The driver refused a statement.")
     if state is None or state[:2] == "08" or state in ("57P01", "57P02", "57P03"):
         return ConnectionLost(detail=detail or type(error).__name__)
+    if state == "53400":
+        return _of_limit(error)
     for states, kind, message, hint in _OF_STATES:
         if state in states.split():
             return kind(message, detail=None if state in _SAY_ENOUGH else detail, hint=hint)
@@ -182,6 +195,25 @@ def translation(error: Any) -> DbanonError:
         f"The database refused a statement{_names(error)}: {kind_of_state} (SQLSTATE {state}).",
         detail=detail,
         hint="The server's log has its own message, which may hold values.",
+    )
+
+
+def _of_limit(error: Any) -> DbanonError:
+    """The error for a limit of dbanon's own functions, or for that of temporary files."""
+    diagnosis = getattr(error, "diag", None)
+    constraint = getattr(diagnosis, "constraint_name", None)
+    if getattr(diagnosis, "source_function", None) == _RAISED:
+        constraint = constraint or "dbanon_entries_a_day"
+    detail = "SQLSTATE 53400"
+    if constraint in _QUOTAS:
+        message, hint = _QUOTAS[constraint]
+        return LedgerQuota(message, detail=detail, hint=hint)
+    return DiskFull(
+        "The run needs larger temporary files than the PostgreSQL server allows this role"
+        " (temp_file_limit); nothing was published.",
+        detail=detail,
+        hint="A superuser can allow more: ALTER ROLE … SET temp_file_limit = '16GB', or -1 for no"
+        " limit. Then run it again.",
     )
 
 

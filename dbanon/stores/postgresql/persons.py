@@ -7,6 +7,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
+from dbanon.data.words import json_text
 from dbanon.ledger.postgresql import PERSONS_WRITER
 from dbanon.ledger.postgresql_persons import joint_histories, packed
 from dbanon.sessions import statements
@@ -58,9 +59,7 @@ class PostgresqlPersons(Session):
                 "source_oid": self._number(source),
             }
         if self.look_up(PERSONS_WRITER):
-            found = self.rows(
-                _COUNT.format(persons=persons), (json.dumps(given, ensure_ascii=False),)
-            )
+            found = self.rows(_COUNT.format(persons=persons), (json_text(given),))
         else:
             ids = "ARRAY(SELECT jsonb_array_elements_text(?::jsonb)::uuid)"
             query = joint_histories(ids, persons, str(int(k)))

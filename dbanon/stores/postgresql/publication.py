@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from dbanon.errors import ReadOnly, SourceChanged, warn_caller
+from dbanon.errors import OutputChanged, ReadOnly, SourceChanged, warn_caller
 from dbanon.sessions.base import MARK, Output
 from dbanon.sessions.names import RelationName, quote, quote_list, schema_created
 from dbanon.sessions.session import Session
+from dbanon.sessions.types import type_family
 from dbanon.stores.postgresql import catalog, rights
 from dbanon.stores.postgresql.errors import READ_ONLY_HINT
 from dbanon.stores.postgresql.locks import lock_output, run_patiently
@@ -85,7 +86,10 @@ class PostgresqlPublication(Session):
                 f"{create} VIEW {output.name.quoted} ({quote_list(columns)}) AS"
                 f" SELECT {quote_list(columns)} FROM {output.relation.quoted}"
             )
-            run_patiently(self, [*drops, view], output.name)
+            if output.replaces and (widened := self._widened(output)):
+                self._replace_view(output, columns, [*drops, view], widened)
+            else:
+                run_patiently(self, [*drops, view], output.name)
             self.run(f"COMMENT ON VIEW {output.name.quoted} IS '{MARK}{output.release_id}'")
             if self.rows(catalog.MARKS, (output.name.schema, output.name.name))[0][0] > 1:
                 # Ours, and one that this snapshot still shows and another session has replaced.
@@ -99,6 +103,42 @@ class PostgresqlPublication(Session):
         if drops:
             run_patiently(self, drops, output.name)
         self.run(f"ALTER TABLE {output.written.quoted} RENAME TO {quote(output.name.name)}")
+
+    def _widened(self, output: Output) -> list[str]:
+        """The columns of a view whose types differ from those of the release in their width only.
+
+        None if anything else differs: the view has other columns then, or other kinds of types.
+        """
+        before, after = self.columns_of(output.name), self.columns_of(output.relation)
+        if [name for name, _ in before] != [name for name, _ in after]:
+            return []
+        pairs = [(name, a, b) for (name, a), (_, b) in zip(before, after, strict=True) if a != b]
+        if any(type_family(a) != type_family(b) for _, a, b in pairs):
+            return []
+        return [name for name, _, _ in pairs]
+
+    def _replace_view(
+        self, output: Output, columns: Sequence[str], statements: Sequence[str], widened: list[str]
+    ) -> None:
+        """Drop a view and create it again with its grants: PostgreSQL keeps the types of a view.
+
+        Raises
+        ------
+        OutputChanged : something depends on the view.
+        """
+        grants = rights.grants_of(self, output.name, columns)
+        drop = f"DROP VIEW {output.name.quoted}"
+        try:
+            run_patiently(self, [drop, *statements, *grants], output.name)
+        except OutputChanged as error:
+            names = ", ".join(f'"{name}"' for name in widened)
+            raise OutputChanged(
+                f"{names} of the view {output.name} became wider or narrower, and other objects"
+                " depend on the view, so it cannot be replaced.",
+                detail=error.detail,
+                hint="Drop those objects and create them again after the run, or cast the columns"
+                " to their former types in a view of the source.",
+            ) from None
 
     def run_with_output(self, statement: str) -> None:
         """Run a statement when the output is published, so that neither waits for the other."""

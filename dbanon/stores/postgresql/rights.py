@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from dbanon.errors import (
@@ -203,3 +203,35 @@ def _role(session: Session) -> str:
 
 def _database(session: Session) -> str:
     return quote(str(session.rows("SELECT current_database()::text")[0][0]))
+
+
+# What others than the owner may do with a relation, or with a column of it.
+_GRANTS = """
+SELECT g.privilege_type::text, g.attname, g.is_grantable,
+       CASE WHEN g.grantee = 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(g.grantee)) END
+FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+CROSS JOIN LATERAL (
+    SELECT x.*, NULL::text AS attname FROM aclexplode(c.relacl) AS x
+    UNION ALL
+    SELECT x.*, a.attname::text FROM pg_attribute AS a CROSS JOIN aclexplode(a.attacl) AS x
+    WHERE a.attrelid = c.oid AND NOT a.attisdropped
+) AS g
+WHERE n.nspname = ?::name AND c.relname = ?::name AND g.grantee <> c.relowner
+  AND (g.grantee = 0 OR EXISTS (SELECT FROM pg_roles AS r WHERE r.oid = g.grantee))
+ORDER BY 1, 2, 4"""
+
+
+def grants_of(session: Session, name: RelationName, columns: Collection[str]) -> tuple[str, ...]:
+    """The statements that grant what is granted on a relation once more, after it was dropped.
+
+    Parameters
+    ----------
+    columns : those that it will have.
+    """
+    grants = []
+    for privilege, column, is_grantable, grantee in session.rows(_GRANTS, (name.schema, name.name)):
+        if column is None or column in columns:
+            of_column = "" if column is None else f" ({quote(column)})"
+            option = " WITH GRANT OPTION" if is_grantable else ""
+            grants.append(f"GRANT {privilege}{of_column} ON {name.quoted} TO {grantee}{option}")
+    return tuple(grants)

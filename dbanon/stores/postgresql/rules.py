@@ -7,6 +7,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from dbanon.data.words import json_text
 from dbanon.errors import InsufficientRights
 from dbanon.ledger import postgresql as ledger
 from dbanon.ledger.postgresql_rules import judged_rules, tie_rules
@@ -105,7 +106,7 @@ class PostgresqlRules(RuledSession):
         found = self.rows(_OWNER, (source.schema, source.name))
         if not found or not self.rows(ledger.RULES_WRITER):
             return False
-        given = json.dumps({"source": found[0][0], **change}, ensure_ascii=False)
+        given = json_text({"source": found[0][0], **change})
         self.call("dbanon._declare", [given])
         return True
 

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, NamedTuple
 from numpy.typing import NDArray
 
 from dbanon.data.schema import CASEFOLD, WHITE_SPACE, Attribute, Kind
+from dbanon.data.words import json_text
 from dbanon.errors import (
     InsufficientRights,
     InvalidName,
@@ -330,14 +331,14 @@ class PostgresqlSession(
             return None
         own = [{key: c[key] for key in c if key != "release_id"} for c in columns]
         told = postgresql_ledger.entry_arguments(row), own, run
-        parts = [json.dumps(part, ensure_ascii=False) for part in told]
+        parts = [json_text(part) for part in told]
         recorded = self.call("dbanon._record_release", parts)
         return str(json.loads(recorded)["created_at"])
 
     def have_run_recorded(self, run: Mapping[str, Any]) -> bool:
         if not self.look_up(postgresql_ledger.WRITER):
             return False
-        self.call("dbanon._record_run", [json.dumps(run, ensure_ascii=False)])
+        self.call("dbanon._record_run", [json_text(run)])
         return True
 
     def call(self, function: str, parts: Sequence[str]) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 from dbanon.data.counts import Counts
 from dbanon.data.frozen import dataclass
+from dbanon.data.words import json_text
 from dbanon.errors import OutputExists, OutputNotOurs, SourceChanged
 from dbanon.job.job import Job
 from dbanon.ledger import entries
@@ -19,6 +20,7 @@ from dbanon.release.report import Report
 from dbanon.sessions.base import MARK
 from dbanon.sessions.names import RelationName, check_length, parse_relation, quote
 from dbanon.sessions.session import Session
+from dbanon.stores.postgresql import rights
 from dbanon.stores.postgresql.session import PostgresqlSession
 from dbanon.stores.sql_persons import SqlWritten
 from dbanon.stores.sql_target import SqlTarget
@@ -73,21 +75,6 @@ SELECT c.relowner = (SELECT r.oid FROM pg_roles AS r WHERE r.rolname = current_u
           AND a.attidentity = '') = ?::text[]
 FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
 WHERE n.nspname = ?::name AND c.relname = ?::name"""
-
-# What others than the owner may do with a table, or with a column of it.
-_GRANTS = """
-SELECT g.privilege_type::text, g.attname, g.is_grantable,
-       CASE WHEN g.grantee = 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(g.grantee)) END
-FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
-CROSS JOIN LATERAL (
-    SELECT x.*, NULL::text AS attname FROM aclexplode(c.relacl) AS x
-    UNION ALL
-    SELECT x.*, a.attname::text FROM pg_attribute AS a CROSS JOIN aclexplode(a.attacl) AS x
-    WHERE a.attrelid = c.oid AND NOT a.attisdropped
-) AS g
-WHERE n.nspname = ?::name AND c.relname = ?::name AND g.grantee <> c.relowner
-  AND (g.grantee = 0 OR EXISTS (SELECT FROM pg_roles AS r WHERE r.oid = g.grantee))
-ORDER BY 1, 2, 4"""
 
 
 @dataclass(frozen=True)
@@ -161,7 +148,9 @@ def plan(session: PostgresqlSession, output: RelationName, if_exists: str) -> Pl
         session.run_with_output(f"ALTER TABLE {name.quoted} DISABLE TRIGGER USER")
         return PlannedSummary(name, replaces_rows=True)
     session.run_with_output(f"DROP TABLE {name.quoted}")
-    return PlannedSummary(name, grants=_grants(session, name))
+    return PlannedSummary(
+        name, grants=rights.grants_of(session, name, {column for column, _ in COLUMNS})
+    )
 
 
 def target_beside(session: Session, job: Job) -> SqlTarget:
@@ -179,18 +168,6 @@ def target_beside(session: Session, job: Job) -> SqlTarget:
         ):
             return SummarizedTarget(session, plan(session, output, job.if_exists))
     return SqlTarget(session)
-
-
-def _grants(session: PostgresqlSession, name: RelationName) -> tuple[str, ...]:
-    """The statements that grant what is granted on a table once more."""
-    columns = {column for column, _ in COLUMNS}
-    grants = []
-    for privilege, column, is_grantable, grantee in session.rows(_GRANTS, (name.schema, name.name)):
-        if column is None or column in columns:
-            of_column = "" if column is None else f" ({quote(column)})"
-            option = " WITH GRANT OPTION" if is_grantable else ""
-            grants.append(f"GRANT {privilege}{of_column} ON {name.quoted} TO {grantee}{option}")
-    return tuple(grants)
 
 
 def _create(session: PostgresqlSession, summary: PlannedSummary) -> None:
@@ -233,9 +210,7 @@ def write(
         "created_at": report.created_at,
         "dbanon_version": report.dbanon_version,
         "method": report.method,
-        "arguments": json.dumps(
-            arguments_for_readers(report.arguments), sort_keys=True, ensure_ascii=False
-        ),
+        "arguments": json_text(arguments_for_readers(report.arguments), sort_keys=True),
         "quasi_identifiers": list(report.quasi_identifiers),
         "sensitive": list(report.sensitive),
         "kept": list(report.kept),
@@ -251,8 +226,8 @@ def write(
         "histogram": json.dumps({str(size): histogram[size] for size in sorted(histogram)}),
         "information_loss": report.information_loss,
         "information_loss_before_rounding": report.information_loss_before_rounding,
-        "column_losses": json.dumps(
-            {name: loss.released for name, loss in report.column_losses.items()}, ensure_ascii=False
+        "column_losses": json_text(
+            {name: loss.released for name, loss in report.column_losses.items()}
         ),
         "highest_risk": 1 / rarest if rarest else None,
         "guarantee": report.guarantee,
@@ -268,7 +243,7 @@ def _for_readers(evaluation: Mapping[str, Any] | None, k: int) -> str | None:
         return None
     shown = {name: part for name, part in evaluation.items() if name != "attacks"}
     readable = {**shown, "suppressed": binned(evaluation["suppressed"], k)}
-    return json.dumps(readable, ensure_ascii=False)
+    return json_text(readable)
 
 
 def binned(count: int, k: int) -> str:

@@ -244,7 +244,7 @@ WRONG = [
           "exactly one of table and view", 24),
     Wrong("neither table nor view", "view: people\n      ", "", f"{_JOB}.output", "exactly one", 24),
     Wrong("keep_last of a table", "view: people", "table: people", f"{_JOB}.output", "for a view", 24),
-    Wrong("keep_last below 0", "keep_last: 2", "keep_last: -2", f"{_JOB}.output.keep_last", "0 or more"),
+    Wrong("keep_last below 1", "keep_last: 2", "keep_last: 0", f"{_JOB}.output.keep_last", "1 or more"),
     Wrong("password", "duckdb:///people.duckdb", f"postgresql://me:{SECRET}@host/db", "source.url",
           "holds a password"),
     Wrong("password in a query", "duckdb:///people.duckdb", f"postgresql://host/db?password={SECRET}",

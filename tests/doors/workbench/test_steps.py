@@ -203,6 +203,16 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("job", {"file": "a.yaml", "name": "a", "output": "x", "export": "exe"}, "exported"),
     ("job", {"file": "a.yaml", "name": "a", "output": "x", "kind": "file"}, "view or as a table"),
     ("job", {"file": "a.yaml", "name": "a", "output": "x", "schedule": "* * * * ;"}, "cron"),
+    (
+        "job",
+        {"file": "a.yaml", "name": "a", "output": "x", "schedule": "0 25 1 * *"},
+        "hour must be",
+    ),
+    (
+        "job",
+        {"file": "a.yaml", "name": "a", "output": "x", "schedule": "0 3 31 2 *"},
+        "do not have",
+    ),
 ]
 
 

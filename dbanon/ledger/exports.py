@@ -1,0 +1,79 @@
+"""Exported files in the ledger: which release has a file of these bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from dbanon.data.frozen import dataclass
+from dbanon.ledger import entries
+from dbanon.ledger.entry_checks import reading_entry
+from dbanon.ledger.recorded import ledger_time
+from dbanon.ledger.tables import LONG_TEXT, as_text
+from dbanon.sessions.names import RelationName
+from dbanon.sessions.session import Session
+
+
+@dataclass(frozen=True)
+class ExportEntry:
+    """An exported file of a release, as the ledger has it.
+
+    Parameters
+    ----------
+    release_id, output, created_at, published_by, guarantee : of its release.
+    superseded_at : when another release took the output's name; None of the current release.
+    path, format, bytes, sha256 : of the file when it was published.
+    """
+
+    release_id: str
+    output: str
+    created_at: str
+    published_by: str | None
+    superseded_at: str | None
+    guarantee: str
+    path: str
+    format: str
+    bytes: int
+    sha256: str
+
+
+def find_exports(session: Session, text: str = '"sha256"') -> Iterator[ExportEntry]:
+    """All exported files of releases whose arguments contain a text, the newest first.
+
+    Parameters
+    ----------
+    text : without ``%`` and ``_``, such as a SHA-256 in hexadecimal digits.
+
+    Raises
+    ------
+    LedgerNotTrusted, LedgerEntryBroken : as ``entries.find_release``.
+    """
+    if not entries.trusted(session):
+        return
+    names = ("release_id", "created_at", "superseded_at", "published_by", "guarantee")
+    rows = session.rows(
+        f"SELECT output_schema, output_name, {as_text('release', names)},"
+        f" CAST(arguments AS {LONG_TEXT}) FROM {session.ledger_name('release').quoted}"
+        f" WHERE CAST(arguments AS {LONG_TEXT}) LIKE ? ORDER BY created_at DESC, release_id",
+        (f"%{text}%",),
+    )
+    for schema, output, release_id, created_at, superseded_at, role, sentence, arguments in rows:
+        name = RelationName(schema, output)
+        with reading_entry(name):
+            exports: Any = entries.parsed(arguments).get("exports", ())
+            found = [
+                ExportEntry(
+                    release_id=str(release_id),
+                    output=str(name),
+                    created_at=ledger_time(created_at) or "",
+                    published_by=None if role is None else str(role),
+                    superseded_at=ledger_time(superseded_at),
+                    guarantee=str(sentence),
+                    path=str(export["path"]),
+                    format=str(export["format"]),
+                    bytes=int(export["bytes"]),
+                    sha256=str(export["sha256"]),
+                )
+                for export in exports
+            ]
+        yield from found

@@ -1,0 +1,96 @@
+"""A file beside the ledger: whether its bytes are those that a release published."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from dbanon.errors import InsufficientRights, ReleaseChanged, ReleaseNotFound, TableNotFound
+from dbanon.ledger.exports import ExportEntry, find_exports
+from dbanon.sessions.session import Session
+from dbanon.sessions.store import Store
+from dbanon.stores.exports.places import sha256
+
+PUBLISHED = "yes: the SHA-256 is the one that the ledger recorded when the file was published"
+
+
+@dataclass(frozen=True)
+class VerifiedExport:
+    """A file whose bytes are those that a release published.
+
+    Parameters
+    ----------
+    file : its path now.
+    entry : what the ledger has of it and of its release.
+    """
+
+    file: str
+    entry: ExportEntry
+
+    @property
+    def release_id(self) -> str:
+        """The id of its release."""
+        return self.entry.release_id
+
+    def to_dict(self) -> dict[str, Any]:
+        """The verification as plain values, for JSON."""
+        return {"file": self.file, "published": True, **asdict(self.entry)}
+
+    def pairs(self) -> list[tuple[str, str]]:
+        """Pairs of label and text, for people."""
+        entry = self.entry
+        superseded = f", superseded at {entry.superseded_at}" if entry.superseded_at else ""
+        role = f" by {entry.published_by}" if entry.published_by else ""
+        return [
+            ("file", self.file),
+            ("release", f"{entry.release_id} of {entry.output}{superseded}"),
+            ("published", f"{entry.created_at}{role}, as {entry.path}"),
+            ("bytes as published", PUBLISHED),
+            ("SHA-256", entry.sha256),
+            ("guarantee", entry.guarantee),
+        ]
+
+
+def verify_export(store: Store, path: Path) -> VerifiedExport:
+    """Compare a file's bytes with those that releases of a ledger published, by their SHA-256.
+
+    Raises
+    ------
+    ReleaseChanged : no release has these bytes, and one published a file of this name.
+    ReleaseNotFound : no release has these bytes.
+    TableNotFound, InsufficientRights : there is no such file, or it may not be read.
+    LedgerNotTrusted, LedgerEntryBroken : what the ledger says cannot be relied on.
+    """
+    if not path.is_file():
+        raise TableNotFound(f"There is no file {path}.")
+    try:
+        digest = sha256(path)
+        size = path.stat().st_size
+    except PermissionError:
+        raise InsufficientRights(f"The file {path} may not be read.") from None
+    with store.session(write=False) as session:
+        for entry in find_exports(session, digest):
+            if entry.sha256 == digest:
+                return VerifiedExport(str(path), entry)
+        _refuse(session, path, digest, size)
+    raise AssertionError
+
+
+def _refuse(session: Session, path: Path, digest: str, size: int) -> None:
+    """Raise what is to be said of a file whose bytes no release has."""
+    message = f"No release in the ledger has the bytes of {path}: {size} bytes, SHA-256 {digest}."
+    for entry in find_exports(session):
+        if PurePosixPath(entry.path).name == path.name:
+            raise ReleaseChanged(
+                message,
+                detail=f"Release {entry.release_id} of {entry.output} published a file of this name"
+                f" with {entry.bytes} bytes and the SHA-256 {entry.sha256}.",
+                hint="Do not pass this file on. Find out who changed it, or export the release"
+                " again.",
+            )
+    raise ReleaseNotFound(
+        message,
+        hint="Name the database that has the release's ledger, the target of its run. dbanon show"
+        " prints the SHA-256 of each exported file of a release.",
+    )
