@@ -2,8 +2,8 @@
 
 They bound ``information_loss``: SSE, the within-class sum of squares, as a share of SST.
 
-A certificate is a vector y of prices, one for each record, such that, in every class S of exactly k
-records the sum of y over S is at most SSE(S). Then the sum of all prices is a lower bound of the
+A certificate is a vector y of prices, one for each record, such that y adds up to at most
+SSE(S) in every class S of exactly k records. Then the sum of all prices is a lower bound of the
 loss of every partition into classes of k or more:
 
 1. The inequality extends to larger classes. SSE(S) is the sum of squared distances of the pairs of
