@@ -14,7 +14,7 @@ from dbanon.data.partition import Synthesis
 from dbanon.doors.evaluate import Written, names_of, starred, tables_of
 from dbanon.errors import InvalidParameter, TooFewRecords
 from dbanon.hierarchy.leaves import ANY
-from dbanon.hierarchy.spec import Given, built, parse_all
+from dbanon.hierarchy.spec import HierarchySource, build_all, parse_all
 from dbanon.hierarchy.tree import Hierarchy, flat
 from dbanon.job.policy import Policy
 from dbanon.measures.attacks import membership
@@ -38,7 +38,7 @@ def attack(
     quasi_identifiers: Sequence[str] | None = None,
     linked: Sequence[Sequence[str]] | None = None,
     orders: Mapping[str, Sequence[str]] | None = None,
-    hierarchies: Mapping[str, Given] | None = None,
+    hierarchies: Mapping[str, HierarchySource] | None = None,
     guesses: int = GUESSES,
     targets: int = _TARGETS,
     releases: int = _RELEASES,
@@ -165,7 +165,7 @@ class _Table:
         columns = [Written.of(one, after[one.name]) for one in microdata.attributes]
         alike = joined([column.codes for column in columns], len(after))
         _, firsts, weights = np.unique(alike, return_index=True, return_counts=True)
-        trees: dict[str, Hierarchy] = dict(built(self.trees, microdata))
+        trees: dict[str, Hierarchy] = dict(build_all(self.trees, microdata))
         for position, attribute in enumerate(microdata.categorical):
             values = set(after[attribute.name].dropna().astype(str)) - {ANY}
             known = microdata.categories[position]

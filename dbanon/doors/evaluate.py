@@ -21,7 +21,7 @@ from dbanon.errors import (
     extras_told,
 )
 from dbanon.hierarchy.leaves import ANY
-from dbanon.hierarchy.spec import Given, HierarchySpec, built, parse_all
+from dbanon.hierarchy.spec import HierarchySource, HierarchySpec, build_all, parse_all
 from dbanon.hierarchy.tree import Hierarchy, flat
 from dbanon.job.guarantee_names import recorded
 from dbanon.job.policy import Policy
@@ -48,7 +48,7 @@ def evaluate(
     report: Report | None = None,
     classes: Partition | ArrayLike | None = None,
     orders: Mapping[str, Sequence[str]] | None = None,
-    hierarchies: Mapping[str, Given] | None = None,
+    hierarchies: Mapping[str, HierarchySource] | None = None,
     lambdas: Sequence[float] = (0.5, 0.0, 0.5),
     taus: Sequence[float] = (0.5, 0.5),
     gammas: Sequence[float] = (0.5, 0.5),
@@ -159,7 +159,7 @@ def _pairs(
         for attribute in microdata.attributes
     ]
     labels, firsts = _classes(columns, gone, classes, microdata)
-    trees: dict[str, Hierarchy] = dict(built(given, microdata))
+    trees: dict[str, Hierarchy] = dict(build_all(given, microdata))
     for position, attribute in enumerate(microdata.categorical):
         trees.setdefault(attribute.name, flat(microdata.categories[position]))
     made = [column.at(firsts) for column in columns]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dbanon.data.frozen import dataclass
 from dbanon.errors import InvalidParameter
-from dbanon.hierarchy.spec import Given, parse
+from dbanon.hierarchy.spec import HierarchySource, parse
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.measures import sensitive
 from dbanon.measures.sensitive import Counts, Values
@@ -47,7 +47,7 @@ class Model:
     attribute: str
     level: float
     l: int = 2  # noqa: E741
-    distance: Given = "equal"
+    distance: HierarchySource = "equal"
 
     def __post_init__(self) -> None:
         if self.kind not in _KINDS:

@@ -13,7 +13,7 @@ from dbanon.data.measures import Distribution
 from dbanon.data.microdata import Coded
 from dbanon.data.schema import Attribute
 from dbanon.errors import RecountFailed
-from dbanon.hierarchy.leaves import leaf_text, spelled_by
+from dbanon.hierarchy.leaves import leaf_text, spell_as_leaves
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.measures.models import CountedModel, Model
 
@@ -49,7 +49,7 @@ def places_of_codes(
         found[-1] = known.sum()
         return found
     texts = [leaf_text(table.values[code], attribute) for code in np.flatnonzero(known).tolist()]
-    found[:-1][known] = tree.encode(spelled_by(tree, texts, attribute), attribute.name)
+    found[:-1][known] = tree.encode(spell_as_leaves(tree, texts, attribute), attribute.name)
     found[-1] = tree.n_leaves - 1
     return found
 

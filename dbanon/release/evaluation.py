@@ -23,7 +23,15 @@ from dbanon.data.scales import Scale
 from dbanon.data.schema import Attribute, Kind
 from dbanon.data.words import WithCard
 from dbanon.errors import InvalidParameter
-from dbanon.hierarchy.leaves import ANY, UTC, Hierarchies, leaf_codes, only, texts_in, trees_of
+from dbanon.hierarchy.leaves import (
+    ANY,
+    UTC,
+    Hierarchies,
+    leaf_codes,
+    take_records,
+    texts_in,
+    trees_of,
+)
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.measures.attributes import Column, Intervals, Nodes, Numbers
 from dbanon.measures.catalogue import LOSSES, MEASURES, RISKS, evaluate
@@ -182,7 +190,7 @@ def pairs_of(
     suppressed = partition.n_suppressed + microdata.withheld
     if partition.n_suppressed:
         records = np.flatnonzero(partition.labels >= 0)
-        microdata, partition = only(microdata, records), partition.of(records)
+        microdata, partition = take_records(microdata, records), partition.of(records)
     measures = measures or Measures.of(microdata)
     trees = trees_of(microdata.attributes, hierarchies or {}, measures)
     pairs = [

@@ -15,7 +15,7 @@ from dbanon.data.partition import Found, Partition
 from dbanon.data.pieces import by_column
 from dbanon.data.scales import Standardization
 from dbanon.data.schema import Kind
-from dbanon.hierarchy.leaves import ANY, Trees, leaf_codes, only, trees_of
+from dbanon.hierarchy.leaves import ANY, Trees, leaf_codes, take_records, trees_of
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.policy import Policy
 from dbanon.measures import Loss, iloss, loss_of, scaled_sums
@@ -70,7 +70,7 @@ def recode(
     rows, _ = classes.rows()
     if rows.n_suppressed:
         records = np.flatnonzero(rows.labels >= 0)
-        microdata, classes = only(microdata, records), classes.of(records)
+        microdata, classes = take_records(microdata, records), classes.of(records)
         if trees is not None:
             policy = replace(policy, hierarchies=trees(microdata))
         settings = replace(

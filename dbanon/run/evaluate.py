@@ -11,7 +11,7 @@ import numpy as np
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.errors import DbanonError, lacks_memory
-from dbanon.hierarchy.leaves import only
+from dbanon.hierarchy.leaves import take_records
 from dbanon.job.policy import Policy
 from dbanon.methods.registry import Tick
 from dbanon.release.recode import Release
@@ -105,7 +105,7 @@ def certify(microdata: Microdata, release: Release, policy: Policy, tick: Tick) 
         labels = release.partition.labels
         records = np.flatnonzero(labels >= 0)
         classes = Partition(labels[records])
-        found = bound(only(microdata, records), int(policy.k), seconds, told, [classes])
+        found = bound(take_records(microdata, records), int(policy.k), seconds, told, [classes])
         above = found.gap(release.loss)
         return {**found.to_dict(), "above": above if math.isfinite(above) else None}
 
