@@ -119,8 +119,8 @@ def newcomers(
             )
         pool, waited = _of(microdata, records), waited[records]
     nobody = Newcomers(
-        take_records(microdata, records[:0]), policy, Found(Partition(np.empty(0, np.int32))), measures,
-        microdata.keys[:0],
+        take_records(microdata, records[:0]), policy, Found(Partition(np.empty(0, np.int32))),
+        measures, microdata.keys[:0],
     )  # fmt: skip
     if not pool.n_records:
         return nobody

@@ -130,7 +130,7 @@ def leaf_text(text: str, attribute: Attribute) -> str:
 
 
 def sort_values(texts: Collection[str], attribute: Attribute) -> list[str]:
-    """Values, spelled as leaves, in the column's order: that of its type, numeric, or by code point."""
+    """Values, spelled as leaves, in the order of the type, numeric, or by code point."""
     if set(texts) <= set(attribute.order):
         return [text for text in attribute.order if text in texts]
     if attribute.kind in (Kind.INTEGER, Kind.DECIMAL, Kind.FLOAT):

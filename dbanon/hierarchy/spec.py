@@ -221,8 +221,8 @@ def require_own_ranges(
             and not local_range
         ):
             raise InvalidParameter(
-                f'Column "{column}": labels of "{hierarchy.kind}" in the column\'s own order name values'
-                " of its records, also of those withheld.",
+                f'Column "{column}": labels of "{hierarchy.kind}" in the column\'s own order name'
+                " values of its records, also of those withheld.",
                 hint="List the values in order, use a builder whose labels are fixed (intervals,"
                 " mask, dates), or release own ranges (`local_range=true`).",
             )

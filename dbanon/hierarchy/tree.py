@@ -179,7 +179,7 @@ class Hierarchy:
         return left
 
     def common(self, low: NDArray[Any], high: NDArray[Any]) -> NDArray[np.int32]:
-        """The released node of leaf positions ``low`` to ``high``: their lowest common ancestor."""
+        """The released node of leaves ``low`` to ``high``: their lowest common ancestor."""
         return self._released_nodes(self.ancestors(self.leaves[low], self.leaves[high]))
 
     def loss(self, leaves: NDArray[Any], nodes: NDArray[Any]) -> NDArray[np.float64]:
@@ -200,7 +200,7 @@ class Hierarchy:
 
     @cached_property
     def balanced(self) -> bool:
-        """True if all leaves have the same depth, so all leaves below a node lose the same by it."""
+        """True if all leaves have the same depth, so a node costs all leaves below it the same."""
         return int(self.leaf_depths.min(initial=self.height)) == self.height
 
     def label_loss(self, nodes: NDArray[Any]) -> NDArray[np.float64]:

@@ -228,7 +228,7 @@ def public_sums(
     """
     columns = tuple(columns)
     if measure == "iloss":
-        columns = tuple(one for one in columns if one.lost is not None)
+        columns = tuple(one for one in columns if one.losses is not None)
         found = tuple(_of_labels(one, partition) for one in columns)
     elif measure == "gower":
         from dbanon.release.evaluation import pairs_of
@@ -261,12 +261,12 @@ def _of_labels(column: ReleasedColumn, partition: Partition) -> PublicSums:
         present = ~column.missing
     n, largest = int(sizes.sum()), int(sizes.max(initial=0))
     if column.extent is None:
-        assert column.shares is not None
-        loss = float((column.shares * sizes)[present].sum())
-        return PublicSums(n, 0.0, 0.0, 0.0, 1.0, loss, 0.0, largest, column.label_alone)
+        assert column.label_losses is not None
+        loss = float((column.label_losses * sizes)[present].sum())
+        return PublicSums(n, 0.0, 0.0, 0.0, 1.0, loss, 0.0, largest, column.loss_from_label)
     low, high = column.extent[present].T
     widths = (high - low) * sizes[present]
-    if column.label_alone:
+    if column.loss_from_label:
         ends = float(low.min(initial=np.inf)), float(high.max(initial=-np.inf))
         if not present.any():
             ends = 0.0, 0.0

@@ -87,7 +87,7 @@ def recode(
     made_of = microdata, measures, released, columns, policy.hierarchies, recoding.measure
     suppressed = suppressed_cells(microdata)
     measured = [
-        column for column in columns if recoding.measure != "iloss" or column.lost is not None
+        column for column in columns if recoding.measure != "iloss" or column.losses is not None
     ]
     return Release(
         partition=rows,
@@ -114,13 +114,13 @@ def lost_completely(
     """The quasi-identifiers of which every row has the root of its hierarchy, ``*`` without one."""
     found = []
     for column in columns:
-        if column.attribute.sql_type != GENERALIZED or column.lost is None:
+        if column.attribute.sql_type != GENERALIZED or column.losses is None:
             continue
         tree = hierarchies.get(column.source)
         root = ANY if tree is None else tree.labels[0]
         told = column.values if column.missing is None else column.values[~column.missing]
         # A tree may be a root alone, which then loses nothing.
-        if len(told) and bool((told == root).all()) and column.lost.any():
+        if len(told) and bool((told == root).all()) and column.losses.any():
             found.append(column.source)
     return tuple(found)
 
@@ -162,7 +162,7 @@ def _iloss(
     """iloss per cell on the classes' own ranges, and as released."""
     records = max(int(partition.sizes.sum()), 1)
     own = class_losses(microdata, measures, partition, policy.hierarchies) / records
-    released = np.array([column.lost.sum() for column in columns if column.lost is not None])
+    released = np.array([column.losses.sum() for column in columns if column.losses is not None])
     released /= records
     before, after = (
         Loss(lost, float(lost.mean()), tuple((float(x) * records, float(records)) for x in lost))

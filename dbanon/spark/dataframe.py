@@ -351,7 +351,7 @@ def with_unique(names: Sequence[str], frame: DataFrame, released: Sequence[Relea
     check_names(names, (), sees_case(frame.sparkSession))
     for one in released:
         name = one.attribute.name
-        if list(names).count(name) > 1 or (one.of is not None and name in frame.columns):
+        if list(names).count(name) > 1 or (one.source_name is not None and name in frame.columns):
             raise InvalidParameter(f'The DataFrame has a column named "{name}" already.')
 
 

@@ -168,7 +168,7 @@ def lost_of(
     """
     recoding = find_recoding(str(known.policy.recoding))
     measured = [
-        one.source for one in columns if recoding.measure != "iloss" or one.lost is not None
+        one.source for one in columns if recoding.measure != "iloss" or one.losses is not None
     ]
     before, after = (
         _together([getattr(one, name) for one in told]) for name in ("before", "after")

@@ -186,8 +186,8 @@ def test_a_release_of_a_frame_with_builders() -> None:
     original = frame()
     model = dbanon.Model("t_closeness", "cost", 0.5, distance={"intervals": [20]})
     released, report = dbanon.anonymize_frame(
-        original, quasi_identifiers=["age", "zip", "born"], sensitive=["cost"], k=4, method="gaa_cp",
-        hierarchies=BUILT, models=[model],
+        original, quasi_identifiers=["age", "zip", "born"], sensitive=["cost"], k=4,
+        method="gaa_cp", hierarchies=BUILT, models=[model],
     )  # fmt: skip
     assert released.groupby(["age", "zip", "born"]).size().min() >= 4
     assert report.models[0].achieved <= 0.5 + 1e-9
