@@ -26,7 +26,7 @@ from dbanon.hierarchy.tree import Hierarchy, flat
 from dbanon.job.guarantee_names import recorded
 from dbanon.job.policy import Policy
 from dbanon.measures.figure import Parameters
-from dbanon.measures.pairs import Pairs, joined
+from dbanon.measures.pairs import Pairs, combine_codes
 from dbanon.recoding import ReleasedColumn
 from dbanon.release.alignment import unrelated
 from dbanon.release.evaluation import Evaluation, evaluation_of, pairs_of
@@ -360,7 +360,7 @@ def _classes(
     n = microdata.n_records
     labels = np.full(n, SUPPRESSED, np.int32)
     held = np.flatnonzero(~gone)
-    alike = joined([column.codes[held] for column in columns], len(held))
+    alike = combine_codes([column.codes[held] for column in columns], len(held))
     if given is None:
         found = alike
     else:
@@ -369,8 +369,8 @@ def _classes(
             raise InvalidParameter(f"The partition has {len(named)} records, the data {n}.")
         kept = named[held] >= 0
         held, alike = held[kept], alike[kept]
-        found = joined([named[held]], len(held))
-        if len(np.unique(joined([found, alike], len(held)))) > len(np.unique(found)):
+        found = combine_codes([named[held]], len(held))
+        if len(np.unique(combine_codes([found, alike], len(held)))) > len(np.unique(found)):
             raise InvalidParameter(
                 "A class is released with different values.",
                 hint="Leave `classes` out: rows that are released alike are the classes then.",

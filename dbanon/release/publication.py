@@ -35,7 +35,7 @@ from dbanon.measures import Loss
 from dbanon.recoding import ReleasedColumn
 
 if TYPE_CHECKING:
-    from dbanon.measures.attributes import Column
+    from dbanon.measures.attributes import ColumnPair
     from dbanon.measures.pairs import Pairs
 
 Floats = NDArray[np.float64]
@@ -350,7 +350,7 @@ def distance_sums(pairs: Pairs, each_apart: bool = False) -> tuple[PublicSums, .
     return tuple(_distances(pairs, column, each_apart) for column in pairs.columns)
 
 
-def _distances(pairs: Pairs, column: Column, each_apart: bool) -> PublicSums:
+def _distances(pairs: Pairs, column: ColumnPair, each_apart: bool) -> PublicSums:
     # Most releases need neither: a backend's first call would take a tenth longer.
     from dbanon.measures.attributes import Numbers
 

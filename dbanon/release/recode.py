@@ -181,12 +181,12 @@ def _gower(
     """Gower's distance per cell, as ``direct_loss`` measures it, before and after rounding."""
     # Most releases need neither: a backend's first call would take a tenth longer.
     from dbanon.measures.direct_loss import direct_loss
-    from dbanon.measures.figure import Task
+    from dbanon.measures.figure import EvaluationTask
     from dbanon.release.evaluation import pairs_of
 
     def loss(released: Sequence[ReleasedColumn]) -> Loss:
         pairs = pairs_of(microdata, partition, released, policy.hierarchies, measures)
-        figure = direct_loss(Task(pairs))
+        figure = direct_loss(EvaluationTask(pairs))
         own = [figure.columns.get(attribute.name, 0.0) for attribute in microdata.attributes]
         cells = [_cells(microdata, partition, attribute.name) for attribute in microdata.attributes]
         sums = tuple((lost * count, count) for lost, count in zip(own, cells, strict=True))

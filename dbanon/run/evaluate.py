@@ -36,7 +36,7 @@ def evaluate(
     def work(told: Tick) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
         # A backend imports the measures only where they are asked for.
         from dbanon.measures.catalogue import evaluate as figures_of
-        from dbanon.measures.figure import Parameters, Task
+        from dbanon.measures.figure import EvaluationTask, Parameters
         from dbanon.release.evaluation import of_figures, pairs_of
         from dbanon.release.figures import published_figures
         from dbanon.release.publication import published
@@ -45,7 +45,7 @@ def evaluate(
             microdata, release.partition, release.columns, release.hierarchies, release.measures
         )
         chosen = Parameters()
-        exact = figures_of(Task(pairs, chosen, tick=lambda share: told(share / 2)))
+        exact = figures_of(EvaluationTask(pairs, chosen, tick=lambda share: told(share / 2)))
         loss = published(release.public, release.measure)
         names = [column.name for column in release.losses]
         losses = release.measure, dict(zip(names, loss.columns.tolist(), strict=True)), loss.total
