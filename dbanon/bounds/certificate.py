@@ -1,30 +1,30 @@
-"""Certificates: a price for each record, which no class of k or more records costs less than.
+"""Certificates: record prices such that every class of k or more costs at least its prices.
 
-What is bounded is SSE, the sum of squares within classes, as a share of SST: ``information_loss``.
+They bound ``information_loss``: SSE, the within-class sum of squares, as a share of SST.
 
-A certificate is a vector y of prices, one for each record, so that for every class S of exactly k
-records the sum of y over S is at most SSE(S). Then the sum of all prices is a lower bound of the
+A certificate is a vector y of prices, one for each record, such that y adds up to at most
+SSE(S) in every class S of exactly k records. Then the sum of all prices is a lower bound of the
 loss of every partition into classes of k or more:
 
-1. It holds for larger classes, too. SSE(S) is the sum of the squared distances of the pairs of S,
-   divided by m = |S|. Every pair is in m - 2 of the m classes that S is without one record, each of
-   which is divided by m - 1, so their SSE add up to m (m - 2)/(m - 1) SSE(S). If all of them cost
-   at least their prices, whose sum is (m - 1) y(S), then SSE(S) >= (m - 1)²/(m (m - 2)) y(S), and
-   that factor is above 1: SSE(S) >= y(S), also where y(S) < 0. By induction from k on all sizes do.
+1. The inequality extends to larger classes. SSE(S) is the sum of squared distances of the pairs of
+   S, divided by m = |S|. Removing one record of S gives m subclasses of m - 1 records. Every pair
+   is in m - 2 of them, so their SSE add up to m (m - 2)/(m - 1) SSE(S). If each costs at least its
+   prices, which add up to (m - 1) y(S), then SSE(S) >= (m - 1)²/(m (m - 2)) y(S). That factor is
+   above 1, so SSE(S) >= y(S), also for y(S) < 0. By induction it holds for all sizes from k.
 2. A partition's classes hold every record once: its SSE is at least the sum of all y.
 
-So nobody has to believe how the prices were found; to check them is to look for a class of k
-records that costs less than its prices. There are four ways to find them:
+A certificate can therefore be checked without knowing how it was computed: search for a class of k
+records that costs less than its prices. There are four methods of computing prices:
 
-- ``neighbours``: half the squared distances of a record to its k - 1 nearest others, divided by k.
-  In SSE(S) each record has the half of k - 1 squared distances over k, and none is smaller.
-- ``pairs``: the linear program of ``pairs.py``, where a pair's distance counts for both.
-- ``classes``: the linear program of ``classes.py``, over all classes of k records, which is the
-  best that prices can do.
-- ``fitting``: nearly the same without a solver, of any number of records (``fitting.py``).
+- ``neighbours``: half the squared distances of a record to its k - 1 nearest neighbours, divided by
+  k. Each record contributes half of k - 1 squared distances over k to SSE(S), none of them smaller.
+- ``pairs``: the linear program of ``pair_prices``, where both records of a pair share its distance.
+- ``classes``: the linear program of ``classes.py`` over all classes of k records: the best prices
+  possible.
+- ``fitting``: nearly the same without a solver, for any number of records (``fitting.py``).
 
-Nothing here is trusted to rounding: distances are sums of squares, whose relative error is known,
-and each step takes it off. The certificate is of the points as they are, in double precision.
+Results are safe against rounding: distances are sums of squares with a known relative error, and
+each step subtracts it. The certificate holds for the points exactly as given in double precision.
 """
 
 from __future__ import annotations
@@ -39,28 +39,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.bounds import classes
-from dbanon.bounds.classes import SLACK, error_of, lowered, raised
+from dbanon.bounds.classes import SLACK, relative_error, round_down, round_up
 from dbanon.bounds.fitting import fitted_prices
-from dbanon.bounds.program import NEAR_ENOUGH, Program, solved_here
+from dbanon.bounds.program import NEAR_ENOUGH, Program, has_solver
 from dbanon.bounds.tolls import Tolls, no_tolls
 from dbanon.data.partition import Partition
 from dbanon.data.words import WithCard
 from dbanon.kernels import Neighbours
 from dbanon.methods.registry import Tick
 
-# Nearest others that a record may be tied to at first, for each of the k - 1.
+# Neighbours per record in the first program: a multiple of k - 1, and the minimum.
 _NEAR, _LEAST_NEAR = 4, 40
 _ROUNDS = 4
-# Distances held at once.
+# Distances in memory at the same time.
 _AT_ONCE = 2**22
 
 
 def pair_prices(points: Floats, k: int, ends: float, tick: Tick) -> tuple[Floats, bool]:
-    """Prices, float64 (n,), and whether they are the best there are, but for a hundred-thousandth.
+    """Prices, float64 (n,), and whether they are optimal to within 1e-5.
 
     Parameters
     ----------
-    ends : when to end, of the monotonic clock.
+    ends : deadline on the monotonic clock.
     """
     n = len(points)
     kernel = Neighbours(points, min(n - 1, max(_NEAR * (k - 1), _LEAST_NEAR)), keep=True)
@@ -69,24 +69,24 @@ def pair_prices(points: Floats, k: int, ends: float, tick: Tick) -> tuple[Floats
     others = kernel.ids().reshape(n, -1)
     ties = np.stack([np.repeat(np.arange(n), others.shape[1]), others.ravel()], axis=1)
     program = Program(n, k - 1, math.inf)
-    known = np.zeros(0, np.int64)
+    program_pairs = np.zeros(0, np.int64)
     prices = np.zeros(n)
     for _ in range(_ROUNDS):
         ties.sort(axis=1)
-        new = np.setdiff1d(ties[:, 0] * n + ties[:, 1], known)
+        new = np.setdiff1d(ties[:, 0] * n + ties[:, 1], program_pairs)
         if not len(new):
             return prices, True
-        known = np.union1d(known, new)
-        ends_of = np.stack([new // n, new % n], axis=1).astype(np.int32)
-        costs = np.square(points[ends_of[:, 0]] - points[ends_of[:, 1]]).sum(axis=1) / k
+        program_pairs = np.union1d(program_pairs, new)
+        pairs = np.stack([new // n, new % n], axis=1).astype(np.int32)
+        costs = np.square(points[pairs[:, 0]] - points[pairs[:, 1]]).sum(axis=1) / k
         starts = np.arange(0, 2 * len(new), 2, dtype=np.int32)
-        program.add(ends_of.ravel(), starts, costs, 1.0)
+        program.add(pairs.ravel(), starts, costs, 1.0)
         solved = program.solve(ends)
         if solved is None:
             return prices, False
-        found, ties = _repaired(points, k, solved[0], tick)
-        if found.sum() > prices.sum():
-            prices = found
+        certified, ties = _repair_prices(points, k, solved[0], tick)
+        if certified.sum() > prices.sum():
+            prices = certified
         if solved[1] - prices.sum() <= NEAR_ENOUGH * abs(solved[1]):
             return prices, True
         if time.monotonic() > ends:
@@ -94,61 +94,67 @@ def pair_prices(points: Floats, k: int, ends: float, tick: Tick) -> tuple[Floats
     return prices, False
 
 
-def _repaired(points: Floats, k: int, u: Floats, tick: Tick) -> tuple[Floats, NDArray[np.int64]]:
-    """The prices of u, float64 (n,), rounded down, and the pairs that they were lowered for."""
+def _repair_prices(
+    points: Floats, k: int, duals: Floats, tick: Tick
+) -> tuple[Floats, NDArray[np.int64]]:
+    """Feasible prices from duals, float64 (n,), rounded down, and the violated pairs."""
     n, p = points.shape
-    error = SLACK + error_of(p)
-    taken, violated = np.zeros(n), []
-    for rows, apart in _distances(points):
-        both = u[rows, None] + u[None, :]
-        # Above the exact excess: the last term is more than the rounding of what stands before it.
-        excess = both - apart * ((1 - error) / k)
-        excess += error * (np.abs(u[rows, None]) + np.abs(u[None, :]))
+    error = SLACK + relative_error(p)
+    total_excess, violated = np.zeros(n), []
+    for rows, apart in _distance_rows(points):
+        pair_prices = duals[rows, None] + duals[None, :]
+        # An upper bound of the exact excess: the last term exceeds the rounding error of the
+        # others.
+        excess = pair_prices - apart * ((1 - error) / k)
+        excess += error * (np.abs(duals[rows, None]) + np.abs(duals[None, :]))
         excess[np.arange(len(rows)), rows] = 0.0
         np.maximum(excess, 0.0, out=excess)
-        taken[rows] = excess.sum(axis=1)
-        at, other = np.nonzero(excess > 1e-9 * np.abs(both))
-        violated.append(np.stack([rows[at], other], axis=1))
+        total_excess[rows] = excess.sum(axis=1)
+        row, other = np.nonzero(excess > 1e-9 * np.abs(pair_prices))
+        violated.append(np.stack([rows[row], other], axis=1))
         tick(float(rows[-1] + 1) / n)
-    most = lowered(-taken / 2, n)
-    return lowered((k - 1) * u, k) + most - SLACK * np.abs(u), np.concatenate(violated)
+    reductions = round_down(-total_excess / 2, n)
+    return round_down((k - 1) * duals, k) + reductions - SLACK * np.abs(duals), np.concatenate(
+        violated
+    )
 
 
-def _distances(points: Floats) -> Iterator[tuple[NDArray[np.int64], Floats]]:
-    """Rows of the matrix of all squared distances: which, and float64 (rows, n)."""
+def _distance_rows(points: Floats) -> Iterator[tuple[NDArray[np.int64], Floats]]:
+    """Row indices and rows, float64 (rows, n), of the matrix of squared distances, in batches."""
     n = len(points)
     width = max(1, _AT_ONCE // n)
     for first in range(0, n, width):
         rows = np.arange(first, min(first + width, n))
-        found = np.zeros((len(rows), n))
+        distances = np.zeros((len(rows), n))
         for column in points.T:
-            gap = column[rows, None] - column[None, :]
-            found += gap * gap
-        yield rows, found
+            difference = column[rows, None] - column[None, :]
+            distances += difference * difference
+        yield rows, distances
 
 
 Floats = NDArray[np.float64]
 
-# All distances are looked at, again and again.
+# The programs compute all distances, repeatedly.
 MOST_RECORDS = 10_000
-# Of larger classes too many are looked into before one can be left out.
+# For larger k, branch and bound visits too many classes before it can prune.
 MOST_PRICED = 6
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Certificate(WithCard):
-    """A lower bound of the information loss, and what proves it.
+    """A lower bound of the information loss, and its proof.
 
     Parameters
     ----------
     k : the smallest class.
-    share : the bound, a share of SST: every partition into classes of k or more loses that.
-    way : what gave it: ``neighbours``, ``pairs``, ``classes`` or ``fitting``.
-    complete : True where this way has nothing better to give, False where time ended it.
-    prices : float64 (n,), of each record, a share of SST: no class of k or more loses less than its
-        prices without the tolls it pays. All prices less all tolls are ``share``.
-    tolls : shares of SST, too; none where k is not 3.
-    simple : what ``neighbours`` alone gives.
+    share : the bound, as a share of SST: every partition into classes of k or more loses at
+        least this.
+    way : the method of the bound: ``neighbours``, ``pairs``, ``classes`` or ``fitting``.
+    complete : False if time ran out before the method finished.
+    prices : float64 (n,), one per record, as shares of SST: every class of k or more loses at least
+        the sum of its prices minus its tolls. ``share`` is the sum of prices minus that of tolls.
+    tolls : shares of SST; empty unless k is 3.
+    simple : the bound of ``neighbours`` alone.
     seconds : CPU seconds.
     """
 
@@ -162,13 +168,13 @@ class Certificate(WithCard):
     seconds: float
 
     def gap(self, loss: float) -> float:
-        """How much a loss is above the bound at most, as a share of the bound; infinite above 0."""
+        """The excess of a loss over the bound, as a share of the bound; infinite if that is 0."""
         if self.share > 0:
             return loss / self.share - 1
         return 0.0 if loss <= 0 else math.inf
 
     def to_dict(self) -> dict[str, Any]:
-        """The bound as plain values, for JSON; not the prices, which tell of single records."""
+        """The bound as plain values, for JSON; without prices, which describe single records."""
         return {
             "k": self.k,
             "records": len(self.prices),
@@ -180,7 +186,7 @@ class Certificate(WithCard):
         }
 
     def pairs(self) -> list[tuple[str, str]]:
-        """The bound as pairs of label and text, for people."""
+        """The bound as pairs of label and text, for display."""
         ended = "" if self.complete else ", ended early: it holds, and is perhaps not the best"
         return [
             ("records", str(len(self.prices))),
@@ -200,53 +206,55 @@ def certificate(
     seconds: float,
     tick: Tick = lambda share: None,
 ) -> Certificate:
-    """The best certificate that is found in the time given.
+    """The best certificate within the time limit.
 
     Parameters
     ----------
     points : float64 (n, p), C order, finite: z-scores of k records or more.
-    start : partitions of them into classes of k or more, the better the sooner it ends; without any
-        of them ``classes`` is not tried. ``fitting`` needs none.
-    seconds : of wall time, for all but ``neighbours``, which takes what it takes.
-    tick : called with a share now and then; what it raises ends it.
+    start : partitions of the points into classes of k or more; better ones make ``classes`` faster,
+        and without any it is skipped. ``fitting`` needs none.
+    seconds : limit of wall time for all methods but ``neighbours``, which always finishes.
+    tick : called regularly with the share done; an exception from it cancels the computation.
     """
     started, ends = time.process_time(), time.monotonic() + seconds
     prices = neighbour_prices(points, k, tick)
-    simple, way, complete = prices, "neighbours", True
+    simple, method, complete = prices, "neighbours", True
     tolls = no_tolls()
-    if solved_here() and len(points) <= MOST_RECORDS and simple.any():
-        found, complete = pair_prices(points, k, ends, tick)
-        if math.fsum(found) > math.fsum(prices):
-            prices, way = found, "pairs"
+    if has_solver() and len(points) <= MOST_RECORDS and simple.any():
+        candidate, complete = pair_prices(points, k, ends, tick)
+        if math.fsum(candidate) > math.fsum(prices):
+            prices, method = candidate, "pairs"
         if start and k <= MOST_PRICED:
-            better, paid, complete = classes.class_prices(points, k, start, prices, ends, tick)
-            if math.fsum(better) - math.fsum(paid.tolls) > math.fsum(prices):
-                prices, tolls, way = better, paid.charged(), "classes"
+            candidate, subset_duals, complete = classes.class_prices(
+                points, k, start, prices, ends, tick
+            )
+            if math.fsum(candidate) - math.fsum(subset_duals.tolls) > math.fsum(prices):
+                prices, tolls, method = candidate, subset_duals.charged(), "classes"
     elif simple.any() and len(points) > k:
-        found, complete = fitted_prices(points, k, prices, ends, tick)
-        if math.fsum(found) > math.fsum(prices):
-            prices, way = found, "fitting"
+        candidate, complete = fitted_prices(points, k, prices, ends, tick)
+        if math.fsum(candidate) > math.fsum(prices):
+            prices, method = candidate, "fitting"
     total = _total(points)
-    shares = [_shares(one, total) for one in (prices, simple)]
-    paid_shares = raised(tolls.tolls / total, 1) if len(tolls.tolls) else tolls.tolls
+    shares = [_shares(vector, total) for vector in (prices, simple)]
+    toll_shares = round_up(tolls.tolls / total, 1) if len(tolls.tolls) else tolls.tolls
     return Certificate(
         k=k,
-        share=_sum(np.concatenate([shares[0], -paid_shares])),
-        way=way,
+        share=_sum(np.concatenate([shares[0], -toll_shares])),
+        way=method,
         complete=complete,
         prices=shares[0],
-        tolls=Tolls(tolls.triples, paid_shares),
+        tolls=Tolls(tolls.triples, toll_shares),
         simple=_sum(shares[1]),
         seconds=time.process_time() - started,
     )
 
 
 def neighbour_prices(points: Floats, k: int, tick: Tick = lambda share: None) -> Floats:
-    """Half the squared distances to the k - 1 nearest others over k, rounded down, float64 (n,)."""
+    """Half the squared distances to k - 1 neighbours, over k, rounded down, float64 (n,)."""
     kernel = Neighbours(points, k - 1)
     while not kernel.step():
         tick(kernel.progress)
-    return lowered(kernel.sums() / (2 * k), points.shape[1] + k)
+    return round_down(kernel.sums() / (2 * k), points.shape[1] + k)
 
 
 def _total(points: Floats) -> float:
@@ -263,9 +271,9 @@ def _shares(prices: Floats, total: float) -> Floats:
     """Prices as shares of SST, rounded down."""
     if not total:
         return np.zeros(len(prices))
-    return lowered(prices / total, 1)
+    return round_down(prices / total, 1)
 
 
 def _sum(prices: Floats) -> float:
-    """The sum of the prices, rounded down; no loss is below 0."""
+    """The sum of the prices, rounded down, at least 0: no loss is negative."""
     return max(math.nextafter(math.fsum(prices), -math.inf), 0.0)

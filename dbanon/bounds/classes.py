@@ -1,19 +1,19 @@
-"""Prices by classes: the best that a certificate can be, found by column generation.
+"""Class prices: the best possible certificate, computed by column generation.
 
-The linear program takes classes of k records so often that every record is taken once, at the least
-sum of SSE. Its prices are a certificate once no class costs less than its prices. There are far too
-many classes to list. So a few are (those of partitions at hand, and of near neighbours), and with
-the prices of these the kernel ``Pricing`` looks for classes that cost less, by branch and bound
-over all classes of k. They are added, and all begins anew.
+The linear program covers every record exactly once with fractions of classes of k records, at the
+least total SSE. Its dual prices are a certificate once no class costs less than the prices of its
+records. There are far too many classes to list, so the program starts with a few (those of existing
+partitions and of near neighbours). Given their prices, the kernel ``Pricing`` searches all classes
+of k for cheaper ones by branch and bound. These are added and the program is solved again.
 
-Prices of a few classes jump. What is priced is therefore half way between them and the best
-certificate so far, which has no lack: P. Wentges, "Weighted Dantzig-Wolfe decomposition for linear
-mixed-integer programming", International Transactions in Operational Research 4 (1997).
+The duals of few classes oscillate. We therefore price the midpoint between them and the best
+certificate so far: P. Wentges, "Weighted Dantzig-Wolfe decomposition for linear mixed-integer
+programming", International Transactions in Operational Research 4 (1997).
 
-A certificate at any stop: let m(i) <= 0 be at most the least reduced cost of the classes whose seed
-is i, their member of the highest price. Prices y(i) + m(i) are a certificate, for in a class S with
-seed s the prices add up to y(S) + m(s) at most, which is at most SSE(S). The kernel tells m(i) also
-of seeds that it was too little time for, and rounds it down.
+Every interrupted search still yields a certificate. The seed of a class is its record with the
+highest price. Let m(i) <= 0 be a lower bound of the reduced costs of all classes with seed i. Then
+prices y(i) + m(i) are a certificate: in a class S with seed s they add up to at most y(S) + m(s),
+which is at most SSE(S). The kernel returns m(i), rounded down, even for seeds it had no time for.
 """
 
 from __future__ import annotations
@@ -28,32 +28,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.bounds.program import NEAR_ENOUGH, Program
-from dbanon.bounds.tolls import MOST, SIZE, Around, Tolls, no_tolls, taken_too_often
+from dbanon.bounds.tolls import MOST, SIZE, Tolls, TripleSearch, no_tolls, overused_triples
 from dbanon.data.partition import Partition
 from dbanon.kernels import Neighbours, Pricing
 from dbanon.methods.registry import Tick
 
-# Far more than the rounding of a few operations, and of the measures that bounds stand beside.
+# Far above the rounding error of a few operations and of the measures that bounds are compared to.
 SLACK = 2.0**-40
 
 
-def error_of(terms: int) -> float:
-    """The relative error of a sum of so many products of numbers that are 0 or more, and more."""
+def relative_error(terms: int) -> float:
+    """Bound of the relative error of a sum of ``terms`` products of non-negative numbers."""
     return float((terms + 64) * 2.0**-50)
 
 
-def lowered(values: NDArray[np.float64], terms: int) -> NDArray[np.float64]:
-    """Below the exact values, whose terms were so many."""
-    return np.asarray(values - (SLACK + error_of(terms)) * np.abs(values))
+def round_down(values: NDArray[np.float64], terms: int) -> NDArray[np.float64]:
+    """Lower bounds of the exact values, which are sums of ``terms`` terms."""
+    return np.asarray(values - (SLACK + relative_error(terms)) * np.abs(values))
 
 
-def raised(values: NDArray[np.float64], terms: int) -> NDArray[np.float64]:
-    """Above the exact values, whose terms were so many."""
-    return -lowered(-values, terms)
+def round_up(values: NDArray[np.float64], terms: int) -> NDArray[np.float64]:
+    """Upper bounds of the exact values, which are sums of ``terms`` terms."""
+    return -round_down(-values, terms)
 
 
 class Pool:
-    """A program that takes every record once, by classes.
+    """A set-partitioning program whose columns are classes.
 
     Parameters
     ----------
@@ -65,75 +65,79 @@ class Pool:
         self.triples = no_tolls().triples
         self._points = points
         self._classes: list[tuple[int, ...]] = []
-        self._known: set[tuple[int, ...]] = set()
+        self._class_keys: set[tuple[int, ...]] = set()
         self._triples: set[tuple[int, ...]] = set()
         self._cuts_of: defaultdict[tuple[int, ...], list[int]] = defaultdict(list)
 
     def add(self, classes: Iterable[Iterable[int]]) -> int:
-        """Add classes of any sizes that are new; tells how many."""
+        """Add the classes, of any size, that are new; returns their number."""
         new = []
-        for one in classes:
-            name = tuple(sorted(map(int, one)))
-            if name not in self._known:
-                self._known.add(name)
-                new.append(name)
+        for members in classes:
+            key = tuple(sorted(map(int, members)))
+            if key not in self._class_keys:
+                self._class_keys.add(key)
+                new.append(key)
         if not new:
             return 0
         self._classes += new
-        rows = [(*one, *self._rows_of(one)) for one in new]
-        starts = np.cumsum([0, *(len(one) for one in rows[:-1])]).astype(np.int32)
-        costs = np.array([self._cost(one) for one in new])
-        flat = np.fromiter((row for one in rows for row in one), np.int32)
+        rows = [(*members, *self._rows_of(members)) for members in new]
+        starts = np.cumsum([0, *(len(members) for members in rows[:-1])]).astype(np.int32)
+        costs = np.array([self._cost(members) for members in new])
+        flat = np.fromiter((row for members in rows for row in members), np.int32)
         self.program.add(flat, starts, costs, math.inf)
         return len(new)
 
     def cut(self) -> int:
-        """Limit triples that the last solution takes more often than once; tells how many."""
+        """Add subset-row cuts that the last solution violates; returns their number."""
         if len(self._triples) * len(self._points) >= MOST:
             return 0
-        found = taken_too_often(self._classes, self.program.taken(), self._triples)
-        if not found:
+        new_triples = overused_triples(self._classes, self.program.column_use(), self._triples)
+        if not new_triples:
             return 0
-        columns: dict[tuple[int, ...], list[int]] = {triple: [] for triple in found}
-        of_pair: defaultdict[tuple[int, ...], list[tuple[int, ...]]] = defaultdict(list)
-        for triple in found:
-            for two in combinations(triple, 2):
-                of_pair[two].append(triple)
-                self._cuts_of[two].append(len(self._points) + len(self._triples))
+        columns: dict[tuple[int, ...], list[int]] = {triple: [] for triple in new_triples}
+        triples_of_pair: defaultdict[tuple[int, ...], list[tuple[int, ...]]] = defaultdict(list)
+        for triple in new_triples:
+            for pair in combinations(triple, 2):
+                triples_of_pair[pair].append(triple)
+                self._cuts_of[pair].append(len(self._points) + len(self._triples))
             self._triples.add(triple)
-        for number, one in enumerate(self._classes):
-            held = {triple for two in combinations(one, 2) for triple in of_pair.get(two, ())}
-            for triple in held:
-                columns[triple].append(number)
-        taken = list(columns.values())
-        starts = np.cumsum([0, *(len(one) for one in taken[:-1])]).astype(np.int32)
-        self.program.limit(np.concatenate(taken).astype(np.int32), starts)
-        self.triples = np.concatenate([self.triples, np.array(found, np.int32)])
-        return len(found)
+        for column, members in enumerate(self._classes):
+            held_triples = {
+                triple
+                for pair in combinations(members, 2)
+                for triple in triples_of_pair.get(pair, ())
+            }
+            for triple in held_triples:
+                columns[triple].append(column)
+        column_lists = list(columns.values())
+        starts = np.cumsum([0, *(len(members) for members in column_lists[:-1])]).astype(np.int32)
+        self.program.limit(np.concatenate(column_lists).astype(np.int32), starts)
+        self.triples = np.concatenate([self.triples, np.array(new_triples, np.int32)])
+        return len(new_triples)
 
-    def _rows_of(self, one: tuple[int, ...]) -> set[int]:
-        """The rows of the triples of which a class holds two or three records."""
+    def _rows_of(self, members: tuple[int, ...]) -> set[int]:
+        """The rows of the cuts whose triple shares two or three records with a class."""
         if not self._cuts_of:
             return set()
-        return {row for two in combinations(one, 2) for row in self._cuts_of.get(two, ())}
+        return {row for pair in combinations(members, 2) for row in self._cuts_of.get(pair, ())}
 
-    def _cost(self, one: tuple[int, ...]) -> float:
-        members = self._points[list(one)]
-        return float(np.square(members - members.mean(axis=0)).sum())
+    def _cost(self, members: tuple[int, ...]) -> float:
+        member_points = self._points[list(members)]
+        return float(np.square(member_points - member_points.mean(axis=0)).sum())
 
 
 Floats = NDArray[np.float64]
 Classes = NDArray[np.int32]  # (m, k)
 
-# Classes that cost so little less than the mean price are none.
+# Relative to the mean price: smaller violations are ignored.
 _THRESHOLD = 1e-7
-# How many classes a seed gives a round.
-_WANTED = 3
-# The steps of a search from one seed, about a nanosecond each: at first, and at most.
+# Classes returned per seed and round.
+_CLASSES_PER_SEED = 3
+# Steps of the search from one seed, about a nanosecond each: initially, and at most.
 _EFFORT, _MOST_EFFORT = 2**22, 2**27
-# Tolls are asked for where the certificate is so near to the program, relatively.
+# Cuts are added once the relative gap between program and certificate is this small.
 _NEAR_CUTS = 1e-3
-# Of how many classes of k a larger one is made at most.
+# Larger classes with more subclasses of k records are covered by a cyclic selection of them.
 _MOST_PARTS = 300
 
 
@@ -145,31 +149,31 @@ def class_prices(
     ends: float,
     tick: Tick,
 ) -> tuple[Floats, Tolls, bool]:
-    """Prices, float64 (n,), tolls, and whether they are the best there are, nearly.
+    """Prices, float64 (n,), tolls, and whether they are optimal within the tolerance.
 
     Parameters
     ----------
-    start : partitions into classes of k or more, one at least.
+    start : at least one partition into classes of k or more records.
     prices : a certificate.
-    ends : when to end, of the monotonic clock.
+    ends : deadline on the monotonic clock.
     """
     search = _Search(points, k, start, prices, tick)
     while True:
         solved = search.pool.program.solve(ends)
         if solved is None:
             return *search.best, False
-        found, value = solved
+        duals, value = solved
         gap = (value - search.bound) / abs(value) if value else 0.0
         if k == SIZE and gap <= _NEAR_CUTS and search.pool.cut():
             continue
         if gap <= NEAR_ENOUGH:
             return *search.best, True
-        if not search.price(found, value, ends):
+        if not search.price(duals, value, ends):
             return *search.best, False
 
 
 class _Search:
-    """The best certificate so far, and the classes that the program knows."""
+    """The best certificate so far, and the classes in the program."""
 
     def __init__(
         self,
@@ -181,58 +185,60 @@ class _Search:
     ) -> None:
         self._points, self._k, self._tick = points, k, tick
         self.pool = Pool(points)
-        for one in start:
-            for part in _parts(one, k):
-                self.pool.add(part)
+        for partition in start:
+            for classes in _subclasses(partition, k):
+                self.pool.add(classes)
             if k == SIZE:
-                self.pool.add(np.split(one.members, one.starts[1:]))
-        near, self._bars = _near(points, k, tick)
+                self.pool.add(np.split(partition.members, partition.starts[1:]))
+        near, self._bars = _near_classes(points, k, tick)
         self.pool.add(near)
         self._no_inner = np.zeros((0, len(points)))
-        self._around = Around(points)
+        self._triple_search = TripleSearch(points)
         self._prices, self._tolls = prices, np.zeros(0)
         self.bound = math.fsum(prices)
         self._effort = _EFFORT
 
     @property
     def best(self) -> tuple[Floats, Tolls]:
-        """Prices and tolls."""
+        """Prices and tolls of the best certificate so far."""
         return self._prices, Tolls(self.pool.triples[: len(self._tolls)], self._tolls)
 
-    def price(self, found: Floats, value: float, ends: float) -> bool:
-        """Look for classes that cost less than what the program found; False to end the search."""
+    def price(self, duals: Floats, value: float, ends: float) -> bool:
+        """Add classes that cost less than their prices; False if no progress is possible."""
         n = len(self._points)
-        prices = (self._prices + found[:n]) / 2
-        each = np.maximum(-found[n:], 0.0)
-        each[: len(self._tolls)] += self._tolls
-        tolls = Tolls(self.pool.triples, each / 2)
+        prices = (self._prices + duals[:n]) / 2
+        triple_duals = np.maximum(-duals[n:], 0.0)
+        triple_duals[: len(self._tolls)] += self._tolls
+        tolls = Tolls(self.pool.triples, triple_duals / 2)
         threshold = -_THRESHOLD * abs(value) / n
         kernel = Pricing(
-            self._points, self._k, prices, self._bars, self._no_inner, threshold, _WANTED,
+            self._points, self._k, prices, self._bars, self._no_inner, threshold, _CLASSES_PER_SEED,
             self._effort, *tolls.charged().pairs(),
         )  # fmt: skip
         while not kernel.step():
             self._tick(kernel.progress)
             if time.monotonic() > ends:
                 return False
-        # Far more than the rounding of a class of five and its distances.
+        # Far above the rounding error of five records and their distances.
         error = SLACK * (np.abs(prices).max() - threshold)
-        least, around = self._around.look(prices, tolls, error)
-        better = prices + np.minimum(kernel.least(), least)
-        new = self.pool.add(kernel.classes().reshape(-1, self._k)) + self.pool.add(around)
-        bound = math.fsum(better) - math.fsum(tolls.tolls)
+        least_around_triples, triple_classes = self._triple_search.find_violations(
+            prices, tolls, error
+        )
+        certified = prices + np.minimum(kernel.least(), least_around_triples)
+        new = self.pool.add(kernel.classes().reshape(-1, self._k)) + self.pool.add(triple_classes)
+        bound = math.fsum(certified) - math.fsum(tolls.tolls)
         if bound > self.bound:
-            self._prices, self._tolls, self.bound = better, tolls.tolls, bound
+            self._prices, self._tolls, self.bound = certified, tolls.tolls, bound
         elif not new:
-            # Of seeds that were not looked into to the end too much was said to be possible.
+            # The bounds of seeds whose search was cut short are too pessimistic.
             if self._effort >= _MOST_EFFORT:
                 return False
             self._effort *= 4
         return True
 
 
-def _parts(partition: Partition, k: int) -> Iterator[Classes]:
-    """Classes of k that make up those of a partition: taken in equal shares they take each once."""
+def _subclasses(partition: Partition, k: int) -> Iterator[Classes]:
+    """Classes of k that, in equal shares, cover each class of the partition exactly once."""
     for members in np.split(partition.members, partition.starts[1:]):
         size = len(members)
         if math.comb(size, k) <= _MOST_PARTS:
@@ -241,10 +247,10 @@ def _parts(partition: Partition, k: int) -> Iterator[Classes]:
             yield members[(np.arange(size)[:, None] + np.arange(k)) % size].astype(np.int32)
 
 
-def _near(points: Floats, k: int, tick: Tick) -> tuple[Classes, Floats]:
-    """Classes of near records, and the sums of the squared distances to the k - 2 nearest others.
+def _near_classes(points: Floats, k: int, tick: Tick) -> tuple[Classes, Floats]:
+    """Classes of near records, and the sums of squared distances to the k - 2 nearest neighbours.
 
-    Each record with its nearest others, and with one more of them instead of another one.
+    Each record with its k - 1 nearest neighbours, and with the k-th in exchange for one of them.
     """
     n = len(points)
     count = min(k, n - 1)
@@ -255,6 +261,8 @@ def _near(points: Floats, k: int, tick: Tick) -> tuple[Classes, Floats]:
     if count < k:
         classes = around
     else:
-        classes = np.concatenate([np.delete(around, place, axis=1) for place in range(1, k + 1)])
+        classes = np.concatenate(
+            [np.delete(around, position, axis=1) for position in range(1, k + 1)]
+        )
     apart = points[around[:, 1 : k - 1]] - points[:, None, :]
     return classes.astype(np.int32), np.square(apart).sum(axis=(1, 2))

@@ -1,22 +1,22 @@
-"""Prices of many records: classes of 2, of 3, and on to k, by proportional fitting and by pricing.
+"""Prices for many records: proportional fitting and pricing for class sizes 2, 3, …, k.
 
-The program is that of ``classes.py``, without its solver. Prices come from the kernel ``Fitting``,
-which smooths the program. Classes that cost less than their prices come from ``Gathering``, which
-is quick and misses some. What ``Pricing`` says in the end is the certificate, as there: prices
-y(i) + m(i), m(i) <= 0 being at most the least reduced cost of the classes whose seed is i. Nothing
-that the first two say has to be right.
+The program is that of ``classes.py``, without its solver. The kernel ``Fitting`` solves a smoothed
+version for prices, and ``Gathering`` quickly finds most classes that cost less than their prices.
+Both may err: only ``Pricing`` establishes the certificate, as in ``classes.py``: prices y(i) + m(i)
+where m(i) <= 0 is a lower bound of the reduced costs of all classes with seed i.
 
-``Pricing`` looks at every class of r records from its seed. What the other r - 1 cost among each
-other is at least what the certificate of classes of r - 1 says: their squared distances add up to
-(r - 1) SSE, which is (r - 1) times their prices or more. So each size makes the next one quick.
+``Pricing`` visits every class of r records from its seed. The certificate for classes of r - 1
+bounds the cost of the other r - 1 records: their squared distances add up to (r - 1) SSE, which is
+at least r - 1 times their prices. So each size speeds up the next.
 
-A certificate y of classes of r, times r (k - 1)/(k (r - 1)), is one of classes of k > r. A class S
-of k has C(k, r) parts T of r records. Each of its pairs is in C(k - 2, r - 2) of them, each record
-in C(k - 1, r - 1). With r SSE(T) for the squared distances of the pairs of T,
+A certificate y for classes of r, times r (k - 1)/(k (r - 1)), is one for classes of k > r. A class
+S of k has C(k, r) subclasses T of r records. Each of its pairs is in C(k - 2, r - 2) of them, each
+record in C(k - 1, r - 1). With r SSE(T) for the squared distances of the pairs of T,
 
     C(k - 2, r - 2) k SSE(S) = sum of r SSE(T) >= sum of r y(T) = r C(k - 1, r - 1) y(S)
 
-and C(k - 1, r - 1)/C(k - 2, r - 2) = (k - 1)/(r - 1). So what was found is of use where time ends.
+and C(k - 1, r - 1)/C(k - 2, r - 2) = (k - 1)/(r - 1). So smaller sizes yield a certificate for k
+when time runs out.
 """
 
 from __future__ import annotations
@@ -28,164 +28,171 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.bounds.classes import lowered
+from dbanon.bounds.classes import round_down
 from dbanon.kernels import Fitting, Gathering, Kernel, Neighbours, Pricing
 from dbanon.methods.registry import Tick
 
 Floats = NDArray[np.float64]
-Classes = NDArray[np.int32]  # (m, r), each rising, none twice
+Classes = NDArray[np.int32]  # (m, r), distinct rows in ascending order
 
-# Spreads of the smoothed program, as shares of what a class costs: while classes are gathered, for
-# the last size and for those before it, and while they are priced.
-_LAST, _BEFORE, _PRICED = (0.05, 0.03, 0.02, 0.01), (0.05,), (0.01, 0.005, 0.0025)
+# Spreads of the smoothed program, as shares of the cost of a class: while gathering, for the last
+# size and for earlier ones, and while pricing.
+_FINAL_SPREADS, _EARLY_SPREADS, _PRICING_SPREADS = (
+    (0.05, 0.03, 0.02, 0.01),
+    (0.05,),
+    (0.01, 0.005, 0.0025),
+)
 _SWEEPS = 80
-# Classes that cost so many spreads more than their prices are as good as never taken: they are not
-# listed again, or no others are looked for around them.
-_LISTED, _AROUND = 30.0, 6.0
-# Reduced costs that are nothing, as shares of what a class costs.
-_GATHERED, _THRESHOLD = 1e-4, 1e-7
-# How many classes a seed gives a round, and the steps of a search from it, about a nanosecond each.
-_WANTED, _EFFORT = 3, 2**20
-# Pricing ends where the certificate is so near to the prices that it is of, relatively.
+# The program hardly uses classes that cost this many spreads more than their prices: drop them from
+# the pool, or do not search around them.
+_KEEP_WITHIN, _SEARCH_WITHIN = 30.0, 6.0
+# Negligible reduced costs, as shares of the cost of a class.
+_GATHERING_THRESHOLD, _THRESHOLD = 1e-4, 1e-7
+# Classes returned per seed and round, and steps per seed, about a nanosecond each.
+_CLASSES_PER_SEED, _EFFORT = 3, 2**20
+# Pricing stops once the relative gap between certificate and prices is this small.
 _NEAR_ENOUGH = 1e-3
-# Larger classes are not worth a search where one of this size found so much less than was known:
-# too many classes are left that there was no time to look into.
-_WORTH = 0.9
-# Of larger classes there are mostly too many.
-_ALL_LOOKED_INTO = 6
-# Records that lie together are numbered together, to groups of so many.
+# Stop before larger sizes if a search reaches less than this share of the bound it started from:
+# too many searches were cut short.
+_LEAST_PROGRESS = 0.9
+# Above this size there are usually too many classes.
+_LARGEST_SEARCHED = 6
+# Records are ordered by proximity, down to groups of this size.
 _GROUP = 32
-# What is nearest says what a class costs, but for about this.
-_DEARER = 1.5
+# A class costs about this many times what its nearest neighbours suggest.
+_COST_FACTOR = 1.5
 
 
 def fitted_prices(
     points: Floats, k: int, prices: Floats, ends: float, tick: Tick
 ) -> tuple[Floats, bool]:
-    """Prices, float64 (n,), and whether there was time for all that could make them better.
+    """Prices, float64 (n,), and False if time ran out.
 
     Parameters
     ----------
     points : float64 (n, p), C order, more than k.
     prices : a certificate.
-    ends : when to end, of the monotonic clock.
+    ends : deadline on the monotonic clock.
     """
-    order = _near_order(points)
-    search = _Sizes(np.ascontiguousarray(points[order]), k, ends, tick)
-    complete = search.look()
-    found = np.empty_like(prices)
-    found[order] = scaled(search.prices, search.size, k)
-    return (found if math.fsum(found) > math.fsum(prices) else prices), complete
+    order = _proximity_order(points)
+    search = _SizeSearch(np.ascontiguousarray(points[order]), k, ends, tick)
+    complete = search.search_sizes()
+    certified = np.empty_like(prices)
+    certified[order] = scale_prices(search.prices, search.size, k)
+    return (certified if math.fsum(certified) > math.fsum(prices) else prices), complete
 
 
-def scaled(prices: Floats, size: int, k: int) -> Floats:
-    """A certificate of classes of k from one of classes of ``size``, rounded down, float64 (n,)."""
+def scale_prices(prices: Floats, size: int, k: int) -> Floats:
+    """A certificate for classes of k from one for ``size``, rounded down, float64 (n,)."""
     if size == k:
         return prices
-    return lowered(prices * (size * (k - 1)) / (k * (size - 1)), 3)
+    return round_down(prices * (size * (k - 1)) / (k * (size - 1)), 3)
 
 
-class _TimeIsOverError(Exception):
-    """What was found until now is all."""
+class _OutOfTimeError(Exception):
+    """The deadline has passed; results so far remain valid."""
 
 
 @dataclass(frozen=True)
 class _Pool:
-    """Classes that the program knows; some are never left out."""
+    """The classes in the program; permanent ones are never dropped."""
 
-    kept: Classes
+    permanent: Classes
     classes: Classes
 
-    def renewed(self, taken: NDArray[np.bool_], *more: Classes) -> _Pool:
-        """Those that are taken, those that are kept, and more."""
-        return _Pool(self.kept, _distinct(np.concatenate([self.classes[taken], self.kept, *more])))
+    def updated(self, in_use: NDArray[np.bool_], *new: Classes) -> _Pool:
+        """The classes in use, the permanent ones, and new ones."""
+        return _Pool(
+            self.permanent,
+            _distinct_classes(np.concatenate([self.classes[in_use], self.permanent, *new])),
+        )
 
 
-class _Sizes:
-    """Certificates of classes of 2, of 3 and so on."""
+class _SizeSearch:
+    """Certificates for classes of 2 records, of 3, and so on."""
 
     def __init__(self, points: Floats, k: int, ends: float, tick: Tick) -> None:
         self._points, self._k, self._ends, self._tick = points, k, ends, tick
         n = len(points)
-        self._around, self._apart = np.zeros((n, 1), np.int32), np.zeros((n, 0))
+        self._neighbours, self._distances = np.zeros((n, 1), np.int32), np.zeros((n, 0))
         self._inner = np.zeros((0, n))
         self.prices, self.size = np.zeros(n), 2
 
-    def look(self) -> bool:
-        """Find certificates of sizes to k that are worth a search; False where time ended it."""
+    def search_sizes(self) -> bool:
+        """Compute certificates for sizes up to k, while it pays; False if time ran out."""
         points = self._points
         n = len(points)
         try:
             kernel = Neighbours(points, min(self._k, n - 1), keep=True)
             self._run(kernel)
             ids = kernel.ids().reshape(n, -1)
-            self._around = np.column_stack([np.arange(n, dtype=np.int32), ids])
-            self._apart = np.column_stack(
-                [np.square(points[other] - points).sum(axis=1) for other in ids.T]
+            self._neighbours = np.column_stack([np.arange(n, dtype=np.int32), ids])
+            self._distances = np.column_stack(
+                [np.square(points[neighbour] - points).sum(axis=1) for neighbour in ids.T]
             )
             for size in range(2, self._k + 1):
-                self.prices, self.size = scaled(self.prices, self.size, size), size
-                known = math.fsum(self.prices)
-                if self._search(size) < _WORTH * known:
+                self.prices, self.size = scale_prices(self.prices, self.size, size), size
+                scaled_bound = math.fsum(self.prices)
+                if self._search_size(size) < _LEAST_PROGRESS * scaled_bound:
                     break
-                self._inner = np.concatenate([self._inner, lowered(size * self.prices, 1)[None]])
-        except _TimeIsOverError:
+                self._inner = np.concatenate([self._inner, round_down(size * self.prices, 1)[None]])
+        except _OutOfTimeError:
             return False
         return True
 
-    def _search(self, size: int) -> float:
-        """Look for better prices than those known; tells the sum of those found."""
-        prices = self._apart[:, : size - 1].sum(axis=1) / (2 * size)
-        cost = _DEARER * size * float(prices.mean())
+    def _search_size(self, size: int) -> float:
+        """Improve the prices for a class size; returns the best sum of certified prices."""
+        prices = self._distances[:, : size - 1].sum(axis=1) / (2 * size)
+        cost = _COST_FACTOR * size * float(prices.mean())
         if not cost > 0:
-            return 0.0  # The nearest cost nothing.
-        pool, prices = self._gathered(size, prices, cost)
+            return 0.0  # Nearest neighbours coincide.
+        pool, prices = self._gather(size, prices, cost)
         best, bar = -math.inf, np.zeros(len(prices))
-        for spread in _PRICED if self._wanted(size) else _PRICED[:1]:
+        for spread in _PRICING_SPREADS if self._may_be_final(size) else _PRICING_SPREADS[:1]:
             prices, excess = self._fit(pool, prices, spread * cost)
             kernel = Pricing(
-                self._points, size, prices, bar, self._inner, -_THRESHOLD * cost, _WANTED, _EFFORT,
-                np.zeros((0, 2), np.int32), np.zeros(0),
+                self._points, size, prices, bar, self._inner, -_THRESHOLD * cost, _CLASSES_PER_SEED,
+                _EFFORT, np.zeros((0, 2), np.int32), np.zeros(0),
             )  # fmt: skip
             self._run(kernel)
-            found = lowered(prices + kernel.least(), 1)
-            best = max(best, math.fsum(found))
-            if math.fsum(found) > math.fsum(self.prices):
-                self.prices = found
-            if math.fsum(found) > (1 - _NEAR_ENOUGH) * math.fsum(prices):
+            certified = round_down(prices + kernel.least(), 1)
+            best = max(best, math.fsum(certified))
+            if math.fsum(certified) > math.fsum(self.prices):
+                self.prices = certified
+            if math.fsum(certified) > (1 - _NEAR_ENOUGH) * math.fsum(prices):
                 break
             new = kernel.classes().reshape(-1, size)
-            pool = pool.renewed(excess > -_LISTED * spread * cost, new)
+            pool = pool.updated(excess > -_KEEP_WITHIN * spread * cost, new)
         return best
 
-    def _wanted(self, size: int) -> bool:
-        """Whether the size's prices may be the answer, and not only help the next size."""
-        return size == self._k or self._k > _ALL_LOOKED_INTO <= size + 1
+    def _may_be_final(self, size: int) -> bool:
+        """Whether the prices of this size may be the result rather than help the next size."""
+        return size == self._k or self._k > _LARGEST_SEARCHED <= size + 1
 
-    def _gathered(self, size: int, prices: Floats, cost: float) -> tuple[_Pool, Floats]:
-        """Classes to begin with, and prices that they cost nearly."""
-        pool = self._near(size)
+    def _gather(self, size: int, prices: Floats, cost: float) -> tuple[_Pool, Floats]:
+        """Initial classes, and prices close to their costs."""
+        pool = self._near_pool(size)
         centres = self._points
-        for spread in _LAST if self._wanted(size) else _BEFORE:
+        for spread in _FINAL_SPREADS if self._may_be_final(size) else _EARLY_SPREADS:
             prices, excess = self._fit(pool, prices, spread * cost)
-            if pool.kept is not pool.classes:
-                some = pool.classes[excess > -_AROUND * spread * cost]
-                centres = self._means(some)
-            kernel = Gathering(self._points, size, prices, centres, -_GATHERED * cost)
+            if pool.permanent is not pool.classes:
+                candidates = pool.classes[excess > -_SEARCH_WITHIN * spread * cost]
+                centres = self._means(candidates)
+            kernel = Gathering(self._points, size, prices, centres, -_GATHERING_THRESHOLD * cost)
             self._run(kernel)
             new = kernel.classes().reshape(-1, size)
-            pool = pool.renewed(excess > -_LISTED * spread * cost, new)
+            pool = pool.updated(excess > -_KEEP_WITHIN * spread * cost, new)
         return pool, prices
 
-    def _near(self, size: int) -> _Pool:
-        """Each record with its nearest others, and with the next one in place of one of them."""
-        around = self._around
-        kept = _distinct(around[:, :size])
-        if around.shape[1] == size:
-            return _Pool(kept, kept)
-        wide = around[:, : size + 1]
-        others = [np.delete(wide, place, axis=1) for place in range(1, size + 1)]
-        return _Pool(kept, _distinct(np.concatenate([kept, *others])))
+    def _near_pool(self, size: int) -> _Pool:
+        """Each record with its nearest neighbours, and with the next one swapped in."""
+        neighbours = self._neighbours
+        nearest = _distinct_classes(neighbours[:, :size])
+        if neighbours.shape[1] == size:
+            return _Pool(nearest, nearest)
+        wider = neighbours[:, : size + 1]
+        variants = [np.delete(wider, position, axis=1) for position in range(1, size + 1)]
+        return _Pool(nearest, _distinct_classes(np.concatenate([nearest, *variants])))
 
     def _means(self, classes: Classes) -> Floats:
         means = np.zeros((len(classes), self._points.shape[1]))
@@ -203,27 +210,27 @@ class _Sizes:
         done = False
         while not done:
             if time.monotonic() > self._ends:
-                raise _TimeIsOverError
+                raise _OutOfTimeError
             done = kernel.step()
             self._tick(kernel.progress)
 
 
-def _distinct(classes: Classes) -> Classes:
-    """Each class once, its records rising."""
+def _distinct_classes(classes: Classes) -> Classes:
+    """Distinct classes, each with its records in ascending order."""
     return np.unique(np.sort(classes, axis=1), axis=0).astype(np.int32)
 
 
-def _near_order(points: Floats) -> NDArray[np.int64]:
-    """The records so that those which lie together follow each other, int64 (n,)."""
+def _proximity_order(points: Floats) -> NDArray[np.int64]:
+    """An order of the records that keeps near ones together, int64 (n,)."""
     order = np.arange(len(points))
-    waiting = [(0, len(points))]
-    while waiting:
-        begin, end = waiting.pop()
+    ranges = [(0, len(points))]
+    while ranges:
+        begin, end = ranges.pop()
         if end - begin <= _GROUP:
             continue
-        part = points[order[begin:end]]
-        widest = part[:, np.argmax(part.max(axis=0) - part.min(axis=0))]
-        order[begin:end] = order[begin:end][np.argsort(widest, kind="stable")]
+        group = points[order[begin:end]]
+        widest_column = group[:, np.argmax(group.max(axis=0) - group.min(axis=0))]
+        order[begin:end] = order[begin:end][np.argsort(widest_column, kind="stable")]
         middle = (begin + end) // 2
-        waiting += [(begin, middle), (middle, end)]
+        ranges += [(begin, middle), (middle, end)]
     return order

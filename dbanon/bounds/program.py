@@ -1,7 +1,7 @@
 """Linear programs solved by HiGHS, the extra ``bound``, column by column.
 
 Q. Huangfu and J. A. J. Hall, "Parallelizing the dual revised simplex method", Mathematical
-Programming Computation 10 (2018). Its prices are only a proposal: whoever uses them repairs them.
+Programming Computation 10 (2018). Its prices are approximate: callers make them feasible.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-# Where a program's value and a certificate are so near, relatively, nothing is left to find.
+# A relative gap between program and certificate below which the certificate counts as optimal.
 NEAR_ENOUGH = 1e-5
 
 
@@ -22,8 +22,8 @@ NEAR_ENOUGH = 1e-5
 def _silent_solver() -> Any:
     """The class of HiGHS without its banner on stdout.
 
-    The constructor of ``Highs`` enables callbacks, and HiGHS prints its banner with the first call
-    that is no option. So the option comes before.
+    The constructor of ``Highs`` enables callbacks, and HiGHS prints its banner at the first call
+    that does not set an option. So the option must be set before.
     """
     import highspy
 
@@ -37,17 +37,17 @@ def _silent_solver() -> Any:
     return SilentHighs
 
 
-def solved_here() -> bool:
-    """Whether HiGHS is installed; it is imported where the first program is made."""
+def has_solver() -> bool:
+    """Whether HiGHS is installed; only the first program imports it."""
     return find_spec("highspy") is not None
 
 
 class Program:
-    """The least sum of costs of columns that take every row ``least`` to ``most`` times.
+    """A program for the cheapest columns that cover every row ``least`` to ``most`` times.
 
     Parameters
     ----------
-    rows : how many.
+    rows : number of rows.
     """
 
     def __init__(self, rows: int, least: float, most: float) -> None:
@@ -55,9 +55,9 @@ class Program:
         for name, value in (
             ("output_flag", False),
             ("threads", 1),
-            ("presolve", "off"),  # Each solution starts from the last.
+            ("presolve", "off"),  # Start from the previous solution.
             ("solver", "simplex"),
-            ("simplex_strategy", 4),  # Primal: what is added are columns.
+            ("simplex_strategy", 4),  # Primal simplex: columns are added between solves.
         ):
             self._solver.setOptionValue(name, value)
         empty = np.zeros(rows, np.int32)
@@ -75,10 +75,10 @@ class Program:
 
         Parameters
         ----------
-        rows : int32, those that each takes once, one column after the other.
-        starts : int32 (m,), where each column begins in them.
+        rows : int32, the rows that each column covers, concatenated.
+        starts : int32 (m,), the offset of each column in ``rows``.
         costs : float64 (m,).
-        most : how often a column may be taken.
+        most : upper bound of each column.
         """
         count, upper, ones = len(starts), np.full(len(starts), most), np.ones(len(rows))
         self._solver.addCols(
@@ -86,25 +86,25 @@ class Program:
         )
 
     def limit(self, columns: NDArray[np.int32], starts: NDArray[np.int32]) -> None:
-        """Add rows that are taken once at most.
+        """Add rows with an upper bound of 1.
 
         Parameters
         ----------
-        columns : int32, those that take each once, one row after the other.
-        starts : int32 (m,), where each row begins in them.
+        columns : int32, the columns with coefficient 1 in each row, concatenated.
+        starts : int32 (m,), the offset of each row in ``columns``.
         """
         count, ones = len(starts), np.ones(len(columns))
         low, high = np.full(count, -np.inf), np.ones(count)
         self._solver.addRows(count, low, high, len(columns), starts, columns, ones)
 
     def solve(self, ends: float) -> tuple[NDArray[np.float64], float] | None:
-        """The rows' prices, float64 (rows,), and the least sum; None where there was no time.
+        """Row duals, float64 (rows,), and the optimal value; None if time ran out.
 
-        The prices need not be right: they are repaired.
+        The duals are approximate.
 
         Parameters
         ----------
-        ends : when to end, of the monotonic clock.
+        ends : deadline on the monotonic clock.
         """
         left = ends - time.monotonic()
         if left <= 0:
@@ -118,6 +118,6 @@ class Program:
             return None
         return prices, float(self._solver.getInfo().objective_function_value)
 
-    def taken(self) -> NDArray[np.float64]:
-        """How often each column was taken by the last solution, float64 (columns,)."""
+    def column_use(self) -> NDArray[np.float64]:
+        """The value of each column in the last solution, float64 (columns,)."""
         return np.array(self._solver.getSolution().col_value)

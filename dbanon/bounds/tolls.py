@@ -1,20 +1,19 @@
-"""Tolls: what a class of a certificate pays that holds two or three records of a triple.
+"""Tolls: dual values of subset-row cuts, paid by classes with two or three records of a triple.
 
-A partition has at most one class with two records or more of a triple, so that each toll is paid
-once at most: what its classes cost together is at least all prices less all tolls. Prices may be
-higher then. These are the subset-row cuts of M. Jepsen, B. Petersen, S. Spoorendonk and D.
+A partition has at most one class with two or more records of a triple, so each toll is paid at most
+once, and the total cost of the classes is at least the sum of prices minus that of tolls. This
+allows higher prices. These are the subset-row cuts of M. Jepsen, B. Petersen, S. Spoorendonk and D.
 Pisinger, "Subset-row inequalities applied to the vehicle-routing problem with time windows",
 Operations Research 56 (2008).
 
-That classes of k stand for larger ones (``certificate.py``) needs a second look. With m = |S|, a
-triple that is not wholly in S has two records in m - 2 of the m classes that S is without one of
-them, so that
+The extension to larger classes (``certificate.py``) needs care. Let m = |S|. If two records of a
+triple are in S, they are both in m - 2 of the m subclasses that lack one record, so
 
     (m - 1) (y(S) - f(S)) <= m (m - 2)/(m - 1) SSE(S) - f(S) <= (m - 1) SSE(S)
 
-where f(S), what S pays, is of such triples alone. A class around a whole triple that has a toll is
-in m of these m classes: those are looked into one by one, up to 2k - 1 records, for a class of 2k
-can be cut in two and loses no more. There are few for k = 3, and tolls are for k = 3 alone.
+where f(S) is the toll of such triples alone. If S holds a complete triple with a toll, all m
+subclasses pay it. These classes are checked individually, up to 2k - 1 records, because splitting a
+class of 2k never increases the loss. They are few for k = 3, so tolls are limited to k = 3.
 """
 
 from __future__ import annotations
@@ -29,26 +28,25 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-Triples = NDArray[np.int32]  # (c, 3), rising
+Triples = NDArray[np.int32]  # (c, 3), rows in ascending order
 
-# The smallest class that tolls are for.
+# The only k with tolls.
 SIZE = 3
-# A triple is taken too often where it is by so much; how many such are looked at a round, and how
-# many of one record.
-_TOO_OFTEN, _AT_ONCE, _OF_A_RECORD = 0.03, 300, 5
-# Triples times records: their distances are kept.
+# Violation above which a triple gets a cut; cuts per round, and per record in a round.
+_TOLERANCE, _TRIPLES_PER_ROUND, _TRIPLES_PER_RECORD = 0.03, 300, 5
+# Limit of triples times records, whose distances are cached.
 MOST = 2**24
-# Nothing is added for a share below this.
-_NOTHING = 1e-9
+# Smaller shares of a class in the solution are ignored.
+_LEAST_USE = 1e-9
 
 
 @dataclass(frozen=True)
 class Tolls:
-    """Triples and the tolls of classes that hold two or three of their records.
+    """Triples, and the toll that a class with two or three of their records pays.
 
     Parameters
     ----------
-    triples : int32 (c, 3), each rising, none twice.
+    triples : int32 (c, 3), distinct rows in ascending order.
     tolls : float64 (c,), 0 or more.
     """
 
@@ -56,37 +54,40 @@ class Tolls:
     tolls: Floats
 
     def charged(self) -> Tolls:
-        """Those above 0."""
-        some = self.tolls > 0
-        return Tolls(self.triples[some], self.tolls[some])
+        """The positive tolls."""
+        positive = self.tolls > 0
+        return Tolls(self.triples[positive], self.tolls[positive])
 
     def pairs(self) -> tuple[Triples, Floats]:
         """The pairs of the triples, int32 (3 c, 2), and the toll of each, float64 (3 c,)."""
-        pairs = np.concatenate([self.triples[:, two] for two in ([0, 1], [0, 2], [1, 2])])
+        pairs = np.concatenate(
+            [self.triples[:, positions] for positions in ([0, 1], [0, 2], [1, 2])]
+        )
         return np.ascontiguousarray(pairs), np.tile(self.tolls, 3)
 
     def paid(self, classes: NDArray[np.integer[Any]], n: int) -> Floats:
-        """What classes of n records pay, int (m, s), float64 (m,).
+        """The tolls that classes, int (m, s) of n records, pay, float64 (m,).
 
-        All pairs in a triple pay; where it is held as a whole, two of its three pairs do not count.
+        Each pair of a triple is charged; a complete triple holds three pairs but pays once, so two
+        are refunded.
         """
         paid = np.zeros(len(classes))
         if not len(self.tolls) or not len(classes):
             return paid
         ordered = np.sort(classes, axis=1).astype(np.int64)
         pairs, tolls = self.pairs()
-        for group, each, width in ((pairs, tolls, 2), (self.triples, -2 * self.tolls, 3)):
-            codes, place = np.unique(_codes(group.astype(np.int64), n), return_inverse=True)
-            sums = np.bincount(place, each)
-            for some in combinations(range(classes.shape[1]), width):
-                asked = _codes(ordered[:, some], n)
-                at = np.minimum(np.searchsorted(codes, asked), len(codes) - 1)
-                paid += np.where(codes[at] == asked, sums[at], 0.0)
+        for group, amounts, width in ((pairs, tolls, 2), (self.triples, -2 * self.tolls, 3)):
+            codes, code_index = np.unique(_codes(group.astype(np.int64), n), return_inverse=True)
+            sums = np.bincount(code_index, amounts)
+            for positions in combinations(range(classes.shape[1]), width):
+                class_codes = _codes(ordered[:, positions], n)
+                index = np.minimum(np.searchsorted(codes, class_codes), len(codes) - 1)
+                paid += np.where(codes[index] == class_codes, sums[index], 0.0)
         return paid
 
 
 def no_tolls() -> Tolls:
-    """None at all."""
+    """An empty set of tolls."""
     return Tolls(np.zeros((0, SIZE), np.int32), np.zeros(0))
 
 
@@ -97,117 +98,119 @@ def _codes(groups: Ints, n: int) -> Ints:
     return codes
 
 
-def taken_too_often(
-    classes: list[tuple[int, ...]], taken: Floats, known: set[tuple[int, ...]]
+def overused_triples(
+    classes: list[tuple[int, ...]], uses: Floats, existing: set[tuple[int, ...]]
 ) -> list[tuple[int, ...]]:
-    """Triples of which classes hold two or three records more often than once, the most first.
+    """Triples whose subset-row cut the solution violates, the most violated first.
 
     Parameters
     ----------
-    classes : rising.
-    taken : float64, how often each is taken.
-    known : triples that need not be told.
+    classes : records in ascending order.
+    taken : float64, how often the solution uses each class.
+    known : triples that already have a cut.
     """
-    together: defaultdict[tuple[int, ...], float] = defaultdict(float)
-    near: dict[int, set[int]] = defaultdict(set)
-    for number in np.flatnonzero(taken > _NOTHING):
-        share = float(taken[number])
-        for two in combinations(classes[number], 2):
-            together[two] += share
-            near[two[0]].add(two[1])
-        for three in combinations(classes[number], 3):
-            together[three] -= 2 * share
-    found: list[tuple[float, tuple[int, ...]]] = []
-    for first, others in near.items():
-        for second in others:
-            for third in others & near.get(second, set()):
+    shared_use: defaultdict[tuple[int, ...], float] = defaultdict(float)
+    later_partners: dict[int, set[int]] = defaultdict(set)
+    for column in np.flatnonzero(uses > _LEAST_USE):
+        share = float(uses[column])
+        for pair in combinations(classes[column], 2):
+            shared_use[pair] += share
+            later_partners[pair[0]].add(pair[1])
+        for triple in combinations(classes[column], 3):
+            shared_use[triple] -= 2 * share
+    overused: list[tuple[float, tuple[int, ...]]] = []
+    for first, seconds in later_partners.items():
+        for second in seconds:
+            for third in seconds & later_partners.get(second, set()):
                 triple = (first, second, third)
-                often = (
-                    together[first, second]
-                    + together[first, third]
-                    + together[second, third]
-                    + together[triple]
+                use = (
+                    shared_use[first, second]
+                    + shared_use[first, third]
+                    + shared_use[second, third]
+                    + shared_use[triple]
                 )
-                if often > 1 + _TOO_OFTEN and triple not in known:
-                    found.append((-often, triple))
-    found.sort()
+                if use > 1 + _TOLERANCE and triple not in existing:
+                    overused.append((-use, triple))
+    overused.sort()
     chosen: list[tuple[int, ...]] = []
-    times: Counter[int] = Counter()
-    for _, one in found:
-        if len(chosen) == _AT_ONCE:
+    triples_of_record: Counter[int] = Counter()
+    for _, candidate in overused:
+        if len(chosen) == _TRIPLES_PER_ROUND:
             break
-        if all(times[record] < _OF_A_RECORD for record in one):
-            times.update(one)
-            chosen.append(one)
+        if all(triples_of_record[record] < _TRIPLES_PER_RECORD for record in candidate):
+            triples_of_record.update(candidate)
+            chosen.append(candidate)
     return chosen
 
 
-class Around:
-    """Classes around whole triples that have tolls: which cost less than they must."""
+class TripleSearch:
+    """Search for violating classes around complete triples with tolls."""
 
     def __init__(self, points: Floats) -> None:
         self._points = points
-        self._rows: dict[tuple[int, ...], Floats] = {}
+        self._distance_cache: dict[tuple[int, ...], Floats] = {}
 
-    def look(
+    def find_violations(
         self, prices: Floats, tolls: Tolls, error: float
     ) -> tuple[Floats, list[tuple[int, ...]]]:
-        """Their least reduced costs by seed, 0 at most, float64 (n,), and those below 0.
+        """Least reduced costs by seed, at most 0, float64 (n,), and the classes below 0.
 
         Parameters
         ----------
-        error : how much a reduced cost may be rounded up; it is taken off.
+        error : bound of the rounding error of a reduced cost; it is subtracted.
         """
         n = len(prices)
         charged = tolls.charged()
-        least, found = np.zeros(n), []
+        least, cheap = np.zeros(n), []
         for classes in self._candidates(prices, charged, error):
             members = self._points[classes]
             costs = np.square(members - members.mean(axis=1, keepdims=True)).sum(axis=(1, 2))
             costs += charged.paid(classes, n) - prices[classes].sum(axis=1) - error
             below = costs < 0
-            rows = np.arange(int(below.sum()))
-            seeds = classes[below][rows, np.argmax(prices[classes[below]], axis=1)]
+            index = np.arange(int(below.sum()))
+            seeds = classes[below][index, np.argmax(prices[classes[below]], axis=1)]
             np.minimum.at(least, seeds, costs[below])
-            found += [tuple(sorted(map(int, one))) for one in classes[below]]
-        return least, found
+            cheap += [tuple(sorted(map(int, row))) for row in classes[below]]
+        return least, cheap
 
     def _candidates(self, prices: Floats, tolls: Tolls, error: float) -> list[Ints]:
-        """Classes of 3, of 4 and of 5 that are not out of the question, each (m, size)."""
+        """Classes of 3, 4 and 5 records that may violate their prices, each int64 (m, size)."""
         n = len(prices)
         fours, fives = [np.zeros((0, 4), np.int64)], [np.zeros((0, 5), np.int64)]
         triples = tolls.triples.astype(np.int64)
-        # What a class around a triple pays is at least what the triple pays.
-        given = tolls.paid(tolls.triples, n) - prices[triples].sum(axis=1) - error
-        for triple, base in zip(triples, given, strict=True):
-            inside, to = self._distances(tuple(map(int, triple)))
-            four = base + inside / 4 + to / 4 - prices
+        # A class around a triple pays at least the toll of the triple.
+        base_costs = tolls.paid(tolls.triples, n) - prices[triples].sum(axis=1) - error
+        for triple, base in zip(triples, base_costs, strict=True):
+            inside, distances = self._distances(tuple(map(int, triple)))
+            four = base + inside / 4 + distances / 4 - prices
             four[triple] = np.inf
-            fours.append(_with(triple, np.flatnonzero(four < 0)[:, None]))
-            five = to / 5 - prices
+            fours.append(_extend_triple(triple, np.flatnonzero(four < 0)[:, None]))
+            five = distances / 5 - prices
             five[triple] = np.inf
             base += inside / 5
             near = np.flatnonzero(base + five + five.min() < 0)
-            one, other = np.triu_indices(len(near), 1)
-            pairs = np.stack([near[one], near[other]], axis=1)
+            first, second = np.triu_indices(len(near), 1)
+            pairs = np.stack([near[first], near[second]], axis=1)
             pairs = pairs[base + five[pairs].sum(axis=1) < 0]
-            apart = np.square(self._points[pairs[:, 0]] - self._points[pairs[:, 1]]).sum(axis=1)
-            pairs = pairs[base + five[pairs].sum(axis=1) + apart / 5 < 0]
-            fives.append(_with(triple, pairs))
+            pair_distances = np.square(self._points[pairs[:, 0]] - self._points[pairs[:, 1]]).sum(
+                axis=1
+            )
+            pairs = pairs[base + five[pairs].sum(axis=1) + pair_distances / 5 < 0]
+            fives.append(_extend_triple(triple, pairs))
         return [triples, np.concatenate(fours), np.concatenate(fives)]
 
     def _distances(self, triple: tuple[int, ...]) -> tuple[float, Floats]:
-        """The squared distances of a triple's pairs, added up, and those of each record to it."""
-        to = self._rows.get(triple)
-        if to is None:
-            to = np.zeros(len(self._points))
+        """The sum of squared distances within a triple, and from each record to its members."""
+        distances = self._distance_cache.get(triple)
+        if distances is None:
+            distances = np.zeros(len(self._points))
             for record in triple:
                 for j in range(self._points.shape[1]):
-                    to += np.square(self._points[:, j] - self._points[record, j])
-            self._rows[triple] = to
-        return float(to[list(triple)].sum()) / 2, to
+                    distances += np.square(self._points[:, j] - self._points[record, j])
+            self._distance_cache[triple] = distances
+        return float(distances[list(triple)].sum()) / 2, distances
 
 
-def _with(triple: Ints, others: Ints) -> Ints:
-    """Classes of a triple and some others each."""
+def _extend_triple(triple: Ints, others: Ints) -> Ints:
+    """Classes of the triple and each row of further records."""
     return np.concatenate([np.broadcast_to(triple, (len(others), len(triple))), others], axis=1)

@@ -18,7 +18,7 @@ from dbanon.data.microdata import Microdata
 from dbanon.data.scales import Scale, Whitening
 from dbanon.data.words import json_text
 from dbanon.errors import ChainChanged, InvalidParameter
-from dbanon.hierarchy.leaves import by_value, column_texts
+from dbanon.hierarchy.leaves import column_texts, sort_values
 from dbanon.hierarchy.spec import ENUM, HierarchySpec, build
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.job import Job
@@ -259,7 +259,7 @@ def trees(chain: ChainKept, planned: Plan, microdata: Microdata) -> dict[str, Hi
         if isinstance(given, HierarchySpec) and given.kind != ENUM:
             known = {tree.labels[leaf] for leaf in tree.leaves.tolist()}
             values = known.union(column_texts(microdata, attributes[name]))
-            tree = build(given, by_value(values, attributes[name]), name)
+            tree = build(given, sort_values(values, attributes[name]), name)
         found[name] = tree
     return found
 

@@ -17,7 +17,7 @@ from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Found, Partition
 from dbanon.errors import TooFewRecords
-from dbanon.hierarchy.leaves import only
+from dbanon.hierarchy.leaves import take_records
 from dbanon.job.chain import Rules
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
@@ -110,7 +110,7 @@ def newcomers(
             microdata = source.read(planned.relation, planned.wanted, job, tick)
             waiting = microdata.n_read
             order, waited = state.in_order(planned.relation, microdata)
-        microdata = only(microdata, order)
+        microdata = take_records(microdata, order)
         records = _admissible(microdata, size if is_due(state) else None)
         if not len(records) and first:
             raise TooFewRecords(
@@ -119,8 +119,8 @@ def newcomers(
             )
         pool, waited = _of(microdata, records), waited[records]
     nobody = Newcomers(
-        only(microdata, records[:0]), policy, Found(Partition(np.empty(0, np.int32))), measures,
-        microdata.keys[:0],
+        take_records(microdata, records[:0]), policy, Found(Partition(np.empty(0, np.int32))),
+        measures, microdata.keys[:0],
     )  # fmt: skip
     if not pool.n_records:
         return nobody
@@ -240,7 +240,7 @@ def _together(parts: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
 
 
 def _of(microdata: Microdata, records: NDArray[np.int64]) -> Microdata:
-    return microdata if len(records) == microdata.n_records else only(microdata, records)
+    return microdata if len(records) == microdata.n_records else take_records(microdata, records)
 
 
 def _admissible(microdata: Microdata, size: int | None) -> NDArray[np.int64]:
@@ -280,4 +280,4 @@ def _parted(
         return microdata, microdata.keys[:0]
     others = np.ones(microdata.n_records, np.bool_)
     others[records] = False
-    return only(microdata, records), microdata.keys[others]
+    return take_records(microdata, records), microdata.keys[others]

@@ -63,7 +63,7 @@ def class_losses(
         microdata, measures, partition, lambda own, wide: _totals(microdata, own, wide), settings
     )
     if recoding.measure == "iloss":
-        lost = sum(column.lost for column in columns if column.lost is not None)
+        lost = sum(column.losses for column in columns if column.losses is not None)
         return np.asarray(lost / _cells(microdata, partition), np.float64)
     return _distances(microdata, measures, partition, policy, columns)
 

@@ -19,7 +19,7 @@ from dbanon.chain.state import find
 from dbanon.data.measures import Distribution, Measures
 from dbanon.data.microdata import Coded
 from dbanon.data.schema import Attribute
-from dbanon.hierarchy.leaves import in_place, leaf_text, spelled_by
+from dbanon.hierarchy.leaves import leaf_text, sort_key, spell_as_leaves
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.measures import Model
 from dbanon.measures.recount import trees_of_models
@@ -52,15 +52,15 @@ class Reference:
         found = np.zeros(len(values) + 1, np.int32)
         if self.tree is not None:
             texts = [leaf_text(value, self.attribute) for value in values]
-            spelled = spelled_by(self.tree, texts, self.attribute)
+            spelled = spell_as_leaves(self.tree, texts, self.attribute)
             found[:-1] = self.tree.encode(spelled, self.attribute.name)
             found[-1] = self.tree.n_leaves - 1
             return found
-        have = [in_place(value, self.attribute) for value in self.known.values]
+        have = [sort_key(value, self.attribute) for value in self.known.values]
         place_of = {value: place for place, value in enumerate(have)}
         nowhere = len(self.known.counts)
         for number, value in enumerate(values):
-            own = in_place(value, self.attribute)
+            own = sort_key(value, self.attribute)
             other = max(bisect_right(have, own) - 1, 0) if self.ordered else nowhere
             found[number] = place_of.get(own, other)
         has_null = len(self.known.counts) > len(have)

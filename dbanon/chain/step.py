@@ -276,7 +276,9 @@ def _of_nobody(session: Session, state: CellState, measures: Measures | None) ->
         types = dict(session.columns_of(chain.table(session, "value")))
         columns = [
             ReleasedColumn(
-                Attribute(name, Kind.CATEGORY, sql_type=types[place]), np.empty(0, object), of=of
+                Attribute(name, Kind.CATEGORY, sql_type=types[place]),
+                np.empty(0, object),
+                source_name=of,
             )
             for name, place, of in sorted(told["columns"], key=lambda one: int(one[1][1:]))
             if place.startswith("v") and of not in dict(told["job"]["by"])

@@ -16,7 +16,7 @@ from dbanon.doors.arrays import microdata_of
 from dbanon.doors.progress import shown
 from dbanon.doors.signature import lists
 from dbanon.errors import InvalidParameter, extras_told
-from dbanon.hierarchy.spec import Given, parse_all
+from dbanon.hierarchy.spec import HierarchySource, parse_all
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
 from dbanon.job.reading import Reading
@@ -54,7 +54,7 @@ def advise(
     nulls: str | None = None,
     kinds: Mapping[str, str] | None = None,
     key: Sequence[str] = (),
-    hierarchies: Mapping[str, Given] | None = None,
+    hierarchies: Mapping[str, HierarchySource] | None = None,
     memory_limit: int | None = None,
     progress: Wanted = None,
     on_sql: OnSql | None = None,

@@ -19,7 +19,7 @@ from dbanon.data.scales import Standardization
 from dbanon.data.schema import Attribute, Kind, Role
 from dbanon.doors.signature import lists
 from dbanon.errors import InvalidParameter, TooFewRecords, extras_told
-from dbanon.hierarchy.spec import Given, built, parse_all
+from dbanon.hierarchy.spec import HierarchySource, build_all, parse_all
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.policy import Policy
 from dbanon.measures import centroid_loss
@@ -45,7 +45,7 @@ def partition(
     k: int,
     *,
     method: AttributeMethod,
-    hierarchies: Mapping[str, Given] | None = None,
+    hierarchies: Mapping[str, HierarchySource] | None = None,
     **options: Unpack[ClassOptions],
 ) -> AttributePartition: ...
 
@@ -56,7 +56,7 @@ def partition(
     k: int,
     *,
     method: RowMethod = ...,
-    hierarchies: Mapping[str, Given] | None = None,
+    hierarchies: Mapping[str, HierarchySource] | None = None,
     **options: Unpack[ClassOptions],
 ) -> Partition: ...
 
@@ -66,7 +66,7 @@ def partition(
     data: ArrayLike | pd.DataFrame,
     k: int,
     *,
-    hierarchies: Mapping[str, Given] | None = None,
+    hierarchies: Mapping[str, HierarchySource] | None = None,
     **options: Any,
 ) -> Partition | AttributePartition:
     """Put records into equivalence classes of at least k, in the order they are given.
@@ -106,7 +106,7 @@ def partition(
     given_trees = parse_all(hierarchies, files=True)
 
     def trees(microdata: Microdata) -> dict[str, Hierarchy]:
-        return built(given_trees, microdata)
+        return build_all(given_trees, microdata)
 
     policy = replace(policy, hierarchies=trees(microdata))
     found = partition_for(microdata, policy, trees=trees).classes
@@ -145,7 +145,7 @@ def generalization_loss(
     data: ArrayLike | pd.DataFrame,
     classes: Partition | ArrayLike,
     *,
-    hierarchies: Mapping[str, Given] | None = None,
+    hierarchies: Mapping[str, HierarchySource] | None = None,
     orders: Mapping[str, Sequence[str]] | None = None,
 ) -> float:
     """iloss on the classes' own ranges and common ancestors: 0 none, records times columns all.
@@ -161,7 +161,7 @@ def generalization_loss(
     """
     microdata = microdata_of(data, orders)
     classes = _classes(classes, microdata)
-    trees = built(parse_all(hierarchies, files=True), microdata)
+    trees = build_all(parse_all(hierarchies, files=True), microdata)
     return float(class_losses(microdata, Measures.of(microdata), classes, trees).sum())
 
 

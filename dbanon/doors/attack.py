@@ -14,12 +14,12 @@ from dbanon.data.partition import Synthesis
 from dbanon.doors.evaluate import Written, names_of, starred, tables_of
 from dbanon.errors import InvalidParameter, TooFewRecords
 from dbanon.hierarchy.leaves import ANY
-from dbanon.hierarchy.spec import Given, built, parse_all
+from dbanon.hierarchy.spec import HierarchySource, build_all, parse_all
 from dbanon.hierarchy.tree import Hierarchy, flat
 from dbanon.job.policy import Policy
 from dbanon.measures.attacks import membership
-from dbanon.measures.attacks.task import GUESSES, Exposed
-from dbanon.measures.pairs import joined
+from dbanon.measures.attacks.task import GUESSES, AttackData
+from dbanon.measures.pairs import combine_codes
 from dbanon.release.attacks import Attacks, attacks_of, exposed_of
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def attack(
     quasi_identifiers: Sequence[str] | None = None,
     linked: Sequence[Sequence[str]] | None = None,
     orders: Mapping[str, Sequence[str]] | None = None,
-    hierarchies: Mapping[str, Given] | None = None,
+    hierarchies: Mapping[str, HierarchySource] | None = None,
     guesses: int = GUESSES,
     targets: int = _TARGETS,
     releases: int = _RELEASES,
@@ -116,7 +116,7 @@ def _two_parts(
     return parts
 
 
-def _farthest(exposed: Exposed, many: int, rng: np.random.Generator) -> np.ndarray[Any, Any]:
+def _farthest(exposed: AttackData, many: int, rng: np.random.Generator) -> np.ndarray[Any, Any]:
     """Of a thousand originals those whose nearest released rows are farthest."""
     some = rng.choice(exposed.members, min(1000, exposed.members), replace=False)
     rows = exposed.any_rows(rng, min(1000, len(exposed.weights)))
@@ -153,7 +153,7 @@ class _Table:
             raise TooFewRecords("There are no originals, or no released rows.")
         return cls(frame[names], len(before), after, names)
 
-    def exposed(self, after: pd.DataFrame) -> Exposed:
+    def exposed(self, after: pd.DataFrame) -> AttackData:
         """All records beside the rows of one release, those that say nothing left out."""
         from dbanon.stores.frame.microdata import microdata_from_frame
 
@@ -163,9 +163,9 @@ class _Table:
         if not len(after):
             raise TooFewRecords("All released rows are withheld.")
         columns = [Written.of(one, after[one.name]) for one in microdata.attributes]
-        alike = joined([column.codes for column in columns], len(after))
+        alike = combine_codes([column.codes for column in columns], len(after))
         _, firsts, weights = np.unique(alike, return_index=True, return_counts=True)
-        trees: dict[str, Hierarchy] = dict(built(self.trees, microdata))
+        trees: dict[str, Hierarchy] = dict(build_all(self.trees, microdata))
         for position, attribute in enumerate(microdata.categorical):
             values = set(after[attribute.name].dropna().astype(str)) - {ANY}
             known = microdata.categories[position]
@@ -190,8 +190,8 @@ class _Table:
                     rows[0] = target
                 given = self.frame.iloc[rng.permutation(rows)].reset_index(drop=True)
                 after = tables_of(self.frame, _rows_of(make(given), self.frame))[1]
-                told.append(membership.told_of(self.exposed(after), target))
-        return membership.told_apart(np.array(figures[0]), np.array(figures[1]))
+                told.append(membership.release_features(self.exposed(after), target))
+        return membership.membership_rate(np.array(figures[0]), np.array(figures[1]))
 
 
 def _rows_of(released: Any, like: Any) -> Any:

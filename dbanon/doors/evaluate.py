@@ -21,12 +21,12 @@ from dbanon.errors import (
     extras_told,
 )
 from dbanon.hierarchy.leaves import ANY
-from dbanon.hierarchy.spec import Given, HierarchySpec, built, parse_all
+from dbanon.hierarchy.spec import HierarchySource, HierarchySpec, build_all, parse_all
 from dbanon.hierarchy.tree import Hierarchy, flat
 from dbanon.job.guarantee_names import recorded
 from dbanon.job.policy import Policy
 from dbanon.measures.figure import Parameters
-from dbanon.measures.pairs import Pairs, joined
+from dbanon.measures.pairs import Pairs, combine_codes
 from dbanon.recoding import ReleasedColumn
 from dbanon.release.alignment import unrelated
 from dbanon.release.evaluation import Evaluation, evaluation_of, pairs_of
@@ -48,7 +48,7 @@ def evaluate(
     report: Report | None = None,
     classes: Partition | ArrayLike | None = None,
     orders: Mapping[str, Sequence[str]] | None = None,
-    hierarchies: Mapping[str, Given] | None = None,
+    hierarchies: Mapping[str, HierarchySource] | None = None,
     lambdas: Sequence[float] = (0.5, 0.0, 0.5),
     taus: Sequence[float] = (0.5, 0.5),
     gammas: Sequence[float] = (0.5, 0.5),
@@ -159,7 +159,7 @@ def _pairs(
         for attribute in microdata.attributes
     ]
     labels, firsts = _classes(columns, gone, classes, microdata)
-    trees: dict[str, Hierarchy] = dict(built(given, microdata))
+    trees: dict[str, Hierarchy] = dict(build_all(given, microdata))
     for position, attribute in enumerate(microdata.categorical):
         trees.setdefault(attribute.name, flat(microdata.categories[position]))
     made = [column.at(firsts) for column in columns]
@@ -360,7 +360,7 @@ def _classes(
     n = microdata.n_records
     labels = np.full(n, SUPPRESSED, np.int32)
     held = np.flatnonzero(~gone)
-    alike = joined([column.codes[held] for column in columns], len(held))
+    alike = combine_codes([column.codes[held] for column in columns], len(held))
     if given is None:
         found = alike
     else:
@@ -369,8 +369,8 @@ def _classes(
             raise InvalidParameter(f"The partition has {len(named)} records, the data {n}.")
         kept = named[held] >= 0
         held, alike = held[kept], alike[kept]
-        found = joined([named[held]], len(held))
-        if len(np.unique(joined([found, alike], len(held)))) > len(np.unique(found)):
+        found = combine_codes([named[held]], len(held))
+        if len(np.unique(combine_codes([found, alike], len(held)))) > len(np.unique(found)):
             raise InvalidParameter(
                 "A class is released with different values.",
                 hint="Leave `classes` out: rows that are released alike are the classes then.",

@@ -10,7 +10,7 @@ from dbanon.doors.frame_report import FrameReport
 from dbanon.doors.progress import shown
 from dbanon.doors.signature import lists
 from dbanon.errors import InvalidParameter, RowsLinkable, RowsLinkableRefused, warn_caller
-from dbanon.hierarchy.spec import Given, parse_all
+from dbanon.hierarchy.spec import HierarchySource, parse_all
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
 from dbanon.release.alignment import INPUT, ROWS_LINK, SHUFFLED
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
         by: Sequence[str]
         entity: str | None
         entity_normalize: Literal["trim", "casefold"] | None
-        hierarchies: Mapping[str, Given] | None
+        hierarchies: Mapping[str, HierarchySource] | None
         rows: Literal["shuffled", "input"]
         progress: Wanted
 
@@ -92,7 +92,7 @@ def anonymize_frame(
     by: Sequence[str] = (),
     entity: str | None = None,
     entity_normalize: str | None = None,
-    hierarchies: Mapping[str, Given] | None = None,
+    hierarchies: Mapping[str, HierarchySource] | None = None,
     pseudonyms: Sequence[str] = (),
     pseudonym_key: str | None = None,
     rows: str = SHUFFLED,

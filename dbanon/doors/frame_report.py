@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from dbanon.data.partition import Partition
-    from dbanon.hierarchy.spec import Given
+    from dbanon.hierarchy.spec import HierarchySource
     from dbanon.release.alignment import Alignment
     from dbanon.release.distribution import Distribution
     from dbanon.release.evaluation import Evaluation
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         """What else ``dbanon.evaluate`` takes."""
 
         classes: Partition | ArrayLike | None
-        hierarchies: Mapping[str, Given] | None
+        hierarchies: Mapping[str, HierarchySource] | None
         lambdas: Sequence[float]
         taus: Sequence[float]
         gammas: Sequence[float]

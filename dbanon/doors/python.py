@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from dbanon.data.option import all_parameters, make, parameter
 from dbanon.doors.progress import shown
 from dbanon.doors.signature import lists
-from dbanon.hierarchy.spec import Given, parse_all
+from dbanon.hierarchy.spec import HierarchySource, parse_all
 from dbanon.job.export import Export
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
@@ -44,7 +44,7 @@ def anonymize(
     by: Sequence[str] = (),
     entity: str | None = None,
     key: Sequence[str] = (),
-    hierarchies: Mapping[str, Given] | None = None,
+    hierarchies: Mapping[str, HierarchySource] | None = None,
     declared: bool = False,
     target: Any = None,
     progress: Wanted = None,
@@ -85,7 +85,7 @@ def anonymize(
     by: Sequence[str] = (),
     entity: str | None = None,
     key: Sequence[str] = (),
-    hierarchies: Mapping[str, Given] | None = None,
+    hierarchies: Mapping[str, HierarchySource] | None = None,
     declared: bool = False,
     target: Any = None,
     progress: Wanted = None,
@@ -164,7 +164,7 @@ def plan(
     by: Sequence[str] = (),
     entity: str | None = None,
     key: Sequence[str] = (),
-    hierarchies: Mapping[str, Given] | None = None,
+    hierarchies: Mapping[str, HierarchySource] | None = None,
     declared: bool = False,
     target: Any = None,
     cluster: bool = False,

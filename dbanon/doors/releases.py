@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from dbanon.chain import manage as run
 from dbanon.chain.manage import ChainShown, Measured
 from dbanon.errors import InvalidParameter
-from dbanon.hierarchy.spec import Given, parse
+from dbanon.hierarchy.spec import HierarchySource, parse
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.ledger import job_history
 from dbanon.ledger import releases as kept
@@ -216,7 +216,7 @@ def drop(database: Any, release: str, *, on_sql: OnSql | None = None) -> list[st
 def store_hierarchy(
     database: Any,
     name: str,
-    hierarchy: Given,
+    hierarchy: HierarchySource,
     *,
     replace: bool = False,
     description: str | None = None,
@@ -243,7 +243,9 @@ def store_hierarchy(
     return tree
 
 
-def load_hierarchy(database: Any, hierarchy: Given, *, on_sql: OnSql | None = None) -> Hierarchy:
+def load_hierarchy(
+    database: Any, hierarchy: HierarchySource, *, on_sql: OnSql | None = None
+) -> Hierarchy:
     """Read a hierarchy from a database: stored (``"name:education"``), or ``"table:ref.tree"``.
 
     Raises

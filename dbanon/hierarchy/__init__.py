@@ -1,4 +1,4 @@
-"""Generalization trees: made, read, checked, asked."""
+"""Generalization trees: building, reading, validating and querying them."""
 
 from dbanon.hierarchy.tree import Hierarchy
 

@@ -1,13 +1,12 @@
-"""Hierarchies made from a list of values: intervals, dates, prefixes, orders, and a proposal.
+"""Builders of hierarchies from values: intervals, dates, prefixes, orders, and a suggestion.
 
-Every builder takes the values that are to be leaves and gives a tree in which they keep the order
-that the builder states. Labels of intervals are ``[low, high)``. ``pulse`` is called now and then:
-what it raises ends the making.
+Every builder takes the values that become leaves and documents their order in the tree. Labels of
+intervals are ``[low, high)``. ``pulse`` is called regularly; an exception from it cancels the work.
 
-Codes are known by their shape: of diseases, drugs, occupations, regions, and postcodes. A code is
-made of digits and few letters, in parts that a point, dash, slash or space joins, and its beginning
-says more than its end: B24.1 (ICD-10), A10BA02 (ATC), DE111 (NUTS), SW1A 1AA. Words, names, ranges
-(20-29) and dates (17.05.2024) are no codes, though some hold digits.
+Codes of diseases, drugs, occupations, regions and postcodes are recognized by their shape: digits
+and few letters, in parts joined by a point, dash, slash or space, where the beginning matters more
+than the end: B24.1 (ICD-10), A10BA02 (ATC), DE111 (NUTS), SW1A 1AA. Words, names, ranges (20-29)
+and dates (17.05.2024) are not codes, although some contain digits.
 """
 
 from __future__ import annotations
@@ -36,34 +35,34 @@ def intervals(
     *,
     pulse: Pulse = no_pulse,
 ) -> Hierarchy:
-    """Numbers in intervals of growing width on a grid, e.g. steps 5, 10, 50.
+    """Numbers in nested intervals on a grid, e.g. steps 5, 10, 50.
 
     Parameters
     ----------
     values : numbers as text.
-    steps : widths, each a whole multiple of the one before.
+    steps : widths, each an integer multiple of the previous one.
     origin : a border of the grid.
 
     Raises
     ------
-    InvalidParameter : a value is no number, or a step is no multiple of the one before.
+    InvalidParameter : a value is not a number, or a step not a multiple of the previous one.
     """
     numbers = _numbers(values, pulse)
     widths = [_decimal(step, "A step") for step in steps]
     start = _decimal(origin, "The origin")
-    before = None
+    previous = None
     for width in widths:
-        if width <= 0 or (before is not None and width % before):
+        if width <= 0 or (previous is not None and width % previous):
             raise InvalidParameter(
                 "Steps must be positive, each a whole multiple of the one before."
             )
-        before = width
+        previous = width
     rows = []
     for number, value in paced(sorted((number, value) for value, number in numbers.items()), pulse):
         row = [value]
         for width in widths:
             low = start + ((number - start) / width).to_integral_value(ROUND_FLOOR) * width
-            row.append(f"[{_plain(low)}, {_plain(low + width)})")
+            row.append(f"[{_plain_text(low)}, {_plain_text(low + width)})")
         rows.append([*row, ROOT])
     return _tree(rows, pulse)
 
@@ -76,13 +75,12 @@ def dates(
 ) -> Hierarchy:
     """Dates (``2024-05-17``) by calendar: day, month, quarter, year, 5y and decade, in that order.
 
-    A day is a step of moments. A week, Monday to Sunday as ISO 8601 counts them, lies in no one
-    month or year: only ``*`` stands above it.
+    ``day`` is for timestamps. ISO 8601 weeks, Monday to Sunday, cross months and years, so only
+    ``*`` can be above a week.
 
     Raises
     ------
-    InvalidParameter : a value is no date, or the steps are unknown, not in order, or stand above a
-        week.
+    InvalidParameter : a value is not a date, or steps are unknown, out of order or above a week.
     """
     if any(step not in DATE_STEPS for step in steps) or [
         step for step in DATE_STEPS if step in steps
@@ -93,14 +91,14 @@ def dates(
             "A week may lie in two months or two years, so no other step may follow it.",
             hint='Write ["week"] or ["day", "week"], or leave the week out.',
         )
-    found = []
+    days = []
     for value in paced(set(values), pulse):
         try:
-            found.append((date.fromisoformat(value[:10]), value))
+            days.append((date.fromisoformat(value[:10]), value))
         except ValueError:
             raise InvalidParameter("A value is no date in the form 2024-05-17.") from None
     rows = []
-    for day, value in paced(sorted(found), pulse):
+    for day, value in paced(sorted(days), pulse):
         year, week, _ = day.isocalendar()
         labels = {
             "day": day.isoformat(),
@@ -111,7 +109,7 @@ def dates(
             "5y": f"{day.year // 5 * 5:04d} to {day.year // 5 * 5 + 4:04d}",
             "decade": f"{day.year // 10 * 10:04d}s",
         }
-        # The calendar of an instant is that of its zone, which its text ends with.
+        # The calendar date of an instant depends on its zone, so labels name it.
         zone = " UTC" if value.endswith("+00:00") else ""
         rows.append([value, *(labels[step] + zone for step in steps), ROOT])
     return _tree(rows, pulse)
@@ -124,16 +122,16 @@ def prefixes(
     *,
     pulse: Pulse = no_pulse,
 ) -> Hierarchy:
-    """Codes of digits or letters masked from the right, e.g. 23208, 2320*, 232**, ... (zip codes).
+    """Codes of digits or letters masked from the right, as with zip codes: 23208, 2320*, 232**, ….
 
     Parameters
     ----------
-    keep : how many leading characters each level keeps, falling; None for every number.
-    mask : one character for each one hidden; the root is all mask.
+    keep : number of leading characters per level, decreasing; None for all.
+    mask : the character that replaces each masked one; the root is all mask.
 
     Raises
     ------
-    InvalidParameter : the levels do not fall, or the mask is no single character.
+    InvalidParameter : the numbers do not decrease, or the mask is not a single character.
     """
     if len(mask) != 1:
         raise InvalidParameter("The mask must be one character.")
@@ -145,25 +143,25 @@ def prefixes(
     for value in paced(sorted(set(values)), pulse):
         if mask in value:
             raise InvalidParameter("A value holds the mask character: choose another mask.")
-        # A shorter code is masked to its own length, so that its labels are its own.
-        kept = [
+        # Keep the length of shorter codes, so that they share no labels with longer ones.
+        masked = [
             value[:count] + mask * (len(value) - count) for count in levels if count < len(value)
         ]
-        rows.append([value, *kept, mask * max(length, 1)])
+        rows.append([value, *masked, mask * max(length, 1)])
     return _tree(rows, pulse)
 
 
 def ordered(values: Sequence[str], fanout: int = 2, *, pulse: Pulse = no_pulse) -> Hierarchy:
-    """Ordered values (an enum, grades) in groups of ``fanout`` neighbours, level upon level.
+    """Ordered values (an enum, grades), grouped level by level by ``fanout`` neighbours.
 
     Parameters
     ----------
-    values : in their order, each once.
-    fanout : children of a node, 2 or more.
+    values : distinct, in order.
+    fanout : children per node, 2 or more.
 
     Raises
     ------
-    InvalidParameter : a value stands twice, or the fanout is below 2.
+    InvalidParameter : a value is repeated, or the fanout is below 2.
     """
     if fanout < 2:
         raise InvalidParameter("The fanout must be 2 or more.")
@@ -172,8 +170,8 @@ def ordered(values: Sequence[str], fanout: int = 2, *, pulse: Pulse = no_pulse) 
     rows = [[value] for value in values]
     size = fanout
     while size < len(values):
-        for at, row in enumerate(paced(rows, pulse)):
-            first = at // size * size
+        for index, row in enumerate(paced(rows, pulse)):
+            first = index // size * size
             last = min(first + size, len(values)) - 1
             row.append(row[-1] if first == last else f"{values[first]} to {values[last]}")
         size *= fanout
@@ -181,7 +179,7 @@ def ordered(values: Sequence[str], fanout: int = 2, *, pulse: Pulse = no_pulse) 
 
 
 def grouped(values: Sequence[str], sizes: Sequence[int], *, pulse: Pulse = no_pulse) -> Hierarchy:
-    """Ordered values in one level of groups of the given sizes, in order.
+    """Ordered values in one level of groups of these sizes.
 
     Raises
     ------
@@ -200,23 +198,23 @@ def grouped(values: Sequence[str], sizes: Sequence[int], *, pulse: Pulse = no_pu
 
 @dataclass(frozen=True)
 class Suggestion:
-    """A proposed tree, and why it is this one: no value is named."""
+    """A suggested tree, and the reason for it, which contains no value."""
 
     tree: Hierarchy
     why: str
 
 
 def suggest(values: Sequence[str]) -> Hierarchy:
-    """A proposal from the values alone, to be edited by a person before it is used.
+    """A tree suggested from the values alone, for a person to review.
 
-    Dates by calendar; codes by what they begin with; numbers in intervals of about a tenth and a
-    third of their width; all others directly below the root. ``suggestion`` also says why.
+    Dates by calendar; codes by their prefixes; numbers in intervals of about a tenth and a third of
+    their range; all others directly below the root. ``suggestion`` also gives the reason.
     """
     return suggestion(values).tree
 
 
 def suggestion(values: Sequence[str]) -> Suggestion:
-    """The proposal of ``suggest``, and why it was made."""
+    """The tree of ``suggest``, and the reason for it."""
     distinct = sorted(set(values))
     try:
         if distinct:
@@ -228,10 +226,10 @@ def suggestion(values: Sequence[str]) -> Suggestion:
     if digits and len(lengths) == 1 and min(lengths) >= 4:
         why = f"codes of {min(lengths)} digits: a star stands for each that is hidden"
         return Suggestion(prefixes(distinct), why)
-    # A number is not written with a zero in front.
+    # Leading zeros mark codes, not numbers.
     if not any(re.match("0[0-9]", value) for value in distinct):
         with suppress(InvalidParameter):
-            return _of_numbers(distinct)
+            return _suggest_intervals(distinct)
     codes = codes_of(distinct)
     if codes is None:
         why = "neither dates, nor codes, nor numbers: all right below the root"
@@ -239,11 +237,13 @@ def suggestion(values: Sequence[str]) -> Suggestion:
     why = (
         f"codes: letters and digits, most of them as {codes.shape}; a star stands for what follows"
     )
-    return Suggestion(_tree([[v, *codes.ways[v], ROOT] for v in distinct], no_pulse), why)
+    return Suggestion(
+        _tree([[value, *codes.labels[value], ROOT] for value in distinct], no_pulse), why
+    )
 
 
-def _of_numbers(distinct: Sequence[str]) -> Suggestion:
-    """Intervals; raises InvalidParameter where a value is no number."""
+def _suggest_intervals(distinct: Sequence[str]) -> Suggestion:
+    """Intervals of numbers; raises InvalidParameter if a value is not a number."""
     numbers = _numbers(distinct).values()
     width = max(numbers, default=Decimal(0)) - min(numbers, default=Decimal(0))
     if width == 0:
@@ -251,7 +251,7 @@ def _of_numbers(distinct: Sequence[str]) -> Suggestion:
     step = Decimal(1).scaleb((width / 20).adjusted())
     step *= next(factor for factor in (1, 2, 5, 10) if step * factor * 20 >= width)
     widths = [str(step), str(step * 5)]
-    why = f"numbers: in intervals of {_plain(step)} and {_plain(step * 5)}"
+    why = f"numbers: in intervals of {_plain_text(step)} and {_plain_text(step * 5)}"
     return Suggestion(intervals(distinct, widths), why)
 
 
@@ -263,95 +263,102 @@ def _numbers(values: Sequence[str], pulse: Pulse = no_pulse) -> dict[str, Decima
     return {value: _decimal(value, "A value") for value in paced(set(values), pulse)}
 
 
-def _decimal(value: float | str, what: str) -> Decimal:
+def _decimal(value: float | str, subject: str) -> Decimal:
     try:
         number = Decimal(str(value))
     except InvalidOperation:
         number = Decimal("NaN")
     if not number.is_finite():
-        raise InvalidParameter(f"{what} is no number.")
+        raise InvalidParameter(f"{subject} is no number.")
     return number
 
 
-def _plain(number: Decimal) -> str:
+def _plain_text(number: Decimal) -> str:
     text = f"{number:f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-_JOINS = ".-/ "
-# Letters in runs of three at most, small ones alone: more are words. Marks as of ICD-10-GM behind.
+_JOINTS = ".-/ "
+# At most three capitals or one small letter in a row; more make a word. ICD-10-GM appends marks.
 _LETTERS = r"(?:(?<![A-Za-z])(?:[A-Z]{1,3}|[a-z])(?![A-Za-z]))"
 _PART = rf"(?:[0-9]|{_LETTERS})+"
-_CODE = re.compile(rf"{_PART}(?:[{re.escape(_JOINS)}]{_PART})*[+!]?")
+_CODE = re.compile(rf"{_PART}(?:[{re.escape(_JOINTS)}]{_PART})*[+!]?")
 _COUNTRY = re.compile(r"[A-Z]{1,3}")
-_LONGEST = 20
-# Of the values, so many may be none: what stands for unknown.
-_OTHERS = 0.05
+_MOST_CHARACTERS = 20
+# The share of values that need not be codes, such as words for unknown.
+_MOST_OTHERS = 0.05
 _RANGE = re.compile(r"([0-9]+)(?:-([0-9]+)|\+)?")
-# 17.05.2024, 5/17/24, 05/2024: what stands in front says least.
+# 17.05.2024, 5/17/24, 05/2024: the beginning is the least significant part.
 _DAY_OR_MONTH = "(?:0?[1-9]|[12][0-9]|3[01])"
 _DAY = re.compile(
     f"(?:{_DAY_OR_MONTH}[./-])?{_DAY_OR_MONTH}[./-](?:1[89]|2[01])[0-9]{{2}}"
     f"|{_DAY_OR_MONTH}[./-]{_DAY_OR_MONTH}[./-][0-9]{{2}}"
 )
-# So many joints in every value, and each part is a number of its own.
-_PARTED = 3
+# With this many joints in every value, parts are cut as units, as in version numbers.
+_JOINTS_OF_PARTED = 3
 
 
 @dataclass(frozen=True)
 class Codes:
-    """The labels above each value of a column of codes, up to the root but for it.
+    """The labels above each value of a column of codes, without the root.
 
     Parameters
     ----------
-    ways : by value; none for a value that is no code.
-    shape : the shape that most of them have: A for a letter, 9 for a digit.
+    labels : by value; empty for a value that is not a code.
+    shape : the most common shape: A for a letter, 9 for a digit.
     """
 
-    ways: dict[str, tuple[str, ...]]
+    labels: dict[str, tuple[str, ...]]
     shape: str
 
 
 def codes_of(values: Sequence[str]) -> Codes | None:
-    """The labels above codes, or None where the values are none, or have no beginning in common.
+    """The labels above codes, or None if the values are not codes or share no prefix.
 
-    A label is what all values below it begin with, and nothing else, so that it tells no more of
-    one of them than the value itself: ``B2*``. Cut between two parts it has no star, ``B24``, but
-    where a value of the column could be taken for such a label.
+    A label is a common prefix of the values below it, such as ``B2*``, so it reveals no more than
+    each value itself. Prefixes that end at a joint have no star (``B24``), unless some value of the
+    column equals such a label.
 
     Parameters
     ----------
-    values : texts, each once.
+    values : distinct.
     """
-    codes = _coded(values)
-    if len(codes) < (1 - _OTHERS) * len(values) or any("*" in value for value in values):
+    codes = _code_values(values)
+    if len(codes) < (1 - _MOST_OTHERS) * len(values) or any("*" in value for value in values):
         return None
     if _are_ranges(codes) or all(_DAY.fullmatch(code) for code in codes):
         return None
-    parted = all(sum(map(code.count, _JOINS)) >= _PARTED for code in codes)
-    stems = {code: _stems(code, parted) for code in codes}
-    known = set(values)
-    # One rule for the column: a star of one label alone would tell of one value.
-    starred = any(cut and stem in known for found in stems.values() for stem, cut in found)
-    above = {stem for found in stems.values() for stem, _ in found}
-    ways = {
+    is_parted = all(sum(map(code.count, _JOINTS)) >= _JOINTS_OF_PARTED for code in codes)
+    stems = {code: _stems(code, is_parted) for code in codes}
+    value_set = set(values)
+    # Apply one rule to the whole column: a star on one label would reveal that value.
+    starred = any(
+        at_joint and stem in value_set
+        for code_stems in stems.values()
+        for stem, at_joint in code_stems
+    )
+    all_stems = {stem for code_stems in stems.values() for stem, _ in code_stems}
+    labels_of_code = {
         code: tuple(
-            stem if cut and not starred else f"{stem}*"
-            for stem, cut in ([(code, False)] if code in above else []) + stems[code]
+            stem if at_joint and not starred else f"{stem}*"
+            for stem, at_joint in ([(code, False)] if code in all_stems else []) + stems[code]
         )
         for code in codes
     }
-    below = Counter(label for way in ways.values() for label in way)
-    if max(below.values(), default=0) < 2:
+    label_counts = Counter(label for labels in labels_of_code.values() for label in labels)
+    if max(label_counts.values(), default=0) < 2:
         return None
     shapes = Counter(re.sub("[0-9]", "9", re.sub("[A-Za-z]", "A", code)) for code in codes)
-    none: tuple[str, ...] = ()
-    return Codes({value: ways.get(value, none) for value in values}, shapes.most_common(1)[0][0])
+    no_labels: tuple[str, ...] = ()
+    return Codes(
+        {value: labels_of_code.get(value, no_labels) for value in values},
+        shapes.most_common(1)[0][0],
+    )
 
 
-def _coded(values: Sequence[str]) -> list[str]:
-    """Those values that are codes; without a digit only beside others that begin alike."""
-    shaped = [v for v in values if len(v) <= _LONGEST and _CODE.fullmatch(v)]
+def _code_values(values: Sequence[str]) -> list[str]:
+    """The values that are codes; one without digits needs others with the same beginning."""
+    shaped = [v for v in values if len(v) <= _MOST_CHARACTERS and _CODE.fullmatch(v)]
     numbered = [value for value in shaped if any(char.isdigit() for char in value)]
     if 2 * len(numbered) < len(values):
         return []
@@ -364,32 +371,32 @@ def _coded(values: Sequence[str]) -> list[str]:
     ]
 
 
-def _stems(code: str, parted: bool) -> list[tuple[str, bool]]:
-    """What a code begins with, the longest first, and whether it was cut between two parts."""
+def _stems(code: str, is_parted: bool) -> list[tuple[str, bool]]:
+    """The prefixes of a code, longest first, and whether each ends at a joint."""
     letters = re.match("[A-Za-z]*", code)
-    # Two letters in front are one thing, such as a country or a town.
+    # Two leading letters belong together, as those of a country or town.
     shortest = 2 if letters is not None and len(letters[0]) >= 2 else 1
-    found: list[tuple[str, bool]] = []
+    stems: list[tuple[str, bool]] = []
     for end in range(len(code) - 1, shortest - 1, -1):
-        stem = code[:end].rstrip(_JOINS)
-        cut = code[len(stem)] in _JOINS
-        if (not found or stem != found[-1][0]) and (cut or not parted):
-            found.append((stem, cut))
-    return found
+        stem = code[:end].rstrip(_JOINTS)
+        at_joint = code[len(stem)] in _JOINTS
+        if (not stems or stem != stems[-1][0]) and (at_joint or not is_parted):
+            stems.append((stem, at_joint))
+    return stems
 
 
 def _are_ranges(values: Sequence[str]) -> bool:
-    """True for numbers from one to another that follow on each other, as ages do: 20-29, 30-39."""
+    """True for consecutive ranges, such as ages: 20-29, 30-39."""
     ends = []
     for value in values:
-        found = _RANGE.fullmatch(value)
-        if found is None:
+        match = _RANGE.fullmatch(value)
+        if match is None:
             return False
-        low = int(found[1])
-        ends.append((low, int(found[2] or low)))
-    ranges = any("-" in value or "+" in value for value in values)
+        low = int(match[1])
+        ends.append((low, int(match[2] or low)))
+    has_range = any("-" in value or "+" in value for value in values)
     return (
-        ranges
+        has_range
         and all(low <= high for low, high in ends)
-        and all(before[1] < after[0] for before, after in pairwise(sorted(ends)))
+        and all(lower[1] < upper[0] for lower, upper in pairwise(sorted(ends)))
     )

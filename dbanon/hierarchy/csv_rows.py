@@ -1,25 +1,25 @@
-"""Rows of a hierarchy in CSV text, whatever separates its fields and whether it has a header."""
+"""Rows of a hierarchy in CSV text; detects the delimiter and a header."""
 
 from __future__ import annotations
 
 import csv
 import io
 
-# ARX writes the first. A comma may belong to a label where another one separates.
+# ARX uses the semicolon. The comma is last because labels may contain one.
 _SEPARATORS = (";", "\t", "|", ",")
 
 
 def rows_of(text: str, delimiter: str | None = None) -> tuple[list[list[str]], int]:
-    """The rows (leaf, level 1, ..., root), and the line of the first one, counted from 1.
+    """The rows (leaf, level 1, ..., root), and the line number of the first, from 1.
 
-    Without a delimiter, the first line says which of semicolon, tab, bar and comma it is; all but
-    the semicolon need as many fields in every line. The first line is a header where it has as many
-    fields as the others and shares no label with them, not even the root: with it, the lines would
-    be no tree.
+    The delimiter is detected from the first line: semicolon, tab, bar or comma. All but the
+    semicolon require equally many fields in every line. The first line is a header if it has as
+    many fields as the others and shares no label with them: a common root would be missing, so it
+    cannot be part of the tree.
 
     Raises
     ------
-    csv.Error : the text is no CSV.
+    csv.Error : the text is not valid CSV.
     """
     rows = _rows(text, delimiter or _separator(text))
     if not _has_header(rows):

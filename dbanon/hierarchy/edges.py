@@ -1,4 +1,4 @@
-"""From edges to a tree, or to all that is wrong with them."""
+"""Building a tree from edges, or reporting every problem with them."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from typing import TypeAlias, TypeVar
 from dbanon.data.frozen import dataclass
 from dbanon.errors import HierarchyBroken
 
-_NAMED_PROBLEMS = 100
-_BETWEEN_PULSES = 10_000
+_MOST_NAMED = 100
+_ITEMS_PER_PULSE = 10_000
 
 T = TypeVar("T")
 
-# Called while something is made: what it raises ends it.
+# Called regularly during long work; an exception from it cancels the work.
 Pulse: TypeAlias = Callable[[], None]
 
-# Child, parent (None: a root) and line in the source, 0 when in none. A label that is its own
-# parent is also a value.
+# Child, parent (None for a root) and source line (0 if unknown). An edge from a label to itself
+# marks an inner label that is also a value.
 Edge: TypeAlias = tuple[str, "str | None", int]
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong with a hierarchy.
+    """A problem with a hierarchy.
 
     Parameters
     ----------
     kind : ``second parent``, ``cycle``, ``missing root``, ``second root``, ``empty label``,
         ``missing value`` or ``not a leaf``.
-    line : where in the hierarchy's source, counted from 1; 0 when in none.
-    text : what is wrong, in words without a label or a value.
-    label : the node or value meant. It is not part of any message.
+    line : line in the source of the hierarchy, from 1; 0 if unknown.
+    text : a description without labels or values.
+    label : the node or value concerned. Messages must not contain it.
     """
 
     kind: str
@@ -41,36 +41,38 @@ class Problem:
 
     @property
     def located(self) -> str:
-        """What is wrong, after its line."""
+        """The description, prefixed with its line."""
         return f"line {self.line}: {self.text}" if self.line else self.text
 
 
 def no_pulse() -> None:
-    """A pulse for callers who never end what they began."""
+    """A pulse for callers who never cancel."""
 
 
 def paced(items: Iterable[T], pulse: Pulse) -> Iterator[T]:
-    """The items, with a pulse now and then, so that long work can be cancelled."""
+    """The items, with regular pulses, so that long work can be cancelled."""
     for count, item in enumerate(items):
-        if count % _BETWEEN_PULSES == 0:
+        if count % _ITEMS_PER_PULSE == 0:
             pulse()
         yield item
 
 
 def broken(
     problems: Sequence[Problem],
-    what: str,
+    subject: str,
     hint: str = "Correct the hierarchy; for its labels see `problems()`.",
 ) -> HierarchyBroken:
-    """The error that names all problems, without a label."""
-    texts = [problem.located for problem in problems[:_NAMED_PROBLEMS]]
-    counted = {text: texts.count(text) for text in texts}
-    named = [text if count == 1 else f"{text} ({count} times)" for text, count in counted.items()]
-    if len(problems) > _NAMED_PROBLEMS:
-        named.append(f"and {len(problems) - _NAMED_PROBLEMS} more")
+    """An error that lists all problems, without labels."""
+    located_texts = [problem.located for problem in problems[:_MOST_NAMED]]
+    counts = {text: located_texts.count(text) for text in located_texts}
+    problem_texts = [
+        text if count == 1 else f"{text} ({count} times)" for text, count in counts.items()
+    ]
+    if len(problems) > _MOST_NAMED:
+        problem_texts.append(f"and {len(problems) - _MOST_NAMED} more")
     return HierarchyBroken(
-        f"{what}: {len(problems)} problem{'s' if len(problems) > 1 else ''}.",
-        detail="; ".join(named),
+        f"{subject}: {len(problems)} problem{'s' if len(problems) > 1 else ''}.",
+        detail="; ".join(problem_texts),
         hint=hint,
         problems=problems,
     )
@@ -78,23 +80,23 @@ def broken(
 
 def tree_of(
     edges: Sequence[Edge],
-    what: str = "The hierarchy",
-    found: Sequence[Problem] = (),
+    subject: str = "The hierarchy",
+    earlier: Sequence[Problem] = (),
     pulse: Pulse = no_pulse,
 ) -> tuple[list[str], list[int]]:
     """Labels and parents of the nodes of a tree, depth first.
 
-    A value may also be a label above others, as E11 is above E11.9: an edge from a label to itself
-    says so, and puts a leaf of the same label first below it. Without others below it the label is
-    a leaf anyway.
+    A value may also be an inner label, as E11 is above E11.9. An edge from a label to itself marks
+    this and adds a leaf of the same label as its first child. A label without children is a leaf
+    anyway.
 
-    ``what`` names the hierarchy in the error, which also tells of problems ``found`` before.
+    ``subject`` names the hierarchy in the error, which includes the problems of ``earlier``.
 
     Raises
     ------
-    HierarchyBroken : the edges are no tree; it holds all that is wrong with them.
+    HierarchyBroken : the edges do not form a tree; the error holds every problem.
     """
-    problems = list(found)
+    problems = list(earlier)
     parents: dict[str, str | None] = {}
     lines: dict[str, int] = {}
     inner = {parent for child, parent, _ in edges if parent is not None and parent != child}
@@ -127,35 +129,35 @@ def tree_of(
         line = lines.get(root, 0)
         problems.append(Problem("second root", line, "a second label has no parent", root))
     if problems:
-        raise broken(problems, f"{what} is not a tree")
+        raise broken(problems, f"{subject} is not a tree")
     labels: list[str] = []
-    numbers: list[int] = []
+    parent_indices: list[int] = []
     stack = [(roots[0], -1)]
     while stack:
-        if len(labels) % _BETWEEN_PULSES == 0:
+        if len(labels) % _ITEMS_PER_PULSE == 0:
             pulse()
-        label, above = stack.pop()
+        label, parent_index = stack.pop()
         stack += [(child, len(labels)) for child in reversed(children[label])]
         labels.append(label)
-        numbers.append(above)
+        parent_indices.append(parent_index)
         if label in values and label in inner:
             labels.append(label)
-            numbers.append(len(labels) - 2)
-    return labels, numbers
+            parent_indices.append(len(labels) - 2)
+    return labels, parent_indices
 
 
 def _cycles(
     parents: Mapping[str, str | None], lines: Mapping[str, int], pulse: Pulse
 ) -> list[Problem]:
-    """One problem a cycle."""
-    found: list[Problem] = []
+    """One problem per cycle."""
+    problems: list[Problem] = []
     state: dict[str, int] = {}
-    for run, start in enumerate(paced(parents, pulse), 1):
-        at: str | None = start
-        while at is not None and at not in state:
-            state[at] = run
-            at = parents[at]
-        if at is not None and state[at] == run:
+    for walk, start in enumerate(paced(parents, pulse), 1):
+        label: str | None = start
+        while label is not None and label not in state:
+            state[label] = walk
+            label = parents[label]
+        if label is not None and state[label] == walk:
             text = "a label is above itself"
-            found.append(Problem("cycle", lines.get(at, 0), text, at))
-    return found
+            problems.append(Problem("cycle", lines.get(label, 0), text, label))
+    return problems

@@ -1,4 +1,4 @@
-"""The values of microdata as leaves of hierarchies, and some records as if there were no others."""
+"""Mapping values of microdata to leaves of hierarchies, and selecting records."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidParameter
 from dbanon.hierarchy.tree import Hierarchy, flat
 
-# Behind the text of an instant.
+# The suffix of timestamps with a time zone.
 UTC = "+00:00"
 
-# What stands for any value.
+# The label of a completely generalized value.
 ANY = "*"
 
 Hierarchies: TypeAlias = Mapping[str, Hierarchy]
@@ -28,12 +28,11 @@ Hierarchies: TypeAlias = Mapping[str, Hierarchy]
 def trees_of(
     attributes: Sequence[Attribute], hierarchies: Hierarchies, measures: Measures
 ) -> tuple[Hierarchy | None, ...]:
-    """The hierarchy of each attribute: the one given, None for a number, flat for another: the
-    values of its table's dictionary, different or not.
+    """The hierarchy of each attribute: from ``hierarchies``, None for a number, else a flat one.
 
     Raises
     ------
-    InvalidParameter : a name is no quasi-identifier.
+    InvalidParameter : a name is not a quasi-identifier.
     """
     names = [attribute.name for attribute in attributes]
     for name in hierarchies:
@@ -42,28 +41,28 @@ def trees_of(
                 f'The hierarchy of "{name}" names no quasi-identifier.',
                 hint="Give hierarchies to quasi-identifiers only.",
             )
-    found: list[Hierarchy | None] = []
+    trees: list[Hierarchy | None] = []
     for attribute in attributes:
         if attribute.name in hierarchies:
-            found.append(hierarchies[attribute.name])
+            trees.append(hierarchies[attribute.name])
         elif attribute.kind.is_numeric:
-            found.append(None)
+            trees.append(None)
         else:
-            found.append(flat(measures.categories[attribute.name].values))
-    return tuple(found)
+            trees.append(flat(measures.categories[attribute.name].values))
+    return tuple(trees)
 
 
 def leaf_codes(microdata: Microdata, attribute: Attribute, tree: Hierarchy) -> NDArray[np.int32]:
-    """The leaf position of each record's value, int32 (n,); 0 where it is NULL.
+    """The leaf position of each record's value, int32 (n,); 0 for NULL.
 
     Raises
     ------
-    HierarchyBroken : a value is no leaf.
+    HierarchyBroken : a value is not a leaf.
     """
     if not attribute.kind.is_numeric:
         position = microdata.categorical.index(attribute)
         leaves = tree.encode(microdata.categories[position], attribute.name)
-        # One more place for the code -1 of NULL.
+        # Index -1, the code of NULL, selects the appended zero.
         return np.append(leaves, np.int32(0))[microdata.codes[:, position]]
     numbers = microdata.numbers[:, microdata.numeric.index(attribute)]
     valid = microdata.valid_column(attribute.name)
@@ -76,14 +75,14 @@ def leaf_codes(microdata: Microdata, attribute: Attribute, tree: Hierarchy) -> N
 
 
 def texts_in(tree: Hierarchy, values: NDArray[np.float64], attribute: Attribute) -> list[str]:
-    """Values of a numeric attribute, float64 (m,), as the leaves of this hierarchy spell them."""
-    return spelled_by(tree, [number_text(value, attribute) for value in values], attribute)
+    """Values of a numeric attribute, float64 (m,), in the spelling of the hierarchy's leaves."""
+    return spell_as_leaves(tree, [number_text(value, attribute) for value in values], attribute)
 
 
-def spelled_by(tree: Hierarchy, texts: Sequence[str], attribute: Attribute) -> list[str]:
-    """Values of an attribute as this hierarchy spells them: 0.5 for 0.50, where 0.50 is no label.
+def spell_as_leaves(tree: Hierarchy, texts: Sequence[str], attribute: Attribute) -> list[str]:
+    """Values in the spelling of a hierarchy: 0.5 for 0.50 if only the former is a label.
 
-    A value that the hierarchy does not have stays as it is.
+    Values that the hierarchy lacks are unchanged.
     """
     if not attribute.kind.is_numeric:
         return list(texts)
@@ -91,7 +90,7 @@ def spelled_by(tree: Hierarchy, texts: Sequence[str], attribute: Attribute) -> l
     if labels.issuperset(texts):
         return list(texts)
     if attribute.zoned:
-        # A tree that somebody wrote may leave out the zone of its leaves, which is UTC.
+        # Hand-written trees may omit the time zone of their leaves, which is UTC.
         return [text if text in labels else text.removesuffix(UTC) for text in texts]
     if attribute.kind not in (Kind.INTEGER, Kind.DECIMAL, Kind.FLOAT):
         return list(texts)
@@ -99,7 +98,7 @@ def spelled_by(tree: Hierarchy, texts: Sequence[str], attribute: Attribute) -> l
 
 
 def column_texts(microdata: Microdata, attribute: Attribute) -> list[str]:
-    """The distinct values of an attribute as leaves spell them, in the attribute's order."""
+    """The distinct values of an attribute, spelled as leaves, in the attribute's order."""
     if not attribute.kind.is_numeric:
         return list(microdata.categories[microdata.categorical.index(attribute)])
     numbers = microdata.numbers[:, microdata.numeric.index(attribute)]
@@ -109,13 +108,13 @@ def column_texts(microdata: Microdata, attribute: Attribute) -> list[str]:
 
 
 def number_text(value: float, attribute: Attribute) -> str:
-    """A number, date, timestamp or rank as the leaves of a hierarchy spell it."""
+    """A number, date, timestamp or rank, spelled as a leaf of a hierarchy."""
     if attribute.kind is Kind.ORDINAL:
         return attribute.order[int(value)]
     if attribute.kind is Kind.DATE:
         return str(np.datetime64(int(value), "D"))
     if attribute.kind is Kind.TIMESTAMP:
-        # An instant is told in UTC and says so: readers cannot know whose clock it is.
+        # Write the zone of an instant, since readers cannot know it otherwise.
         zone = UTC if attribute.zoned else ""
         return str(np.datetime64(int(value), "us")).replace("T", " ") + zone
     if attribute.kind is Kind.DECIMAL:
@@ -124,16 +123,14 @@ def number_text(value: float, attribute: Attribute) -> str:
 
 
 def leaf_text(text: str, attribute: Attribute) -> str:
-    """A value as the leaves of a hierarchy spell it, from the text that a database makes of it."""
+    """A database's text of a value, spelled as a leaf of a hierarchy."""
     if attribute.kind is Kind.DECIMAL and attribute.scale > 0:
         return f"{Decimal(text):.{attribute.scale}f}"
     return number_text(float(text), attribute) if attribute.kind is Kind.FLOAT else text
 
 
-def by_value(texts: Collection[str], attribute: Attribute) -> list[str]:
-    """The values of a column, as leaves spell them, in the column's order: by code point, by number
-    or as the type states it.
-    """
+def sort_values(texts: Collection[str], attribute: Attribute) -> list[str]:
+    """Values, spelled as leaves, in the order of the type, numeric, or by code point."""
     if set(texts) <= set(attribute.order):
         return [text for text in attribute.order if text in texts]
     if attribute.kind in (Kind.INTEGER, Kind.DECIMAL, Kind.FLOAT):
@@ -141,8 +138,8 @@ def by_value(texts: Collection[str], attribute: Attribute) -> list[str]:
     return sorted(texts)
 
 
-def in_place(text: str, attribute: Attribute) -> Any:
-    """What sorts the values of a column as ``by_value`` does; alike for texts of one number."""
+def sort_key(text: str, attribute: Attribute) -> Any:
+    """The key for ``sort_values``; equal for different spellings of a number."""
     if text in attribute.order:
         return attribute.order.index(text)
     if attribute.kind in (Kind.INTEGER, Kind.DECIMAL, Kind.FLOAT):
@@ -151,29 +148,28 @@ def in_place(text: str, attribute: Attribute) -> Any:
 
 
 def _by_number(text: str) -> tuple[bool, Decimal]:
-    """NaN, which has no place among numbers, comes last."""
+    """A key that sorts NaN last."""
     number = Decimal(text)
     return number.is_nan(), Decimal(0) if number.is_nan() else number
 
 
-# The hierarchies by column, those of builders made from the values of these records alone.
+# Builds hierarchies by column, using only the values of the microdata passed.
 Trees: TypeAlias = Callable[[Microdata], Mapping[str, Hierarchy]]
 
 
-def only(microdata: Microdata, records: NDArray[np.int64]) -> Microdata:
-    """Microdata of some of the records, int64 (m,), in their order, as if there were no others.
+def take_records(microdata: Microdata, records: NDArray[np.int64]) -> Microdata:
+    """A part of microdata that reveals nothing about other records: int64 (m,), in their order.
 
-    Dictionaries hold the values that these records have, and only these records' values count as
-    wide.
+    Dictionaries hold only values of these records, and only these decide which columns are wide.
     """
     numbers = np.ascontiguousarray(microdata.numbers[records])
     codes = microdata.codes[records]
     categories = []
     for column, values in enumerate(microdata.categories):
-        used, places = np.unique(codes[:, column], return_inverse=True)
-        has_null = int(used.size > 0 and used[0] < 0)
-        codes[:, column] = places.reshape(-1) - has_null
-        categories.append(tuple(values[code] for code in used[has_null:].tolist()))
+        used_codes, new_codes = np.unique(codes[:, column], return_inverse=True)
+        has_null = int(used_codes.size > 0 and used_codes[0] < 0)
+        codes[:, column] = new_codes.reshape(-1) - has_null
+        categories.append(tuple(values[code] for code in used_codes[has_null:].tolist()))
     valid = None if microdata.valid is None else microdata.valid[records]
     return replace(
         microdata,

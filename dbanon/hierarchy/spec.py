@@ -1,8 +1,8 @@
-"""How a hierarchy is named, the same through every door.
+"""Specifications of hierarchies, shared by all interfaces.
 
-A JSON object with one key that says what kind it is, and others for its parameters: a table, a
-stored hierarchy, a tree written out, or a builder. Where text is easier, ``table:ref.tree`` and
-``name:education``; a client may also name a file, or give a ``Hierarchy``.
+A specification is a JSON object: one key gives its kind (a table, a stored hierarchy, an explicit
+tree, or a builder), others give parameters. ``table:ref.tree`` and ``name:education`` are short
+forms in text. Clients may also pass the path of a file, or a ``Hierarchy``.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _IN_TEXT = (TABLE, NAME)
 
 @dataclass(frozen=True)
 class HierarchySpec:
-    """A hierarchy that is still to be read from a database, or made from a column's values.
+    """A hierarchy yet to be read from a database or built from a column's values.
 
     Parameters
     ----------
     kind : a name in ``KINDS``.
-    text : the whole specification as JSON.
+    text : the specification as JSON.
     """
 
     kind: str
@@ -42,31 +42,31 @@ class HierarchySpec:
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """The specification as it was given."""
-        found: dict[str, Any] = json.loads(self.text)
-        return found
+        """The specification as a dictionary."""
+        parameters: dict[str, Any] = json.loads(self.text)
+        return parameters
 
     @property
     def value(self) -> Any:
-        """What stands behind the key that says the kind."""
+        """The value of the key that gives the kind."""
         return self.parameters[self.kind]
 
 
-Given: TypeAlias = Hierarchy | HierarchySpec | Mapping[str, Any] | str | Path
+HierarchySource: TypeAlias = Hierarchy | HierarchySpec | Mapping[str, Any] | str | Path
 
 
 @dataclass(frozen=True)
-class _Key:
-    """What the value of a key must be."""
+class _KeyRule:
+    """The values that a key accepts."""
 
     fits: Callable[[Any], bool]
     expected: str
 
 
 @dataclass(frozen=True)
-class _Kind:
-    key: _Key
-    options: Mapping[str, _Key]
+class _KindRule:
+    key: _KeyRule
+    options: Mapping[str, _KeyRule]
 
 
 def _is_whole(value: Any) -> bool:
@@ -85,132 +85,144 @@ def _list_of(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
     return lambda value: isinstance(value, (list, tuple)) and bool(value) and all(map(fits, value))
 
 
-_FANOUT = _Key(lambda value: _is_whole(value) and value >= 2, "a whole number, 2 or more")
-_LABELS = _Key(
+_FANOUT = _KeyRule(lambda value: _is_whole(value) and value >= 2, "a whole number, 2 or more")
+_LABELS = _KeyRule(
     _list_of(lambda value: isinstance(value, str) or _is_number(value)), "a list of texts"
 )
-_TRUE_OR_LABELS = _Key(
+_TRUE_OR_LABELS = _KeyRule(
     lambda value: value is True or _LABELS.fits(value),
     "true for the column's own order, or a list of its values in order",
 )
 
-KINDS: dict[str, _Kind] = {
-    TABLE: _Kind(_Key(_is_text, "the name of a table, as in ref.education_tree"), {}),
-    NAME: _Kind(_Key(_is_text, "the name of a stored hierarchy"), {}),
-    "tree": _Kind(
-        _Key(
+KINDS: dict[str, _KindRule] = {
+    TABLE: _KindRule(_KeyRule(_is_text, "the name of a table, as in ref.education_tree"), {}),
+    NAME: _KindRule(_KeyRule(_is_text, "the name of a stored hierarchy"), {}),
+    "tree": _KindRule(
+        _KeyRule(
             lambda value: isinstance(value, (dict, list, tuple)),
             "an object of objects and lists, or a list of [child, parent]",
         ),
         {},
     ),
-    "levels": _Kind(
-        _Key(_list_of(_LABELS.fits), 'a list of rows ["leaf", "level 1", …, "root"]'), {}
+    "levels": _KindRule(
+        _KeyRule(_list_of(_LABELS.fits), 'a list of rows ["leaf", "level 1", …, "root"]'), {}
     ),
-    "intervals": _Kind(
-        _Key(_list_of(_is_number), "a list of widths, each a multiple of the one before"),
-        {"origin": _Key(_is_number, "a number: a border of the grid")},
+    "intervals": _KindRule(
+        _KeyRule(_list_of(_is_number), "a list of widths, each a multiple of the one before"),
+        {"origin": _KeyRule(_is_number, "a number: a border of the grid")},
     ),
-    "dates": _Kind(
-        _Key(_list_of(_is_text), "a list of " + ", ".join(builders.DATE_STEPS)),
+    "dates": _KindRule(
+        _KeyRule(_list_of(_is_text), "a list of " + ", ".join(builders.DATE_STEPS)),
         {},
     ),
-    "mask": _Kind(
-        _Key(
+    "mask": _KindRule(
+        _KeyRule(
             lambda value: value is True or _list_of(_is_whole)(value),
             "true, or a list of how many leading characters stay, falling",
         ),
-        {"character": _Key(lambda value: _is_text(value) and len(value) == 1, "one character")},
+        {"character": _KeyRule(lambda value: _is_text(value) and len(value) == 1, "one character")},
     ),
-    "ordered": _Kind(_TRUE_OR_LABELS, {"fanout": _FANOUT}),
-    "grouped": _Kind(
-        _Key(_list_of(_is_whole), "a list of sizes of groups, in order"),
+    "ordered": _KindRule(_TRUE_OR_LABELS, {"fanout": _FANOUT}),
+    "grouped": _KindRule(
+        _KeyRule(_list_of(_is_whole), "a list of sizes of groups, in order"),
         {"order": _TRUE_OR_LABELS},
     ),
-    ENUM: _Kind(_Key(lambda value: value is True, "true"), {"fanout": _FANOUT}),
+    ENUM: _KindRule(_KeyRule(lambda value: value is True, "true"), {"fanout": _FANOUT}),
 }
 
 
-def parse(given: Given, *, files: bool) -> Hierarchy | HierarchySpec:
-    """The hierarchy itself where nothing but the specification is needed, else what names it.
+def parse(source: HierarchySource, *, files: bool) -> Hierarchy | HierarchySpec:
+    """The hierarchy if the specification contains it, else a validated specification.
 
     Parameters
     ----------
-    files : True where text may be the path of a file; never inside a server.
+    files : True if text may be the path of a file; never on a server.
 
     Raises
     ------
-    InvalidParameter : it is no specification, or a file cannot be read.
-    HierarchyBroken : it is no tree.
+    InvalidParameter : the specification is invalid, or a file cannot be read.
+    HierarchyBroken : the content is not a tree.
     """
-    if isinstance(given, (Hierarchy, HierarchySpec)):
-        return given
-    if isinstance(given, str):
-        kind, colon, rest = given.partition(":")
+    if isinstance(source, (Hierarchy, HierarchySpec)):
+        return source
+    if isinstance(source, str):
+        kind, colon, name = source.partition(":")
         if colon and kind in _IN_TEXT:
-            return parse({kind: rest}, files=files)
-        if given.lstrip().startswith("{"):
-            return parse(_json(given), files=files)
-    if isinstance(given, (str, Path)) and files:
-        return _readable(lambda: Hierarchy.load(given), "Name a CSV or JSON file, in UTF-8.")
-    if not isinstance(given, Mapping):
+            return parse({kind: name}, files=files)
+        if source.lstrip().startswith("{"):
+            return parse(_load_json(source), files=files)
+    if isinstance(source, (str, Path)) and files:
+        return _load_or_refuse(lambda: Hierarchy.load(source), "Name a CSV or JSON file, in UTF-8.")
+    if not isinstance(source, Mapping):
         raise InvalidParameter("A hierarchy must be a JSON object.", hint=_known_kinds())
-    return _parse_object(given)
+    return _parse_object(source)
 
 
 def parse_all(
-    given: Mapping[str, Given] | None, *, files: bool
+    sources: Mapping[str, HierarchySource] | None, *, files: bool
 ) -> dict[str, Hierarchy | HierarchySpec]:
-    """The hierarchies by column; raises as ``parse``, naming the column."""
-    if not isinstance(given or {}, Mapping):
+    """The hierarchies by column; errors of ``parse`` name the column."""
+    if not isinstance(sources or {}, Mapping):
         raise InvalidParameter("hierarchies must be an object: a hierarchy by column.")
-    found = {}
-    for column, one in (given or {}).items():
-        with _about(column):
-            found[column] = parse(one, files=files)
-    return found
+    parsed = {}
+    for column, source in (sources or {}).items():
+        with _name_column(column):
+            parsed[column] = parse(source, files=files)
+    return parsed
 
 
-def built(
-    given: Mapping[str, Hierarchy | HierarchySpec], microdata: Microdata, pulse: Pulse = no_pulse
+def build_all(
+    hierarchies: Mapping[str, Hierarchy | HierarchySpec],
+    microdata: Microdata,
+    pulse: Pulse = no_pulse,
 ) -> dict[str, Hierarchy]:
-    """The hierarchies of quasi-identifiers, those of builders made from the columns' values.
+    """The hierarchies of quasi-identifiers, with builders applied to the columns' values.
 
     Raises
     ------
-    InvalidParameter : the builder does not take the values, a hierarchy is one of a database, or
-        a name is no quasi-identifier.
+    InvalidParameter : a builder rejects the values, a hierarchy must be read from a database, or a
+        name is not a quasi-identifier.
     """
     attributes = {attribute.name: attribute for attribute in microdata.attributes}
-    found = {}
-    for column, one in given.items():
+    trees = {}
+    for column, hierarchy in hierarchies.items():
         if column not in attributes:
             raise InvalidParameter(
                 f'The hierarchy of "{column}" names no quasi-identifier.',
                 hint="Give hierarchies to quasi-identifiers only.",
             )
         order = attributes[column].order
-        if isinstance(one, HierarchySpec) and one.kind == ENUM and order:
-            found[column] = enum_tree(one, order)
-        elif isinstance(one, HierarchySpec):
-            found[column] = build(one, column_texts(microdata, attributes[column]), column, pulse)
+        if isinstance(hierarchy, HierarchySpec) and hierarchy.kind == ENUM and order:
+            trees[column] = enum_tree(hierarchy, order)
+        elif isinstance(hierarchy, HierarchySpec):
+            trees[column] = build(
+                hierarchy, column_texts(microdata, attributes[column]), column, pulse
+            )
         else:
-            found[column] = one
-    return found
+            trees[column] = hierarchy
+    return trees
 
 
-def require_own_ranges(given: Mapping[str, Hierarchy | HierarchySpec], local_range: bool) -> None:
-    """Check that labels that name the column's values are wanted: they may be those of one record.
+def require_own_ranges(
+    hierarchies: Mapping[str, Hierarchy | HierarchySpec], local_range: bool
+) -> None:
+    """Refuse builders whose labels contain column values, unless ``local_range`` allows them.
+
+    Such a value may belong to a single record.
 
     Raises
     ------
-    InvalidParameter : a builder makes such labels, and own ranges are not what is released.
+    InvalidParameter : a builder makes such labels, and ``local_range`` is False.
     """
-    for column, one in given.items():
-        if isinstance(one, HierarchySpec) and one.kind in _ORDERS and not local_range:
+    for column, hierarchy in hierarchies.items():
+        if (
+            isinstance(hierarchy, HierarchySpec)
+            and hierarchy.kind in _ORDER_KEYS
+            and not local_range
+        ):
             raise InvalidParameter(
-                f'Column "{column}": labels of "{one.kind}" in the column\'s own order name values'
-                " of its records, also of those withheld.",
+                f'Column "{column}": labels of "{hierarchy.kind}" in the column\'s own order name'
+                " values of its records, also of those withheld.",
                 hint="List the values in order, use a builder whose labels are fixed (intervals,"
                 " mask, dates), or release own ranges (`local_range=true`).",
             )
@@ -221,30 +233,30 @@ def build(
 ) -> Hierarchy:
     """The hierarchy that a builder makes from the values of a column, in their order.
 
-    ``pulse`` is called now and then: what it raises ends the making.
+    ``pulse`` is called regularly; an exception from it cancels the work.
 
     Raises
     ------
-    InvalidParameter : the builder does not take the values, or a database is needed.
+    InvalidParameter : the builder rejects the values, or the hierarchy needs a database.
     """
     if spec.kind in IN_DATABASES:
         raise InvalidParameter(
             f'The hierarchy of "{column}" is read from a database, but no database is given here.',
             hint="Load it first, and give it as a Hierarchy.",
         )
-    with _about(column):
+    with _name_column(column):
         return _BUILDERS[spec.kind](spec.parameters, values, pulse)
 
 
 def enum_tree(spec: HierarchySpec, labels: Sequence[str]) -> Hierarchy:
-    """The hierarchy of an enumerated type, whose labels are given in the type's order."""
+    """The hierarchy of an enumerated type, from its labels in order."""
     return builders.ordered(labels, spec.parameters.get("fanout", 2))
 
 
-# Kinds whose steps can be tried before the values are known, with a value that fits all steps.
-_STEPPED = {"intervals": "0", "dates": "2000-01-01", "mask": "-"}
-# Where the order of values may be listed.
-_ORDERS = {"ordered": "ordered", "grouped": "order"}
+# Kinds whose steps can be validated before values are read, using this value.
+_PROBES = {"intervals": "0", "dates": "2000-01-01", "mask": "-"}
+# The key that may list the values in order.
+_ORDER_KEYS = {"ordered": "ordered", "grouped": "order"}
 
 _BUILDERS: dict[str, Callable[[Mapping[str, Any], Sequence[str], Pulse], Hierarchy]] = {
     "intervals": lambda given, values, pulse: builders.intervals(
@@ -258,22 +270,22 @@ _BUILDERS: dict[str, Callable[[Mapping[str, Any], Sequence[str], Pulse], Hierarc
         pulse=pulse,
     ),
     "ordered": lambda given, values, pulse: builders.ordered(
-        _in_order(given["ordered"], values), given.get("fanout", 2), pulse=pulse
+        _ordered_values(given["ordered"], values), given.get("fanout", 2), pulse=pulse
     ),
     "grouped": lambda given, values, pulse: builders.grouped(
-        _in_order(given.get("order", True), values), given["grouped"], pulse=pulse
+        _ordered_values(given.get("order", True), values), given["grouped"], pulse=pulse
     ),
 }
 
 
-def _in_order(order: Any, values: Sequence[str]) -> Sequence[str]:
+def _ordered_values(order: Any, values: Sequence[str]) -> Sequence[str]:
     return values if order is True else list(map(str, order))
 
 
-def _parse_object(given: Mapping[str, Any]) -> Hierarchy | HierarchySpec:
-    kinds = [key for key in given if key in KINDS]
+def _parse_object(parameters: Mapping[str, Any]) -> Hierarchy | HierarchySpec:
+    kinds = [key for key in parameters if key in KINDS]
     if len(kinds) != 1:
-        unknown = [str(key) for key in given if key not in KINDS]
+        unknown = [str(key) for key in parameters if key not in KINDS]
         near = nearest_names(unknown[0], KINDS) if unknown and not kinds else None
         raise InvalidParameter(
             "A hierarchy must have one key that says its kind.",
@@ -282,7 +294,7 @@ def _parse_object(given: Mapping[str, Any]) -> Hierarchy | HierarchySpec:
     [name] = kinds
     kind = KINDS[name]
     keys = {name: kind.key, **kind.options}
-    for key, value in given.items():
+    for key, value in parameters.items():
         if key not in keys:
             raise InvalidParameter(
                 f'A hierarchy of kind "{name}" has no such key.',
@@ -291,42 +303,49 @@ def _parse_object(given: Mapping[str, Any]) -> Hierarchy | HierarchySpec:
         if not keys[key].fits(value):
             raise InvalidParameter(f'"{key}" must be {keys[key].expected}.')
     if name == "tree":
-        return _readable(lambda: Hierarchy.from_json(_labels(given["tree"])), _tree_hint())
+        return _load_or_refuse(
+            lambda: Hierarchy.from_json(_tree_labels(parameters["tree"])), _tree_hint()
+        )
     if name == "levels":
-        return Hierarchy.from_levels(given["levels"])
-    if isinstance(given.get(_ORDERS.get(name, "")), (list, tuple)):
-        return _BUILDERS[name](given, (), no_pulse)
-    if name in _STEPPED:
-        # Its steps are wrong or right whatever the values are.
-        probe = _STEPPED[name]
-        _BUILDERS[name](given, ("_" if given.get("character") == probe else probe,), no_pulse)
-    return HierarchySpec(name, json.dumps(dict(given), sort_keys=True))
+        return Hierarchy.from_levels(parameters["levels"])
+    if isinstance(parameters.get(_ORDER_KEYS.get(name, "")), (list, tuple)):
+        return _BUILDERS[name](parameters, (), no_pulse)
+    if name in _PROBES:
+        # Whether steps are valid does not depend on the values.
+        probe = _PROBES[name]
+        _BUILDERS[name](
+            parameters, ("_" if parameters.get("character") == probe else probe,), no_pulse
+        )
+    return HierarchySpec(name, json.dumps(dict(parameters), sort_keys=True))
 
 
-def _labels(tree: Any) -> Any:
-    """The tree, with numbers as text; a TypeError where something else stands for a label."""
+def _tree_labels(tree: Any) -> Any:
+    """The tree with numbers as text; raises TypeError for other types of labels."""
     if isinstance(tree, (list, tuple)):
         if not all(isinstance(row, (list, tuple)) for row in tree):
             raise TypeError
-        return [(_label(child), None if up is None else _label(up)) for child, up in tree]
-    return {label: _below(below) for label, below in tree.items()}
+        return [
+            (_label_text(child), None if parent is None else _label_text(parent))
+            for child, parent in tree
+        ]
+    return {label: _branch_labels(below) for label, below in tree.items()}
 
 
-def _below(tree: Any) -> Any:
+def _branch_labels(tree: Any) -> Any:
     if isinstance(tree, dict):
-        return {label: _below(below) for label, below in tree.items()}
+        return {label: _branch_labels(branch) for label, branch in tree.items()}
     if isinstance(tree, (list, tuple)):
-        return [_label(leaf) for leaf in tree]
+        return [_label_text(leaf) for leaf in tree]
     raise TypeError
 
 
-def _label(given: Any) -> str:
-    if isinstance(given, str) or _is_number(given):
-        return str(given)
+def _label_text(value: Any) -> str:
+    if isinstance(value, str) or _is_number(value):
+        return str(value)
     raise TypeError
 
 
-def _readable(load: Callable[[], Hierarchy], hint: str) -> Hierarchy:
+def _load_or_refuse(load: Callable[[], Hierarchy], hint: str) -> Hierarchy:
     try:
         return load()
     except FileNotFoundError:
@@ -338,7 +357,7 @@ def _readable(load: Callable[[], Hierarchy], hint: str) -> Hierarchy:
         raise InvalidParameter("A hierarchy cannot be read.", hint=hint) from None
 
 
-def _json(text: str) -> Any:
+def _load_json(text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -354,8 +373,8 @@ def _tree_hint() -> str:
 
 
 @contextmanager
-def _about(column: str) -> Iterator[None]:
-    """Say which column's hierarchy an error is about."""
+def _name_column(column: str) -> Iterator[None]:
+    """Prefix errors with the column of the hierarchy."""
     try:
         yield
     except (InvalidParameter, HierarchyBroken) as error:

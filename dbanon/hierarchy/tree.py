@@ -1,8 +1,8 @@
 """Hierarchy: the generalization tree of one attribute.
 
-Nodes are numbered depth first, the root being 0, and leaves by their position from left to right,
-so that the leaves below a node are a range of positions, and the lowest common ancestor of a set of
-leaves is that of its first and its last one.
+Nodes are numbered depth first from the root, 0, and leaves have positions from left to right. So
+the leaves below a node are a range of positions, and the lowest common ancestor of a set of leaves
+is that of its first and last leaf.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from dbanon.hierarchy.edges import Edge, Problem, Pulse, broken, no_pulse, paced
 class Hierarchy:
     """A generalization tree as a parent array; immutable.
 
-    A value that is also a label above others (E11 above E11.9) is a leaf of the same label, first
-    below that node. It is released as the node: readers cannot tell one from the other.
+    A value that is also an inner label (E11 above E11.9) is a leaf with the same label, the first
+    child of that node. It is released as the node, because readers cannot distinguish them.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ class Hierarchy:
         m = len(self.labels)
         if m != len(self.parents):
             raise ValueError("each node must have one label and one parent")
-        # Depth first: a node's parent is the node before it or an ancestor of that one.
+        # In depth-first order, a node's parent is the previous node or an ancestor of it.
         if not m or self.parents[0] != -1 or (self.parents[1:] < 0).any():
             raise ValueError("the first node must be the only root")
         path = [0]
@@ -58,7 +58,7 @@ class Hierarchy:
             if not path:
                 raise ValueError("nodes must be in depth-first order")
             path.append(node)
-        if len(set(self.labels)) + len(self._own_leaves) != m:
+        if len(set(self.labels)) + len(self._same_label_leaves) != m:
             raise ValueError("labels must be unique, except a first leaf below its own label")
 
     # --- the tree --------------------------------------------------------------------------------
@@ -84,8 +84,8 @@ class Hierarchy:
         return np.flatnonzero(~inner).astype(np.int32)
 
     @cached_property
-    def _own_leaves(self) -> NDArray[np.int64]:
-        """The leaves, as nodes, whose label is that of the node before and above them."""
+    def _same_label_leaves(self) -> NDArray[np.int64]:
+        """The leaves, as nodes, that have the same label as their parent."""
         same = [
             node
             for node in range(1, len(self.labels))
@@ -94,12 +94,12 @@ class Hierarchy:
         inner = set(self.parents.tolist())
         return np.array([node for node in same if node not in inner], np.int64)
 
-    def _released(self, nodes: NDArray[np.int32]) -> NDArray[np.int32]:
-        """The nodes that readers take these for, by their labels: the one above an own leaf."""
-        if not self._own_leaves.size:
+    def _released_nodes(self, nodes: NDArray[np.int32]) -> NDArray[np.int32]:
+        """The released nodes: the parent of a leaf with the same label, else the node itself."""
+        if not self._same_label_leaves.size:
             return nodes
-        own = np.isin(nodes, self._own_leaves)
-        return np.where(own, self.parents[nodes], nodes).astype(np.int32, copy=False)
+        has_same_label = np.isin(nodes, self._same_label_leaves)
+        return np.where(has_same_label, self.parents[nodes], nodes).astype(np.int32, copy=False)
 
     @property
     def n_leaves(self) -> int:
@@ -135,43 +135,43 @@ class Hierarchy:
 
     @cached_property
     def gaps(self) -> NDArray[np.int32]:
-        """int32 (L - 1,), depth of the lowest common ancestor of each leaf and the next one.
+        """int32 (L - 1,), depth of the lowest common ancestor of each leaf and the next.
 
         The depth of the lowest common ancestor of leaves i < j is the minimum over ``gaps[i:j]``.
         """
         return self.depths[self.ancestors(self.leaves[:-1], self.leaves[1:])]
 
     def node(self, label: str) -> int:
-        """The highest node of this label; KeyError when there is none."""
+        """The highest node with this label; raises KeyError if missing."""
         return self._nodes[label]
 
     @cached_property
     def _nodes(self) -> dict[str, int]:
         last = len(self.labels) - 1
-        return {label: last - at for at, label in enumerate(reversed(self.labels))}
+        return {label: last - index for index, label in enumerate(reversed(self.labels))}
 
     @cached_property
     def positions(self) -> dict[str, int]:
-        """The position of each leaf by its label."""
-        return {self.labels[node]: at for at, node in enumerate(self.leaves.tolist())}
+        """Leaf positions by label."""
+        return {self.labels[node]: position for position, node in enumerate(self.leaves.tolist())}
 
     @cached_property
     def numbers(self) -> dict[Decimal, str]:
-        """The labels of leaves by the number that they are; two spellings of one have none."""
+        """Leaf labels by numeric value, without numbers that have several spellings."""
         labels: dict[Decimal, str] = {}
-        several: set[Decimal] = set()
+        ambiguous: set[Decimal] = set()
         for label in self.positions:
             with suppress(InvalidOperation):
                 number = Decimal(label)
                 if number.is_finite() and labels.setdefault(number, label) != label:
-                    several.add(number)
-        return {number: label for number, label in labels.items() if number not in several}
+                    ambiguous.add(number)
+        return {number: label for number, label in labels.items() if number not in ambiguous}
 
     def ancestors(self, first: NDArray[Any], second: NDArray[Any]) -> NDArray[np.int32]:
         """The lowest common ancestors of pairs of nodes, int32, of the shape of the arguments."""
         left, right = np.array(first, np.int32), np.array(second, np.int32)
         while (apart := left != right).any():
-            # Parents have smaller numbers: the larger of two different nodes is not the answer.
+            # Parents have smaller indices, so the larger of two different nodes is not the answer.
             higher = apart & (left > right)
             lower = apart & ~higher
             left[higher] = self.parents[left[higher]]
@@ -179,45 +179,47 @@ class Hierarchy:
         return left
 
     def common(self, low: NDArray[Any], high: NDArray[Any]) -> NDArray[np.int32]:
-        """What leaf positions ``low`` to ``high`` are released as: the lowest node above all."""
-        return self._released(self.ancestors(self.leaves[low], self.leaves[high]))
+        """The released node of leaves ``low`` to ``high``: their lowest common ancestor."""
+        return self._released_nodes(self.ancestors(self.leaves[low], self.leaves[high]))
 
     def loss(self, leaves: NDArray[Any], nodes: NDArray[Any]) -> NDArray[np.float64]:
-        """Climbed edges over all edges, h(leaf to node) / h(leaf to root): 0 none, 1 at the root.
+        """Generalized edges over all edges to the root: 0 for the leaf itself, 1 for the root.
 
-        A leaf that is the root itself loses nothing.
+        A leaf that is the root loses nothing.
 
         Parameters
         ----------
-        leaves : int (n,), positions of leaves.
-        nodes : int (n,), what each is released as: itself or a node above it.
+        leaves : int (n,), leaf positions.
+        nodes : int (n,), the released nodes: the leaves or nodes above them.
         """
-        deep = self.leaf_depths[leaves]
-        climbed = deep - self.depths[nodes]
-        shares = np.zeros(len(deep))
-        np.divide(climbed, deep, out=shares, where=deep > 0)
+        depths = self.leaf_depths[leaves]
+        climbed = depths - self.depths[nodes]
+        shares = np.zeros(len(depths))
+        np.divide(climbed, depths, out=shares, where=depths > 0)
         return shares
 
     @cached_property
     def balanced(self) -> bool:
-        """True where all leaves are as deep: then a node tells what each of them loses by it."""
+        """True if all leaves have the same depth, so a node costs all leaves below it the same."""
         return int(self.leaf_depths.min(initial=self.height)) == self.height
 
     def label_loss(self, nodes: NDArray[Any]) -> NDArray[np.float64]:
         """The mean ``loss`` of the leaves below each node, float64 (m,)."""
-        deep = self.leaf_depths.astype(np.float64)
-        shares = np.divide(1.0, deep, out=np.zeros(len(deep)), where=deep > 0)
-        up_to = np.concatenate(([0.0], np.cumsum(shares)))
+        depths = self.leaf_depths.astype(np.float64)
+        shares = np.divide(1.0, depths, out=np.zeros(len(depths)), where=depths > 0)
+        cumulative = np.concatenate(([0.0], np.cumsum(shares)))
         first, last = self.ranges[nodes].T
-        kept = self.depths[nodes] * (up_to[last + 1] - up_to[first]) / (last + 1 - first)
+        retained = (
+            self.depths[nodes] * (cumulative[last + 1] - cumulative[first]) / (last + 1 - first)
+        )
         # A leaf that is the root loses nothing.
-        return np.asarray(np.where(self.height > 0, 1.0 - kept, 0.0))
+        return np.asarray(np.where(self.height > 0, 1.0 - retained, 0.0))
 
     def path(self, label: str) -> tuple[str, ...]:
         """The labels from this one up to the root."""
-        return self._path(self.node(label))
+        return self._path_of_node(self.node(label))
 
-    def _path(self, node: int) -> tuple[str, ...]:
+    def _path_of_node(self, node: int) -> tuple[str, ...]:
         labels = [self.labels[node]]
         while node:
             node = int(self.parents[node])
@@ -225,11 +227,11 @@ class Hierarchy:
         return tuple(labels)
 
     def at_level(self, level: int) -> NDArray[np.int32]:
-        """int32 (L,), what each leaf is released as ``level`` edges above it, the root at most."""
+        """int32 (L,), the released node of each leaf, ``level`` edges above it or the root."""
         nodes: NDArray[np.int32] = self.leaves.copy()
         for _ in range(level):
             nodes = np.maximum(self.parents[nodes], 0).astype(np.int32, copy=False)
-        return self._released(nodes)
+        return self._released_nodes(nodes)
 
     @property
     def sha256(self) -> str:
@@ -253,23 +255,25 @@ class Hierarchy:
     # --- values of a column ----------------------------------------------------------------------
 
     def check(self, values: Iterable[str]) -> tuple[Problem, ...]:
-        """Every problem with the values of a column: those that are no leaf of this tree."""
-        found = []
+        """All values of a column that are not leaves of this tree, as problems."""
+        problems = []
         for value in sorted(set(values)):
             if value in self.positions:
                 continue
-            inner = value in self._nodes
-            kind = "not a leaf" if inner else "missing value"
-            text = "a value is a label above others" if inner else "a value is not in the hierarchy"
-            found.append(Problem(kind, 0, text, value))
-        return tuple(found)
+            is_inner = value in self._nodes
+            kind = "not a leaf" if is_inner else "missing value"
+            text = (
+                "a value is a label above others" if is_inner else "a value is not in the hierarchy"
+            )
+            problems.append(Problem(kind, 0, text, value))
+        return tuple(problems)
 
     def encode(self, values: Sequence[str], column: str) -> NDArray[np.int32]:
         """The leaf position of each value, int32.
 
         Raises
         ------
-        HierarchyBroken : a value is no leaf.
+        HierarchyBroken : a value is not a leaf.
         """
         problems = self.check(values)
         if problems:
@@ -287,34 +291,38 @@ class Hierarchy:
     def from_levels(
         cls, rows: Iterable[Sequence[str]], pulse: Pulse = no_pulse, first: int = 1
     ) -> Hierarchy:
-        """From rows (leaf, level 1, ..., root). A label repeated along its row is one node.
+        """From rows (leaf, level 1, ..., root). A label repeated within its row is one node.
 
-        A leaf that other rows have as a label above their own is a value, too.
+        A leaf may also be an inner label of other rows.
 
-        ``pulse`` is called now and then: what it raises ends the making. ``first`` is the line of
-        the first row.
+        ``pulse`` is called regularly; an exception from it cancels the work. ``first`` is the line
+        number of the first row.
 
         Raises
         ------
-        HierarchyBroken : the rows are no tree; all problems are named.
+        HierarchyBroken : the rows do not form a tree; the error lists all problems.
         """
         edges: list[Edge] = []
         for line, row in enumerate(paced(rows, pulse), first):
-            way = [str(label) for at, label in enumerate(row) if not at or label != row[at - 1]]
-            ends = [*way[1:], None] if way else []
-            edges += [(child, parent, line) for child, parent in zip(way, ends, strict=True)]
-            edges += [(label, label, line) for label in way[:1]]
+            path = [
+                str(label)
+                for level, label in enumerate(row)
+                if not level or label != row[level - 1]
+            ]
+            parents = [*path[1:], None] if path else []
+            edges += [(child, parent, line) for child, parent in zip(path, parents, strict=True)]
+            edges += [(label, label, line) for label in path[:1]]
         return cls(*tree_of(edges, pulse=pulse))
 
     @classmethod
     def from_parents(cls, rows: Iterable[tuple[str, str | None]]) -> Hierarchy:
-        """From rows (child, parent); the root's parent is None, or it is nobody's child.
+        """From rows (child, parent); the root's parent is None, or its row is missing.
 
-        A child that is its own parent is a value beside those below it.
+        A child that is its own parent is an inner label that is also a value.
 
         Raises
         ------
-        HierarchyBroken : the rows are no tree; all problems are named.
+        HierarchyBroken : the rows do not form a tree; the error lists all problems.
         """
         edges: list[Edge] = [
             (str(child), parent, line) for line, (child, parent) in enumerate(rows, 1)
@@ -327,15 +335,15 @@ class Hierarchy:
 
         Raises
         ------
-        HierarchyBroken : the rows are no tree; all problems are named.
+        HierarchyBroken : the object is not a tree; the error lists all problems.
         """
         edges: list[Edge] = []
 
-        def walk(below: Any, parent: str | None) -> None:
-            branches = below.items() if isinstance(below, Mapping) else ((x, ()) for x in below)
-            for label, deeper in branches:
+        def walk(branch: Any, parent: str | None) -> None:
+            branches = branch.items() if isinstance(branch, Mapping) else ((x, ()) for x in branch)
+            for label, subbranch in branches:
                 edges.append((str(label), parent, 0))
-                walk(deeper, str(label))
+                walk(subbranch, str(label))
 
         walk(tree, None)
         return cls(*tree_of(edges))
@@ -346,18 +354,18 @@ class Hierarchy:
 
         Raises
         ------
-        HierarchyBroken : the lines are no tree; all problems are named.
+        HierarchyBroken : the lines do not form a tree; the error lists all problems.
         """
         rows, first = rows_of(text, delimiter)
         return cls.from_levels(rows, first=first)
 
     @classmethod
     def from_json(cls, content: Any) -> Hierarchy:
-        """From what JSON holds: ``{root: {child: [leaf, ...]}}``, or a list of [child, parent].
+        """From parsed JSON: ``{root: {child: [leaf, ...]}}``, or a list of [child, parent].
 
         Raises
         ------
-        HierarchyBroken : it is no tree; all problems are named.
+        HierarchyBroken : the content is not a tree; the error lists all problems.
         """
         return cls.from_parents(content) if isinstance(content, list) else cls.from_nested(content)
 
@@ -367,8 +375,8 @@ class Hierarchy:
 
         Raises
         ------
-        HierarchyBroken : the file is no tree; all problems are named.
-        ForeignFile : it is reached by a link of another account.
+        HierarchyBroken : the file is not a tree; the error lists all problems.
+        ForeignFile : the path goes through another account's link.
         """
         path = Path(os.path.expanduser(path))
         with opened(path) as file, io.TextIOWrapper(file, "utf-8-sig") as lines:
@@ -378,8 +386,8 @@ class Hierarchy:
         return cls.from_json(json.loads(text))
 
     def to_levels(self) -> list[tuple[str, ...]]:
-        """Rows (leaf, level 1, ..., root) of equal length: a short way repeats its leaf."""
-        rows = [self._path(leaf) for leaf in self.leaves.tolist()]
+        """Rows (leaf, level 1, ..., root) of equal length; short ones repeat their leaf."""
+        rows = [self._path_of_node(leaf) for leaf in self.leaves.tolist()]
         width = max(len(row) for row in rows)
         return [(row[0],) * (width - len(row)) + row for row in rows]
 
@@ -391,14 +399,14 @@ class Hierarchy:
         ]
 
     def to_csv(self) -> str:
-        """CSV text as ARX has it."""
+        """CSV text in the format of ARX."""
         text = io.StringIO()
         csv.writer(text, delimiter=";", lineterminator="\n").writerows(self.to_levels())
         return text.getvalue()
 
 
 def flat(values: Sequence[str], root: str = "*") -> Hierarchy:
-    """All values directly below the root."""
+    """A hierarchy with all values directly below the root."""
     while root in values:
         root += "*"
     return (

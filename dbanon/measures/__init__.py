@@ -1,4 +1,4 @@
-"""What a release lost and what it still risks."""
+"""Measures of information loss and disclosure risk."""
 
 from __future__ import annotations
 

@@ -1,16 +1,17 @@
-"""How an original value and a released one are apart: one class for each way of releasing.
+"""Distances between original and released values: one class for each form of release.
 
-The distance is that of EM4ADOM's eq. (12) and (13), 0 to 1 unless a released number lies outside of
-the column: numbers by the column's range, ordinal values by their places among those that occur,
-nominal ones 0 or 1. A label that covers the value is at distance 0 of it; else what has to be
-climbed, or the gap to the interval. Where either is NULL the distance is 0.
+The distance is that of EM4ADOM's eq. (12) and (13), 0 to 1 unless a released number lies outside
+the column's range: relative to the range for numbers, by rank among occurring values for ordinal
+ones, 0 or 1 for nominal ones. It is 0 from a label to values it covers, else the height to climb or
+the gap to the interval. It is 0 if either value is NULL.
 
-Shapes: n records and m released rows, each of which stands for a class. An original NULL is not
-valid; codes, leaves and nodes of NULL are -1.
+Shapes: n records and m released rows, one per class. ``valid`` is False for NULL; its codes, leaves
+and nodes are -1.
 
 Sources: J. Chen and J. Han, "Evaluation model for quality of k-anonymity data oriented to
 microaggregation", 2010, section 2.2; J. Domingo-Ferrer and V. Torra, "Disclosure control methods
-and information loss for microdata", 2001, for places (one end counts: equal values are at 0).
+and information loss for microdata", 2001, for ranks (counting one end, so equal values have
+distance 0).
 """
 
 from __future__ import annotations
@@ -30,18 +31,18 @@ Floats: TypeAlias = NDArray[np.float64]
 Flags: TypeAlias = NDArray[np.bool_]
 Index: TypeAlias = NDArray[Any]
 
-# Up to so many distances of leaves and nodes are kept.
-_TABLED = 1 << 22
+# The largest table of distances between leaves and nodes that is cached.
+_MOST_CACHED_DISTANCES = 1 << 22
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Column(ABC):
-    """One quasi-identifier as it was and as it is released.
+class ColumnPair(ABC):
+    """A quasi-identifier, original and released.
 
     Parameters
     ----------
-    suppressed : bool (m,), which released values are NULL where originals are not, and so stand for
-        any value; None for none.
+    suppressed : bool (m,), released NULLs whose originals are not NULL, standing for any value;
+        None for none.
     """
 
     name: str
@@ -49,73 +50,73 @@ class Column(ABC):
 
     @property
     def missing(self) -> Flags | None:
-        """bool (n,), which originals are NULL; None for none."""
+        """bool (n,), True for original NULLs; None for none."""
         return None
 
     @property
     def withheld(self) -> Flags | None:
-        """bool (m,), which released values are NULL; None for none."""
+        """bool (m,), True for released NULLs; None for none."""
         return None
 
     @property
     def covers(self) -> bool:
-        """True when a released value stands for several: a label above the leaves, an interval."""
+        """True if some released value covers several: an inner label or an interval."""
         return False
 
     @property
     @abstractmethod
     def kinds(self) -> NDArray[np.int64]:
-        """int64 (n,), a number for each different original value; NULL may have any."""
+        """int64 (n,), an id of each distinct original value; arbitrary for NULL."""
 
     @property
     @abstractmethod
     def released_kinds(self) -> NDArray[np.int64]:
-        """int64 (m,), a number for each different released value; NULL may have any."""
+        """int64 (m,), an id of each distinct released value; arbitrary for NULL."""
 
     @property
     def parents(self) -> NDArray[np.int32] | None:
-        """int32 (nodes,), the hierarchy that values are nodes of, as ``Hierarchy.parents``; None
-        where they are numbers."""
+        """int32 (nodes,), the hierarchy of the values, as in ``Hierarchy.parents``; None for
+        numbers."""
         return None
 
     @abstractmethod
     def of_records(self, records: Index) -> NDArray[Any]:
-        """What ``gap`` compares of some originals, (r,): nodes, int32, or where numbers begin and
-        end, float64 (r, 2). Anything where NULL."""
+        """Originals in the form that kernels compare: nodes, int32 (r,), or intervals, float64
+        (r, 2). Arbitrary for NULL."""
 
     @abstractmethod
     def of_rows(self, rows: Index) -> NDArray[Any]:
-        """The same of some released rows."""
+        """Released rows in the form of ``of_records``."""
 
     @abstractmethod
     def gap(self, records: Index, rows: Index) -> Floats:
-        """The distance of original records from released rows, of the shape of both together."""
+        """The distances of records from released rows, broadcast against each other."""
 
     def apart(self, records: Index, rows: Index) -> Floats:
-        """As ``gap``, but 0 where a value is NULL."""
-        found = self.gap(records, rows)
-        for missing, at in ((self.missing, records), (self.withheld, rows)):
+        """``gap`` with 0 for NULL."""
+        distances = self.gap(records, rows)
+        for missing, index in ((self.missing, records), (self.withheld, rows)):
             if missing is not None:
-                found = np.where(missing[at], 0.0, found)
-        return found
+                distances = np.where(missing[index], 0.0, distances)
+        return distances
 
 
-def _same(values: NDArray[Any], missing: Flags | None) -> NDArray[np.int64]:
+def _value_ids(values: NDArray[Any], missing: Flags | None) -> NDArray[np.int64]:
     filled = values if missing is None else np.where(missing, values.dtype.type(0), values)
     return np.unique(filled, return_inverse=True)[1].reshape(-1).astype(np.int64)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class _OfNumbers(Column):
-    """What columns that were numbers share.
+class _NumericPair(ColumnPair):
+    """Base of columns whose originals are numbers or ranks.
 
     Parameters
     ----------
-    original : float64 (n,); anything where not valid. Ranks of an ordinal column.
-    scale : of the originals.
-    valid, released_valid : bool (n,) and bool (m,); None for everywhere.
+    original : float64 (n,); arbitrary if not valid. Ranks of an ordinal column.
+    scale : scale of the originals.
+    valid, released_valid : bool (n,) and bool (m,); None if all are valid.
     ordinal : True for ranks.
-    ranks : those that occur in the table, ascending; None for those of these records.
+    ranks : ranks that occur in the table, ascending; None for those of these records.
     """
 
     original: Floats
@@ -135,69 +136,69 @@ class _OfNumbers(Column):
 
     @cached_property
     def kinds(self) -> NDArray[np.int64]:
-        return _same(self.original, self.missing)
+        return _value_ids(self.original, self.missing)
 
     @cached_property
-    def _ladder(self) -> Floats:
+    def _occurring_ranks(self) -> Floats:
         """The ranks that occur, ascending."""
         if self.ranks is not None:
             return self.ranks
         return np.unique(self.original if self.valid is None else self.original[self.valid])
 
-    def places(self, values: Floats) -> Floats:
-        """Where numbers stand: 0 to 1 for those of the column, by its range or by their places."""
+    def to_coordinates(self, values: Floats) -> Floats:
+        """Coordinates of numbers, 0 to 1 within the column: relative to the range, or by rank."""
         if self.ordinal:
-            places = np.searchsorted(self._ladder, values) / max(len(self._ladder), 1)
-            return np.asarray(places, np.float64)
+            ranks = np.searchsorted(self._occurring_ranks, values)
+            return np.asarray(ranks / max(len(self._occurring_ranks), 1), np.float64)
         return Standardization.of([self.scale], "range").apply(values.reshape(-1, 1))[:, 0]
 
     @cached_property
-    def placed(self) -> Floats:
-        """float64 (n,), where the originals stand."""
-        return self.places(self.original)
+    def coordinates(self) -> Floats:
+        """float64 (n,), the coordinates of the originals."""
+        return self.to_coordinates(self.original)
 
     def of_records(self, records: Index) -> Floats:
         """Where they stand, twice."""
-        return np.repeat(self.placed[records][:, None], 2, axis=1)
+        return np.repeat(self.coordinates[records][:, None], 2, axis=1)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Numbers(_OfNumbers):
+class Numbers(_NumericPair):
     """Numbers released as numbers, or ranks as ranks.
 
     Parameters
     ----------
-    released : float64 (m,), as written; anything where not valid.
+    released : float64 (m,), as written; arbitrary if not valid.
     """
 
     released: Floats
 
     @cached_property
     def released_kinds(self) -> NDArray[np.int64]:
-        return _same(self.released, self.withheld)
+        return _value_ids(self.released, self.withheld)
 
     @cached_property
-    def placed_released(self) -> Floats:
-        """float64 (m,), where the released values stand."""
-        return self.places(self.released)
+    def released_coordinates(self) -> Floats:
+        """float64 (m,), the coordinates of released values."""
+        return self.to_coordinates(self.released)
 
     def of_rows(self, rows: Index) -> Floats:
         """Where they stand, twice."""
-        return np.repeat(self.placed_released[rows][:, None], 2, axis=1)
+        return np.repeat(self.released_coordinates[rows][:, None], 2, axis=1)
 
     def gap(self, records: Index, rows: Index) -> Floats:
-        """The width between both, of the column's."""
-        found: Floats = np.abs(self.placed[records] - self.placed_released[rows])
-        return found
+        """The difference, as a share of the column's range."""
+        distances: Floats = np.abs(self.coordinates[records] - self.released_coordinates[rows])
+        return distances
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Intervals(_OfNumbers):
-    """Numbers or ranks released as intervals. Their ends count as inside.
+class Intervals(_NumericPair):
+    """Numbers or ranks released as closed intervals.
 
     Parameters
     ----------
-    low, high : float64 (m,); anything where not valid.
+    low, high : float64 (m,); arbitrary if not valid.
     """
 
     low: Floats
@@ -205,7 +206,7 @@ class Intervals(_OfNumbers):
 
     @cached_property
     def released_kinds(self) -> NDArray[np.int64]:
-        ends = (_same(self.low, self.withheld), _same(self.high, self.withheld))
+        ends = (_value_ids(self.low, self.withheld), _value_ids(self.high, self.withheld))
         return ends[0] * (int(ends[1].max(initial=0)) + 1) + ends[1]
 
     @property
@@ -213,40 +214,42 @@ class Intervals(_OfNumbers):
         return bool((self.low < self.high).any())
 
     @cached_property
-    def _ends(self) -> tuple[Floats, Floats]:
-        return self.places(self.low), self.places(self.high)
+    def _interval_coordinates(self) -> tuple[Floats, Floats]:
+        return self.to_coordinates(self.low), self.to_coordinates(self.high)
 
     def of_rows(self, rows: Index) -> Floats:
-        """Where their ends stand."""
-        low, high = self._ends
+        """The coordinates of the intervals, float64 (r, 2)."""
+        low, high = self._interval_coordinates
         return np.column_stack((low[rows], high[rows]))
 
     def gap(self, records: Index, rows: Index) -> Floats:
-        """How far outside the value lies, of the column's width."""
-        low, high = self._ends
-        at = self.placed[records]
-        found: Floats = np.maximum(np.maximum(low[rows] - at, at - high[rows]), 0.0)
-        return found
+        """The distance of the value from the interval, as a share of the column's range."""
+        low, high = self._interval_coordinates
+        coordinates = self.coordinates[records]
+        distances: Floats = np.maximum(
+            np.maximum(low[rows] - coordinates, coordinates - high[rows]), 0.0
+        )
+        return distances
 
     @cached_property
     def width(self) -> Floats:
-        """float64 (m,), the share of the column's range that each interval has: 0 to 1."""
+        """float64 (m,), the width of each interval as a share of the column's range: 0 to 1."""
         if self.scale.constant:
             return np.zeros(len(self.low))
-        small = [np.ldexp(ends, -self.scale.exponent) for ends in (self.low, self.high)]
+        scaled = [np.ldexp(ends, -self.scale.exponent) for ends in (self.low, self.high)]
         spread = np.ldexp(self.scale.most, -self.scale.exponent) - np.ldexp(
             self.scale.least, -self.scale.exponent
         )
-        return np.asarray(np.clip((small[1] - small[0]) / spread, 0.0, 1.0))
+        return np.asarray(np.clip((scaled[1] - scaled[0]) / spread, 0.0, 1.0))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class _Coded(Column):
-    """What columns of codes share.
+class _CodedPair(ColumnPair):
+    """Base of columns of codes.
 
     Parameters
     ----------
-    original, released : int32 (n,) and (m,), codes; -1 where NULL.
+    original, released : int32 (n,) and (m,), codes; -1 for NULL.
     """
 
     original: NDArray[np.int32]
@@ -254,11 +257,11 @@ class _Coded(Column):
 
     @cached_property
     def missing(self) -> Flags | None:
-        return _none_if_nowhere(self.original < 0)
+        return _none_if_all_false(self.original < 0)
 
     @cached_property
     def withheld(self) -> Flags | None:
-        return _none_if_nowhere(self.released < 0)
+        return _none_if_all_false(self.released < 0)
 
     @property
     def kinds(self) -> NDArray[np.int64]:
@@ -272,16 +275,16 @@ class _Coded(Column):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Categories(_Coded):
-    """Nominal values released as nominal values, by the codes of one dictionary."""
+class Categories(_CodedPair):
+    """Nominal values released as nominal values, with codes of one dictionary."""
 
     @cached_property
     def parents(self) -> NDArray[np.int32]:
         """All values right below the root."""
         last = max(self.original.max(initial=-1), self.released.max(initial=-1))
-        found = np.zeros(int(last) + 2, np.int32)
-        found[0] = -1
-        return found
+        parents = np.zeros(int(last) + 2, np.int32)
+        parents[0] = -1
+        return parents
 
     def of_records(self, records: Index) -> NDArray[np.int32]:
         """The nodes behind the root."""
@@ -292,18 +295,18 @@ class Categories(_Coded):
         return np.asarray(self.released[rows] + 1, np.int32)
 
     def gap(self, records: Index, rows: Index) -> Floats:
-        """1 where they differ."""
-        found: Floats = (self.original[records] != self.released[rows]).astype(np.float64)
-        return found
+        """1 if the values differ."""
+        distances: Floats = (self.original[records] != self.released[rows]).astype(np.float64)
+        return distances
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Nodes(_Coded):
-    """Values released as labels of a hierarchy, whose leaves they are.
+class Nodes(_CodedPair):
+    """Leaves of a hierarchy released as its labels.
 
     Parameters
     ----------
-    original : positions of leaves.
+    original : leaf positions.
     released : nodes.
     """
 
@@ -315,7 +318,7 @@ class Nodes(_Coded):
 
     @property
     def parents(self) -> NDArray[np.int32]:
-        """Those of the hierarchy."""
+        """The parents of the hierarchy's nodes."""
         return self.tree.parents
 
     def of_records(self, records: Index) -> NDArray[np.int32]:
@@ -326,43 +329,43 @@ class Nodes(_Coded):
         """The nodes."""
         return np.asarray(self.released[rows], np.int32)
 
-    def _climbed(self, leaves: Index, nodes: Index) -> Floats:
-        above = self.tree.ancestors(self.tree.leaves[leaves], nodes)
+    def _climbed_heights(self, leaves: Index, nodes: Index) -> Floats:
+        ancestors = self.tree.ancestors(self.tree.leaves[leaves], nodes)
         heights = self.tree.heights
-        found: Floats = (heights[above] - heights[nodes]) / max(int(heights[0]), 1)
-        return found
+        distances: Floats = (heights[ancestors] - heights[nodes]) / max(int(heights[0]), 1)
+        return distances
 
     @cached_property
-    def _known(self) -> tuple[NDArray[np.int64], Floats] | None:
-        """Which of the released nodes each row has, and the distances of all leaves from these."""
-        nodes, at = np.unique(np.maximum(self.released, 0), return_inverse=True)
-        if len(nodes) * self.tree.n_leaves > _TABLED:
+    def _cached_distances(self) -> tuple[NDArray[np.int64], Floats] | None:
+        """The released node of each row, and the distances of all leaves from these nodes."""
+        nodes, node_of_row = np.unique(np.maximum(self.released, 0), return_inverse=True)
+        if len(nodes) * self.tree.n_leaves > _MOST_CACHED_DISTANCES:
             return None
         leaves = np.arange(self.tree.n_leaves)
         shape = (len(leaves), len(nodes))
         pairs = (np.broadcast_to(leaves[:, None], shape), np.broadcast_to(nodes, shape))
-        return at.reshape(-1), self._climbed(*pairs)
+        return node_of_row.reshape(-1), self._climbed_heights(*pairs)
 
     def gap(self, records: Index, rows: Index) -> Floats:
-        """The height of their common ancestor above the label, of the tree's height."""
+        """The height of the common ancestor above the label, as a share of the tree's height."""
         leaves = np.maximum(self.original[records], 0)
-        if self._known is not None:
-            at, distances = self._known
-            return _crossed(distances, leaves, at[rows])
+        if self._cached_distances is not None:
+            node_of_row, distances = self._cached_distances
+            return _lookup_pairs(distances, leaves, node_of_row[rows])
         leaves, nodes = np.broadcast_arrays(leaves, np.maximum(self.released[rows], 0))
-        return self._climbed(leaves, nodes)
+        return self._climbed_heights(leaves, nodes)
 
 
-def _crossed(table: Floats, first: Index, second: Index) -> Floats:
-    """``table[first, second]``, faster where one is a column and the other a row of indices."""
+def _lookup_pairs(table: Floats, first: Index, second: Index) -> Floats:
+    """``table[first, second]``, faster if one is a column and the other a row of indices."""
     if first.ndim == second.ndim == 2:
         if first.shape[1] == second.shape[0] == 1:
             return np.asarray(np.take(table[first[:, 0]], second[0], axis=1))
         if first.shape[0] == second.shape[1] == 1:
             return np.asarray(np.take(table.T[second[:, 0]], first[0], axis=1))
-    found: Floats = table[first, second]
-    return found
+    values: Floats = table[first, second]
+    return values
 
 
-def _none_if_nowhere(flags: Flags) -> Flags | None:
+def _none_if_all_false(flags: Flags) -> Flags | None:
     return flags if flags.any() else None

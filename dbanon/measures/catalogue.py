@@ -1,5 +1,4 @@
-"""The catalogue of measures of a release: one file and one line each, parts before what is made of
-them."""
+"""The catalogue of measures of a release: one file and one line each, in order of dependence."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ from dbanon.measures import (
     statistics_loss,
     structure_loss,
 )
-from dbanon.measures.figure import Figure, Measure, Task, Tick
+from dbanon.measures.figure import EvaluationTask, Figure, Measure, Tick
 from dbanon.measures.risk import (
     class_risk,
     disclosure_risk,
@@ -68,31 +67,31 @@ RISKS: dict[str, Measure] = {
 MEASURES: dict[str, Measure] = {**LOSSES, **RISKS}
 
 
-def evaluate(task: Task, names: Iterable[str] | None = None) -> dict[str, Figure]:
-    """The figures of these measures, and of those that they are made of; of all by default.
+def evaluate(task: EvaluationTask, names: Iterable[str] | None = None) -> dict[str, Figure]:
+    """The figures of these measures and those they depend on; by default of all measures.
 
     Raises
     ------
-    InvalidParameter : there is no measure of a name.
+    InvalidParameter : a measure is unknown.
     """
-    wanted = set(MEASURES if names is None else names)
-    for name in wanted:
+    requested = set(MEASURES if names is None else names)
+    for name in requested:
         if name not in MEASURES:
             raise InvalidParameter(
                 f'There is no measure "{name}".', hint="Known: " + ", ".join(MEASURES) + "."
             )
     for measure in reversed(MEASURES.values()):
-        if measure.name in wanted:
-            wanted.update(measure.of)
-    found: dict[str, Figure] = {}
+        if measure.name in requested:
+            requested.update(measure.of)
+    figures: dict[str, Figure] = {}
     for measure in MEASURES.values():
-        if measure.name in wanted:
-            tick = _part(task.tick, len(found), len(wanted))
+        if measure.name in requested:
+            tick = _part(task.tick, len(figures), len(requested))
             tick(0.0)
-            found[measure.name] = measure.run(replace(task, figures=found, tick=tick))
-    return found
+            figures[measure.name] = measure.run(replace(task, figures=figures, tick=tick))
+    return figures
 
 
 def _part(tick: Tick, at: int, of: int) -> Tick:
-    """What tells the share of all measures, called with the share of one."""
+    """A tick that converts the progress of one measure to that of all."""
     return lambda share: tick((at + share) / of)

@@ -1,7 +1,7 @@
-"""covariance_loss: the mean change of covariances, in the originals' deviations.
+"""covariance_loss: the mean change of covariances, relative to the originals' deviations.
 
-The mean of |v - v'| / sqrt(v_ii v_jj) over the pairs i <= j of columns that vary: what A of IL_3
-says, without its division by covariances near 0.
+The mean of |v - v'| / sqrt(v_ii v_jj) over the pairs i <= j of columns that vary: like A of
+IL_3, but without dividing by covariances near 0.
 """
 
 from __future__ import annotations
@@ -9,23 +9,23 @@ from __future__ import annotations
 import numpy as np
 
 from dbanon.measures.covariances import Moments
-from dbanon.measures.figure import NO_NUMBERS, NO_VARIATION, Figure, Measure, Task
+from dbanon.measures.figure import NO_NUMBERS, NO_VARIATION, EvaluationTask, Figure, Measure
 
 
-def covariance_loss(task: Task) -> Figure:
-    """Over the columns of numbers."""
+def covariance_loss(task: EvaluationTask) -> Figure:
+    """The figure over numeric columns."""
     if not task.pairs.numbers:
         return Figure(None, note=NO_NUMBERS)
     return of_moments(task.pairs.moments)
 
 
-def of_moments(found: Moments) -> Figure:
-    """The figure of the covariances of z-scores alone."""
-    counted = found.known & np.triu(np.ones_like(found.known))
+def of_moments(moments: Moments) -> Figure:
+    """The figure from covariances of z-scores."""
+    counted = moments.is_defined & np.triu(np.ones_like(moments.is_defined))
     if not counted.any():
         return Figure(None, note=NO_VARIATION)
-    # z-scores: the deviations are 1.
-    return Figure(float(np.mean(np.abs(found.before - found.after)[counted])))
+    # Deviations of z-scores are 1.
+    return Figure(float(np.mean(np.abs(moments.before - moments.after)[counted])))
 
 
 MEASURE = Measure(

@@ -1,9 +1,8 @@
 """deviation_loss, IL_1: the mean of |x - x'| over the square root of 2 times the deviation.
 
-S_j is the originals' sample deviation. The print of eq. (6) lost the root: it is IL1s of
-J. Mateo-Sanz, F. Sebe and J. Domingo-Ferrer, "Outlier protection in continuous microdata masking",
-PSD 2004, which took the place of |x - x'| / |x| because of x = 0. A constant column counts 0 and
-stays in the mean.
+S_j is the originals' sample deviation. Eq. (6) as printed lacks the root; it is IL1s of J.
+Mateo-Sanz, F. Sebe and J. Domingo-Ferrer, "Outlier protection in continuous microdata masking", PSD
+2004, which replaced |x - x'| / |x| because of x = 0. Constant columns count as 0 in the mean.
 
 Source: Chen and Han 2010, eq. (6).
 """
@@ -12,11 +11,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from dbanon.measures.figure import NO_NUMBERS, NO_ROWS, Figure, Measure, Task
+from dbanon.measures.figure import NO_NUMBERS, NO_ROWS, EvaluationTask, Figure, Measure
 
 
-def deviation_loss(task: Task) -> Figure:
-    """Over the cells of the columns of numbers; a column's own beside it."""
+def deviation_loss(task: EvaluationTask) -> Figure:
+    """The mean over cells of numeric columns, and by column."""
     pairs = task.pairs
     if not pairs.numbers:
         return Figure(None, note=NO_NUMBERS)

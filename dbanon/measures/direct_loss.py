@@ -1,4 +1,4 @@
-"""direct_loss: the mean distance of a released value from the original; ZIL is their sum.
+"""direct_loss: the mean distance of released values from the originals; ZIL is the sum.
 
 Source: Chen and Han 2010, eq. (11) to (13). See ``attributes.py`` for the distances.
 """
@@ -7,26 +7,26 @@ from __future__ import annotations
 
 import numpy as np
 
-from dbanon.measures.figure import NO_ROWS, NOT_FOR_LABELS, Figure, Measure, Task
+from dbanon.measures.figure import NO_ROWS, NOT_FOR_LABELS, EvaluationTask, Figure, Measure
 
 
-def direct_loss(task: Task) -> Figure:
-    """Over the cells of all columns; a column's own beside it, and ``zil``, the sum."""
+def direct_loss(task: EvaluationTask) -> Figure:
+    """The mean over all cells and by column, and ``zil``, the sum."""
     pairs = task.pairs
     labels = pairs.rows
     total, cells = 0.0, 0
     columns = {}
-    for at, column in enumerate(pairs.columns):
-        held = pairs.cells([column])
-        count = pairs.n if held is None else int(held.sum())
-        found = 0.0
-        for part in pairs.chunks():
-            records = np.arange(part.start, part.stop)
-            found += float(column.apart(records, labels[part]).sum())
+    for index, column in enumerate(pairs.columns):
+        present = pairs.cells([column])
+        count = pairs.n if present is None else int(present.sum())
+        column_total = 0.0
+        for chunk in pairs.chunks():
+            records = np.arange(chunk.start, chunk.stop)
+            column_total += float(column.apart(records, labels[chunk]).sum())
         if count:
-            columns[column.name] = found / count
-        total, cells = total + found, cells + count
-        task.tick((at + 1) / len(pairs.columns))
+            columns[column.name] = column_total / count
+        total, cells = total + column_total, cells + count
+        task.tick((index + 1) / len(pairs.columns))
     if not cells:
         return Figure(None, note=NO_ROWS)
     covered = total == 0 and any(column.covers for column in pairs.columns)

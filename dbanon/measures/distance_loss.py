@@ -1,8 +1,8 @@
-"""distance_loss, IL_h: how far records moved, against how far they were from the mean.
+"""distance_loss, IL_h: distances that records moved, relative to distances from the mean.
 
 The sum over the records of d(z, z') over that of d(z, mean of z), d being Euclidean distance of
-z-scores, **not squared**: eq. (1) has the root and (2) to (4) add up d. The source is silent about
-z-scores; of raw columns in different units one would decide.
+z-scores, **not squared**: eq. (1) has the root and (2) to (4) add up d. The source does not
+mention z-scores, but raw columns in different units would be dominated by one.
 
 Source: J. Chen and J. Han, "Evaluation model for quality of k-anonymity data oriented to
 microaggregation", 2010, eq. (1) to (5).
@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from dbanon.measures.figure import NO_NUMBERS, NO_VARIATION, Figure, Measure, Task
+from dbanon.measures.figure import NO_NUMBERS, NO_VARIATION, EvaluationTask, Figure, Measure
 
 
-def distance_loss(task: Task) -> Figure:
-    """Over the columns of numbers."""
+def distance_loss(task: EvaluationTask) -> Figure:
+    """The figure over numeric columns."""
     pairs = task.pairs
     if not pairs.numbers:
         return Figure(None, note=NO_NUMBERS)

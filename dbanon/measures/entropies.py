@@ -1,4 +1,4 @@
-"""Entropies of categorical columns, in bits: what measures of entropy share."""
+"""Entropies of categorical columns, in bits."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.measures.attributes import Categories, Column, Nodes, Numbers
+from dbanon.measures.attributes import Categories, ColumnPair, Nodes, Numbers
 from dbanon.measures.pairs import Pairs
 
 Codes: TypeAlias = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class Coded:
-    """A categorical column over the records that hold it on both sides.
+class CategoricalColumn:
+    """A categorical column, over records with an original and a released value.
 
     Parameters
     ----------
-    before, after : int64 (m,), codes; of an ordinal column comparable with each other.
-    levels : int64 (L,), the different originals, ascending.
-    ordinal : True where codes have an order.
+    before, after : int64 (m,), codes; those of ordinal columns are comparable.
+    levels : int64 (L,), the distinct originals, ascending.
+    ordinal : True if codes are ordered.
     """
 
     name: str
@@ -32,29 +32,31 @@ class Coded:
     ordinal: bool
 
 
-def coded(pairs: Pairs) -> list[Coded]:
-    """The categorical columns: nominal ones, ordinal ones, and labels of hierarchies."""
-    found = []
+def categorical_columns(pairs: Pairs) -> list[CategoricalColumn]:
+    """The categorical columns: nominal, ordinal, and labels of hierarchies."""
+    columns = []
     for column in pairs.columns:
         codes = _codes(column)
         if codes is None:
             continue
         before, after = codes[0], codes[1][pairs.rows]
-        held = pairs.cells([column])
-        if held is not None:
-            before, after = before[held[:, 0]], after[held[:, 0]]
+        present = pairs.cells([column])
+        if present is not None:
+            before, after = before[present[:, 0]], after[present[:, 0]]
         ordinal = isinstance(column, Numbers)
-        found.append(Coded(column.name, before, after, np.unique(before), ordinal))
-    return found
+        columns.append(CategoricalColumn(column.name, before, after, np.unique(before), ordinal))
+    return columns
 
 
-def _codes(column: Column) -> tuple[Codes, Codes] | None:
+def _codes(column: ColumnPair) -> tuple[Codes, Codes] | None:
     if isinstance(column, Categories | Nodes):
         return column.kinds, column.released_kinds
     if isinstance(column, Numbers) and column.ordinal:
-        _, at = np.unique(np.concatenate((column.original, column.released)), return_inverse=True)
-        at = at.reshape(-1).astype(np.int64)
-        return at[: len(column.original)], at[len(column.original) :]
+        _, codes = np.unique(
+            np.concatenate((column.original, column.released)), return_inverse=True
+        )
+        codes = codes.reshape(-1).astype(np.int64)
+        return codes[: len(column.original)], codes[len(column.original) :]
     return None
 
 
@@ -66,10 +68,10 @@ def entropy(codes: Codes) -> float:
 
 
 def ordinal_entropy(codes: Codes, levels: Codes) -> float:
-    """The entropy of an ordinal column: that of being above or not, mean of all places to cut.
+    """The entropy of an ordinal column: the mean binary entropy over all cut points.
 
-    p_i is the share of values up to the i-th of ``levels``, the originals' values, ascending, on
-    both sides.
+    p_i is the share of values up to the i-th of ``levels``, the ascending original values, before
+    and after release.
     """
     if len(levels) < 2:
         return 0.0

@@ -1,33 +1,38 @@
 """entropy_change, IL_R: how much the entropy of the categorical columns changed, in percent.
 
-100 |H - H'| / H, both added up over the columns; H = 0 gives 0. The shares of an ordinal column are
-those of the values up to each (the printed shares would depend on the direction of the order). Not
-monotone, and 0 for any permutation: see ``entropy_loss`` for a sound figure.
+100 |H - H'| / H, summed over columns; H = 0 gives 0. Shares of an ordinal column are cumulative
+(the printed ones would depend on the direction of the order). It is not monotone, and 0 for any
+permutation: prefer ``entropy_loss``.
 
 Source: Chen and Han 2010, eq. (14) to (17).
 """
 
 from __future__ import annotations
 
-from dbanon.measures.entropies import Coded, coded, entropy, ordinal_entropy
-from dbanon.measures.figure import NO_CATEGORIES, Figure, Measure, Task
+from dbanon.measures.entropies import (
+    CategoricalColumn,
+    categorical_columns,
+    entropy,
+    ordinal_entropy,
+)
+from dbanon.measures.figure import NO_CATEGORIES, EvaluationTask, Figure, Measure
 
 
-def entropy_change(task: Task) -> Figure:
-    """Over the categorical columns; a column's own beside it."""
-    found = coded(task.pairs)
-    if not found:
+def entropy_change(task: EvaluationTask) -> Figure:
+    """The figure over categorical columns, and by column."""
+    categorical = categorical_columns(task.pairs)
+    if not categorical:
         return Figure(None, note=NO_CATEGORIES)
     before, after = 0.0, 0.0
     columns = {}
-    for column in found:
+    for column in categorical:
         pair = _entropies(column)
         columns[column.name] = _change(*pair)
         before, after = before + pair[0], after + pair[1]
     return Figure(_change(before, after), columns)
 
 
-def _entropies(column: Coded) -> tuple[float, float]:
+def _entropies(column: CategoricalColumn) -> tuple[float, float]:
     if column.ordinal:
         before = ordinal_entropy(column.before, column.levels)
         return before, ordinal_entropy(column.after, column.levels)

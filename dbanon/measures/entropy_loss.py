@@ -1,30 +1,30 @@
-"""entropy_loss: what share of a column's entropy the released value leaves open.
+"""entropy_loss: the share of a column's entropy that remains given the released value.
 
-The mean over the categorical columns of H(X | X') / H(X), nominal, in which constant columns do not
-count. It never falls when classes merge or labels generalize, and is 0 where the original follows
-from what is released. Kin of the non-uniform entropy of A. De Waal and L. Willenborg, "Information
+The mean of H(X | X') / H(X) over categorical columns, treated as nominal, without constant ones. It
+never decreases when classes merge or labels generalize, and is 0 if the released value determines
+the original. Related to the non-uniform entropy of A. De Waal and L. Willenborg, "Information
 loss through global recoding and local suppression", 1999.
 """
 
 from __future__ import annotations
 
-from dbanon.measures.entropies import coded, entropy
-from dbanon.measures.figure import NO_CATEGORIES, Figure, Measure, Task
-from dbanon.measures.pairs import joined
+from dbanon.measures.entropies import categorical_columns, entropy
+from dbanon.measures.figure import NO_CATEGORIES, EvaluationTask, Figure, Measure
+from dbanon.measures.pairs import combine_codes
 
 
-def entropy_loss(task: Task) -> Figure:
-    """Over the categorical columns; a column's own beside it."""
-    found = coded(task.pairs)
-    if not found:
+def entropy_loss(task: EvaluationTask) -> Figure:
+    """The figure over categorical columns, and by column."""
+    categorical = categorical_columns(task.pairs)
+    if not categorical:
         return Figure(None, note=NO_CATEGORIES)
     columns = {}
-    for column in found:
-        whole = entropy(column.before)
-        if not whole:
+    for column in categorical:
+        original_entropy = entropy(column.before)
+        if not original_entropy:
             continue
-        both = entropy(joined([column.before, column.after]))
-        columns[column.name] = max(both - entropy(column.after), 0.0) / whole
+        joint_entropy = entropy(combine_codes([column.before, column.after]))
+        columns[column.name] = max(joint_entropy - entropy(column.after), 0.0) / original_entropy
     if not columns:
         return Figure(None, note="no categorical column varies")
     return Figure(sum(columns.values()) / len(columns), columns)

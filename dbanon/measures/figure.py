@@ -1,4 +1,4 @@
-"""Figure: what a measure says of a release. Measure: one entry of the catalogue of measures."""
+"""Figure: the result of a measure. Measure: an entry of the catalogue of measures."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from dataclasses import dataclass, field
 from dbanon.errors import InvalidParameter
 from dbanon.measures.pairs import Pairs
 
-# (share done): what it raises ends the evaluation.
+# Called with the share done; an exception from it cancels the evaluation.
 Tick = Callable[[float], None]
 
 
 def no_tick(share: float) -> None:
-    """Nobody is told, nothing ends."""
+    """Ignore progress and never cancel."""
     del share
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure of a whole release.
+    """The result of a measure for a release.
 
     Parameters
     ----------
-    value : None where it has no meaning for this table.
-    columns : the figure of single columns, where there is one.
-    parts : what belongs to the figure, by name.
-    note : why there is no value, or what one has to know about it.
+    value : None if the measure does not apply to this table.
+    columns : values of single columns, if defined.
+    parts : related values by name.
+    note : why there is no value, or a caveat.
     """
 
     value: float | None
@@ -38,20 +38,20 @@ class Figure:
 
 @dataclass(frozen=True)
 class Parameters:
-    """What a caller may choose.
+    """Parameters of measures.
 
-    Raises InvalidParameter where a value is out of its range.
+    Raises InvalidParameter if a value is out of range.
 
     Parameters
     ----------
-    lambdas : weights of IL_1, IL_2 and IL_3 in IL_s. The paper's text has thirds, its experiment
-        these.
+    lambdas : weights of IL_1, IL_2 and IL_3 in IL_s. The text of the paper uses thirds, its
+        experiment these defaults.
     taus : weights of DLD and ID in DR.
     gammas : weights of IL and DR in the score.
-    interval_percents : the widths of interval disclosure.
-    small : sizes of classes below which rows are counted.
-    epsilon : of the security ratio, in sample standard deviations.
-    sample : how many records are linked, drawn by ``seed``; None for all where that is affordable.
+    interval_percents : interval widths of interval disclosure, in percent.
+    small : class sizes below which rows are counted.
+    epsilon : distance of the security ratio, in sample standard deviations.
+    sample : number of records to link, sampled with ``seed``; None for all if affordable.
     """
 
     lambdas: tuple[float, float, float] = (0.5, 0.0, 0.5)
@@ -84,13 +84,13 @@ class Parameters:
 
 
 @dataclass(frozen=True)
-class Task:
-    """One evaluation under way.
+class EvaluationTask:
+    """The input of measures.
 
     Parameters
     ----------
-    figures : those found so far, by name; a measure that is made of others finds them here.
-    tick : called now and then while a measure that may take long is at work.
+    figures : results so far, by name, for measures that depend on others.
+    tick : called regularly during long computations.
     """
 
     pairs: Pairs
@@ -99,15 +99,15 @@ class Task:
     tick: Tick = no_tick
 
     def weighted(self, names: tuple[str, ...], weights: tuple[float, ...]) -> Figure:
-        """A weighted sum of other figures; without value where one that counts has none."""
+        """A weighted sum of other figures; without a value if a figure with weight has none."""
         total = 0.0
         for name, weight in zip(names, weights, strict=True):
             if not weight:
                 continue
-            found = self.figures[name]
-            if found.value is None:
-                return Figure(None, note=f"{name}: {found.note}")
-            total += weight * found.value
+            figure = self.figures[name]
+            if figure.value is None:
+                return Figure(None, note=f"{name}: {figure.note}")
+            total += weight * figure.value
         return Figure(total)
 
 
@@ -117,20 +117,20 @@ class Measure:
 
     Parameters
     ----------
-    name : ``_loss``: the higher, the more was lost; ``_risk``: the more an attacker gains.
-    run : from the task to the figure.
-    summary : one line for people.
-    range : the values it may have, in words.
-    symbol : the sign in the literature; empty where it has none.
-    cost : how its time grows.
-    needs : ``counts`` (class sizes), ``columns`` (each column's values before and after, in any
-        order: SQL finds it from source and release alone) or ``pairs`` (which became which).
-    of : the measures it is made of, which come before it in the catalogue.
-    lower : True where a lower figure is the better one.
+    name : ends with ``_loss`` or ``_risk``; higher means more loss or more gain for an attacker.
+    run : function from task to figure.
+    summary : one line for display.
+    range : possible values, in words.
+    symbol : the symbol in the literature; empty if it has none.
+    cost : complexity.
+    needs : ``counts`` (class sizes), ``columns`` (the values of each column in any order, so SQL
+        can compute it from source and release) or ``pairs`` (which record became which row).
+    of : measures it depends on, which precede it in the catalogue.
+    lower : True if lower is better.
     """
 
     name: str
-    run: Callable[[Task], Figure]
+    run: Callable[[EvaluationTask], Figure]
     summary: str
     range: str
     symbol: str = ""
@@ -145,5 +145,5 @@ NO_VARIATION = "no column of numbers varies"
 NOT_ALL_NUMBERS = "not all columns are numbers released as numbers"
 NO_CATEGORIES = "no column is categorical"
 NO_ROWS = "no row is released"
-# Of a figure that is 0 or 1 by definition.
+# Note of figures that are 0 or 1 by definition.
 NOT_FOR_LABELS = "not meant for labels: one that covers its value is at distance 0 of it"

@@ -1,21 +1,21 @@
-"""Information loss: the share of the variation of the original that a release no longer shows.
+"""Information loss: the share of the original variation that a release loses.
 
-SSE/SST on z-scores: 0 (nothing lost) to 1 (only the overall mean is left) where means are released.
-Rounded means, medians and medoids can lose more than 1. A column's own loss is its SSE/SST; in all,
-the sums over the columns are divided. SST = 0 gives 0: there was nothing to lose. Suppressed
-records and NULLs are left out of both sums; reports state them beside the loss.
+SSE/SST on z-scores: for means from 0 (nothing lost) to 1 (only the overall mean is left). Rounded
+means, medians and medoids can exceed 1. A column's loss is its SSE/SST; the total is the quotient
+of the sums over columns. SST = 0 gives 0. Suppressed records and NULLs are not in the sums; reports
+state their numbers.
 
 Source: J. Domingo-Ferrer and J. M. Mateo-Sanz, "Practical data-oriented microaggregation for
 statistical disclosure control", IEEE TKDE 14 (2002), section 2.
 
-``iloss`` is what generalization loses when a class is released as its own ranges and common
-ancestors. A class C loses |C| * (max_C - min_C) / (max_T - min_T) in a numeric attribute, and the
-sum over its records of h(leaf to common ancestor) / h(leaf to root) in a categorical one, h being
-edges. NULLs and suppressed records lose nothing.
+``iloss`` is the loss of generalization to class ranges and common ancestors. A class C loses |C| *
+(max_C - min_C) / (max_T - min_T) in a numeric attribute, and the sum over its records of h(leaf to
+common ancestor) / h(leaf to root) in a categorical one, h being edges. NULLs and suppressed records
+lose nothing.
 
 Source: Jiang, Zeng and Ma, Journal of Software 28 (2017), section 2.2.
 
-Of class sizes alone: K. LeFevre, D. DeWitt and R. Ramakrishnan, "Mondrian multidimensional
+Measures of class sizes: K. LeFevre, D. DeWitt and R. Ramakrishnan, "Mondrian multidimensional
 k-anonymity", ICDE 2006 (average class size); R. Bayardo and R. Agrawal, "Data privacy through
 optimal k-anonymization", ICDE 2005 (discernibility).
 """
@@ -36,14 +36,13 @@ from dbanon.hierarchy.tree import Hierarchy
 
 @dataclass(frozen=True)
 class Loss:
-    """Losses per column and in all, each 0 to 1 for means; other values can lose more.
+    """Losses per column and in total, each 0 to 1 for means; other values can exceed 1.
 
     Parameters
     ----------
     columns : float64 (p,).
     total : over all columns.
-    sums : what each column loses and what it could lose, which add up where these are of parts of a
-        table.
+    sums : SSE and SST of each column, which can be added up over parts of a table.
     """
 
     columns: NDArray[np.float64]
@@ -56,12 +55,12 @@ def centroid_loss(
     partition: Partition,
     valid: NDArray[np.bool_] | None = None,
 ) -> Loss:
-    """The loss when every class is released with its centroid, exact but for rounding errors.
+    """The loss if every class is released with its centroid, apart from rounding errors.
 
     Parameters
     ----------
     points : float64 (n, p), standardized.
-    valid : bool (n, p), which values count; None for all.
+    valid : bool (n, p), False for NULL; None for all True.
     """
     if valid is not None:
         return released_loss(points, partition, _centroids(points, partition, valid), valid)
@@ -97,15 +96,15 @@ def released_loss(
     *,
     part: bool = False,
 ) -> Loss:
-    """The loss when every class is released with the given values.
+    """The loss if every class is released with these values.
 
     Parameters
     ----------
     points : float64 (n, p), standardized originals.
     released : float64 (n_classes, p), released values, standardized by the same map.
-    valid : bool (n, p), which values count; None for all.
-    part : True where the points are part of a table whose z-scores they are: it varies about its
-        own mean, 0, and not about that of the part.
+    valid : bool (n, p), False for NULL; None for all True.
+    part : True if the points are part of a table and its z-scores: deviations are then from 0, the
+        mean of the table, and not from that of the part.
     """
     sums = [
         column_sums(
@@ -128,7 +127,7 @@ def column_sums(
     *,
     part: bool = False,
 ) -> tuple[float, float]:
-    """What a column loses, and what it could lose; arguments as one column of ``released_loss``."""
+    """SSE and SST of a column; arguments as for one column of ``released_loss``."""
     error, _, total = kernels.column_squares(
         points, partition.labels, np.ascontiguousarray(released), None, valid, 0, 0.0, 1.0, part
     )
@@ -144,35 +143,39 @@ def scaled_sums(
     *,
     part: bool = False,
 ) -> tuple[tuple[float, float], tuple[float, float]]:
-    """The same of a column as it is, for two sets of released values, of a map of that column."""
+    """SSE and SST of a raw column, for exact and rounded released values."""
     exponent, shift, scale = transform.exponent[0], transform.shift[0], transform.scale[0]
-    own, told = released
-    error, other, total = kernels.column_squares(
+    exact, rounded = released
+    error, rounded_error, total = kernels.column_squares(
         values,
         partition.labels,
-        own,
-        # Where nothing was rounded, nothing has to be added up twice.
-        None if np.array_equal(own, told) else told,
+        exact,
+        # Without rounding, compute the sum once.
+        None if np.array_equal(exact, rounded) else rounded,
         valid,
         int(exponent),
         shift,
         scale,
         part,
     )
-    return (error, total), (other, total)
+    return (error, total), (rounded_error, total)
 
 
 def loss_of(sums: Sequence[tuple[float, float]]) -> Loss:
-    """The loss of columns, of which each has what ``column_sums`` gives."""
+    """The loss of columns from their ``column_sums``."""
     errors, totals = np.array(sums, np.float64).reshape(-1, 2).T
     shares = np.divide(errors, totals, out=np.zeros(len(sums)), where=totals > 0)
     total = float(totals.sum())
-    lost = float(errors[totals > 0].sum() / total) if total else 0.0
-    return Loss(shares, lost, tuple((float(error), float(most)) for error, most in sums))
+    total_loss = float(errors[totals > 0].sum() / total) if total else 0.0
+    return Loss(
+        shares,
+        total_loss,
+        tuple((float(error), float(column_total)) for error, column_total in sums),
+    )
 
 
 def average_class_size(partition: Partition, k: int) -> float:
-    """Released records for each class over k: 1 is the best that k allows; 0 without classes."""
+    """Released records per class over k: 1 is optimal; 0 without classes."""
     if not partition.n_classes:
         return 0.0
     return float(partition.sizes.sum() / partition.n_classes / k)
@@ -194,9 +197,9 @@ def iloss(
 
     Parameters
     ----------
-    numbers : (n,), values, or positions of leaves where there is a hierarchy.
-    measure : the hierarchy, or the table's scale of the values.
-    valid : bool (n,), False where the value is NULL; None for nowhere. No class is of both kinds.
+    numbers : (n,), values, or leaf positions of a hierarchy.
+    measure : the hierarchy, or the scale of the table's values.
+    valid : bool (n,), False for NULL; None for all True. The same within each class.
     """
     if not partition.n_classes:
         return 0.0

@@ -1,7 +1,7 @@
-"""label_loss: iloss of the labels that are released, per cell.
+"""label_loss: iloss of released labels, per cell.
 
-Climbed edges over all edges, or the width of the interval over that of the column: what
-``iloss`` says of classes, of the labels as they are written.
+The share of edges climbed, or the width of the interval relative to that of the column: ``iloss``
+computed from the labels as written, rather than from classes.
 
 Source: Jiang, Zeng and Ma, Journal of Software 28 (2017), section 2.2.
 """
@@ -11,26 +11,28 @@ from __future__ import annotations
 import numpy as np
 
 from dbanon.measures.attributes import Intervals, Nodes
-from dbanon.measures.figure import Figure, Measure, Task
+from dbanon.measures.figure import EvaluationTask, Figure, Measure
 
 
-def label_loss(task: Task) -> Figure:
-    """Over the cells of the columns that are released as labels; NULLs count 0."""
+def label_loss(task: EvaluationTask) -> Figure:
+    """The mean over cells of columns released as labels; NULLs count 0."""
     pairs = task.pairs
     labels = pairs.rows
     columns = {}
     for column in pairs.columns:
         if isinstance(column, Intervals):
-            lost = column.width[labels]
+            losses = column.width[labels]
         elif isinstance(column, Nodes):
             leaves = np.maximum(column.original, 0)
-            # A label of a tool that does not cover its value may lie deeper than it.
-            lost = np.maximum(column.tree.loss(leaves, np.maximum(column.released, 0)[labels]), 0.0)
+            # Labels of other tools may not cover the value and may be deeper than it.
+            losses = np.maximum(
+                column.tree.loss(leaves, np.maximum(column.released, 0)[labels]), 0.0
+            )
         else:
             continue
-        held = pairs.cells([column])
-        kept = lost if held is None else lost[held[:, 0]]
-        columns[column.name] = float(kept.sum() / max(pairs.n, 1))
+        present = pairs.cells([column])
+        present_losses = losses if present is None else losses[present[:, 0]]
+        columns[column.name] = float(present_losses.sum() / max(pairs.n, 1))
     if not columns:
         return Figure(None, note="no column is released as labels")
     return Figure(sum(columns.values()) / len(columns), columns)

@@ -1,4 +1,4 @@
-"""Privacy models: what every class must keep to in a sensitive attribute, beside k."""
+"""Privacy models: conditions on the sensitive values of every class, in addition to k."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dbanon.data.frozen import dataclass
 from dbanon.errors import InvalidParameter
-from dbanon.hierarchy.spec import Given, parse
+from dbanon.hierarchy.spec import HierarchySource, parse
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.measures import sensitive
 from dbanon.measures.sensitive import Counts, Values
@@ -34,20 +34,20 @@ class Model:
     kind : ``distinct_l`` (also p-sensitive k-anonymity), ``entropy_l``, ``recursive_cl``,
         ``t_closeness``, ``alpha_k``, ``beta_likeness`` or ``delta_disclosure``.
     attribute : the sensitive column.
-    level : the l, c, t, alpha, beta or delta wanted.
-    l : of ``recursive_cl``.
-    distance : of ``t_closeness``: ``equal``, ``ordered`` or a hierarchy of the values, given in
+    level : the required l, c, t, alpha, beta or delta.
+    l : parameter of ``recursive_cl``.
+    distance : parameter of ``t_closeness``: ``equal``, ``ordered`` or a hierarchy of the values, in
         any form of ``hierarchy.spec``.
 
-    Delta-disclosure looks at the values that a class holds, as ARX and pycanon do; its authors at
-    all values of the table, as it does beside a ``distinct_l`` of their number.
+    Delta-disclosure considers the values in a class, as ARX and pycanon do; its authors consider
+    all values of the table. Both agree if ``distinct_l`` requires all values.
     """
 
     kind: str
     attribute: str
     level: float
     l: int = 2  # noqa: E741
-    distance: Given = "equal"
+    distance: HierarchySource = "equal"
 
     def __post_init__(self) -> None:
         if self.kind not in _KINDS:
@@ -68,24 +68,26 @@ class Model:
             object.__setattr__(self, "distance", parse(self.distance, files=True))
 
     @classmethod
-    def of_plain(cls, given: Mapping[str, Any], *, files: bool = True) -> Model:
-        """The model of an object with its parameters by name.
+    def of_plain(cls, parameters: Mapping[str, Any], *, files: bool = True) -> Model:
+        """A model from its parameters by name.
 
         Parameters
         ----------
-        files : True where a hierarchy may be the path of a file; never inside a server.
+        files : True if a hierarchy may be the path of a file; never on a server.
 
         Raises
         ------
         InvalidParameter : a key is missing, unknown or has another type.
         """
-        if not {"attribute", "kind", "level"} <= set(given):
+        if not {"attribute", "kind", "level"} <= set(parameters):
             raise InvalidParameter(
-                "A privacy model must be an object with attribute, kind and level.", hint=_AS_IN
+                "A privacy model must be an object with attribute, kind and level.", hint=_EXAMPLE
             )
-        plain = {name: v.item() if isinstance(v, np.generic) else v for name, v in given.items()}
+        plain = {
+            name: v.item() if isinstance(v, np.generic) else v for name, v in parameters.items()
+        }
         for key, value in plain.items():
-            if key not in _KEYS or _OWN_KEYS.get(key, plain["kind"]) != plain["kind"]:
+            if key not in _KEYS or _KEY_OF_KIND.get(key, plain["kind"]) != plain["kind"]:
                 raise InvalidParameter(
                     "A privacy model has no such key.",
                     hint="Known keys: " + ", ".join(_KEYS) + "; l belongs to recursive_cl, distance"
@@ -99,40 +101,40 @@ class Model:
         return cls(**plain)
 
     def satisfied(
-        self, counts: Counts, whole: Values, persons: Sizes | None = None
+        self, counts: Counts, table: Values, persons: Sizes | None = None
     ) -> NDArray[np.bool_]:
-        """Which classes keep to the model, bool (m,).
+        """Whether each class satisfies the model, bool (m,).
 
         Parameters
         ----------
-        counts : int64 (m, s), of these classes.
-        whole : float64 (s,), the distribution of the whole table.
-        persons : int64 (m,), where ``counts`` and ``whole`` are of persons: those of each class.
+        counts : int64 (m, s), counts of values in these classes.
+        table : float64 (s,), the distribution in the whole table.
+        persons : int64 (m,), persons per class if ``counts`` and ``table`` count persons.
         """
-        values, at_least = self._levels(counts, whole, persons)
+        values, at_least = self._levels(counts, table, persons)
         level = self.level
         if self.kind == "recursive_cl":
             return values < level
         return values >= level - _SLACK if at_least else values <= level + _SLACK
 
-    def worst(self, counts: Counts, whole: Values, persons: Sizes | None = None) -> float:
-        """The level that each of these classes keeps to, of at least one; as for ``satisfied``."""
-        values, at_least = self._levels(counts, whole, persons)
+    def worst(self, counts: Counts, table: Values, persons: Sizes | None = None) -> float:
+        """The level that all of these classes reach, at least one class; see ``satisfied``."""
+        values, at_least = self._levels(counts, table, persons)
         return float(values.min() if at_least else values.max())
 
-    def _levels(self, counts: Counts, whole: Values, persons: Sizes | None) -> tuple[Values, bool]:
-        """The level of each class, float64 (m,), and whether more is better."""
+    def _levels(self, counts: Counts, table: Values, persons: Sizes | None) -> tuple[Values, bool]:
+        """The level of each class, float64 (m,), and whether higher is better."""
         if persons is not None and not self.compares_with_table:
             counts = sensitive.least_diverse(counts, persons)
-        return _KINDS[self.kind](self, counts, whole, persons)
+        return _KINDS[self.kind](self, counts, table, persons)
 
     @property
     def order(self) -> str | Hierarchy:
-        """The distance, once its hierarchy is known.
+        """The distance, with its hierarchy available.
 
         Raises
         ------
-        InvalidParameter : the hierarchy is still to be read or made.
+        InvalidParameter : the hierarchy has not been read or built yet.
         """
         if isinstance(self.distance, (str, Hierarchy)):
             return self.distance
@@ -143,33 +145,33 @@ class Model:
 
     @property
     def at_least(self) -> bool:
-        """True when a higher level is the stronger wish."""
+        """True if a higher level is stricter."""
         return self.kind in ("distinct_l", "entropy_l")
 
     @property
     def compares_with_table(self) -> bool:
-        """True when a class is compared with the distribution of the whole table."""
+        """True if classes are compared with the distribution in the whole table."""
         return self.kind in ("t_closeness", "beta_likeness", "delta_disclosure")
 
     def holds_together(self, of_persons: bool) -> bool:
-        """True when classes that keep to the model, as it was asked, keep to it as one class, too.
+        """True if the union of classes that satisfy the model always satisfies it.
 
-        Not of delta-disclosure: beside a class without a value its share is too small. Nor of
-        entropy_l where persons have several values.
+        Not for delta-disclosure, where a class without a value dilutes its share, nor for entropy_l
+        if persons have several values.
         """
         if self.kind == "entropy_l":
             return not of_persons
         return self.kind != "delta_disclosure"
 
     def plain(self) -> dict[str, Any]:
-        """The model as plain values, for the ledger; a hierarchy is told of, not told."""
-        found: dict[str, Any] = {"kind": self.kind, "attribute": self.attribute}
-        found["level"] = float(self.level)
+        """The model as plain values, for the ledger; omits the content of a hierarchy."""
+        values: dict[str, Any] = {"kind": self.kind, "attribute": self.attribute}
+        values["level"] = float(self.level)
         if self.kind == "recursive_cl":
-            found["l"] = int(self.l)
+            values["l"] = int(self.l)
         if self.kind == "t_closeness":
-            found["distance"] = self.distance if self.distance in ORDERS else HIERARCHICAL
-        return found
+            values["distance"] = self.distance if self.distance in ORDERS else HIERARCHICAL
+        return values
 
     def describe(self) -> str:
         """The model in words."""
@@ -181,8 +183,8 @@ class Model:
         return text
 
 
-_AS_IN = 'As in {"attribute": "diagnosis", "kind": "distinct_l", "level": 3}.'
-# Keys of a model as an object: its type, and what it must be.
+_EXAMPLE = 'As in {"attribute": "diagnosis", "kind": "distinct_l", "level": 3}.'
+# Keys of a model as an object: the types, and a description of valid values.
 _KEYS: dict[str, tuple[tuple[type, ...], str]] = {
     "attribute": ((str,), "the name of a sensitive column"),
     "kind": ((str,), "the name of a privacy model"),
@@ -190,17 +192,17 @@ _KEYS: dict[str, tuple[tuple[type, ...], str]] = {
     "l": ((int,), "a whole number"),
     "distance": ((str, Mapping, Hierarchy, Path), "equal, ordered or a hierarchy"),
 }
-_OWN_KEYS = {"l": "recursive_cl", "distance": "t_closeness"}
+_KEY_OF_KIND = {"l": "recursive_cl", "distance": "t_closeness"}
 
 
 def model_kinds() -> tuple[str, ...]:
-    """The kinds that there are."""
+    """The names of all kinds of models."""
     return tuple(_KINDS)
 
 
-_Each = Callable[[Model, Counts, Values, "Sizes | None"], tuple[Values, bool]]
+_LevelFunction = Callable[[Model, Counts, Values, "Sizes | None"], tuple[Values, bool]]
 
-_KINDS: dict[str, _Each] = {
+_KINDS: dict[str, _LevelFunction] = {
     "distinct_l": lambda model, counts, whole, persons: (sensitive.each_distinct(counts), True),
     "entropy_l": lambda model, counts, whole, persons: (sensitive.each_entropy(counts), True),
     "recursive_cl": lambda model, counts, whole, persons: (
@@ -225,7 +227,7 @@ _KINDS: dict[str, _Each] = {
 
 @dataclass(frozen=True)
 class CountedModel:
-    """A privacy model in words, and the level that every class written keeps to, as counted."""
+    """A privacy model in words, and the level that every written class reaches."""
 
     model: str
     achieved: float

@@ -1,8 +1,8 @@
-"""moment_loss, IL_2: relative changes of the means and of the variances, half and half.
+"""moment_loss, IL_2: the average of relative changes of means and variances.
 
-On raw values, as z-scores have mean 0. Terms whose denominator is 0 leave sum and count. For class
-means before rounding the figure is half of ``sse_loss`` when no mean or variance is 0: the means
-stay, and each variance loses SSE/SST of its column.
+It uses raw values, since z-scores have mean 0. Terms with denominator 0 are left out. For unrounded
+class means it is half of ``sse_loss`` if no mean or variance is 0: means do not change, and each
+variance decreases by SSE/SST of its column.
 
 Source: Chen and Han 2010, eq. (7).
 """
@@ -12,15 +12,15 @@ from __future__ import annotations
 import numpy as np
 
 from dbanon.measures.attributes import Flags, Numbers
-from dbanon.measures.figure import NO_NUMBERS, NO_VARIATION, Figure, Measure, Task
+from dbanon.measures.figure import NO_NUMBERS, NO_VARIATION, EvaluationTask, Figure, Measure
 from dbanon.measures.pairs import Pairs
 
-# A mean below so much of the largest value is 0 but for rounding.
+# A smaller mean, relative to the largest value, is rounding error.
 _ROUNDING = 1e-15
 
 
-def moment_loss(task: Task) -> Figure:
-    """Over the columns of numbers."""
+def moment_loss(task: EvaluationTask) -> Figure:
+    """The figure over numeric columns."""
     pairs = task.pairs
     if not pairs.numbers:
         return Figure(None, note=NO_NUMBERS)
@@ -43,8 +43,8 @@ def moment_loss(task: Task) -> Figure:
 def _changes(
     pairs: Pairs, column: Numbers, cells: Flags | None
 ) -> tuple[float | None, float | None]:
-    """The relative changes of mean and variance; None where there was none to change."""
-    # Ratios do not change with a power of two, and huge numbers do not overflow.
+    """The relative changes of mean and variance; None if undefined."""
+    # Scaling by a power of two leaves ratios unchanged and avoids overflow.
     small = -column.scale.exponent
     before = np.ldexp(column.original, small)
     after = np.ldexp(column.released, small)[pairs.rows]

@@ -5,12 +5,12 @@ Source: Chen and Han 2010, eq. (10).
 
 from __future__ import annotations
 
-from dbanon.measures.figure import Figure, Measure, Task
+from dbanon.measures.figure import EvaluationTask, Figure, Measure
 
 OF = ("distance_loss", "statistics_loss")
 
 
-def overall_loss(task: Task) -> Figure:
+def overall_loss(task: EvaluationTask) -> Figure:
     """The mean of both."""
     return task.weighted(OF, (0.5, 0.5))
 

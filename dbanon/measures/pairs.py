@@ -1,7 +1,7 @@
-"""Pairs: every original record beside what was released of it. What the measures look at.
+"""Pairs of original records and released rows, the input of measures.
 
-A release has neither keys nor order, so pairs exist only where it is made, or where somebody kept
-the order. Suppressed records are no part of them: they are in no sum and no denominator.
+A release has neither keys nor order, so only the run that makes it knows the pairs, or a caller who
+preserved the order. Suppressed records are excluded from all sums and denominators.
 """
 
 from __future__ import annotations
@@ -16,30 +16,30 @@ from numpy.typing import NDArray
 
 from dbanon.data.partition import Partition
 from dbanon.data.scales import Standardization
-from dbanon.measures.attributes import Column, Flags, Floats, Numbers
+from dbanon.measures.attributes import ColumnPair, Flags, Floats, Numbers
 from dbanon.measures.covariances import Moments, moments
 
-# Records that are looked at together: large enough for numpy, small beside the table.
+# Records per chunk: large enough for numpy, small compared to the table.
 CHUNK = 1 << 16
 
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """n records that are released, and the m classes as which they are.
+    """n released records and their m classes.
 
     Parameters
     ----------
     columns : the quasi-identifiers, original and released.
-    partition : of the n records, none of which is suppressed; any perturbation that gives every
-        record values of its own is n classes.
-    suppressed : how many more records there were.
-    strata : int32 (n,), which stratum each record is in; None for one.
-    entities : int32 (n,), the person of each record; None when every record is one.
-    suppressed_cells : cells of the n records that are released as NULL and were none.
-    suppressed_weight : of ``suppressed_distance``.
+    partition : classes of the n records, none suppressed; n classes for a perturbation that gives
+        every record separate values.
+    suppressed : number of suppressed records.
+    strata : int32 (n,), the stratum of each record; None for a single one.
+    entities : int32 (n,), the person of each record; None if every record is a person.
+    suppressed_cells : number of cells that are NULL only in the release.
+    suppressed_weight : weight of ``suppressed_distance``.
     """
 
-    columns: tuple[Column, ...]
+    columns: tuple[ColumnPair, ...]
     partition: Partition
     suppressed: int = 0
     strata: NDArray[np.int32] | None = None
@@ -63,15 +63,14 @@ class Pairs:
 
     @cached_property
     def rows(self) -> NDArray[np.intp]:
-        """The class of each record, (n,), as numpy indexes with it: other types are copied each
-        time."""
+        """The class of each record, (n,), in numpy's index type, which avoids copies."""
         return self.partition.labels.astype(np.intp)
 
     # --- numbers ---------------------------------------------------------------------------------
 
     @cached_property
     def ranked(self) -> tuple[Numbers, ...]:
-        """The columns of numbers and of ranks."""
+        """The columns of numbers and ranks."""
         return tuple(column for column in self.columns if isinstance(column, Numbers))
 
     @cached_property
@@ -81,29 +80,29 @@ class Pairs:
 
     @property
     def all_numbers(self) -> bool:
-        """True where every column is one of numbers."""
+        """True if all columns are numeric."""
         return bool(self.columns) and len(self.numbers) == len(self.columns)
 
     def scores(self, columns: tuple[Numbers, ...]) -> tuple[Floats, Floats]:
-        """z-scores, float64 (n, p) and (m, p), both by the originals' mean and sample deviation.
+        """z-scores, float64 (n, p) and (m, p), with the originals' mean and sample deviation.
 
-        0 in a constant column and where a value is NULL.
+        0 in constant columns and for NULL.
         """
         transform = Standardization.of([column.scale for column in columns])
-        found = []
+        scores = []
         for values, missing in (
             ([c.original for c in columns], [c.missing for c in columns]),
             ([c.released for c in columns], [c.withheld for c in columns]),
         ):
             points = np.empty((len(values[0]) if values else 0, len(columns)))
-            for column, (numbers, null) in enumerate(zip(values, missing, strict=True)):
-                points[:, column] = numbers if null is None else np.where(null, 0.0, numbers)
+            for column, (numbers, is_null) in enumerate(zip(values, missing, strict=True)):
+                points[:, column] = numbers if is_null is None else np.where(is_null, 0.0, numbers)
             points = transform.apply(points)
-            for column, null in enumerate(missing):
-                if null is not None:
-                    points[null, column] = 0.0
-            found.append(points)
-        return found[0], found[1]
+            for column, is_null in enumerate(missing):
+                if is_null is not None:
+                    points[is_null, column] = 0.0
+            scores.append(points)
+        return scores[0], scores[1]
 
     @cached_property
     def points(self) -> tuple[Floats, Floats]:
@@ -112,36 +111,36 @@ class Pairs:
 
     @cached_property
     def moments(self) -> Moments:
-        """The covariances of the columns of numbers, before and after."""
+        """The covariances of numeric columns, before and after release."""
         return moments(*self.points, self.rows, self.cells(self.numbers))
 
-    def cells(self, columns: Iterable[Column]) -> Flags | None:
-        """bool (n, p), which cells are NULL neither in the original nor released; None for all."""
+    def cells(self, columns: Iterable[ColumnPair]) -> Flags | None:
+        """bool (n, p), True for cells without NULL before and after release; None for all True."""
         columns = tuple(columns)
         labels = self.rows
         if all(c.missing is None and c.withheld is None for c in columns):
             return None
         cells = np.ones((self.n, len(columns)), bool)
-        for at, column in enumerate(columns):
+        for index, column in enumerate(columns):
             if column.missing is not None:
-                cells[:, at] &= ~column.missing
+                cells[:, index] &= ~column.missing
             if column.withheld is not None:
-                cells[:, at] &= ~column.withheld[labels]
+                cells[:, index] &= ~column.withheld[labels]
         return cells
 
     def chunks(self) -> Iterator[slice]:
-        """The records, some at a time."""
+        """Slices of the records, in chunks."""
         return (slice(at, min(at + CHUNK, self.n)) for at in range(0, self.n, CHUNK))
 
-    # --- who an attacker could confuse -----------------------------------------------------------
+    # --- comparison by attackers -----------------------------------------------------------------
 
     @cached_property
     def groups(self) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
-        """int64 (n,) and int64 (m,): the stratum and the NULLs of each record and each class.
+        """int64 (n,) and int64 (m,), a group id per record and class: its stratum and NULLs.
 
-        An attacker sees both, and so compares only what is of one group. In a column with
-        suppressed cells no NULL shows; a class is in the group of the first record of all classes
-        that are released alike. None for a single group.
+        Attackers see both, so they only compare records and rows of the same group. In columns with
+        suppressed cells, original NULLs are invisible, and a class is in the group of the first
+        record of all classes that are released alike. None for a single group.
         """
         codes: list[NDArray[Any]] = []
         firsts = self._first_records()
@@ -157,7 +156,7 @@ class Pairs:
             codes.append(np.concatenate((self.strata, self.strata[firsts])))
         if not codes:
             return None
-        together = joined(codes)
+        together = combine_codes(codes)
         return together[: self.n], together[self.n :]
 
     def _first_records(self) -> NDArray[np.int64]:
@@ -170,17 +169,17 @@ class Pairs:
         codes += [column.withheld for column in self.columns if column.withheld is not None]
         if self.strata is not None:
             codes.append(self.strata[firsts])
-        alike = joined(codes, self.m)
-        found = np.full(self.m, self.n, np.int64)
-        np.minimum.at(found, alike, firsts)
-        return found[alike]
+        groups = combine_codes(codes, self.m)
+        first_of_group = np.full(self.m, self.n, np.int64)
+        np.minimum.at(first_of_group, groups, firsts)
+        return first_of_group[groups]
 
     @cached_property
     def suppressed_distance(self) -> Floats:
-        """float64 (m,), what the suppressed cells of each row count when records are linked.
+        """float64 (m,), the distance that suppressed cells add to each row in record linkage.
 
-        With a weight of 1, each is as far from any value as the other released values of its column
-        are on average. So a row that says little is not nearer than one that says the right thing.
+        With weight 1, each cell adds the mean distance of the column's other released values. So
+        rows with many suppressed cells are not nearer than rows with the right values.
         """
         distance = np.zeros(self.m)
         order = np.random.default_rng(0).permutation(self.n)
@@ -196,42 +195,41 @@ class Pairs:
         return distance * self.suppressed_weight
 
     @cached_property
-    def alike(self) -> NDArray[np.int64]:
-        """int64 (m,): classes that are released with the same values, and of one group, share a
-        number from 0."""
+    def row_ids(self) -> NDArray[np.int64]:
+        """int64 (m,), an id from 0, equal for classes of a group with identical released values."""
         codes: list[NDArray[Any]] = [column.released_kinds for column in self.columns]
         if self.groups is not None:
             codes.append(self.groups[1])
-        found = joined(codes, self.m)
-        # In the order of the classes: what is asked one after the other lies together.
-        firsts = np.unique(found, return_index=True)[1]
-        places = np.empty(len(firsts), np.int64)
-        places[np.argsort(firsts)] = np.arange(len(firsts))
-        return places[found]
+        ids = combine_codes(codes, self.m)
+        # Number ids in the order of classes, for locality of later searches.
+        firsts = np.unique(ids, return_index=True)[1]
+        positions = np.empty(len(firsts), np.int64)
+        positions[np.argsort(firsts)] = np.arange(len(firsts))
+        return positions[ids]
 
     @cached_property
     def sizes(self) -> NDArray[np.int64]:
-        """int64, the rows of each number of ``alike``; persons where ``entities`` are known."""
-        rows = self.alike[self.partition.labels]
+        """int64, rows per value of ``row_ids``; persons if there are ``entities``."""
+        rows = self.row_ids[self.partition.labels]
         if self.entities is None:
             return np.bincount(rows).astype(np.int64)
-        people = joined([self.entities])
+        people = combine_codes([self.entities])
         width = int(people.max(initial=0)) + 1
         cells = np.unique(rows * width + people)
         return np.bincount(cells // width).astype(np.int64)
 
 
-def joined(codes: Iterable[NDArray[Any]], n: int = 0) -> NDArray[np.int64]:
-    """One number from 0 for each combination of several codes, int64 (n,), all of n values."""
-    together: NDArray[np.int64] | None = None
+def combine_codes(codes: Iterable[NDArray[Any]], n: int = 0) -> NDArray[np.int64]:
+    """An id from 0 for each combination of codes, int64 (n,); every array has n values."""
+    combined: NDArray[np.int64] | None = None
     for code in codes:
-        values, at = np.unique(code, return_inverse=True)
-        at = at.reshape(-1).astype(np.int64)
-        if together is None:
-            together = at
-        elif len(together) == int(together.max(initial=-1)) + 1:
-            break  # all are different already
+        values, ids = np.unique(code, return_inverse=True)
+        ids = ids.reshape(-1).astype(np.int64)
+        if combined is None:
+            combined = ids
+        elif len(combined) == int(combined.max(initial=-1)) + 1:
+            break  # all combinations are distinct
         elif len(values) > 1:
-            mixed = together * len(values) + at
-            together = np.unique(mixed, return_inverse=True)[1].reshape(-1).astype(np.int64)
-    return np.zeros(n, np.int64) if together is None else together
+            mixed = combined * len(values) + ids
+            combined = np.unique(mixed, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    return np.zeros(n, np.int64) if combined is None else combined

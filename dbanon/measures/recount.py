@@ -1,4 +1,4 @@
-"""Privacy models on what was counted of a written relation: the levels that its classes keep to."""
+"""Privacy models applied to the recount of a written table: the levels its classes reach."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from dbanon.data.measures import Distribution
 from dbanon.data.microdata import Coded
 from dbanon.data.schema import Attribute
 from dbanon.errors import RecountFailed
-from dbanon.hierarchy.leaves import leaf_text, spelled_by
+from dbanon.hierarchy.leaves import leaf_text, spell_as_leaves
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.measures.models import CountedModel, Model
 
-# The one model of persons that classes may keep to one by one, and not together.
+# With persons, single classes may satisfy entropy_l although their union does not.
 _MAY_FAIL_TOGETHER = (
     "Classes that are released alike are one class, which may keep to less where persons have"
     " several values. Ask for less of entropy_l, or for distinct_l."
@@ -30,28 +30,28 @@ def trees_of_models(models: Sequence[Model]) -> dict[str, Hierarchy]:
 
 
 def places(column: Coded, attribute: Attribute, models: Sequence[Model]) -> NDArray[np.int32]:
-    """The place of each value among those of the column, or its leaf, int32 (n,)."""
-    found: NDArray[np.int32] = places_of_codes(Distribution.of_column(column), attribute, models)[
-        column.codes
-    ]
-    return found
+    """The position of each value among the column's values, or its leaf, int32 (n,)."""
+    positions: NDArray[np.int32] = places_of_codes(
+        Distribution.of_column(column), attribute, models
+    )[column.codes]
+    return positions
 
 
 def places_of_codes(
     table: Distribution, attribute: Attribute, models: Sequence[Model]
 ) -> NDArray[np.int32]:
-    """The place of each code among those that occur, or its leaf, int32 (s,), the last NULL's."""
-    known = table.counts[:-1] > 0
-    found = np.zeros(len(table.counts), np.int32)
+    """The position of each code among occurring ones, or its leaf, int32 (s,); NULL is last."""
+    occurs = table.counts[:-1] > 0
+    positions = np.zeros(len(table.counts), np.int32)
     tree = trees_of_models(models).get(attribute.name)
     if tree is None:
-        found[:-1] = np.maximum(np.cumsum(known) - 1, 0)
-        found[-1] = known.sum()
-        return found
-    texts = [leaf_text(table.values[code], attribute) for code in np.flatnonzero(known).tolist()]
-    found[:-1][known] = tree.encode(spelled_by(tree, texts, attribute), attribute.name)
-    found[-1] = tree.n_leaves - 1
-    return found
+        positions[:-1] = np.maximum(np.cumsum(occurs) - 1, 0)
+        positions[-1] = occurs.sum()
+        return positions
+    texts = [leaf_text(table.values[code], attribute) for code in np.flatnonzero(occurs).tolist()]
+    positions[:-1][occurs] = tree.encode(spell_as_leaves(tree, texts, attribute), attribute.name)
+    positions[-1] = tree.n_leaves - 1
+    return positions
 
 
 def levels_reached(
@@ -60,73 +60,78 @@ def levels_reached(
     counts: Counts,
     persons: EntityCount | None = None,
 ) -> tuple[CountedModel, ...]:
-    """The levels that all classes of a written relation keep to; ``attributes`` by column.
+    """The levels that all classes of a written table reach; ``attributes`` by column.
 
     Parameters
     ----------
-    persons : where models count them: what was counted in staging, of the rows that were written.
+    persons : counts of persons from staging, if models count persons.
 
     Raises
     ------
-    RecountFailed : a class does not keep to a model, or other rows were counted than there are.
+    RecountFailed : a class violates a model, or the counts do not cover all rows.
     """
-    found, sizes = {}, None if persons is None else persons.in_class
+    counts_by_column, sizes = {}, None if persons is None else persons.in_class
     for name, cells in counts.cells.items():
-        rows = _counts(cells, attributes[name], models)
+        rows = _row_counts(cells, attributes[name], models)
         if int(rows.sum()) != counts.rows.rows:
             raise RecountFailed(
                 f'The values of "{name}" that were counted are not those of all rows.',
                 hint="This is an error in dbanon: please report it.",
             )
-        found[name] = (
-            rows if persons is None else _of_persons(rows, persons, name, attributes, models)
+        counts_by_column[name] = (
+            rows if persons is None else _person_counts(rows, persons, name, attributes, models)
         )
-    return require_models(models, found, sizes)
+    return require_models(models, counts_by_column, sizes)
 
 
 def levels_in_rows(
     models: Sequence[Model], attributes: Mapping[str, Attribute], counts: Counts
 ) -> tuple[float, ...]:
-    """The level that all classes keep to when rows are counted, whatever the models count."""
-    found = {name: _counts(cells, attributes[name], models) for name, cells in counts.cells.items()}
+    """The levels that all classes reach when counting rows, even if models count persons."""
+    counts_by_column = {
+        name: _row_counts(cells, attributes[name], models) for name, cells in counts.cells.items()
+    }
     return tuple(
-        model.worst(found[model.attribute], _table(found[model.attribute], None))
+        model.worst(
+            counts_by_column[model.attribute],
+            _table_shares(counts_by_column[model.attribute], None),
+        )
         for model in models
     )
 
 
-def _of_persons(
+def _person_counts(
     rows: NDArray[np.int64],
     persons: EntityCount,
     name: str,
     attributes: Mapping[str, Attribute],
     models: Sequence[Model],
 ) -> NDArray[np.int64]:
-    """Persons by class and place of value, of the same classes that were written."""
+    """Persons by class and value, after checking that staged and written classes agree."""
     cells = persons.cells[name]
     assert cells.persons is not None
-    staged = _counts(cells, attributes[name], models)
-    if not np.array_equal(_in_any_order(staged), _in_any_order(rows)):
+    staged = _row_counts(cells, attributes[name], models)
+    if not np.array_equal(_sort_classes(staged), _sort_classes(rows)):
         raise RecountFailed(
             f'The values of "{name}" in the written relation are not those of the rows whose'
             " persons were counted; nothing was published.",
             hint="This is an error in dbanon: please report it.",
         )
-    own = replace(cells, sizes=cells.persons)
-    return _counts(own, attributes[name], models)
+    person_cells = replace(cells, sizes=cells.persons)
+    return _row_counts(person_cells, attributes[name], models)
 
 
-def _in_any_order(counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Classes by what they hold: their numbers are those of a collation, which staging has not."""
+def _sort_classes(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Sort classes by their counts: class ids depend on collation, which staging lacks."""
     return counts[np.lexsort(counts.T[::-1])] if counts.size else counts
 
 
-def _counts(cells: Cells, attribute: Attribute, models: Sequence[Model]) -> NDArray[np.int64]:
-    """Rows by class and place of value, int64 (n_classes, s), of what was counted."""
-    found = places(cells.column, attribute, models)
-    width = width_of(models, attribute.name, found)
+def _row_counts(cells: Cells, attribute: Attribute, models: Sequence[Model]) -> NDArray[np.int64]:
+    """Rows by class and value, int64 (n_classes, s)."""
+    positions = places(cells.column, attribute, models)
+    width = width_of(models, attribute.name, positions)
     counts = np.zeros((int(cells.classes.max(initial=-1)) + 1, width), np.int64)
-    np.add.at(counts, (cells.classes, found), cells.sizes)
+    np.add.at(counts, (cells.classes, positions), cells.sizes)
     return counts
 
 
@@ -135,40 +140,46 @@ def require_models(
     counts: Mapping[str, NDArray[np.int64]],
     persons: NDArray[np.int64] | None = None,
 ) -> tuple[CountedModel, ...]:
-    """Check counts of a written relation, by sensitive attribute int64 (n_classes, s).
+    """Check the counts of a written table, by sensitive attribute int64 (n_classes, s).
 
-    ``persons``, int64 (n_classes,), where they are of persons: those of each class. The table is
-    all classes together. Returns the levels that all classes keep to.
+    ``persons``, int64 (n_classes,), are persons per class if counts are of persons. The table's
+    distribution is the sum over classes. Returns the levels that all classes reach.
 
     Raises
     ------
-    RecountFailed : a class does not keep to a model.
+    RecountFailed : a class violates a model.
     """
     for model in models:
-        found = counts[model.attribute]
-        whole = _table(found, persons)
-        failing = int((~model.satisfied(found, whole, persons)).sum())
+        class_counts = counts[model.attribute]
+        table = _table_shares(class_counts, persons)
+        failing = int((~model.satisfied(class_counts, table, persons)).sum())
         if failing:
             raise RecountFailed(
-                f"{failing} of {len(found)} classes counted do not keep to {model.describe()}.",
+                f"{failing} of {len(class_counts)} classes counted do not keep to"
+                f" {model.describe()}.",
                 hint=_MAY_FAIL_TOGETHER
                 if persons is not None and model.kind == "entropy_l"
                 else "This is an error in dbanon: please report it.",
             )
     return tuple(
-        CountedModel(model.describe(), model.worst(found, _table(found, persons), persons))
-        for model, found in ((model, counts[model.attribute]) for model in models)
+        CountedModel(
+            model.describe(),
+            model.worst(class_counts, _table_shares(class_counts, persons), persons),
+        )
+        for model, class_counts in ((model, counts[model.attribute]) for model in models)
     )
 
 
-def _table(counts: NDArray[np.int64], persons: NDArray[np.int64] | None) -> NDArray[np.float64]:
-    """The share of each value in all classes together, float64 (s,)."""
+def _table_shares(
+    counts: NDArray[np.int64], persons: NDArray[np.int64] | None
+) -> NDArray[np.float64]:
+    """The share of each value over all classes, float64 (s,)."""
     size = None if persons is None else int(persons.sum())
     return Distribution(counts.sum(axis=0), size=size).shares
 
 
 def width_of(models: Sequence[Model], name: str, codes: NDArray[np.int32]) -> int:
-    """The number of values: all leaves where a hierarchy has them."""
+    """The number of values, or of leaves if there is a hierarchy."""
     leaves = [
         model.distance.n_leaves
         for model in models

@@ -1,11 +1,11 @@
-"""What classes tell about a sensitive attribute.
+"""What classes reveal about a sensitive attribute.
 
-Measures take counts: int64 (n_classes, s), how often each of the s values occurs in each class, as
-``sensitive_counts`` gives them. ``whole``, float64 (s,), is the distribution of the whole table;
-that of the counts when not given. ``persons``, int64 (n_classes,), where the counts are of persons
-who have a value, and may have several: the persons of each class.
+Measures take counts of s values by class, int64 (n_classes, s), from ``sensitive_counts``.
+``table``, float64 (s,), is the distribution in the whole table, by default that of the counts.
+``persons``, int64 (n_classes,), are persons per class if the counts are of persons, who may have
+several values.
 
-A measure gives a value a class, float64 (n_classes,): a release is as good as its worst class.
+A measure returns a value per class, float64 (n_classes,). The worst class decides.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ def sensitive_counts(partition: Partition, codes: NDArray[np.int32], s: int) -> 
 
     Parameters
     ----------
-    codes : int32 (n,), the value of each record, 0 to s - 1; NULL must be a value of its own. -1
-        counts nowhere.
+    codes : int32 (n,), the value of each record, 0 to s - 1, with a separate code for NULL; -1 is
+        not counted.
     """
     released = (partition.labels >= 0) & (codes >= 0)
     cells = partition.labels[released].astype(np.int64) * s + codes[released]
@@ -38,20 +38,20 @@ def sensitive_counts(partition: Partition, codes: NDArray[np.int32], s: int) -> 
 
 
 def least_diverse(counts: Counts, persons: NDArray[np.int64]) -> Counts:
-    """Each person with one of their values, so that few values have much, int64 (n_classes, s).
+    """Counts with one value per person, chosen to be least diverse, int64 (n_classes, s).
 
-    By class the most frequent value first, with all who have it, then the next with as many as are
-    left. No choice of one value a person is less diverse, so that what holds for this holds
-    whichever of their values is looked at. Where persons have one value each it is the counts.
+    In each class the most frequent value takes all its persons, and each following value as many as
+    remain. No choice of one value per person is less diverse, so guarantees for these counts cover
+    every choice. If persons have one value each, these are the counts.
     """
-    falling = -np.sort(-counts, axis=1)
-    before = np.cumsum(falling, axis=1) - falling
-    chosen: Counts = np.clip(persons[:, None] - before, 0, falling)
+    descending = -np.sort(-counts, axis=1)
+    preceding = np.cumsum(descending, axis=1) - descending
+    chosen: Counts = np.clip(persons[:, None] - preceding, 0, descending)
     return chosen
 
 
 def each_distinct(counts: Counts) -> Values:
-    """Values in each class; the smallest is the l of distinct l-diversity.
+    """Distinct values in each class; the minimum is the l of distinct l-diversity.
 
     Also the p of p-sensitive k-anonymity. Sources: A. Machanavajjhala, J. Gehrke, D. Kifer and M.
     Venkitasubramaniam, "l-diversity", ACM TKDD 1 (2007); T. Truta and B. Vinay, "Privacy
@@ -62,7 +62,7 @@ def each_distinct(counts: Counts) -> Values:
 
 
 def each_entropy(counts: Counts) -> Values:
-    """The exponential of each class's entropy: entropy l-diversity asks for l or more of it."""
+    """The exponential of each class's entropy, which entropy l-diversity requires to be >= l."""
     shares = _shares(counts)
     logs = np.log(shares, out=np.zeros_like(shares), where=shares > 0)
     values: Values = np.exp(-(shares * logs).sum(axis=1))
@@ -70,19 +70,19 @@ def each_entropy(counts: Counts) -> Values:
 
 
 def each_recursive(counts: Counts, l: int) -> Values:  # noqa: E741
-    """With a class's counts r_1 >= r_2 >= ...: r_1 / (r_l + r_(l+1) + ...), infinite by 0.
+    """r_1 / (r_l + r_(l+1) + ...) for counts r_1 >= r_2 >= ... of each class; may be infinite.
 
-    Recursive (c, l)-diversity holds for every c above the largest.
+    Recursive (c, l)-diversity requires c to be greater than the maximum.
     """
-    falling = -np.sort(-counts, axis=1)
-    rest = falling[:, l - 1 :].sum(axis=1)
+    descending = -np.sort(-counts, axis=1)
+    tail = descending[:, l - 1 :].sum(axis=1)
     ratios = np.full(len(counts), np.inf)
-    np.divide(falling[:, 0], rest, out=ratios, where=rest > 0)
+    np.divide(descending[:, 0], tail, out=ratios, where=tail > 0)
     return ratios
 
 
 def each_largest_share(counts: Counts) -> Values:
-    """The largest share of one value in each class: the alpha of (alpha, k)-anonymity, at most.
+    """The largest share of a value in each class; (alpha, k)-anonymity requires <= alpha.
 
     Source: R. Wong, J. Li, A. Fu and K. Wang, "(alpha, k)-anonymity", KDD 2006.
     """
@@ -93,99 +93,103 @@ def each_largest_share(counts: Counts) -> Values:
 def each_t(
     counts: Counts,
     distance: str | Hierarchy = "equal",
-    whole: Values | None = None,
+    table: Values | None = None,
     persons: NDArray[np.int64] | None = None,
 ) -> Values:
     """The earth mover's distance of each class from the whole table; the largest is t-closeness' t.
 
     Parameters
     ----------
-    distance : ``equal``: all values are one apart; ``ordered``: values are in their order, the ends
-        one apart; or a hierarchy whose leaves are the values, in their order: two are apart by the
-        height of their common ancestor over the height of the tree.
+    distance : ``equal``: 1 between different values; ``ordered``: the difference of
+        positions, scaled to 1 between the ends; or a hierarchy whose leaves are the values in
+        order: the height of the common ancestor over that of the tree.
 
     Source: N. Li, T. Li and S. Venkatasubramanian, "t-closeness", ICDE 2007, section 4.
 
-    Shares of persons add up to how many values a person has. Where class and table differ in that,
-    the difference is moved to having none, which is as far from every value as values can be.
+    Shares of persons add up to the number of values per person. If class and table differ in this,
+    the difference is moved to "no value", at distance 1 from every value.
     """
-    extra = _shares(counts, persons) - _whole(counts, whole)
+    excess = _shares(counts, persons) - _table_shares(counts, table)
     values: Values
     if isinstance(distance, Hierarchy):
-        return _by_hierarchy(extra, distance, persons is not None)
+        return _hierarchical_distance(excess, distance, persons is not None)
     if distance == "equal":
         if persons is not None:
-            values = np.maximum(np.maximum(extra, 0).sum(axis=1), np.maximum(-extra, 0).sum(axis=1))
+            values = np.maximum(
+                np.maximum(excess, 0).sum(axis=1), np.maximum(-excess, 0).sum(axis=1)
+            )
             return values
-        values = np.abs(extra).sum(axis=1) / 2
+        values = np.abs(excess).sum(axis=1) / 2
         return values
     if distance != "ordered":
         raise ValueError("distance must be equal, ordered or a hierarchy")
     steps = max(counts.shape[1] - 1, 1)
     if persons is not None:
-        return np.array([_along(over, steps) for over in np.cumsum(extra, axis=1)], np.float64)
-    values = np.abs(np.cumsum(extra, axis=1)).sum(axis=1) / steps
+        return np.array(
+            [_ordered_distance(row, steps) for row in np.cumsum(excess, axis=1)], np.float64
+        )
+    values = np.abs(np.cumsum(excess, axis=1)).sum(axis=1) / steps
     return values
 
 
-def _along(over: NDArray[np.float64], steps: int) -> float:
-    """What moves along an order, and to none what is over at its end; ``over`` (s,) adds up.
+def _ordered_distance(cumulative: NDArray[np.float64], steps: int) -> float:
+    """The earth mover's distance along an order with "no value", from cumulative excess (s,).
 
-    What goes to none, added up, rises from 0 to all of it, as near to ``over`` as can be: isotonic
-    regression by absolute differences, with a heap.
+    The cumulative mass moved to "no value" increases from 0 to the final excess and should be as
+    close to ``cumulative`` as possible: isotonic regression in the L1 norm, with a heap.
     """
-    if over[-1] < 0:
-        over = -over
-    inside = np.clip(over, 0.0, over[-1])
-    cost = float(np.abs(over - inside).sum())
+    if cumulative[-1] < 0:
+        cumulative = -cumulative
+    clipped = np.clip(cumulative, 0.0, cumulative[-1])
+    cost = float(np.abs(cumulative - clipped).sum())
     largest: list[float] = []
-    for value in inside.tolist():
+    for value in clipped.tolist():
         heappush(largest, -value)
         if -largest[0] > value:
             cost += -largest[0] - value
             heapreplace(largest, -value)
-    return float(over[-1]) + cost / steps
+    return float(cumulative[-1]) + cost / steps
 
 
 def each_beta(
-    counts: Counts, whole: Values | None = None, persons: NDArray[np.int64] | None = None
+    counts: Counts, table: Values | None = None, persons: NDArray[np.int64] | None = None
 ) -> Values:
     """The largest relative gain (q - p) / p of a value's share in each class: basic beta-likeness.
 
-    Infinite where a class has a value that the table lacks. Source: J. Cao and P. Karras,
+    Infinite if a class has a value that the table lacks. Source: J. Cao and P. Karras,
     "Publishing microdata with a robust privacy guarantee", PVLDB 5 (2012).
     """
-    p = _whole(counts, whole)
+    p = _table_shares(counts, table)
     values: Values = (_shares(counts, persons)[:, p > 0] / p[p > 0] - 1).max(axis=1, initial=0.0)
-    values[_new(counts, p)] = np.inf
+    values[_has_new_value(counts, p)] = np.inf
     return values
 
 
 def each_delta(
     counts: Counts,
-    whole: Values | None = None,
+    table: Values | None = None,
     persons: NDArray[np.int64] | None = None,
 ) -> Values:
-    """The largest |ln(q / p)| of a value that each class holds: delta-disclosure privacy.
+    """The largest |ln(q / p)| over the values in each class: delta-disclosure privacy.
 
-    Source: J. Brickell and V. Shmatikov, "The cost of privacy", KDD 2008. There all values of the
-    table are meant, so that one that a class lacks breaks every delta; here, as in ARX and pycanon,
-    it is left out. Where classes hold every value (``each_distinct``) both are the same. Infinite
-    where a class has a value that the table lacks.
+    Source: J. Brickell and V. Shmatikov, "The cost of privacy", KDD 2008. The paper
+    includes all values of the table, so a missing value violates every delta. Here, as in ARX and
+    pycanon, missing values are ignored. Both agree if classes have every value (``each_distinct``).
+    Infinite if a class has a value that the table lacks.
     """
-    p = _whole(counts, whole)
+    p = _table_shares(counts, table)
     ratios = _shares(counts, persons)[:, p > 0] / p[p > 0]
     logs = np.zeros_like(ratios)
     np.log(ratios, out=logs, where=ratios > 0)
     np.abs(logs, out=logs)
     values: Values = logs.max(axis=1, initial=0.0)
-    values[_new(counts, p)] = np.inf
+    values[_has_new_value(counts, p)] = np.inf
     return values
 
 
-def _new(counts: Counts, whole: Values) -> NDArray[np.bool_]:
-    """Which classes have a value that the table lacks, bool (n_classes,)."""
-    new: NDArray[np.bool_] = np.any(counts[:, whole <= 0] > 0, axis=1)
+def _has_new_value(counts: Counts, table: Values) -> NDArray[np.bool_]:
+    """Whether each class has a value that the table lacks, bool (n_classes,)."""
+    new: NDArray[np.bool_] = np.any(counts[:, table <= 0] > 0, axis=1)
     return new
 
 
@@ -195,37 +199,37 @@ def _shares(counts: Counts, persons: NDArray[np.int64] | None = None) -> Values:
     return shares
 
 
-def _whole(counts: Counts, given: Values | None) -> Values:
-    if given is not None:
-        return given
+def _table_shares(counts: Counts, table: Values | None) -> Values:
+    if table is not None:
+        return table
     total = max(int(counts.sum()), 1)
-    whole: Values = counts.sum(axis=0) / total
-    return whole
+    shares: Values = counts.sum(axis=0) / total
+    return shares
 
 
-def _by_hierarchy(
-    extra: NDArray[np.float64], tree: Hierarchy, none: bool = False
+def _hierarchical_distance(
+    extra: NDArray[np.float64], tree: Hierarchy, with_none: bool = False
 ) -> NDArray[np.float64]:
-    """The earth mover's distance of each class: what does not balance below a node moves above it.
+    """The earth mover's distance of each class along a hierarchy.
 
-    Mass crosses a node when it is over below one child and short below another: the smaller of the
-    two sums over its children, times the node's height over the tree's. With ``none`` what does not
-    balance at all moves above the root, as far as the tree is high.
+    Mass crosses a node if it is in excess below one child and lacking below another: the smaller of
+    the two sums over children, times the node's height over that of the tree. With ``with_none``
+    the remaining imbalance moves to "no value", at the height of the tree.
     """
-    over = np.cumsum(np.pad(extra, ((0, 0), (1, 0))), axis=1)
-    below = over[:, tree.ranges[:, 1] + 1] - over[:, tree.ranges[:, 0]]
+    cumulative = np.cumsum(np.pad(extra, ((0, 0), (1, 0))), axis=1)
+    node_sums = cumulative[:, tree.ranges[:, 1] + 1] - cumulative[:, tree.ranges[:, 0]]
     heights = np.zeros(len(tree.labels), np.int64)
-    gains = np.zeros_like(below)
-    losses = np.zeros_like(below)
+    gains = np.zeros_like(node_sums)
+    losses = np.zeros_like(node_sums)
     for node in range(len(tree.labels) - 1, 0, -1):
         parent = int(tree.parents[node])
         heights[parent] = max(heights[parent], heights[node] + 1)
-        gains[:, parent] += np.maximum(below[:, node], 0)
-        losses[:, parent] += np.maximum(-below[:, node], 0)
+        gains[:, parent] += np.maximum(node_sums[:, node], 0)
+        losses[:, parent] += np.maximum(-node_sums[:, node], 0)
     if not heights[0]:
         return np.zeros(len(extra))
     crossing = np.minimum(gains, losses)
-    if none:
+    if with_none:
         crossing[:, 0] = np.maximum(gains[:, 0], losses[:, 0])
     cost: NDArray[np.float64] = (crossing * heights).sum(axis=1) / heights[0]
     return cost

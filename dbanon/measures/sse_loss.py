@@ -1,17 +1,17 @@
-"""sse_loss: SSE/SST on z-scores, the share of the variation that is lost. The headline.
+"""sse_loss: SSE/SST on z-scores, the share of variation lost. The main loss measure.
 
-See ``information_loss.py``. Not to be confused with ``distance_loss``, which does not square: the
-source of that one calls both SSE.
+See ``information_loss.py``. ``distance_loss`` does not square distances, although its source calls
+both SSE.
 """
 
 from __future__ import annotations
 
-from dbanon.measures.figure import NO_NUMBERS, NO_VARIATION, Figure, Measure, Task
+from dbanon.measures.figure import NO_NUMBERS, NO_VARIATION, EvaluationTask, Figure, Measure
 from dbanon.measures.information_loss import released_loss
 
 
-def sse_loss(task: Task) -> Figure:
-    """Over the columns of numbers and of ranks."""
+def sse_loss(task: EvaluationTask) -> Figure:
+    """The loss over columns of numbers and ranks."""
     pairs = task.pairs
     if not pairs.ranked:
         return Figure(None, note=NO_NUMBERS)

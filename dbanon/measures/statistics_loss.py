@@ -1,18 +1,18 @@
-"""statistics_loss, IL_s: IL_1, IL_2 and IL_3, weighted.
+"""statistics_loss, IL_s: the weighted sum of IL_1, IL_2 and IL_3.
 
-The source's text weighs them by thirds, its experiment by 1/2, 0 and 1/2, as here.
+The text of the source uses weights of 1/3, its experiment 1/2, 0 and 1/2, which are the default.
 
 Source: Chen and Han 2010, eq. (9).
 """
 
 from __future__ import annotations
 
-from dbanon.measures.figure import Figure, Measure, Task
+from dbanon.measures.figure import EvaluationTask, Figure, Measure
 
 OF = ("deviation_loss", "moment_loss", "structure_loss")
 
 
-def statistics_loss(task: Task) -> Figure:
+def statistics_loss(task: EvaluationTask) -> Figure:
     """The weighted sum."""
     return task.weighted(OF, task.parameters.lambdas)
 

@@ -1,9 +1,9 @@
 """structure_loss, IL_3: relative changes of covariances (A) and changes of correlations (B).
 
-(A + B) / 2, A the mean of |v - v'| / |v| over the pairs i <= j of columns, B that of |r - r'| over
-the pairs i < j (the printed i <= j adds zeros). With one column it is A. A is fragile: a covariance
-near 0 makes a term of any size. Terms with v = 0 are left out; how many are near 0 is told.
-``covariance_loss`` and ``correlation_loss`` are the sound figures.
+(A + B) / 2 where A is the mean of |v - v'| / |v| over column pairs i <= j, and B that of |r - r'|
+over i < j (the printed i <= j adds zeros). With one column it is A. A is fragile: covariances near
+0 make terms arbitrarily large. Terms with v = 0 are left out, and those near 0 are counted. Prefer
+``covariance_loss`` and ``correlation_loss``.
 
 Source: Chen and Han 2010, eq. (8).
 """
@@ -14,31 +14,31 @@ import numpy as np
 
 from dbanon.measures.correlation_loss import change_of_correlations, constant_columns
 from dbanon.measures.covariances import Moments
-from dbanon.measures.figure import NO_NUMBERS, NO_VARIATION, Figure, Measure, Task
+from dbanon.measures.figure import NO_NUMBERS, NO_VARIATION, EvaluationTask, Figure, Measure
 
-# Of a correlation: below it a relative change says little.
+# Relative changes of smaller correlations mean little.
 _NEAR_ZERO = 0.01
 
 
-def structure_loss(task: Task) -> Figure:
-    """Over the columns of numbers."""
+def structure_loss(task: EvaluationTask) -> Figure:
+    """The figure over numeric columns."""
     if not task.pairs.numbers:
         return Figure(None, note=NO_NUMBERS)
     return of_moments(task.pairs.moments)
 
 
-def of_moments(found: Moments) -> Figure:
-    """The figure of covariances alone."""
-    upper = np.triu(np.ones_like(found.known))
-    counted = found.related & upper
+def of_moments(moments: Moments) -> Figure:
+    """The figure from covariances."""
+    upper = np.triu(np.ones_like(moments.is_defined))
+    counted = moments.related & upper
     if not counted.any():
         return Figure(None, note=NO_VARIATION)
-    before, after = found.before[counted], found.after[counted]
+    before, after = moments.before[counted], moments.after[counted]
     relative = float(np.mean(np.abs(before - after) / np.abs(before)))
-    weak = np.abs(found.together_before) < _NEAR_ZERO
-    parts = {"A": relative, "pairs near 0": float((found.known & upper & weak).sum())}
-    change = change_of_correlations(found)
-    constant = constant_columns(found)
+    weak = np.abs(moments.correlations_before) < _NEAR_ZERO
+    parts = {"A": relative, "pairs near 0": float((moments.is_defined & upper & weak).sum())}
+    change = change_of_correlations(moments)
+    constant = constant_columns(moments)
     if change is None:
         return Figure(relative, parts=parts, note=constant)
     return Figure((relative + change) / 2, parts={**parts, "B": change}, note=constant)

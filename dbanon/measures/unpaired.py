@@ -1,7 +1,7 @@
-"""Losses that follow from source and release alone: from their moments, without pairs of rows.
+"""Losses from the moments of source and release, without pairs of rows.
 
-``sse_loss`` is 1 - v'/v then, exact for class means of all rows before rounding, and less than 0
-where values spread more than the originals. The others are what they are with pairs.
+``sse_loss`` becomes 1 - v'/v, which is exact for unrounded class means of all rows, and negative if
+released values vary more than the originals. The other measures are the same as with pairs.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from dbanon.measures.attributes import Flags, Floats
 from dbanon.measures.covariances import Moments
 from dbanon.measures.figure import NO_VARIATION, Figure
 
-# A mean below so much of the deviation is 0 but for rounding.
+# A smaller mean, relative to the deviation, is rounding error.
 _ROUNDING = 1e-15
 
 
 @dataclass(frozen=True, eq=False)
-class Side:
-    """p columns of numbers, before or after.
+class ColumnMoments:
+    """Moments of p numeric columns, before or after release.
 
     Parameters
     ----------
     means : float64 (p,).
-    covariances : float64 (p, p), of the rows that hold both; NaN where fewer than two do.
+    covariances : float64 (p, p), over rows with both values; NaN for fewer than two.
     varies : bool (p,).
     """
 
@@ -36,41 +36,43 @@ class Side:
 
     @property
     def deviations(self) -> Floats:
-        """float64 (p,), 0 where a column does not vary."""
-        found = np.sqrt(np.maximum(np.nan_to_num(np.diagonal(self.covariances)), 0.0))
-        return np.asarray(np.where(self.varies, found, 0.0))
+        """float64 (p,), 0 for constant columns."""
+        deviations = np.sqrt(np.maximum(np.nan_to_num(np.diagonal(self.covariances)), 0.0))
+        return np.asarray(np.where(self.varies, deviations, 0.0))
 
     @property
     def correlations(self) -> Floats:
-        """float64 (p, p), 0 with a column that does not vary."""
+        """float64 (p, p), 0 for constant columns."""
         width = np.outer(self.deviations, self.deviations)
-        known = (width > 0) & np.isfinite(self.covariances)
-        return np.divide(self.covariances, width, out=np.zeros_like(width), where=known)
+        is_defined = (width > 0) & np.isfinite(self.covariances)
+        return np.divide(self.covariances, width, out=np.zeros_like(width), where=is_defined)
 
 
-def unpaired_figures(before: Side, after: Side, names: list[str]) -> dict[str, Figure]:
-    """The figures of columns of numbers, at least one, by measure."""
+def unpaired_figures(
+    before: ColumnMoments, after: ColumnMoments, names: list[str]
+) -> dict[str, Figure]:
+    """The figures of one or more numeric columns, by measure."""
     spread = before.deviations
-    first = spread > 0
+    varied = spread > 0
     width = np.outer(spread, spread)
-    known = (width > 0) & np.isfinite(before.covariances) & np.isfinite(after.covariances)
+    is_defined = (width > 0) & np.isfinite(before.covariances) & np.isfinite(after.covariances)
 
     def scaled(covariances: Floats) -> Floats:
-        return np.divide(covariances, width, out=np.zeros_like(width), where=known)
+        return np.divide(covariances, width, out=np.zeros_like(width), where=is_defined)
 
-    left = scaled(np.where(np.outer(after.varies, after.varies), after.covariances, 0.0))
+    remaining = scaled(np.where(np.outer(after.varies, after.varies), after.covariances, 0.0))
     moments = Moments(
-        scaled(before.covariances), left, before.correlations, after.correlations, known
+        scaled(before.covariances), remaining, before.correlations, after.correlations, is_defined
     )
-    lost = 1 - np.diagonal(left)
+    losses = 1 - np.diagonal(remaining)
     change = correlation_loss.change_of_correlations(moments)
     return {
         "sse_loss": Figure(
-            float(lost[first].mean()) if first.any() else None,
-            {name: float(lost[i]) for i, name in enumerate(names) if first[i]},
-            note="" if first.any() else NO_VARIATION,
+            float(losses[varied].mean()) if varied.any() else None,
+            {name: float(losses[i]) for i, name in enumerate(names) if varied[i]},
+            note="" if varied.any() else NO_VARIATION,
         ),
-        "moment_loss": _moment_loss(before, after, np.abs(lost[first])),
+        "moment_loss": _moment_loss(before, after, np.abs(losses[varied])),
         "structure_loss": structure_loss.of_moments(moments),
         "covariance_loss": covariance_loss.of_moments(moments),
         "correlation_loss": Figure(
@@ -79,11 +81,11 @@ def unpaired_figures(before: Side, after: Side, names: list[str]) -> dict[str, F
     }
 
 
-def _moment_loss(before: Side, after: Side, variances: Floats) -> Figure:
-    there = np.abs(before.means) > _ROUNDING * before.deviations
+def _moment_loss(before: ColumnMoments, after: ColumnMoments, variances: Floats) -> Figure:
+    has_mean = np.abs(before.means) > _ROUNDING * before.deviations
     if not len(variances):
         return Figure(None, note=NO_VARIATION)
-    if not there.any():
+    if not has_mean.any():
         return Figure(None, note="all means are 0")
-    means = np.abs(before.means - after.means)[there] / np.abs(before.means)[there]
+    means = np.abs(before.means - after.means)[has_mean] / np.abs(before.means)[has_mean]
     return Figure((float(means.mean()) + float(variances.mean())) / 2)

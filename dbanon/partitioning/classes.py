@@ -22,7 +22,7 @@ from dbanon.data.partition import (
 from dbanon.data.pieces import on_all_cores
 from dbanon.data.scales import MAHALANOBIS
 from dbanon.errors import InvalidParameter, RowsNotAnonymous, SuppressionOverBudget, warn_caller
-from dbanon.hierarchy.leaves import Trees, only
+from dbanon.hierarchy.leaves import Trees, take_records
 from dbanon.job.policy import Policy
 from dbanon.job.requirements import require_kinds
 from dbanon.methods import find_method
@@ -91,7 +91,7 @@ def _found_again(
 ) -> Partition:
     """The levels of the records that were not withheld, with nobody withheld any more."""
     records = np.flatnonzero(partition.labels >= 0)
-    rest = replace(only(microdata, records), withheld=0)
+    rest = replace(take_records(microdata, records), withheld=0)
     options = {**policy.options, "suppression": 0.0}
     hierarchies = policy.hierarchies if trees is None else trees(rest)
     policy = replace(policy, options=options, hierarchies=hierarchies)

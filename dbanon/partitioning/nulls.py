@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.data.microdata import Microdata
-from dbanon.hierarchy.leaves import only
+from dbanon.hierarchy.leaves import take_records
 from dbanon.job.nulls import MERGE
 from dbanon.job.policy import Policy
 from dbanon.partitioning.strata import count_of, groups, pattern_codes
@@ -168,5 +168,5 @@ def merge_nulls(microdata: Microdata, policy: Policy) -> Microdata:
     numbers[suppressed[:, numeric]] = 0.0
     codes[suppressed[:, np.logical_not(numeric)]] = -1
     merged = replace(microdata, numbers=numbers, codes=codes, valid=valid, suppressed=suppressed)
-    found = only(merged, np.arange(n))
-    return replace(found, unmerged=microdata) if policy.evaluate else found
+    with_trees = take_records(merged, np.arange(n))
+    return replace(with_trees, unmerged=microdata) if policy.evaluate else with_trees

@@ -15,7 +15,7 @@ from dbanon.data.partition import SUPPRESSED, Found, Partition, places_of
 from dbanon.data.pieces import on_all_cores
 from dbanon.data.scales import MAHALANOBIS
 from dbanon.data.schema import Attribute
-from dbanon.hierarchy.leaves import Trees, only
+from dbanon.hierarchy.leaves import Trees, take_records
 from dbanon.job.policy import Policy
 from dbanon.methods import find_method
 from dbanon.methods.registry import Tick
@@ -87,7 +87,7 @@ def _without_others(
     microdata: Microdata, policy: Policy, records: NDArray[np.int64], trees: Trees | None
 ) -> tuple[Microdata, Policy]:
     """Some of the records, int64 (m,), as if there were no others, and the policy for these."""
-    rest = replace(only(microdata, records), withheld=microdata.n_read - len(records))
+    rest = replace(take_records(microdata, records), withheld=microdata.n_read - len(records))
     return rest, policy if trees is None else replace(policy, hierarchies=trees(rest))
 
 

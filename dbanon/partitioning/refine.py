@@ -36,9 +36,9 @@ from dbanon.kernels import MixedPass, MixedRefine, Models, Pass, Refine, RefineL
 from dbanon.methods.registry import Tick, drive
 from dbanon.partitioning.blocks import Blocks, partition_blocks
 from dbanon.partitioning.merge import Guard
+from dbanon.spaces.codes import CodeSpace
 from dbanon.spaces.mixed import MixedSpace
 from dbanon.spaces.numeric import Space
-from dbanon.spaces.places import Places
 
 # Rounds for each class of k records that the table could hold; under models, which make classes
 # larger, for each class that there is.
@@ -145,7 +145,7 @@ def max_points_size(k: int) -> int:
 
 
 def refine_points(
-    space: Space | Places,
+    space: Space | CodeSpace,
     partition: Partition,
     k: int,
     effort: str,

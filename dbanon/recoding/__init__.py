@@ -29,11 +29,11 @@ RECODINGS: dict[str, Recoding] = {
 
 
 def find_recoding(name: str) -> Recoding:
-    """The recoding of this name.
+    """The recoding with this name.
 
     Raises
     ------
-    InvalidParameter : there is none.
+    InvalidParameter : the name is unknown.
     """
     if name not in RECODINGS:
         raise InvalidParameter(

@@ -1,7 +1,6 @@
-"""What recodings take and give: settings, and one value per class and quasi-identifier.
+"""The interface of recodings: settings, and released columns with one value per class.
 
-Some recodings release values that occur in their class. Each attribute is recoded by the classes
-that it has: those of rows, or its own.
+Attributes are recoded by the classes of rows, or by separate classes per attribute.
 """
 
 from __future__ import annotations
@@ -24,10 +23,10 @@ from dbanon.hierarchy.tree import Hierarchy
 RANGE = "range"
 INTERVALS = ("text", "bounds", "midpoint", RANGE)
 
-# SQL type of labels, which are text whatever the column is.
+# SQL type of labels, whatever the type of the column.
 GENERALIZED = "text"
 
-# Exact sums of the classes of wide attributes: Python integers, in units of 10**-scale; NULL is 0.
+# Exact class sums of wide attributes: Python integers in units of 10**-scale; NULL counts as 0.
 ExactTotals: TypeAlias = Callable[
     [Partition, Sequence[Attribute]], Mapping[str, NDArray[np.object_]]
 ]
@@ -35,19 +34,18 @@ ExactTotals: TypeAlias = Callable[
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of recodings; each uses those that it knows.
+    """Settings of recodings; each recoding ignores those it does not use.
 
     Parameters
     ----------
     hierarchies : by column.
-    intervals : how a range of numbers is written: ``text``, as in ``[30, 40)``; ``bounds``, two
-        columns; ``midpoint``, one number; or ``range``, a value of the database's own range type.
-    local_range : True releases a class's own smallest and largest number, which are values of
-        members; False the borders of a fixed grid around them.
-    steps : width of the grid by column, in the column's unit (days, microseconds); where not
-        named, the steps of ``data.grid.grid_for``.
-    levels : of a full domain, which are then released: not what a class has in common, but the
-        nodes and cells that its records are in. None otherwise.
+    intervals : format of intervals: ``text``, as in ``[30, 40)``; ``bounds``, two columns;
+        ``midpoint``, one number; or ``range``, a value of the database's range type.
+    local_range : True releases the smallest and largest number of each class, which are values of
+        members; False the enclosing borders of a fixed grid.
+    steps : grid width by column, in the column's unit (days, microseconds); by default that of
+        ``data.grid.grid_for``.
+    levels : the levels of a full-domain search, whose nodes and cells are released; None otherwise.
     """
 
     hierarchies: Mapping[str, Hierarchy] = field(default_factory=dict)
@@ -59,50 +57,49 @@ class Settings:
 
 @dataclass(frozen=True)
 class ReleasedColumn:
-    """What a release says of one quasi-identifier.
+    """A released column of a quasi-identifier, with one value per class.
 
     Parameters
     ----------
-    attribute : the column as it is written.
+    attribute : the released column.
     values : one value per class. int64 for integers, decimals (in units of 10**-scale), dates
         (days since 1970-01-01), timestamps (microseconds since then, UTC) and ranks; float64 for
         floats; object (Python integers, units as above) where int64 is too narrow; object (str) for
         text.
-    missing : bool (n_classes,), True where NULL is released; None when nowhere.
+    missing : bool (n_classes,), True if NULL is released; None if it never is.
     unrounded : float64 (n_classes,), the value before rounding to the column's type; None for text.
-    lost : float64 (n_classes,), the loss of the class's records in this attribute by the released
-        values, 0 to 1 a record; None where the recoding's measure needs it not.
-    extent : float64 (n_classes, 2), of labels that are intervals the smallest and the largest value
-        that each holds; None elsewhere.
-    shares : float64 (n_classes,), of labels of a hierarchy what a record loses by each, the mean of
-        the leaves below it; None elsewhere.
-    label_alone : True where ``extent`` or ``shares`` follow from the label that is released.
-    of : the quasi-identifier it stands for, when that has another name.
-    upper : where ranges are released, their upper borders in the form of ``values``, which are the
-        lower ones; None elsewhere.
-    closed : True when a range, or the column of upper borders, holds that border.
+    losses : float64 (n_classes,), the loss of each class in this attribute, 0 to 1 per record; None
+        if the recoding's measure does not use it.
+    extent : float64 (n_classes, 2), the smallest and largest value in each interval; None for other
+        labels.
+    label_losses : float64 (n_classes,), the loss per record of a hierarchy's label, averaged over
+        the leaves below it; None for other labels.
+    loss_from_label : True if the released label determines ``extent`` or ``label_losses``.
+    source_name : the quasi-identifier, if the column has another name.
+    upper : upper borders of ranges, whose lower borders are ``values``; None otherwise.
+    closed : True if ranges include their upper border.
     """
 
     attribute: Attribute
     values: NDArray[Any]
     missing: NDArray[np.bool_] | None = None
     unrounded: NDArray[np.float64] | None = None
-    lost: NDArray[np.float64] | None = None
-    of: str | None = None
+    losses: NDArray[np.float64] | None = None
+    source_name: str | None = None
     upper: NDArray[Any] | None = None
     closed: bool = False
     extent: NDArray[np.float64] | None = None
-    shares: NDArray[np.float64] | None = None
-    label_alone: bool = True
+    label_losses: NDArray[np.float64] | None = None
+    loss_from_label: bool = True
 
     @property
     def source(self) -> str:
-        """The name of the quasi-identifier it stands for."""
-        return self.of or self.attribute.name
+        """The name of the quasi-identifier."""
+        return self.source_name or self.attribute.name
 
     @property
     def parts(self) -> tuple[ReleasedColumn, ...]:
-        """What is staged: the column, or the lower and the upper borders of its ranges."""
+        """The columns to stage: the column, or the lower and the upper borders of its ranges."""
         if self.upper is None:
             return (self,)
         lower = replace(self, upper=None)
@@ -117,11 +114,11 @@ class ReleasedColumn:
             upper=None if self.upper is None else self.upper[order],
             unrounded=None if self.unrounded is None else self.unrounded[order],
             extent=None if self.extent is None else self.extent[order],
-            shares=None if self.shares is None else self.shares[order],
+            label_losses=None if self.label_losses is None else self.label_losses[order],
         )
 
     def spelled(self) -> ReleasedColumn:
-        """The column with values in place of ranks where it is ordinal, as it is written."""
+        """The column with values in place of the ranks of an ordinal attribute."""
         if self.attribute.kind is not Kind.ORDINAL:
             return self
         return replace(
@@ -132,10 +129,10 @@ class ReleasedColumn:
         )
 
     def as_float(self) -> NDArray[np.float64]:
-        """The released values as the numbers that ``Microdata`` holds, float64 (n_classes,)."""
+        """The released values in the representation of ``Microdata``, float64 (n_classes,)."""
         unit = 10**self.attribute.scale if self.attribute.kind is Kind.DECIMAL else 1
         if self.values.dtype == object:
-            # Python divides integers of any length without rounding them first.
+            # Python divides long integers with a single rounding.
             return np.array([(value or 0) / unit for value in self.values], np.float64)
         return np.asarray(self.values / float(unit))
 
@@ -148,15 +145,14 @@ class Recoding:
     ----------
     name : as in calls and commands.
     run : ``(microdata, measures, partition, exact_totals, settings, **parameters) -> released
-        columns``; the measures are those of the table that the records are of.
-    summary : one line for people.
-    measure : what its loss is measured by, a name in ``release.recode``.
-    takes_categories : True when attributes may be other than numeric, and have hierarchies.
-    takes_ranks : False when attributes must be numbers, not ordinal.
-    standardize : how its columns are made comparable, unless the caller names another way; None for
-        the method's own.
-    method : the only method it belongs to; None when it goes with any that groups rows.
-    parameters : the options of that method that ``run`` takes by name as well.
+        columns``; the measures are those of the whole table.
+    summary : one line for display.
+    measure : the loss measure, a name in ``release.recode``.
+    takes_categories : True if attributes may be text and have hierarchies.
+    takes_ranks : False if ordinal attributes are refused.
+    standardize : default standardization of columns; None for that of the method.
+    method : the only method it works with; None for any method that groups rows.
+    parameters : options of that method that ``run`` also takes.
     """
 
     name: str
@@ -171,15 +167,15 @@ class Recoding:
 
 
 def require_room(attribute: Attribute, values: NDArray[Any], hint: str) -> None:
-    """Check that a column's type holds values that may lie outside of those it has.
+    """Check that released values outside the column's range fit into its type.
 
     Parameters
     ----------
-    values : of integers, or of decimals in units of 10**-scale.
+    values : integers, or decimals in units of 10**-scale.
 
     Raises
     ------
-    UnsupportedType : it does not; with this hint.
+    UnsupportedType : they do not fit; carries ``hint``.
     """
     if attribute.kind is Kind.INTEGER:
         room = 2.0 ** (attribute.bits - 1)
@@ -197,7 +193,7 @@ def require_room(attribute: Attribute, values: NDArray[Any], hint: str) -> None:
 
 
 def refuse_wide(microdata: Microdata, recoding: str) -> None:
-    """Check that float64 holds all values exactly, for they are released as they are.
+    """Refuse values that float64 cannot hold exactly, since they are released unchanged.
 
     Raises
     ------
@@ -219,25 +215,25 @@ def class_medians(values: NDArray[np.float64], partition: Partition) -> NDArray[
 
 
 def table_deviation(scale: Scale) -> float:
-    """The sample standard deviation of a table's column that varies, in its own unit."""
+    """The sample standard deviation of a non-constant column, in its unit."""
     return float(np.ldexp(scale.deviation, scale.exponent))
 
 
-def occurring(
+def column_of_members(
     microdata: Microdata, partition: Partition, position: int, values: NDArray[np.float64]
 ) -> ReleasedColumn:
-    """A column with one of the class's own values for each class.
+    """A released column with a value of some member of each class.
 
     Parameters
     ----------
-    position : which numeric attribute.
-    values : float64 (n_classes,); anything where the class has NULL.
+    position : index of the numeric attribute.
+    values : float64 (n_classes,); ignored for classes with NULL.
     """
     attribute = microdata.numeric[position]
     valid = microdata.valid_column(attribute.name)
     missing = None
     if valid is not None:
-        # A class holds records of one NULL pattern, so its first member speaks for all.
+        # All records of a class have the same NULL pattern.
         missing = ~valid[partition.members[partition.starts]]
         values = np.where(missing, 0.0, values)
     if attribute.kind is Kind.FLOAT:
@@ -252,46 +248,55 @@ def recode_attributes(
     run: Callable[[Microdata, Partition, ExactTotals], tuple[ReleasedColumn, ...]],
     exact_totals: Callable[[Sequence[Attribute]], Mapping[str, NDArray[np.object_]]],
 ) -> tuple[ReleasedColumn, ...]:
-    """The released columns, with one value for each set of rows that are released alike.
+    """The released columns, with one value for each set of rows with the same classes.
 
     Parameters
     ----------
-    run : a recoding, which gives the columns of the attributes that it sees.
-    exact_totals : of sets of rows that are released alike; they are added up here.
+    run : a recoding, called with a subset of the attributes.
+    exact_totals : returns exact sums for each such set of rows; they are added up by class.
     """
     names = [attribute.name for attribute in microdata.attributes]
-    rows, places = classes.rows()
+    rows, class_of_row = classes.rows()
     columns: list[ReleasedColumn] = []
-    for (own_names, own), of_rows in zip(classes.by_columns(names), places.T, strict=True):
-        if not own_names:
+    for (column_names, partition), row_classes in zip(
+        classes.by_columns(names), class_of_row.T, strict=True
+    ):
+        if not column_names:
             continue
 
         def totals(
-            own: Partition, attributes: Sequence[Attribute], of_rows: NDArray[np.int32] = of_rows
+            partition: Partition,
+            attributes: Sequence[Attribute],
+            row_classes: NDArray[np.int32] = row_classes,
         ) -> Mapping[str, NDArray[np.object_]]:
-            found = {}
-            for name, parts in exact_totals(attributes).items():
-                found[name] = np.zeros(own.n_classes, object)
-                np.add.at(found[name], of_rows, parts)
-            return found
+            sums = {}
+            for name, row_totals in exact_totals(attributes).items():
+                sums[name] = np.zeros(partition.n_classes, object)
+                np.add.at(sums[name], row_classes, row_totals)
+            return sums
 
-        seen = microdata if len(own_names) == len(names) else microdata.of_attributes(own_names)
-        columns += [_of_rows(column, own, rows, of_rows) for column in run(seen, own, totals)]
+        subset = (
+            microdata if len(column_names) == len(names) else microdata.of_attributes(column_names)
+        )
+        columns += [
+            _expand_to_rows(column, partition, rows, row_classes)
+            for column in run(subset, partition, totals)
+        ]
     columns.sort(key=lambda column: names.index(column.source))
     return tuple(columns)
 
 
-def _of_rows(
-    column: ReleasedColumn, own: Partition, rows: Partition, of_rows: NDArray[np.int32]
+def _expand_to_rows(
+    column: ReleasedColumn, partition: Partition, rows: Partition, row_classes: NDArray[np.int32]
 ) -> ReleasedColumn:
-    """A column of some classes as one of the sets of rows that are released alike.
+    """Expand a column from its classes to sets of rows.
 
     Parameters
     ----------
-    of_rows : int32 (n_rows,), the class of each set.
+    row_classes : int32 (n_rows,), the class of each set of rows.
     """
-    taken = column.take(of_rows.astype(np.int64))
-    if column.lost is None or own.n_classes == rows.n_classes:
-        return taken
-    # All rows of a class have one value, and lose alike by it.
-    return replace(taken, lost=(column.lost / own.sizes)[of_rows] * rows.sizes)
+    expanded = column.take(row_classes.astype(np.int64))
+    if column.losses is None or partition.n_classes == rows.n_classes:
+        return expanded
+    # All rows of a class share its value, and so its loss per row.
+    return replace(expanded, losses=(column.losses / partition.sizes)[row_classes] * rows.sizes)

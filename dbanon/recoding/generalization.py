@@ -1,15 +1,14 @@
-"""Generalization: a class is released as what its records have in common.
+"""Generalization: each class is released as a label that covers all of its records.
 
 With a hierarchy: the label of the lowest common ancestor. A category without one: its value, or
-``*``. A number: an interval around the class. By default the interval's borders lie on a grid that
-is the same for all classes: the borders of a class's own range are values of its members. An
-ordinal attribute: an interval of ranks, which holds both of its ends. After a full-domain search:
-the node, or the cell of numbers, of the level found.
+``*``. A number: an interval around the class, by default with borders on a grid shared by all
+classes, since the exact range would reveal values of members. An ordinal attribute: a closed
+interval of ranks. After a full-domain search: the node or the cell on the chosen level.
 
-Loss of a cell: climbed edges over all edges; width over the width of the table's column, 1 at most.
-It is that of the label released, not of the range behind it. The width is that of the values that a
-label holds: ``[30, 32)`` holds the whole numbers 30 and 31, which are 1 apart, in a column of
-integers as in one of floats that are all whole.
+The loss of a cell is the share of edges climbed, or the width relative to that of the table's
+column, at most 1. It is computed for the released label, not the range of the class. The width is
+that of the values in the label: ``[30, 32)`` holds the integers 30 and 31 and so has width 1, in an
+integer column and in one of floats that are all integral.
 """
 
 from __future__ import annotations
@@ -39,8 +38,8 @@ from dbanon.recoding.columns import (
     require_room,
 )
 
-# Digits of whole seconds, which are told where one border of the column needs them.
-_WHOLE = ".000000"
+# Fractions of seconds are omitted if they are zero in all borders of the column.
+_ZERO_FRACTION = ".000000"
 _WIDER = "Release its ranges as text, or cast the column to a wider type in a view."
 
 
@@ -55,10 +54,10 @@ def generalization(
 
     Raises
     ------
-    HierarchyBroken : a value is no leaf of its hierarchy.
-    InvalidParameter : a step is not positive or names no number, or midpoints or bounds are wanted
-        of numbers that float64 does not hold exactly.
-    UnsupportedType : a border or midpoint lies outside of what the column's type holds.
+    HierarchyBroken : a value is not a leaf of its hierarchy.
+    InvalidParameter : a step is not positive or not for a number, or midpoints or bounds are
+        requested for numbers that float64 cannot hold exactly.
+    UnsupportedType : a border or midpoint does not fit into the column's type.
     """
     del exact_totals
     trees = trees_of(microdata.attributes, settings.hierarchies, measures)
@@ -66,17 +65,17 @@ def generalization(
     columns: list[ReleasedColumn] = []
     for attribute, tree in zip(microdata.attributes, trees, strict=True):
         valid = microdata.valid_column(attribute.name)
-        # A class holds records of one NULL pattern, so its first member speaks for all.
+        # All records of a class have the same NULL pattern.
         missing = None if valid is None else ~valid[partition.members[partition.starts]]
         if tree is not None:
             level = 0 if settings.levels is None else settings.levels.levels[attribute.name]
-            columns.append(_ancestors(microdata, partition, attribute, tree, missing, level))
+            columns.append(_common_ancestors(microdata, partition, attribute, tree, missing, level))
         else:
             columns += _intervals(microdata, measures, partition, attribute, settings, missing)
     return tuple(columns)
 
 
-def _ancestors(
+def _common_ancestors(
     microdata: Microdata,
     partition: Partition,
     attribute: Attribute,
@@ -85,24 +84,24 @@ def _ancestors(
     level: int,
 ) -> ReleasedColumn:
     leaves = leaf_codes(microdata, attribute, tree)
-    low, high = _ends(leaves, partition)
+    low, high = _class_ranges(leaves, partition)
     nodes = tree.common(low, high)
     if level and len(nodes):
-        # Both are above the class's first leaf: the higher one.
+        # Both are ancestors of the class's first leaf: use the higher one.
         at_level = tree.at_level(level)[low]
         nodes = np.where(tree.depths[at_level] < tree.depths[nodes], at_level, nodes)
     released = partition.labels >= 0
-    cells = tree.loss(leaves[released], nodes[partition.labels[released]])
-    lost = np.zeros(partition.n_classes)
-    np.add.at(lost, partition.labels[released], cells)
+    cell_losses = tree.loss(leaves[released], nodes[partition.labels[released]])
+    losses = np.zeros(partition.n_classes)
+    np.add.at(losses, partition.labels[released], cell_losses)
     labels = np.array(tree.labels, object)[nodes]
     return ReleasedColumn(
-        _as_text(attribute),
+        _text_attribute(attribute),
         labels,
         missing,
-        lost=_none_where(lost, missing),
-        shares=tree.label_loss(nodes),
-        label_alone=tree.balanced,
+        losses=_zero_if_missing(losses, missing),
+        label_losses=tree.label_loss(nodes),
+        loss_from_label=tree.balanced,
     )
 
 
@@ -118,11 +117,11 @@ def _intervals(
     numbers = microdata.numbers[:, position]
     is_wide = attribute.name in microdata.wide
     if is_wide and (settings.local_range or settings.intervals != "text"):
-        raise _borders_alone(attribute)
+        raise _only_grid_borders(attribute)
     valid = microdata.valid_column(attribute.name)
     scale = measures.numbers[attribute.name]
     if valid is not None:
-        # Any number of the column will do.
+        # NULLs are not released, so any number will do.
         numbers = np.where(valid, numbers, scale.least)
     step = settings.steps.get(attribute.name)
     ordinal = attribute.kind is Kind.ORDINAL
@@ -135,38 +134,36 @@ def _intervals(
             settings.levels.levels[attribute.name],
             numbers[released],
         )
-        low, high = _ends_of_levels(
+        low, high = _level_ranges(
             numbers, released, partition, levels, level, settings.local_range, is_wide
         )
     else:
-        low, high = _ends(numbers, partition)
+        low, high = _class_ranges(numbers, partition)
         if is_wide:
             low, high = around_rounding(low, high, attribute)
-        # Also refuses what float64 has no borders for.
+        # Called even if unused, to refuse columns without float64 borders.
         grid = grid_for(attribute, scale, step)
         if not settings.local_range:
             low, high = around(attribute, grid, low, high)
-    known: dict[str, Any]
     unit = 0.0 if closed else unit_of(attribute, scale)
     width = held_width(low, high, scale, unit)
-    lost = _none_where(width * partition.sizes, missing)
+    losses = _zero_if_missing(width * partition.sizes, missing)
     extent = np.column_stack((low, np.maximum(high - unit, low)))
+    fields: dict[str, Any] = {"losses": losses, "extent": extent}
     if settings.intervals == "text" or (settings.intervals == RANGE and ordinal):
-        texts = _texts(low, high, attribute, closed)
-        return [ReleasedColumn(_as_text(attribute), texts, missing, lost=lost, extent=extent)]
+        texts = _interval_texts(low, high, attribute, closed)
+        return [ReleasedColumn(_text_attribute(attribute), texts, missing, **fields)]
     if settings.intervals == "midpoint":
         middle = low + (np.floor((high - low) / 2) if ordinal else (high - low) / 2)
-        typed = _typed(middle, attribute)
+        typed = _to_column_type(middle, attribute)
         require_room(attribute, typed, _WIDER)
-        known = {"lost": lost, "extent": extent, "label_alone": False}
-        return [ReleasedColumn(attribute, typed, missing, middle, **known)]
-    borders = _typed(low, attribute, closed), _typed(high, attribute, closed)
+        return [ReleasedColumn(attribute, typed, missing, middle, loss_from_label=False, **fields)]
+    borders = _to_column_type(low, attribute, closed), _to_column_type(high, attribute, closed)
     if settings.intervals == RANGE:
-        lower, upper = (_exact(ends) for ends in borders)
-        # The type is the database's to choose.
+        lower, upper = (_exact_borders(ends) for ends in borders)
+        # The database chooses the range type.
         ranges = replace(attribute, sql_type="")
-        known = {"lost": lost, "extent": extent, "upper": upper, "closed": closed}
-        return [ReleasedColumn(ranges, lower, missing, **known)]
+        return [ReleasedColumn(ranges, lower, missing, upper=upper, closed=closed, **fields)]
     for ends in borders:
         require_room(attribute, ends, _WIDER)
     names = (f"{attribute.name}_low", f"{attribute.name}_high")
@@ -176,16 +173,18 @@ def _intervals(
             typed,
             missing,
             ends,
-            lost=share,
-            of=attribute.name,
+            losses=column_losses,
+            source_name=attribute.name,
             closed=closed,
             extent=extent,
         )
-        for name, typed, ends, share in zip(names, borders, (low, high), (lost, None), strict=True)
+        for name, typed, ends, column_losses in zip(
+            names, borders, (low, high), (losses, None), strict=True
+        )
     ]
 
 
-def _borders_alone(attribute: Attribute) -> InvalidParameter:
+def _only_grid_borders(attribute: Attribute) -> InvalidParameter:
     return InvalidParameter(
         f'Column "{attribute.name}" holds numbers or moments of more than 15 digits, of which only'
         " borders of a grid are released, as text.",
@@ -194,8 +193,8 @@ def _borders_alone(attribute: Attribute) -> InvalidParameter:
     )
 
 
-def _ends(values: NDArray[Any], partition: Partition) -> tuple[NDArray[Any], NDArray[Any]]:
-    """The smallest and the largest value of each class."""
+def _class_ranges(values: NDArray[Any], partition: Partition) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The smallest and largest value of each class."""
     if not partition.n_classes:
         return values[:0], values[:0]
     grouped = values[partition.members]
@@ -203,7 +202,7 @@ def _ends(values: NDArray[Any], partition: Partition) -> tuple[NDArray[Any], NDA
     return np.minimum.reduceat(grouped, starts), np.maximum.reduceat(grouped, starts)
 
 
-def _ends_of_levels(
+def _level_ranges(
     numbers: NDArray[np.float64],
     released: NDArray[np.bool_],
     partition: Partition,
@@ -212,49 +211,52 @@ def _ends_of_levels(
     local_range: bool,
     is_wide: bool,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The ends released of each class: those of its cell on this level of the column.
+    """The released range of each class: its cell on this level of the column.
 
-    A class whose records are in several cells, such as one that was merged for a privacy model, has
-    the cell of the first level that holds them all. So two labels are equal, disjoint, or one holds
-    the other.
+    A class that spans several cells, for example after merging for a privacy model, gets the cell
+    of the first level that covers it. So two labels are equal, disjoint or nested.
 
     Parameters
     ----------
-    numbers : float64 (n,), of all records, any number where NULL.
-    released : bool (n,), records that are released and not NULL here.
-    local_range : True for the smallest and the largest number that the table has in that cell.
-    is_wide : True where float64 may have rounded numbers: a cell holds what they may have been.
+    numbers : float64 (n,), of all records, arbitrary for NULL.
+    released : bool (n,), records that are released and not NULL in this column.
+    local_range : True for the smallest and largest released number in the cell.
+    is_wide : True if float64 may have rounded numbers; cells then cover the rounding error.
     """
-    low, high = _ends(numbers, partition)
+    low, high = _class_ranges(numbers, partition)
     if is_wide:
         low, high = around_rounding(low, high, levels.attribute)
-    climbed = levels.climb(low, high, level)
-    for higher in np.unique(climbed).tolist():
-        classes = np.flatnonzero(climbed == higher)
+    class_levels = levels.climb(low, high, level)
+    for class_level in np.unique(class_levels).tolist():
+        classes = np.flatnonzero(class_levels == class_level)
         if not local_range:
-            low[classes], high[classes] = levels.around(low[classes], higher)
+            low[classes], high[classes] = levels.around(low[classes], class_level)
             continue
         values = np.sort(numbers[released])
-        cells = levels.cells_of(values, higher)
-        own = levels.cells_of(low[classes], higher)
-        first, last = (np.searchsorted(cells, own, side) for side in ("left", "right"))
-        # A class of NULLs alone has no number, and its ends are not released.
+        cells = levels.cells_of(values, class_level)
+        class_cells = levels.cells_of(low[classes], class_level)
+        first, last = (np.searchsorted(cells, class_cells, side) for side in ("left", "right"))
+        # The range of a class of NULLs is not released.
         first, last = np.minimum(first, len(values) - 1), np.maximum(last - 1, 0)
         if len(values):
             low[classes], high[classes] = values[first], values[last]
     return low, high
 
 
-def _texts(
+def _interval_texts(
     low: NDArray[np.float64],
     high: NDArray[np.float64],
     attribute: Attribute,
     closed: bool,
 ) -> NDArray[np.object_]:
-    """``[low, high)``; closed ``[low, high]``, or the one value that all share."""
-    ends = [[number_text(x, attribute) for x in side.tolist()] for side in (low, high)]
-    if attribute.kind is Kind.TIMESTAMP and all(_WHOLE in text for side in ends for text in side):
-        ends = [[text.replace(_WHOLE, "") for text in side] for side in ends]
+    """``[low, high)``; for closed ones ``[low, high]``, or the value if both are equal."""
+    ends = [
+        [number_text(number, attribute) for number in borders.tolist()] for borders in (low, high)
+    ]
+    if attribute.kind is Kind.TIMESTAMP and all(
+        _ZERO_FRACTION in text for borders in ends for text in borders
+    ):
+        ends = [[text.replace(_ZERO_FRACTION, "") for text in borders] for borders in ends]
     texts = []
     for first, last in zip(*ends, strict=True):
         if closed:
@@ -264,43 +266,42 @@ def _texts(
     return np.array(texts, object)
 
 
-def _typed(
-    numbers: NDArray[np.float64], attribute: Attribute, whole: bool = True
+def _to_column_type(
+    numbers: NDArray[np.float64], attribute: Attribute, is_integral: bool = True
 ) -> NDArray[np.generic]:
-    """Numbers in the column's own type, as ``ReleasedColumn`` holds them.
+    """Numbers in the column's type, as in ``ReleasedColumn``.
 
-    Borders that are no whole units are rounded up: a value of the type is in ``[low, high)`` if and
-    only if it is between these.
+    Fractional borders are rounded up, so the same values of the type are in ``[low, high)``.
     """
     if attribute.kind is Kind.FLOAT:
         return numbers
     scale = 10.0**attribute.scale if attribute.kind is Kind.DECIMAL else 1.0
     units = numbers * scale
-    if not whole:
-        # But for what rounding left behind the 15th digit.
+    if not is_integral:
+        # Ignore rounding errors beyond the 15th digit.
         units = np.where(np.abs(units - np.rint(units)) < 1e-6, units, np.ceil(units))
     return np.rint(units).astype(np.int64)
 
 
-def _exact(numbers: NDArray[Any]) -> NDArray[Any]:
-    """Borders of ranges; floats as text, which loses no digit on its way to a decimal type."""
+def _exact_borders(numbers: NDArray[Any]) -> NDArray[Any]:
+    """Borders of ranges; floats as text, which converts to decimals without loss."""
     if numbers.dtype != np.float64:
         return numbers
     return np.array([repr(x) for x in numbers.tolist()], object)
 
 
-def _as_text(attribute: Attribute) -> Attribute:
+def _text_attribute(attribute: Attribute) -> Attribute:
     nullable = attribute.nullable
     return Attribute(
         attribute.name, Kind.CATEGORY, attribute.role, sql_type=GENERALIZED, nullable=nullable
     )
 
 
-def _none_where(
-    lost: NDArray[np.float64], missing: NDArray[np.bool_] | None
+def _zero_if_missing(
+    losses: NDArray[np.float64], missing: NDArray[np.bool_] | None
 ) -> NDArray[np.float64]:
-    """A NULL loses nothing: it is released as it was."""
-    return lost if missing is None else np.where(missing, 0.0, lost)
+    """Losses with 0 for NULL, which is released unchanged."""
+    return losses if missing is None else np.where(missing, 0.0, losses)
 
 
 def _check_steps(

@@ -1,8 +1,8 @@
 """Centroid recoding: every class is released with the mean of each attribute.
 
-The mean is rounded to the column's own type and scale, half to even: a mean of integers with
-decimals would tell the size of its class, and a column keeps its type. A mean of ranks is no value:
-ordinal attributes get the value at the class's median rank, the lower of two.
+Means are rounded to the column's type and scale, half to even: columns keep their type, and the
+decimals of a mean of integers would reveal the size of the class. Ordinal attributes get the value
+at the lower median rank, since a mean of ranks is not a value.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from dbanon.recoding.columns import (
     ReleasedColumn,
     Settings,
     class_medians,
-    occurring,
+    column_of_members,
 )
 
 
 def class_means(values: NDArray[np.float64], partition: Partition) -> NDArray[np.float64]:
     """The mean of each class, float64 (n_classes,), of ``values``, float64 (n,).
 
-    A mean never leaves the range of its class, so that equal values have exactly that mean.
+    Means are clipped to the range of the class, so the mean of equal values is exact.
     """
     means = kernels.class_means(values, partition.members, partition.starts)
     if means is not None:
         return means
-    # A sum is beyond the largest number.
+    # A sum overflowed: add shares instead.
     grouped, starts = values[partition.members], partition.starts
     shares = grouped / np.repeat(partition.sizes, partition.sizes)
     means = np.add.reduceat(shares, starts)
@@ -49,16 +49,16 @@ def class_means(values: NDArray[np.float64], partition: Partition) -> NDArray[np
 def integer_means(values: NDArray[np.int64], partition: Partition) -> NDArray[np.int64]:
     """The mean of each class rounded half to even, int64 (n_classes,), in exact arithmetic.
 
-    Quotients and remainders by the class size are summed apart, so that no sum overflows. The
-    stores compute wide means with the same formula in SQL.
+    Summing quotients and remainders separately avoids overflow. Stores use the same formula in SQL
+    for wide columns.
     """
     return kernels.integer_class_means(values, partition.members, partition.starts)
 
 
 def round_half_even(total: int, size: int) -> int:
-    """total / size rounded to a whole number, half to even, for any integers."""
-    whole, rest = divmod(total, size)
-    return whole + (2 * rest > size or (2 * rest == size and whole % 2 != 0))
+    """total / size rounded to an integer, half to even, for integers of any length."""
+    quotient, remainder = divmod(total, size)
+    return quotient + (2 * remainder > size or (2 * remainder == size and quotient % 2 != 0))
 
 
 def _exact_means(totals: NDArray[np.object_], partition: Partition) -> NDArray[np.object_]:
@@ -66,7 +66,7 @@ def _exact_means(totals: NDArray[np.object_], partition: Partition) -> NDArray[n
     return np.array([round_half_even(int(total), int(size)) for total, size in sums], object)
 
 
-def _instants(attribute: Attribute, micros: NDArray[np.object_]) -> NDArray[np.int64]:
+def _to_instants(attribute: Attribute, micros: NDArray[np.object_]) -> NDArray[np.int64]:
     """Microseconds since 1970 as int64 (n_classes,)."""
     limits = np.iinfo(np.int64)
     if any(not limits.min <= value <= limits.max for value in micros):
@@ -89,7 +89,7 @@ def mean(
 
     Raises
     ------
-    UnsupportedType : a mean of instants is beyond 64 bits.
+    UnsupportedType : the mean of timestamps exceeds 64 bits.
     """
     del measures, settings
     wide = [attribute for attribute in microdata.numeric if attribute.name in microdata.wide]
@@ -97,37 +97,37 @@ def mean(
     exact = {name: _exact_means(sums, partition) for name, sums in totals.items()}
 
     def released(column: tuple[int, Attribute]) -> ReleasedColumn:
-        return _released(microdata, partition, *column, exact)
+        return _release_column(microdata, partition, *column, exact)
 
-    # Before several columns ask for them.
+    # Compute the cached members before threads share them.
     _ = partition.members
     return tuple(by_column(microdata.numbers)(released, enumerate(microdata.numeric)))
 
 
-def _released(
+def _release_column(
     microdata: Microdata,
     partition: Partition,
     position: int,
     attribute: Attribute,
     exact: Mapping[str, NDArray[np.object_]],
 ) -> ReleasedColumn:
-    """The class means of one attribute; ``exact`` has those of wide ones."""
+    """The class means of one attribute; ``exact`` holds those of wide attributes."""
     values = microdata.numbers[:, position]
     valid = microdata.valid_column(attribute.name)
     if attribute.kind is Kind.ORDINAL:
         ranks = class_medians(values, partition)
-        return occurring(microdata, partition, position, ranks)
+        return column_of_members(microdata, partition, position, ranks)
     missing = None
     if valid is not None:
-        # A class holds records of one NULL pattern, so its first member speaks for all.
+        # All records of a class have the same NULL pattern.
         missing = ~valid[partition.members[partition.starts]]
         values = np.where(valid, values, 0.0)
     unrounded = class_means(values, partition)
     released: NDArray[Any]
     if attribute.name not in exact:
-        released = rounded(attribute, values, unrounded, partition)
+        released = round_means(attribute, values, unrounded, partition)
     elif attribute.kind is Kind.TIMESTAMP:
-        released = _instants(attribute, exact[attribute.name] * step(attribute))
+        released = _to_instants(attribute, exact[attribute.name] * digit_micros(attribute))
     elif attribute.kind is not Kind.DECIMAL and attribute.bits <= 64:
         released = exact[attribute.name].astype(np.int64)
     else:
@@ -135,7 +135,7 @@ def _released(
     return ReleasedColumn(attribute, released, missing, unrounded)
 
 
-def rounded(
+def round_means(
     attribute: Attribute,
     values: NDArray[np.float64],
     unrounded: NDArray[np.float64],
@@ -148,14 +148,14 @@ def rounded(
         return unrounded
     if attribute.kind is Kind.DECIMAL:
         values = values * 10.0**attribute.scale
-    values = values / step(attribute)
+    values = values / digit_micros(attribute)
     integers = np.rint(values)
     assert not integers.size or np.abs(integers).max() <= EXACT_INTEGER
-    return integer_means(integers.astype(np.int64), partition) * step(attribute)
+    return integer_means(integers.astype(np.int64), partition) * digit_micros(attribute)
 
 
-def step(attribute: Attribute) -> int:
-    """Microseconds in the last digit that a timestamp has; 1 for other kinds."""
+def digit_micros(attribute: Attribute) -> int:
+    """Microseconds of the last digit of a timestamp; 1 for other kinds."""
     return 10 ** (6 - attribute.scale) if attribute.kind is Kind.TIMESTAMP else 1
 
 

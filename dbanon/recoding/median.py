@@ -1,8 +1,7 @@
 """Median recoding: every class is released with the median of each attribute.
 
-Of an even number of values the lower of the two in the middle is taken: a value that occurs, in
-the column's own type, without rounding. Less drawn by outliers than the mean; the sum of an
-attribute is not kept.
+The lower median is always a value of the class and needs no rounding. It is more robust to outliers
+than the mean, but does not preserve the sum of an attribute.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from dbanon.recoding.columns import (
     ReleasedColumn,
     Settings,
     class_medians,
-    occurring,
+    column_of_members,
     refuse_wide,
 )
 
@@ -36,7 +35,7 @@ def median(
     """
     refuse_wide(microdata, "median")
     return tuple(
-        occurring(microdata, partition, position, class_medians(values, partition))
+        column_of_members(microdata, partition, position, class_medians(values, partition))
         for position, values in enumerate(microdata.numbers.T)
     )
 

@@ -1,9 +1,8 @@
 """Medoid recoding: every class is released with the record nearest to its mean.
 
-Nearest on z-scores of the table, the smaller index among equals: this record has the least sum of
-squared distances to the others. Combinations of values are then real ones; so are the values, which
-are those of one record in the class. k-anonymity holds as with any recoding, but whoever knows that
-record's values sees them published.
+Distances are those of the table's z-scores; ties go to the smaller index. The medoid has the least
+sum of squared distances to the others. The released combination of values is that of a real record:
+k-anonymity holds, but anyone who knows that record sees its values published.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from dbanon.recoding.columns import (
     Recoding,
     ReleasedColumn,
     Settings,
-    occurring,
+    column_of_members,
     refuse_wide,
     table_deviation,
 )
@@ -49,11 +48,11 @@ def medoid(
             continue
         gap = values[members] - class_means(values, partition)[labels]
         gap /= table_deviation(scale)
-        # NULL is NULL in the whole class, and tells no record from another.
+        # NULL applies to the whole class, so it does not distinguish records.
         distance += np.square(gap) if valid is None else np.where(valid[members], gap * gap, 0.0)
     chosen = members[np.lexsort((members, distance, labels))[starts]]
     return tuple(
-        occurring(microdata, partition, position, microdata.numbers[chosen, position])
+        column_of_members(microdata, partition, position, microdata.numbers[chosen, position])
         for position in range(microdata.numbers.shape[1])
     )
 

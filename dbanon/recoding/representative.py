@@ -1,17 +1,14 @@
-"""Representatives: every class is released with one value of each attribute, by the kind it is of.
+"""Representatives: every class gets a typical value of each attribute, depending on its kind.
 
-- Numbers: the mean, as ``mean`` has it; of ordinal attributes the median rank, the lower of two.
-- Nominal values: the plurality, the value that most of the class have; of several the first in the
-  column's order, which is by code point.
-- With a hierarchy, numbers too: the medoid, the value of the class with the least sum of distances
-  to the others, by the height of common ancestors; of several the first in the tree. A value and
-  not a node above it: a node that covers the class is at no distance from anybody, so that the root
-  would do, and a column of values keeps its type and can be counted with. Labels are what
-  ``generalization`` releases.
+- Numbers: the mean, as in ``mean``; for ordinal attributes the lower median rank.
+- Nominal values: the plurality, the most frequent value; ties go to the first by code point.
+- With a hierarchy, also for numbers: the medoid, the value with the least sum of distances to the
+  others, by the height of common ancestors; ties go to the first in the tree. It is a value, not an
+  inner node: nodes that cover the class have distance 0 from every record, so the root would be
+  optimal, and only values keep the type of the column. ``generalization`` releases labels.
 
-Medians, pluralities and medoids are values of some record in a class of k or more, in the column
-itself: combinations of them need not occur. Columns of text keep their type; truth values and what
-is read by its text alone are released as text.
+Medians, pluralities and medoids are values of members of the class, but their combinations need not
+occur. Text columns keep their type; booleans and types that are read as text become text.
 
 Source of the kinds: J. Domingo-Ferrer and V. Torra, "Ordinal, continuous and heterogeneous
 k-anonymity through microaggregation", Data Mining and Knowledge Discovery 11 (2005), section 3.
@@ -36,7 +33,7 @@ from dbanon.recoding.columns import (
     Recoding,
     ReleasedColumn,
     Settings,
-    occurring,
+    column_of_members,
     refuse_wide,
 )
 from dbanon.recoding.mean import mean
@@ -53,81 +50,85 @@ def representative(
 
     Raises
     ------
-    HierarchyBroken : a value is no leaf of its hierarchy.
-    UnsupportedType : a mean of instants is beyond 64 bits, or an attribute with a hierarchy holds
+    HierarchyBroken : a value is not a leaf of its hierarchy.
+    UnsupportedType : the mean of timestamps exceeds 64 bits, or an attribute with a hierarchy holds
         numbers that float64 cannot hold exactly.
     """
     trees = settings.hierarchies
-    plain = microdata.of_attributes([a.name for a in microdata.numeric if a.name not in trees])
+    without_trees = microdata.of_attributes(
+        [a.name for a in microdata.numeric if a.name not in trees]
+    )
     columns = {
         column.attribute.name: column
-        for column in mean(plain, measures, partition, exact_totals, settings)
+        for column in mean(without_trees, measures, partition, exact_totals, settings)
     }
     for attribute in microdata.attributes:
         if attribute.name in trees:
-            found = medoids(microdata, partition, attribute, trees[attribute.name])
-            columns[attribute.name] = _values(microdata, partition, attribute, found)
+            records = medoids(microdata, partition, attribute, trees[attribute.name])
+            columns[attribute.name] = _values_of_records(microdata, partition, attribute, records)
         elif not attribute.kind.is_numeric:
             codes = microdata.codes[:, microdata.categorical.index(attribute)]
             members = partition.members
-            found = _first_with(partition, codes, most_frequent(
+            records = _first_records_with(partition, codes, most_frequent(
                 codes[members], partition.labels[members]
             ))  # fmt: skip
-            columns[attribute.name] = _values(microdata, partition, attribute, found)
+            columns[attribute.name] = _values_of_records(microdata, partition, attribute, records)
     return tuple(columns[attribute.name] for attribute in microdata.attributes)
 
 
 def medoids(
     microdata: Microdata, partition: Partition, attribute: Attribute, tree: Hierarchy
 ) -> NDArray[np.int64]:
-    """For each class a record with the value of the least sum of distances, int64 (n_classes,).
+    """For each class a record whose value has the least sum of distances, int64 (n_classes,).
 
     Raises
     ------
-    HierarchyBroken : a value is no leaf of its hierarchy.
+    HierarchyBroken : a value is not a leaf of its hierarchy.
     """
     leaves = leaf_codes(microdata, attribute, tree)
     members = partition.members
     labels, nodes = partition.labels[members].astype(np.int64), tree.leaves[leaves[members]]
-    # On the way up from a value each node adds what its parent is higher, for every record of the
-    # class that is not below the node: its distance is the height of the common ancestor.
-    far = np.zeros(len(members), np.int64)
+    # The distance of two values is the height of their common ancestor. Climbing from a value, each
+    # edge adds its height for all records of the class outside the subtree.
+    distance_sums = np.zeros(len(members), np.int64)
     for _ in range(tree.height):
-        _, at, below = np.unique(
+        _, group, group_sizes = np.unique(
             labels * len(tree.labels) + nodes, return_inverse=True, return_counts=True
         )
         parents = np.maximum(tree.parents[nodes], 0)
-        far += (tree.heights[parents] - tree.heights[nodes]) * (
-            partition.sizes[labels] - below[at.reshape(-1)]
+        distance_sums += (tree.heights[parents] - tree.heights[nodes]) * (
+            partition.sizes[labels] - group_sizes[group.reshape(-1)]
         )
         nodes = parents
-    order = np.lexsort((members, leaves[members], far, labels))
+    order = np.lexsort((members, leaves[members], distance_sums, labels))
     chosen: NDArray[np.int64] = members[order[partition.starts]].astype(np.int64)
     return chosen
 
 
-def _first_with(
+def _first_records_with(
     partition: Partition, codes: NDArray[np.int32], chosen: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """For each class its first record with the code chosen for it, int64 (n_classes,)."""
+    """The first record of each class with its chosen code, int64 (n_classes,)."""
     members = partition.members
     labels = partition.labels[members]
-    # Within a class members are in record order, and one of them has the code.
-    having = np.flatnonzero(codes[members] == chosen[labels])
-    first = np.flatnonzero(np.diff(labels[having], prepend=-1))
-    return np.asarray(members[having[first]], np.int64)
+    # Members are in record order, and at least one has the code.
+    matches = np.flatnonzero(codes[members] == chosen[labels])
+    first = np.flatnonzero(np.diff(labels[matches], prepend=-1))
+    return np.asarray(members[matches[first]], np.int64)
 
 
-def _values(
+def _values_of_records(
     microdata: Microdata, partition: Partition, attribute: Attribute, records: NDArray[np.int64]
 ) -> ReleasedColumn:
-    """The column with the values of these records, int64 (n_classes,), one of each class."""
+    """A column with the values of these records, int64 (n_classes,), one per class."""
     if attribute.kind.is_numeric:
         refuse_wide(microdata.of_attributes([attribute.name]), "representative")
         position = microdata.numeric.index(attribute)
-        return occurring(microdata, partition, position, microdata.numbers[records, position])
+        return column_of_members(
+            microdata, partition, position, microdata.numbers[records, position]
+        )
     column = microdata.categorical.index(attribute)
-    # One more for the code -1 of NULL.
+    # Index -1, the code of NULL, selects the appended text.
     values = np.array([*microdata.categories[column], ""], object)
     codes = microdata.codes[records, column]
     missing = None if not (codes < 0).any() else codes < 0

@@ -1,14 +1,13 @@
-"""Secure recoding: class means, moved where too many originals lie within epsilon of them.
+"""Secure recoding: class means, moved if too many original values are within epsilon.
 
-For each class and attribute: when the mean, rounded to the column's type, has a security ratio
-below gamma0, the nearest released value below and the nearest above that have it are found; both
-minimize the class's loss on their side, for loss grows with the distance from the mean. One of the
-two is then chosen class by class so that the attribute's overall mean moves little: whichever
-leaves the smaller absolute sum of the shifts so far. The source prints a rule that always goes
-down; this one is never worse, since it may choose the same.
+If the rounded mean of a class has a security ratio below gamma0, it is replaced by the nearest
+value below or above that reaches gamma0. These minimize the loss on their side, since loss grows
+with the distance from the mean. The side is chosen class by class to keep the attribute's overall
+mean: the one with the smaller absolute sum of shifts so far. The source always moves down; choosing
+the side is never worse.
 
-Values are rounded away from the mean and judged after that, so that the ratio holds for what is
-released. Source: see ``dbanon/methods/secure_kward.py``.
+Values are rounded away from the mean before they are checked, so the ratio applies to the released
+values. Source: see ``dbanon/methods/secure_kward.py``.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from dbanon.recoding.columns import (
 from dbanon.recoding.mean import mean
 
 
-def ratio(values: NDArray[np.float64], released: float, epsilon: float) -> float:
+def security_ratio(values: NDArray[np.float64], released: float, epsilon: float) -> float:
     """The share of ``values``, float64 (m,), at distance ``epsilon`` or more from ``released``."""
     return float((np.abs(values - released) >= epsilon).mean())
 
@@ -46,28 +45,28 @@ def secure_value(
 
     Parameters
     ----------
-    values : float64 (m,), the originals of a class.
-    step : released values are multiples of it; 0 for any number.
-    side : -1 for values up to ``start``, 1 for values from it on.
+    values : float64 (m,), the original values of a class.
+    step : released values are multiples of it; 0 for no restriction.
+    side : -1 for values up to ``start``, 1 for values from ``start``.
     """
-    # Going outwards, the ratio rises only where an original falls behind by epsilon.
+    # Moving outwards, the ratio changes only at distance epsilon from an original value.
     edges = values + side * epsilon
     for edge in side * np.sort(side * edges[side * edges >= side * start]):
         value = float(edge)
         if step:
             value = float(side * np.ceil(side * value / step)) * step
-        elif ratio(values, value, epsilon) < gamma0:
+        elif security_ratio(values, value, epsilon) < gamma0:
             value = float(np.nextafter(value, side * np.inf))
-        if ratio(values, value, epsilon) >= gamma0:
+        if security_ratio(values, value, epsilon) >= gamma0:
             return value
-    # Rounding may spoil the last edge too: farther out every original is behind.
+    # Rounding may invalidate even the last edge; one step beyond it is always valid.
     last = float(side * (side * edges).max())
     margin = step or 4 * max(float(np.spacing(abs(last))), float(np.spacing(epsilon)))
     return last + side * margin
 
 
-def choose(downwards: Iterable[float], upwards: Iterable[float]) -> list[bool]:
-    """For each class whether to go up, given its shift of the attribute's sum either way."""
+def choose_sides(downwards: Iterable[float], upwards: Iterable[float]) -> list[bool]:
+    """For each class True to move up, given the shifts of the attribute's sum for both sides."""
     total, chosen = 0.0, []
     for down, up in zip(downwards, upwards, strict=True):
         chosen.append(abs(total + up) < abs(total + down))
@@ -85,7 +84,7 @@ def secure(
     epsilon: float,
     gamma0: float,
 ) -> tuple[ReleasedColumn, ...]:
-    """Class means, replaced where they are not secure, in the type of each column.
+    """Class means, replaced if they are insecure, in the type of each column.
 
     Raises
     ------
@@ -94,11 +93,13 @@ def secure(
     refuse_wide(microdata, "secure")
     columns = []
     for position, column in enumerate(mean(microdata, measures, partition, exact_totals, settings)):
-        columns.append(_secured(microdata, measures, partition, column, position, epsilon, gamma0))
+        columns.append(
+            _secure_column(microdata, measures, partition, column, position, epsilon, gamma0)
+        )
     return tuple(columns)
 
 
-def _secured(
+def _secure_column(
     microdata: Microdata,
     measures: Measures,
     partition: Partition,
@@ -112,31 +113,31 @@ def _secured(
     if scale.constant or epsilon == 0.0:
         return column
     distance = epsilon * table_deviation(scale)
-    step = _step(column.attribute)
+    step = _smallest_difference(column.attribute)
     released = column.as_float()
-    unsafe, below, above = [], [], []
-    for at in range(partition.n_classes):
-        if column.missing is not None and column.missing[at]:
+    insecure, below, above = [], [], []
+    for label in range(partition.n_classes):
+        if column.missing is not None and column.missing[label]:
             continue
-        first = partition.starts[at]
-        values = numbers[partition.members[first : first + partition.sizes[at]]]
-        if ratio(values, float(released[at]), distance) < gamma0:
+        first = partition.starts[label]
+        values = numbers[partition.members[first : first + partition.sizes[label]]]
+        if security_ratio(values, float(released[label]), distance) < gamma0:
             center = float(values.mean())
-            unsafe.append(at)
+            insecure.append(label)
             below.append(secure_value(values, center, distance, gamma0, step, -1))
             above.append(secure_value(values, center, distance, gamma0, step, 1))
-    if not unsafe:
+    if not insecure:
         return column
     assert column.unrounded is not None
-    index = np.array(unsafe)
+    index = np.array(insecure)
     sizes, means = partition.sizes[index], column.unrounded[index]
     down, up = np.array(below), np.array(above)
     if column.attribute.kind is Kind.FLOAT and column.attribute.bits == 32:
-        # One step outwards makes good for rounding to the narrower type.
+        # Compensate for rounding to the narrower type.
         outwards = np.float32(np.inf)
         down = np.nextafter(down.astype(np.float32), -outwards).astype(np.float64)
         up = np.nextafter(up.astype(np.float32), outwards).astype(np.float64)
-    chosen = np.where(choose((down - means) * sizes, (up - means) * sizes), up, down)
+    chosen = np.where(choose_sides((down - means) * sizes, (up - means) * sizes), up, down)
     unrounded = column.unrounded.copy()
     unrounded[index] = chosen
     values = column.values.copy()
@@ -148,8 +149,8 @@ def _secured(
     return ReleasedColumn(column.attribute, values, column.missing, unrounded)
 
 
-def _step(attribute: Attribute) -> float:
-    """The distance of neighbouring values of the column's type; 0 for floats."""
+def _smallest_difference(attribute: Attribute) -> float:
+    """The smallest difference between values of the column's type; 0 for floats."""
     if attribute.kind is Kind.FLOAT:
         return 0.0
     if attribute.kind is Kind.DECIMAL:

@@ -18,9 +18,9 @@ from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
 from dbanon.data.words import WithCard
 from dbanon.hierarchy.leaves import Hierarchies, trees_of
-from dbanon.measures.attacks import attacked
-from dbanon.measures.attacks.rates import Attacked
-from dbanon.measures.attacks.task import Exposed
+from dbanon.measures.attacks import run_attacks
+from dbanon.measures.attacks.rates import AttackResult
+from dbanon.measures.attacks.task import AttackData
 from dbanon.recoding import ReleasedColumn
 from dbanon.release.evaluation import columns_of
 from dbanon.release.words import attack_text
@@ -40,7 +40,7 @@ class Attacks(WithCard):
     originals: int
     controls: int
     released: int
-    found: Mapping[str, Attacked]
+    found: Mapping[str, AttackResult]
     linked: tuple[tuple[str, ...], tuple[str, ...]]
 
     @property
@@ -72,7 +72,7 @@ def exposed_of(
     measures: Measures | None = None,
     linked: Sequence[Sequence[str]] | None = None,
     **options: Any,
-) -> Exposed:
+) -> AttackData:
     """Originals, then control records, beside released rows that differ.
 
     Parameters
@@ -87,7 +87,7 @@ def exposed_of(
     parts = linked or (names[:half], names[half:])
     known = measures or Measures.of(microdata)
     trees = trees_of(microdata.attributes, hierarchies or {}, known)
-    return Exposed(
+    return AttackData(
         columns=columns_of(microdata, known, trees, columns),
         members=members,
         controls=microdata.n_records - members,
@@ -100,7 +100,7 @@ def exposed_of(
     )
 
 
-def attacks_of(exposed: Exposed) -> Attacks:
+def attacks_of(exposed: AttackData) -> Attacks:
     """What each attack reaches."""
     names = [column.name for column in exposed.columns]
     first, second = (tuple(names[at] for at in part) for part in exposed.linked)
@@ -108,6 +108,6 @@ def attacks_of(exposed: Exposed) -> Attacks:
         exposed.members,
         exposed.controls,
         int(exposed.weights.sum()),
-        MappingProxyType(attacked(exposed)),
+        MappingProxyType(run_attacks(exposed)),
         (first, second),
     )

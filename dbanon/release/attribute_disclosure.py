@@ -297,7 +297,7 @@ class Originals:
     def hidden_rows(self, name: str) -> int:
         """The number of released rows whose own value the release does not show."""
         partition = self._partition
-        lost = [c.lost for c in self._columns if c.source == name and c.lost is not None]
+        lost = [c.losses for c in self._columns if c.source == name and c.losses is not None]
         if lost:
             hides = np.any([part > 0 for part in lost], axis=0)
         else:

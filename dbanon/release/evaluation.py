@@ -23,11 +23,19 @@ from dbanon.data.scales import Scale
 from dbanon.data.schema import Attribute, Kind
 from dbanon.data.words import WithCard
 from dbanon.errors import InvalidParameter
-from dbanon.hierarchy.leaves import ANY, UTC, Hierarchies, leaf_codes, only, texts_in, trees_of
+from dbanon.hierarchy.leaves import (
+    ANY,
+    UTC,
+    Hierarchies,
+    leaf_codes,
+    take_records,
+    texts_in,
+    trees_of,
+)
 from dbanon.hierarchy.tree import Hierarchy
-from dbanon.measures.attributes import Column, Intervals, Nodes, Numbers
+from dbanon.measures.attributes import ColumnPair, Intervals, Nodes, Numbers
 from dbanon.measures.catalogue import LOSSES, MEASURES, RISKS, evaluate
-from dbanon.measures.figure import Figure, Parameters, Task, Tick, no_tick
+from dbanon.measures.figure import EvaluationTask, Figure, Parameters, Tick, no_tick
 from dbanon.measures.pairs import Pairs
 from dbanon.recoding import ReleasedColumn
 from dbanon.release.words import told_figure
@@ -112,7 +120,7 @@ def evaluation_of(
     InvalidParameter : there is no measure of a name.
     """
     chosen = parameters or Parameters()
-    return of_figures(pairs, evaluate(Task(pairs, chosen, tick=tick), names), chosen)
+    return of_figures(pairs, evaluate(EvaluationTask(pairs, chosen, tick=tick), names), chosen)
 
 
 def of_figures(pairs: Pairs, figures: Mapping[str, Figure], chosen: Parameters) -> Evaluation:
@@ -182,7 +190,7 @@ def pairs_of(
     suppressed = partition.n_suppressed + microdata.withheld
     if partition.n_suppressed:
         records = np.flatnonzero(partition.labels >= 0)
-        microdata, partition = only(microdata, records), partition.of(records)
+        microdata, partition = take_records(microdata, records), partition.of(records)
     measures = measures or Measures.of(microdata)
     trees = trees_of(microdata.attributes, hierarchies or {}, measures)
     pairs = [
@@ -199,7 +207,7 @@ def pairs_of(
     )
 
 
-def _with_suppressed(column: Column, partition: Partition) -> tuple[Column, int]:
+def _with_suppressed(column: ColumnPair, partition: Partition) -> tuple[ColumnPair, int]:
     """The column, in which a NULL where an original has a value is ``*``, and how many these are.
 
     Readers cannot tell such a NULL from one that the original had. So in a column with one, all
@@ -214,7 +222,7 @@ def _with_suppressed(column: Column, partition: Partition) -> tuple[Column, int]
     return (covering(column, hidden), int(cells.sum())) if cells.any() else (column, 0)
 
 
-def covering(column: Column, hidden: NDArray[np.bool_]) -> Column:
+def covering(column: ColumnPair, hidden: NDArray[np.bool_]) -> ColumnPair:
     """The column with labels that cover every value in place of NULL."""
     if isinstance(column, Nodes):
         nodes = np.where(hidden, 0, column.released).astype(np.int32)
@@ -239,7 +247,7 @@ def columns_of(
     measures: Measures,
     trees: Iterable[Hierarchy | None],
     columns: Iterable[ReleasedColumn],
-) -> tuple[Column, ...]:
+) -> tuple[ColumnPair, ...]:
     """Each attribute as it was and as it is written, by the trees of all attributes."""
     of_source: dict[str, list[ReleasedColumn]] = {}
     for column in columns:
@@ -256,7 +264,7 @@ def _column(
     attribute: Attribute,
     tree: Hierarchy | None,
     released: list[ReleasedColumn],
-) -> Column:
+) -> ColumnPair:
     valid, first = microdata.valid_column(attribute.name), released[0]
     missing = None if first.missing is None or not first.missing.any() else first.missing
     if tree is not None:

@@ -14,9 +14,9 @@ from functools import partial
 
 import numpy as np
 
-from dbanon.measures.attributes import Column, Numbers
+from dbanon.measures.attributes import ColumnPair, Numbers
 from dbanon.measures.catalogue import MEASURES
-from dbanon.measures.figure import NOT_FOR_LABELS, Figure, Parameters, Task, Tick, no_tick
+from dbanon.measures.figure import NOT_FOR_LABELS, EvaluationTask, Figure, Parameters, Tick, no_tick
 from dbanon.measures.pairs import Pairs
 from dbanon.release.evaluation import covering
 from dbanon.release.publication import (
@@ -81,7 +81,7 @@ def published_figures(
             continue
         figure = exact[name]
         done = len(figures) / len(exact)
-        task = Task(
+        task = EvaluationTask(
             others,
             parameters,
             figures=figures,
@@ -119,7 +119,7 @@ def _part(tick: Tick, done: float, parts: int, share: float) -> None:
 
 def limited_pairs(pairs: Pairs, each_apart: bool = False) -> tuple[Pairs, _Limits]:
     """Pairs whose originals are as far from their released values as counts, and what is least."""
-    columns: list[Column] = []
+    columns: list[ColumnPair] = []
     squares, deviations = [], []
     largest = largest_of(pairs, each_apart)
     for original_column in pairs.columns:
@@ -213,7 +213,7 @@ def _squares(pairs: Pairs, column: Numbers, each_apart: bool) -> PublicSums:
 
 
 def _of_sums(
-    figure: Figure, columns: Sequence[Column], sums: Sequence[PublicSums], measure: str
+    figure: Figure, columns: Sequence[ColumnPair], sums: Sequence[PublicSums], measure: str
 ) -> Figure:
     loss = published(sums, measure)
     own = {

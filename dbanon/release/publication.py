@@ -35,7 +35,7 @@ from dbanon.measures import Loss
 from dbanon.recoding import ReleasedColumn
 
 if TYPE_CHECKING:
-    from dbanon.measures.attributes import Column, Numbers
+    from dbanon.measures.attributes import ColumnPair, Numbers
     from dbanon.measures.pairs import Pairs
 
 Floats = NDArray[np.float64]
@@ -228,7 +228,7 @@ def public_sums(
     """
     columns = tuple(columns)
     if measure == "iloss":
-        columns = tuple(one for one in columns if one.lost is not None)
+        columns = tuple(one for one in columns if one.losses is not None)
         found = tuple(_of_labels(one, partition) for one in columns)
     elif measure == "gower":
         from dbanon.release.evaluation import pairs_of
@@ -261,12 +261,12 @@ def _of_labels(column: ReleasedColumn, partition: Partition) -> PublicSums:
         present = ~column.missing
     n, largest = int(sizes.sum()), int(sizes.max(initial=0))
     if column.extent is None:
-        assert column.shares is not None
-        loss = float((column.shares * sizes)[present].sum())
-        return PublicSums(n, 0.0, 0.0, 0.0, 1.0, loss, 0.0, largest, column.label_alone)
+        assert column.label_losses is not None
+        loss = float((column.label_losses * sizes)[present].sum())
+        return PublicSums(n, 0.0, 0.0, 0.0, 1.0, loss, 0.0, largest, column.loss_from_label)
     low, high = column.extent[present].T
     widths = (high - low) * sizes[present]
-    if column.label_alone:
+    if column.loss_from_label:
         ends = float(low.min(initial=np.inf)), float(high.max(initial=-np.inf))
         if not present.any():
             ends = 0.0, 0.0
@@ -350,7 +350,7 @@ def distance_sums(pairs: Pairs, each_apart: bool = False) -> tuple[PublicSums, .
     return tuple(_distances(pairs, column, each_apart) for column in pairs.columns)
 
 
-def _distances(pairs: Pairs, column: Column, each_apart: bool) -> PublicSums:
+def _distances(pairs: Pairs, column: ColumnPair, each_apart: bool) -> PublicSums:
     numbers = numbers_of(column)
     cells = pairs.cells([column if numbers is None else numbers])
     held = None if cells is None else cells[:, 0]
@@ -369,7 +369,7 @@ def _distances(pairs: Pairs, column: Column, each_apart: bool) -> PublicSums:
     return PublicSums(count, 0.0, 0.0, 0.0, 1.0, float(apart.sum()), float(largest), largest, False)
 
 
-def numbers_of(column: Column) -> Numbers | None:
+def numbers_of(column: ColumnPair) -> Numbers | None:
     """The column as numbers, its suppressed cells withheld; None where it holds labels."""
     # Most releases need neither: a backend's first call would take a tenth longer.
     from dbanon.measures.attributes import Intervals, Numbers

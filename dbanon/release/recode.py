@@ -15,7 +15,7 @@ from dbanon.data.partition import Found, Partition
 from dbanon.data.pieces import by_column
 from dbanon.data.scales import Standardization
 from dbanon.data.schema import Kind
-from dbanon.hierarchy.leaves import ANY, Trees, leaf_codes, only, trees_of
+from dbanon.hierarchy.leaves import ANY, Trees, leaf_codes, take_records, trees_of
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.policy import Policy
 from dbanon.measures import Loss, iloss, loss_of, scaled_sums
@@ -70,7 +70,7 @@ def recode(
     rows, _ = classes.rows()
     if rows.n_suppressed:
         records = np.flatnonzero(rows.labels >= 0)
-        microdata, classes = only(microdata, records), classes.of(records)
+        microdata, classes = take_records(microdata, records), classes.of(records)
         if trees is not None:
             policy = replace(policy, hierarchies=trees(microdata))
         settings = replace(
@@ -87,7 +87,7 @@ def recode(
     made_of = microdata, measures, released, columns, policy.hierarchies, recoding.measure
     suppressed = suppressed_cells(microdata)
     measured = [
-        column for column in columns if recoding.measure != "iloss" or column.lost is not None
+        column for column in columns if recoding.measure != "iloss" or column.losses is not None
     ]
     return Release(
         partition=rows,
@@ -114,13 +114,13 @@ def lost_completely(
     """The quasi-identifiers of which every row has the root of its hierarchy, ``*`` without one."""
     found = []
     for column in columns:
-        if column.attribute.sql_type != GENERALIZED or column.lost is None:
+        if column.attribute.sql_type != GENERALIZED or column.losses is None:
             continue
         tree = hierarchies.get(column.source)
         root = ANY if tree is None else tree.labels[0]
         told = column.values if column.missing is None else column.values[~column.missing]
         # A tree may be a root alone, which then loses nothing.
-        if len(told) and bool((told == root).all()) and column.lost.any():
+        if len(told) and bool((told == root).all()) and column.losses.any():
             found.append(column.source)
     return tuple(found)
 
@@ -162,7 +162,7 @@ def _iloss(
     """iloss per cell on the classes' own ranges, and as released."""
     records = max(int(partition.sizes.sum()), 1)
     own = class_losses(microdata, measures, partition, policy.hierarchies) / records
-    released = np.array([column.lost.sum() for column in columns if column.lost is not None])
+    released = np.array([column.losses.sum() for column in columns if column.losses is not None])
     released /= records
     before, after = (
         Loss(lost, float(lost.mean()), tuple((float(x) * records, float(records)) for x in lost))
@@ -181,12 +181,12 @@ def _gower(
     """Gower's distance per cell, as ``direct_loss`` measures it, before and after rounding."""
     # Most releases need neither: a backend's first call would take a tenth longer.
     from dbanon.measures.direct_loss import direct_loss
-    from dbanon.measures.figure import Task
+    from dbanon.measures.figure import EvaluationTask
     from dbanon.release.evaluation import pairs_of
 
     def loss(released: Sequence[ReleasedColumn]) -> Loss:
         pairs = pairs_of(microdata, partition, released, policy.hierarchies, measures)
-        figure = direct_loss(Task(pairs))
+        figure = direct_loss(EvaluationTask(pairs))
         own = [figure.columns.get(attribute.name, 0.0) for attribute in microdata.attributes]
         cells = [_cells(microdata, partition, attribute.name) for attribute in microdata.attributes]
         sums = tuple((lost * count, count) for lost, count in zip(own, cells, strict=True))

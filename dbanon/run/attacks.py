@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dbanon.data.microdata import Microdata
 from dbanon.errors import DbanonError, TooFewRecords
-from dbanon.hierarchy.leaves import only
+from dbanon.hierarchy.leaves import take_records
 from dbanon.job.policy import Policy
 from dbanon.methods.registry import Tick
 from dbanon.partitioning.partition_for import partition_for
@@ -34,7 +34,7 @@ def attacks_on_half(microdata: Microdata, planned: Plan, tick: Tick) -> Attacks:
     members, others = _halves(microdata, policy)
     if not len(members):
         raise TooFewRecords("Half of the records are too few for a class.")
-    mine = only(microdata, members)
+    mine = take_records(microdata, members)
     try:
         found = partition_for(
             mine,
@@ -55,7 +55,7 @@ def attacks_on_half(microdata: Microdata, planned: Plan, tick: Tick) -> Attacks:
         raise TooFewRecords("All records of the half would be withheld.")
     return attacks_of(
         exposed_of(
-            only(microdata, np.concatenate((members, others))),
+            take_records(microdata, np.concatenate((members, others))),
             len(members),
             release.columns,
             np.asarray(release.partition.sizes, np.int64),

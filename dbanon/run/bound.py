@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 import numpy as np
 
 from dbanon.bounds.certificate import MOST_PRICED, MOST_RECORDS, Certificate, certificate
-from dbanon.bounds.program import solved_here
+from dbanon.bounds.program import has_solver
 from dbanon.data.measures import Measures
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
@@ -94,6 +94,6 @@ def bound(
     scales = Measures.of(microdata).numbers
     transform = Standardization.of([scales[a.name] for a in microdata.numeric])
     points = np.ascontiguousarray(transform.apply(microdata.numbers))
-    if not start and solved_here() and n <= MOST_RECORDS and k <= MOST_PRICED:
+    if not start and has_solver() and n <= MOST_RECORDS and k <= MOST_PRICED:
         start = [find_classes(microdata, policy, tick)]
     return certificate(points, k, start, seconds=seconds, tick=tick)

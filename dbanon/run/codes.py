@@ -28,7 +28,11 @@ def averaged_codes(
     for column in release.columns:
         attribute = column.attribute
         numeric = [one.name for one in microdata.numeric]
-        if attribute.kind not in _KINDS or column.of is not None or column.upper is not None:
+        if (
+            attribute.kind not in _KINDS
+            or column.source_name is not None
+            or column.upper is not None
+        ):
             continue
         name = attribute.name
         if kinds.get(name) == NUMERIC or name not in numeric or column.extent is not None:

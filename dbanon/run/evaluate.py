@@ -14,7 +14,7 @@ from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute
 from dbanon.errors import DbanonError, HierarchyBroken, lacks_memory
-from dbanon.hierarchy.leaves import leaf_codes, only
+from dbanon.hierarchy.leaves import leaf_codes, take_records
 from dbanon.job.policy import Policy
 from dbanon.methods.registry import Tick
 from dbanon.release.recode import Release
@@ -39,7 +39,7 @@ def evaluate(
     def work(told: Tick) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
         # A backend imports the measures only where they are asked for.
         from dbanon.measures.catalogue import evaluate as figures_of
-        from dbanon.measures.figure import Parameters, Task
+        from dbanon.measures.figure import EvaluationTask, Parameters
         from dbanon.release.evaluation import of_figures, pairs_of
         from dbanon.release.figures import published_figures
         from dbanon.release.publication import published
@@ -47,7 +47,7 @@ def evaluate(
         records, measures = _records_with_suppressed(microdata, release)
         pairs = pairs_of(records, release.partition, release.columns, release.hierarchies, measures)
         chosen = Parameters()
-        exact = figures_of(Task(pairs, chosen, tick=lambda share: told(share / 2)))
+        exact = figures_of(EvaluationTask(pairs, chosen, tick=lambda share: told(share / 2)))
         loss = published(release.public, release.measure)
         names = [column.name for column in release.losses]
         losses = release.measure, dict(zip(names, loss.columns.tolist(), strict=True)), loss.total
@@ -78,7 +78,7 @@ def _records_with_suppressed(
     full = microdata.unmerged
     if full is None:
         return microdata, release.measures
-    released = only(full, np.flatnonzero(release.partition.labels >= 0))
+    released = take_records(full, np.flatnonzero(release.partition.labels >= 0))
     for attribute in full.attributes:
         tree = release.hierarchies.get(attribute.name)
         if tree is None:
@@ -146,7 +146,7 @@ def certify(microdata: Microdata, release: Release, policy: Policy, tick: Tick) 
         labels = release.partition.labels
         records = np.flatnonzero(labels >= 0)
         classes = Partition(labels[records])
-        found = bound(only(microdata, records), int(policy.k), seconds, told, [classes])
+        found = bound(take_records(microdata, records), int(policy.k), seconds, told, [classes])
         above = found.gap(release.loss)
         return {**found.to_dict(), "above": above if math.isfinite(above) else None}
 

@@ -14,8 +14,8 @@ from dbanon.data.microdata import Microdata
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidParameter
 from dbanon.hierarchy.edges import Pulse, no_pulse
-from dbanon.hierarchy.leaves import spelled_by
-from dbanon.hierarchy.spec import ENUM, NAME, TABLE, HierarchySpec, build, built, enum_tree
+from dbanon.hierarchy.leaves import spell_as_leaves
+from dbanon.hierarchy.spec import ENUM, NAME, TABLE, HierarchySpec, build, build_all, enum_tree
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.job import Job
 from dbanon.measures import Model
@@ -50,7 +50,7 @@ class GivenHierarchies:
         ------
         InvalidParameter : a builder does not take the values.
         """
-        return built(self.trees, microdata, pulse)
+        return build_all(self.trees, microdata, pulse)
 
     def described(self, trees: Mapping[str, Hierarchy]) -> dict[str, dict[str, Any]]:
         """Hierarchies by column as plain values, for the ledger; no label is among them."""
@@ -150,7 +150,7 @@ def require_leaves(store: Store, table: RelationName, column: str, tree: Hierarc
     InvalidParameter : as ``column_values``.
     """
     attribute, values = _read_column(store, table, column)
-    tree.encode(spelled_by(tree, values, attribute), column)
+    tree.encode(spell_as_leaves(tree, values, attribute), column)
 
 
 def _read_column(store: Store, table: RelationName, column: str) -> tuple[Attribute, list[str]]:
@@ -184,6 +184,6 @@ def require_covered(
             continue
         values = source.distinct(relation, attribute)
         if isinstance(one, Hierarchy):
-            one.encode(spelled_by(one, values, attribute), name)
+            one.encode(spell_as_leaves(one, values, attribute), name)
         else:
             build(one, values, name, pulse)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dbanon.advice.nulls import NullChoice
 from dbanon.data.microdata import Microdata
 from dbanon.errors import TooFewRecords, counted
-from dbanon.hierarchy.leaves import only
+from dbanon.hierarchy.leaves import take_records
 from dbanon.job.nulls import CATEGORY, ERROR, MERGE, SUPPRESS
 from dbanon.job.policy import Policy
 from dbanon.partitioning.nulls import merge_nulls
@@ -40,7 +40,7 @@ def release_of(microdata: Microdata, nulls: str, k: int) -> Microdata:
             rare = rare_records(found, policy)
             every = np.arange(found.n_records)
             records = every if rare is None else np.setdiff1d(every, rare, assume_unique=True)
-        found = replace(only(found, records), withheld=microdata.n_read - len(records))
+        found = replace(take_records(found, records), withheld=microdata.n_read - len(records))
     smallest = _smallest(found)
     if smallest >= k:
         return found
@@ -140,7 +140,7 @@ def sampled(microdata: Microdata, size: int, seed: int, k: int) -> Microdata:
     total = microdata.n_records
     if total <= size:
         return microdata
-    sample = only(microdata, _drawn(microdata, size, seed, k))
+    sample = take_records(microdata, _drawn(microdata, size, seed, k))
     # As many withheld beside these as beside all.
     return replace(sample, withheld=microdata.withheld * sample.n_records // total)
 

@@ -17,7 +17,7 @@ from dbanon.advice.recommend import BENDS, Point, promising, with_frontier
 from dbanon.advice.request import AdviceRequest, are_numbers, curve, usual_methods
 from dbanon.data.microdata import Microdata
 from dbanon.errors import DbanonError, TimeLimit, TooFewRecords
-from dbanon.hierarchy.leaves import only
+from dbanon.hierarchy.leaves import take_records
 from dbanon.job.policy import Policy
 from dbanon.job.requirements import require_kinds
 from dbanon.measures.figure import Parameters
@@ -284,7 +284,7 @@ class _Trial:
         hierarchies = policy.hierarchies
         if release.partition.n_suppressed:
             released = np.flatnonzero(release.partition.labels >= 0)
-            hierarchies = self.planned.trees(only(microdata, released))
+            hierarchies = self.planned.trees(take_records(microdata, released))
         pairs = pairs_of(microdata, release.partition, release.columns, hierarchies, found.measures)
         figures = evaluation_of(
             pairs,

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dbanon.data.schema import Attribute, Kind, Role
 from dbanon.errors import InvalidParameter, counted
-from dbanon.hierarchy.leaves import leaf_text, spelled_by
+from dbanon.hierarchy.leaves import leaf_text, spell_as_leaves
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.release.distribution import Bar, bound_of, of_labels
 from dbanon.sessions import statements
@@ -108,7 +108,7 @@ def _counted(
             (value, numbers.setdefault(person, len(numbers)))
             for value, person in session.rows(query)
         ]
-    texts = spelled_by(tree, [leaf_text(value, attribute) for value, _ in found], attribute)
+    texts = spell_as_leaves(tree, [leaf_text(value, attribute) for value, _ in found], attribute)
     leaves = tree.encode(texts, attribute.name)
     second = np.array([number for _, number in found], np.int64)
     if whose is None:

@@ -1,1 +1,1 @@
-"""What methods see of the records: points, or costs of generalization."""
+"""The geometry that methods work in: points, or costs of generalization."""

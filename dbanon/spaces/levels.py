@@ -1,4 +1,4 @@
-"""Where methods of one level for the whole table find its levels."""
+"""Spaces for full-domain methods, which choose one level per attribute for the whole table."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from dbanon.spaces.mixed import MixedSpace, mixed_space
 
 @dataclass(frozen=True)
 class LevelSpace:
-    """A mixed space with the levels of its numbers.
+    """A mixed space, and the levels of its numeric attributes.
 
     Parameters
     ----------
-    mixed : the records, n of d attributes.
-    numbers : the levels of each attribute; None where it has a hierarchy.
-    values : float64 (n, d), the numbers themselves; NaN where NULL, and of other attributes.
+    mixed : the n records with d attributes.
+    numbers : the levels of each attribute; None for one with a hierarchy.
+    values : float64 (n, d), the numbers; NaN for NULL and in attributes with a hierarchy.
     """
 
     mixed: MixedSpace
@@ -31,7 +31,7 @@ class LevelSpace:
     values: NDArray[np.float64]
 
     def heights(self) -> tuple[int, ...]:
-        """The number of the last level of each attribute."""
+        """The highest level of each attribute."""
         tops = (None if levels is None else levels.top for levels in self.numbers)
         return tuple(
             tree.height if tree is not None else int(top or 0)
@@ -39,9 +39,9 @@ class LevelSpace:
         )
 
     def groups(self, attribute: int) -> tuple[list[NDArray[np.int64]], NDArray[np.int64]]:
-        """What an attribute is on each of its levels, int64 (n,) from 0, and its loss in all.
+        """The group of each record on each level, int64 (n,) from 0, and the total loss per level.
 
-        Losses are whole numbers, as units are multiples of all depths, so that ties are ties.
+        Losses are integers, since units are multiples of all depths: equal losses compare equal.
         """
         unit = float(self.mixed.units[attribute])
         tree, levels = self.mixed.trees[attribute], self.numbers[attribute]
@@ -53,22 +53,22 @@ class LevelSpace:
         assert levels is not None
         values = self.values[:, attribute]
         valid = ~np.isnan(values)
-        # One value of each of the finest cells stands for all of them: levels are their unions.
-        _, first, cell, counts = np.unique(
+        # One value represents each finest cell: higher levels are unions of cells.
+        _, first_in_cell, cell_of_value, counts = np.unique(
             levels.cells_of(values[valid], 0),
             return_index=True,
             return_inverse=True,
             return_counts=True,
         )
-        standing = values[valid][first]
+        representatives = values[valid][first_in_cell]
         groups, losses = [], []
         for level in range(levels.top + 1):
-            _, of_cell = np.unique(levels.cells_of(standing, level), return_inverse=True)
+            _, cell_group = np.unique(levels.cells_of(representatives, level), return_inverse=True)
             group = np.zeros(len(values), np.int64)
-            # A NULL is in a stratum of its own and loses nothing.
-            group[valid] = of_cell.reshape(-1)[cell.reshape(-1)]
+            # NULLs are in separate strata and lose nothing.
+            group[valid] = cell_group.reshape(-1)[cell_of_value.reshape(-1)]
             groups.append(group)
-            units = np.rint(unit * levels.loss(standing, level)).astype(np.int64)
+            units = np.rint(unit * levels.loss(representatives, level)).astype(np.int64)
             losses.append(int((units * counts).sum()))
         return groups, np.array(losses, np.int64)
 
@@ -83,14 +83,14 @@ def level_space(
     level_steps: Mapping[str, float] | None = None,
     level_measures: Measures | None = None,
 ) -> Callable[[NDArray[np.int64]], LevelSpace]:
-    """A function from sets of records, int64 (m,), to their space, as ``mixed_space`` makes it.
+    """A function from records, int64 (m,), to their space, based on ``mixed_space``.
 
     Parameters
     ----------
-    level_steps : the widths of the finest cells that the caller chose, by column. The recoding
-        refuses a wrong one; here it counts as none.
-    level_measures : of the records that are released, where those of ``microdata`` stand for
-        several of them each; None where they are these.
+    level_steps : widths of the finest cells by column, as chosen by the caller. Invalid ones are
+        ignored here, since the recoding refuses them.
+    level_measures : measures of the released records if each record of ``microdata`` represents
+        several; None if they are the same.
 
     Raises
     ------
@@ -99,14 +99,14 @@ def level_space(
     """
     steps = level_steps or {}
     scales = (level_measures or measures).numbers
-    of_records = mixed_space(
+    space_of = mixed_space(
         microdata, measures, standardize=standardize, weights=weights, hierarchies=hierarchies
     )
-    everybody = of_records(np.arange(microdata.n_records))
-    values = np.full((microdata.n_records, len(everybody.names)), np.nan)
+    full_space = space_of(np.arange(microdata.n_records))
+    values = np.full((microdata.n_records, len(full_space.names)), np.nan)
     numbers: list[NumberLevels | None] = []
     for position, (attribute, tree) in enumerate(
-        zip(microdata.attributes, everybody.trees, strict=True)
+        zip(microdata.attributes, full_space.trees, strict=True)
     ):
         if tree is not None:
             numbers.append(None)
@@ -117,4 +117,4 @@ def level_space(
         column = microdata.numbers[:, microdata.numeric.index(attribute)]
         valid = microdata.valid_column(attribute.name)
         values[:, position] = column if valid is None else np.where(valid, column, np.nan)
-    return lambda records: LevelSpace(of_records(records), tuple(numbers), values[records])
+    return lambda records: LevelSpace(space_of(records), tuple(numbers), values[records])

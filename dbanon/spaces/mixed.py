@@ -1,8 +1,8 @@
-"""Where methods of generalization measure cost: mixed attributes in fixed-point whole numbers.
+"""Generalization costs of mixed attributes in fixed-point integers.
 
-Costs are counted in units of which ``UNIT`` make one attribute of one record released as its root.
-Whole numbers make every sum independent of its order; ``UNIT`` can be divided by every depth up to
-16, so that climbing a hierarchy costs the same on every way to the same share.
+Releasing one attribute of one record as its root costs ``UNIT``. Integer sums do not depend on the
+order of addition. ``UNIT`` is divisible by every depth up to 16, so every path to the same share of
+a hierarchy costs the same.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from dbanon.hierarchy.leaves import Hierarchies, leaf_codes, trees_of
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.kernels import MixedTable
 
-# Up to this many steps between minimum and maximum whole numbers keep equal distances equal.
+# Integer columns of at most this range are scaled exactly, so equal distances stay equal.
 _GRID_STEPS = 1 << 17
 
 
 def number_codes(
     values: NDArray[np.float64], valid: NDArray[np.bool_] | None, scale: Scale, unit: int
 ) -> NDArray[np.int32]:
-    """Numbers as whole steps from 0 at the minimum to ``unit`` at the maximum; 0 where NULL.
+    """Numbers as integer codes from 0 at the minimum to ``unit`` at the maximum; 0 for NULL.
 
-    A number beyond them is at the end that it is nearest to.
+    Numbers outside the range are clipped to it.
     """
     if scale.constant:
         return np.zeros(len(values), np.int32)
@@ -42,28 +42,28 @@ def number_codes(
         if scale.whole and high - low <= _GRID_STEPS:
             codes = (values - low) * (unit // int(high - low))
         else:
-            # A power of two first, so that the width of huge numbers does not overflow.
+            # Scale by a power of two first, lest the range of huge numbers overflow.
             start, end = np.ldexp([low, high], -scale.exponent)
             codes = np.rint((np.ldexp(values, -scale.exponent) - start) / (end - start) * unit)
     if valid is not None:
         codes = np.where(valid, codes, 0.0)
-    # Records that came later may be beyond the range that the table had.
+    # Later records may lie outside the range of the original table.
     return np.clip(codes, 0, unit).astype(np.int32)
 
 
-# With more pieces labels are so narrow that own ranges tell their loss.
+# With more pieces, labels are so narrow that the values' range is a good estimate of their loss.
 MOST_PIECES = 256
 
 
 @dataclass(frozen=True)
 class LabelCosts:
-    """The costs as kernels take them.
+    """Costs of number labels, in the layout of the kernels.
 
     Parameters
     ----------
-    pieces : int32 (d,), of each attribute; 0 where it is measured by its tree or its own range.
-    firsts : int32, the first code of each piece, attribute by attribute.
-    costs : int32, of each attribute the table (w, w) of a record's cost by the pieces of both ends.
+    pieces : int32 (d,), pieces per attribute; 0 if its tree or the range of its values is the cost.
+    firsts : int32, the first code of each piece, concatenated over attributes.
+    costs : int32, per attribute a table (w, w): the cost per record by first and last piece.
     """
 
     pieces: NDArray[np.int32]
@@ -72,11 +72,11 @@ class LabelCosts:
 
     @classmethod
     def none(cls, d: int) -> LabelCosts:
-        """Of d attributes that are all measured by their trees or own ranges."""
+        """Costs of d attributes that all use their trees or the range of their values."""
         return cls(np.zeros(d, np.int32), np.empty(0, np.int32), np.empty(0, np.int32))
 
     def arrays(self) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
-        """What kernels take."""
+        """The arguments of kernels."""
         return self.pieces, self.firsts, self.costs
 
 
@@ -91,19 +91,20 @@ def label_costs(
 
     Parameters
     ----------
-    units : int64 (d,), the cost of a record's attribute of which nothing is told.
-    steps : of the grids that the caller chose; a wrong one, which the recoding refuses, counts not.
+    units : int64 (d,), the cost of suppressing an attribute of one record.
+    steps : grid widths chosen by the caller. Invalid ones are ignored here, since the recoding
+        refuses them.
     """
-    found = []
+    tables = []
     for attribute, tree, unit in zip(attributes, trees, units.tolist(), strict=True):
         scale = None if tree is not None else measures.numbers[attribute.name]
         step = steps.get(attribute.name)
-        wrong = step is not None and not (np.isfinite(step) and step > 0)
-        if scale is None or scale.constant or not unit or wrong:
-            found.append((np.empty(0, np.int32), np.empty(0, np.int32)))
+        invalid = step is not None and not (np.isfinite(step) and step > 0)
+        if scale is None or scale.constant or not unit or invalid:
+            tables.append((np.empty(0, np.int32), np.empty(0, np.int32)))
         else:
-            found.append(_of_number(attribute, scale, grid_for(attribute, scale, step), unit))
-    firsts, costs = zip(*found, strict=True)
+            tables.append(_number_costs(attribute, scale, grid_for(attribute, scale, step), unit))
+    firsts, costs = zip(*tables, strict=True)
     return LabelCosts(
         np.array([len(first) for first in firsts], np.int32),
         np.concatenate(firsts),
@@ -111,10 +112,10 @@ def label_costs(
     )
 
 
-def _of_number(
+def _number_costs(
     attribute: Attribute, scale: Scale, grid: Grid, unit: int
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """The first code of each piece, and the costs; none where there are too many pieces."""
+    """The first code of each piece, and the costs; empty if there are too many pieces."""
     borders = grid.borders_between(scale.least, scale.most, MOST_PIECES - 1)
     if borders is None:
         return np.empty(0, np.int32), np.empty(0, np.int32)
@@ -122,9 +123,9 @@ def _of_number(
     first, last = np.triu_indices(len(starts))
     low, high = around(attribute, grid, starts[first], starts[last])
     width = held_width(low, high, scale, unit_of(attribute, scale))
-    told = np.rint(width * unit).astype(np.int64)
+    label_costs = np.rint(width * unit).astype(np.int64)
     costs = np.zeros((len(starts), len(starts)), np.int32)
-    costs[first, last] = np.maximum(told - told[first == last].max(), 0)
+    costs[first, last] = np.maximum(label_costs - label_costs[first == last].max(), 0)
     np.fill_diagonal(costs, 0)
     return number_codes(starts, None, scale, unit), costs.reshape(-1)
 
@@ -135,22 +136,22 @@ UNIT = _STEP * 1024
 
 
 def spans(units: NDArray[np.int64], trees: Sequence[Hierarchy | None]) -> NDArray[np.float64]:
-    """The largest difference of two codes of each attribute, float64 (d,), 1 at least."""
-    found = [
+    """The largest difference between two codes of each attribute, float64 (d,), at least 1."""
+    widths = [
         max(int(unit) if tree is None else tree.n_leaves - 1, 1)
         for unit, tree in zip(units, trees, strict=True)
     ]
-    return np.array(found, np.float64)
+    return np.array(widths, np.float64)
 
 
 @dataclass(frozen=True)
 class Axis:
-    """What a column of coordinates stands for.
+    """The meaning of a column of coordinates.
 
     Parameters
     ----------
-    tree : the hierarchy whose leaves are spread evenly over the axis, from 0; None for a number.
-    width : the largest distance of two values; of leaves, how long the axis is as well.
+    tree : the hierarchy whose leaves are spaced evenly along the axis, from 0; None for a number.
+    width : the largest distance between two values; for leaves, also the length of the axis.
     """
 
     tree: Hierarchy | None
@@ -159,16 +160,16 @@ class Axis:
 
 @dataclass(frozen=True)
 class MixedSpace:
-    """The records as a method of generalization sees them.
+    """Records in the form that generalization methods work on.
 
     Parameters
     ----------
     codes : int32 (n, d), C order, read-only. Numeric attributes: 0 at the table's minimum to the
-        attribute's unit at its maximum. Others: positions of leaves.
-    units : int64 (d,), the cost of a record's attribute released as its root: the weight.
-    trees : the hierarchy of each attribute; None where it is numeric.
-    names : the d attributes' names.
-    labels : what the labels of numbers cost, where refinements count that; None for own ranges.
+        attribute's unit at its maximum. Others: leaf positions.
+    units : int64 (d,), the cost of releasing an attribute of a record as its root: its weight.
+    trees : the hierarchy of each attribute; None for a numeric one.
+    names : the names of the d attributes.
+    labels : the costs of number labels, if refinements minimize these; None for value ranges.
     """
 
     codes: NDArray[np.int32]
@@ -187,15 +188,15 @@ class MixedSpace:
 
     @property
     def coordinates(self) -> NDArray[np.float64]:
-        """Where the records lie, float64 (n, d), for cutting them into blocks.
+        """Coordinates of the records, float64 (n, d), for splitting them into blocks.
 
-        Leaves in the order of their hierarchy stand for places: those of one branch are together.
+        Leaves are numbered in the order of their hierarchy, so branches are contiguous.
         """
         return self.codes / spans(self.units, self.trees) * self._widths
 
     @property
     def axes(self) -> tuple[Axis, ...]:
-        """What the d columns of ``coordinates`` stand for."""
+        """The meaning of the d columns of ``coordinates``."""
         return tuple(map(Axis, self.trees, self._widths.tolist()))
 
     @property
@@ -209,15 +210,15 @@ class MixedSpace:
 
     @property
     def label_costs(self) -> LabelCosts:
-        """What the labels of numbers cost; of none where own ranges count."""
+        """The costs of number labels; empty if value ranges are the cost."""
         return self.labels or LabelCosts.none(len(self.names))
 
-    def table(self, beside: NDArray[np.int32] | None = None) -> MixedTable:
-        """What kernels take.
+    def table(self, extra: NDArray[np.int32] | None = None) -> MixedTable:
+        """The records as an argument of kernels.
 
         Parameters
         ----------
-        beside : int32 (n, m), values that tell records apart as well, and cost nothing.
+        extra : int32 (n, m), further values that distinguish records, at no cost.
         """
         trees = [tree for tree in self.trees if tree is not None]
         counts = [0 if tree is None else tree.n_leaves for tree in self.trees]
@@ -230,7 +231,7 @@ class MixedSpace:
             np.array(counts, np.int32),
             np.concatenate([none, *depths]),
             np.concatenate([none, *gaps]),
-            beside,
+            extra,
         )
 
 
@@ -243,22 +244,22 @@ def mixed_space(
     hierarchies: Hierarchies,
     label_steps: Mapping[str, float] | None = None,
 ) -> Callable[[NDArray[np.int64]], MixedSpace]:
-    """A function from sets of records, int64 (m,), to their space, on the ranges of ``measures``.
+    """A function from records, int64 (m,), to their space, on the ranges of ``measures``.
 
-    An attribute with a hierarchy is measured by it; without one, numbers by their range and other
-    values as different or not. NULLs have the code 0: a method sees one pattern of NULLs at a time.
+    Attributes with a hierarchy use its distances. Others use the range of numbers, and 0 or 1 for
+    equal or different text. NULLs have code 0: methods get one NULL pattern at a time.
 
     Parameters
     ----------
-    label_steps : where refinements count what the labels of numbers lose: the widths of their grids
-        that the caller chose. None where they count own ranges.
+    label_steps : the grid widths chosen by the caller, if refinements minimize the loss of number
+        labels; None if they minimize value ranges.
 
     Raises
     ------
-    InvalidParameter : a weight is negative or not finite, or a name is no quasi-identifier.
-    HierarchyBroken : a value is no leaf of its hierarchy.
+    InvalidParameter : a weight is negative or not finite, or a column is not a quasi-identifier.
+    HierarchyBroken : a value is not a leaf of its hierarchy.
     """
-    del standardize  # ranges are the measure here
+    del standardize  # generalization costs always use ranges
     names = tuple(attribute.name for attribute in microdata.attributes)
     units = _units(names, weights)
     trees = trees_of(microdata.attributes, hierarchies, measures)
@@ -280,12 +281,12 @@ def mixed_space(
 
 
 def codes_of(codes: NDArray[np.int32], records: NDArray[np.int64]) -> NDArray[np.int32]:
-    """The rows of some records, int64 (m,), int32 (m, d), C order; no copy where they are all.
+    """The rows of some records, int32 (m, d), C order; no copy if these are all records.
 
     Parameters
     ----------
-    codes : int32 (n, d), C order, which nobody writes to any more.
-    records : different ones.
+    codes : int32 (n, d), C order, immutable.
+    records : int64 (m,), distinct.
     """
     if len(records) == len(codes) and bool((records[1:] > records[:-1]).all()):
         return codes
@@ -293,7 +294,7 @@ def codes_of(codes: NDArray[np.int32], records: NDArray[np.int64]) -> NDArray[np
 
 
 def _units(names: tuple[str, ...], weights: Mapping[str, float]) -> NDArray[np.int64]:
-    """The unit of each attribute: the largest weight has UNIT, one step of UNIT / 1024 is kept."""
+    """Weights as units: UNIT for the largest, others in steps of UNIT / 1024, at least one."""
     for name, weight in weights.items():
         if name not in names:
             raise InvalidParameter(
@@ -302,9 +303,9 @@ def _units(names: tuple[str, ...], weights: Mapping[str, float]) -> NDArray[np.i
             )
         if not np.isfinite(weight) or weight < 0:
             raise InvalidParameter(f'The weight of "{name}" must be 0 or more and finite.')
-    given = np.array([weights.get(name, 1.0) for name in names])
-    if not given.any():
+    factors = np.array([weights.get(name, 1.0) for name in names])
+    if not factors.any():
         return np.zeros(len(names), np.int64)
-    shares = np.maximum(np.rint(given / given.max() * (UNIT // _STEP)), given > 0)
+    shares = np.maximum(np.rint(factors / factors.max() * (UNIT // _STEP)), factors > 0)
     units: NDArray[np.int64] = shares.astype(np.int64) * _STEP
     return units

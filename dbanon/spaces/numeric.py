@@ -1,4 +1,4 @@
-"""Where methods measure distance: standardized points."""
+"""Standardized points for methods based on Euclidean distance."""
 
 from __future__ import annotations
 
@@ -17,99 +17,102 @@ from dbanon.data.schema import Attribute
 from dbanon.errors import InvalidParameter, MemoryLimit
 from dbanon.hierarchy.leaves import Hierarchies, leaf_codes, trees_of
 from dbanon.hierarchy.tree import Hierarchy
+from dbanon.spaces.codes import AttributeMetric, CodeSpace, Metric
 from dbanon.spaces.mixed import Axis, codes_of
-from dbanon.spaces.places import Measured, Metric, Places
 
-Made = TypeVar("Made")
+KernelT = TypeVar("KernelT")
 
-# Of all records and attributes, 8 bytes each: 1 GiB.
+# Limit for the whole table, at 8 bytes per coordinate: 1 GiB.
 MOST_COORDINATES = 1 << 27
-# Of one record: kernels refuse points of more.
+# Limit for one record: kernels refuse wider points.
 MOST_OF_A_RECORD = 4096
 
 
-def embedded(
+def embed_leaves(
     n_records: int,
     measures: Measures,
     attributes: Sequence[Attribute],
     trees: Sequence[Hierarchy],
-    others: int,
+    n_other: int,
 ) -> list[NDArray[np.float64]]:
-    """The values of attributes as points, each by its hierarchy, for so many records.
+    """Euclidean embeddings of the leaves of hierarchies.
 
     Parameters
     ----------
-    others : how many coordinates the records have beside these.
+    n_records : number of records that will be embedded, for the limit of coordinates.
+    n_other : further coordinates per record.
 
     Returns
     -------
-    float64 (L, q) of each attribute: the point of each leaf; 0 for leaves that do not occur.
+    Per attribute float64 (L, q), the point of each leaf; 0 for leaves that do not occur.
 
     Raises
     ------
-    MemoryLimit : there would be more coordinates than ``MOST_COORDINATES``, or of each record more
-        than ``MOST_OF_A_RECORD``.
-    HierarchyBroken : a value is no leaf of its hierarchy.
+    MemoryLimit : more than ``MOST_COORDINATES`` coordinates in total, or ``MOST_OF_A_RECORD`` for
+        one record.
+    HierarchyBroken : a value is not a leaf of its hierarchy.
     """
     occurring = [
-        _occurring(attribute, tree, measures)
+        _occurring_leaves(attribute, tree, measures)
         for attribute, tree in zip(attributes, trees, strict=True)
     ]
-    nodes = [_telling(tree, used) for tree, used in zip(trees, occurring, strict=True)]
-    wanted = others + sum(map(len, nodes))
-    if wanted > MOST_OF_A_RECORD or n_records * wanted > MOST_COORDINATES:
-        most = max(zip(map(len, nodes), attributes, strict=True), key=lambda one: one[0])
+    nodes = [_splitting_nodes(tree, leaves) for tree, leaves in zip(trees, occurring, strict=True)]
+    n_coordinates = n_other + sum(map(len, nodes))
+    if n_coordinates > MOST_OF_A_RECORD or n_records * n_coordinates > MOST_COORDINATES:
+        largest = max(zip(map(len, nodes), attributes, strict=True), key=lambda entry: entry[0])
         limit = f"{MOST_COORDINATES} in all"
-        if wanted > MOST_OF_A_RECORD:
+        if n_coordinates > MOST_OF_A_RECORD:
             limit = f"{MOST_OF_A_RECORD} for each"
         raise MemoryLimit(
-            f"{wanted} coordinates for each of {n_records} records are more than {limit}, which"
-            " methods on points may have.",
-            detail=f'The most, {most[0]}, are of "{most[1].name}", about one for each value.',
+            f"{n_coordinates} coordinates for each of {n_records} records are more than {limit},"
+            " which methods on points may have.",
+            detail=f'The most, {largest[0]}, are of "{largest[1].name}", about one for each value.',
             hint="Bring rare values together in a view, or choose a method that needs no"
             ' coordinates, as `method="mdav"`.',
         )
     return [
-        _tree_points(tree, used, telling)
-        for tree, used, telling in zip(trees, occurring, nodes, strict=True)
+        _tree_points(tree, leaves, attribute_nodes)
+        for tree, leaves, attribute_nodes in zip(trees, occurring, nodes, strict=True)
     ]
 
 
-def _occurring(attribute: Attribute, tree: Hierarchy, measures: Measures) -> NDArray[np.int64]:
-    """The positions of the leaves that occur in the table, ascending; all of numbers."""
+def _occurring_leaves(
+    attribute: Attribute, tree: Hierarchy, measures: Measures
+) -> NDArray[np.int64]:
+    """The positions of leaves that occur in the table, ascending; all leaves for numbers."""
     if attribute.name not in measures.categories:
         return np.arange(tree.n_leaves)
     values = measures.categories[attribute.name].occurring().values
     return np.sort(tree.encode(values, attribute.name)).astype(np.int64)
 
 
-def _telling(tree: Hierarchy, used: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The nodes that some of the leaves used are below, and some are not."""
+def _splitting_nodes(tree: Hierarchy, leaves: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The nodes that split the leaves: some of them are below the node, others are not."""
     first, last = tree.ranges.T
-    below = np.searchsorted(used, last, "right") - np.searchsorted(used, first)
-    return np.flatnonzero((below > 0) & (below < len(used)))
+    below = np.searchsorted(leaves, last, "right") - np.searchsorted(leaves, first)
+    return np.flatnonzero((below > 0) & (below < len(leaves)))
 
 
 def _tree_points(
-    tree: Hierarchy, used: NDArray[np.int64], nodes: NDArray[np.int64]
+    tree: Hierarchy, leaves: NDArray[np.int64], nodes: NDArray[np.int64]
 ) -> NDArray[np.float64]:
     squared = np.square(tree.heights / max(tree.height, 1))
     lengths = np.sqrt((squared[tree.parents[nodes]] - squared[nodes]) / 2)
     first, last = tree.ranges[nodes].T
     points = np.zeros((tree.n_leaves, len(nodes)))
-    points[used] = np.where((used[:, None] >= first) & (used[:, None] <= last), lengths, 0.0)
+    points[leaves] = np.where((leaves[:, None] >= first) & (leaves[:, None] <= last), lengths, 0.0)
     return points
 
 
 @dataclass(frozen=True)
 class Space:
-    """The records as a method sees them.
+    """Records as points.
 
     Parameters
     ----------
     points : float64 (n, p), C order, read-only: standardized and weighted numeric attributes, and
-        the coordinates of others.
-    names : the attribute of each of the p columns; empty for one of several coordinates.
+        the embeddings of others.
+    names : the attribute of each of the p columns; empty for a coordinate of an embedding.
     """
 
     points: NDArray[np.float64]
@@ -125,12 +128,12 @@ class Space:
 
     @property
     def coordinates(self) -> NDArray[np.float64]:
-        """Where the records lie, float64 (n, p), for cutting them into blocks."""
+        """Coordinates of the records, float64 (n, p), for splitting them into blocks."""
         return self.points
 
     @property
     def axes(self) -> tuple[Axis, ...]:
-        """What the columns of ``coordinates`` stand for: none, as any direction is as good."""
+        """Empty: blocks of points may be split in any direction."""
         return ()
 
     def take(self, records: NDArray[np.int64]) -> Space:
@@ -138,10 +141,10 @@ class Space:
         return Space(np.ascontiguousarray(self.points[records]), self.names)
 
     def kernel(
-        self, on_points: Callable[..., Made], on_places: Callable[..., Made] | None
-    ) -> Callable[..., Made]:
-        """Of a method's two kernels the one on points, on these."""
-        del on_places
+        self, on_points: Callable[..., KernelT], on_codes: Callable[..., KernelT] | None
+    ) -> Callable[..., KernelT]:
+        """The method's kernel for points, applied to these."""
+        del on_codes
         return partial(on_points, self.points)
 
 
@@ -152,30 +155,29 @@ def numeric_space(
     standardize: str,
     weights: Mapping[str, float],
     hierarchies: Hierarchies,
-) -> Callable[[NDArray[np.int64]], Space | Places]:
-    """A function from sets of records, int64 (m,), to their points, on the scale of ``measures``.
+) -> Callable[[NDArray[np.int64]], Space | CodeSpace]:
+    """A function from records, int64 (m,), to their space, on the scales of ``measures``.
 
-    NULLs are 0: a method sees one pattern of NULLs at a time. Where attributes are no numbers, or
-    have a hierarchy, records are in places, which become points of several coordinates for each
-    such attribute (``embedded``) where a method asks for them.
+    NULLs are 0: methods get one NULL pattern at a time. With text or hierarchies the space is a
+    ``CodeSpace``, which computes points (``embed_leaves``) only for methods that need them.
 
     Raises
     ------
-    InvalidParameter : weights with ``mahalanobis``, which have no use; ``mahalanobis``, and there
-        are attributes that are no numbers, or the measures hold no covariance.
-    HierarchyBroken : a value is no leaf of its hierarchy.
+    InvalidParameter : ``mahalanobis`` with weights, with attributes that are not numeric, or
+        without a covariance in the measures.
+    HierarchyBroken : a value is not a leaf of its hierarchy.
     """
     check_weights(standardize, weights)
     trees = trees_of(microdata.attributes, hierarchies, measures)
     if any(tree is not None for tree in trees):
-        return _places(microdata, measures, trees, standardize, weights)
+        return _code_space(microdata, measures, trees, standardize, weights)
     return _points(microdata, measures, standardize, weights)
 
 
 def _points(
     microdata: Microdata, measures: Measures, standardize: str, weights: Mapping[str, float]
 ) -> Callable[[NDArray[np.int64]], Space]:
-    """As ``numeric_space``, of numeric attributes."""
+    """``numeric_space`` for numeric attributes."""
     names = tuple(attribute.name for attribute in microdata.numeric)
     valid = microdata.numeric_valid()
     transform = Standardization.of([measures.numbers[name] for name in names], standardize)
@@ -194,14 +196,14 @@ def _points(
     return space
 
 
-def _places(
+def _code_space(
     microdata: Microdata,
     measures: Measures,
     trees: tuple[Hierarchy | None, ...],
     standardize: str,
     weights: Mapping[str, float],
-) -> Callable[[NDArray[np.int64]], Places]:
-    """As ``numeric_space``, of attributes of which some are no numbers, or have a hierarchy."""
+) -> Callable[[NDArray[np.int64]], CodeSpace]:
+    """``numeric_space`` for attributes that include text or hierarchies."""
     if standardize == MAHALANOBIS:
         raise InvalidParameter(
             "Mahalanobis distances need numbers, and text or hierarchies have none.",
@@ -210,7 +212,9 @@ def _places(
     factors = weight_vector(tuple(a.name for a in microdata.attributes), weights)
     metric = Metric.of(
         [
-            Measured.of(tree, None if tree else measures.numbers[a.name], standardize, factor)
+            AttributeMetric.of(
+                tree, None if tree else measures.numbers[a.name], standardize, factor
+            )
             for a, tree, factor in zip(microdata.attributes, trees, factors.tolist(), strict=True)
         ]
     )
@@ -225,7 +229,7 @@ def _places(
             if valid is not None:
                 codes[~valid, position] = 0
     dense = _mixed_points(microdata, measures, trees, standardize, weights, factors, codes)
-    return lambda records: Places(codes_of(codes, records), metric, records, dense)
+    return lambda records: CodeSpace(codes_of(codes, records), metric, records, dense)
 
 
 def _mixed_points(
@@ -237,48 +241,52 @@ def _mixed_points(
     factors: NDArray[np.float64],
     codes: NDArray[np.int32],
 ) -> Callable[[NDArray[np.int64]], Space]:
-    """Points of records: numbers first, then the coordinates of each other attribute.
+    """A function from records to points: numbers first, then the embeddings of other attributes.
 
     Parameters
     ----------
-    factors : float64 (d,), what the coordinates of each attribute are multiplied by.
-    codes : int32 (n, d), of an attribute with a hierarchy the leaf of each record.
+    factors : float64 (d,), the multiplier of each attribute's coordinates.
+    codes : int32 (n, d), the leaf positions of attributes with a hierarchy.
     """
-    plain = [a.name for a, tree in zip(microdata.attributes, trees, strict=True) if tree is None]
-    own = {name: weight for name, weight in weights.items() if name in plain}
-    others = [(at, tree) for at, tree in enumerate(trees) if tree is not None]
-    attributes = [microdata.attributes[at] for at, _ in others]
-    held = [microdata.valid_column(attribute.name) for attribute in attributes]
+    number_names = [
+        a.name for a, tree in zip(microdata.attributes, trees, strict=True) if tree is None
+    ]
+    number_weights = {name: weight for name, weight in weights.items() if name in number_names}
+    tree_attributes = [(position, tree) for position, tree in enumerate(trees) if tree is not None]
+    attributes = [microdata.attributes[position] for position, _ in tree_attributes]
+    validity = [microdata.valid_column(attribute.name) for attribute in attributes]
 
     @cache
     def numbers() -> Callable[[NDArray[np.int64]], Space]:
-        return _points(microdata.of_attributes(plain), measures, standardize, own)
+        return _points(microdata.of_attributes(number_names), measures, standardize, number_weights)
 
     def space(records: NDArray[np.int64]) -> Space:
-        # A table has a row for each leaf, too.
-        rows = max(len(records), *(tree.n_leaves for _, tree in others))
-        tables = embedded(rows, measures, attributes, [tree for _, tree in others], len(plain))
+        # An embedding has a row per leaf, too.
+        rows = max(len(records), *(tree.n_leaves for _, tree in tree_attributes))
+        tables = embed_leaves(
+            rows, measures, attributes, [tree for _, tree in tree_attributes], len(number_names)
+        )
         of_numbers = numbers()(records)
         columns = [of_numbers.points]
-        for (at, _), table, valid in zip(others, tables, held, strict=True):
-            points = table[codes[records, at]] * factors[at]
+        for (position, _), table, valid in zip(tree_attributes, tables, validity, strict=True):
+            points = table[codes[records, position]] * factors[position]
             if valid is not None:
                 points[~valid[records]] = 0.0
             columns.append(points)
         points = np.column_stack(columns)
-        # No axis is named after an attribute of several coordinates.
-        names = of_numbers.names + ("",) * (points.shape[1] - len(plain))
+        # Coordinates of an embedding have no name.
+        names = of_numbers.names + ("",) * (points.shape[1] - len(number_names))
         return Space(np.ascontiguousarray(points), names)
 
     return space
 
 
 def check_weights(standardize: str, weights: Mapping[str, float]) -> None:
-    """Refuse weights where they would change nothing: whitening undoes any scale of a column.
+    """Refuse weights that have no effect: whitening undoes any scaling of columns.
 
     Raises
     ------
-    InvalidParameter : weights and ``mahalanobis``.
+    InvalidParameter : weights with ``mahalanobis``.
     """
     if weights and standardize == MAHALANOBIS:
         raise InvalidParameter(
@@ -288,11 +296,11 @@ def check_weights(standardize: str, weights: Mapping[str, float]) -> None:
 
 
 def weight_vector(names: tuple[str, ...], weights: Mapping[str, float]) -> NDArray[np.float64]:
-    """What each column is multiplied by, float64 (p,): the square root of its weight.
+    """The multiplier of each column, float64 (p,): the square root of its weight.
 
     Raises
     ------
-    InvalidParameter : a weight is negative or not finite, or names no attribute.
+    InvalidParameter : a weight is negative or not finite, or for an unknown attribute.
     """
     for name, weight in weights.items():
         if name not in names:

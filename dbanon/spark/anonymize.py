@@ -14,7 +14,7 @@ from pyspark.sql import functions as sql
 from dbanon.data.microdata import Microdata
 from dbanon.data.option import make
 from dbanon.data.pieces import AT_ONCE
-from dbanon.hierarchy.spec import Given, parse_all
+from dbanon.hierarchy.spec import HierarchySource, parse_all
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
 from dbanon.job.verdict import Expected
@@ -74,7 +74,7 @@ def anonymize(
     by: Sequence[str] = (),
     entity: str | None = None,
     entity_normalize: str | None = None,
-    hierarchies: Mapping[str, Given] | None = None,
+    hierarchies: Mapping[str, HierarchySource] | None = None,
     tasks: int | None = None,
     **options: Unpack[PolicyOptions],
 ) -> tuple[DataFrame, Report]:

@@ -21,7 +21,7 @@ from dbanon.errors import (
     nearest_names,
 )
 from dbanon.hierarchy.edges import Pulse
-from dbanon.hierarchy.leaves import by_value
+from dbanon.hierarchy.leaves import sort_values
 from dbanon.hierarchy.spec import HierarchySpec, build
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.job import Job
@@ -165,7 +165,7 @@ class DataFrameSource:
         texts = self.frame.select(column(attribute.name).cast("string").alias("text"))
         rows = texts.where(sql.col("text").isNotNull()).distinct().limit(MOST_VALUES + 1).collect()
         require_few(attribute.name, len(rows))
-        return by_value([row[0] for row in rows], attribute)
+        return sort_values([row[0] for row in rows], attribute)
 
 
 @dataclass(frozen=True, eq=False)
@@ -351,7 +351,7 @@ def with_unique(names: Sequence[str], frame: DataFrame, released: Sequence[Relea
     check_names(names, (), sees_case(frame.sparkSession))
     for one in released:
         name = one.attribute.name
-        if list(names).count(name) > 1 or (one.of is not None and name in frame.columns):
+        if list(names).count(name) > 1 or (one.source_name is not None and name in frame.columns):
             raise InvalidParameter(f'The DataFrame has a column named "{name}" already.')
 
 

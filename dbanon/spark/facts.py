@@ -16,7 +16,7 @@ from dbanon.data.microdata import Microdata, first_of_each
 from dbanon.data.scales import Scale, Sums
 from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import MemoryLimit
-from dbanon.hierarchy.leaves import by_value
+from dbanon.hierarchy.leaves import sort_values
 from dbanon.spark.layout import KEY, Layout
 from dbanon.spark.pieces import By, clustered_of, piece_of
 
@@ -285,7 +285,7 @@ def measures_of(
         if attribute.name not in found.sensitive:
             continue
         of_values = found.sensitive[attribute.name]
-        texts = by_value([text for text in of_values if text is not None], attribute)
+        texts = sort_values([text for text in of_values if text is not None], attribute)
         counted = np.array([*(of_values[text] for text in texts), of_values[None]], np.int64)
         size = found.persons if persons else None
         shares[attribute.name] = Distribution(counted, tuple(texts), size)

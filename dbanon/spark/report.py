@@ -22,7 +22,7 @@ from dbanon.data.counts import Cells, Counts, EntityCount, Recount
 from dbanon.data.microdata import Coded, Microdata
 from dbanon.data.partition import Found, Partition
 from dbanon.data.schema import Attribute
-from dbanon.hierarchy.leaves import by_value
+from dbanon.hierarchy.leaves import sort_values
 from dbanon.measures.information_loss import Loss, loss_of
 from dbanon.recoding import find_recoding
 from dbanon.recoding.columns import ReleasedColumn
@@ -152,7 +152,7 @@ def _cells(
 
 def _in_order(codes: NDArray[np.int32], known: tuple[str, ...], attribute: Attribute) -> Coded:
     """Codes of values in the column's order, which closeness may look at."""
-    texts = tuple(by_value(known, attribute))
+    texts = tuple(sort_values(known, attribute))
     place = {text: i for i, text in enumerate(texts)}
     # One more place for the code -1 of NULL.
     places = np.array([*(place[text] for text in known), -1], np.int32)
@@ -168,7 +168,7 @@ def lost_of(
     """
     recoding = find_recoding(str(known.policy.recoding))
     measured = [
-        one.source for one in columns if recoding.measure != "iloss" or one.lost is not None
+        one.source for one in columns if recoding.measure != "iloss" or one.losses is not None
     ]
     before, after = (
         _together([getattr(one, name) for one in told]) for name in ("before", "after")

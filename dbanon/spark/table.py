@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 
 from dbanon.data.option import make
 from dbanon.errors import InvalidParameter, SourceChanged
-from dbanon.hierarchy.spec import Given, parse_all
+from dbanon.hierarchy.spec import HierarchySource, parse_all
 from dbanon.job.job import Job
 from dbanon.release.report import Report
 from dbanon.run.open import open_postgresql
@@ -55,7 +55,7 @@ def anonymize_table(
     by: Sequence[str] = (),
     entity: str | None = None,
     key: Sequence[str] = (),
-    hierarchies: Mapping[str, Given] | None = None,
+    hierarchies: Mapping[str, HierarchySource] | None = None,
     tasks: int | None = None,
     **options: Unpack[JobOptions],
 ) -> Report:

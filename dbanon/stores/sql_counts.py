@@ -18,14 +18,14 @@ from dbanon.sessions.session import Session
 from dbanon.stores.sql_source import in_order
 
 if TYPE_CHECKING:
-    from dbanon.measures.unpaired import Side
+    from dbanon.measures.unpaired import ColumnMoments
 
 _NUMBER = "CAST({} AS DOUBLE PRECISION)"
 
 
-def side_of(session: Session, relation: RelationName, names: Sequence[str]) -> Side:
+def side_of(session: Session, relation: RelationName, names: Sequence[str]) -> ColumnMoments:
     """Means and covariances of columns that hold numbers."""
-    from dbanon.measures.unpaired import Side
+    from dbanon.measures.unpaired import ColumnMoments
 
     p = len(names)
     numbers = [_NUMBER.format(quote(name)) for name in names]
@@ -53,7 +53,7 @@ def side_of(session: Session, relation: RelationName, names: Sequence[str]) -> S
                     float(product) - float(one) * float(other) / n
                 ) / (n - 1)
     with np.errstate(invalid="ignore"):
-        return Side(means, covariances, found[:, 1] < found[:, 2])
+        return ColumnMoments(means, covariances, found[:, 1] < found[:, 2])
 
 
 def rows_of(session: Session, relation: RelationName) -> int:

@@ -28,7 +28,7 @@ from dbanon.errors import (
     nearest_names,
 )
 from dbanon.hierarchy.edges import Pulse
-from dbanon.hierarchy.leaves import by_value, leaf_text
+from dbanon.hierarchy.leaves import leaf_text, sort_values
 from dbanon.hierarchy.spec import HierarchySpec
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.job import Asked, Job
@@ -187,7 +187,7 @@ class SqlSource:
             relation.and_where,
         )
         texts = {leaf_text(text, looked_at) for (text,) in self.session.rows(query)}
-        return by_value(texts, attribute)
+        return sort_values(texts, attribute)
 
     def count(self, relation: Relation) -> int:
         """The number of rows, with those that are withheld for a NULL."""

@@ -14,7 +14,7 @@ from dbanon.data.microdata import Coded, Microdata
 from dbanon.data.partition import AttributePartition, Found, Levels, Partition
 from dbanon.data.scales import STANDARDIZATIONS
 from dbanon.data.schema import Attribute, Kind
-from dbanon.hierarchy.leaves import only
+from dbanon.hierarchy.leaves import take_records
 from dbanon.job.policy import Policy
 from dbanon.measures import Model, sensitive_counts
 from dbanon.methods import METHODS
@@ -142,14 +142,14 @@ def test_methods_see_a_part_as_they_see_the_table(
     of_whole = set().union(*map(rows, seen))
     seen.clear()
     no_measuring(monkeypatch)
-    find(only(whole, HALF), policy, measures=measures)
+    find(take_records(whole, HALF), policy, measures=measures)
     of_half = set().union(*map(rows, seen))
     assert of_half < of_whole
     assert len(of_half) > N // 8
     # The half is another table by itself, so that this could fail.
     monkeypatch.undo()
     seen = spied(monkeypatch, name)
-    find(only(whole, HALF), policy)
+    find(take_records(whole, HALF), policy)
     if how != "none":
         assert not set().union(*map(rows, seen)) <= of_whole
 
@@ -209,9 +209,9 @@ def test_a_class_is_released_alike_whoever_is_beside_it(
     part = Partition(labels[HALF])
     of_whole = recode(whole, Found(Partition(labels)), policy, lambda *_: {})
     measures = Measures.of(whole)
-    alone = recode(only(whole, HALF), Found(part), policy, lambda *_: {})
+    alone = recode(take_records(whole, HALF), Found(part), policy, lambda *_: {})
     no_measuring(monkeypatch)
-    of_half = recode(only(whole, HALF), Found(part, None, measures), policy, lambda *_: {})
+    of_half = recode(take_records(whole, HALF), Found(part, None, measures), policy, lambda *_: {})
     for half, all_of_it in zip(of_half.columns, of_whole.columns, strict=True):
         own = all_of_it.take(np.arange(part.n_classes))
         assert half.attribute == own.attribute
@@ -247,7 +247,7 @@ def test_models_compare_a_part_with_the_table(
     model = Model("t_closeness", "ill", 0.25, distance=distance)
     policy = Policy(k=K, method="gaa_cp", models=(model,))
     measures = Measures.of(whole)
-    half = only(whole, HALF)
+    half = take_records(whole, HALF)
     # A part has a dictionary of its own.
     half = replace(half, sensitive={"ill": Coded(codes[HALF], values[:4])})
     attributes = {"ill": Attribute("ill", Kind.CATEGORY)}
@@ -295,5 +295,5 @@ def test_levels_that_withhold_are_measured_again() -> None:
     assert isinstance(found, Levels)
     assert found.n_suppressed
     records = np.flatnonzero(found.labels >= 0)
-    rest = find_classes(only(whole, records), replace(policy, options={"suppression": 0.0}))
+    rest = find_classes(take_records(whole, records), replace(policy, options={"suppression": 0.0}))
     assert found.labels[records].tolist() == rest.labels.tolist()

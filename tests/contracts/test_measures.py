@@ -13,7 +13,7 @@ from dbanon.data.scales import Scale
 from dbanon.errors import Cancelled, InvalidParameter
 from dbanon.measures.attributes import Numbers
 from dbanon.measures.catalogue import LOSSES, MEASURES, RISKS, evaluate
-from dbanon.measures.figure import Figure, Parameters, Task
+from dbanon.measures.figure import EvaluationTask, Figure, Parameters
 from dbanon.measures.pairs import Pairs
 from tests.evaluation_cases import cases, make, pairs
 from tests.reference.evaluation import sizes
@@ -23,7 +23,7 @@ each_measure = pytest.mark.parametrize("name", MEASURES)
 
 
 def figures(case, **parameters):
-    return evaluate(Task(pairs(case), Parameters(**parameters)))
+    return evaluate(EvaluationTask(pairs(case), Parameters(**parameters)))
 
 
 def same(one: dict[str, Figure], other: dict[str, Figure], rel=1e-9):
@@ -76,7 +76,7 @@ def test_parts_come_first(name):
 @each_measure
 def test_asked_alone_it_says_the_same(name):
     case = make(np.random.default_rng(5), 20, ("number", "number"))
-    task = Task(pairs(case))
+    task = EvaluationTask(pairs(case))
     alone = evaluate(task, [name])
     assert {name, *MEASURES[name].of} <= set(alone)
     assert len(alone) < len(MEASURES)
@@ -85,7 +85,7 @@ def test_asked_alone_it_says_the_same(name):
 
 def test_an_unknown_name_is_refused():
     with pytest.raises(InvalidParameter, match="linkage_risk"):
-        evaluate(Task(pairs(make(np.random.default_rng(5), 5, ("number",)))), ["linkage"])
+        evaluate(EvaluationTask(pairs(make(np.random.default_rng(5), 5, ("number",)))), ["linkage"])
 
 
 # --- what holds whatever the release -------------------------------------------------------------
@@ -339,7 +339,7 @@ def test_a_tick_that_raises_ends_it():
     for name in ("linkage_risk", "nearest_linkage_risk"):
         told.clear()
         with pytest.raises(Cancelled):
-            evaluate(Task(table, tick=tick), [name])
+            evaluate(EvaluationTask(table, tick=tick), [name])
         assert all(0 <= share <= 1 for share in told)
 
 

@@ -19,7 +19,7 @@ import pytest
 import dbanon
 from dbanon.errors import RowsNotAnonymous
 from dbanon.measures.catalogue import MEASURES, evaluate
-from dbanon.measures.figure import Parameters, Task
+from dbanon.measures.figure import EvaluationTask, Parameters
 from dbanon.methods import METHODS
 from dbanon.recoding import RECODINGS
 from dbanon.release.evaluation import of_figures
@@ -162,7 +162,7 @@ def test_no_recoding_lets_readers_find_the_extreme(policy, sign):
 
 def shown_of(pairs) -> dict[str, float]:
     """What is published of a world that a reader imagines."""
-    exact = evaluate(Task(pairs))
+    exact = evaluate(EvaluationTask(pairs))
     sums = [reader.squares_of(pairs)]
     loss = published(sums, "sse")
     losses = "sse", {"income": float(loss.columns[0])}, loss.total

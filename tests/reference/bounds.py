@@ -1,8 +1,8 @@
-"""Whether prices are a certificate, asked by other means than those that made them.
+"""Independent checks that prices are a certificate.
 
-On small sets all classes of k to 2k-1 records are tried, in exact fractions. On larger ones classes
-are priced by a search that is plain and slow: whole rows of distances in numpy, and a bound without
-any distance between records that are still to come.
+On small sets, all classes of k to 2k-1 records are enumerated in exact fractions. On larger ones, a
+plain slow search prices the classes: full rows of distances in numpy, and a bound that ignores the
+distances between records still to be added.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ NO_TOLLS: Mapping[tuple[int, ...], Any] = MappingProxyType({})
 class Exact:
     """Sums of squares about the mean, of the points as they are.
 
-    All of them are multiples of one power of two, and counted in it: whole numbers are added in a
-    tenth of the time of fractions.
+    All of them are integer multiples of one power of two: adding integers takes a tenth of the time
+    of adding fractions.
     """
 
     def __init__(self, points: Floats) -> None:
@@ -39,8 +39,8 @@ class Exact:
 
     def apart(self, members: Sequence[int]) -> int:
         """The sum of squares, times the number of members, in squared units."""
-        whole = len(members) * sum([self._squares[i] for i in members])
-        return whole - sum([sum([column[i] for i in members]) ** 2 for column in self._columns])
+        total = len(members) * sum([self._squares[i] for i in members])
+        return total - sum([sum([column[i] for i in members]) ** 2 for column in self._columns])
 
     def sse(self, members: Sequence[int]) -> Fraction:
         """The sum of squares."""
@@ -55,19 +55,19 @@ def exact_sse(points: Floats, members: tuple[int, ...]) -> Fraction:
 def require_prices(points: Floats, k: int, prices: Sequence[Fraction]) -> None:
     """No class of k to 2k-1 records loses less than its prices."""
     n, exact = len(points), Exact(points)
-    below = math.lcm(*(price.denominator for price in prices))
-    whole = [price.numerator * (below // price.denominator) for price in prices]
+    denominator = math.lcm(*(price.denominator for price in prices))
+    numerators = [price.numerator * (denominator // price.denominator) for price in prices]
     for size in range(k, min(2 * k, n + 1)):
         unit = size * exact.unit**2
         for members in itertools.combinations(range(n), size):
-            asked = sum([whole[i] for i in members])
-            assert asked * unit <= exact.apart(members) * below, members
+            price_sum = sum([numerators[i] for i in members])
+            assert price_sum * unit <= exact.apart(members) * denominator, members
 
 
 def toll_of(members: tuple[int, ...], tolls: Mapping[tuple[int, ...], Toll]) -> Toll | int:
-    """What a class pays: the toll of each triple of which it holds two records or three."""
-    held = set(members)
-    return sum(each for triple, each in tolls.items() if len(held.intersection(triple)) >= 2)
+    """What a class pays: the tolls of all triples with two or three of its records."""
+    records = set(members)
+    return sum(toll for triple, toll in tolls.items() if len(records.intersection(triple)) >= 2)
 
 
 def least_loss(points: Floats, k: int) -> Fraction:
@@ -76,28 +76,28 @@ def least_loss(points: Floats, k: int) -> Fraction:
     sizes = range(k, min(2 * k, n + 1))
     unit = math.lcm(*sizes)
     best: dict[int, int] = {0: 0}
-    # By their first record the classes, as bits, and what they cost.
+    # By first record: each class as a bit set, and its cost.
     costs: dict[int, list[tuple[int, int]]] = {}
     for size in sizes:
         for members in itertools.combinations(range(n), size):
             cost = exact.apart(members) * (unit // size)
             costs.setdefault(1 << members[0], []).append((sum(1 << i for i in members), cost))
-    for taken in range(1, 1 << n):
-        found = [
-            best[taken ^ one] + cost
-            for one, cost in costs.get(taken & -taken, ())
-            if one & taken == one and taken ^ one in best
+    for subset in range(1, 1 << n):
+        candidates = [
+            best[subset ^ class_bits] + cost
+            for class_bits, cost in costs.get(subset & -subset, ())
+            if class_bits & subset == class_bits and subset ^ class_bits in best
         ]
-        if found:
-            best[taken] = min(found)
+        if candidates:
+            best[subset] = min(candidates)
     return Fraction(best[(1 << n) - 1], unit * exact.unit**2)
 
 
-def dearest(
+def least_reduced_cost(
     points: Floats,
     k: int,
     prices: Floats,
-    enough: float = np.inf,
+    threshold: float = np.inf,
     tolls: Mapping[tuple[int, ...], float] = NO_TOLLS,
 ) -> float:
     """The least of SSE minus prices over all classes of k records, by another search.
@@ -106,35 +106,36 @@ def dearest(
 
     Parameters
     ----------
-    enough : what is not below it is not looked for; the answer is this where nothing is.
+    threshold : search only for values below it; returned if there are none.
     """
     n = len(points)
     apart = np.zeros((n, n))
     for column in points.T:
         apart += np.square(column[:, None] - column[None, :])
-    least = enough
+    least = threshold
     falling = np.argsort(-prices, kind="stable")
     for size in range(k, 2 * k if tolls else k + 1):
         search = _Search(apart, size, prices, _by_record(tolls))
-        for place, seed in enumerate(falling):
-            # Those behind the seed only: every class has one member of the highest price.
-            rest = falling[place + 1 :]
-            if len(rest) >= size - 1:
-                least = search.least_from([int(seed)], rest, apart[seed], least)
+        for index, seed in enumerate(falling):
+            # Only records after the seed: each class is found from its record with the highest
+            # price.
+            later = falling[index + 1 :]
+            if len(later) >= size - 1:
+                least = search.least_from([int(seed)], later, apart[seed], least)
     return float(least)
 
 
 def _by_record(tolls: Mapping[tuple[int, ...], float]) -> dict[int, dict[tuple[int, ...], float]]:
-    found: dict[int, dict[tuple[int, ...], float]] = {}
-    for triple, each in tolls.items():
+    tolls_of_record: dict[int, dict[tuple[int, ...], float]] = {}
+    for triple, toll in tolls.items():
         for record in triple:
-            found.setdefault(record, {})[triple] = each
-    return found
+            tolls_of_record.setdefault(record, {})[triple] = toll
+    return tolls_of_record
 
 
 @dataclass(frozen=True)
 class _Search:
-    """For the least of all classes of a size."""
+    """Branch and bound for the cheapest class of a size."""
 
     apart: Floats
     size: int
@@ -142,49 +143,49 @@ class _Search:
     tolls: Mapping[int, Mapping[tuple[int, ...], float]]
 
     def least_from(
-        self, chosen: list[int], rest: NDArray[np.int64], together: Floats, least: float
+        self, chosen: list[int], later: NDArray[np.int64], distance_sums: Floats, least: float
     ) -> float:
-        """The least found by adding to the chosen some of the rest, one after the other."""
+        """The least value of a class that extends the chosen records by later ones."""
         inside = self.apart[np.ix_(chosen, chosen)].sum() / 2
         base = inside / self.size - self.prices[chosen].sum()
         missing = self.size - len(chosen)
-        gain = together[rest] / self.size - self.prices[rest]
+        gain = distance_sums[later] / self.size - self.prices[later]
         order = np.argsort(gain, kind="stable")
-        rest, gain = rest[order], gain[order]
-        for first in range(len(rest) - missing + 1):
+        later, gain = later[order], gain[order]
+        for first in range(len(later) - missing + 1):
             if base + gain[first : first + missing].sum() >= least:
                 break
-            one = int(rest[first])
+            record = int(later[first])
             if missing == 1:
-                least = min(least, base + gain[first] + self._toll(chosen, one))
+                least = min(least, base + gain[first] + self._toll(chosen, record))
                 continue
-            both = together + self.apart[one]
-            least = self.least_from([*chosen, one], rest[first + 1 :], both, least)
+            new_sums = distance_sums + self.apart[record]
+            least = self.least_from([*chosen, record], later[first + 1 :], new_sums, least)
         return least
 
-    def _toll(self, chosen: list[int], one: int) -> float:
-        members = (*chosen, one)
-        near = {t: each for i in members for t, each in self.tolls.get(i, {}).items()}
+    def _toll(self, chosen: list[int], record: int) -> float:
+        members = (*chosen, record)
+        near = {t: toll for i in members for t, toll in self.tolls.get(i, {}).items()}
         return toll_of(members, near)
 
 
 def fitted(
     points: Floats, classes: NDArray[np.int32], prices: Floats, spread: float, sweeps: int
 ) -> tuple[Floats, Floats]:
-    """Prices by iterative proportional fitting, and what each class's prices exceed its SSE by.
+    """Prices by iterative proportional fitting, and the excess of each class's prices over its SSE.
 
-    One record after the other is taken once by its classes, or oftener at a price of 0.
+    Each record in turn is covered once by the classes that hold it, or more often at a price of 0.
     """
     members = points[classes]
     costs = np.square(members - members.mean(axis=1, keepdims=True)).sum(axis=(1, 2))
     prices = prices.copy()
     holds = [np.flatnonzero((classes == record).any(axis=1)) for record in range(len(points))]
     for _ in range(sweeps):
-        for record, some in enumerate(holds):
-            if len(some):
-                excess = (prices[classes[some]].sum(axis=1) - costs[some]) / spread
-                taken = np.logaddexp.reduce(excess)
-                prices[record] = max(prices[record] - spread * taken, 0.0)
+        for record, class_ids in enumerate(holds):
+            if len(class_ids):
+                excess = (prices[classes[class_ids]].sum(axis=1) - costs[class_ids]) / spread
+                log_use = np.logaddexp.reduce(excess)
+                prices[record] = max(prices[record] - spread * log_use, 0.0)
     return prices, prices[classes].sum(axis=1) - costs
 
 

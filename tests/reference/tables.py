@@ -19,7 +19,7 @@ from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import InvalidParameter
 from dbanon.hierarchy.leaves import Hierarchies
 from dbanon.hierarchy.tree import flat
-from dbanon.measures.pairs import Pairs, joined
+from dbanon.measures.pairs import Pairs, combine_codes
 from dbanon.recoding import ReleasedColumn
 from dbanon.release.evaluation import ANY, pairs_of
 
@@ -68,7 +68,7 @@ def pairs_of_tables(
         suppressed, alike = classes.labels < 0, classes.labels.astype(np.int64)
     kept = np.flatnonzero(~suppressed)
     missing = {name: _missing(released[name]) for name in names}
-    together = joined(
+    together = combine_codes(
         [alike[kept], *(_codes(released[name][kept], missing[name][kept]) for name in names)]
     )
     labels = np.full(n, SUPPRESSED, np.int32)

@@ -1,4 +1,4 @@
-"""What an attacker reaches with released rows: one file and one line for each attack."""
+"""Attacks on released rows: one file and one line each."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from dbanon.measures.attacks import inference, linkability, singling_out
-from dbanon.measures.attacks.rates import Attacked
-from dbanon.measures.attacks.task import Exposed
+from dbanon.measures.attacks.rates import AttackResult
+from dbanon.measures.attacks.task import AttackData
 
 
 class Attack(NamedTuple):
-    """What is run, and one line for people."""
+    """The function of an attack, and a line for display."""
 
-    run: Callable[[Exposed], Attacked]
+    run: Callable[[AttackData], AttackResult]
     summary: str
 
 
@@ -24,13 +24,13 @@ ATTACKS: dict[str, Attack] = {
 }
 
 
-def attacked(exposed: Exposed) -> dict[str, Attacked]:
-    """What each attack reaches."""
-    found = {}
-    for number, (name, one) in enumerate(ATTACKS.items()):
+def run_attacks(exposed: AttackData) -> dict[str, AttackResult]:
+    """The result of each attack."""
+    results = {}
+    for position, (name, attack) in enumerate(ATTACKS.items()):
 
-        def tick(share: float, at: int = number) -> None:
-            exposed.tick((at + share) / len(ATTACKS))
+        def tick(share: float, index: int = position) -> None:
+            exposed.tick((index + share) / len(ATTACKS))
 
-        found[name] = one.run(replace(exposed, tick=tick))
-    return found
+        results[name] = attack.run(replace(exposed, tick=tick))
+    return results

@@ -1,8 +1,8 @@
-"""linkability: two parts of one person's record that released rows bring together.
+"""linkability: released rows connect two parts of a person's record.
 
-The attacker knows some columns of a person from one place and others from another. He takes a row
-that is nearest by the first and one that is nearest by the second, and links the two parts when
-these are one row. Of k rows that are released alike each may be meant: he guesses one.
+The attacker has two sources with different columns of a person. They pick a nearest row by the
+columns of each source and link the parts if both are the same row. Among k identical rows they pick
+one at random.
 
 Source: Giomi et al. 2023, section 4.2, with one neighbour.
 """
@@ -11,33 +11,33 @@ from __future__ import annotations
 
 import numpy as np
 
-from dbanon.measures.attacks.rates import Attacked, Rate
-from dbanon.measures.attacks.task import Exposed, Ints
+from dbanon.measures.attacks.rates import AttackResult, Rate
+from dbanon.measures.attacks.task import AttackData, Ints
 
 NAME = "linkability"
 SUMMARY = "Two parts of a person's record are found in the same released row"
 ONE_COLUMN = "a record of one column has no two parts"
 
 
-def attack(exposed: Exposed) -> Attacked:
-    """Over records."""
+def attack(exposed: AttackData) -> AttackResult:
+    """Attack records."""
     if not all(exposed.linked):
-        return Attacked(Rate(0, 0), Rate(0, 0), note=ONE_COLUMN)
+        return AttackResult(Rate(0, 0), Rate(0, 0), note=ONE_COLUMN)
     rng = exposed.rng(NAME)
     targets = exposed.targets(rng)
-    found = [_linked(exposed, records, rng) for records in targets]
+    rates = [_linked(exposed, records, rng) for records in targets]
     random = [exposed.any_rows(rng, len(targets[0])) for _ in range(2)]
-    which = [rng.integers(exposed.weights[rows]) for rows in random]
-    same = (random[0] == random[1]) & (which[0] == which[1])
-    return Attacked(
-        found[0],
-        Rate(int(same.sum()), len(same)),
-        found[1] if len(found) > 1 else None,
+    copies = [rng.integers(exposed.weights[rows]) for rows in random]
+    is_linked = (random[0] == random[1]) & (copies[0] == copies[1])
+    return AttackResult(
+        rates[0],
+        Rate(int(is_linked.sum()), len(is_linked)),
+        rates[1] if len(rates) > 1 else None,
     )
 
 
-def _linked(exposed: Exposed, records: Ints, rng: np.random.Generator) -> Rate:
-    first, second = (exposed.nearest(records, known, rng) for known in exposed.linked)
-    same = np.all([one == other for one, other in zip(first, second, strict=True)], axis=0)
+def _linked(exposed: AttackData, records: Ints, rng: np.random.Generator) -> Rate:
+    first, second = (exposed.nearest(records, columns, rng) for columns in exposed.linked)
+    is_linked = np.all([left == right for left, right in zip(first, second, strict=True)], axis=0)
     exposed.tick(1.0)
-    return Rate(int(same.sum()), len(records))
+    return Rate(int(is_linked.sum()), len(records))

@@ -1,11 +1,10 @@
-"""membership: whether a person's record was among those that a release was made of.
+"""membership: whether a person's record was in the input of a release.
 
-The attacker can run the mechanism himself. Of tables of other persons, with the target's record in
-half of them, he looks at what is released: how near its rows come to the target, and where they
-lie on the whole. On one half of the releases he picks the one figure and the threshold that tell
-best; the risk is what these tell of the other half: 2 (share of right guesses) - 1, Stadler's
-advantage. That is at most (e^epsilon - 1)/(e^epsilon + 1) for a mechanism of epsilon-differential
-privacy, whatever figures an attacker takes.
+The attacker can run the mechanism. They release tables of other persons, half of them with the
+target's record, and compute features of each release: the distances of its rows to the target, and
+overall means. On one half of the releases they choose the feature and threshold that classify best.
+The risk is Stadler's advantage on the other half: 2 (share of right guesses) - 1. With
+epsilon-differential privacy it is at most (e^epsilon - 1)/(e^epsilon + 1) for any features.
 
 Source: T. Stadler, B. Oprisanu and C. Troncoso, "Synthetic data – anonymisation groundhog day",
 USENIX Security 2022, with a threshold in place of their classifiers.
@@ -15,8 +14,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from dbanon.measures.attacks.rates import Attacked, Rate
-from dbanon.measures.attacks.task import Exposed, distance
+from dbanon.measures.attacks.rates import AttackResult, Rate
+from dbanon.measures.attacks.task import AttackData, distance
 from dbanon.measures.attributes import Floats, Numbers
 
 NAME = "membership"
@@ -24,12 +23,12 @@ SUMMARY = "Releases tell whether a person's record was in the input"
 _NEAREST = 10
 
 
-def told_of(exposed: Exposed, target: int) -> Floats:
-    """Figures of one release that may depend on the target, float64 (f,).
+def release_features(exposed: AttackData, target: int) -> Floats:
+    """Features of a release that may depend on the target, float64 (f,).
 
     Parameters
     ----------
-    target : one of the records.
+    target : index of the target record.
     """
     rows, weights = np.arange(len(exposed.weights)), exposed.weights
     apart = np.zeros(len(rows))
@@ -37,7 +36,7 @@ def told_of(exposed: Exposed, target: int) -> Floats:
     for column in exposed.columns:
         apart += distance(column, np.array(target), rows)
         if isinstance(column, Numbers):
-            figures.append(float(np.average(column.placed_released, weights=weights)))
+            figures.append(float(np.average(column.released_coordinates, weights=weights)))
     order = np.argsort(apart, kind="stable")[:_NEAREST]
     near = apart[order]
     figures += [
@@ -50,31 +49,31 @@ def told_of(exposed: Exposed, target: int) -> Floats:
     return np.array(figures)
 
 
-def told_apart(within: Floats, without: Floats) -> Rate:
-    """Right guesses at the second half of releases, by what tells best of the first half.
+def membership_rate(with_target: Floats, without_target: Floats) -> Rate:
+    """The rate of right guesses on the second half, with the best threshold of the first half.
 
     Parameters
     ----------
-    within, without : float64 (r, f), r even: figures of releases with the target, and without.
+    with_target, without_target : float64 (r, f), r even, features of releases.
     """
-    half = len(within) // 2
+    half = len(with_target) // 2
     best, chosen = -1, (0, 0.0, True)
-    for at in range(within.shape[1]):
-        one, other = within[:half, at], without[:half, at]
-        values = np.unique(np.concatenate((one, other)))
+    for feature in range(with_target.shape[1]):
+        present, absent = with_target[:half, feature], without_target[:half, feature]
+        values = np.unique(np.concatenate((present, absent)))
         cuts = (values[:-1] + values[1:]) / 2 if len(values) > 1 else values
-        above = (one[:, None] > cuts).sum(axis=0) + (other[:, None] <= cuts).sum(axis=0)
-        for right, up in ((above, True), (2 * half - above, False)):
-            place = int(right.argmax())
-            if right[place] > best:
-                best, chosen = int(right[place]), (at, float(cuts[place]), up)
-    at, cut, up = chosen
-    guessed = [(rows[half:, at] > cut) == up for rows in (within, without)]
-    right = int(guessed[0].sum()) + int((~guessed[1]).sum())
-    return Rate(right, len(guessed[0]) + len(guessed[1]))
+        above = (present[:, None] > cuts).sum(axis=0) + (absent[:, None] <= cuts).sum(axis=0)
+        for hits, is_above in ((above, True), (2 * half - above, False)):
+            best_cut = int(hits.argmax())
+            if hits[best_cut] > best:
+                best, chosen = int(hits[best_cut]), (feature, float(cuts[best_cut]), is_above)
+    feature, cut, is_above = chosen
+    guesses = [(rows[half:, feature] > cut) == is_above for rows in (with_target, without_target)]
+    hits = int(guesses[0].sum()) + int((~guesses[1]).sum())
+    return Rate(hits, len(guesses[0]) + len(guesses[1]))
 
 
-def attack(rates: list[Rate]) -> Attacked:
-    """Over the targets, each with releases of its own."""
-    total = Rate(sum(one.right for one in rates), sum(one.guesses for one in rates))
-    return Attacked(total, Rate(0, 0), chance=0.5)
+def attack(rates: list[Rate]) -> AttackResult:
+    """Combine the rates of all targets, which have separate releases."""
+    total = Rate(sum(rate.right for rate in rates), sum(rate.guesses for rate in rates))
+    return AttackResult(total, Rate(0, 0), chance=0.5)

@@ -1,10 +1,10 @@
-"""singling_out: predicates made of a released row that hold for exactly one original.
+"""singling_out: predicates from a released row that exactly one original satisfies.
 
-A predicate is about some columns of one row: of a number that it is as high or as low (whichever
-is on its side of the released median), of a label or an interval that it covers. The attacker
-keeps predicates that one of the released rows that differ satisfies, one of each row, those of the
-fewest rows first: predicates of one row would be right or wrong together. Random guesses take the
-value of each column from a row of its own, and are kept as they are.
+A predicate combines conditions on some columns of a row: numbers at least as extreme, on the row's
+side of the released median; labels and intervals that cover the value. The attacker uses predicates
+that only one distinct released row satisfies, at most one per row since those of the same row are
+correlated, and prefers rows with few copies. Random predicates take the value of each column from a
+different row, without this selection.
 
 Source: Giomi et al. 2023, section 4.1, multivariate.
 """
@@ -16,124 +16,138 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.measures.attacks.rates import Attacked, Rate
-from dbanon.measures.attacks.task import Exposed, Ints, distance
-from dbanon.measures.attributes import Column, Floats, Numbers
+from dbanon.measures.attacks.rates import AttackResult, Rate
+from dbanon.measures.attacks.task import AttackData, Ints, distance
+from dbanon.measures.attributes import ColumnPair, Floats, Numbers
 
 NAME = "singling_out"
 SUMMARY = "A predicate made of released rows holds for exactly one person"
-# Predicates tried for each that is wanted, and the rates of control that differ too much in size.
-_TRIED, _SMALLER = 8, 0.9
+# Trials per predicate, and the least size of the control group relative to the originals.
+_TRIALS_PER_PREDICATE, _LEAST_CONTROL_SHARE = 8, 0.9
 NO_PREDICATE = "no predicate is satisfied by one of the released rows that differ"
-FEW = "of the control group no rate: it has fewer records than the release was made of"
+SMALL_CONTROL = "of the control group no rate: it has fewer records than the release was made of"
 
 
-class _Rule(NamedTuple):
-    """By column, the row that its value is of."""
+class _Predicate(NamedTuple):
+    """Columns, and for each the released row with its value."""
 
     columns: Ints
     rows: Ints
 
 
-def attack(exposed: Exposed) -> Attacked:
-    """Over predicates, each of another released row."""
+def attack(exposed: AttackData) -> AttackResult:
+    """Attack with predicates from different released rows."""
     rng = exposed.rng(NAME)
-    middles = {at: _middle(one, exposed.weights) for at, one in enumerate(exposed.columns)}
-    wanted = exposed.affordable(max(exposed.members, len(exposed.weights)))
-    rules = _kept(exposed, middles, wanted, rng)
-    if not rules:
-        return Attacked(Rate(0, 0), Rate(0, 0), note=NO_PREDICATE)
-    random = [_Rule(one.columns, exposed.any_rows(rng, len(one.columns))) for one in rules]
+    medians = {
+        index: _released_median(column, exposed.weights)
+        for index, column in enumerate(exposed.columns)
+    }
+    n_predicates = exposed.affordable(max(exposed.members, len(exposed.weights)))
+    predicates = _unique_predicates(exposed, medians, n_predicates, rng)
+    if not predicates:
+        return AttackResult(Rate(0, 0), Rate(0, 0), note=NO_PREDICATE)
+    random_predicates = [
+        _Predicate(column.columns, exposed.any_rows(rng, len(column.columns)))
+        for column in predicates
+    ]
     members = np.arange(exposed.members)
     control, note = None, ""
-    if exposed.controls >= _SMALLER * exposed.members:
-        many = min(exposed.controls, exposed.members)
-        others = exposed.members + rng.choice(exposed.controls, many, replace=False)
-        control = _singled(exposed, middles, rules, others)
+    if exposed.controls >= _LEAST_CONTROL_SHARE * exposed.members:
+        n_controls = min(exposed.controls, exposed.members)
+        controls = exposed.members + rng.choice(exposed.controls, n_controls, replace=False)
+        control = _isolation_rate(exposed, medians, predicates, controls)
     elif exposed.controls:
-        note = FEW
-    return Attacked(
-        _singled(exposed, middles, rules, members),
-        _singled(exposed, middles, random, members),
+        note = SMALL_CONTROL
+    return AttackResult(
+        _isolation_rate(exposed, medians, predicates, members),
+        _isolation_rate(exposed, medians, random_predicates, members),
         control,
         note=note,
     )
 
 
-def _middle(column: Column, weights: Ints) -> float:
-    """The median of what is released, in its place; 0 where it is no number."""
+def _released_median(column: ColumnPair, weights: Ints) -> float:
+    """The weighted median of released coordinates; 0 for columns that are not numbers."""
     if not isinstance(column, Numbers):
         return 0.0
-    some = np.ones(len(weights), bool) if column.withheld is None else ~column.withheld
-    if not some.any():
+    present = np.ones(len(weights), bool) if column.withheld is None else ~column.withheld
+    if not present.any():
         return 0.0
-    order = np.argsort(column.placed_released[some])
-    sums = np.cumsum(weights[some][order])
-    at = np.searchsorted(sums, sums[-1] / 2)
-    return float(column.placed_released[some][order][at])
+    order = np.argsort(column.released_coordinates[present])
+    cumulative = np.cumsum(weights[present][order])
+    index = np.searchsorted(cumulative, cumulative[-1] / 2)
+    return float(column.released_coordinates[present][order][index])
 
 
-def _holds(column: Column, row: int, records: Ints, middle: float) -> NDArray[np.bool_]:
-    """bool (r,), which records satisfy what ``row`` says of a column."""
+def _satisfying_records(
+    column: ColumnPair, row: int, records: Ints, median: float
+) -> NDArray[np.bool_]:
+    """bool (r,), the records that satisfy the condition of ``row`` on a column."""
     if not isinstance(column, Numbers):
-        found: NDArray[np.bool_] = distance(column, records, np.array(row)) == 0
-        return found
-    gone = np.zeros(len(records), bool) if column.missing is None else column.missing[records]
-    return _beyond(column, row, column.placed[records], gone, middle)
+        satisfied: NDArray[np.bool_] = distance(column, records, np.array(row)) == 0
+        return satisfied
+    is_null = np.zeros(len(records), bool) if column.missing is None else column.missing[records]
+    return _on_side_of_median(column, row, column.coordinates[records], is_null, median)
 
 
-def _beyond(
-    column: Numbers, row: int, places: Floats, gone: NDArray[np.bool_], middle: float
+def _on_side_of_median(
+    column: Numbers, row: int, coordinates: Floats, is_null: NDArray[np.bool_], median: float
 ) -> NDArray[np.bool_]:
     if column.withheld is not None and column.withheld[row]:
-        return gone
-    value = column.placed_released[row]
-    held: NDArray[np.bool_] = places >= value if value >= middle else places <= value
-    return ~gone & held
+        return is_null
+    value = column.released_coordinates[row]
+    on_side: NDArray[np.bool_] = coordinates >= value if value >= median else coordinates <= value
+    return ~is_null & on_side
 
 
-def _also(column: Column, row: int, middle: float) -> NDArray[np.bool_]:
-    """bool (m,), which released rows satisfy it; of labels and intervals the same ones."""
+def _satisfying_rows(column: ColumnPair, row: int, median: float) -> NDArray[np.bool_]:
+    """bool (m,), the released rows that satisfy the condition; for labels only equal ones."""
     if not isinstance(column, Numbers):
         return np.asarray(column.released_kinds == column.released_kinds[row])
-    places = column.placed_released
-    gone = np.zeros(len(places), bool) if column.withheld is None else column.withheld
-    return _beyond(column, row, places, gone, middle)
+    coordinates = column.released_coordinates
+    is_null = np.zeros(len(coordinates), bool) if column.withheld is None else column.withheld
+    return _on_side_of_median(column, row, coordinates, is_null, median)
 
 
-def _kept(
-    exposed: Exposed, middles: dict[int, float], wanted: int, rng: np.random.Generator
-) -> list[_Rule]:
-    """Predicates that one of the rows that differ satisfies, those of the fewest rows first."""
+def _unique_predicates(
+    exposed: AttackData, medians: dict[int, float], n_predicates: int, rng: np.random.Generator
+) -> list[_Predicate]:
+    """Predicates that only one distinct row satisfies, rows with fewest copies first."""
     m, p = len(exposed.weights), len(exposed.columns)
-    found: dict[int, Ints] = {}
-    rows = np.concatenate([rng.permutation(m) for _ in range(_TRIED)])[: _TRIED * wanted]
-    alone = 0
+    columns_of_row: dict[int, Ints] = {}
+    rows = np.concatenate([rng.permutation(m) for _ in range(_TRIALS_PER_PREDICATE)])[
+        : _TRIALS_PER_PREDICATE * n_predicates
+    ]
+    n_single = 0
     for row in rows.tolist():
-        if row in found:
+        if row in columns_of_row:
             continue
         columns = np.sort(rng.choice(p, int(rng.integers(1, p + 1)), replace=False))
-        held = np.ones(m, bool)
-        for at in columns:
-            held &= _also(exposed.columns[at], row, middles[int(at)])
-        if held.sum() == 1:
-            found[row] = columns
-            alone += exposed.weights[row] == 1
-        if alone >= wanted:
+        satisfying = np.ones(m, bool)
+        for column in columns:
+            satisfying &= _satisfying_rows(exposed.columns[column], row, medians[int(column)])
+        if satisfying.sum() == 1:
+            columns_of_row[row] = columns
+            n_single += exposed.weights[row] == 1
+        if n_single >= n_predicates:
             break
-    fewest = sorted(found, key=lambda row: int(exposed.weights[row]))[:wanted]
-    return [_Rule(found[row], np.full(len(found[row]), row)) for row in fewest]
+    rarest = sorted(columns_of_row, key=lambda row: int(exposed.weights[row]))[:n_predicates]
+    return [
+        _Predicate(columns_of_row[row], np.full(len(columns_of_row[row]), row)) for row in rarest
+    ]
 
 
-def _singled(
-    exposed: Exposed, middles: dict[int, float], rules: list[_Rule], records: Ints
+def _isolation_rate(
+    exposed: AttackData, medians: dict[int, float], predicates: list[_Predicate], records: Ints
 ) -> Rate:
-    right = 0
-    for number, rule in enumerate(rules):
-        left = records
-        for at, row in zip(rule.columns.tolist(), rule.rows.tolist(), strict=True):
-            left = left[_holds(exposed.columns[at], row, left, middles[at])]
-        right += len(left) == 1
-        if number % 64 == 0:
-            exposed.tick(number / len(rules))
-    return Rate(right, len(rules))
+    hits = 0
+    for count, predicate in enumerate(predicates):
+        matching = records
+        for column, row in zip(predicate.columns.tolist(), predicate.rows.tolist(), strict=True):
+            matching = matching[
+                _satisfying_records(exposed.columns[column], row, matching, medians[column])
+            ]
+        hits += len(matching) == 1
+        if count % 64 == 0:
+            exposed.tick(count / len(predicates))
+    return Rate(hits, len(predicates))

@@ -1,1 +1,1 @@
-"""What a release still risks: measures of what an attacker gains who holds the originals."""
+"""Risk measures: the gain of an attacker who holds the originals."""

@@ -1,18 +1,18 @@
-"""class_risk: what one gains who knows that a person is in the release.
+"""class_risk: the chance of re-identification if a person is known to be in the release.
 
-1 / size of the smallest class: the prosecutor's risk, in ARX's words; ``average`` is classes over
-rows, the marketer's; ``rows below s`` the share of rows in classes of fewer than s. Without a table
-of the population the journalist's is the prosecutor's. Rows that are released alike are one class.
-In persons where an entity is named: sizes are persons, and so are the shares.
+1 / size of the smallest class, which ARX calls prosecutor risk. ``average`` is classes over rows,
+the marketer risk; ``rows below s`` the share of rows in classes smaller than s. Without a
+population table the journalist risk equals the prosecutor risk. Identical released rows form one
+class. With an entity column, sizes and shares count persons.
 """
 
 from __future__ import annotations
 
-from dbanon.measures.figure import NO_ROWS, Figure, Measure, Task
+from dbanon.measures.figure import NO_ROWS, EvaluationTask, Figure, Measure
 
 
-def class_risk(task: Task) -> Figure:
-    """Of the rows that are released alike."""
+def class_risk(task: EvaluationTask) -> Figure:
+    """The risk from the sizes of classes of identical rows."""
     sizes = task.pairs.sizes
     if not sizes.size:
         return Figure(None, note=NO_ROWS)

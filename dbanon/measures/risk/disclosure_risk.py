@@ -1,4 +1,4 @@
-"""disclosure_risk, DR: DLD and ID, weighted; DLD alone where not all columns are numbers.
+"""disclosure_risk, DR: the weighted sum of DLD and ID; DLD alone if not all columns are numeric.
 
 Source: Chen and Han 2010, eq. (20).
 """
@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dbanon.measures.figure import Figure, Measure, Task
+from dbanon.measures.figure import EvaluationTask, Figure, Measure
 
 OF = ("nearest_linkage_risk", "interval_risk")
 
 
-def disclosure_risk(task: Task) -> Figure:
+def disclosure_risk(task: EvaluationTask) -> Figure:
     """The weighted sum."""
     if task.pairs.all_numbers:
         return task.weighted(OF, task.parameters.taus)

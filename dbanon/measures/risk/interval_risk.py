@@ -1,14 +1,14 @@
-"""interval_risk, ID: records whose originals lie in an interval of ranks around what is released.
+"""interval_risk, ID: records whose originals lie in a rank interval around the released values.
 
-The released values of an attribute are ranked, n of them; a record is in for p percent when in
-**all** attributes its original lies from f(r - h) to f(r + h), h = int(p/100 n/2), f(r) being the
-released value of rank r and the ends of the ranks as far as it goes. Equal values are all one rank
-wide: from the lowest of the tie less h to the highest and h (numbering them in their order, as the
-source does, would depend on the rows' order, which a release draws at random). ID is the mean over
-p = 1 to 10; ``columns`` has the share of an attribute's cells, as in J. Domingo-Ferrer and V.
+Let f(r) be the released value of rank r among n values of an attribute. A record counts for p
+percent if in **all** attributes its original lies from f(r - h) to f(r + h), where h =
+int(p/100 n/2) and ranks are clipped. Ties are treated as one block, from the lowest rank minus h to
+the highest plus h. (The source numbers ties by row order, which releases randomize.) ID is the mean
+over p = 1 to 10; ``columns`` has the share of an attribute's cells, as in J. Domingo-Ferrer and V.
 Torra, "Disclosure control methods and information loss for microdata", 2001.
 
-Records without any value are left out. Falling to 0 is not safety: with many columns it is about 0.
+Records without any value are left out. A low figure does not imply safety: with many columns it is
+close to 0 anyway.
 
 Source: Chen and Han 2010, definition 5 and eq. (19).
 """
@@ -21,12 +21,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.measures.attributes import Flags, Numbers
-from dbanon.measures.figure import NO_NUMBERS, NO_ROWS, NOT_ALL_NUMBERS, Figure, Measure, Task
+from dbanon.measures.figure import (
+    NO_NUMBERS,
+    NO_ROWS,
+    NOT_ALL_NUMBERS,
+    EvaluationTask,
+    Figure,
+    Measure,
+)
 from dbanon.measures.pairs import Pairs
 
 
-def interval_risk(task: Task) -> Figure:
-    """Over the released records; a column's own beside it, and the share for each percentage."""
+def interval_risk(task: EvaluationTask) -> Figure:
+    """The figure over released records and by column, and the share for each percentage."""
     pairs, percents = task.pairs, task.parameters.interval_percents
     if not pairs.numbers:
         return Figure(None, note=NO_NUMBERS)
@@ -34,42 +41,44 @@ def interval_risk(task: Task) -> Figure:
     inside = np.ones((len(reach), pairs.n), bool)
     counted = np.zeros(pairs.n, bool)
     columns = {}
-    for at, column in enumerate(pairs.numbers):
-        held = pairs.cells([column])
-        flags = None if held is None else held[:, 0]
+    for index, column in enumerate(pairs.numbers):
+        present = pairs.cells([column])
+        flags = None if present is None else present[:, 0]
         cells = pairs.n if flags is None else int(flags.sum())
         shares = []
-        for one, found in zip(inside, _inside(pairs, column, flags, reach), strict=True):
-            shares.append(int((found if flags is None else found & flags).sum()) / max(cells, 1))
-            one &= found if flags is None else found | ~flags
+        for inside_all, is_inside in zip(inside, _inside(pairs, column, flags, reach), strict=True):
+            shares.append(
+                int((is_inside if flags is None else is_inside & flags).sum()) / max(cells, 1)
+            )
+            inside_all &= is_inside if flags is None else is_inside | ~flags
         if cells:
             columns[column.name] = float(np.mean(shares))
         counted |= True if flags is None else flags
-        task.tick((at + 1) / len(pairs.numbers))
+        task.tick((index + 1) / len(pairs.numbers))
     if not pairs.all_numbers:
         return Figure(None, columns, note=NOT_ALL_NUMBERS)
     if not counted.any():
         return Figure(None, note=NO_ROWS)
-    curve = [int((one & counted).sum()) / int(counted.sum()) for one in inside]
+    curve = [int((inside_all & counted).sum()) / int(counted.sum()) for inside_all in inside]
     parts = {f"{percent:g} %": share for percent, share in zip(percents, curve, strict=True)}
     return Figure(float(np.mean(curve)), columns, parts)
 
 
 def _inside(
-    pairs: Pairs, column: Numbers, held: Flags | None, reach: list[int]
+    pairs: Pairs, column: Numbers, present: Flags | None, reach: list[int]
 ) -> Iterator[NDArray[np.bool_]]:
-    """For each reach in ranks bool (n,), whether originals lie in their intervals.
+    """For each reach in ranks: bool (n,), True if the original is in its interval.
 
-    Anything where the cell does not count.
+    Arbitrary for NULL.
     """
     labels = pairs.rows
-    counts = np.bincount(labels if held is None else labels[held], minlength=pairs.m)
+    counts = np.bincount(labels if present is None else labels[present], minlength=pairs.m)
     rows = np.flatnonzero(counts)
     order = rows[np.argsort(column.released[rows], kind="stable")]
     values = column.released[order]
     ranked = np.repeat(values, counts[order])  # f, from rank 0
     after = np.cumsum(counts[order])
-    # A tie is as wide as all its rows.
+    # A tie spans the ranks of all its rows.
     lowest = (after - counts[order])[np.searchsorted(values, values, "left")]
     highest = after[np.searchsorted(values, values, "right") - 1] - 1
     low, high = np.zeros(pairs.m), np.zeros(pairs.m)

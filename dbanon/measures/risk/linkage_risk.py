@@ -1,12 +1,12 @@
-"""linkage_risk: the share of records that an attacker names rightly who holds the originals.
+"""linkage_risk: the share of records re-identified by an attacker who holds the originals.
 
-Of an original he asks which released class is nearest, and guesses one of its rows: the mean over
-the originals of [own class among the nearest] / (rows of all nearest classes). Classes with equal
-released values count as one. Where rows of a class are released alike it is never above 1/k. In
-persons where an entity is named: one of the persons of the nearest classes is guessed. Cells that
-are NULL in the release alone are compared with nothing: he links on those that are left.
+For each original, the attacker finds the nearest released classes and guesses one of their rows.
+The figure is the mean of [own class among the nearest] / (rows of all nearest classes). Classes
+with equal values count as one. It is at most 1/k if all rows of a class are equal. With an entity
+column, the attacker guesses a person instead. Cells that are NULL only in the release are ignored
+in comparisons.
 
-``class_linkage`` is the share whose own class is among the nearest, before the guess.
+``class_linkage`` is the share of records whose class is among the nearest.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.measures.attributes import Floats
-from dbanon.measures.figure import NO_ROWS, Figure, Measure, Task
+from dbanon.measures.figure import NO_ROWS, EvaluationTask, Figure, Measure
 from dbanon.measures.risk.links import (
     TIE,
     Group,
     Nearest,
-    compare,
-    drawn,
-    groups,
-    paired,
-    search,
-    share,
-    squares,
+    choose_sample,
+    comparison_groups,
+    mean_hits,
+    nearest_by_sum,
+    nearest_points,
+    paired_distances,
+    squared_distances,
 )
 
-# Of two attackers on rows with suppressed cells, one takes a row that says least wrong, and of
-# these one with most cells left. The other takes cells that are left out for average ones.
+# Two attackers on rows with suppressed cells: one minimizes the distance of the remaining cells and
+# breaks ties by fewest suppressed cells; the other assumes average distances for suppressed cells.
 _WEIGHTS = (1e-6, 1.0)
 
 
-def linkage_risk(task: Task) -> Figure:
-    """Over the released records, or a sample of them."""
+def linkage_risk(task: EvaluationTask) -> Figure:
+    """The figure over released records, or a sample of them."""
     pairs = task.pairs
     if not pairs.n:
         return Figure(None, note=NO_ROWS)
@@ -50,45 +50,53 @@ def linkage_risk(task: Task) -> Figure:
     return max(attackers, key=lambda figure: figure.value or 0.0)
 
 
-def _linked(task: Task) -> Figure:
+def _linked(task: EvaluationTask) -> Figure:
     pairs = task.pairs
-    chosen = drawn(task, auto=not pairs.all_numbers)
-    shares, rights = np.zeros(pairs.n), np.zeros(pairs.n, bool)
+    chosen = choose_sample(task, auto=not pairs.all_numbers)
+    shares, class_hits = np.zeros(pairs.n), np.zeros(pairs.n, bool)
     done = 0
-    for group in groups(pairs):
+    for group in comparison_groups(pairs):
         if chosen is not None:
-            kept = chosen[group.records]
-            group = Group(group.records[kept], group.rows, group.own[kept])
+            in_sample = chosen[group.records]
+            group = Group(group.records[in_sample], group.rows, group.own_row[in_sample])
         done += len(group.records)
         if not len(group.records) or not len(group.rows):
             continue
-        weights = pairs.sizes[pairs.alike[group.rows]]
-        own, found = (_numbers if pairs.all_numbers else _mixed)(task, group, weights)
-        right = (group.own >= 0) & (own <= found.distances * TIE)
-        rights[group.records] = right
-        shares[group.records] = right / np.maximum(found.weights, 1)
+        weights = pairs.sizes[pairs.row_ids[group.rows]]
+        own_distances, nearest = (_by_scores if pairs.all_numbers else _by_sum)(
+            task, group, weights
+        )
+        is_right = (group.own_row >= 0) & (own_distances <= nearest.distances * TIE)
+        class_hits[group.records] = is_right
+        shares[group.records] = is_right / np.maximum(nearest.weights, 1)
         task.tick(done / pairs.n)
     if chosen is not None:
-        shares, rights = shares[chosen], rights[chosen]
-    value, parts, note = share(shares, chosen is not None)
-    return Figure(value, parts={"class_linkage": float(rights.mean()), **parts}, note=note)
+        shares, class_hits = shares[chosen], class_hits[chosen]
+    value, parts, note = mean_hits(shares, chosen is not None)
+    return Figure(value, parts={"class_linkage": float(class_hits.mean()), **parts}, note=note)
 
 
-def _numbers(task: Task, group: Group, weights: NDArray[np.int64]) -> tuple[Floats, Nearest]:
-    """The squared distance of each record to its own row, and what is nearest."""
+def _by_scores(
+    task: EvaluationTask, group: Group, weights: NDArray[np.int64]
+) -> tuple[Floats, Nearest]:
+    """The squared distance of each record to its row, and the nearest rows."""
     points, released = task.pairs.points
     questions, rows = points[group.records], released[group.rows]
-    # The nearest is no farther than the own row; records of other groups have none here.
-    own = squares(questions, rows[np.maximum(group.own, 0)])
-    return own, search(questions, rows, task.tick, limits=own, weights=weights)
+    # The record's row bounds the distance; records released in another group have no row here.
+    own_distances = squared_distances(questions, rows[np.maximum(group.own_row, 0)])
+    return own_distances, nearest_points(
+        questions, rows, task.tick, limits=own_distances, weights=weights
+    )
 
 
-def _mixed(task: Task, group: Group, weights: NDArray[np.int64]) -> tuple[Floats, Nearest]:
-    """As ``_numbers``, by the sum of eq. (11)."""
+def _by_sum(
+    task: EvaluationTask, group: Group, weights: NDArray[np.int64]
+) -> tuple[Floats, Nearest]:
+    """``_by_scores`` with the sum of eq. (11)."""
     pairs, records = task.pairs, group.records
-    own = paired(pairs, records, group.rows[np.maximum(group.own, 0)])
-    return own, compare(
-        pairs, records, group.rows, task.tick, released=True, limits=own, weights=weights
+    own_distances = paired_distances(pairs, records, group.rows[np.maximum(group.own_row, 0)])
+    return own_distances, nearest_by_sum(
+        pairs, records, group.rows, task.tick, released=True, limits=own_distances, weights=weights
     )
 
 

@@ -1,9 +1,8 @@
 """nearest_linkage_risk, DLD: released records whose original is nearest or second nearest.
 
-From each released record to all originals: it is linked when its own original is at the smallest
-distance, or at the next distinct one. Of class means it is about 2/k, and says little about an
-attacker: the record is one of k equal rows, see ``linkage_risk``. ``nearest`` is the share at the
-smallest distance.
+A released record is linked if its original is at the smallest distance among all originals, or at
+the next distinct one. For class means the figure is about 2/k and says little about attackers,
+since k rows are equal: see ``linkage_risk``. ``nearest`` is the share at the smallest distance.
 
 Source: Chen and Han 2010, definition 4 and eq. (18).
 """
@@ -16,135 +15,137 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dbanon.measures.attributes import Floats
-from dbanon.measures.figure import NO_ROWS, NOT_FOR_LABELS, Figure, Measure, Task
+from dbanon.measures.figure import NO_ROWS, NOT_FOR_LABELS, EvaluationTask, Figure, Measure
 from dbanon.measures.risk.links import (
     TIE,
     Group,
     Nearest,
-    compare,
-    drawn,
-    groups,
-    paired,
-    search,
-    share,
-    squares,
+    choose_sample,
+    comparison_groups,
+    mean_hits,
+    nearest_by_sum,
+    nearest_points,
+    paired_distances,
+    squared_distances,
 )
 
 
 @dataclass(frozen=True, eq=False)
-class _Asked:
-    """Distances of records from their own rows, and what is nearest to each of the rows asked."""
+class _RowLinks:
+    """Distances of records from their rows, and the nearest originals of each row."""
 
-    own: Floats
-    rows: NDArray[np.int64]
-    found: Nearest
+    own_distances: Floats
+    row_index: NDArray[np.int64]
+    nearest: Nearest
 
 
-def nearest_linkage_risk(task: Task) -> Figure:
-    """Over the released records, or a sample of them."""
+def nearest_linkage_risk(task: EvaluationTask) -> Figure:
+    """The figure over released records, or a sample of them."""
     pairs = task.pairs
     if not pairs.n:
         return Figure(None, note=NO_ROWS)
-    chosen = drawn(task, auto=not pairs.all_numbers)
-    linked, first = np.zeros(pairs.n, bool), np.zeros(pairs.n, bool)
+    chosen = choose_sample(task, auto=not pairs.all_numbers)
+    in_two_nearest, in_nearest = np.zeros(pairs.n, bool), np.zeros(pairs.n, bool)
     done = 0
-    for group in groups(pairs):
+    for group in comparison_groups(pairs):
         done += len(group.records)
-        mine = group.own >= 0
+        mine = group.own_row >= 0
         if chosen is not None:
             mine &= chosen[group.records]
         if not mine.any():
             continue
-        records, rows = group.records[mine], group.own[mine]
-        answer = (_numbers if pairs.all_numbers else _mixed)(task, group, records, rows)
-        found, asked = answer.found, answer.rows
-        first[records] = answer.own <= found.distances[asked] * TIE
-        linked[records] = answer.own <= found.seconds[asked] * TIE
+        records, rows = group.records[mine], group.own_row[mine]
+        links = (_by_scores if pairs.all_numbers else _by_sum)(task, group, records, rows)
+        nearest, row_index = links.nearest, links.row_index
+        in_nearest[records] = links.own_distances <= nearest.distances[row_index] * TIE
+        in_two_nearest[records] = links.own_distances <= nearest.seconds[row_index] * TIE
         task.tick(done / pairs.n)
     if chosen is not None:
-        linked, first = linked[chosen], first[chosen]
-    value, parts, note = share(linked.astype(np.float64), chosen is not None)
+        in_two_nearest, in_nearest = in_two_nearest[chosen], in_nearest[chosen]
+    value, parts, note = mean_hits(in_two_nearest.astype(np.float64), chosen is not None)
     if task.figures["direct_loss"].note == NOT_FOR_LABELS:
         note = "; ".join(filter(None, (NOT_FOR_LABELS, note)))
-    return Figure(value, parts={"nearest": float(first.mean()), **parts}, note=note)
+    return Figure(value, parts={"nearest": float(in_nearest.mean()), **parts}, note=note)
 
 
-def _numbers(
-    task: Task, group: Group, records: NDArray[np.int64], rows: NDArray[np.int64]
-) -> _Asked:
-    """By Euclidean distance, squared; originals with the same values are looked at once."""
+def _by_scores(
+    task: EvaluationTask, group: Group, records: NDArray[np.int64], rows: NDArray[np.int64]
+) -> _RowLinks:
+    """Links by squared Euclidean distance, over distinct originals."""
     points, released = task.pairs.points
-    asked, at = _different(rows, len(group.rows))
-    own = squares(released[group.rows][rows], points[records])
-    whole = len(group.records) == len(points)
-    originals = _once(points if whole else points[group.records])
-    found = search(
-        released[group.rows[asked]],
+    row_ids, row_index = _distinct_rows(rows, len(group.rows))
+    own_distances = squared_distances(released[group.rows][rows], points[records])
+    is_all = len(group.records) == len(points)
+    originals = _distinct_points(points if is_all else points[group.records])
+    nearest = nearest_points(
+        released[group.rows[row_ids]],
         originals,
         task.tick,
-        limits=_two_of_own(own, at, len(asked)),
+        limits=_second_own_distance(own_distances, row_index, len(row_ids)),
         second=True,
     )
-    return _Asked(own, at, found)
+    return _RowLinks(own_distances, row_index, nearest)
 
 
-def _different(rows: NDArray[np.int64], n: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Which of n rows are asked about, and the place of each of ``rows`` among them."""
+def _distinct_rows(rows: NDArray[np.int64], n: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The distinct values of ``rows``, out of n, and the position of each row among them."""
     used = np.zeros(n, bool)
     used[rows] = True
     return np.flatnonzero(used), (np.cumsum(used) - 1)[rows]
 
 
-def _two_of_own(own: Floats, at: NDArray[np.int64], n: int) -> Floats:
-    """float64 (n,): within what squared distance each row has two of its own that do not tie."""
-    order = np.argsort(at, kind="stable")
-    starts = np.searchsorted(at[order], np.arange(n))
-    ordered = own[order]
+def _second_own_distance(own_distances: Floats, row_index: NDArray[np.int64], n: int) -> Floats:
+    """float64 (n,), the second distinct distance of each row to its own records."""
+    order = np.argsort(row_index, kind="stable")
+    starts = np.searchsorted(row_index[order], np.arange(n))
+    ordered = own_distances[order]
     least = np.minimum.reduceat(ordered, starts)
-    beyond = np.where(ordered > least[at[order]] * TIE, ordered, np.inf)
+    beyond = np.where(ordered > least[row_index[order]] * TIE, ordered, np.inf)
     return np.asarray(np.minimum.reduceat(beyond, starts))
 
 
-def _once(points: Floats) -> Floats:
-    """The points without repetitions: many at one distance would all be looked at."""
-    together: NDArray[np.int64] | None = None
+def _distinct_points(points: Floats) -> Floats:
+    """Distinct points, so that searches do not visit many ties."""
+    combined: NDArray[np.int64] | None = None
     for column in points.T:
-        values, at = np.unique(column, return_inverse=True)
-        at = at.reshape(-1)
-        if together is not None:
-            values, at = np.unique(together * len(values) + at, return_inverse=True)
-        together = at.reshape(-1)
+        values, ids = np.unique(column, return_inverse=True)
+        ids = ids.reshape(-1)
+        if combined is not None:
+            values, ids = np.unique(combined * len(values) + ids, return_inverse=True)
+        combined = ids.reshape(-1)
         if len(values) == len(points):
             return points
-    if together is None:
+    if combined is None:
         return points
-    firsts: Floats = points[np.unique(together, return_index=True)[1]]
+    firsts: Floats = points[np.unique(combined, return_index=True)[1]]
     return firsts
 
 
-def _mixed(task: Task, group: Group, records: NDArray[np.int64], rows: NDArray[np.int64]) -> _Asked:
-    """By the sum of eq. (11)."""
+def _by_sum(
+    task: EvaluationTask, group: Group, records: NDArray[np.int64], rows: NDArray[np.int64]
+) -> _RowLinks:
+    """Links by the sum of eq. (11)."""
     pairs = task.pairs
-    own = paired(pairs, records, group.rows[rows])
-    asked, at = _different(rows, len(group.rows))
-    # Nothing is nearer than those that are covered.
-    far = np.zeros(len(asked), bool)
-    far[at[own > 0]] = True
-    zeros = np.zeros(len(asked))
-    found = Nearest(zeros, zeros.copy(), np.zeros(len(asked), np.int64))
-    if far.any():
-        limits = _two_of_own(own, at, len(asked))[far]
-        farther = compare(
+    own_distances = paired_distances(pairs, records, group.rows[rows])
+    row_ids, row_index = _distinct_rows(rows, len(group.rows))
+    # Covered records have distance 0, so only other rows need a search.
+    is_far = np.zeros(len(row_ids), bool)
+    is_far[row_index[own_distances > 0]] = True
+    zeros = np.zeros(len(row_ids))
+    nearest = Nearest(zeros, zeros.copy(), np.zeros(len(row_ids), np.int64))
+    if is_far.any():
+        limits = _second_own_distance(own_distances, row_index, len(row_ids))[is_far]
+        farther = nearest_by_sum(
             pairs,
-            group.rows[asked[far]],
+            group.rows[row_ids[is_far]],
             group.records,
             task.tick,
             released=False,
             limits=limits,
             second=True,
         )
-        found.distances[far], found.seconds[far] = farther.distances, farther.seconds
-    return _Asked(own, at, found)
+        nearest.distances[is_far], nearest.seconds[is_far] = farther.distances, farther.seconds
+    return _RowLinks(own_distances, row_index, nearest)
 
 
 MEASURE = Measure(

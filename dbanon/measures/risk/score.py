@@ -1,20 +1,20 @@
-"""score: IL and DR, weighted. Printed because the source does; nothing is chosen by it.
+"""score: the weighted sum of IL and DR, given because the paper gives it; never used to choose.
 
-It falls almost to the end of k = 3 to 10 on the source's own tables, far behind the bend of loss
-against risk.
+On the tables of the paper it decreases over almost the entire range k = 3 to 10, far beyond the
+knee of loss against risk.
 
 Source: Chen and Han 2010, eq. (21).
 """
 
 from __future__ import annotations
 
-from dbanon.measures.figure import NOT_ALL_NUMBERS, Figure, Measure, Task
+from dbanon.measures.figure import NOT_ALL_NUMBERS, EvaluationTask, Figure, Measure
 
 OF = ("overall_loss", "disclosure_risk")
 
 
-def score(task: Task) -> Figure:
-    """The weighted sum, of tables of numbers: IL is theirs alone."""
+def score(task: EvaluationTask) -> Figure:
+    """The weighted sum; only for numeric tables, since IL needs numbers."""
     if not task.pairs.all_numbers:
         return Figure(None, note=NOT_ALL_NUMBERS)
     return task.weighted(OF, task.parameters.gammas)

@@ -292,8 +292,8 @@ def _released(frame: pd.DataFrame, draft: Draft, records: NDArray[np.int64]) -> 
         elif not made:
             columns[name] = with_own_categories(frame[name].iloc[places].reset_index(drop=True))
         for column in made:
-            key = name if column.of is None else column.attribute.name
-            if key in columns or (column.of is not None and key in frame.columns):
+            key = name if column.source_name is None else column.attribute.name
+            if key in columns or (column.source_name is not None and key in frame.columns):
                 raise InvalidParameter(f'The data frame has a column named "{key}" already.')
             if column.attribute.sql_type == GENERALIZED:
                 before = frame[name].iloc[places]

@@ -1,4 +1,4 @@
-"""Certificates never lie: checked by brute force in fractions, and by a search of another kind."""
+"""Certificates hold: checked by brute force in fractions, and by an independent search."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from dbanon.data.partition import Partition
 from dbanon.kernels import Neighbours, Pricing
 from tests.reference.bounds import (
     Exact,
-    dearest,
     exact_sse,
     least_loss,
+    least_reduced_cost,
     toll_of,
 )
 from tests.reference.data import Table
@@ -31,8 +31,8 @@ certificate = bounds.certificate
 FREE = (np.zeros((0, 2), np.int32), np.zeros(0))  # pairs and their tolls
 
 
-def none_inside(n: int) -> Floats:
-    """Nothing is known of what is inside smaller classes."""
+def no_inner_bounds(n: int) -> Floats:
+    """No bounds of smaller classes."""
     return np.zeros((0, n))
 
 
@@ -47,8 +47,8 @@ def exact_total(points: Floats) -> Fraction:
     return exact_sse(points, tuple(range(len(points))))
 
 
-def some(seed: int, n: int, p: int, kind: str) -> Floats:
-    """Clouds, few values, and one record far from all."""
+def make_points(seed: int, n: int, p: int, kind: str) -> Floats:
+    """Random points with ties, clusters or an outlier."""
     rng = np.random.default_rng(seed)
     if kind == "ties":
         data = rng.integers(0, 3, size=(n, p)).astype(float)
@@ -72,23 +72,23 @@ KINDS = ("normal", "ties", "clusters", "outlier")
 def test_no_class_costs_less_than_its_prices_and_no_partition_less_than_the_bound(
     seed: int, k: int, p: int, kind: str, more: int
 ) -> None:
-    points = some(seed, k + more + 1, p, kind)
-    found = certificate(points, k, [Partition(np.zeros(len(points), np.int32))], seconds=20)
+    points = make_points(seed, k + more + 1, p, kind)
+    result = certificate(points, k, [Partition(np.zeros(len(points), np.int32))], seconds=20)
     total = exact_total(points)
-    prices = [Fraction(float(x)) * total for x in found.prices]
-    tolls = {triple: Fraction(each) * total for triple, each in tolls_of(found).items()}
+    prices = [Fraction(float(x)) * total for x in result.prices]
+    tolls = {triple: Fraction(each) * total for triple, each in tolls_of(result).items()}
     exact = Exact(points)
     for members in _classes(len(points), k):
         costs = exact.sse(members) + toll_of(members, tolls)
         assert sum(prices[i] for i in members) <= costs
-    assert Fraction(found.share) * total <= sum(prices) - sum(tolls.values())
-    assert Fraction(found.share) * total <= least_loss(points, k)
-    assert 0 <= found.simple <= found.share
+    assert Fraction(result.share) * total <= sum(prices) - sum(tolls.values())
+    assert Fraction(result.share) * total <= least_loss(points, k)
+    assert 0 <= result.simple <= result.share
 
 
-def tolls_of(found: bounds.Certificate, total: float = 1.0) -> dict[tuple[int, ...], float]:
-    """By triple: what a class pays that holds two records of it, or three."""
-    pairs = zip(found.tolls.triples.tolist(), found.tolls.tolls.tolist(), strict=True)
+def tolls_of(result: bounds.Certificate, total: float = 1.0) -> dict[tuple[int, ...], float]:
+    """The toll of each triple, which classes with two or three of its records pay."""
+    pairs = zip(result.tolls.triples.tolist(), result.tolls.tolls.tolist(), strict=True)
     return {tuple(triple): each * total for triple, each in pairs}
 
 
@@ -105,18 +105,20 @@ def _classes(n: int, k: int) -> list[tuple[int, ...]]:
 def test_pricing_finds_the_least_of_all_classes(
     k: int, kind: str, charged: int, search: Any
 ) -> None:
-    points = some(k, 13, 3, kind)
+    points = make_points(k, 13, 3, kind)
     rng = np.random.default_rng(k)
     prices = rng.normal(0.3, 0.3, 13)
-    # A pair that stands here twice pays twice.
+    # A repeated pair pays twice.
     pairs = np.array([rng.choice(13, 2, replace=False) for _ in range(charged)], np.int32)
     pairs = pairs.reshape(-1, 2)
     tolls = rng.uniform(0, 0.3, charged)
     apart = np.square(points[:, None] - points[None]).sum(axis=2)
     bars = np.sort(apart, axis=1)[:, 1 : k - 1].sum(axis=1)
-    # What is inside r records: r times what no class of r costs less than.
-    known = [r * bounds.neighbour_prices(points, r) for r in range(2, k)]
-    inner = np.array(known) if search == "index" and known else none_inside(13)
+    # The squared distances within r records are at least r times their certified prices.
+    smaller_bounds = [r * bounds.neighbour_prices(points, r) for r in range(2, k)]
+    inner = (
+        np.array(smaller_bounds) if search == "index" and smaller_bounds else no_inner_bounds(13)
+    )
     kernel = Pricing(points, k, prices, bars, inner, 0.0, 1, 10**9, pairs, tolls, search)
     while not kernel.step(10):
         assert 0 <= kernel.progress < 1
@@ -124,41 +126,43 @@ def test_pricing_finds_the_least_of_all_classes(
 
     best: dict[int, float] = {}
     exact, dear = Exact(points), prices.tolist()
-    charges = [({*two}, each) for two, each in zip(pairs.tolist(), tolls.tolist(), strict=True)]
+    charges = [({*pair}, toll) for pair, toll in zip(pairs.tolist(), tolls.tolist(), strict=True)]
     for members in combinations(range(13), k):
         seed = max(members, key=lambda i: (dear[i], -i))
-        paid = sum([each for two, each in charges if two.issubset(members)])
+        paid = sum([toll for pair, toll in charges if pair.issubset(members)])
         cost = float(exact.sse(members)) + paid - sum([dear[i] for i in members])
         best[seed] = min(best.get(seed, 0.0), cost)
     expected = np.array([best.get(i, 0.0) for i in range(13)])
-    told = kernel.least()
-    assert (told <= expected).all()
-    np.testing.assert_allclose(told, expected, atol=1e-10)
+    least = kernel.least()
+    assert (least <= expected).all()
+    np.testing.assert_allclose(least, expected, atol=1e-10)
     for members in kernel.classes().reshape(-1, k):
         assert len(set(members)) == k
-        paid = sum(each for two, each in zip(pairs, tolls, strict=True) if set(two) <= set(members))
+        paid = sum(
+            toll for pair, toll in zip(pairs, tolls, strict=True) if set(pair) <= set(members)
+        )
         cost = float(exact_sse(points, tuple(members))) + paid - prices[members].sum()
         assert cost == pytest.approx(expected[members[0]], abs=1e-9)
 
 
-def test_pricing_that_has_no_time_tells_less_and_never_more() -> None:
-    points = some(3, 60, 2, "normal")
+def test_pricing_cut_short_returns_looser_bounds() -> None:
+    points = make_points(3, 60, 2, "normal")
     prices = np.full(60, 0.3)
     bars = np.zeros(60)
-    told = []
+    least = []
     for effort in (1, 1000, 10**9):
-        kernel = Pricing(points, 5, prices, bars, none_inside(60), -1e-9, 2, effort, *FREE)
+        kernel = Pricing(points, 5, prices, bars, no_inner_bounds(60), -1e-9, 2, effort, *FREE)
         while not kernel.step():
             pass
-        told.append(kernel.least())
-    assert (told[0] <= told[1]).all()
-    assert (told[1] <= told[2]).all()
-    assert told[0].sum() < told[2].sum() < 0
+        least.append(kernel.least())
+    assert (least[0] <= least[1]).all()
+    assert (least[1] <= least[2]).all()
+    assert least[0].sum() < least[2].sum() < 0
 
 
 def test_wrong_arguments_of_the_kernels_are_refused() -> None:
     points, ones = np.zeros((5, 2)), np.ones(5)
-    nan, no = np.full(5, np.nan), none_inside(5)
+    nan, no = np.full(5, np.nan), no_inner_bounds(5)
     for wrong in (
         lambda: Neighbours(points, 5),
         lambda: Neighbours(points, -1),
@@ -192,7 +196,7 @@ def test_wrong_arguments_of_the_kernels_are_refused() -> None:
 
 @pytest.mark.parametrize("search", ["index", "brute"])
 def test_neighbours_are_those_of_all_distances(search: Any) -> None:
-    points = some(5, 300, 3, "clusters")
+    points = make_points(5, 300, 3, "clusters")
     kernel = Neighbours(points, 4, True, search)
     with pytest.raises(RuntimeError):
         kernel.sums()
@@ -208,36 +212,39 @@ def test_neighbours_are_those_of_all_distances(search: Any) -> None:
 
 @pytest.mark.parametrize("k", [3, 4, 5, 7])
 def test_repricing_by_another_search_finds_no_class_below_its_prices(k: int) -> None:
-    points = some(7, 120, 3, "clusters")
-    found = certificate(points, k, [_thirds(120, k)], seconds=60)
-    assert found.way == ("pairs" if k == 7 else "classes")
-    assert found.complete
+    points = make_points(7, 120, 3, "clusters")
+    result = certificate(points, k, [_thirds(120, k)], seconds=60)
+    assert result.way == ("pairs" if k == 7 else "classes")
+    assert result.complete
     total = float(exact_total(points))
-    assert dearest(points, k, found.prices * total, 0.0, tolls_of(found, total)) >= -1e-12 * total
-    # It would be seen: a little more, and a class costs less.
-    more = found.prices * total * 1.01
-    assert k == 7 or dearest(points, k, more, 0.0, tolls_of(found, total)) < 0
+    assert (
+        least_reduced_cost(points, k, result.prices * total, 0.0, tolls_of(result, total))
+        >= -1e-12 * total
+    )
+    # The check is sharp: with slightly higher prices it fails.
+    more = result.prices * total * 1.01
+    assert k == 7 or least_reduced_cost(points, k, more, 0.0, tolls_of(result, total)) < 0
 
 
 @pytest.mark.slow
 def test_a_changed_certificate_is_caught() -> None:
-    points = some(7, 120, 3, "clusters")
-    found = certificate(points, 3, [_thirds(120, 3)], seconds=60)
+    points = make_points(7, 120, 3, "clusters")
+    result = certificate(points, 3, [_thirds(120, 3)], seconds=60)
     total = float(exact_total(points))
-    prices, tolls = found.prices * total, tolls_of(found, total)
+    prices, tolls = result.prices * total, tolls_of(result, total)
     slack = 1e-9 * total
     assert len(tolls) > 1
-    assert dearest(points, 3, prices, -slack, tolls) >= -slack
-    # Prices alone do not hold: the dearest tolls are needed, each of them.
-    assert dearest(points, 3, prices, -slack) < -slack
-    for triple in sorted(tolls, key=lambda one: -tolls[one])[:5]:
-        without = {one: each for one, each in tolls.items() if one != triple}
-        assert dearest(points, 3, prices, -slack, without) < -slack, triple
-    # Nor may any record have a little more.
+    assert least_reduced_cost(points, 3, prices, -slack, tolls) >= -slack
+    # Without the tolls the prices fail, and each of the largest tolls is needed.
+    assert least_reduced_cost(points, 3, prices, -slack) < -slack
+    for triple in sorted(tolls, key=lambda other: -tolls[other])[:5]:
+        without = {other: toll for other, toll in tolls.items() if other != triple}
+        assert least_reduced_cost(points, 3, prices, -slack, without) < -slack, triple
+    # No single price can be raised either.
     for record in range(0, 120, 7):
-        more = prices.copy()
-        more[record] += 0.02 * prices.mean()
-        assert dearest(points, 3, more, -slack, tolls) < -slack, record
+        raised_prices = prices.copy()
+        raised_prices[record] += 0.02 * prices.mean()
+        assert least_reduced_cost(points, 3, raised_prices, -slack, tolls) < -slack, record
 
 
 def test_tolls_are_paid_once_by_a_class_of_two_or_three_of_a_triple() -> None:
@@ -248,21 +255,21 @@ def test_tolls_are_paid_once_by_a_class_of_two_or_three_of_a_triple() -> None:
     by_triple = dict(zip(triples, each, strict=True))
     for size in (3, 4, 5):
         classes = np.array([rng.permutation(9)[:size] for _ in range(60)], np.int32)
-        expected = [toll_of(tuple(one), by_triple) for one in classes.tolist()]
+        expected = [toll_of(tuple(members), by_triple) for members in classes.tolist()]
         np.testing.assert_allclose(tolls.paid(classes, 9), expected, atol=1e-12)
 
 
 @pytest.mark.slow
 def test_tolls_close_most_of_the_gap() -> None:
-    points = some(2, 90, 2, "normal")
-    found = certificate(points, 3, [_thirds(90, 3)], seconds=60)
-    assert (found.way, found.complete) == ("classes", True)
+    points = make_points(2, 90, 2, "normal")
+    result = certificate(points, 3, [_thirds(90, 3)], seconds=60)
+    assert (result.way, result.complete) == ("classes", True)
     classes = dbanon.partition(points, 3, refine="thorough", refine_iterations=200_000)
     loss = dbanon.information_loss(points, classes)
-    paid = found.tolls.tolls.sum()
+    paid = result.tolls.tolls.sum()
     assert paid > 0
-    assert found.share == pytest.approx(found.prices.sum() - paid, rel=1e-9)
-    assert 0 <= found.gap(loss) < 0.005
+    assert result.share == pytest.approx(result.prices.sum() - paid, rel=1e-9)
+    assert 0 <= result.gap(loss) < 0.005
 
 
 def _thirds(n: int, k: int) -> Partition:
@@ -270,8 +277,8 @@ def _thirds(n: int, k: int) -> Partition:
 
 
 @pytest.mark.slow
-def test_ways_get_better_and_time_ends_them() -> None:
-    points = some(11, 400, 4, "normal")
+def test_methods_improve_on_each_other_until_time_runs_out() -> None:
+    points = make_points(11, 400, 4, "normal")
     classes = _thirds(400, 4)
     short = certificate(points, 4, [classes], seconds=1e-9)
     assert (short.way, short.complete) == ("neighbours", False)
@@ -286,14 +293,14 @@ def test_ways_get_better_and_time_ends_them() -> None:
 
 
 def test_without_the_solver_the_bound_is_that_of_fitting(monkeypatch: Any) -> None:
-    best = dbanon.certificate(some(1, 50, 2, "normal"), 3)
+    best = dbanon.certificate(make_points(1, 50, 2, "normal"), 3)
     monkeypatch.setattr("dbanon.bounds.program.find_spec", lambda name: None)
-    found = dbanon.certificate(some(1, 50, 2, "normal"), 3)
-    assert (found.way, found.complete) == ("fitting", True)
-    assert found.simple < found.share < best.share
+    result = dbanon.certificate(make_points(1, 50, 2, "normal"), 3)
+    assert (result.way, result.complete) == ("fitting", True)
+    assert result.simple < result.share < best.share
 
 
-def test_a_cancel_ends_it() -> None:
+def test_a_cancel_stops_the_computation() -> None:
     class StopError(Exception):
         pass
 
@@ -301,7 +308,7 @@ def test_a_cancel_ends_it() -> None:
         raise StopError
 
     with pytest.raises(StopError):
-        certificate(some(1, 3000, 3, "normal"), 3, [_thirds(3000, 3)], seconds=60, tick=tick)
+        certificate(make_points(1, 3000, 3, "normal"), 3, [_thirds(3000, 3)], seconds=60, tick=tick)
 
 
 @pytest.mark.slow
@@ -313,11 +320,14 @@ def test_the_gap_of_reference_data(
 ) -> None:
     # Half of the records: all of them are for `python -m benchmarks bounds`.
     data = casc(name).values[::2]
-    found = dbanon.certificate(data, k, seconds=600)
-    assert found.complete
+    result = dbanon.certificate(data, k, seconds=600)
+    assert result.complete
     loss = dbanon.information_loss(data, dbanon.partition(data, k, refine="fast"))
-    assert 0 <= found.gap(loss) < gap
+    assert 0 <= result.gap(loss) < gap
     points = standardized(data)
     total = float(np.square(points).sum())
     slack = 1e-9 * total / len(points)
-    assert dearest(points, k, found.prices * total, -slack, tolls_of(found, total)) >= -slack
+    assert (
+        least_reduced_cost(points, k, result.prices * total, -slack, tolls_of(result, total))
+        >= -slack
+    )

@@ -1,4 +1,4 @@
-"""Bounds of many records never lie: the same way with few, in fractions over all classes."""
+"""Bounds for many records hold: checked on few records, in fractions over all classes."""
 
 from __future__ import annotations
 
@@ -18,32 +18,34 @@ from dbanon.bounds import certificate as bounds
 from dbanon.bounds import fitting
 from dbanon.kernels import Fitting, Gathering, Kernel, Pricing
 from tests.reference.bounds import (
-    dearest,
     exact_sse,
     fitted,
     gathered,
     least_loss,
+    least_reduced_cost,
     require_prices,
 )
-from tests.unit.bounds.test_certificate import FREE, exact_total, none_inside, some
+from tests.unit.bounds.test_certificate import FREE, exact_total, make_points, no_inner_bounds
 
 Floats = NDArray[np.float64]
 KINDS = ("normal", "ties", "clusters", "outlier", "copies", "constant")
 
 
 @pytest.fixture(autouse=True)
-def as_if_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No table is too small for the way of many records, and groups of near records are small."""
+def treat_as_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Use the method for many records on small tables, with small proximity groups."""
     monkeypatch.setattr(bounds, "MOST_RECORDS", 0)
     monkeypatch.setattr(fitting, "_GROUP", 2)
 
 
 def records(seed: int, n: int, p: int, kind: str) -> Floats:
     if kind == "copies":
-        return np.ascontiguousarray(np.repeat(some(seed, n, p, "normal"), 3, axis=0)[:n])
+        return np.ascontiguousarray(np.repeat(make_points(seed, n, p, "normal"), 3, axis=0)[:n])
     if kind == "constant":
-        return np.ascontiguousarray(np.column_stack([some(seed, n, p, "normal"), np.zeros(n)]))
-    return some(seed, n, p, kind)
+        return np.ascontiguousarray(
+            np.column_stack([make_points(seed, n, p, "normal"), np.zeros(n)])
+        )
+    return make_points(seed, n, p, kind)
 
 
 def run(kernel: Kernel) -> None:
@@ -52,7 +54,7 @@ def run(kernel: Kernel) -> None:
 
 
 def require_certificate(points: Floats, k: int, prices: Floats, total: Fraction) -> None:
-    """Prices, shares of the total: no class of k to 2k-1 records loses less, in fractions."""
+    """Check in fractions that no class of k to 2k-1 records costs less than its prices."""
     require_prices(points, k, [Fraction(float(x)) * total for x in prices])
 
 
@@ -67,23 +69,23 @@ def test_no_class_costs_less_than_its_prices_and_no_partition_less_than_the_boun
     seed: int, k: int, p: int, kind: str, more: int
 ) -> None:
     points = records(seed, k + more + 1, p, kind)
-    found = bounds.certificate(points, k, seconds=60)
-    assert found.complete
+    result = bounds.certificate(points, k, seconds=60)
+    assert result.complete
     total = exact_total(points)
-    require_certificate(points, k, found.prices, total)
-    assert Fraction(found.share) * total <= sum(Fraction(float(x)) * total for x in found.prices)
-    assert Fraction(found.share) * total <= least_loss(points, k)
-    assert 0 <= found.simple <= found.share
+    require_certificate(points, k, result.prices, total)
+    assert Fraction(result.share) * total <= sum(Fraction(float(x)) * total for x in result.prices)
+    assert Fraction(result.share) * total <= least_loss(points, k)
+    assert 0 <= result.simple <= result.share
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("k", [5, 7])
-def test_larger_classes_too(k: int, kind: str) -> None:
+def test_certificates_hold_for_larger_k(k: int, kind: str) -> None:
     points = records(k, 11, 2, kind)
-    found = bounds.certificate(points, k, seconds=60)
-    require_certificate(points, k, found.prices, exact_total(points))
-    assert Fraction(found.share) * exact_total(points) <= least_loss(points, k)
+    result = bounds.certificate(points, k, seconds=60)
+    require_certificate(points, k, result.prices, exact_total(points))
+    assert Fraction(result.share) * exact_total(points) <= least_loss(points, k)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -91,33 +93,32 @@ def test_larger_classes_too(k: int, kind: str) -> None:
 def test_prices_of_smaller_classes_are_prices_of_larger_ones(size: int, k: int, kind: str) -> None:
     points = records(size + k, 10, 2, kind)
     total = exact_total(points)
-    found = bounds.certificate(points, size, seconds=60).prices
-    require_certificate(points, k, fitting.scaled(found, size, k), total)
-    # The factor is the greatest: of records that lie at the corners of a simplex all classes are as
-    # dear as their prices.
+    prices = bounds.certificate(points, size, seconds=60).prices
+    require_certificate(points, k, fitting.scale_prices(prices, size, k), total)
+    # The factor is optimal: on the corners of a simplex every class costs exactly its prices.
     corners = np.eye(8)
     even = np.full(8, (size - 1) / size)
-    more = [Fraction(float(x)) for x in fitting.scaled(even, size, k) * (1 + 1e-9)]
+    more = [Fraction(float(x)) for x in fitting.scale_prices(even, size, k) * (1 + 1e-9)]
     assert sum(more[:k]) > exact_sse(corners, tuple(range(k)))
 
 
 @pytest.mark.parametrize(("k", "kind"), [(3, "normal"), (3, "clusters"), (5, "normal")])
-def test_it_is_near_the_loss_and_a_raised_price_is_caught(k: int, kind: str) -> None:
+def test_the_bound_is_near_the_loss_and_a_raised_price_is_caught(k: int, kind: str) -> None:
     points = records(5, 90, 2, kind)
-    found = bounds.certificate(points, k, seconds=60)
-    assert (found.way, found.complete) == ("fitting", True)
+    result = bounds.certificate(points, k, seconds=60)
+    assert (result.way, result.complete) == ("fitting", True)
     loss = dbanon.information_loss(points, dbanon.partition(points, k, refine="fast"))
-    assert 1.2 * found.simple < 0.85 * loss < found.share <= loss
+    assert 1.2 * result.simple < 0.85 * loss < result.share <= loss
     total = float(exact_total(points))
-    prices, slack = found.prices * total, 1e-9 * total
-    assert dearest(points, k, prices, -slack) >= -slack
+    prices, slack = result.prices * total, 1e-9 * total
+    assert least_reduced_cost(points, k, prices, -slack) >= -slack
     for record in range(0, 90, 40):
         more = prices.copy()
         more[record] += 0.2 * prices.mean()
-        assert dearest(points, k, more, -slack) < -slack, record
+        assert least_reduced_cost(points, k, more, -slack) < -slack, record
 
 
-def test_it_is_the_same_every_time() -> None:
+def test_results_are_reproducible() -> None:
     points = records(2, 500, 3, "clusters")
     once, again = (bounds.certificate(points, 4, seconds=60) for _ in range(2))
     np.testing.assert_array_equal(once.prices, again.prices)
@@ -129,16 +130,16 @@ def test_a_bound_holds_wherever_time_ends(k: int, monkeypatch: pytest.MonkeyPatc
     points = records(9, 60, 2, "normal")
     total = float(exact_total(points))
     shares = []
-    for most in (0, 3, 7, 11, 14, 16, 18, 10_000):
+    for n_ticks in (0, 3, 7, 11, 14, 16, 18, 10_000):
         clock = iter(range(10**6))
         monkeypatch.setattr(fitting.time, "monotonic", lambda clock=clock: float(next(clock)))
-        found = fitting.fitted_prices(
-            points, k, bounds.neighbour_prices(points, k), most - 0.5, lambda share: None
+        result = fitting.fitted_prices(
+            points, k, bounds.neighbour_prices(points, k), n_ticks - 0.5, lambda share: None
         )
-        prices, complete = found
-        assert dearest(points, k, prices, -1e-9 * total) >= -1e-9 * total
-        assert complete or most < 10_000
-        assert not complete or most > 7
+        prices, complete = result
+        assert least_reduced_cost(points, k, prices, -1e-9 * total) >= -1e-9 * total
+        assert complete or n_ticks < 10_000
+        assert not complete or n_ticks > 7
         shares.append(prices.sum())
     assert shares == sorted(shares)
     assert len(set(shares)) >= 3
@@ -146,20 +147,20 @@ def test_a_bound_holds_wherever_time_ends(k: int, monkeypatch: pytest.MonkeyPatc
 
 @pytest.fixture
 def slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kernels stop every now and then, however little there is to do."""
-    step = fitting._Sizes._run
+    """Make kernels yield often, even for little work."""
+    step = fitting._SizeSearch._run
 
     def often(self: Any, kernel: Any) -> None:
         while not kernel.step(100):
             self._tick(kernel.progress)
         step(self, kernel)
 
-    monkeypatch.setattr(fitting._Sizes, "_run", often)
+    monkeypatch.setattr(fitting._SizeSearch, "_run", often)
 
 
 @pytest.mark.usefixtures("slices")
 @pytest.mark.parametrize("after", [0, 5, 300, 1500])
-def test_a_cancel_ends_it(after: int) -> None:
+def test_a_cancel_stops_the_computation(after: int) -> None:
     class StopError(Exception):
         pass
 
@@ -175,7 +176,7 @@ def test_a_cancel_ends_it(after: int) -> None:
 
 @pytest.mark.parametrize("k", [2, 3, 5])
 def test_fitting_is_that_of_plain_arrays(k: int) -> None:
-    points = some(k, 40, 2, "normal")
+    points = make_points(k, 40, 2, "normal")
     rng = np.random.default_rng(k)
     classes = np.array([rng.choice(39, k, replace=False) for _ in range(120)], np.int32)
     start = rng.uniform(0, 0.2, 40)
@@ -185,42 +186,45 @@ def test_fitting_is_that_of_plain_arrays(k: int) -> None:
         prices, excess = fitted(points, classes, start, spread, sweeps)
         np.testing.assert_allclose(kernel.prices(), prices, atol=1e-9)
         np.testing.assert_allclose(kernel.excess(), excess, atol=1e-9)
-    # No class holds the last one: its price stays.
+    # No class holds the last record, so its price does not change.
     assert kernel.prices()[39] == start[39]
     assert kernel.excess().max() < 0.02
 
 
 def test_classes_gathered_are_those_of_all_distances() -> None:
-    points = some(4, 200, 3, "clusters")
+    points = make_points(4, 200, 3, "clusters")
     rng = np.random.default_rng(4)
     prices = rng.uniform(0, 0.02, 200)
     centres = rng.normal(size=(30, 3))
     expected = {gathered(points, 4, prices, centre, 6) for centre in centres}
     kernel = Gathering(points, 4, prices, centres, 1e9)
     run(kernel)
-    assert {tuple(one) for one in kernel.classes().reshape(-1, 4).tolist()} == expected
-    costs = {one: float(exact_sse(points, one)) - prices[list(one)].sum() for one in expected}
+    assert {tuple(members) for members in kernel.classes().reshape(-1, 4).tolist()} == expected
+    costs = {
+        members: float(exact_sse(points, members)) - prices[list(members)].sum()
+        for members in expected
+    }
     bar = float(np.median(list(costs.values())))
     kernel = Gathering(points, 4, prices, centres, bar)
     run(kernel)
-    told = {tuple(one) for one in kernel.classes().reshape(-1, 4).tolist()}
-    assert told == {one for one in expected if costs[one] < bar}
+    cheap = {tuple(members) for members in kernel.classes().reshape(-1, 4).tolist()}
+    assert cheap == {members for members in expected if costs[members] < bar}
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("k", [2, 3, 4])
-def test_the_tree_leaves_out_nothing(k: int, kind: str) -> None:
+def test_the_index_gives_the_same_results_as_brute_force(k: int, kind: str) -> None:
     points = records(k, 250, 3, kind)
     prices = np.random.default_rng(k).uniform(0, 2, 250) * bounds.neighbour_prices(points, k)
-    known = [r * bounds.neighbour_prices(points, r) for r in range(2, k)]
-    inner = np.array(known) if known else none_inside(250)
-    told = []
+    smaller_bounds = [r * bounds.neighbour_prices(points, r) for r in range(2, k)]
+    inner = np.array(smaller_bounds) if smaller_bounds else no_inner_bounds(250)
+    results = []
     for search in ("brute", "index"):
         kernel = Pricing(points, k, prices, np.zeros(250), inner, -1e-9, 2, 10**9, *FREE, search)
         run(kernel)
-        told.append((kernel.least(), kernel.classes()))
-    np.testing.assert_allclose(told[0][0], told[1][0], atol=1e-12)
-    np.testing.assert_array_equal(told[0][1], told[1][1])
+        results.append((kernel.least(), kernel.classes()))
+    np.testing.assert_allclose(results[0][0], results[1][0], atol=1e-12)
+    np.testing.assert_array_equal(results[0][1], results[1][1])
 
 
 def test_wrong_arguments_of_the_kernels_are_refused() -> None:

@@ -1,10 +1,10 @@
-"""Certificates on synthetic tables: below exact optima, near them, and proven by a plain search."""
+"""Certificates on synthetic tables: below and near exact optima, and confirmed by search."""
 
 import numpy as np
 import pytest
 
 import dbanon
-from tests.reference.bounds import dearest
+from tests.reference.bounds import least_reduced_cost
 from tests.reference.variable import optimal_cut
 from tests.synthetic_data import census_like, planted_clusters, sse_share, standardized
 from tests.unit.bounds.test_certificate import tolls_of
@@ -16,10 +16,10 @@ def test_the_bound_of_one_column_is_within_a_hundredth_of_the_optimum(seed):
     values = np.random.default_rng(seed).normal(size=(60, 1))
     points = standardized(values)
     least = sse_share(points, optimal_cut(points, np.argsort(points[:, 0]), 3))
-    found = dbanon.certificate(values, 3, seconds=60)
-    assert found.complete
-    assert found.share <= least
-    assert found.gap(least) < 0.01
+    result = dbanon.certificate(values, 3, seconds=60)
+    assert result.complete
+    assert result.share <= least
+    assert result.gap(least) < 0.01
 
 
 @pytest.mark.parametrize("k", [2, 3, 5])
@@ -28,21 +28,24 @@ def test_the_bound_of_clusters_far_apart_is_their_loss(k):
     points, centres = planted_clusters(np.full(20, k), 2, seed=k)
     clusters = np.unique(centres, axis=0, return_inverse=True)[1].reshape(-1)
     least = sse_share(standardized(points), clusters)
-    found = dbanon.certificate(points, k, seconds=60)
-    assert found.share <= least
-    assert found.gap(least) < 1e-3
+    result = dbanon.certificate(points, k, seconds=60)
+    assert result.share <= least
+    assert result.gap(least) < 1e-3
 
 
 @pytest.mark.parametrize(("k", "gap"), [(3, 0.01), (4, 0.02)])
 def test_the_gap_of_a_table_like_census(k, gap):
-    """Partner of the gaps on Tarragona and Census: as narrow, and its prices hold."""
+    """Synthetic counterpart of the Tarragona and Census tests: equally narrow, valid prices."""
     values = census_like(90, 4, k)
     points = standardized(values)
-    found = dbanon.certificate(values, k, seconds=60)
-    assert found.complete
+    result = dbanon.certificate(values, k, seconds=60)
+    assert result.complete
     loss = dbanon.information_loss(values, dbanon.partition(values, k, refine="fast"))
-    assert 0 <= found.gap(loss) < gap
-    assert found.share <= loss <= found.share / (1 - gap)
+    assert 0 <= result.gap(loss) < gap
+    assert result.share <= loss <= result.share / (1 - gap)
     total = float(np.square(points).sum())
     slack = 1e-9 * total / len(points)
-    assert dearest(points, k, found.prices * total, -slack, tolls_of(found, total)) >= -slack
+    assert (
+        least_reduced_cost(points, k, result.prices * total, -slack, tolls_of(result, total))
+        >= -slack
+    )

@@ -1,4 +1,4 @@
-"""Codes are known by their shape, and words are none; their labels are what is left of a value."""
+"""Codes are recognized by their shape; their labels are prefixes of values."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from dbanon.hierarchy.tree import flat
 
 ICD = ["B24.1", "B20.0", "B20.1", "E11.9", "E11.90", "I10.0"]
 PATHS = [
-    # ICD-10, of the WHO and with the marks of German ones
+    # ICD-10, by the WHO and with the marks of the German version
     (ICD, "B24.1", "B24 B2* B* *"),
     (ICD, "E11.90", "E11.9* E11 E1* E* *"),
     ([*ICD, "S72.001A", "A18.0+"], "S72.001A", "S72.001* S72.00* S72.0* S72 S7* S* *"),
-    # Where codes of one part occur, too, no label is one of them.
+    # If codes of one part occur as values, no label equals them.
     ([*ICD, "B24"], "B24.1", "B24* B2* B* *"),
     ([*ICD, "B24"], "B24", "B24* B2* B* *"),
     ([*ICD, "B24"], "E11.9", "E11.9* E11* E1* E* *"),
@@ -25,7 +25,7 @@ PATHS = [
     (["5-820.00", "5-820.01", "8-930"], "5-820.01", "5-820.0* 5-820 5-82* 5-8* 5 *"),
     (["01.11", "01.12", "10.20"], "01.11", "01.1* 01 0* *"),
     (["A10BA02", "A10BB01", "N02BE01"], "A10BA02", "A10BA0* A10BA* A10B* A10* A1* A* *"),
-    # NUTS, of any level: countries have no first letter in common that says anything
+    # NUTS at any level: the first letter of a country alone means nothing
     (["DE111", "DE112", "DEA11", "FR101"], "DE111", "DE11* DE1* DE* *"),
     (["DE", "DE1", "DEA", "DEA1", "DEA2", "FR10", "FR1"], "DEA1", "DEA* DE* *"),
     (["DE", "DE1", "DEA", "DEA1", "DEA2", "FR10", "FR1"], "DE", "DE* *"),
@@ -39,7 +39,7 @@ PATHS = [
     (["1011 AB", "1011 AC"], "1011 AB", "1011 A* 1011 101* 10* 1* *"),
     (["10115", "10115-1234", "10115-1299"], "10115-1234", "10115-123* 10115-12* 10115-1* 10115* "
      "1011* 101* 10* 1* *"),
-    # Departments of France, and numbers with many parts, which are cut between these
+    # French departments, and numbers with many parts, which are cut at the joints
     (["01", "02", "2A", "13"], "02", "0* *"),
     (["192.168.1.10", "192.168.1.2", "10.0.0.1"], "192.168.1.10", "192.168.1 192.168 192 *"),
 ]  # fmt: skip
@@ -60,16 +60,16 @@ NO_CODES = [
     ["covid19", "covid20"], ["Room 5", "Room 6"], ["Main Street 1", "Main Street 2"],
     ["10 Downing Street", "11 Downing Street"], ["O'Neill", "Al2", "Al3"], ["grade 1", "grade 2"],
     ["Anna1990", "Anna1991"], ["aspirin 100mg", "aspirin 500mg"],
-    # ranges, ages, dates and times, whose beginning is not what they share
+    # ranges, ages, dates and times, where prefixes are not categories
     ["20-29", "30-39", "40-49"], ["5-9", "10-14", "15+"], ["17.05.2024", "18.05.2024"],
     ["1/2/2024", "1/12/2024"], ["05/2024", "06/2024"], ["12:30", "12:45"],
-    # codes that nothing but the root brings together
+    # codes without a common prefix
     ["A1", "B2"], ["A1"],
-    # half of them something else
+    # only half are codes
     ["B24.1", "B24.2", "unknown", "not asked"],
-    # labels of their own would be taken for these
+    # values that look like generated labels
     ["B24.1", "B24.2", "B2*"],
-    # longer than a code is
+    # too long for codes
     ["A1" * 11, "A1" * 10 + "A2"],
 ]  # fmt: skip
 
@@ -109,7 +109,7 @@ def test_a_label_tells_what_all_values_below_begin_with_and_no_more(values: set[
         label = tree.labels[node]
         first, last = tree.ranges[node]
         below = [tree.labels[tree.leaves[at]] for at in range(first, last + 1)]
-        # Nothing in it is only one value's, and none of the values is its name.
+        # No label belongs to a single value or equals a value.
         assert all(value.startswith(label.removesuffix("*")) for value in below)
         assert label not in values
 

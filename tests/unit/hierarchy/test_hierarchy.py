@@ -1,4 +1,4 @@
-"""Hierarchies: forms, the tree, builders, and all that can be wrong with them."""
+"""Hierarchies: formats, the tree, builders, and their problems."""
 
 import json
 
@@ -146,7 +146,7 @@ def test_builders():
     )
     days = builders.dates(["2024-05-17 10:00", "2024-05-17 11:30"], ("day", "year"))
     assert levels(days, "2024-05-17 11:30") == ("2024-05-17", "2024", "*")
-    # The first days of 2021 are of the last week of 2020.
+    # The first days of 2021 belong to the last week of 2020.
     weeks = builders.dates(["2020-12-31", "2021-01-02", "2021-01-04"], ("week",))
     assert levels(weeks, "2021-01-02") == levels(weeks, "2020-12-31") == ("2020-W53", "*")
     assert levels(weeks, "2021-01-04") == ("2021-W01", "*")

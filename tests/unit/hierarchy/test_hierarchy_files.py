@@ -1,4 +1,4 @@
-"""Files of hierarchies as people have them, and values that are also labels above others."""
+"""Hierarchy files found in practice, and values that are also inner labels."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_value_may_be_a_label_above_others() -> None:
     assert tree.balanced is False
     assert tree.leaf_depths.tolist() == [3, 3, 3, 3, 2]
     at = np.array([tree.positions["E11"], tree.positions["E11.9"], tree.positions["J45"]])
-    # Readers cannot tell E11 itself from E11 above E11.9: it is released and counted as that.
+    # Readers cannot distinguish the value E11 from the label E11, so both count as one.
     assert tree.common(at, at).tolist() == [tree.node(x) for x in ("E11", "E11.9", "J45")]
     np.testing.assert_allclose(tree.loss(at, tree.common(at, at)), [1 / 3, 0, 0])
     for level, labels in enumerate((["E11", "E11.9"], ["E11", "E11"], ["E1*", "E1*"])):
@@ -88,25 +88,27 @@ def test_without_a_row_of_its_own_it_is_refused_with_the_way_on() -> None:
 
 @pytest.mark.parametrize("method", ["gaa_cp", "mondrian", "full_domain"])
 def test_released_as_where_it_had_another_name(method: str) -> None:
-    """The reference: the value has a name of its own below the label, and loses it afterwards."""
+    """Compare with renaming the value below the inner label, and renaming it back afterwards."""
     draw = random.Random(7)
     codes = [draw.choice([row[0] for row in ICD]) for _ in range(60)]
     renamed = [
         [f"{row[0]} itself" if row[0] in ("E11", "E10") else row[0], *row[1:]] for row in ICD
     ]
     names = dict(zip((row[0] for row in ICD), (row[0] for row in renamed), strict=True))
-    given: Any = {"quasi_identifiers": ["icd"], "k": 4, "method": method, "seed": 3}
-    own, report = dbanon.anonymize_frame(
-        pd.DataFrame({"icd": codes}), hierarchies={"icd": Hierarchy.from_levels(ICD)}, **given
+    options: Any = {"quasi_identifiers": ["icd"], "k": 4, "method": method, "seed": 3}
+    released, report = dbanon.anonymize_frame(
+        pd.DataFrame({"icd": codes}), hierarchies={"icd": Hierarchy.from_levels(ICD)}, **options
     )
     other, _ = dbanon.anonymize_frame(
         pd.DataFrame({"icd": [names[code] for code in codes]}),
         hierarchies={"icd": Hierarchy.from_levels(renamed)},
-        **given,
+        **options,
     )
-    assert sorted(own["icd"]) == sorted(label.removesuffix(" itself") for label in other["icd"])
-    assert own["icd"].value_counts().min() >= 4
-    assert report.k_achieved == own["icd"].value_counts().min()
+    assert sorted(released["icd"]) == sorted(
+        label.removesuffix(" itself") for label in other["icd"]
+    )
+    assert released["icd"].value_counts().min() >= 4
+    assert report.k_achieved == released["icd"].value_counts().min()
 
 
 NUMBERS = {
@@ -132,13 +134,13 @@ def test_numbers_are_found_however_they_are_written(kind: str) -> None:
     assert len(set(released["dose"])) <= 2
 
 
-def test_two_spellings_of_one_number_are_told_apart() -> None:
+def test_two_spellings_of_one_number_stay_distinct() -> None:
     tree = Hierarchy.from_levels([["1", "a", "*"], ["1.0", "b", "*"], ["2", "b", "*"]])
     assert 1 not in tree.numbers
     assert tree.numbers[2] == "2"  # type: ignore[index]
 
 
-@pytest.mark.parametrize("given", [{"ordered": [True]}, {"levels": [[None, "*"]]}])
-def test_what_is_no_label_is_refused(given: Any) -> None:
+@pytest.mark.parametrize("source", [{"ordered": [True]}, {"levels": [[None, "*"]]}])
+def test_invalid_labels_are_refused(source: Any) -> None:
     with pytest.raises(InvalidParameter, match="must be"):
-        parse(given, files=False)
+        parse(source, files=False)

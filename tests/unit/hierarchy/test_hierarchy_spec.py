@@ -1,4 +1,4 @@
-"""One specification of hierarchies for every door."""
+"""Hierarchy specifications are the same in all interfaces."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ import dbanon
 from dbanon.errors import HierarchyBroken, InvalidParameter
 from dbanon.hierarchy import builders as hierarchy_builders
 from dbanon.hierarchy.edges import Problem
-from dbanon.hierarchy.spec import KINDS, Given, HierarchySpec, build, parse, parse_all
+from dbanon.hierarchy.spec import KINDS, HierarchySource, HierarchySpec, build, parse, parse_all
 from dbanon.hierarchy.tree import Hierarchy
 
 LUNGS = Hierarchy.from_levels([["flu", "lungs", "*"], ["cough", "lungs", "*"]])
 
 
 @pytest.mark.parametrize(
-    "given",
+    "source",
     [
         {"tree": {"*": {"lungs": ["flu", "cough"]}}},
         {"tree": [["*", None], ["lungs", "*"], ["flu", "lungs"], ["cough", "lungs"]]},
@@ -32,9 +32,9 @@ LUNGS = Hierarchy.from_levels([["flu", "lungs", "*"], ["cough", "lungs", "*"]])
         '{"levels": [["flu", "lungs", "*"], ["cough", "lungs", "*"]]}',
     ],
 )
-def test_trees_written_out(given: Any) -> None:
+def test_trees_written_out(source: Any) -> None:
     for files in (True, False):
-        assert parse(given, files=files) == LUNGS
+        assert parse(source, files=files) == LUNGS
 
 
 def test_files_only_where_they_may_be_read(tmp_path: Path) -> None:
@@ -44,9 +44,9 @@ def test_files_only_where_they_may_be_read(tmp_path: Path) -> None:
     nested.write_text(json.dumps(LUNGS.to_pairs()))
     for path in (file, nested):
         assert parse(path, files=True) == parse(str(path), files=True) == LUNGS
-        for given in (path, str(path)):
+        for source in (path, str(path)):
             with pytest.raises(InvalidParameter, match="JSON object"):
-                parse(given, files=False)
+                parse(source, files=False)
     with pytest.raises(InvalidParameter, match="does not exist"):
         parse("nowhere.csv", files=True)
     file.write_bytes(b"\xff;root\n")
@@ -71,7 +71,7 @@ DAYS = ["2024-05-17", "2024-06-01", "2031-01-01"]
 
 
 @pytest.mark.parametrize(
-    ("given", "values", "path"),
+    ("source", "values", "path"),
     [
         ({"intervals": [5, 10]}, NUMBERS, ("7", "[5, 10)", "[0, 10)", "*")),
         ({"intervals": [10], "origin": 2}, NUMBERS, ("12", "[12, 22)", "*")),
@@ -85,8 +85,8 @@ DAYS = ["2024-05-17", "2024-06-01", "2031-01-01"]
         ({"grouped": [2, 1], "order": ["c", "b", "a"]}, [], ("b", "c to b", "*")),
     ],
 )
-def test_builders(given: dict[str, Any], values: list[str], path: tuple[str, ...]) -> None:
-    spec = parse(given, files=False)
+def test_builders(source: dict[str, Any], values: list[str], path: tuple[str, ...]) -> None:
+    spec = parse(source, files=False)
     tree = spec if isinstance(spec, Hierarchy) else build(spec, values, "x")
     assert tree.path(path[0]) == path
 
@@ -97,7 +97,7 @@ def test_every_kind_is_tried_here() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("source", "message"),
     [
         ({}, "Known kinds: table, name"),
         ({"interval": [5]}, 'Did you mean "intervals"'),
@@ -125,12 +125,12 @@ def test_every_kind_is_tried_here() -> None:
         ("{", "not valid JSON"),
     ],
 )
-def test_what_is_no_specification(given: Any, said: str) -> None:
+def test_invalid_specifications_are_refused(source: Any, message: str) -> None:
     with pytest.raises(InvalidParameter) as caught:
-        parse(given, files=False)
-    assert said in str(caught.value)
+        parse(source, files=False)
+    assert message in str(caught.value)
     with pytest.raises(InvalidParameter, match=r'^Column "x": '):
-        parse_all({"x": given}, files=False)
+        parse_all({"x": source}, files=False)
 
 
 def test_a_deep_tree_is_refused_not_a_crash() -> None:
@@ -141,7 +141,7 @@ def test_a_deep_tree_is_refused_not_a_crash() -> None:
         parse({"tree": tree}, files=False)
 
 
-def test_a_broken_tree_says_all_and_no_label() -> None:
+def test_the_error_of_a_broken_tree_lists_all_problems_without_labels() -> None:
     with pytest.raises(HierarchyBroken) as caught:
         parse_all({"x": {"levels": [["a", "b", "*"], ["a", "c", "*"], ["d", "e"]]}}, files=False)
     assert str(caught.value).startswith('Column "x": The hierarchy is not a tree: 2 problems.')
@@ -161,7 +161,7 @@ def frame(n: int = 60) -> pd.DataFrame:
     })  # fmt: skip
 
 
-BUILT: dict[str, Given] = {
+BUILT: dict[str, HierarchySource] = {
     "age": {"intervals": [5, 20]},
     "zip": {"mask": [4, 2]},
     "born": {"dates": ["year", "5y"]},
@@ -178,16 +178,16 @@ def test_builders_take_a_frames_values() -> None:
     classes = dbanon.partition(columns, 4, method="gaa_cp", hierarchies=built)
     same = dbanon.partition(columns, 4, method="gaa_cp", hierarchies=by_hand)
     assert (classes.labels == same.labels).all()
-    lost = dbanon.generalization_loss(columns, classes, hierarchies=built)
-    assert lost == dbanon.generalization_loss(columns, classes, hierarchies=by_hand)
+    loss = dbanon.generalization_loss(columns, classes, hierarchies=built)
+    assert loss == dbanon.generalization_loss(columns, classes, hierarchies=by_hand)
 
 
 def test_a_release_of_a_frame_with_builders() -> None:
-    given = frame()
+    original = frame()
     model = dbanon.Model("t_closeness", "cost", 0.5, distance={"intervals": [20]})
     released, report = dbanon.anonymize_frame(
-        given, quasi_identifiers=["age", "zip", "born"], sensitive=["cost"], k=4, method="gaa_cp",
-        hierarchies=BUILT, models=[model],
+        original, quasi_identifiers=["age", "zip", "born"], sensitive=["cost"], k=4,
+        method="gaa_cp", hierarchies=BUILT, models=[model],
     )  # fmt: skip
     assert released.groupby(["age", "zip", "born"]).size().min() >= 4
     assert report.models[0].achieved <= 0.5 + 1e-9
@@ -195,7 +195,7 @@ def test_a_release_of_a_frame_with_builders() -> None:
     assert report.arguments["hierarchies"]["zip"]["height"] == 3
 
 
-def test_columns_that_are_none(tmp_path: Path) -> None:
+def test_hierarchies_of_unknown_columns_are_refused(tmp_path: Path) -> None:
     columns = frame()[["age"]]
     for hierarchies in ({"agee": {"intervals": [5]}}, {"agee": LUNGS}):
         with pytest.raises(InvalidParameter, match="names no quasi-identifier"):

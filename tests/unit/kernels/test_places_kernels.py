@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from dbanon import kernels
 from dbanon.data.scales import Scale
 from dbanon.hierarchy.tree import Hierarchy
-from dbanon.spaces.places import Measured, Metric
+from dbanon.spaces.codes import AttributeMetric, Metric
 from tests.generalization_data import random_tree
+from tests.reference import code_space as plain
 from tests.reference import passed
-from tests.reference import places as plain
 
 METHODS = {
     "mdav": (kernels.MixedMdav, plain.mdav),
@@ -96,7 +96,7 @@ def drawn(kinds, n, rng, weights=None):
         if tree is None:
             values = rng.integers(0, 4, n).astype(float) if kind == "grid" else rng.normal(size=n)
             scale = Scale.of(values)
-        measured.append(Measured.of(tree, scale, "range", weight**0.5))
+        measured.append(AttributeMetric.of(tree, scale, "range", weight**0.5))
         columns.append(values)
     metric = Metric.of(measured)
     codes = np.empty((n, len(kinds)), np.int32)

@@ -16,11 +16,11 @@ from dbanon.release.alignment import against_chance
 
 
 def paired(before: np.ndarray, after: np.ndarray) -> Pairs:
-    made = tuple(
+    release = tuple(
         Numbers(name=str(j), original=x, scale=Scale.of(x), released=y)
         for j, (x, y) in enumerate(zip(before.T, after.T, strict=True))
     )
-    return Pairs(made, Partition(np.arange(len(before), dtype=np.int32)))
+    return Pairs(release, Partition(np.arange(len(before), dtype=np.int32)))
 
 
 def test_mean_deviation_and_least_sum_are_those_of_all_pairings() -> None:
@@ -30,13 +30,13 @@ def test_mean_deviation_and_least_sum_are_those_of_all_pairings() -> None:
     width = np.ptp(before, axis=0)
     apart = (np.abs(before[:, None] - after[None]) / width).sum(axis=2)
     sums = np.array([apart[range(6), order].sum() for order in permutations(range(6))])
-    found = against_chance(paired(before, after))
-    assert found is not None
-    own = np.trace(apart)
-    assert found[0] == pytest.approx((sums.mean() - own) / sums.std())
+    rate = against_chance(paired(before, after))
+    assert rate is not None
+    own_rows = np.trace(apart)
+    assert rate[0] == pytest.approx((sums.mean() - own_rows) / sums.std())
     least = max(apart.min(axis=0).sum(), apart.min(axis=1).sum())
     assert least <= sums.min()
-    assert found[1] == pytest.approx((sums.mean() - own) / (sums.mean() - least))
+    assert rate[1] == pytest.approx((sums.mean() - own_rows) / (sums.mean() - least))
 
 
 def test_pairings_that_are_all_alike_are_not_refused() -> None:

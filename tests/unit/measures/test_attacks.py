@@ -13,8 +13,8 @@ import dbanon
 from dbanon.errors import ColumnNotFound, InvalidParameter, TooFewRecords
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.measures.attacks import ATTACKS
-from dbanon.measures.attacks.membership import told_apart
-from dbanon.measures.attacks.rates import Attacked, Rate
+from dbanon.measures.attacks.membership import membership_rate
+from dbanon.measures.attacks.rates import AttackResult, Rate
 from tests.prerequisites import import_or_skip
 from tests.reference import attacks as reference
 
@@ -24,11 +24,11 @@ NAMES = ["a", "b", "c", "d"]
 def people(seed: int, n: int = 400) -> pd.DataFrame:
     """Columns that depend on one another; almost all rows differ."""
     rng = np.random.default_rng(seed)
-    one = rng.normal(size=n)
+    attack = rng.normal(size=n)
     return pd.DataFrame(
         {
-            "a": one,
-            "b": 0.7 * one + rng.normal(size=n),
+            "a": attack,
+            "b": 0.7 * attack + rng.normal(size=n),
             "c": rng.normal(size=n),
             "d": rng.choice(list("uvwxyz"), n),
         }
@@ -44,33 +44,33 @@ def test_the_interval_is_wilsons(right: int, guesses: int, z: float) -> None:
 
 
 def test_the_risk_by_hand() -> None:
-    found = Attacked(Rate(60, 100), Rate(10, 100), Rate(20, 100))
-    assert found.risk == pytest.approx((0.6 - 0.2) / 0.8)
-    assert Attacked(Rate(60, 100), Rate(10, 100)).risk == pytest.approx(0.5 / 0.9)
-    low, high = found.interval or (0, 0)
+    result = AttackResult(Rate(60, 100), Rate(10, 100), Rate(20, 100))
+    assert result.risk == pytest.approx((0.6 - 0.2) / 0.8)
+    assert AttackResult(Rate(60, 100), Rate(10, 100)).risk == pytest.approx(0.5 / 0.9)
+    low, high = result.interval or (0, 0)
     attack, control = (reference.wilson(right, 100, 2.241402727604947) for right in (60, 20))
     assert low == pytest.approx((attack[0] - control[1]) / (1 - control[1]), abs=1e-8)
     assert high == pytest.approx((attack[1] - control[0]) / (1 - control[0]), abs=1e-8)
-    everybody = Attacked(Rate(50, 50), Rate(50, 50), Rate(50, 50))
+    everybody = AttackResult(Rate(50, 50), Rate(50, 50), Rate(50, 50))
     assert everybody.risk == 0
     assert everybody.interval is not None
     assert everybody.interval[0] <= 0 <= everybody.interval[1]
-    assert Attacked(Rate(0, 0), Rate(0, 0)).risk is None
+    assert AttackResult(Rate(0, 0), Rate(0, 0)).risk is None
 
 
 def test_the_interval_holds_the_risk_as_often_as_it_says() -> None:
     rng = np.random.default_rng(5)
-    held = 0
+    n_covered = 0
     for _ in range(400):
-        one, other = rng.binomial(200, 0.3), rng.binomial(200, 0.1)
-        low, high = Attacked(Rate(one, 200), Rate(0, 1), Rate(other, 200)).interval or (1, 0)
-        held += low <= 0.2 / 0.9 <= high
-    assert held / 400 >= 0.95
+        attack, other = rng.binomial(200, 0.3), rng.binomial(200, 0.1)
+        low, high = AttackResult(Rate(attack, 200), Rate(0, 1), Rate(other, 200)).interval or (1, 0)
+        n_covered += low <= 0.2 / 0.9 <= high
+    assert n_covered / 400 >= 0.95
 
 
 def test_the_table_itself_gives_all_away_and_membership_too() -> None:
     original, control = people(1, 150), people(2, 150)
-    found = dbanon.attack(
+    result = dbanon.attack(
         original,
         original.sample(frac=1, random_state=3),
         control=control,
@@ -78,31 +78,33 @@ def test_the_table_itself_gives_all_away_and_membership_too() -> None:
         targets=1,
         releases=16,
     )
-    assert set(found.risks) == {*ATTACKS, "membership"}
-    for name, one in found.found.items():
-        assert one.risk == pytest.approx(1, abs=0.02), name
-        assert one.interval is not None
-        assert one.interval[1] == 1
+    assert set(result.risks) == {*ATTACKS, "membership"}
+    for name, attack in result.found.items():
+        assert attack.risk == pytest.approx(1, abs=0.02), name
+        assert attack.interval is not None
+        assert attack.interval[1] == 1
 
 
 @pytest.mark.slow
 def test_rows_of_others_give_nothing_away() -> None:
     """0 is in the interval 19 times of 20: of twelve independent tables in ten at least."""
-    held: dict[str, int] = {}
+    n_covered: dict[str, int] = {}
     for seed in range(0, 36, 3):
-        found = dbanon.attack(
+        result = dbanon.attack(
             people(seed, 150), people(seed + 1, 150), control=people(seed + 2, 150)
         )
-        for name, one in found.found.items():
-            assert one.interval is not None
-            held[name] = held.get(name, 0) + (one.interval[0] <= 0 <= one.interval[1])
-    assert min(held.values()) >= 10, held
+        for name, attack in result.found.items():
+            assert attack.interval is not None
+            n_covered[name] = n_covered.get(name, 0) + (
+                attack.interval[0] <= 0 <= attack.interval[1]
+            )
+    assert min(n_covered.values()) >= 10, n_covered
     others = iter(range(100, 300))
-    found = dbanon.attack(
+    result = dbanon.attack(
         people(1, 100), people(3, 100), make=lambda rows: people(next(others), len(rows)),
         targets=1, releases=16,
     )  # fmt: skip
-    low, high = found.found["membership"].interval or (1, 1)
+    low, high = result.found["membership"].interval or (1, 1)
     assert low <= 0 <= high
 
 
@@ -111,23 +113,23 @@ def test_classes_are_linked_no_more_than_one_in_k_times() -> None:
     released, _ = dbanon.anonymize_frame(
         original, quasi_identifiers=NAMES, k=5, recoding="representative"
     )
-    found = dbanon.attack(original, released, control=people(2)).found["linkability"]
-    assert found.attack.interval()[0] <= 1 / 5
+    result = dbanon.attack(original, released, control=people(2)).found["linkability"]
+    assert result.attack.interval()[0] <= 1 / 5
 
 
 def test_two_records_by_hand() -> None:
     """Each part of a record is nearest to its own row; a constant column tells nothing."""
     original = pd.DataFrame({"x": [0.0, 10.0], "y": [0.0, 10.0]})
     released = pd.DataFrame({"x": [1.0, 9.0], "y": [2.0, 7.0]})
-    found = dbanon.attack(original, released)
-    assert found.found["linkability"].attack == Rate(2, 2)
+    result = dbanon.attack(original, released)
+    assert result.found["linkability"].attack == Rate(2, 2)
     # y differs by 2 and 3, x by 1 twice: the tolerance is 5 % of what lies between 0.5 and 9.5.
-    assert found.found["attribute_inference"].attack == Rate(0, 4)
+    assert result.found["attribute_inference"].attack == Rate(0, 4)
     near = dbanon.attack(original, pd.DataFrame({"x": [0.4, 9.6], "y": [0.3, 7.0]}))
     assert near.found["attribute_inference"].columns["x"].attack == Rate(2, 2)
     assert near.found["attribute_inference"].columns["y"].attack == Rate(1, 2)
-    # x >= 9 or y >= 7 hold for one original each, and the same of x <= 1 and y <= 2.
-    single = found.found["singling_out"].attack
+    # One original each satisfies x >= 9, y >= 7, x <= 1 and y <= 2.
+    single = result.found["singling_out"].attack
     assert single.right == single.guesses > 0
 
 
@@ -141,15 +143,15 @@ def test_a_label_that_covers_the_value_is_right_and_one_that_covers_all_is_no_ri
         )
     }
     released = pd.DataFrame({"age": ["[20, 30)"] * 3 + ["[30, 40)"] * 3, "job": ["*"] * 6})
-    found = dbanon.attack(original, released, hierarchies=tree).found["attribute_inference"]
-    assert found.columns["job"].attack == found.columns["job"].random == Rate(6, 6)
-    assert found.columns["job"].risk == 0
+    result = dbanon.attack(original, released, hierarchies=tree).found["attribute_inference"]
+    assert result.columns["job"].attack == result.columns["job"].random == Rate(6, 6)
+    assert result.columns["job"].risk == 0
     food = released.assign(job=["care", "care", "food", "food", "food", "food"])
-    told = dbanon.attack(original, food, hierarchies=tree).found["attribute_inference"]
+    features = dbanon.attack(original, food, hierarchies=tree).found["attribute_inference"]
     # Of age 20 to 29 two of three rows say care: which of them is meant is drawn.
-    assert told.columns["job"].attack.right >= 3
+    assert features.columns["job"].attack.right >= 3
     # The cook of 23 and the one of 34 have rows of their own decade that say food.
-    assert told.columns["age"].attack.right >= 2
+    assert features.columns["age"].attack.right >= 2
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -161,52 +163,52 @@ def test_linking_and_inferring_are_the_references(seed: int) -> None:
     spans = [
         float(original[name].max() - original[name].min()) if name != "d" else 1.0 for name in NAMES
     ]
-    found = dbanon.attack(original, released, linked=[["a", "b"], ["c"]]).found
-    linked = [reference.linkable(one, rows, spans, (0, 1), (2,)) for one in originals]
-    assert found["linkability"].attack == Rate(int(sum(linked)), 60)
+    result = dbanon.attack(original, released, linked=[["a", "b"], ["c"]]).found
+    linked = [reference.linkable(attack, rows, spans, (0, 1), (2,)) for attack in originals]
+    assert result["linkability"].attack == Rate(int(sum(linked)), 60)
     for at, name in enumerate(NAMES):
         width = 0.05 * float(np.subtract(*np.quantile(original[name], [0.95, 0.05]))) \
             if name != "d" else 0.0  # fmt: skip
-        right = [reference.inferable(one, rows, spans, at, width) for one in originals]
-        assert found["attribute_inference"].columns[name].attack == Rate(int(sum(right)), 60)
+        right = [reference.inferable(attack, rows, spans, at, width) for attack in originals]
+        assert result["attribute_inference"].columns[name].attack == Rate(int(sum(right)), 60)
 
 
 def test_nulls_are_values_of_their_own() -> None:
     original = pd.DataFrame({"x": [1.0, None, 3.0, 4.0], "y": ["p", "q", None, "r"]})
-    found = dbanon.attack(original, original)
-    assert found.found["attribute_inference"].attack == Rate(8, 8)
-    assert found.found["linkability"].attack == Rate(4, 4)
+    result = dbanon.attack(original, original)
+    assert result.found["attribute_inference"].attack == Rate(8, 8)
+    assert result.found["linkability"].attack == Rate(4, 4)
 
 
 def test_what_tells_in_training_is_tried_on_other_releases() -> None:
     rng = np.random.default_rng(2)
     noise = rng.normal(size=(2, 40, 6))
-    assert told_apart(noise[0], noise[1]).value == pytest.approx(0.5, abs=0.25)
+    assert membership_rate(noise[0], noise[1]).value == pytest.approx(0.5, abs=0.25)
     noise[0, :, 3] += 100
-    assert told_apart(noise[0], noise[1]) == Rate(40, 40)
-    assert told_apart(noise[1], noise[0]) == Rate(40, 40)
+    assert membership_rate(noise[0], noise[1]) == Rate(40, 40)
+    assert membership_rate(noise[1], noise[0]) == Rate(40, 40)
 
 
 def test_a_synthesis_is_attacked_as_it_comes() -> None:
     import_or_skip("opendp")
     original = people(1)[["a", "b", "c"]]
-    made = dbanon.synthesize(
+    releases = dbanon.synthesize(
         original, method="dp_ranks", epsilon=3.0, bounds=dict.fromkeys("abc", (-5, 5)),
         types="number", budget=dbanon.Budget(3.0),
     )  # fmt: skip
-    found = dbanon.attack(original, made, control=people(2)[["a", "b", "c"]])
-    risk = found.found["attribute_inference"].interval
+    result = dbanon.attack(original, releases, control=people(2)[["a", "b", "c"]])
+    risk = result.found["attribute_inference"].interval
     assert risk is not None
     assert risk[0] <= 0.02
-    assert found.released == 400
+    assert result.released == 400
 
 
 def test_figures_hold_no_value_of_a_person() -> None:
     original = people(1, 60)
     original.loc[7, "a"] = 12345.678
     original["d"] = [f"word{i}" for i in range(60)]
-    found = dbanon.attack(original, original, control=people(2, 60).assign(d="none"))
-    for text in (json.dumps(found.to_dict()), repr(found), str(found.pairs())):
+    result = dbanon.attack(original, original, control=people(2, 60).assign(d="none"))
+    for text in (json.dumps(result.to_dict()), repr(result), str(result.pairs())):
         assert "12345" not in text
         assert "word" not in text
 
@@ -240,7 +242,7 @@ def test_nothing_to_attack_is_refused() -> None:
 
 
 def test_a_small_control_group_says_nothing_of_singling_out() -> None:
-    found = dbanon.attack(people(1), people(3), control=people(2, 50)).found
-    assert found["singling_out"].control is None
-    assert "fewer records" in found["singling_out"].note
-    assert found["linkability"].control == Rate(found["linkability"].control.right, 50)  # type: ignore[union-attr]
+    result = dbanon.attack(people(1), people(3), control=people(2, 50)).found
+    assert result["singling_out"].control is None
+    assert "fewer records" in result["singling_out"].note
+    assert result["linkability"].control == Rate(result["linkability"].control.right, 50)  # type: ignore[union-attr]

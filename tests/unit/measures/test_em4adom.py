@@ -19,7 +19,7 @@ from dbanon.data.partition import Partition
 from dbanon.data.scales import Scale
 from dbanon.measures.attributes import Categories, Numbers
 from dbanon.measures.catalogue import evaluate
-from dbanon.measures.figure import Task
+from dbanon.measures.figure import EvaluationTask
 from dbanon.measures.pairs import Pairs
 from tests.prerequisites import require_reference
 from tests.reference import methods as reference
@@ -47,25 +47,25 @@ def of_means(points, classes):
 @pytest.fixture(scope="module")
 def measured(casc):
     """By table and k: the figures of all measures."""
-    found = {}
+    figures = {}
     for name, k in EXPECTED:
         points = casc(name).values
         classes = Partition(dbanon.partition(points, k).labels)
-        found[name, k] = evaluate(Task(of_means(points, classes)))
-    return found
+        figures[name, k] = evaluate(EvaluationTask(of_means(points, classes)))
+    return figures
 
 
 @pytest.mark.parametrize(("name", "k"), EXPECTED)
 def test_figures(measured, name, k):
-    found = [measured[name, k][measure].value for measure in NAMES]
-    assert found == pytest.approx(EXPECTED[name, k], abs=1e-6)
+    figures = [measured[name, k][measure].value for measure in NAMES]
+    assert figures == pytest.approx(EXPECTED[name, k], abs=1e-6)
 
 
 @pytest.mark.parametrize(("name", "k"), EXPECTED)
 def test_moments_are_half_of_the_loss(measured, name, k):
-    found = measured[name, k]
-    assert found["moment_loss"].value == pytest.approx(found["sse_loss"].value / 2, abs=1e-12)
-    assert found["structure_loss"].parts["pairs near 0"] == WEAK[name]
+    figures = measured[name, k]
+    assert figures["moment_loss"].value == pytest.approx(figures["sse_loss"].value / 2, abs=1e-12)
+    assert figures["structure_loss"].parts["pairs near 0"] == WEAK[name]
 
 
 def curve(measured, table, name):
@@ -147,12 +147,14 @@ def test_adult(adult, k):
 
 
 def as_expected(frame, classes, figures):
-    found = evaluate(Task(Pairs(tuple(adult_columns(frame, classes)), Partition(classes.labels))))
-    zil, change, lost, linked, named = figures
+    found = evaluate(
+        EvaluationTask(Pairs(tuple(adult_columns(frame, classes)), Partition(classes.labels)))
+    )
+    zil, change, loss, linked, named = figures
     assert found["direct_loss"].parts["zil"] == pytest.approx(zil, abs=1e-3)
     assert found["direct_loss"].value == pytest.approx(zil / 7000, abs=1e-6)
     assert found["entropy_change"].value == pytest.approx(change, abs=1e-4)
-    assert found["entropy_loss"].value == pytest.approx(lost, abs=1e-5)
+    assert found["entropy_loss"].value == pytest.approx(loss, abs=1e-5)
     assert found["nearest_linkage_risk"].value == pytest.approx(linked, abs=1e-9)
     assert found["disclosure_risk"].value == found["nearest_linkage_risk"].value
     assert found["linkage_risk"].value == pytest.approx(named, abs=1e-4)
@@ -173,18 +175,18 @@ def adult_points(frame):
 @pytest.mark.parametrize("k", ADULT_MDAV)
 def test_adult_by_mixed_microaggregation(adult, k):
     frame, _ = adult
-    given = {"recoding": "representative", "orders": {"education": list(EDUCATION)}}
-    classes = dbanon.partition(frame, k, **given)
+    options = {"recoding": "representative", "orders": {"education": list(EDUCATION)}}
+    classes = dbanon.partition(frame, k, **options)
     np.testing.assert_array_equal(classes.labels, reference.mdav(adult_points(frame), k))
     as_expected(frame, classes, ADULT_MDAV[k])
     # Less than by classes of generalization, and less again after refinement.
     assert ADULT_MDAV[k][0] < ADULT[k][0]
-    refined = dbanon.partition(frame, k, refine="fast", **given)
+    refined = dbanon.partition(frame, k, refine="fast", **options)
     pairs = Pairs(tuple(adult_columns(frame, refined)), Partition(refined.labels))
-    [found] = evaluate(Task(pairs), ["direct_loss"]).values()
-    assert found.parts["zil"] < 0.62 * ADULT[k][0]
-    # What is released is what was measured, but for ages, which are rounded.
+    [figures] = evaluate(EvaluationTask(pairs), ["direct_loss"]).values()
+    assert figures.parts["zil"] < 0.62 * ADULT[k][0]
+    # The release equals the measured values, except that ages are rounded.
     _, report = dbanon.anonymize_frame(
-        frame, quasi_identifiers=list(frame.columns), k=k, evaluate=True, **given
+        frame, quasi_identifiers=list(frame.columns), k=k, evaluate=True, **options
     )
     assert report.internal.information_loss == pytest.approx(ADULT_MDAV[k][0] / 7000, rel=2e-3)

@@ -11,7 +11,7 @@ from dbanon.advice.recommend import bend
 from dbanon.data.chunks import encode
 from dbanon.data.partition import Partition
 from dbanon.measures.catalogue import evaluate
-from dbanon.measures.figure import Task
+from dbanon.measures.figure import EvaluationTask
 from dbanon.measures.pairs import Pairs
 from tests.reference import evaluation as formulas
 from tests.reference import methods as reference
@@ -36,8 +36,8 @@ def case_of(originals, kinds, classes):
     for name, values in originals.items():
         released = []
         for label in range(classes.n_classes):
-            members = [value for value, own in zip(values, classes.labels, strict=True)
-                       if own == label]  # fmt: skip
+            members = [value for value, column_loss in zip(values, classes.labels, strict=True)
+                       if column_loss == label]  # fmt: skip
             if kinds[name] == "number":
                 released.append(sum(members) / len(members))
             elif kinds[name] == "ordinal":
@@ -54,40 +54,40 @@ def measured():
     points = census_like(150, 4)
     classes = {k: Partition(dbanon.partition(points, k).labels) for k in SIZES}
     return points, {
-        k: (each, evaluate(Task(of_means(points, each)))) for k, each in classes.items()
+        k: (each, evaluate(EvaluationTask(of_means(points, each)))) for k, each in classes.items()
     }
 
 
 @pytest.mark.parametrize("k", [3, 5, 10])
 def test_figures_are_those_of_the_formulas(measured, k):
     points, by_k = measured
-    classes, found = by_k[k]
+    classes, figures = by_k[k]
     names = [f"a{j}" for j in range(points.shape[1])]
     originals = dict(zip(names, points.T.tolist(), strict=True))
     case = case_of(originals, dict.fromkeys(names, "number"), classes)
     expected = {name: getattr(formulas, name)(case) for name in NAMES}
-    assert {name: found[name].value for name in NAMES} == pytest.approx(expected, rel=1e-9)
+    assert {name: figures[name].value for name in NAMES} == pytest.approx(expected, rel=1e-9)
     linked, _ = formulas.nearest_linkage_risk(case)
-    assert found["nearest_linkage_risk"].value == pytest.approx(linked, rel=1e-9)
-    assert found["linkage_risk"].value == pytest.approx(formulas.linkage_risk(case)[0], rel=1e-9)
+    assert figures["nearest_linkage_risk"].value == pytest.approx(linked, rel=1e-9)
+    assert figures["linkage_risk"].value == pytest.approx(formulas.linkage_risk(case)[0], rel=1e-9)
     # Moments of z-scores lose half of SSE/SST.
     assert expected["moment_loss"] == pytest.approx(expected["sse_loss"] / 2, abs=1e-12)
     loss = expected["distance_loss"] / 2
     loss += (expected["deviation_loss"] + expected["structure_loss"]) / 4
     risk = (linked + expected["interval_risk"]) / 2
-    assert found["overall_loss"].value == pytest.approx(loss, rel=1e-9)
-    assert found["disclosure_risk"].value == pytest.approx(risk, rel=1e-9)
-    assert found["score"].value == pytest.approx((loss + risk) / 2, rel=1e-9)
+    assert figures["overall_loss"].value == pytest.approx(loss, rel=1e-9)
+    assert figures["disclosure_risk"].value == pytest.approx(risk, rel=1e-9)
+    assert figures["score"].value == pytest.approx((loss + risk) / 2, rel=1e-9)
 
 
 def test_pairs_of_columns_with_a_weak_correlation_are_counted():
-    """Of three columns one is orthogonal to the others but for rounding."""
+    """One of three columns is orthogonal to the others, up to rounding."""
     turns = np.arange(120) * 2 * np.pi / 120
     points = np.column_stack((np.sin(turns), np.sin(turns) + turns / 100, np.cos(turns)))
     classes = Partition(dbanon.partition(points, 3).labels)
-    found = evaluate(Task(of_means(points, classes)))["structure_loss"]
+    figures = evaluate(EvaluationTask(of_means(points, classes)))["structure_loss"]
     weak = np.abs(np.corrcoef(points.T)[np.triu_indices(3, 1)]) < 0.01
-    assert found.parts["pairs near 0"] == weak.sum() > 0
+    assert figures.parts["pairs near 0"] == weak.sum() > 0
 
 
 def test_risk_falls_and_loss_grows_with_k(measured):
@@ -108,9 +108,11 @@ def test_the_bend_is_the_point_farthest_from_the_chord(seed):
     risks, losses = [], []
     for k in SIZES:
         classes = Partition(dbanon.partition(points, k).labels)
-        found = evaluate(Task(of_means(points, classes)), ["disclosure_risk", "overall_loss"])
-        risks.append(found["disclosure_risk"].value)
-        losses.append(found["overall_loss"].value)
+        figures = evaluate(
+            EvaluationTask(of_means(points, classes)), ["disclosure_risk", "overall_loss"]
+        )
+        risks.append(figures["disclosure_risk"].value)
+        losses.append(figures["overall_loss"].value)
     x, y = ((np.array(v) - min(v)) / (max(v) - min(v)) for v in (risks, losses))
 
     def area(x_of_point, y_of_point):
@@ -135,16 +137,18 @@ def require_figures_of_formulas(frame, classes):
     originals["age"] = [float(age) for age in frame["age"]]
     originals["education"] = [float(EDUCATION.index(name)) for name in frame["education"]]
     case = case_of(originals, kinds, classes)
-    found = evaluate(Task(Pairs(tuple(adult_columns(frame, classes)), Partition(classes.labels))))
-    assert found["direct_loss"].parts["zil"] == pytest.approx(formulas.zil(case), rel=1e-9)
+    figures = evaluate(
+        EvaluationTask(Pairs(tuple(adult_columns(frame, classes)), Partition(classes.labels)))
+    )
+    assert figures["direct_loss"].parts["zil"] == pytest.approx(formulas.zil(case), rel=1e-9)
     for name in ("direct_loss", "entropy_change", "entropy_loss"):
-        assert found[name].value == pytest.approx(getattr(formulas, name)(case), rel=1e-9), name
+        assert figures[name].value == pytest.approx(getattr(formulas, name)(case), rel=1e-9), name
     linked, _ = formulas.nearest_linkage_risk(case)
-    assert found["nearest_linkage_risk"].value == pytest.approx(linked, rel=1e-9)
+    assert figures["nearest_linkage_risk"].value == pytest.approx(linked, rel=1e-9)
     # Without a loss of numbers alone, the risk is that of linkage.
-    assert found["disclosure_risk"].value == found["nearest_linkage_risk"].value
-    assert found["linkage_risk"].value == pytest.approx(formulas.linkage_risk(case)[0], rel=1e-9)
-    return found["direct_loss"].parts["zil"]
+    assert figures["disclosure_risk"].value == figures["nearest_linkage_risk"].value
+    assert figures["linkage_risk"].value == pytest.approx(formulas.linkage_risk(case)[0], rel=1e-9)
+    return figures["direct_loss"].parts["zil"]
 
 
 @pytest.mark.parametrize("k", [3, 6])
@@ -155,13 +159,13 @@ def test_figures_of_a_mixed_table(adult, k):
     options = {"recoding": "representative", "orders": {"education": list(EDUCATION)}}
     classes = dbanon.partition(frame, k, **options)
     np.testing.assert_array_equal(classes.labels, reference.mdav(adult_points(frame), k))
-    lost = [require_figures_of_formulas(frame, each) for each in (generalized, classes)]
-    assert lost[1] < lost[0]
+    loss = [require_figures_of_formulas(frame, each) for each in (generalized, classes)]
+    assert loss[1] < loss[0]
     # Less again after refinement.
     refined = dbanon.partition(frame, k, refine="fast", **options)
-    assert require_figures_of_formulas(frame, refined) < lost[1]
-    # What is released is what was measured, but for ages, which are rounded.
+    assert require_figures_of_formulas(frame, refined) < loss[1]
+    # The release equals the measured values, except that ages are rounded.
     _, report = dbanon.anonymize_frame(
         frame, quasi_identifiers=list(frame.columns), k=k, evaluate=True, **options
     )
-    assert report.internal.information_loss == pytest.approx(lost[1] / frame.size, rel=5e-3)
+    assert report.internal.information_loss == pytest.approx(loss[1] / frame.size, rel=5e-3)

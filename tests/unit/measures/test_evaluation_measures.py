@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dbanon.measures.catalogue import MEASURES, evaluate
-from dbanon.measures.figure import Task, no_tick
+from dbanon.measures.figure import EvaluationTask, no_tick
 from dbanon.measures.risk import links
 from tests.evaluation_cases import KINDS, cases, make, pairs
 from tests.reference import evaluation as reference
@@ -20,24 +20,24 @@ PLAIN = (
 
 
 def check(case, rel=1e-9):
-    found = evaluate(Task(pairs(case)))
+    figures = evaluate(EvaluationTask(pairs(case)))
     for name in PLAIN:
         expected = getattr(reference, name)(case)
-        value = found[name].value
-        assert (value is None) == (expected is None), (name, value, expected, found[name].note)
+        value = figures[name].value
+        assert (value is None) == (expected is None), (name, value, expected, figures[name].note)
         if value is None:
-            assert found[name].note, name
+            assert figures[name].note, name
         else:
             assert value == pytest.approx(expected, rel=rel, abs=1e-10), name
     named, right = reference.linkage_risk(case)
-    assert found["linkage_risk"].value == pytest.approx(named, rel=rel)
-    assert found["linkage_risk"].parts["class_linkage"] == pytest.approx(right, rel=rel)
+    assert figures["linkage_risk"].value == pytest.approx(named, rel=rel)
+    assert figures["linkage_risk"].parts["class_linkage"] == pytest.approx(right, rel=rel)
     linked, first = reference.nearest_linkage_risk(case)
-    assert found["nearest_linkage_risk"].value == pytest.approx(linked, rel=rel)
-    assert found["nearest_linkage_risk"].parts["nearest"] == pytest.approx(first, rel=rel)
-    zil = found["direct_loss"].parts.get("zil", 0.0)
+    assert figures["nearest_linkage_risk"].value == pytest.approx(linked, rel=rel)
+    assert figures["nearest_linkage_risk"].parts["nearest"] == pytest.approx(first, rel=rel)
+    zil = figures["direct_loss"].parts.get("zil", 0.0)
     assert zil == pytest.approx(reference.zil(case), rel=rel, abs=1e-10)
-    return found
+    return figures
 
 
 @given(cases(("number",)))
@@ -55,10 +55,10 @@ def test_mixed_tables(case):
 @given(cases(KINDS[1:]))
 @settings(max_examples=60)
 def test_tables_without_numbers(case):
-    found = check(case)
+    figures = check(case)
     for name in ("distance_loss", "overall_loss", "interval_risk", "score", "security_ratio"):
-        assert found[name].value is None
-    assert found["disclosure_risk"].value == found["nearest_linkage_risk"].value
+        assert figures[name].value is None
+    assert figures["disclosure_risk"].value == figures["nearest_linkage_risk"].value
 
 
 @pytest.mark.slow
@@ -75,24 +75,26 @@ def test_larger_tables(seed):
 @settings(max_examples=100)
 def test_nearest_of_a_group_as_distances_of_its_pairs_say(case, released):
     """To the last bit."""
-    found = pairs(case)
-    for group in links.groups(found):
-        asked, given_ = group.records, group.rows
+    case_pairs = pairs(case)
+    for group in links.comparison_groups(case_pairs):
+        questions, points = group.records, group.rows
         if not released:
-            asked, given_ = given_, asked
-        if not len(asked) or not len(given_):
+            questions, points = points, questions
+        if not len(questions) or not len(points):
             continue
-        answer = links.compare(found, asked, given_, no_tick, released=released, second=True)
-        for at, one in enumerate(asked):
-            each = np.full(len(given_), one)
-            both = (each, given_) if released else (given_, each)
-            distances = sum((c.apart(*both) for c in found.columns), np.zeros(len(given_)))
+        answer = links.nearest_by_sum(
+            case_pairs, questions, points, no_tick, released=released, second=True
+        )
+        for position, question in enumerate(questions):
+            each = np.full(len(points), question)
+            both = (each, points) if released else (points, each)
+            distances = sum((c.apart(*both) for c in case_pairs.columns), np.zeros(len(points)))
             first = distances.min()
             ties = distances <= first * links.TIE
             second = distances[~ties].min(initial=np.inf)
-            assert answer.distances[at] == first
-            assert answer.seconds[at] == (second if np.isfinite(second) else first)
-            assert answer.weights[at] == ties.sum()
+            assert answer.distances[position] == first
+            assert answer.seconds[position] == (second if np.isfinite(second) else first)
+            assert answer.weights[position] == ties.sum()
 
 
 @given(cases(), st.integers(1, 40))
@@ -106,23 +108,23 @@ def test_pieces_change_nothing(case, chunk):
 
 def test_what_is_made_of_others():
     case = make(np.random.default_rng(3), 30, ("number", "number"))
-    found = {name: figure.value for name, figure in evaluate(Task(pairs(case))).items()}
-    inner = 0.5 * found["deviation_loss"] + 0.5 * found["structure_loss"]
-    assert found["statistics_loss"] == pytest.approx(inner)
-    assert found["overall_loss"] == pytest.approx((found["distance_loss"] + inner) / 2)
-    risk = (found["nearest_linkage_risk"] + found["interval_risk"]) / 2
-    assert found["disclosure_risk"] == pytest.approx(risk)
-    assert found["score"] == pytest.approx((found["overall_loss"] + risk) / 2)
+    figures = {name: figure.value for name, figure in evaluate(EvaluationTask(pairs(case))).items()}
+    inner = 0.5 * figures["deviation_loss"] + 0.5 * figures["structure_loss"]
+    assert figures["statistics_loss"] == pytest.approx(inner)
+    assert figures["overall_loss"] == pytest.approx((figures["distance_loss"] + inner) / 2)
+    risk = (figures["nearest_linkage_risk"] + figures["interval_risk"]) / 2
+    assert figures["disclosure_risk"] == pytest.approx(risk)
+    assert figures["score"] == pytest.approx((figures["overall_loss"] + risk) / 2)
 
 
 def test_notes_lead_to_the_part_that_is_missing():
     case = make(np.random.default_rng(3), 9, ("number",))
     case.columns[0]["x"] = [1.0] * 9
     case.columns[0]["y"] = [1.0] * len(case.columns[0]["y"])
-    found = evaluate(Task(pairs(case)))
-    assert found["score"].value is None
-    assert found["score"].note.startswith("overall_loss: distance_loss: no column of numbers")
-    assert set(found) == set(MEASURES)
+    figures = evaluate(EvaluationTask(pairs(case)))
+    assert figures["score"].value is None
+    assert figures["score"].note.startswith("overall_loss: distance_loss: no column of numbers")
+    assert set(figures) == set(MEASURES)
 
 
 def test_constant_columns_do_not_thin_out_a_loss():
@@ -134,16 +136,18 @@ def test_constant_columns_do_not_thin_out_a_loss():
         for j in range(2)
     ]
     columns += [{"name": f"c{j}", "kind": "number", "x": [1.0] * 50} for j in range(27)]
-    columns = [one | {"y": np.repeat(one["x"][::5], 1).tolist()} for one in columns]
+    columns = [column | {"y": np.repeat(column["x"][::5], 1).tolist()} for column in columns]
     labels = np.repeat(np.arange(10), 5).tolist()
-    alone, beside = (evaluate(Task(pairs(Case(some, labels)))) for some in (columns[:2], columns))
+    without_constants, with_constants = (
+        evaluate(EvaluationTask(pairs(Case(some, labels)))) for some in (columns[:2], columns)
+    )
     for name in ("correlation_loss", "structure_loss"):
-        assert beside[name].value == pytest.approx(alone[name].value)
-        assert beside[name].value > 0.001
-        assert (alone[name].note, beside[name].note) == (
+        assert with_constants[name].value == pytest.approx(without_constants[name].value)
+        assert with_constants[name].value > 0.001
+        assert (without_constants[name].note, with_constants[name].note) == (
             "", "27 columns are constant, and left out"
         )  # fmt: skip
-    nothing = evaluate(Task(pairs(Case(columns[1:3], labels))))["correlation_loss"]
+    nothing = evaluate(EvaluationTask(pairs(Case(columns[1:3], labels))))["correlation_loss"]
     assert (nothing.value, nothing.note) == (None, "there is one column of numbers that varies")
 
 
@@ -156,6 +160,6 @@ def test_columns_that_became_constant_have_no_correlation(seed):
         {"name": f"a{j}", "kind": "number", "x": x.tolist(), "y": [float(rng.normal())]}
         for j, x in enumerate(points.T)
     ]
-    found = evaluate(Task(pairs(Case(columns, [0] * 100))))
+    figures = evaluate(EvaluationTask(pairs(Case(columns, [0] * 100))))
     together = np.abs(np.corrcoef(points.T)[np.triu_indices(3, 1)])
-    assert found["correlation_loss"].value == pytest.approx(together.mean())
+    assert figures["correlation_loss"].value == pytest.approx(together.mean())

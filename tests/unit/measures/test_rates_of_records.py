@@ -5,29 +5,29 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dbanon.measures.attacks.rates import Attacked, Rate
+from dbanon.measures.attacks.rates import AttackResult, Rate
 
 
 def guesses(
-    rng: np.random.Generator, records: int, questions: int, alike: float
+    rng: np.random.Generator, records: int, questions: int, n_repeats: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """Records, and whether guesses are right: as most of a person's are, or by themselves."""
     person = rng.random(records) < 0.4
-    own = rng.random((questions, records)) < 0.4
-    right = np.where(rng.random((questions, records)) < alike, person, own)
+    record_rates = rng.random((questions, records)) < 0.4
+    right = np.where(rng.random((questions, records)) < n_repeats, person, record_rates)
     return np.tile(np.arange(records), questions), right.reshape(-1)
 
 
-@pytest.mark.parametrize("alike", [0.0, 0.5, 0.9, 1.0])
-def test_worth_as_many_as_a_bootstrap_of_records_says(alike: float) -> None:
+@pytest.mark.parametrize("n_repeats", [0.0, 0.5, 0.9, 1.0])
+def test_worth_as_many_as_a_bootstrap_of_records_says(n_repeats: float) -> None:
     rng = np.random.default_rng(3)
-    records, right = guesses(rng, 300, 8, alike)
+    records, right = guesses(rng, 300, 8, n_repeats)
     rate = Rate.of_records(records, right)
     shares = right.reshape(8, 300).mean(axis=0)
-    drawn = [shares[rng.integers(300, size=300)].mean() for _ in range(4000)]
+    sample = [shares[rng.integers(300, size=300)].mean() for _ in range(4000)]
     share = right.mean()
     assert rate == Rate(int(right.sum()), 2400)
-    assert rate.independent == pytest.approx(share * (1 - share) / np.var(drawn), rel=0.1)
+    assert rate.independent == pytest.approx(share * (1 - share) / np.var(sample), rel=0.1)
 
 
 def test_where_all_are_alike_records_count() -> None:
@@ -41,14 +41,14 @@ def test_where_all_are_alike_records_count() -> None:
 
 def test_intervals_hold_as_often_as_they_say() -> None:
     rng = np.random.default_rng(11)
-    held = {"records": 0, "guesses": 0}
+    n_covered = {"records": 0, "guesses": 0}
     for _ in range(400):
         attack, random = guesses(rng, 150, 10, 0.9), guesses(rng, 150, 10, 0.9)
         rates = Rate.of_records(*attack), Rate.of_records(*random)
         plain = [Rate(rate.right, rate.guesses) for rate in rates]
         for kind, (one, other) in (("records", rates), ("guesses", plain)):
-            low, high = Attacked(one, other).interval or (1, 0)
-            held[kind] += low <= 0 <= high
+            low, high = AttackResult(one, other).interval or (1, 0)
+            n_covered[kind] += low <= 0 <= high
     # Both rates are .4, so the risk is 0.
-    assert held["records"] / 400 >= 0.95
-    assert held["guesses"] / 400 < 0.85
+    assert n_covered["records"] / 400 >= 0.95
+    assert n_covered["guesses"] / 400 < 0.85

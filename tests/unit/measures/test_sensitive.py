@@ -116,17 +116,17 @@ def test_class_sizes_agree_with_pycanon(case, withheld):
     labels, _ = case
     partition = Partition(np.concatenate([labels, [-1] * withheld]))
     released = pd.DataFrame({"q": labels})
-    whole = pd.DataFrame({"q": [*labels, *range(withheld)]})
+    table = pd.DataFrame({"q": [*labels, *range(withheld)]})
     k = int(partition.sizes.min())
-    assert discernibility(partition) == metrics.discernability_metric(whole, released, ["q"])
+    assert discernibility(partition) == metrics.discernability_metric(table, released, ["q"])
     assert average_class_size(partition, k) == pytest.approx(
-        metrics.average_ecsize(whole, released, ["q"])
+        metrics.average_ecsize(table, released, ["q"])
     )
 
 
-def beta_of(row, whole, value):
+def beta_of(row, table, value):
     """How much more often than in the table a value is in a class, from the definition."""
-    return row[value] / sum(row) / whole[value] - 1
+    return row[value] / sum(row) / table[value] - 1
 
 
 @given(tables())
@@ -134,16 +134,18 @@ def beta_of(row, whole, value):
 def test_likeness_and_disclosure_by_their_definitions(case):
     labels, codes = case
     rows = [np.bincount(codes[labels == c], minlength=6).tolist() for c in range(labels.max() + 1)]
-    whole = [list(codes).count(value) / len(codes) for value in range(6)]
-    held = [v for v in range(6) if whole[v]]
+    table = [list(codes).count(value) / len(codes) for value in range(6)]
+    occurring = [v for v in range(6) if table[v]]
     counts = sensitive.sensitive_counts(Partition(labels), codes.astype(np.int32), 6)
-    beta = max(beta_of(row, whole, v) for row in rows for v in held)
+    beta = max(beta_of(row, table, v) for row in rows for v in occurring)
     assert worst_class.beta_likeness(counts) == pytest.approx(max(beta, 0), abs=1e-12)
-    least = -math.log(min(whole[v] for v in held))
+    least = -math.log(min(table[v] for v in occurring))
     assert worst_class.enhanced_beta_likeness(counts) == pytest.approx(
         min(max(beta, 0), least), abs=1e-12
     )
-    delta = max(abs(math.log(row[v] / sum(row) / whole[v])) for row in rows for v in held if row[v])
+    delta = max(
+        abs(math.log(row[v] / sum(row) / table[v])) for row in rows for v in occurring if row[v]
+    )
     assert worst_class.delta_disclosure(counts) == pytest.approx(delta, abs=1e-12)
 
 
@@ -192,8 +194,8 @@ def test_t_by_hierarchy(seed, leaves, shape):
     rng = np.random.default_rng(seed)
     tree = random_tree(rng, leaves, shape)
     counts = rng.integers(0, 4, (3, tree.n_leaves)) + (np.arange(tree.n_leaves) < 1)
-    whole = counts.sum(axis=0) / counts.sum()
-    expected = max(movers_cost(row / row.sum() - whole, tree) for row in counts)
+    table = counts.sum(axis=0) / counts.sum()
+    expected = max(movers_cost(row / row.sum() - table, tree) for row in counts)
     assert worst_class.t_closeness(counts, tree) == pytest.approx(expected, abs=1e-9)
     if shape == "flat":
         expected = worst_class.t_closeness(counts)

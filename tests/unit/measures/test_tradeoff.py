@@ -35,15 +35,15 @@ def test_frontier_of_little(points):
 @given(some)
 def test_frontier_holds_what_nothing_beats(points):
     risks, losses = zip(*points, strict=True)
-    found = frontier(risks, losses)
-    assert [risks[at] for at in found] == sorted(risks[at] for at in found)
+    knee = frontier(risks, losses)
+    assert [risks[at] for at in knee] == sorted(risks[at] for at in knee)
 
-    def beats(one, other):
-        a, b = points[one], points[other]
+    def beats(point, other):
+        a, b = points[point], points[other]
         return a != b and a[0] <= b[0] and a[1] <= b[1]
 
     places = range(len(points))
     best = {points[at] for at in places if not any(beats(other, at) for other in places)}
-    assert {points[at] for at in found} == best
-    assert len(found) == len(best)
-    assert all(points.index(points[at]) == at for at in found)
+    assert {points[at] for at in knee} == best
+    assert len(knee) == len(best)
+    assert all(points.index(points[at]) == at for at in knee)

@@ -8,23 +8,23 @@ from hypothesis import strategies as st
 
 import dbanon
 from dbanon.errors import InvalidParameter
-from dbanon.recoding.secure import choose, ratio, secure_value
+from dbanon.recoding.secure import choose_sides, secure_value, security_ratio
 
 
 def test_security_ratio():
     """Of 0 4 5 6, 5 and both its neighbours are nearer than 2 to 5."""
-    assert ratio(np.array([0.0, 4.0, 5.0, 6.0]), 5.0, 2.0) == 0.25
+    assert security_ratio(np.array([0.0, 4.0, 5.0, 6.0]), 5.0, 2.0) == 0.25
 
 
 def test_secure_values_worked_example():
     """0 10 11 have the mean 7. With epsilon 2 and gamma0 1 it is secure; with epsilon 4 it is not:
     10 and 11 are nearer. Below, 6 is the largest that is 4 from all; above, 15 the smallest."""
     values = np.array([0.0, 10.0, 11.0])
-    assert ratio(values, 7.0, 2.0) == 1.0
+    assert security_ratio(values, 7.0, 2.0) == 1.0
     assert secure_value(values, 7.0, 4.0, 1.0, 0.0, -1) == 6.0
     assert secure_value(values, 7.0, 4.0, 1.0, 0.0, 1) == 15.0
     # Two of three are enough at 7 already when 0.6 must be safe from epsilon 3.5: 0 and 11.
-    assert ratio(values, 7.0, 3.5) == pytest.approx(2 / 3)
+    assert security_ratio(values, 7.0, 3.5) == pytest.approx(2 / 3)
     # In steps of 4 values are rounded away from the mean.
     assert secure_value(values, 7.0, 4.0, 1.0, 4.0, -1) == 4.0
     assert secure_value(values, 7.0, 4.0, 1.0, 4.0, 1) == 16.0
@@ -32,14 +32,14 @@ def test_secure_values_worked_example():
 
 def test_choice_worked_example():
     """-3 or +2: up. Then -4 or +1 from 2: down, to -2. Then -1 or +5: equal, so down."""
-    assert choose([-3, -4, -1], [2, 1, 5]) == [True, False, False]
+    assert choose_sides([-3, -4, -1], [2, 1, 5]) == [True, False, False]
 
 
 @given(st.lists(st.tuples(st.floats(-9, 0), st.floats(0, 9)), max_size=40))
 def test_never_worse_than_the_printed_rule(shifts):
     downwards, upwards = [d for d, _ in shifts], [u for _, u in shifts]
     total = sum(
-        u if up else d for (d, u), up in zip(shifts, choose(downwards, upwards), strict=True)
+        u if up else d for (d, u), up in zip(shifts, choose_sides(downwards, upwards), strict=True)
     )
     assert abs(total) <= abs(sum(downwards)) + 1e-9
 
@@ -56,8 +56,8 @@ def test_secure_values_are_secure_and_nearest(values, epsilon, gamma0, step):
     mean = values.mean()
     for side in (-1, 1):
         found = secure_value(values, mean, epsilon, gamma0, step, side)
-        assert side * (found - mean) >= 0 or ratio(values, mean, epsilon) >= gamma0
-        assert ratio(values, found, epsilon) >= gamma0
+        assert side * (found - mean) >= 0 or security_ratio(values, mean, epsilon) >= gamma0
+        assert security_ratio(values, found, epsilon) >= gamma0
         if step:
             assert found == round(found / step) * step
 
@@ -86,7 +86,8 @@ def test_release(dtype):
         for label in range(found.n_classes):
             originals = frame[name].to_numpy(float)[found.labels == label]
             assert any(
-                ratio(originals, value[column], epsilon * (1 - 1e-6)) >= 0.6 for value in values
+                security_ratio(originals, value[column], epsilon * (1 - 1e-6)) >= 0.6
+                for value in values
             )
 
 

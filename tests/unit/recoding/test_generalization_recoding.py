@@ -141,14 +141,14 @@ def test_grids_hold_their_classes(values, kind, step):
         low, high = grid.around(numbers, numbers)
         assert (low <= numbers).all()
         assert (numbers < high).all()
-        # Borders are compared as they are told: rounding leaves no last digits in them.
+        # Borders are compared as text, so they must not carry rounding errors.
         assert [float(f"{border:.15g}") for border in (*low, *high)] == [*low, *high]
         width = grid.finest.step
         np.testing.assert_allclose(np.rint(low / width) * width, low, atol=1e-9 * 1e6)
 
 
 def test_a_member_on_a_border_that_floats_miss():
-    """Three times 0.1 is more than 0.3, which is told as the border of the next interval."""
+    """Three times 0.1 exceeds 0.3 in floats, but 0.3 is the border of the next interval."""
     low, high = Grid(Cells(0.1)).around(np.array([0.3]), np.array([0.3]))
     assert (low[0], high[0]) == (0.3, 0.4)
 
@@ -174,8 +174,8 @@ def test_grids_of_dates(days, months, step):
     assert ([-1, 0, days] < high).all()
     if months == 60:
         assert str(np.datetime64(int(low[1]), "D")) == "1970-01-01"
-        whole = grid.around(np.array([0.0]), np.array([days]))
-        assert [str(np.datetime64(int(ends[0]), "D")) for ends in whole] == [
+        range_ends = grid.around(np.array([0.0]), np.array([days]))
+        assert [str(np.datetime64(int(ends[0]), "D")) for ends in range_ends] == [
             "1970-01-01", "2080-01-01"
         ]  # fmt: skip
 
@@ -187,8 +187,8 @@ def test_class_sizes():
     assert average_class_size(Partition([-1]), 2) == 0
 
 
-def test_an_own_range_is_told_to_its_last_digit():
-    """Its ends are members: 16 digits of microseconds, 17 of a double."""
+def test_local_ranges_are_released_with_all_digits():
+    """Borders are members' values: 16 digits of microseconds, 17 of a double."""
     rng = np.random.default_rng(0)
     moments = pd.Timestamp("2024-10-01") + pd.to_timedelta(
         rng.integers(0, 86_400 * 10**6, 30), "us"

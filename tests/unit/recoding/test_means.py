@@ -18,8 +18,8 @@ INT64 = st.integers(-(2**63), 2**63 - 1)
 @st.composite
 def partitions(draw: st.DrawFn, n: int) -> Partition:
     labels = draw(st.lists(st.integers(-1, 3), min_size=n, max_size=n))
-    known = sorted({label for label in labels if label >= 0})
-    return Partition([known.index(label) if label >= 0 else -1 for label in labels])
+    classes = sorted({label for label in labels if label >= 0})
+    return Partition([classes.index(label) if label >= 0 else -1 for label in labels])
 
 
 @st.composite
@@ -31,10 +31,14 @@ def values_in_classes(draw: st.DrawFn) -> tuple[list[int], Partition]:
 @given(values_in_classes())
 def test_integer_means_are_exact_and_half_goes_to_even(case: tuple[list[int], Partition]) -> None:
     values, partition = case
-    found = integer_means(np.array(values, np.int64), partition)
-    assert len(found) == partition.n_classes
-    for label, mean in enumerate(found.tolist()):
-        members = [v for v, own in zip(values, partition.labels, strict=True) if own == label]
+    means = integer_means(np.array(values, np.int64), partition)
+    assert len(means) == partition.n_classes
+    for label, mean in enumerate(means.tolist()):
+        members = [
+            value
+            for value, value_label in zip(values, partition.labels, strict=True)
+            if value_label == label
+        ]
         assert mean == round(Fraction(sum(members), len(members)))
 
 
@@ -58,9 +62,13 @@ def test_means_of_floats_stay_in_the_range_of_their_class(
     values: list[float], data: st.DataObject
 ) -> None:
     partition = data.draw(partitions(len(values)))
-    found = class_means(np.array(values), partition)
-    for label, mean in enumerate(found.tolist()):
-        members = [v for v, own in zip(values, partition.labels, strict=True) if own == label]
+    means = class_means(np.array(values), partition)
+    for label, mean in enumerate(means.tolist()):
+        members = [
+            value
+            for value, value_label in zip(values, partition.labels, strict=True)
+            if value_label == label
+        ]
         assert min(members) <= mean <= max(members)
         exact = sum(map(Fraction, members)) / len(members)
         largest = max(map(abs, members))
@@ -71,8 +79,8 @@ def test_means_of_floats_stay_in_the_range_of_their_class(
 
 def test_means_of_a_sum_beyond_the_largest_number() -> None:
     values = np.array([1e308, 1.75e308, 8.0, 1.0, -1.5e308, -1.5e308, 1.5e308, 3.0])
-    found = class_means(values, Partition([0, 0, 1, 1, 2, 2, 2, -1]))
-    assert found.tolist() == pytest.approx([1.375e308, 4.5, -5e307], rel=1e-15)
+    means = class_means(values, Partition([0, 0, 1, 1, 2, 2, 2, -1]))
+    assert means.tolist() == pytest.approx([1.375e308, 4.5, -5e307], rel=1e-15)
 
 
 @given(st.lists(st.integers(1, 12), min_size=1, max_size=40))

@@ -30,13 +30,15 @@ PARENTS = {
 CITIES = ["Kiel", "Emden", "Celle", "Lindau", "Oberstdorf", "Garmisch"]
 
 
-def way(place: str) -> list[str]:
-    return [place, *way(PARENTS[place])] if place != "*" else ["*"]
+def path_to_root(region: str) -> list[str]:
+    return [region, *path_to_root(PARENTS[region])] if region != "*" else ["*"]
 
 
-def far(one: str, other: str) -> int:
-    """Steps up from one until a place that the other is in, too."""
-    return next(step for step, place in enumerate(way(one)) if place in way(other))
+def tree_distance(first: str, second: str) -> int:
+    """Steps up from the first value to a region that contains the second."""
+    return next(
+        step for step, region in enumerate(path_to_root(first)) if region in path_to_root(second)
+    )
 
 
 def frame_of(n: int = 90) -> pd.DataFrame:
@@ -66,10 +68,10 @@ def released(frame: pd.DataFrame, k: int = 5, **options: object) -> tuple[pd.Dat
     options = {"hierarchies": {"place": Hierarchy.from_nested(PLACES)}, **options}
     names = [name for name in QI if name in frame]
     options["hierarchies"] = {a: t for a, t in options["hierarchies"].items() if a in names}
-    found, report = dbanon.anonymize_frame(
+    release, report = dbanon.anonymize_frame(
         frame, quasi_identifiers=names, k=k, recoding="representative", keep=["row"], **options
     )
-    return found.sort_values("row", ignore_index=True), report
+    return release.sort_values("row", ignore_index=True), report
 
 
 @pytest.mark.slow
@@ -77,37 +79,42 @@ def released(frame: pd.DataFrame, k: int = 5, **options: object) -> tuple[pd.Dat
 @pytest.mark.parametrize("method", ["mdav", "cbfs", "kward", "gaa_cp", "mondrian"])
 @pytest.mark.parametrize("refine", [None, "fast"])
 def test_each_class_by_the_definitions(method: str, refine: str | None) -> None:
-    """Classes are found again by what they are released with, and each value in plain Python."""
+    """Recompute each class's representatives in plain Python, grouping by released values."""
     frame = frame_of()
-    found, report = released(frame, method=method, refine=refine)
-    assert found.dtypes.tolist() == frame.dtypes.tolist()
-    groups = found.groupby(QI, observed=True).groups
+    release, report = released(frame, method=method, refine=refine)
+    assert release.dtypes.tolist() == frame.dtypes.tolist()
+    groups = release.groupby(QI, observed=True).groups
     assert min(map(len, groups.values())) == report.k_achieved >= 5
-    moved = 0.0
+    total_loss = 0.0
     for rows in groups.values():
-        own, value = frame.loc[rows], found.loc[rows[0]]
-        mean = own["age"].sum() / len(own)
+        members, value = frame.loc[rows], release.loc[rows[0]]
+        mean = members["age"].sum() / len(members)
         assert abs(value["age"] - mean) <= 0.5
-        assert value["size"] == pytest.approx(own["size"].mean())
-        days = [day.toordinal() for day in own["day"]]
+        assert value["size"] == pytest.approx(members["size"].mean())
+        days = [day.toordinal() for day in members["day"]]
         assert abs(value["day"].toordinal() - sum(days) / len(days)) <= 0.5
-        ranks = sorted(GRADES.index(grade) for grade in own["grade"])
+        ranks = sorted(GRADES.index(grade) for grade in members["grade"])
         assert value["grade"] == GRADES[ranks[(len(ranks) - 1) // 2]]
-        jobs = Counter(own["job"])
+        jobs = Counter(members["job"])
         assert value["job"] == min(job for job in jobs if jobs[job] == max(jobs.values()))
-        costs = {one: sum(far(other, one) for other in own["place"]) for one in own["place"]}
-        least = [one for one in CITIES if costs.get(one) == min(costs.values())]
-        assert value["place"] == least[0]
+        costs = {
+            city: sum(tree_distance(member_city, city) for member_city in members["place"])
+            for city in members["place"]
+        }
+        medoids = [city for city in CITIES if costs.get(city) == min(costs.values())]
+        assert value["place"] == medoids[0]
         ages = np.ptp(frame["age"])
-        moved += sum(abs(age - value["age"]) / ages for age in own["age"])
-        moved += sum(abs(x - value["size"]) / np.ptp(frame["size"]) for x in own["size"])
-        whole = (frame["day"].max() - frame["day"].min()).days
-        moved += sum(abs(day - value["day"].toordinal()) / whole for day in days)
-        moved += sum(abs(rank - GRADES.index(value["grade"])) / 3 for rank in ranks)
-        moved += sum(job != value["job"] for job in own["job"])
-        moved += sum(far(place, value["place"]) / 3 for place in own["place"])
+        total_loss += sum(abs(age - value["age"]) / ages for age in members["age"])
+        total_loss += sum(abs(x - value["size"]) / np.ptp(frame["size"]) for x in members["size"])
+        day_range = (frame["day"].max() - frame["day"].min()).days
+        total_loss += sum(abs(day - value["day"].toordinal()) / day_range for day in days)
+        total_loss += sum(abs(rank - GRADES.index(value["grade"])) / 3 for rank in ranks)
+        total_loss += sum(job != value["job"] for job in members["job"])
+        total_loss += sum(
+            tree_distance(member_city, value["place"]) / 3 for member_city in members["place"]
+        )
     assert report.loss_measure == "gower"
-    assert report.internal.information_loss == pytest.approx(moved / frame[QI].size)
+    assert report.internal.information_loss == pytest.approx(total_loss / frame[QI].size)
 
 
 @pytest.mark.filterwarnings("ignore::dbanon.errors.KeptColumnTells")
@@ -124,18 +131,18 @@ def test_the_report_and_the_evaluation_say_the_same() -> None:
 
 @pytest.mark.filterwarnings("ignore::dbanon.errors.KeptColumnTells")
 def test_a_number_and_an_order_with_a_hierarchy() -> None:
-    """Released is a value of the class, in the column's own type."""
+    """The release has values of the class, in the column's type."""
     frame = frame_of()[["row", "age", "grade"]]
     ages = [str(age) for age in range(18, 90)]
     trees = {
         "age": dbanon.Hierarchy.from_nested({"*": {"low": ages[:30], "high": ages[30:]}}),
         "grade": dbanon.Hierarchy.from_nested({"*": {"any": ["none", "school"], "d": ["degree"]}}),
     }
-    found, report = released(frame, hierarchies=trees)
-    assert found.dtypes.tolist() == frame.dtypes.tolist()
-    for rows in found.groupby(["age", "grade"], observed=True).groups.values():
-        assert set(found.loc[rows, "age"]) <= set(frame.loc[rows, "age"])
-        assert set(found.loc[rows, "grade"]) <= set(frame.loc[rows, "grade"])
+    release, report = released(frame, hierarchies=trees)
+    assert release.dtypes.tolist() == frame.dtypes.tolist()
+    for rows in release.groupby(["age", "grade"], observed=True).groups.values():
+        assert set(release.loc[rows, "age"]) <= set(frame.loc[rows, "age"])
+        assert set(release.loc[rows, "grade"]) <= set(frame.loc[rows, "grade"])
     assert 0 < report.internal.information_loss < 1
 
 
@@ -144,14 +151,14 @@ def test_nulls_have_classes_of_their_own() -> None:
     frame = frame_of()
     frame.loc[:19, "job"] = None
     frame.loc[10:29, "place"] = None
-    found, _ = released(frame, nulls="category")
+    release, _ = released(frame, nulls="category")
     for name in QI:
-        assert found[name].isna().tolist() == frame[name].isna().tolist()
+        assert release[name].isna().tolist() == frame[name].isna().tolist()
 
 
 @pytest.mark.filterwarnings("ignore::dbanon.errors.KeptColumnTells")
 def test_a_withheld_record_shapes_nothing() -> None:
-    """Records with a NULL are withheld: the release is that of a table without them."""
+    """Withholding records with NULL gives the same release as deleting them."""
     frame = frame_of()
     odd = frame.iloc[:2].assign(
         row=[90, 91], age=[500, 600], job="astronaut", place=[None, None], size=99.0
@@ -165,26 +172,26 @@ def test_a_withheld_record_shapes_nothing() -> None:
 @pytest.mark.filterwarnings("ignore::dbanon.errors.KeptColumnTells")
 def test_persons_of_many_records() -> None:
     frame = frame_of().assign(person=np.arange(90) // 3)
-    found, report = released(frame, k=3, entity="person")
+    release, report = released(frame, k=3, entity="person")
     assert report.k_achieved >= 3
-    assert found.groupby(QI, observed=True).size().min() >= 9
+    assert release.groupby(QI, observed=True).size().min() >= 9
 
 
 def test_truth_values_of_a_frame_stay_what_they_are() -> None:
     frame = pd.DataFrame({"smokes": [True] * 4 + [False] * 4, "age": range(8)})
-    found, _ = dbanon.anonymize_frame(
+    release, _ = dbanon.anonymize_frame(
         frame, quasi_identifiers=["smokes", "age"], k=4, recoding="representative"
     )
-    assert found["smokes"].dtype == bool
-    assert set(found["smokes"]) == {False, True}
+    assert release["smokes"].dtype == bool
+    assert set(release["smokes"]) == {False, True}
 
 
 def test_wide_numbers_have_means_and_no_medoids() -> None:
     frame = pd.DataFrame({"a": [2**60, 2**60 + 2, 2**60 + 4, 2**60 + 6], "b": list("xxyy")})
-    found, _ = dbanon.anonymize_frame(
+    release, _ = dbanon.anonymize_frame(
         frame, quasi_identifiers=["a", "b"], k=2, recoding="representative"
     )
-    assert sorted(set(found["a"])) == [2**60 + 1, 2**60 + 5]
+    assert sorted(set(release["a"])) == [2**60 + 1, 2**60 + 5]
     tree = dbanon.Hierarchy.from_nested({"*": [str(value) for value in frame["a"]]})
     with pytest.raises(UnsupportedType, match="representative"):
         dbanon.anonymize_frame(

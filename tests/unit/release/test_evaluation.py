@@ -215,7 +215,7 @@ def test_withheld_records_are_in_no_figure():
     microdata, release, trees = released(table, ("age", "city"), k=4, method="gaa_cp")
     gone = release.partition.labels == 0
     labels = np.where(gone, -1, release.partition.labels - 1)
-    columns = [replace(c, values=c.values[1:], missing=None, lost=None) for c in release.columns]
+    columns = [replace(c, values=c.values[1:], missing=None, losses=None) for c in release.columns]
     some = evaluation_of(pairs_of(microdata, Partition(labels), columns, trees))
     fewer = microdata_from_frame(table[~gone], ["age", "city"])
     never = evaluation_of(pairs_of(fewer, Partition(labels[~gone]), columns, trees))

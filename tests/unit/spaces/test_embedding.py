@@ -1,4 +1,4 @@
-"""Text and hierarchies as points: their distances are those of evaluation."""
+"""Embeddings of text and hierarchies have the distances that evaluation uses."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from dbanon.kernels import Mdav, MixedMdav
 from dbanon.measures.attributes import Categories, Nodes
 from dbanon.spaces import numeric
 from dbanon.spaces.numeric import numeric_space
-from tests.reference import places as plain
+from tests.reference import code_space as plain
 
-# Of uneven depth, with a way of one child only and leaves that do not occur.
+# Uneven depths, a chain of single children, and a leaf that does not occur.
 TREE = Hierarchy.from_nested(
     {
         "*": {
@@ -58,49 +58,49 @@ def points(data: Microdata, how: str = "range", trees: object = None, **weights:
     return space(records)
 
 
-def squares(found: np.ndarray) -> np.ndarray:
-    return np.square(found[:, None] - found[None]).sum(axis=2)
+def squares(points: np.ndarray) -> np.ndarray:
+    return np.square(points[:, None] - points[None]).sum(axis=2)
 
 
-def of_measure(data: Microdata) -> dict[str, np.ndarray]:
-    """The distances of evaluation between all pairs of records, by attribute."""
-    every = np.arange(data.n_records)
+def evaluation_distances(data: Microdata) -> dict[str, np.ndarray]:
+    """The distances that evaluation computes between all pairs of records, by attribute."""
+    records = np.arange(data.n_records)
     leaves = leaf_codes(data, data.attributes[0], TREE)
-    place = Nodes(name="place", original=leaves, released=TREE.leaves[leaves], tree=TREE)
-    text = Categories(name="text", original=data.codes[:, 1], released=data.codes[:, 1])
+    place_nodes = Nodes(name="place", original=leaves, released=TREE.leaves[leaves], tree=TREE)
+    text_categories = Categories(name="text", original=data.codes[:, 1], released=data.codes[:, 1])
     ages = data.numbers[:, 0]
     return {
-        "place": place.gap(every[:, None], every[None]),
-        "text": text.gap(every[:, None], every[None]),
+        "place": place_nodes.gap(records[:, None], records[None]),
+        "text": text_categories.gap(records[:, None], records[None]),
         "age": np.abs(ages[:, None] - ages[None]) / np.ptp(ages),
     }
 
 
 def test_squared_distances_are_the_sums_of_those_of_evaluation() -> None:
     data = table()
-    expected = of_measure(data)
+    expected = evaluation_distances(data)
     assert len(np.unique(expected["place"])) > 3
-    total = sum(np.square(one) for one in expected.values())
+    total = sum(np.square(distances) for distances in expected.values())
     np.testing.assert_allclose(squares(points(data).points), total, atol=1e-12)
     weighted = 4 * np.square(expected["place"]) + np.square(expected["text"])
-    found = points(data, place=4.0, age=0.0).points
-    np.testing.assert_allclose(squares(found), weighted, atol=1e-12)
+    coordinates = points(data, place=4.0, age=0.0).points
+    np.testing.assert_allclose(squares(coordinates), weighted, atol=1e-12)
 
 
 def test_without_a_hierarchy_a_value_has_one_coordinate() -> None:
     data = table().of_attributes(["text"])
-    found = points(data, trees={}).points
-    np.testing.assert_array_equal(found, np.eye(9)[data.codes[:, 0]] * 0.5**0.5)
+    coordinates = points(data, trees={}).points
+    np.testing.assert_array_equal(coordinates, np.eye(9)[data.codes[:, 0]] * 0.5**0.5)
 
 
 def test_numbers_are_as_without_text() -> None:
     data = table()
     for how in ("zscore", "range", "none"):
-        alone = points(data.of_attributes(["age"]), how, {})
-        together = points(data, how)
-        np.testing.assert_array_equal(together.points[:, 0], alone.points[:, 0])
-        assert together.names[0] == "age"
-        assert set(together.names[1:]) == {""}
+        numbers_only = points(data.of_attributes(["age"]), how, {})
+        with_text = points(data, how)
+        np.testing.assert_array_equal(with_text.points[:, 0], numbers_only.points[:, 0])
+        assert with_text.names[0] == "age"
+        assert set(with_text.names[1:]) == {""}
 
 
 def test_a_number_with_a_hierarchy_is_measured_by_it() -> None:
@@ -108,11 +108,11 @@ def test_a_number_with_a_hierarchy_is_measured_by_it() -> None:
     tree = Hierarchy.from_nested(
         {"*": {"young": [str(i) for i in range(40)], "old": [str(i) for i in range(40, 90)]}}
     )
-    found = squares(points(data, trees={"age": tree}).points)
+    distances = squares(points(data, trees={"age": tree}).points)
     old = data.numbers[:, 0] >= 40
     apart = np.where(old[:, None] == old[None], 0.25, 1.0)
     apart[data.numbers[:, 0][:, None] == data.numbers[:, 0][None]] = 0.0
-    np.testing.assert_allclose(found, apart, atol=1e-12)
+    np.testing.assert_allclose(distances, apart, atol=1e-12)
 
 
 def test_values_that_are_all_the_same_have_no_coordinate() -> None:
@@ -141,13 +141,13 @@ def test_too_many_coordinates_are_refused(monkeypatch: pytest.MonkeyPatch) -> No
     with pytest.raises(MemoryLimit, match="coordinates") as refused:
         assert space.points is None
     assert '"place"' in str(refused.value.detail)
-    # Of a block there are fewer.
+    # A block needs fewer coordinates.
     assert len(space.take(np.arange(30)).points) == 30
-    # Who needs none is not asked.
-    found = space.kernel(Mdav, MixedMdav)(5)
-    while not found.step():
+    # Methods on codes do not compute them.
+    kernel = space.kernel(Mdav, MixedMdav)(5)
+    while not kernel.step():
         pass
-    assert np.bincount(found.labels()).tolist() == [5] * 12
+    assert np.bincount(kernel.labels()).tolist() == [5] * 12
 
 
 @pytest.mark.parametrize("how", ["range", "zscore", "none"])
@@ -155,28 +155,28 @@ def test_distances_without_coordinates_are_those_of_points(how: str) -> None:
     data = table()
     for weights in ({}, {"place": 4.0, "age": 0.25}, {"text": 0.0}, {"age": 1e-9}):
         space = points(data, how, None, **weights)
-        found = plain.squared(space.codes, space.metric).astype(float)
+        distances = plain.squared(space.codes, space.metric).astype(float)
         expected = squares(space.points)
-        # As many as fit into 62 bits, of an attribute that counts for little with fewer digits.
-        assert 2.0**56 < found.max() < 2.0**62
-        scale = expected.max() / found.max()
-        np.testing.assert_allclose(found * scale, expected, atol=1e-6 * expected.max())
+        # Distances use close to 62 bits; attributes with tiny weights have fewer digits.
+        assert 2.0**56 < distances.max() < 2.0**62
+        scale = expected.max() / distances.max()
+        np.testing.assert_allclose(distances * scale, expected, atol=1e-6 * expected.max())
 
 
 def test_equal_distances_stay_equal_without_coordinates() -> None:
-    """Ages are whole, and heights have exact shares: the same distances, the same numbers."""
+    """Integer ages and exact shares of heights give identical integers for equal distances."""
     data = table(200)
     space = points(data)
-    found = plain.squared(space.codes, space.metric)
-    expected = of_measure(data)
+    distances = plain.squared(space.codes, space.metric)
+    expected = evaluation_distances(data)
     ages = np.round(np.ptp(data.numbers) * expected["age"]).astype(int)
-    # Of trees that are 3 high and 1 high.
+    # The trees have heights 3 and 1.
     heights = np.round(9 * (np.square(expected["place"]) + expected["text"])).astype(int)
     _, kind = np.unique(ages * 100 + heights, return_inverse=True)
     assert len(np.unique(kind)) > 500
     least, most = np.full(kind.max() + 1, 1 << 62), np.zeros(kind.max() + 1, np.int64)
-    np.minimum.at(least, kind.reshape(-1), found.reshape(-1))
-    np.maximum.at(most, kind.reshape(-1), found.reshape(-1))
+    np.minimum.at(least, kind.reshape(-1), distances.reshape(-1))
+    np.maximum.at(most, kind.reshape(-1), distances.reshape(-1))
     np.testing.assert_array_equal(least, most)
 
 

@@ -30,8 +30,8 @@ def expected(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
     scores = standardization(numbers).apply(numbers)
     inverse = np.linalg.pinv(np.atleast_2d(np.cov(scores.T)), rcond=1e-9, hermitian=True)
     differences = scores[:, None] - scores[None]
-    found: NDArray[np.float64] = np.einsum("abi,ij,abj->ab", differences, inverse, differences)
-    return found
+    distances: NDArray[np.float64] = np.einsum("abi,ij,abj->ab", differences, inverse, differences)
+    return distances
 
 
 def test_worked_example() -> None:
@@ -69,12 +69,14 @@ def test_fewer_records_than_columns(n: int) -> None:
 def test_linear_maps_change_no_class() -> None:
     plain = RNG.normal(size=(60, 4))
     mapped = plain @ RNG.normal(size=(4, 4))
-    found = [dbanon.partition(x, 4, standardize="mahalanobis").labels for x in (plain, mapped)]
-    np.testing.assert_array_equal(*found)
+    label_pair = [dbanon.partition(x, 4, standardize="mahalanobis").labels for x in (plain, mapped)]
+    np.testing.assert_array_equal(*label_pair)
     constant = dbanon.partition(np.full((9, 2), 3.0), 3, standardize="mahalanobis")
     assert constant.n_classes == 3
-    one = [dbanon.partition(MIXED[:, :1], 3, standardize=how) for how in ("zscore", "mahalanobis")]
-    np.testing.assert_array_equal(one[0].labels, one[1].labels)
+    one_column = [
+        dbanon.partition(MIXED[:, :1], 3, standardize=how) for how in ("zscore", "mahalanobis")
+    ]
+    np.testing.assert_array_equal(one_column[0].labels, one_column[1].labels)
 
 
 def test_each_pattern_of_nulls_has_its_covariance() -> None:
@@ -82,14 +84,14 @@ def test_each_pattern_of_nulls_has_its_covariance() -> None:
     numbers = MIXED[:, :3].copy()
     frame = pd.DataFrame(numbers, columns=list("abc"))
     frame.loc[:19, "b"] = np.nan
-    found = dbanon.partition(frame, 4, nulls="category", standardize="mahalanobis").labels
+    labels = dbanon.partition(frame, 4, nulls="category", standardize="mahalanobis").labels
     points = whitened(numbers[:, [0, 2]])[:20]
     classes = dbanon.partition(points, 4, standardize="none").labels
-    pairs = set(zip(found[:20], classes, strict=True))
-    assert len(pairs) == len(set(classes)) == len(set(found[:20]))
+    pairs = set(zip(labels[:20], classes, strict=True))
+    assert len(pairs) == len(set(classes)) == len(set(labels[:20]))
     complete = whitened(numbers[20:])
     expected = dbanon.partition(complete, 4, standardize="none").labels
-    assert len(set(zip(found[20:], expected, strict=True))) == len(set(expected))
+    assert len(set(zip(labels[20:], expected, strict=True))) == len(set(expected))
 
 
 def test_refusals() -> None:
@@ -104,5 +106,5 @@ def test_every_method_of_points_takes_it() -> None:
         if method.takes_categories or method.name == "individual_ranking":
             continue
         columns = MIXED[:, : method.max_attributes or 4]
-        found = dbanon.partition(columns, 3, method=method.name, standardize="mahalanobis")
-        assert min(np.bincount(found.labels)) >= 3
+        result = dbanon.partition(columns, 3, method=method.name, standardize="mahalanobis")
+        assert min(np.bincount(result.labels)) >= 3

@@ -23,19 +23,19 @@ def table(n=60, seed=0):
     )
 
 
-def release(frame, k=3, **given):
+def release(frame, k=3, **options):
     names = list(frame.columns)
-    return dbanon.anonymize_frame(frame, quasi_identifiers=names, k=k, **given)
+    return dbanon.anonymize_frame(frame, quasi_identifiers=names, k=k, **options)
 
 
 def test_worked_example():
     """k = 3; classes {0 0 1 1}, {2 2 3}, {3 4 4}: of four the second counts."""
     ranks = [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
     frame = pd.DataFrame({"school": [SCHOOLS[rank] for rank in ranks]})
-    found, report = release(frame, method="optimal_univariate", orders=ORDERS)
-    counts = found["school"].value_counts().to_dict()
+    released, report = release(frame, method="optimal_univariate", orders=ORDERS)
+    counts = released["school"].value_counts().to_dict()
     assert counts == {"none": 4, "bachelor": 3, "doctor": 3}
-    assert found["school"].dtype == frame["school"].dtype
+    assert released["school"].dtype == frame["school"].dtype
     assert report.k_achieved == 3
     # Errors 1 + 1 + 1 + 1 of the sum of squares 20 around the mean 2, on ranks.
     assert report.internal.information_loss == report.internal.information_loss_before_rounding
@@ -49,12 +49,12 @@ def test_classes_are_those_of_the_ranks(method):
     numbers = frame.assign(school=ranks)
     ordinal = dbanon.partition(frame, 3, method=method, orders=ORDERS)
     plain = dbanon.partition(numbers, 3, method=method)
-    for found, expected in zip(
+    for actual, expected in zip(
         getattr(ordinal, "partitions", [ordinal]),
         getattr(plain, "partitions", [plain]),
         strict=True,
     ):
-        np.testing.assert_array_equal(found.labels, expected.labels)
+        np.testing.assert_array_equal(actual.labels, expected.labels)
     if isinstance(plain, dbanon.Partition):
         loss = dbanon.information_loss(numbers, plain)
         assert dbanon.information_loss(frame, ordinal, orders=ORDERS) == loss
@@ -65,34 +65,34 @@ def test_classes_are_those_of_the_ranks(method):
 @pytest.mark.parametrize("recoding", ["mean", "median"])
 def test_the_lower_median_of_ranks(recoding):
     frame, ranks = table()
-    found, report = release(frame.assign(row=range(60)).drop(columns="row"), 7, method="mdav",
+    released, report = release(frame.assign(row=range(60)).drop(columns="row"), 7, method="mdav",
                             recoding=recoding, orders=ORDERS)  # fmt: skip
     labels = dbanon.partition(frame, 7, orders=ORDERS).labels
     expected = {SCHOOLS[sorted(ranks[labels == c])[((labels == c).sum() - 1) // 2]]
                 for c in range(labels.max() + 1)}  # fmt: skip
-    assert set(found["school"]) == expected
+    assert set(released["school"]) == expected
     assert report.arguments["orders"] == {"school": {"values": 5}}
 
 
 def test_medoids_are_records():
     frame, _ = table()
-    found, _ = release(frame, 5, recoding="medoid", orders=ORDERS)
-    assert set(map(tuple, found.to_numpy())) <= set(map(tuple, frame.to_numpy()))
+    released, _ = release(frame, 5, recoding="medoid", orders=ORDERS)
+    assert set(map(tuple, released.to_numpy())) <= set(map(tuple, frame.to_numpy()))
 
 
 def test_ordered_categoricals_keep_their_type():
     frame, _ = table()
     dtype = pd.CategoricalDtype(SCHOOLS, ordered=True)
     ordered = frame.assign(school=frame["school"].astype(dtype))
-    found, _ = release(ordered, 4)
-    assert found["school"].dtype == dtype
+    released, _ = release(ordered, 4)
+    assert released["school"].dtype == dtype
     stated, _ = release(frame, 4, orders=ORDERS)
-    assert sorted(map(tuple, found.to_numpy())) == sorted(map(tuple, stated.to_numpy()))
+    assert sorted(map(tuple, released.to_numpy())) == sorted(map(tuple, stated.to_numpy()))
     # Categories that are no texts come back as they were.
     numbered = pd.DataFrame({"x": pd.Categorical([3, 3, 1, 1, 2, 2], [3, 1, 2], ordered=True)})
-    found, _ = release(numbered, 2)
-    assert found["x"].value_counts().to_dict() == {3: 2, 1: 2, 2: 2}
-    assert found["x"].dtype == numbered["x"].dtype
+    released, _ = release(numbered, 2)
+    assert released["x"].value_counts().to_dict() == {3: 2, 1: 2, 2: 2}
+    assert released["x"].dtype == numbered["x"].dtype
     # Another order goes before that of the categories, and an empty one takes it away.
     other = dbanon.partition(ordered, 4, orders={"school": sorted(SCHOOLS)}).labels
     expected = dbanon.partition(frame, 4, orders={"school": sorted(SCHOOLS)}).labels
@@ -105,24 +105,24 @@ def test_ordered_categoricals_keep_their_type():
 def test_nulls(nulls):
     frame, _ = table()
     frame.loc[::4, "school"] = None
-    found, report = release(frame, nulls=nulls, max_suppression=1, orders=ORDERS)
+    released, report = release(frame, nulls=nulls, max_suppression=1, orders=ORDERS)
     assert report.rows_out == (45 if nulls == "suppress" else 60)
-    assert found["school"].isna().sum() == (0 if nulls == "suppress" else 15)
-    assert set(found["school"].dropna()) <= set(SCHOOLS)
-    rest = frame.dropna() if nulls == "suppress" else frame
-    assert dbanon.partition(rest, 3, nulls=nulls, orders=ORDERS).sizes.min() >= 3
+    assert released["school"].isna().sum() == (0 if nulls == "suppress" else 15)
+    assert set(released["school"].dropna()) <= set(SCHOOLS)
+    complete = frame.dropna() if nulls == "suppress" else frame
+    assert dbanon.partition(complete, 3, nulls=nulls, orders=ORDERS).sizes.min() >= 3
 
 
-def intervals(**given):
+def intervals(**options):
     ranks = [0, 1, 1, 2, 4, 4]
     frame = pd.DataFrame({"school": [SCHOOLS[rank] for rank in ranks]})
-    return release(frame, 2, method="mondrian", orders=ORDERS, **given)
+    return release(frame, 2, method="mondrian", orders=ORDERS, **options)
 
 
 def test_intervals_of_ranks():
     """Classes {0 1 1} and {2 4 4} of ranks 0 to 4: (1 * 3 + 2 * 3) / 4 of 6 records lost."""
-    found, report = intervals()
-    assert found["school"].value_counts().to_dict() == {
+    released, report = intervals()
+    assert released["school"].value_counts().to_dict() == {
         "[none, school]": 3,
         "[bachelor, doctor]": 3,
     }
@@ -140,8 +140,8 @@ def test_other_forms_of_intervals():
         "[none, bachelor]",
         "[none, doctor]",
     }
-    found, _ = intervals(intervals="bounds")
-    assert set(map(tuple, found[["school_low", "school_high"]].to_numpy())) == {
+    released, _ = intervals(intervals="bounds")
+    assert set(map(tuple, released[["school_low", "school_high"]].to_numpy())) == {
         ("none", "school"),
         ("bachelor", "doctor"),
     }

@@ -52,15 +52,15 @@ def test_huge_and_tiny_numbers_stay_finite(how: str, scale: float) -> None:
 def test_invalid_values_do_not_count() -> None:
     numbers = np.array([[1.0], [2.0], [3.0], [1e9]])
     valid = np.array([[True], [True], [True], [False]])
-    found = standardization(numbers, valid=valid).apply(numbers[:3])
-    np.testing.assert_array_equal(found, standardization(numbers[:3]).apply(numbers[:3]))
+    points = standardization(numbers, valid=valid).apply(numbers[:3])
+    np.testing.assert_array_equal(points, standardization(numbers[:3]).apply(numbers[:3]))
     empty = standardization(numbers, valid=np.zeros((4, 1), bool))
     assert (empty.apply(numbers) == 0).all()
 
 
 def test_weights_are_square_roots_of_distances() -> None:
-    found = weight_vector(("a", "b"), {"b": 4.0})
-    np.testing.assert_array_equal(found, [1.0, 2.0])
+    factors = weight_vector(("a", "b"), {"b": 4.0})
+    np.testing.assert_array_equal(factors, [1.0, 2.0])
     for weights in ({"c": 1.0}, {"a": -1.0}, {"a": float("nan")}):
         with pytest.raises(InvalidParameter):
             weight_vector(("a", "b"), weights)
@@ -100,21 +100,21 @@ def test_the_compiled_pass_gives_the_bits_of_numpy(given_rows, how, random) -> N
     # The distance of the ends of a range may be beyond doubles.
     with np.errstate(over="ignore", invalid="ignore"):
         expected = transform.apply(numbers[records]) * factors
-    found = transform.of_records(numbers, records, factors)
-    np.testing.assert_array_equal(found.view(np.int64), expected.view(np.int64))
-    assert found.flags.c_contiguous
+    points = transform.of_records(numbers, records, factors)
+    np.testing.assert_array_equal(points.view(np.int64), expected.view(np.int64))
+    assert points.flags.c_contiguous
 
 
 @pytest.mark.parametrize("exponent", [-5000, -1074, -1001, -1000, 999, 1000, 1074, 5000, 2**62])
 def test_the_compiled_pass_scales_by_any_power_of_two(exponent: int) -> None:
     numbers = np.array([[1.5], [-5e-324], [1.7e308], [2.0**-1022 * 1.5], [0.0]])
     ones = np.ones(1)
-    found = kernels.standardized(
+    points = kernels.standardized(
         numbers, np.arange(5), np.array([exponent]), np.zeros(1), ones, ones
     )
     bounded = np.array([min(max(exponent, -6000), 6000)], np.int64)
     with np.errstate(over="ignore", under="ignore"):
-        np.testing.assert_array_equal(found, np.ldexp(numbers, -bounded))
+        np.testing.assert_array_equal(points, np.ldexp(numbers, -bounded))
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_the_compiled_pass_scales_by_any_power_of_two(exponent: int) -> None:
         {"factors": np.zeros(1)},
     ],
 )
-def test_rows_that_are_not_there_are_refused(wrong) -> None:
+def test_invalid_row_indices_and_shapes_are_refused(wrong) -> None:
     right = {
         "numbers": np.ones((3, 2)),
         "records": np.array([0, 2, 2]),

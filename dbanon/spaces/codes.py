@@ -1,0 +1,238 @@
+"""Integer distances between records with text or hierarchies, without an embedding.
+
+An embedding needs about one coordinate per value (``numeric.embed_leaves``), but squared distances
+do not: each hierarchy adds the square of the height of the lowest common ancestor over the height
+of the tree. Here distances are integers. Numbers are rounded to steps of 2**-28 of the largest
+range (coarser above 32 attributes and for very small weights); shares of heights are exact. So
+equal distances stay equal in any order of addition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cached_property, partial
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon.data.frozen import dataclass
+from dbanon.data.scales import Scale, Standardization
+from dbanon.hierarchy.tree import Hierarchy
+from dbanon.kernels import MixedTable
+from dbanon.spaces.mixed import Axis, number_codes, spans
+
+KernelT = TypeVar("KernelT")
+
+# Codes per integer step, at least: with fewer, rounding would distort integer columns.
+_LEAST_CODE_STEP = 1 << 8
+
+# Bits of a difference and of the sum of squares, with room for rounding.
+_SPREAD_BITS, _SQUARE_BITS = 30.0, 61.0
+_LARGEST_UNIT = 1 << 30
+
+# Limits of binary scaling and of distances, far from overflow of float64.
+_MOST_SCALE_BITS, _LARGEST_SPREAD = 1000, 1e300
+
+# lcm(1, ..., 16)**2. The square of a tree's width is rounded down to a multiple of it, so trees up
+# to 16 high have exact shares. Below the next limit that rounding would be too coarse.
+_SHARE_MULTIPLE = 720720**2
+_LEAST_EXACT_SQUARE = 1 << 51
+
+
+@dataclass(frozen=True)
+class AttributeMetric:
+    """An attribute and the spread that ``Metric.of`` scales it to.
+
+    Parameters
+    ----------
+    tree, scale : its hierarchy, or the scale of a number; the other is None.
+    spread : the largest distance between two values.
+    """
+
+    tree: Hierarchy | None
+    scale: Scale | None
+    spread: float
+
+    @classmethod
+    def of(
+        cls, tree: Hierarchy | None, scale: Scale | None, standardize: str, factor: float
+    ) -> AttributeMetric:
+        """An attribute whose distances are multiplied by ``factor`` after standardization."""
+        if scale is None:
+            return cls(tree, None, factor)
+        with np.errstate(over="ignore", invalid="ignore"):
+            ends = Standardization.of([scale], standardize).apply(
+                np.array([[scale.least], [scale.most]])
+            )
+            spread = float(np.minimum(ends[1, 0] - ends[0, 0], _LARGEST_SPREAD)) * factor
+        return cls(None, scale, min(spread, _LARGEST_SPREAD))
+
+
+@dataclass(frozen=True, eq=False)
+class Metric:
+    """Integer distances of a table, the same in all strata and blocks.
+
+    Parameters
+    ----------
+    attributes : the d attributes.
+    units : int64 (d,), the largest code of a number; about the width of a tree.
+    squares : int64 (d,), the squared distance of two values that meet at height 1; 0 for numbers.
+    """
+
+    attributes: tuple[AttributeMetric, ...]
+    units: NDArray[np.int64]
+    squares: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, attributes: Sequence[AttributeMetric]) -> Metric:
+        """The metric with as many bits as fit all attributes."""
+        spreads = np.array([attribute.spread for attribute in attributes])
+        bits = 0
+        if (largest := float(spreads.max())) > 0:
+            total = np.log2(np.square(spreads / largest).sum()) + 2 * np.log2(largest)
+            bits = int(
+                np.floor(
+                    min(
+                        _SPREAD_BITS - np.log2(largest),
+                        (_SQUARE_BITS - total) / 2,
+                        _MOST_SCALE_BITS,
+                    )
+                )
+            )
+        units = [min(round(float(np.ldexp(spread, bits))), _LARGEST_UNIT) for spread in spreads]
+        squares = [
+            0 if a.tree is None else _square(float(np.ldexp(a.spread, bits)), a.tree)
+            for a in attributes
+        ]
+        return cls(tuple(attributes), np.array(units, np.int64), np.array(squares, np.int64))
+
+    @property
+    def trees(self) -> list[Hierarchy]:
+        """The hierarchies, without gaps for numbers."""
+        return [a.tree for a in self.attributes if a.tree is not None]
+
+    def codes(
+        self, position: int, values: NDArray[np.float64], valid: NDArray[np.bool_] | None
+    ) -> NDArray[np.int32]:
+        """The codes of values, float64 (n,), of a numeric attribute; 0 for NULL."""
+        scale, unit = self.attributes[position].scale, int(self.units[position])
+        assert scale is not None
+        if scale.whole and unit < _LEAST_CODE_STEP * scale.spread:
+            scale = replace(scale, whole=False)
+        return number_codes(values, valid, scale, unit)
+
+    def table(self, codes: NDArray[np.int32]) -> MixedTable:
+        """Records with these codes, int32 (n, d), as an argument of kernels."""
+        none, zero = np.empty(0, np.int32), np.zeros(1, np.int32)
+        leaves = [0 if a.tree is None else a.tree.n_leaves for a in self.attributes]
+        # Distances use heights, so a shallow leaf counts as if it were as deep as the others.
+        depths = [np.full(tree.n_leaves, tree.height, np.int32) for tree in self.trees]
+        gaps = [part for gap in self._gaps for part in (gap, zero)]
+        return MixedTable(
+            codes,
+            self.units,
+            np.array(leaves, np.int32),
+            np.concatenate([none, *depths]),
+            np.concatenate([none, *gaps]),
+        )
+
+    @cached_property
+    def _gaps(self) -> list[NDArray[np.int32]]:
+        """Per tree, the depth (by height) at which each leaf and the next one meet."""
+        gaps = []
+        for tree in self.trees:
+            ancestors = tree.ancestors(tree.leaves[:-1], tree.leaves[1:])
+            gaps.append((tree.height - tree.heights[ancestors]).astype(np.int32))
+        return gaps
+
+
+def _square(width: float, tree: Hierarchy) -> int:
+    """The square of one step of height, so that the whole tree is about ``width`` wide."""
+    square = int(width * width)
+    if square >= _LEAST_EXACT_SQUARE:
+        square -= square % _SHARE_MULTIPLE
+    return square // max(tree.height, 1) ** 2
+
+
+@dataclass(frozen=True, eq=False)
+class CodeSpace:
+    """Records as integer codes, for methods that need no coordinates.
+
+    Parameters
+    ----------
+    codes : int32 (n, d), C order, read-only. Numbers: 0 at the table's minimum to the attribute's
+        unit at its maximum. Others: leaf positions.
+    metric : the distances between codes.
+    records : int64 (n,), indices of the records in the table.
+    dense : function from indices to a space of points; raises ``MemoryLimit``.
+    """
+
+    codes: NDArray[np.int32]
+    metric: Metric
+    records: NDArray[np.int64]
+    dense: Callable[[NDArray[np.int64]], Any]
+
+    def __post_init__(self) -> None:
+        self.codes.setflags(write=False)
+
+    @property
+    def n_records(self) -> int:
+        """The number of records, n."""
+        return len(self.codes)
+
+    @property
+    def coordinates(self) -> NDArray[np.float64]:
+        """Coordinates of the records, float64 (n, d), for splitting them into blocks.
+
+        Leaves are numbered in the order of their hierarchy, so branches are contiguous.
+        """
+        return self.codes * (self._widths / spans(self.metric.units, self._trees))
+
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        """The meaning of the d columns of ``coordinates``."""
+        return tuple(map(Axis, self._trees, self._widths.tolist()))
+
+    @property
+    def _widths(self) -> NDArray[np.float64]:
+        return self.metric.units / max(int(self.metric.units.max()), 1)
+
+    @property
+    def _trees(self) -> list[Hierarchy | None]:
+        return [attribute.tree for attribute in self.metric.attributes]
+
+    def take(self, records: NDArray[np.int64]) -> CodeSpace:
+        """The space of some of the records, int64 (m,)."""
+        codes = np.ascontiguousarray(self.codes[records])
+        return replace(self, codes=codes, records=self.records[records])
+
+    def kernel(
+        self, on_points: Callable[..., KernelT], on_codes: Callable[..., KernelT] | None
+    ) -> Callable[..., KernelT]:
+        """The method's kernel for codes, if it has one, else that for points."""
+        if on_codes is None:
+            return partial(on_points, self.points)
+        return partial(on_codes, self.metric.table(self.codes), self.metric.squares)
+
+    @cached_property
+    def _points(self) -> Any:
+        return self.dense(self.records)
+
+    @property
+    def points(self) -> NDArray[np.float64]:
+        """The records as points, float64 (n, p), for methods that need coordinates.
+
+        Raises
+        ------
+        MemoryLimit : as ``numeric.embed_leaves``.
+        """
+        points: NDArray[np.float64] = self._points.points
+        return points
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The attribute of each of the p columns of ``points``, as in ``Space``."""
+        names: tuple[str, ...] = self._points.names
+        return names
