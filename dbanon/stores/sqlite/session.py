@@ -42,7 +42,7 @@ from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
 from dbanon.sessions.base import (
     MARK,
-    Existing,
+    ExistingRelation,
     Locator,
     OnSql,
     Output,
@@ -336,7 +336,7 @@ class SqliteSession(SqliteStagingSession):
             return RelationName(None, name.name)
         return RelationName(None, f"{name.schema}_{name.name}")
 
-    def find_existing(self, name: RelationName) -> Existing | None:
+    def find_existing(self, name: RelationName) -> ExistingRelation | None:
         matches = self.rows(
             "SELECT type, sql FROM sqlite_master"
             " WHERE name = ? COLLATE NOCASE AND type IN ('table', 'view')",
@@ -346,7 +346,7 @@ class SqliteSession(SqliteStagingSession):
             return None
         kind, sql = matches[0]
         mark = re.search(rf"/\* ({MARK}[0-9a-f-]{{36}}) \*/", sql or "")
-        return Existing(kind, mark.group(1) if mark else None)
+        return ExistingRelation(kind, mark.group(1) if mark else None)
 
     def create_released(
         self, output: Output, columns: Sequence[tuple[str, str]], release_id: str
