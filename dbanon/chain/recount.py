@@ -21,7 +21,7 @@ from dbanon.data.partition import Partition
 from dbanon.data.schema import Attribute, Schema
 from dbanon.measures import Model
 from dbanon.sessions import statements
-from dbanon.sessions.base import Filtered, Locator, Relation, random_order
+from dbanon.sessions.base import FilteredRelation, Locator, Relation, random_order
 from dbanon.sessions.names import RelationName, quote, quote_list
 from dbanon.sessions.pseudonym_session import ABSENT, HISTORIES, MISSING, SHOWN
 from dbanon.sessions.session import Session
@@ -385,7 +385,7 @@ class ChainTarget(SqlTarget):
 
 
 @dataclass(frozen=True)
-class SubqueryRelation(Filtered):
+class SubqueryRelation(FilteredRelation):
     """A query that is read like a relation."""
 
     @property

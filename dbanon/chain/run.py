@@ -168,7 +168,7 @@ def _writes_own_files(job: Job) -> bool:
         return True
     from dbanon.stores.exports import places
 
-    found = (places.place_for(export.path, job.run_id) for export in job.exports)
+    found = (places.resolve_destination(export.path, job.run_id) for export in job.exports)
     return all(isinstance(place, Path) for place in found)
 
 
@@ -249,7 +249,7 @@ def _require_exports(job: Job, chain: ChainKept) -> None:
         from dbanon.stores.exports import places
         from dbanon.stores.exports.formats import metadata_of
 
-        place = places.place_for(export.path, job.run_id)
+        place = places.resolve_destination(export.path, job.run_id)
         with suppress(ValueError, OSError):
             said = metadata_of(place)
             if said.get("chain") == chain.identity:

@@ -22,7 +22,7 @@ from dbanon.job.synthesis import AsPublished, wish
 from dbanon.run import budgets as run
 from dbanon.run.budgets import BudgetShown
 from dbanon.run.open import open_store
-from dbanon.synthesis.dcmdp import SENTENCE, dcmdp, dense, worth
+from dbanon.synthesis.dcmdp import SENTENCE, dcmdp, dense, describe_variance_loss
 from dbanon.synthesis.declared import table_of
 from dbanon.synthesis.noise import OpenDpNoise
 from dbanon.synthesis.private import Budget, private_rows
@@ -171,5 +171,5 @@ def _as_published(data: Any, wished: AsPublished) -> Synthesis:
         {one.name: rows[:, j].copy() for j, one in enumerate(microdata.attributes)},
         method="dcmdp",
         guarantee=SENTENCE,
-        told=worth(microdata.numbers, classes, wished.k),
+        told=describe_variance_loss(microdata.numbers, classes, wished.k),
     )

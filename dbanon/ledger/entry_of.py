@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from dbanon.ledger import postgresql_releases as by_number
-from dbanon.sessions.base import MARK, SUMMARY_SUFFIX, Existing
+from dbanon.sessions.base import MARK, SUMMARY_SUFFIX, ExistingRelation
 from dbanon.sessions.names import RelationName, quote
 from dbanon.sessions.session import Session
 
@@ -32,7 +32,7 @@ def newer(session: Session, column: str, table: str = "release") -> str:
     return quote(column) if column in types else "NULL"
 
 
-def entry_of(session: Session, name: RelationName, existing: Existing | None) -> str | None:
+def entry_of(session: Session, name: RelationName, existing: ExistingRelation | None) -> str | None:
     """The id of the release that a relation is, or None.
 
     In older ledgers, and on other databases, its mark names the entry, and the entry names it: a
@@ -75,7 +75,7 @@ def published_by_us(session: Session, alias: str = "") -> tuple[str, tuple[Any, 
     )
 
 
-def names_entry(session: Session, existing: Existing) -> bool:
+def names_entry(session: Session, existing: ExistingRelation) -> bool:
     """Whether the mark of a relation names an entry, which may be another relation's."""
     return _entry(session, existing.mark) is not None
 
@@ -86,8 +86,8 @@ def summary_name(output: RelationName) -> RelationName:
 
 
 def summary_of(
-    session: Session, output: RelationName, of_output: Existing | None
-) -> Existing | None:
+    session: Session, output: RelationName, of_output: ExistingRelation | None
+) -> ExistingRelation | None:
     """The summary of an output, or None.
 
     PostgreSQL would cut a name that is too long, here to that of the output itself.
@@ -103,7 +103,10 @@ def summary_of(
 
 
 def is_summary_of(
-    session: Session, output: RelationName, existing: Existing, of_output: Existing | None
+    session: Session,
+    output: RelationName,
+    existing: ExistingRelation,
+    of_output: ExistingRelation | None,
 ) -> bool:
     """True when a relation is the summary of a release of this output.
 

@@ -12,7 +12,7 @@ owner and columns, and whoever repairs the ledger compares their rows with the r
 from __future__ import annotations
 
 from dbanon.data.frozen import dataclass
-from dbanon.sessions.base import SUMMARY_SUFFIX, Existing
+from dbanon.sessions.base import SUMMARY_SUFFIX, ExistingRelation
 from dbanon.sessions.names import RelationName
 from dbanon.sessions.session import Session
 
@@ -311,7 +311,7 @@ def has_numbers(session: Session) -> bool:
     return {"owner_oid", "ledger_oid"} <= set(types)
 
 
-def release_id_of(session: Session, existing: Existing) -> str | None:
+def release_id_of(session: Session, existing: ExistingRelation) -> str | None:
     """The id of the release that a relation is, or None."""
     rows = session.rows(
         f"SELECT f.release_id::text FROM ({release_of('?::bigint::oid')}\n) AS f", (existing.oid,)
@@ -347,7 +347,10 @@ def tables_of(session: Session, release_id: str | None = None) -> list[ReleasedT
 
 
 def is_summary(
-    session: Session, output: RelationName, existing: Existing, of_output: Existing | None
+    session: Session,
+    output: RelationName,
+    existing: ExistingRelation,
+    of_output: ExistingRelation | None,
 ) -> bool:
     """Whether a table under the name of an output's summary is one, by its columns and owner.
 

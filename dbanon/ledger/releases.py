@@ -28,7 +28,7 @@ from dbanon.ledger.postgresql import INTERNAL_VIEW
 from dbanon.ledger.recorded import rows_of_release
 from dbanon.ledger.release_tables import RELEASE_ID, table_of
 from dbanon.ledger.tables import INTERNAL_TABLE, LONG_TEXT, as_text
-from dbanon.sessions.base import MARK, Existing, Output
+from dbanon.sessions.base import MARK, ExistingRelation, Output
 from dbanon.sessions.names import RelationName, check_length, parse_relation
 from dbanon.sessions.session import Session
 
@@ -92,7 +92,7 @@ def list_releases(session: Session) -> list[Listed]:
         f" CAST({entries.newer(session, 'request')} AS {LONG_TEXT})"
         f" FROM {session.ledger_name('release').quoted} ORDER BY created_at DESC, release_id"
     )
-    existing: dict[RelationName, Existing | None] = {}
+    existing: dict[RelationName, ExistingRelation | None] = {}
     states = by_number.states_of(session) if by_number.has_numbers(session) else {}
     releases = []
     for release_id, created_at, schema, output, kind, *told in found:
@@ -142,7 +142,7 @@ def is_stale(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool | None
 def _state(
     session: Session,
     name: RelationName,
-    existing: Existing | None,
+    existing: ExistingRelation | None,
     release_id: str,
     kind: str,
     publisher: str | None,
@@ -252,7 +252,7 @@ def drop(session: Session, name: RelationName) -> tuple[str, list[str]]:
     return entry.release_id, [str(relation) for relation in dropped]
 
 
-def _require_droppable(session: Session, name: RelationName, existing: Existing) -> None:
+def _require_droppable(session: Session, name: RelationName, existing: ExistingRelation) -> None:
     if not session.may_drop(existing):
         raise InsufficientRights(
             f"{name} is not dropped: it belongs to role {existing.owner}, or something else shows"

@@ -134,10 +134,10 @@ def _drops(session: Session, output: Output, keep_last: int | None) -> tuple[str
 def _files(job: Job) -> list[PlannedFile]:
     return [
         PlannedFile(
-            str(places.place_for(one.path, "{release}")),
+            str(places.resolve_destination(one.path, "{release}")),
             one.format,
             "{release}" not in one.path
-            and places.found_at(places.place_for(one.path, "")) is not None,
+            and places.status_of(places.resolve_destination(one.path, "")) is not None,
             one.keep_last,
         )
         for one in job.exports
@@ -191,7 +191,7 @@ def _is_as_released(session: Session, job: Job, release_id: str) -> bool:
 @open_catalogs()
 def _is_as_written(file: Mapping[str, Any]) -> bool:
     try:
-        path = places.place_for(file["path"], "")
-        return places.is_file(places.found_at(path)) and places.sha256(path) == file["sha256"]
+        path = places.resolve_destination(file["path"], "")
+        return places.is_file(places.status_of(path)) and places.sha256(path) == file["sha256"]
     except (OSError, DbanonError):
         return False

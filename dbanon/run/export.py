@@ -40,7 +40,7 @@ from dbanon.sessions.store import Store
 from dbanon.stores.duckdb.file_counts import counted_file
 from dbanon.stores.exports import formats, lake_commit, places, problems
 from dbanon.stores.exports.arrow import arrow_schema, batches
-from dbanon.stores.exports.lake import TablePlace, beside, numbered
+from dbanon.stores.exports.lake import IcebergTable, count_older_versions, with_field_ids
 from dbanon.stores.interrupts import ended_by_signals
 from dbanon.stores.sql_persons import SqlWritten
 from dbanon.stores.sql_target import SqlTarget
@@ -60,9 +60,9 @@ class Exporter:
     def __init__(self, job: Job, database: Store) -> None:
         self._job, self._tag = job, places.tag_of(database.url, job.output)
         self._database = database
-        self._pending: list[places.Pending | places.PendingObject] = []
+        self._pending: list[places.PendingFile | places.PendingObject] = []
         # What the places had when they were looked at: that may be replaced.
-        self._found: dict[places.Place, places.Found] = {}
+        self._found: dict[places.Destination, places.FileStatus] = {}
         self._release_id = ""
         # From the moment of COMMIT on: then the ledger says what becomes of the files.
         self.committing = False
@@ -83,24 +83,24 @@ class Exporter:
         OutputExists : something else has one.
         InsufficientRights, InvalidParameter : a directory cannot be made.
         """
-        taken: set[places.Place] = set()
+        taken: set[places.Destination] = set()
         for export in self._job.exports:
-            place = places.place_for(export.path, self._job.run_id)
+            place = places.resolve_destination(export.path, self._job.run_id)
             if place in taken:
                 raise OutputExists(f"Two exports would have the place {place}.")
             taken.add(place)
-            self._found[place] = places.found_at(place)
+            self._found[place] = places.status_of(place)
             if not self._replaces:
                 places.require_free(place)
             elif not export_shown.is_free(place, self._exports_of(session)):
-                what = places.what(place)
+                what = places.kind_of(place)
                 raise OutputExists(
                     f"The {what} {place} is not a {what} that dbanon made from a release,"
                     " so it stays.",
                     hint="Choose another place, or remove it.",
                 )
             if make and "{release}" not in export.path:
-                places.make_above(place)
+                places.make_parent(place)
 
     def _exports_of(self, session: Session) -> list[tuple[str, int, dict[str, Any]]]:
         return releases.exports_of(session, self._job.output)
@@ -124,7 +124,7 @@ class Exporter:
         told = []
         self._release_id = report.release_id
         for number, export in enumerate(self._job.exports):
-            place = places.place_for(export.path, report.release_id)
+            place = places.resolve_destination(export.path, report.release_id)
             pending = places.begin(place, self._tag, report.release_id, number)
             self._pending.append(pending)
             attributes, pieces = target.released(written, self._job.chunk_rows)
@@ -133,20 +133,20 @@ class Exporter:
                 formats.write(
                     pending.file,
                     export,
-                    numbered(place, arrow_schema(attributes)),
+                    with_field_ids(place, arrow_schema(attributes)),
                     batches(attributes, pieces, _BATCH_ROWS),
                     quasi_identifiers=shared,
                     metadata=_metadata(report, shared),
                 )
-                size, digest = pending.written()
+                size, digest = pending.flush()
             except OSError as error:
-                raise problems.not_written(place.parent, error) from None
+                raise problems.write_error(place.parent, error) from None
             _require_same(pending.path, export, attributes, questions, counts, guarantee.models)
             try:
-                older = beside(place, self._found.get(place))
-                pending.counted()
+                older = count_older_versions(place, self._found.get(place))
+                pending.upload()
             except OSError as error:
-                raise problems.not_written(place.parent, error) from None
+                raise problems.write_error(place.parent, error) from None
             told.append({
                 "path": str(place), "format": export.format, "bytes": size, "sha256": digest,
                 "template": export.path, **older,
@@ -161,29 +161,31 @@ class Exporter:
         OutputBusy, DatabaseFailure : a file has no place, and no database has the release.
         OutcomeUnknown : nobody said whether a table shows it, and no database has it.
         """
-        lost: list[tuple[places.Place, DbanonError | OSError]] = []
+        lost: list[tuple[places.Destination, DbanonError | OSError]] = []
         for pending in self._pending:
             try:
-                with pending.file, _left_to_the_next_run(pending.place):
+                with pending.file, _left_to_the_next_run(pending.destination):
                     self._finish(pending)
             except (DbanonError, OSError) as raised:
                 # A traceback would hold this frame, and the frame the error.
-                error = lake_commit.outcome(
-                    pending.shown, pending.place, raised.with_traceback(None)
+                error = lake_commit.commit_error(
+                    pending.staged, pending.destination, raised.with_traceback(None)
                 )
                 if self._database.lasting:
-                    _warn_of(pending.shown, pending.place, error)
+                    _warn_of(pending.staged, pending.destination, error)
                     continue
                 # No ledger will settle it. What a table may show, or shows, stays all the same.
                 pending.undo()
-                lost.append((pending.place, error))
+                lost.append((pending.destination, error))
                 del error
         self._pending.clear()
         if lost:
             place, why = lost[0]
             lost.clear()
             try:
-                raise why if isinstance(why, DbanonError) else problems.not_placed(place, why)
+                raise (
+                    why if isinstance(why, DbanonError) else problems.publication_error(place, why)
+                )
             finally:
                 del why
         try:
@@ -193,9 +195,9 @@ class Exporter:
             what = f"Files of earlier releases were not looked at ({type(error).__name__})."
             warn_caller(ExportPending(what))
 
-    def _finish(self, pending: places.Pending | places.PendingObject) -> None:
+    def _finish(self, pending: places.PendingFile | places.PendingObject) -> None:
         """Give a file its place, unless a later release has it: then it goes."""
-        place, over = pending.place, places.found_at(pending.place)
+        place, over = pending.destination, places.status_of(pending.destination)
         if over is not None and not places.same_file(over, self._found.get(place)):
             # Another run put something there meanwhile.
             with self._database.session(write=False) as session:
@@ -222,15 +224,15 @@ class Exporter:
         """Finish, or take away, what runs before this one left behind."""
         left = {
             found for export in self._job.exports
-            for found in places.left_behind(export.path, self._tag)
+            for found in places.leftover_files(export.path, self._tag)
         }  # fmt: skip
         with ExitStack() as locks:
             # The ledger is asked once they are held: until then their runs might publish them.
-            ended = [one for one in left if locks.enter_context(places.held(one[0]))]
+            ended = [one for one in left if locks.enter_context(places.lock_leftover(one[0]))]
             if ended:
                 self._settle(ended)
 
-    def _settle(self, left: Sequence[tuple[places.Staged, str, int]]) -> None:
+    def _settle(self, left: Sequence[tuple[places.StagedFile, str, int]]) -> None:
         """Give files their places, where they are what the ledger has; else take them away."""
         known: list[tuple[str, int, dict[str, Any]]] = []
         with suppress(DatabaseNotFound), self._database.session(write=False) as session:
@@ -245,23 +247,23 @@ class Exporter:
             left, key=lambda one: (noted.get(one[1:], nothing)[0], str(one[0]))
         ):
             one = noted.get((release_id, number), nothing)[1]
-            place: places.Place | None = None
+            place: places.Destination | None = None
             try:
-                place = places.place_for(one["path"], "") if one else None
+                place = places.resolve_destination(one["path"], "") if one else None
                 if (
                     place is None
                     or place.parent != path.parent
                     or one["sha256"] != places.sha256(path)
                 ):
-                    places.drop_left(path)
+                    places.delete_leftover(path)
                 elif export_shown.has_passed(place, release_id, known):
                     path.unlink(missing_ok=True)
                 else:
-                    found = places.found_at(place)
+                    found = places.status_of(place)
                     replaces = self._replaces and export_shown.is_free(place, known)
-                    places.into_place(path, place, over=found if replaces else None)
+                    places.move_to_destination(path, place, over=found if replaces else None)
             except (DbanonError, OSError) as error:
-                _warn_of(path, place or path, lake_commit.outcome(path, place, error))
+                _warn_of(path, place or path, lake_commit.commit_error(path, place, error))
 
     def _drop_old(self) -> None:
         """Take away files of earlier releases, but for as many as are kept, as they were made."""
@@ -272,17 +274,17 @@ class Exporter:
                 known = self._exports_of(session)
             # The first is this run's.
             older = [one for _, _, one in known if one["template"] == export.path][1:]
-            named = [(places.place_for(one["path"], ""), one) for one in older]
-            there = [both for both in named if places.is_file(places.found_at(both[0]))]
+            named = [(places.resolve_destination(one["path"], ""), one) for one in older]
+            there = [both for both in named if places.is_file(places.status_of(both[0]))]
             for path, one in there[export.keep_last - 1 :]:
                 # A table has no name of a release in its path: each is a snapshot of it.
-                assert not isinstance(path, TablePlace)
+                assert not isinstance(path, IcebergTable)
                 if places.sha256(path) == one["sha256"]:
                     path.unlink(missing_ok=True)
 
 
 @contextmanager
-def _left_to_the_next_run(place: places.Place) -> Iterator[None]:
+def _left_to_the_next_run(place: places.Destination) -> Iterator[None]:
     """Let a signal end the wait for a store that stalls; a disk is waited for.
 
     Raises
@@ -300,8 +302,8 @@ def _left_to_the_next_run(place: places.Place) -> Iterator[None]:
 
 
 def _warn_of(
-    path: places.Place | places.Staged,
-    place: places.Place | places.Staged,
+    path: places.Destination | places.StagedFile,
+    place: places.Destination | places.StagedFile,
     error: DbanonError | OSError,
 ) -> None:
     if isinstance(error, OutcomeUnknown):

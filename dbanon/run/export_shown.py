@@ -12,9 +12,9 @@ from dbanon.stores.exports import formats, places
 Known: TypeAlias = Sequence[tuple[str, int, Mapping[str, Any]]]
 
 
-def is_free(place: places.Place, known: Known) -> bool:
+def is_free(place: places.Destination, known: Known) -> bool:
     """True where nothing is, or a file of a release, as it or the ledger's digests say."""
-    found = places.found_at(place)
+    found = places.status_of(place)
     if found is None:
         return True
     # No link is replaced, nor followed, and no pipe waited for.
@@ -28,7 +28,7 @@ def is_free(place: places.Place, known: Known) -> bool:
     return _has_one_of(place, known)
 
 
-def has_passed(place: places.Place, release_id: str, known: Known) -> bool:
+def has_passed(place: places.Destination, release_id: str, known: Known) -> bool:
     """True where a place has a later release than one of the ledger's, or that one already.
 
     It is found by the digest that the ledger has of it, not by what the file says of itself.
@@ -37,10 +37,10 @@ def has_passed(place: places.Place, release_id: str, known: Known) -> bool:
         return False
     later = list(takewhile(lambda one: one[0] != release_id, known))
     own = [one for one in known if one[0] == release_id]
-    return places.is_file(places.found_at(place)) and _has_one_of(place, [*later, *own])
+    return places.is_file(places.status_of(place)) and _has_one_of(place, [*later, *own])
 
 
-def _has_one_of(place: places.Place, known: Known) -> bool:
+def _has_one_of(place: places.Destination, known: Known) -> bool:
     digests = {one["sha256"] for _, _, one in known}
     try:
         return bool(digests) and places.sha256(place) in digests

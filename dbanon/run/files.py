@@ -50,7 +50,7 @@ def files_of(job: Job, database: Store) -> Iterator[Exporter | None]:
         except BaseException as error:
             # Nor does taking away wait for a store that stalls.
             if isinstance(error, (KeyboardInterrupt, SystemExit)):
-                ending().tell()
+                ending().request_end()
             # Where nobody knows, the ledger says it to the next run.
             refused = isinstance(error, DbanonError) and not isinstance(error, OutcomeUnknown)
             if exporter.committing and not refused:

@@ -54,7 +54,10 @@ def releases_without_data(store: Store, output: RelationName, ids: Sequence[str]
     for release_id, _, one in files:
         # A path without an id is of the newest release.
         has_own_file = release_id in found and "{release}" in one["template"]
-        if has_own_file and places.found_at(places.place_for(one["path"], "")) is not None:
+        if (
+            has_own_file
+            and places.status_of(places.resolve_destination(one["path"], "")) is not None
+        ):
             found.discard(release_id)
     return found
 

@@ -19,7 +19,7 @@ from dbanon.run.changes import Changes, PlannedFile, changes, planning_ports
 from dbanon.run.hierarchies import require_covered
 from dbanon.run.plan import Plan, plan
 from dbanon.run.run import Clock, PhaseProgress, read_and_cluster, recoded
-from dbanon.sessions.base import AsWritten, Relation
+from dbanon.sessions.base import ColumnReading, Relation
 from dbanon.sessions.names import parse_relation
 from dbanon.sessions.session import Session
 from dbanon.sessions.store import Store
@@ -63,13 +63,13 @@ class FileColumn:
     told: str
 
     @classmethod
-    def of(cls, one: AsWritten, k: int) -> FileColumn:
+    def of(cls, one: ColumnReading, k: int) -> FileColumn:
         """The column, of which no more is told than of k rows."""
-        rest = one.known - one.alike
-        if not one.look or one.alike < k or 2 * one.alike < one.known:
+        rest = one.n_values - one.n_matching
+        if not one.look or one.n_matching < k or 2 * one.n_matching < one.n_values:
             return cls(one.name, one.sql_type, one.by)
         # How many fewer than k there are, nobody is told.
-        share = "nearly all" if rest < k else f"{100 * one.alike // one.known} %"
+        share = "nearly all" if rest < k else f"{100 * one.n_matching // one.n_values} %"
         words = f"{share if rest else 'all'} look like {one.look}"
         return cls(one.name, one.sql_type, words + (f": {one.option}" if one.option else ""))
 

@@ -86,7 +86,9 @@ class Spender:
         """The columns, to be read in the transaction that has seen the spending."""
         begun = self.begun
         shape = shape_of(begun.job, begun.relation, begun.n)
-        return replace(shape, read=self._column, whose=self._whose if begun.job.persons else None)
+        return replace(
+            shape, read=self._column, read_persons=self._whose if begun.job.persons else None
+        )
 
     def _figures(self) -> tuple[NDArray[np.float64], NDArray[np.int64] | None]:
         """All columns at once, of as many units as were counted before."""

@@ -34,7 +34,7 @@ from dbanon.stores.synthetic import (
     synthetic_column,
 )
 from dbanon.synthesis.columns import PublicColumn, Table
-from dbanon.synthesis.domains import Line
+from dbanon.synthesis.domains import NumericDomain
 from dbanon.synthesis.private import planned_columns
 
 # Bytes that a figure takes at most, as it was read, on its grid and as it is written.
@@ -130,7 +130,7 @@ def _read_trees(
 
 def _column(session: Session, attribute: Attribute, public: PublicColumn) -> AnyColumn:
     """A column as the database has it, of what is public of it."""
-    if isinstance(public, Line):
+    if isinstance(public, NumericDomain):
         return synthetic_column(session, attribute, (public.low, public.high))
     if attribute.kind is Kind.BOOLEAN:
         return synthetic_column(session, attribute, (0.0, 1.0))

@@ -94,7 +94,7 @@ class Alarm:
     def __call__(self, number: int, frame: FrameType | None) -> None:
         if not self._over:
             self.rang = True
-            ending().tell()
+            ending().request_end()
             raise KeyboardInterrupt
 
     def over(self) -> None:

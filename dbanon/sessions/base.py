@@ -1,4 +1,4 @@
-"""The plain things that stores and jobs hand each other."""
+"""Plain values that stores and jobs exchange."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
 from dbanon.sessions.names import RelationName, quote
 
-# Records that are shuffled at a time.
-_AT_ONCE = 32_768
+# Number of records shuffled at a time.
+_SHUFFLE_ROWS = 32_768
 
 MARK = "dbanon release "
-# Of the table with aggregates beside a release, where there is one.
+# Suffix of the table with aggregates that may accompany a release.
 SUMMARY_SUFFIX = "_summary"
 
 OnSql = Callable[[str], None]
@@ -38,15 +38,15 @@ OnSql = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Locator:
-    """How the rows of a source are found again.
+    """How to address the rows of a source.
 
     Parameters
     ----------
     expressions : SQL of each key column over the aliases s (source) and m (key map).
     types : SQL types of the key columns in staging.
-    mapped : key columns that a key map numbers, empty when the key is used as it is.
-    unchecked : key columns that are used as they are on the caller's word: NULLs are looked for.
-    compared : SQL of the mapped columns as the key map holds them, where that is not as they are.
+    mapped : key columns that a key map numbers; empty if the key is used directly.
+    unchecked : key columns that the caller states to be unique; only NULLs are looked for.
+    compared : SQL of the mapped columns as the key map stores them, if that differs.
     """
 
     expressions: tuple[str, ...]
@@ -57,37 +57,37 @@ class Locator:
 
 
 @dataclass(frozen=True)
-class AsWritten:
-    """What a column of a file was read as, and what its texts look like. Holds no value.
+class ColumnReading:
+    """The type that a CSV column was read as, and the pattern of its texts. Contains no values.
 
     Parameters
     ----------
-    by, decided : the option by which it has its type here, and in other files; empty for none.
-    kind : the type as ``types`` has it; empty where no value says it.
-    look, option : how most texts are written, and what would read them; empty where nothing is.
-    alike, known : how many texts look so, and how many there are.
+    by, decided : the option that sets its type here, and in other files; empty for none.
+    kind : the type in terms of ``types``; empty if the values do not determine it.
+    look, option : the pattern of most texts, and the option that would parse it; empty for none.
+    n_matching, n_values : how many texts have the pattern, and how many there are.
     """
 
     name: str
     sql_type: str
     look: str = ""
     option: str = ""
-    alike: int = 0
-    known: int = 0
+    n_matching: int = 0
+    n_values: int = 0
     by: str = ""
     kind: str = ""
     decided: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True)
-class Filtered(RelationName):
-    """The rows of a relation that a condition chooses, as FROM has them with an alias.
+class FilteredRelation(RelationName):
+    """The rows of a relation that satisfy a condition, as a FROM clause takes them with an alias.
 
     Parameters
     ----------
-    condition : SQL of whoever owns the job.
-    columns : those that are read; a role may have rights to these alone.
-    hidden : columns that a relation has beside those of its schema, such as ctid.
+    condition : SQL written by the job's owner.
+    columns : the columns to read; the role may have rights to these only.
+    hidden : system columns outside the schema, such as ctid.
     """
 
     condition: str
@@ -96,8 +96,8 @@ class Filtered(RelationName):
 
     @property
     def quoted(self) -> str:
-        """A query in parentheses; the condition stands on lines of its own."""
-        # The address of a row may go by the name of a key column.
+        """A query in parentheses; the condition is on lines of its own."""
+        # A key column may have the same name as the row address.
         names = [f"{name} AS {name}" for name in self.hidden]
         names += [quote(name) for name in self.columns]
         rows = f"SELECT {', '.join(names) or '1 AS one'} FROM {super().quoted}"
@@ -110,14 +110,14 @@ class Relation:
 
     Parameters
     ----------
-    name : its name, resolved.
+    name : its resolved name.
     schema : its columns.
-    kind : ``table``, ``view`` …, as the database calls it.
-    estimated_rows : about how many rows it has, for the progress bar; 0 when unknown.
-    locator : how its rows are found again; None before ``locate``.
-    copy : what is read in its place, where statements see different snapshots.
-    required : columns whose NULL withholds a row, so that nothing else of the row is looked at.
-    filtered : the rows of it that a condition chooses; None for all.
+    kind : ``table``, ``view`` …, in the database's terms.
+    estimated_rows : approximate row count for the progress bar; 0 if unknown.
+    locator : how to address its rows; None before ``locate``.
+    copy : a copy to read instead, where statements see different snapshots.
+    required : columns whose NULL withholds a row, so that the rest of the row is not read.
+    filtered : the rows that a condition selects; None for all.
     """
 
     name: RelationName
@@ -127,14 +127,14 @@ class Relation:
     locator: Locator | None = None
     copy: RelationName | None = None
     required: tuple[str, ...] = ()
-    filtered: Filtered | None = None
+    filtered: FilteredRelation | None = None
 
     def attribute(self, name: str) -> Attribute:
-        """The column of this name.
+        """Return the column with this name.
 
         Raises
         ------
-        ColumnNotFound : there is none.
+        ColumnNotFound : the relation has no such column.
         """
         for attribute in self.schema.attributes:
             if attribute.name == name:
@@ -145,14 +145,14 @@ class Relation:
         )
 
     def with_attributes(self, attributes: Sequence[Attribute]) -> Relation:
-        """The source with these attributes in place of its own of the same names."""
+        """Return the source with these attributes replacing those of the same names."""
         changed = {attribute.name: attribute for attribute in attributes}
         return replace(
             self, schema=Schema(tuple(changed.get(a.name, a) for a in self.schema.attributes))
         )
 
     def with_columns(self, names: Sequence[str]) -> Relation:
-        """The source with these columns among those that are read of the rows that are chosen."""
+        """Return the source with these columns added to those read from the selected rows."""
         if self.filtered is None:
             return self
         columns = tuple(dict.fromkeys([*self.filtered.columns, *names]))
@@ -160,38 +160,38 @@ class Relation:
 
     @property
     def located(self) -> Locator:
-        """The locator, once it was chosen."""
+        """The locator; call only after ``locate``."""
         assert self.locator is not None
         return self.locator
 
     @property
     def relation(self) -> RelationName:
-        """What is read."""
+        """The relation, filter or copy to read from."""
         return self.filtered or self.copy or self.name
 
     @property
     def keyed(self) -> RelationName:
-        """What keys are numbered in: where a copy is read, the relation itself."""
+        """The relation whose keys are numbered; for a copy, the original."""
         return self.filtered or self.name
 
     @property
     def where(self) -> str:
-        """The WHERE, over the alias s, of the rows that may be released; empty where all may."""
+        """WHERE clause, over the alias s, that excludes withheld rows; empty if there are none."""
         return f" WHERE {self.complete}" if self.required else ""
 
     @property
     def and_where(self) -> str:
-        """The same as one more condition."""
+        """The same as an additional condition."""
         return f" AND {self.complete}" if self.required else ""
 
     @property
     def complete(self) -> str:
-        """SQL that is true of rows with a value in each required column."""
+        """SQL that is true for rows with a value in every required column."""
         return "NOT (" + " OR ".join(f"s.{quote(name)} IS NULL" for name in self.required) + ")"
 
     @property
     def from_clause(self) -> str:
-        """The source and its key map, as FROM has them."""
+        """The source and its key map as a FROM clause."""
         located = self.located
         join = statements.join_key_map(located.mapped, located.compared) if located.mapped else ""
         return f"{self.relation.quoted} AS s{join}"
@@ -199,17 +199,17 @@ class Relation:
 
 @dataclass(frozen=True)
 class Output:
-    """Where a release goes.
+    """Where a release is written.
 
     Parameters
     ----------
-    name : what readers use.
-    relation : the table that is released; the same name for a table, another one for a view.
-    written : the name that this table has until it was recounted.
+    name : the name that readers use.
+    relation : the released table; equal to ``name`` for a table, different for a view.
+    written : the table's name until it has been recounted.
     kind : ``table`` or ``view``.
-    release_id : the release, in the mark that the database keeps with the relation.
+    release_id : the release's id, which is part of the mark on the relation.
     replaces : kind of the relation that is replaced, or None.
-    creates_schema : whether its schema is missing, and is created with it.
+    creates_schema : whether the missing schema is created too.
     """
 
     name: RelationName
@@ -222,15 +222,15 @@ class Output:
 
 
 @dataclass(frozen=True)
-class Existing:
-    """A relation that has a name now.
+class ExistingRelation:
+    """The relation that currently has a name.
 
     Parameters
     ----------
     kind : ``table``, ``view`` or ``relation``.
     mark : its comment, where dbanon writes its mark, or None.
-    oid, owner : the database's own number of it, and the role it belongs to, where there are such.
-    owner_oid : the number of that role.
+    oid, owner : the database's id of it, and the owning role, if the database has them.
+    owner_oid : the id of that role.
     """
 
     kind: str
@@ -244,38 +244,38 @@ LARGEST_SALT = 2**62
 
 
 def random_salt() -> int:
-    """A random number from 1 to 2**62, which nobody can foresee."""
-    # Of the module secrets, which loads OpenSSL, a backend's first call has no need.
+    """Return an unpredictable number from 1 to 2**62."""
+    # The secrets module loads OpenSSL, which would slow down a backend's first call.
     return int.from_bytes(os.urandom(8), "big") % LARGEST_SALT + 1
 
 
 def random_order(n: int) -> NDArray[np.int64]:
-    """A random permutation of n, int64 (n,), from the operating system's random source."""
+    """Return a random permutation of n, int64 (n,), from the operating system's random source."""
     return kernels.shuffled(np.frombuffer(os.urandom(8 * n), np.uint64))
 
 
 def shuffled_classes(
     partition: Partition, classes: NDArray[np.int64]
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """Records of classes that come in this order, in random order within each, in pieces.
+    """Yield the records of classes batch by batch, in random order within each class.
 
-    Each piece holds whole classes: the number of each record's class, which is its place among
-    ``classes``, int64 (r,), and the records, int64 (r,).
+    Each batch holds complete classes: for each record its class's index in ``classes``, int64 (r,),
+    and the record, int64 (r,).
 
     Parameters
     ----------
-    classes : int64 (n_classes,), each class once.
+    classes : int64 (n_classes,), each class once, in the order of output.
     """
     members, starts = partition.members, partition.starts
-    step = max(_AT_ONCE * len(classes) // max(len(members), 1), 1)
-    for first in range(0, len(classes), step):
-        own = classes[first : first + step]
-        words = np.frombuffer(os.urandom(8 * int(partition.sizes[own].sum())), np.uint64)
-        yield kernels.shuffled_classes(members, starts, own, words, first)
+    batch_size = max(_SHUFFLE_ROWS * len(classes) // max(len(members), 1), 1)
+    for first in range(0, len(classes), batch_size):
+        batch = classes[first : first + batch_size]
+        random_words = np.frombuffer(os.urandom(8 * int(partition.sizes[batch].sum())), np.uint64)
+        yield kernels.shuffled_classes(members, starts, batch, random_words, first)
 
 
 def choose_key(source: Relation, key: Sequence[str]) -> tuple[Attribute, ...]:
-    """The attributes of a stated key.
+    """Look up the attributes of an explicit key.
 
     Raises
     ------
@@ -295,7 +295,7 @@ def by_key(
     unchecked: bool,
     compared: tuple[str, ...] = (),
 ) -> Relation:
-    """The source with the locator of a key: its one column as it is, or a number for each key."""
+    """Return the source with a locator by key: an integer column directly, others numbered."""
     key = tuple(attribute.name for attribute in attributes)
     if as_it_is:
         locator = Locator((f"s.{quote(*key)}",), (sql_type,), unchecked=key if unchecked else ())
@@ -305,7 +305,7 @@ def by_key(
 
 
 def key_required(source: Relation, hidden: str | None = None) -> KeyRequired:
-    """The error for relations whose rows have no address, or a column of this name instead."""
+    """Return the error for rows without address, or whose address a column ``hidden`` shadows."""
     return KeyRequired(
         f"{source.name} is a {source.kind}: its rows have no key of their own."
         if hidden is None
@@ -315,7 +315,7 @@ def key_required(source: Relation, hidden: str | None = None) -> KeyRequired:
 
 
 def stays_here(attribute: Attribute) -> UnsupportedType:
-    """The error for a column of a type that only its own database has."""
+    """Return the error for a column whose type only its own database has."""
     return UnsupportedType(
         f'Column "{attribute.name}" of type {attribute.sql_type} cannot be copied to'
         " another database.",
@@ -324,21 +324,21 @@ def stays_here(attribute: Attribute) -> UnsupportedType:
 
 
 def cannot_travel(column: str | None = None) -> UnsupportedType:
-    """The error for a kept value that only its own database can hold, with its column if known."""
-    what = "A kept column" if column is None else f'Column "{column}"'
+    """Return the error for a retained value that only its own database can hold."""
+    subject = "A kept column" if column is None else f'Column "{column}"'
     return UnsupportedType(
-        f"{what} holds a value that cannot be copied to another database, such as NaN or an"
+        f"{subject} holds a value that cannot be copied to another database, such as NaN or an"
         " infinite date.",
         hint="Exclude these rows in a view, or cast the column to text there.",
     )
 
 
-# Days from 1970-01-01 to the first of the years 0 and 1, and of 10000.
+# Days from 1970-01-01 to the first days of years 0 and 1, and to that of year 10000.
 _FIRST_DAYS, _DAY_AFTER = {0: -719_528, 1: -719_162}, 2_932_897
 
 
 def require_years(column: ReleasedColumn, first: int, database: str) -> None:
-    """Check that dates are of a database's years, ``first`` to 9999; raises UnsupportedType."""
+    """Check that dates are in years ``first`` to 9999; raises UnsupportedType."""
     values = column.values if column.missing is None else column.values[~column.missing]
     unit = 1 if column.attribute.kind is Kind.DATE else 86_400_000_000
     if len(values) and not (
@@ -352,14 +352,14 @@ def require_years(column: ReleasedColumn, first: int, database: str) -> None:
 
 
 def labelled_rows(pieces: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
-    """The rows that ``load_rows`` is given, each behind its class and its position."""
+    """Yield the rows passed to ``load_rows``, each after its class and position."""
     for classes, positions, rows in pieces:
         for label, position, row in zip(classes.tolist(), positions.tolist(), rows, strict=True):
             yield label, position, *row
 
 
 def passthrough_refused() -> InvalidParameter:
-    """The error where kept columns cannot travel with the client and back."""
+    """Return the error for retained columns that cannot travel through the client."""
     return InvalidParameter(
         "Kept columns can travel through the client only if source and output are in one"
         " PostgreSQL database.",
@@ -369,12 +369,12 @@ def passthrough_refused() -> InvalidParameter:
 
 @dataclass(frozen=True)
 class Holder:
-    """Who holds a lock, as far as that is known.
+    """The process that holds a lock, as far as it can be identified.
 
     Parameters
     ----------
-    pid : of the process: the server's, or one of this machine where a file is locked.
-    role : of the database, or the account of the machine.
+    pid : process id on the server, or on this machine for a locked file.
+    role : database role, or the account on this machine.
     since : a time in UTC, as text.
     """
 
@@ -383,20 +383,20 @@ class Holder:
     since: str | None = None
 
     def __str__(self) -> str:
-        told = "another process" if self.pid is None else f"process {self.pid}"
-        told += "" if self.role is None else f' of role "{self.role}"'
-        return told + ("" if self.since is None else f", since {self.since}")
+        description = "another process" if self.pid is None else f"process {self.pid}"
+        description += "" if self.role is None else f' of role "{self.role}"'
+        return description + ("" if self.since is None else f", since {self.since}")
 
 
 def job_running(job: str, holder: Holder | None = None, ends: str = "") -> JobRunning:
-    """The error for a job whose lock another process holds; ``ends`` tells how one ends."""
-    told = "" if holder is None or holder == Holder() else f" It is held by {holder}."
+    """Return the error for a job whose lock another process holds; ``ends`` says how to end it."""
+    holder_sentence = "" if holder is None or holder == Holder() else f" It is held by {holder}."
     return JobRunning(
-        f'The job "{job}" is running already.{told}',
+        f'The job "{job}" is running already.{holder_sentence}',
         hint=f"Wait until it is done. Two runs would do the same work.{ends}",
     )
 
 
 def is_integer_key(attributes: Sequence[Attribute]) -> bool:
-    """True when a key is one integer column, which can be used as it is."""
+    """Return True for a key of one integer column, which needs no numbering."""
     return len(attributes) == 1 and attributes[0].kind is Kind.INTEGER

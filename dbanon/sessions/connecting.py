@@ -1,4 +1,4 @@
-"""Connections of a caller's pool."""
+"""Connections from a caller's pool."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ C = TypeVar("C")
 
 
 def connected(connect: Callable[[], C]) -> C:
-    """A connection of a SQLAlchemy engine.
+    """Open a connection of a SQLAlchemy engine.
 
     Raises
     ------
-    DatabaseUnreachable : no connection of its pool was free within the pool's timeout.
+    DatabaseUnreachable : no pooled connection became free within the pool's timeout.
     """
     try:
         return connect()
     except Exception as error:
-        # By name: SQLAlchemy is not imported for this.
+        # Compare names to avoid importing SQLAlchemy.
         if (type(error).__module__, type(error).__name__) != ("sqlalchemy.exc", "TimeoutError"):
             raise
     raise DatabaseUnreachable(

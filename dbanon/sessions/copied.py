@@ -1,4 +1,4 @@
-"""Kept values from elsewhere, as a database stores them."""
+"""Retained values of another database, converted for storage."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ def storable_rows(
     rows: Iterable[tuple[Any, ...]],
     storable: Callable[[Any], Any],
 ) -> Iterator[tuple[Any, ...]]:
-    """Rows of a class, a position and kept values, as a database stores them.
+    """Convert rows of class, position and retained values to what a database can store.
 
     Parameters
     ----------
-    attributes : of the kept values.
-    storable : gives a value as the database stores it, or raises UnsupportedType.
+    attributes : of the retained values.
+    storable : converts a value, or raises UnsupportedType.
 
     Raises
     ------
-    UnsupportedType : a value has no place there; the error names its column.
+    UnsupportedType : a value cannot be stored; the error names its column.
     """
     for row in rows:
         try:

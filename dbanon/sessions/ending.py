@@ -1,9 +1,9 @@
-"""Connections of a run that is told to end: they end in time, though their network does not answer.
+"""End a run's connections in time, even if the network does not answer.
 
-Who waits for an answer of a network that stalls waits for ever, and what would cancel a statement
-waits with it. So each connection of a run is noted here. When the run is told to end, by a signal
-or its time limit, the servers have a moment to answer; then what still waits is cut, by the socket,
-which any wait notices. What is asked afterwards, on new connections, is bounded in the same way.
+A thread blocked on a stalled connection never returns, and a request to cancel its statement blocks
+too. So a run registers its connections here. When a signal or the time limit asks the run to end,
+servers get a moment to answer. Then connections that still wait are cut at the socket, which
+unblocks any read. New connections opened after that are limited in the same way.
 """
 
 from __future__ import annotations
@@ -17,38 +17,39 @@ from typing import Protocol, TypeVar
 
 from dbanon.errors import DatabaseUnreachable
 
-# Seconds from the moment that a run was told to end: what still waits is cut, and all is over.
-CUT, OVER = 1.2, 3.0
-# How long one connection may take to come about then, and what an answer has at least.
-CONNECT, LEAST = 1.0, 0.2
+# Seconds from the request to end: until waiting connections are cut, and until all work stops.
+CUT_SECONDS, END_SECONDS = 1.2, 3.0
+# Seconds that opening a connection may take then, and the minimum time for an answer.
+CONNECT_SECONDS, MIN_SECONDS = 1.0, 0.2
 
 T = TypeVar("T")
 
 
 class Wire(Protocol):
-    """A connection of a driver."""
+    """A database driver's connection."""
 
     def fileno(self) -> int:
-        """The number of its socket."""
+        """Return the socket's file descriptor."""
 
     def cancel_safe(self, *, timeout: float) -> None:
-        """Ask the server to end the statement that runs."""
+        """Ask the server to cancel the running statement."""
 
 
-class _Line:
-    """The socket of a connection, which any thread can cut."""
+class _CuttableSocket:
+    """A connection's socket, which any thread can cut."""
 
     def __init__(self, wire: Wire) -> None:
-        # Inside a backend nothing has a line.
+        # A PostgreSQL backend has no such connections, so import only when needed.
         import socket
 
-        # One of its own: the number of a socket that the driver closed is soon that of another.
-        self._end = socket.socket(fileno=os.dup(wire.fileno()))
+        # Duplicate the descriptor: after the driver closes its own, another file may reuse the
+        # number.
+        self._socket = socket.socket(fileno=os.dup(wire.fileno()))
         self.wire = wire
         self._lock = threading.Lock()
         self._timer: threading.Timer | None = None
         self._open = True
-        self._both_ways = socket.SHUT_RDWR
+        self._shutdown_mode = socket.SHUT_RDWR
         self.was_cut = False
 
     def cut(self) -> None:
@@ -56,12 +57,12 @@ class _Line:
             if self._open:
                 self.was_cut = True
                 with contextlib.suppress(OSError):
-                    self._end.shutdown(self._both_ways)
+                    self._socket.shutdown(self._shutdown_mode)
 
     def cut_in(self, seconds: float) -> None:
-        """Cut it after so many seconds, unless it is closed until then."""
+        """Cut the socket after so many seconds unless it is closed before."""
         if self._timer is None:
-            self._timer = threading.Timer(max(seconds, LEAST), self.cut)
+            self._timer = threading.Timer(max(seconds, MIN_SECONDS), self.cut)
             self._timer.daemon = True
             self._timer.start()
 
@@ -70,166 +71,167 @@ class _Line:
             self._timer.cancel()
         with self._lock:
             self._open = False
-            self._end.close()
+            self._socket.close()
 
 
 class Ending:
-    """The connections of the runs of one thread, and whether it was told to end.
+    """The connections of one thread's runs, and whether they have been asked to end.
 
     Parameters
     ----------
-    silent : a server did not answer in time, and was not reached since.
-    is_over : it is committed: a limit of time says nothing of it any more.
+    silent : a server did not answer in time and has not been reached since.
+    is_over : the release is committed, so the time limit no longer applies.
     """
 
     def __init__(self) -> None:
-        self._lines: dict[int, _Line] = {}
+        self._sockets: dict[int, _CuttableSocket] = {}
         self._depth = 0
-        self._told: float | None = None
-        self._until: float | None = None
-        self._limit: threading.Timer | None = None
+        self._requested_at: float | None = None
+        self._deadline: float | None = None
+        self._limit_timer: threading.Timer | None = None
         self.silent = self.is_over = False
 
     @contextlib.contextmanager
     def scope(self) -> Iterator[None]:
-        """What is told in the block ends with the outermost one."""
+        """Collect connections in the block; leaving the outermost block resets everything."""
         self._depth += 1
         try:
             yield
         except (KeyboardInterrupt, SystemExit):
-            self.tell()
+            self.request_end()
             raise
         finally:
             self._depth -= 1
             if not self._depth:
-                while self._lines:
-                    self._lines.popitem()[1].close()
-                self._told, self.silent, self.is_over = None, False, False
+                while self._sockets:
+                    self._sockets.popitem()[1].close()
+                self._requested_at, self.silent, self.is_over = None, False, False
 
     @property
     def asked_to_end(self) -> bool:
-        """True from the moment that the run was told to end."""
-        return self._told is not None
+        """True after the run has been asked to end."""
+        return self._requested_at is not None
 
-    def tell(self) -> None:
-        """The run shall end: handlers of signals call this, and other threads."""
-        if self._depth and self._told is None:
-            self._told = time.monotonic()
-            for line in list(self._lines.values()):
-                line.cut_in(CUT)
+    def request_end(self) -> None:
+        """Ask the run to end; called by signal handlers and other threads."""
+        if self._depth and self._requested_at is None:
+            self._requested_at = time.monotonic()
+            for socket in list(self._sockets.values()):
+                socket.cut_in(CUT_SECONDS)
 
     @contextlib.contextmanager
     def limited(self, seconds: float) -> Iterator[None]:
-        """Tell the run to end after so many seconds, from another thread."""
-        before, self._limit = self._limit, threading.Timer(seconds, self._end_statements)
-        self._limit.daemon = True
+        """Ask the run to end after so many seconds, from another thread."""
+        outer_timer = self._limit_timer
+        self._limit_timer = threading.Timer(seconds, self._end_statements)
+        self._limit_timer.daemon = True
         with self.scope():
-            self._limit.start()
+            self._limit_timer.start()
             try:
                 yield
             finally:
-                self._limit.cancel()
-                self._limit = before
+                self._limit_timer.cancel()
+                self._limit_timer = outer_timer
 
-    def over(self) -> None:
-        """What is committed has no limit of time; outside a scope nothing has one."""
+    def lift_limit(self) -> None:
+        """Lift the time limit once the release is committed."""
         if not self._depth:
             return
         self.is_over = True
-        if self._limit is not None:
-            self._limit.cancel()
+        if self._limit_timer is not None:
+            self._limit_timer.cancel()
 
     def _end_statements(self) -> None:
-        self.tell()
-        for line in list(self._lines.values()):
-            # Best effort: where it does not help, the connection is cut.
+        self.request_end()
+        for socket in list(self._sockets.values()):
+            # Best effort: if canceling fails, the connection is cut.
             with contextlib.suppress(Exception):
-                line.wire.cancel_safe(timeout=CUT)
+                socket.wire.cancel_safe(timeout=CUT_SECONDS)
 
     @contextlib.contextmanager
     def at_most(self, seconds: float) -> Iterator[None]:
-        """Connections that come about in the block are cut so many seconds from now."""
-        before, self._until = self._until, time.monotonic() + seconds
+        """Cut connections that are opened in the block, so many seconds from now."""
+        outer_deadline, self._deadline = self._deadline, time.monotonic() + seconds
         try:
             yield
         finally:
-            self._until = before
+            self._deadline = outer_deadline
 
-    def _left(self) -> float | None:
-        """Seconds that are left for what is begun now; None without a limit."""
-        ends = [] if self._until is None else [self._until]
-        if self._told is not None:
-            ends.append(self._told + OVER)
-        return min(ends) - time.monotonic() if ends else None
+    def _seconds_left(self) -> float | None:
+        """Return the seconds left for work that starts now; None without a limit."""
+        deadlines = [] if self._deadline is None else [self._deadline]
+        if self._requested_at is not None:
+            deadlines.append(self._requested_at + END_SECONDS)
+        return min(deadlines) - time.monotonic() if deadlines else None
 
-    def note(self, wire: Wire) -> None:
-        """Note a connection of a scope: it is cut when the run does not end otherwise."""
-        if self._depth and id(wire) not in self._lines:
-            line = self._lines[id(wire)] = _Line(wire)
-            if (left := self._left()) is not None:
-                line.cut_in(left)
+    def register(self, wire: Wire) -> None:
+        """Register a connection in a scope so that it can be cut when the run has to end."""
+        if self._depth and id(wire) not in self._sockets:
+            socket = self._sockets[id(wire)] = _CuttableSocket(wire)
+            if (seconds_left := self._seconds_left()) is not None:
+                socket.cut_in(seconds_left)
 
     def forget(self, wire: Wire) -> bool:
-        """Whether a connection had to be cut; before it is closed or handed back."""
-        line = self._lines.pop(id(wire), None)
-        if line is None:
+        """Unregister a connection before it is closed or returned; True if it had to be cut."""
+        socket = self._sockets.pop(id(wire), None)
+        if socket is None:
             return False
-        line.close()
-        self.silent = self.silent or line.was_cut
-        return line.was_cut
+        socket.close()
+        self.silent = self.silent or socket.was_cut
+        return socket.was_cut
 
     def connected(self, connect: Callable[[], T], close: Callable[[T], None]) -> T:
-        """What ``connect`` gives, for which it has no more than what is left.
+        """Call ``connect`` within the time that is left.
 
         Raises
         ------
-        DatabaseUnreachable : it took longer; what comes about later is closed.
+        DatabaseUnreachable : the time ran out; a connection that is opened later is closed.
         """
-        left = self._left()
-        if left is None:
+        seconds_left = self._seconds_left()
+        if seconds_left is None:
             return connect()
-        if self._told is not None:
-            left = min(max(left, LEAST), CONNECT)
-        return _within(max(left, LEAST), connect, close)
+        if self._requested_at is not None:
+            seconds_left = min(max(seconds_left, MIN_SECONDS), CONNECT_SECONDS)
+        return _connect_in_thread(max(seconds_left, MIN_SECONDS), connect, close)
 
 
-def _within(seconds: float, connect: Callable[[], T], close: Callable[[T], None]) -> T:
-    """In a thread: looking up a name and shaking hands may wait where nothing cuts them."""
-    found: list[T] = []
-    failed: list[BaseException] = []
+def _connect_in_thread(seconds: float, connect: Callable[[], T], close: Callable[[T], None]) -> T:
+    """Connect in a thread, because name lookup and handshakes can block where nothing cuts them."""
+    connections: list[T] = []
+    errors: list[BaseException] = []
     lock = threading.Lock()
-    late = False
+    timed_out = False
 
     def work() -> None:
         try:
-            made = connect()
+            connection = connect()
         except BaseException as error:
-            failed.append(error)
+            errors.append(error)
             return
         with lock:
-            if not late:
-                found.append(made)
+            if not timed_out:
+                connections.append(connection)
                 return
-        close(made)
+        close(connection)
 
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
     thread.join(seconds)
     with lock:
-        late = not found
-    if failed:
-        raise failed.pop()
-    if late:
+        timed_out = not connections
+    if errors:
+        raise errors.pop()
+    if timed_out:
         raise DatabaseUnreachable("The database did not answer in time.")
-    return found[0]
+    return connections[0]
 
 
-_here = threading.local()
+_thread_state = threading.local()
 
 
 def ending() -> Ending:
-    """That of this thread."""
-    found: Ending | None = getattr(_here, "ending", None)
-    if found is None:
-        found = _here.ending = Ending()
-    return found
+    """Return this thread's ``Ending``."""
+    thread_ending: Ending | None = getattr(_thread_state, "ending", None)
+    if thread_ending is None:
+        thread_ending = _thread_state.ending = Ending()
+    return thread_ending

@@ -1,4 +1,4 @@
-"""What each database does in its own way: the part of a session that a new store has to write."""
+"""The part of a session that differs between databases and that a new store must implement."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import DbanonError, InvalidName
 from dbanon.recoding import ReleasedColumn
 from dbanon.sessions.base import (
-    AsWritten,
-    Existing,
+    ColumnReading,
+    ExistingRelation,
     Output,
     Relation,
 )
@@ -24,7 +24,7 @@ from dbanon.sessions.passthrough import PassthroughInterface
 
 
 class Dialect(Protocol):
-    """The module of a database's types, which spells columns as the session of it tells."""
+    """The module with a database's types, which spells columns for its session."""
 
     def bounded(self, attribute: Attribute, low: str, high: str) -> str: ...
 
@@ -39,19 +39,19 @@ class SessionInterface(PassthroughInterface, ABC):
     """One transaction on one database."""
 
     dialect: ClassVar[Dialect]
-    # How a release gets its place: ``transaction``: with all that the session wrote, at its commit;
-    # ``swap``: by a statement of its own at the session's end, which the ledger's entry follows.
+    # How a release is published: ``transaction``: at the session's commit, with everything else;
+    # ``swap``: by a separate statement at the end of the session, followed by the ledger entry.
     atomic: ClassVar[Literal["transaction", "swap"]] = "transaction"
-    # Seconds for which readers may keep a release from its place, where that is swapped.
+    # Seconds that readers may block a swap.
     swap_seconds: float = 60.0
     name_limit: ClassVar[int | None] = None
     ledger_types: ClassVar[Mapping[str, str]]
     staging_suffix: ClassVar[str] = ""
-    # Whether what is written lasts longer than the run, so that its ledger knows earlier releases.
+    # False if the database disappears with the run, so that its ledger knows no earlier releases.
     is_lasting: ClassVar[bool] = True
-    # SQL of what FROM has in DuckDB for the files that were loaded here; None for databases.
+    # SQL with which DuckDB reads the files that were loaded here; None for databases.
     files_sql: str | None = None
-    # What this database cannot keep, and the error that says so.
+    # Capabilities that this database lacks, with the error to raise.
     never_here: ClassVar[Mapping[str, type[DbanonError]]] = {}
     never_in_views: ClassVar[frozenset[str]] = frozenset()
     digest_way: ClassVar[str]
@@ -64,30 +64,30 @@ class SessionInterface(PassthroughInterface, ABC):
     def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Execute a query and fetch all of its rows."""
 
-    def as_written(self, relation: Relation) -> tuple[AsWritten, ...]:
-        """What the columns of a CSV file were read as; none of what has types of its own."""
+    def as_written(self, relation: Relation) -> tuple[ColumnReading, ...]:
+        """Describe how the columns of a CSV file were read; empty for typed sources."""
         return ()
 
     def require_typed(self, columns: Iterable[str]) -> None:
-        """Check that columns of a file have types; raises AmbiguousValues, FileMalformed."""
+        """Check that a file's columns have types; raises AmbiguousValues, FileMalformed."""
 
     @property
     def drawn(self) -> Mapping[str, Any]:
-        """How many rows were drawn from elsewhere, and how; nothing where they are at home."""
+        """How many rows were copied from elsewhere, and how; empty if the rows are local."""
         return {}
 
     @abstractmethod
     def find_source(self, name: RelationName) -> Relation:
-        """The relation of this name, without locator.
+        """Look up a relation, without locator.
 
         Raises
         ------
-        TableNotFound : there is none.
+        TableNotFound : it does not exist.
         """
 
     @abstractmethod
     def locate(self, source: Relation, key: Sequence[str]) -> Relation:
-        """The source with the locator of its rows; ``key`` names key columns, or is empty."""
+        """Return the source with a locator for its rows; ``key`` names key columns, or is empty."""
 
     @abstractmethod
     def require_rights(self, source: Relation, columns: Sequence[str]) -> None:
@@ -95,15 +95,15 @@ class SessionInterface(PassthroughInterface, ABC):
 
         Raises
         ------
-        InsufficientRights : a right is missing; the hint says which to grant.
+        InsufficientRights : a right is missing; the hint says which one to grant.
         """
 
     def readable(self, source: Relation, columns: Sequence[str]) -> frozenset[str]:
-        """Those of these columns that this role may read; all where there are no roles."""
+        """Return those columns that this role may read; all if there are no roles."""
         return frozenset(columns)
 
     def inspect(self, source: Relation, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
-        """The attributes with what only their values tell, such as an undeclared scale.
+        """Refine the attributes by what only their values show, such as an undeclared scale.
 
         Raises
         ------
@@ -113,84 +113,84 @@ class SessionInterface(PassthroughInterface, ABC):
 
     @abstractmethod
     def text_of(self, attribute: Attribute) -> str:
-        """SQL of a column's values as text that sorts by code point."""
+        """SQL for a column's values as text that sorts by code point."""
 
     def compared(self, attribute: Attribute) -> str:
-        """SQL of a column's values, of the alias s, that GROUP BY takes and tells apart."""
+        """SQL for a column's values, over the alias s, that GROUP BY can distinguish."""
         if attribute.kind is Kind.OTHER:
             return self.text_of(attribute)
         return f"s.{quote(attribute.name)}"
 
     def matches(self, text: str, pattern: str) -> str:
-        """SQL that is true where a text matches a regular expression of ``advice.forms``.
+        """SQL that is true if a text matches a regular expression of ``advice.forms``.
 
-        The expression holds no quote and no backslash, so that no setting changes what it is.
+        The expression contains no quote or backslash, so no setting changes its meaning.
         """
         return f"{text} ~ '{pattern}'"
 
     def different_of_few(self, value: str) -> str:
-        """SQL that counts how many values there are in some thousand rows at most; NULL is none.
+        """SQL that counts the distinct values in at most a few thousand rows, ignoring NULL.
 
-        Values that only a collation of the column makes equal may count as several.
+        Values that are equal only by the column's collation may be counted separately.
         """
         return f"count(DISTINCT {value})"
 
     @abstractmethod
     def lone_keys(self, source: Relation) -> frozenset[str]:
-        """The columns of which the database declares that no two rows share a value."""
+        """Return the columns that the database declares unique."""
 
     @abstractmethod
     def sample(self, relation: RelationName, share: float) -> str:
-        """What FROM has for a random share of a relation's rows, with the alias s."""
+        """FROM clause for a random share of a relation's rows, with the alias s."""
 
     @abstractmethod
     def read_chunks(
         self, source: Relation, attributes: Sequence[Attribute], chunk_rows: int
     ) -> Iterator[Chunk]:
-        """The keys and these attributes of all rows, in pieces, in any order."""
+        """Yield the keys and these attributes of all rows in chunks, in any order."""
 
     @abstractmethod
     def read_rows(
         self, source: Relation, columns: Sequence[str], chunk_rows: int
     ) -> Iterator[tuple[NDArray[np.int64], list[tuple[Any, ...]]]]:
-        """Keys, int64 (c, m), and the values of these columns, row by row, in pieces."""
+        """Yield keys, int64 (c, m), and the values of these columns row by row, in chunks."""
 
     def read_pieces(
         self, source: Relation, columns: Sequence[str], chunk_rows: int
     ) -> Iterator[Any]:
-        """The values of these columns in pieces: rows, or batches of Arrow where it has these."""
+        """Yield the values of these columns in chunks: rows, or Arrow batches if available."""
         return (rows for _, rows in self.read_rows(source, columns, chunk_rows))
 
     def bounded(self, attribute: Attribute, low: str, high: str) -> str:
-        """SQL of a number, truth or moment of the alias s as a double between two bounds.
+        """SQL for a number, boolean or timestamp of the alias s as a double between two bounds.
 
-        NULL where it is, and where it is NaN or nothing of its type: no value makes it fail. Of
-        whole numbers, truths and what has no limits of its type, it may be beyond the bounds.
-        Moments are days or microseconds since 1970.
+        NULL for NULL, NaN and values that do not match the column's type; it never fails. Integers,
+        booleans and types without limits may exceed the bounds. Dates and timestamps are days or
+        microseconds since 1970.
 
         Parameters
         ----------
-        low, high : as SQL spells them.
+        low, high : SQL of the bounds.
         """
         return self.dialect.bounded(attribute, low, high)
 
     def bound_of(self, sql_type: str) -> str:
-        """SQL of a bind parameter, a text, as a value of a type."""
+        """SQL that casts a bind parameter, a text, to a type."""
         return f"CAST(? AS {sql_type})"
 
     @abstractmethod
-    def texts(self, given: Sequence[str]) -> tuple[str, Any]:
-        """SQL of a query of texts, with a bind parameter, and what is bound to it."""
+    def texts(self, values: Sequence[str]) -> tuple[str, Any]:
+        """SQL for a query that returns these texts, and the bind parameter for it."""
 
     @abstractmethod
     def figures(self, query: str, chunk_rows: int) -> Iterator[NDArray[np.float64]]:
-        """The rows of a query of doubles, float64 (c, p), in pieces; NaN where NULL."""
+        """Yield the rows of a query of doubles, float64 (c, p), in chunks; NaN for NULL."""
 
     @abstractmethod
     def insert_rows(
         self, relation: RelationName, columns: Sequence[str], rows: Sequence[Sequence[Any]]
     ) -> None:
-        """Add rows to a table of dbanon's own, with the values of these columns."""
+        """Insert rows into one of dbanon's own tables."""
 
     @abstractmethod
     def load_labels(
@@ -214,15 +214,15 @@ class SessionInterface(PassthroughInterface, ABC):
         """
 
     def released_expression(self, position: int, column: ReleasedColumn) -> str:
-        """SQL that gives the class value at this position the column's own type."""
+        """SQL that converts the class value at this position to the column's own type."""
         return self.dialect.released_expression(position, column)
 
     def wide_parts(self, attribute: Attribute) -> tuple[str, str]:
-        """SQL of the quotient and the remainder by n.size of an integer or unscaled decimal."""
+        """SQL for quotient and remainder by n.size of an integer or unscaled decimal."""
         return self.dialect.wide_parts(attribute)
 
     def type_of(self, attribute: Attribute) -> str:
-        """The SQL type here of a column that may come from another database.
+        """Return this database's SQL type for a column that may come from another one.
 
         Raises
         ------
@@ -232,11 +232,11 @@ class SessionInterface(PassthroughInterface, ABC):
 
     @abstractmethod
     def resolve_output(self, name: RelationName) -> RelationName:
-        """The output's name as this database has it, with its schema."""
+        """Resolve the output's name, with its schema."""
 
     @abstractmethod
     def require_ledger_rights(self) -> None:
-        """Check that the release can be written into the ledger.
+        """Check that the release can be recorded in the ledger.
 
         Raises
         ------
@@ -244,147 +244,147 @@ class SessionInterface(PassthroughInterface, ABC):
         """
 
     @abstractmethod
-    def find_existing(self, name: RelationName) -> Existing | None:
-        """The relation that has this name now, or None."""
+    def find_existing(self, name: RelationName) -> ExistingRelation | None:
+        """Return the relation that has this name, or None."""
 
     @abstractmethod
     def create_released(
         self, output: Output, columns: Sequence[tuple[str, str]], release_id: str
     ) -> None:
-        """Create the table that is written, with dbanon's mark; columns are names and types."""
+        """Create the table to write, with dbanon's mark; columns are names and types."""
 
     def written_as(self, name: RelationName, kind: str, release_id: str) -> RelationName:
-        """The name that a release's own table is written under.
+        """Return the name under which a release's table is written.
 
         Raises
         ------
-        ViewsNotHere : a view was asked for, and this database releases none.
+        ViewsNotHere : a view is requested, and this database cannot release views.
         """
         return released_name(name, release_id, self.name_limit)
 
     @abstractmethod
     def publish(self, output: Output, columns: Sequence[str]) -> None:
-        """Give the written table its place: rename it, or point the view to it.
+        """Publish the written table: rename it, or point the view to it.
 
-        Others see it once the session has ended without an error.
+        Other sessions see it once this one ends without an error.
         """
 
     @abstractmethod
     def digest_rows(self, relation: RelationName, salt: int) -> tuple[int, int]:
-        """The number of rows, and the sum of their hashes under a salt, 1 to 2**62."""
+        """Return the row count and the sum of the row hashes under a salt, 1 to 2**62."""
 
     @abstractmethod
     def digest_columns(
         self, relation: Relation, names: Sequence[str], salt: int
     ) -> tuple[int, int]:
-        """The same of these columns of the rows that are read of a relation."""
+        """The same for some columns of the rows read from a relation."""
 
     @abstractmethod
     def digest_probe(self) -> str:
-        """The hash of fixed values: another one where this database hashes in another way."""
+        """Hash fixed values; the result changes if the database's hash function does."""
 
     @abstractmethod
     def analyze(self, relation: RelationName) -> None:
-        """Collect the statistics of released values."""
+        """Collect statistics about the released values."""
 
     @abstractmethod
     def ensure_ledger(self) -> None:
-        """Create the ledger, or bring it to this version."""
+        """Create the ledger, or migrate it to this version."""
 
     @abstractmethod
     def tie_releases(self) -> None:
-        """Tie entries of the ledger to their relations again, where the database numbers them."""
+        """Update ledger entries to the relations' current ids, where the database has ids."""
 
     def has_ledger(self) -> bool:
-        """True when this database has a ledger."""
+        """Return True if this database has a ledger."""
         return self.find_existing(self.ledger_name("release")) is not None
 
     @abstractmethod
     def require_trusted_ledger(self) -> None:
-        """Check that nobody else's code runs when the ledger is read or written.
+        """Check that accessing the ledger cannot run another role's code.
 
         Raises
         ------
-        LedgerNotTrusted : somebody's could.
+        LedgerNotTrusted : it could.
         """
 
     def have_release_recorded(
         self, row: Mapping[str, Any], columns: Sequence[Mapping[str, Any]], run: Mapping[str, Any]
     ) -> str | None:
-        """Have the ledger's owner write a release; the time that it was recorded with.
+        """Record a release with the ledger owner's rights, and return its timestamp.
 
-        None where this session has to write it with its own rights, as where there are no roles.
+        None if this session must write it with its own rights, as on databases without roles.
 
         Parameters
         ----------
-        row, columns : by column of the ledger; JSON as text, times in ISO format.
-        run : its door, and the seconds that it took until now.
+        row, columns : by ledger column; JSON as text, times in ISO format.
+        run : its interface, and its duration so far in seconds.
         """
         return None
 
     def have_run_recorded(self, run: Mapping[str, Any]) -> bool:
-        """Have the ledger's owner write a run that made no release; False where nobody does."""
+        """Record a run without release with the ledger owner's rights; False if not supported."""
         return False
 
     def have_spent(self, budget: str, epsilon: str, spending_id: str) -> bool | None:
-        """Have the ledger's owner spend of a budget; False where less is left.
+        """Spend budget with the ledger owner's rights; False if too little is left.
 
-        None where this session has to write it with its own rights, as where there are no roles.
+        None if this session must write it with its own rights, as on databases without roles.
         """
         return None
 
     def writes_own_ledger(self) -> bool:
-        """True where this session writes the ledger with its own rights."""
+        """Return True if this session writes the ledger with its own rights."""
         return True
 
     def missing_to_read(self, name: RelationName, columns: Sequence[str]) -> list[str]:
-        """What this role lacks to read columns of a relation, as statements; none without roles."""
+        """Statements that grant what this role lacks to read the columns; empty without roles."""
         return []
 
     def missing_to_write(self, output: RelationName) -> list[str]:
-        """What this role lacks to release there, as statements; none without roles."""
+        """Statements that grant what this role lacks to release there; empty without roles."""
         return []
 
-    def same_name(self, one: RelationName, other: RelationName) -> bool:
-        """True when two names are those of one relation here."""
-        return one == other
+    def same_name(self, name: RelationName, other_name: RelationName) -> bool:
+        """Return True if both names refer to the same relation."""
+        return name == other_name
 
-    def require(self, what: str) -> None:
-        """Check that this database can keep ``chains`` or ``budgets``, or make ``pseudonyms``.
+    def require(self, capability: str) -> None:
+        """Check that this database supports ``chains``, ``budgets`` or ``pseudonyms``.
 
         Raises
         ------
-        ChainsNotHere, BudgetsNotHere, PseudonymsNotHere : it cannot.
+        ChainsNotHere, BudgetsNotHere, PseudonymsNotHere : it does not.
         """
-        if what in self.never_here:
-            raise self.never_here[what]()
+        if capability in self.never_here:
+            raise self.never_here[capability]()
 
-    def may_drop(self, existing: Existing) -> bool:
-        """True when this role may drop a relation, and nothing depends on it."""
+    def may_drop(self, existing: ExistingRelation) -> bool:
+        """Return True if this role may drop a relation and nothing depends on it."""
         return True
 
     @abstractmethod
     def ledger_name(self, table: str) -> RelationName:
-        """The name of a table of the ledger here."""
+        """Return this database's name of a ledger table."""
 
     @abstractmethod
     def current_user(self) -> str | None:
-        """The role that publishes, where the database has roles."""
+        """Return the publishing role, if the database has roles."""
 
     def require_columns_of_views(self, names: Sequence[str]) -> None:
-        """Check that views, and queries in FROM, can have columns of these names.
+        """Check that views, and subqueries in FROM, can have columns with these names.
 
         Raises
         ------
-        InvalidName : the database would call one otherwise.
+        InvalidName : the database would rename one.
         """
-        found = [quote(name) for name in names if name.lower() in self.never_in_views]
-        if found:
+        refused = [quote(name) for name in names if name.lower() in self.never_in_views]
+        if refused:
             raise InvalidName(
                 "This database has no view, and no query of chosen rows, with a column of this"
-                f" name: {', '.join(found)}. It would call it column1, column2 ….",
+                f" name: {', '.join(refused)}. It would call it column1, column2 ….",
                 hint="Release a table of all rows, or give the column another name in a view and"
-                f' anonymize the view: SELECT …, {found[0]} AS "is_{found[0][1:-1].lower()}".',
+                f' anonymize the view: SELECT …, {refused[0]} AS "is_{refused[0][1:-1].lower()}".',
             )
 
     def drop_view(self, relation: RelationName) -> None:
@@ -392,7 +392,7 @@ class SessionInterface(PassthroughInterface, ABC):
         self.run(f"DROP VIEW {relation.quoted}")
 
     def dead_pieces(self) -> list[RelationName]:
-        """What a cluster's workers wrote for a driver that is gone since; none where none write."""
+        """Tables left behind by workers of a dead cluster driver; empty without workers."""
         return []
 
     def drop_table(self, relation: RelationName) -> None:

@@ -1,6 +1,6 @@
-"""Names of relations and columns: read, quoted and checked. The only place that quotes.
+"""Parse, quote and check the names of relations and columns. No other module quotes names.
 
-Last, values and arrays as text in statements for PostgreSQL.
+Also writes values and arrays as text for PostgreSQL statements.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from dbanon.errors import InvalidName, NameTooLong, SchemaCreated, SchemaNotFoun
 
 @dataclass(frozen=True)
 class RelationName:
-    """The name of a table or view, with its schema when one was given.
+    """The name of a table or view, with its schema if one was given.
 
     Parameters
     ----------
-    catalog : the database, where its schema alone could mean another place; no part of the name.
+    catalog : the database, if the schema alone is ambiguous; not part of the name.
     """
 
     schema: str | None
@@ -32,26 +32,28 @@ class RelationName:
     catalog: str | None = field(default=None, kw_only=True, compare=False)
 
     def __str__(self) -> str:
-        """The name as people write it: parts are quoted only where a dot or quote is in them."""
-        return ".".join(_shown(part) for part in (self.schema, self.name) if part is not None)
+        """The name as people write it, quoted only if it contains a dot or quote."""
+        return ".".join(
+            _display_part(part) for part in (self.schema, self.name) if part is not None
+        )
 
     @property
     def quoted(self) -> str:
-        """The name as SQL has it."""
+        """The name in SQL."""
         parts = (self.catalog, self.schema, self.name)
         return ".".join(quote(part) for part in parts if part is not None)
 
     def sibling(self, name: str) -> RelationName:
-        """Another name in the same schema."""
+        """Return another name in the same schema."""
         return RelationName(self.schema, name, catalog=self.catalog)
 
 
 def quote(identifier: str) -> str:
-    """An identifier as SQL has it: in double quotes, so that case and every character are kept.
+    """Quote an identifier in double quotes, which preserve case and all characters.
 
     Raises
     ------
-    InvalidName : the identifier is empty or holds a NUL character.
+    InvalidName : the identifier is empty or contains a NUL character.
     """
     if not identifier or "\0" in identifier:
         raise InvalidName("A name is empty or holds a NUL character.")
@@ -59,58 +61,61 @@ def quote(identifier: str) -> str:
 
 
 def quote_list(identifiers: Iterable[str], prefix: str = "") -> str:
-    """Identifiers as a SQL list, each behind ``prefix``."""
+    """Join identifiers to a SQL list, each after ``prefix``."""
     return ", ".join(prefix + quote(identifier) for identifier in identifiers)
 
 
 def parse_relation(text: str) -> RelationName:
-    """Read ``people``, ``app.people`` or ``"App"."Peo ple"``; letters keep their case.
+    """Parse ``people``, ``app.people`` or ``"App"."Peo ple"``; case is preserved.
 
     Raises
     ------
     InvalidName : the text is not one or two names joined by a dot.
     """
     parts: list[str] = []
-    rest = text
+    remainder = text
     while True:
-        part, rest = _quoted_part(rest) if rest.startswith('"') else _plain_part(rest)
+        part, remainder = (
+            _quoted_part(remainder) if remainder.startswith('"') else _plain_part(remainder)
+        )
         parts.append(part)
-        if not rest:
+        if not remainder:
             break
-        if not rest.startswith("."):
+        if not remainder.startswith("."):
             raise _not_a_name()
-        rest = rest[1:]
+        remainder = remainder[1:]
     if len(parts) > 2 or not all(parts) or any("\0" in part for part in parts):
         raise _not_a_name()
     return RelationName(parts[0] if len(parts) == 2 else None, parts[-1])
 
 
-def check_length(identifier: str, limit: int | None, what: str) -> None:
+def check_length(identifier: str, limit: int | None, label: str) -> None:
     """Check that a name fits the database's limit.
 
     Parameters
     ----------
-    limit : bytes that a name may have, None for no limit.
+    limit : maximum length in bytes, None for no limit.
+    label : the kind of name, for the error message.
 
     Raises
     ------
-    NameTooLong : the name has more bytes.
+    NameTooLong : the name is longer.
     """
     length = len(identifier.encode())
     if limit is not None and length > limit:
         raise NameTooLong(
-            f"The {what} is {length} bytes long; at most {limit} bytes are allowed.",
+            f"The {label} is {length} bytes long; at most {limit} bytes are allowed.",
             hint="Choose a shorter name.",
         )
 
 
 def released_name(name: RelationName, release_id: str, limit: int | None) -> RelationName:
-    """The name of a release's own table: the output's, cut where it must be, with a suffix."""
+    """Name a release's own table: the output's name, truncated if necessary, with a suffix."""
     suffix = "_r" + release_id.replace("-", "")[:12]
-    start = name.name
+    stem = name.name
     if limit is not None:
-        start = start.encode()[: limit - len(suffix)].decode(errors="ignore")
-    return name.sibling(start + suffix)
+        stem = stem.encode()[: limit - len(suffix)].decode(errors="ignore")
+    return name.sibling(stem + suffix)
 
 
 def _quoted_part(text: str) -> tuple[str, str]:
@@ -127,10 +132,10 @@ def _quoted_part(text: str) -> tuple[str, str]:
 
 
 def _plain_part(text: str) -> tuple[str, str]:
-    part, dot, rest = text.partition(".")
-    if '"' in part or not part or (dot and not rest):
+    part, dot, remainder = text.partition(".")
+    if '"' in part or not part or (dot and not remainder):
         raise _not_a_name()
-    return part, dot + rest
+    return part, dot + remainder
 
 
 def _not_a_name() -> InvalidName:
@@ -141,28 +146,28 @@ def _not_a_name() -> InvalidName:
     )
 
 
-def _shown(part: str) -> str:
+def _display_part(part: str) -> str:
     return quote(part) if "." in part or '"' in part else part
 
 
 def literal(value: Any) -> str:
-    """A value as a literal in SQL; a list as an array of texts."""
+    """Write a value as a SQL literal; a list as an array of texts."""
     if value is None:
         return "NULL"
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (list, tuple)):
         return f"ARRAY[{', '.join(map(literal, value))}]::text[]"
-    # The escape form means the same whatever standard_conforming_strings is.
+    # The escape form does not depend on standard_conforming_strings.
     return "E'" + plain_text(value).replace("\\", "\\\\").replace("'", "''") + "'"
 
 
 def plain_text(value: Any) -> str:
-    """The text of a value or of a list of values, as the type of its place reads it.
+    """Write a value, or a list of values, as text that its SQL type can parse.
 
     Raises
     ------
-    InvalidName : it holds a NUL character.
+    InvalidName : it contains a NUL character.
     """
     if isinstance(value, (list, tuple)):
         return array_text(np.array([*value, None], object)[:-1])
@@ -173,17 +178,17 @@ def plain_text(value: Any) -> str:
 
 
 def array_text(values: NDArray[Any]) -> str:
-    """The text of an array, of which floats are read back as the same floats."""
+    """Write an array as text; floats are parsed back exactly."""
     if values.dtype == np.float64:
-        # Hexadecimal: no digit is computed, here or there.
-        found = kernels.floats_text(np.ascontiguousarray(values))
-        return "{" + (str(values.tolist())[1:-1] if found is None else found.decode("ascii")) + "}"
+        # Hexadecimal needs no decimal conversion on either side.
+        text = kernels.floats_text(np.ascontiguousarray(values))
+        return "{" + (str(values.tolist())[1:-1] if text is None else text.decode("ascii")) + "}"
     if values.dtype == np.bool_:
         return "{" + ",".join("t" if value else "f" for value in values.tolist()) + "}"
     if values.dtype == object:
         return "{" + ",".join(map(_element, values.tolist())) + "}"
-    found = kernels.integers_text(np.ascontiguousarray(values, np.int64))
-    return "{" + found.decode("ascii") + "}"
+    text = kernels.integers_text(np.ascontiguousarray(values, np.int64))
+    return "{" + text.decode("ascii") + "}"
 
 
 def _element(value: Any) -> str:
@@ -193,11 +198,11 @@ def _element(value: Any) -> str:
 
 
 def schema_not_found(schema: str, statement: str) -> SchemaNotFound:
-    """The error for a strict release into a schema that is missing.
+    """Return the error for a strict release into a missing schema.
 
     Parameters
     ----------
-    statement : SQL that creates it.
+    statement : SQL that creates the schema.
     """
     return SchemaNotFound(
         f'There is no schema "{schema}", and a strict release creates none.',
@@ -206,5 +211,5 @@ def schema_not_found(schema: str, statement: str) -> SchemaNotFound:
 
 
 def schema_created(schema: str) -> SchemaCreated:
-    """The warning about a schema that a release has created."""
+    """Return the warning about a schema that a release created."""
     return SchemaCreated(f'There was no schema "{schema}": it was created.')

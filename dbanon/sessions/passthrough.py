@@ -1,4 +1,4 @@
-"""Kept columns that travel with the client, unread: only some databases have them."""
+"""Retained columns that travel through the client unread; only some databases support this."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from dbanon.sessions.names import RelationName
 
 
 class PassthroughInterface:
-    """What a session does with columns that the client keeps; by default it refuses."""
+    """Session methods for columns that travel through the client; the default refuses."""
 
     def require_passthrough(self, source: Relation, columns: Sequence[Attribute]) -> None:
-        """Check that values of these columns can travel with the client and back, unread.
+        """Check that values of these columns can travel through the client unread.
 
         Raises
         ------
-        InvalidParameter : on this database, or through this door, none can.
-        UnsupportedType : one cannot for its type.
+        InvalidParameter : this database, or this interface, does not support it.
+        UnsupportedType : a column's type does not support it.
         """
         raise passthrough_refused()
 
@@ -34,7 +34,7 @@ class PassthroughInterface:
         chunk_rows: int,
         memory_limit: int | None,
     ) -> Iterator[Chunk]:
-        """As ``read_chunks``; the client keeps the values of further columns, unread, for later.
+        """Read as ``read_chunks``, and keep the values of further columns, unread, for later.
 
         Raises
         ------
@@ -51,16 +51,16 @@ class PassthroughInterface:
         microdata: Microdata,
         partition: Partition,
     ) -> None:
-        """Fill a table with what ``read_passthrough`` kept, shuffled, beside classes' values.
+        """Fill a table with shuffled passthrough values and the values of their classes.
 
         Parameters
         ----------
-        released : name, SQL type and SQL expression, over staged classes, of each column of these.
+        released : name, SQL type and SQL expression over staged classes, of each class column.
         columns : the values of classes.
-        passthrough : the names of the columns that were kept, in their order.
+        passthrough : names of the passthrough columns, in order.
 
         Raises
         ------
-        DatabaseFailure : the database does not take a value back.
+        DatabaseFailure : the database rejects a value.
         """
         raise passthrough_refused()

@@ -1,4 +1,4 @@
-"""What a session does where persons are counted: staged beside the values that they share."""
+"""The part of a session that counts persons, which are staged with the values that they share."""
 
 from __future__ import annotations
 
@@ -28,13 +28,14 @@ class PersonsSession(SessionInterface):
         reads: Sequence[str] = (),
         joins: str = "",
     ) -> None:
-        """Fill a table from staging: one row for each that is released.
+        """Fill a table from staging with one row per released row.
 
         Parameters
         ----------
         values : SQL expression by column.
-        source, joins : where expressions take values from; None for the copies of another database.
-        reads : the columns of the source that expressions and joins name.
+        source, joins : where expressions take values from; None for rows copied from another
+            database.
+        reads : source columns that the expressions and joins use.
         """
 
     def recount_entities(
@@ -43,26 +44,26 @@ class PersonsSession(SessionInterface):
         source: Relation | None,
         person: str,
         joins: str,
-        more: Sequence[tuple[str, str]] = (),
+        further_columns: Sequence[tuple[str, str]] = (),
         reads: Sequence[str] = (),
         *,
         keys: Sequence[tuple[str, ...]],
     ) -> EntityCount:
-        """Count the persons in each class of released values, which staging has beside them.
+        """Count the persons in each class of released values, after staging both.
 
-        The values are stored first, under the types that they have in the release: what readers see
-        as one class is one here.
+        The values are staged under their types in the release, so that classes are those that
+        readers see.
 
         Parameters
         ----------
-        columns : SQL type and SQL expression of each column that a class shares.
+        columns : SQL type and SQL expression of each column that defines a class.
         source, person, joins, reads : SQL of a row's person, and where it comes from, as in
             ``insert``.
-        more : columns that are staged beside them, under the next places.
-        keys : SQL, of the alias s, of what tells the values of each column of a class apart.
+        further_columns : columns to stage after them.
+        keys : SQL, over the alias s, that distinguishes the values of each column of a class.
         """
-        names = [statements.value_column(i) for i in range(len(columns) + len(more))]
-        types = [self.declared(sql_type) for sql_type, _ in (*columns, *more)]
+        names = [statements.value_column(i) for i in range(len(columns) + len(further_columns))]
+        types = [self.declared(sql_type) for sql_type, _ in (*columns, *further_columns)]
         self.run(
             statements.create_staging(
                 statements.ENTITIES,
@@ -70,21 +71,23 @@ class PersonsSession(SessionInterface):
                 self.staging_suffix,
             )
         )
-        values = dict(zip(names, (expression for _, expression in (*columns, *more)), strict=True))
+        values = dict(
+            zip(names, (expression for _, expression in (*columns, *further_columns)), strict=True)
+        )
         table = RelationName(None, statements.ENTITIES)
         self.insert(table, values | {"person": person}, source, reads, joins)
-        counted = self.recount_staged_entities(keys)
-        if not more:
-            return counted
-        in_class = np.zeros(sum(counted.histogram.values()), np.int64)
+        entity_count = self.recount_staged_entities(keys)
+        if not further_columns:
+            return entity_count
+        in_class = np.zeros(sum(entity_count.histogram.values()), np.int64)
         for number, persons in self.rows(recount_statements.persons_in_classes(keys)):
             in_class[int(number) - 1] = int(persons)
-        return replace(counted, in_class=in_class)
+        return replace(entity_count, in_class=in_class)
 
     def stage_release_persons(
         self, keys: Sequence[tuple[str, ...]], values: str, hashed: str
     ) -> None:
-        """Stage who is in which class, once persons are staged; as ``create_release_persons``."""
+        """Stage the members of each class from staged persons; see ``create_release_persons``."""
         self.run(
             recount_statements.create_release_persons(keys, values, hashed, self.staging_suffix)
         )
@@ -92,21 +95,20 @@ class PersonsSession(SessionInterface):
     def joint_histories(
         self, releases: Sequence[str], k: int, proof: tuple[str, RelationName, RelationName] | None
     ) -> tuple[int, int, int] | None:
-        """The joint histories over releases, where the database itself counts them; else None.
+        """Count joint histories over releases in the database if it can; else None.
 
         Parameters
         ----------
-        proof : of a release whose persons are staged: its id, the table that it was written to, its
-            source.
+        proof : id, written table and source of the release whose persons are staged.
         """
         return None
 
     def have_persons_recorded(self, release_id: str) -> bool:
-        """Have the database record the staged persons of a release; False where it does not."""
+        """Have the database record the staged persons of a release; False if not supported."""
         return False
 
     def recount_staged_entities(self, keys: Sequence[tuple[str, ...]]) -> EntityCount:
-        """The persons in each combination of values of some staged columns."""
+        """Count the persons in each combination of values of some staged columns."""
         rows = self.rows(recount_statements.recount_entities(keys))
         return EntityCount(
             persons=int(self.rows(recount_statements.count_entities())[0][0]),
@@ -119,7 +121,7 @@ class PersonsSession(SessionInterface):
         return sql_type
 
     def spelled(self, attribute: Attribute, value: str) -> str:
-        """SQL of an identifier's value as it is compared: texts of one person as one."""
+        """SQL for an identifier's value, with different spellings of one person made equal."""
         if not attribute.normalize:
             return value
         for space in WHITE_SPACE[1:]:
@@ -128,5 +130,5 @@ class PersonsSession(SessionInterface):
         return self.folded(value) if attribute.normalize == CASEFOLD else value
 
     def folded(self, text: str) -> str:
-        """SQL of a text in small letters."""
+        """SQL for a text in lowercase."""
         return f"lower({text})"

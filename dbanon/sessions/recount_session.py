@@ -1,4 +1,4 @@
-"""What a session counts of a written relation: its classes, as readers see them."""
+"""The part of a session that counts the classes of a written relation as readers see them."""
 
 from __future__ import annotations
 
@@ -14,15 +14,14 @@ from dbanon.sessions.names import RelationName, quote
 class RecountSession(SessionInterface):
     """The part of a session that counts classes.
 
-    Values that the database takes for equal may be shown differently: 7.5 and 7.50, texts under a
-    collation that ignores case, intervals. Readers tell them apart, so every count does.
+    Values that compare equal may be displayed differently: 7.5 and 7.50, texts under a
+    case-insensitive collation, intervals. Readers can distinguish them, so all counts do.
     """
 
     def display_key(self, attribute: Attribute, column: str) -> tuple[str, ...]:
-        """SQL of what tells the values of a column apart as readers see them.
+        """SQL expressions that distinguish a column's values as readers see them.
 
-        The first expression is NULL where the value is. The column itself where equal values are
-        shown alike.
+        The first expression is NULL if the value is. Just the column if equal values look the same.
 
         Parameters
         ----------
@@ -34,11 +33,11 @@ class RecountSession(SessionInterface):
     def display_keys_of(
         self, relation: RelationName, columns: Mapping[str, str]
     ) -> list[tuple[str, ...]]:
-        """``display_key`` of columns that have the types of those of a relation.
+        """``display_key`` of expressions with the types of a relation's columns.
 
         Parameters
         ----------
-        columns : SQL of each column, by the name that ``relation`` has for it.
+        columns : SQL of each expression, by the name of the relation's column.
         """
         source = self.find_source(relation)
         return [
@@ -46,10 +45,10 @@ class RecountSession(SessionInterface):
         ]
 
     def display_keys(self, relation: RelationName, names: Sequence[str]) -> list[tuple[str, ...]]:
-        """``display_key`` of columns of a relation, of the alias s."""
+        """``display_key`` of columns of a relation, over the alias s."""
         return self.display_keys_of(relation, {name: f"s.{quote(name)}" for name in names})
 
     def recount(self, relation: RelationName, quasi_identifiers: Sequence[str]) -> Recount:
-        """Count the classes of a relation by GROUP BY over its quasi-identifiers."""
+        """Count the classes of a relation with GROUP BY over its quasi-identifiers."""
         keys = self.display_keys(relation, quasi_identifiers)
         return Recount.of_sizes(self.rows(statements.recount(relation, keys)))

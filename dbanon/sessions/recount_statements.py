@@ -1,6 +1,6 @@
-"""The SQL that counts classes of a written relation, and persons in them.
+"""SQL that counts the classes of a written relation, and the persons in them.
 
-``keys`` is SQL, of the alias s, of what tells the values of each column apart.
+``keys`` is SQL, over the alias s, that distinguishes the values of each column.
 """
 
 from __future__ import annotations
@@ -12,178 +12,180 @@ from dbanon.sessions.names import RelationName, quote
 
 
 def recount(relation: RelationName, keys: Sequence[tuple[str, ...]]) -> str:
-    """The histogram of class sizes, apart for classes with and without a NULL.
+    """Query the histogram of class sizes, separately for classes with and without a NULL.
 
     Parameters
     ----------
-    keys : SQL, of the alias s, of what tells the values of each column apart.
+    keys : SQL, over the alias s, that distinguishes the values of each column.
     """
     source, columns = rows_with_keys(f"{relation.quoted} AS s", keys)
     null = statements.any_null(column[0] for column in columns)
     return (
         "SELECT size, null_in_class, count(*) FROM"
         f" (SELECT count(*) AS size, ({null}) AS null_in_class FROM {source}"
-        f" GROUP BY {listed(columns)}) AS classes GROUP BY size, null_in_class"
+        f" GROUP BY {comma_list(columns)}) AS classes GROUP BY size, null_in_class"
     )
 
 
 def rows_with_keys(
-    source: str, keys: Sequence[tuple[str, ...]], more: str = ""
+    source: str, keys: Sequence[tuple[str, ...]], further_columns: str = ""
 ) -> tuple[str, list[tuple[str, ...]]]:
-    """What FROM has for rows that are grouped by expressions, and the columns that hold these.
+    """FROM clause for rows that are grouped by expressions, and the columns that hold these.
 
     Parameters
     ----------
-    source : what FROM has for the rows, with an alias.
+    source : FROM clause for the rows, with an alias.
     keys : the expressions of each column.
-    more : further columns that are needed of the rows, with a comma before each.
+    further_columns : other columns that are needed, each after a comma.
     """
     if all(len(column) == 1 and column[0].startswith("s.") for column in keys):
         return source, list(keys)
-    places, named = [], []
+    aliased, columns = [], []
     for position, column in enumerate(keys):
         names = tuple(f"shown{position}_{part}" for part in range(len(column)))
-        places += [f"{value} AS {name}" for value, name in zip(column, names, strict=True)]
-        named.append(names)
-    return f"(SELECT {', '.join(places)}{more} FROM {source}) AS shown", named
+        aliased += [f"{value} AS {name}" for value, name in zip(column, names, strict=True)]
+        columns.append(names)
+    return f"(SELECT {', '.join(aliased)}{further_columns} FROM {source}) AS shown", columns
 
 
-def listed(columns: Iterable[tuple[str, ...]]) -> str:
-    """The expressions of columns, separated by commas."""
+def comma_list(columns: Iterable[tuple[str, ...]]) -> str:
+    """Join the expressions of columns with commas."""
     return ", ".join(part for column in columns for part in column)
 
 
 def recount_entities(keys: Sequence[tuple[str, ...]]) -> str:
-    """Class sizes in rows, how many classes have each, and the fewest persons in one of them.
+    """Query class sizes in rows, the number of classes of each, and their fewest persons.
 
-    The classes are those of the released values in staging, each row beside its person.
+    Classes are those of the staged released values, where each row has its person.
     """
     source, columns = rows_with_keys(f"{quote(statements.ENTITIES)} AS s", keys, ", s.person")
     return (
         "SELECT size, count(*), min(persons) FROM (SELECT count(*) AS size,"
-        f" count(DISTINCT person) AS persons FROM {source} GROUP BY {listed(columns)}) AS classes"
-        " GROUP BY size"
+        f" count(DISTINCT person) AS persons FROM {source} GROUP BY {comma_list(columns)})"
+        " AS classes GROUP BY size"
     )
 
 
 def persons_in_classes(keys: Sequence[tuple[str, ...]]) -> str:
-    """Class and persons, of the staged rows."""
-    values, by = _numbered(keys)
+    """Query each class of the staged rows and its number of persons."""
+    values, aliases = _numbered(keys)
     return (
-        f"SELECT dense_rank() OVER (ORDER BY {by}) AS class, persons FROM (SELECT {by},"
+        f"SELECT dense_rank() OVER (ORDER BY {aliases}) AS class, persons FROM (SELECT {aliases},"
         f" count(DISTINCT person) AS persons FROM (SELECT {values}, s.person"
-        f" FROM {quote(statements.ENTITIES)} AS s) AS released GROUP BY {by}) AS classes"
+        f" FROM {quote(statements.ENTITIES)} AS s) AS released GROUP BY {aliases}) AS classes"
     )
 
 
 def create_release_persons(
     keys: Sequence[tuple[str, ...]], values: str, hashed: str, suffix: str
 ) -> str:
-    """CREATE of a table of the staged persons, each once with a number of each of its classes.
+    """CREATE TABLE for the staged persons, once for each of their classes.
 
     Parameters
     ----------
-    values : the staging table of the identifiers. hashed : SQL of the hash of one, of the alias s.
+    values : staging table of the identifiers.
+    hashed : SQL for an identifier's hash, over the alias s.
     """
-    columns, by = _numbered(keys)
+    columns, aliases = _numbered(keys)
     return (
         f"CREATE TEMPORARY TABLE {quote(statements.RELEASE_PERSONS)}{suffix} AS"
         f" SELECT {hashed} AS person, r.class AS class FROM"
-        f" (SELECT DISTINCT dense_rank() OVER (ORDER BY {by}) AS class, e.person FROM"
+        f" (SELECT DISTINCT dense_rank() OVER (ORDER BY {aliases}) AS class, e.person FROM"
         f" (SELECT {columns}, s.person FROM {quote(statements.ENTITIES)} AS s) AS e) AS r"
         f" JOIN {quote(values)} AS s ON s.code = r.person"
     )
 
 
 def persons_with_values(keys: Sequence[tuple[str, ...]], text: str, same: str) -> str:
-    """Class, value, rows and persons of a sensitive column of the staged rows, alias s.
+    """Query class, value, rows and persons of a sensitive column of the staged rows.
 
-    ``text`` is SQL of it as text, ``same`` of what is equal where the value is, however written.
+    ``text`` is SQL of the value as text, ``same`` SQL that is equal for equal values.
     """
-    values, by = _numbered(keys)
+    values, aliases = _numbered(keys)
     return (
-        f"SELECT dense_rank() OVER (ORDER BY {by}) AS class, value, size, persons FROM"
-        f" (SELECT {by}, min(value) AS value, count(*) AS size, count(DISTINCT person) AS persons"
-        f" FROM (SELECT {values}, {text} AS value, {same} AS same, person"
-        f" FROM {quote(statements.ENTITIES)} AS s) AS released GROUP BY {by}, same) AS cells"
+        f"SELECT dense_rank() OVER (ORDER BY {aliases}) AS class, value, size, persons FROM"
+        f" (SELECT {aliases}, min(value) AS value, count(*) AS size,"
+        f" count(DISTINCT person) AS persons FROM (SELECT {values}, {text} AS value,"
+        f" {same} AS same, person FROM {quote(statements.ENTITIES)} AS s) AS released"
+        f" GROUP BY {aliases}, same) AS cells"
     )
 
 
 def _numbered(keys: Sequence[tuple[str, ...]]) -> tuple[str, str]:
-    """The expressions of columns under the names of their places, and these names."""
+    """Give the expressions of columns numbered names; return both as SQL lists."""
     parts = [part for column in keys for part in column]
-    places = [statements.value_column(position) for position in range(len(parts))]
-    values = ", ".join(f"{part} AS {place}" for part, place in zip(parts, places, strict=True))
-    return values, ", ".join(places)
+    names = [statements.value_column(position) for position in range(len(parts))]
+    values = ", ".join(f"{part} AS {name}" for part, name in zip(parts, names, strict=True))
+    return values, ", ".join(names)
 
 
 def count_entities() -> str:
-    """The number of persons whose rows are released."""
+    """Query the number of persons whose rows are released."""
     return f"SELECT count(DISTINCT person) FROM {quote(statements.ENTITIES)}"
 
 
 def recount_values(relation: RelationName, keys: Sequence[tuple[str, ...]], text: str) -> str:
-    """Class, value and rows of a sensitive column; ``text`` is SQL of it as text.
+    """Query class, value and row count of a sensitive column; ``text`` is SQL of it as text.
 
     Parameters
     ----------
-    keys : SQL, of the alias s, of what tells the values of each column of a class apart.
+    keys : SQL, over the alias s, that distinguishes the values of each column of a class.
     """
-    columns, by = _numbered(keys)
+    columns, aliases = _numbered(keys)
     return (
-        f"SELECT dense_rank() OVER (ORDER BY {by}) AS class, value, size FROM"
-        f" (SELECT {by}, value, count(*) AS size FROM"
+        f"SELECT dense_rank() OVER (ORDER BY {aliases}) AS class, value, size FROM"
+        f" (SELECT {aliases}, value, count(*) AS size FROM"
         f" (SELECT {columns}, {text} AS value FROM {relation.quoted} AS s) AS released"
-        f" GROUP BY {by}, value) AS cells"
+        f" GROUP BY {aliases}, value) AS cells"
     )
 
 
 def homogeneity(
     relation: RelationName, keys: Sequence[tuple[str, ...]], value: tuple[str, ...]
 ) -> str:
-    """Classes and rows; and classes in which all rows share one value of a column, and their rows.
+    """Query the number of classes and rows, in total and in classes with a single value.
 
     Parameters
     ----------
-    keys, value : of the columns of a class, and of the column, as ``recount`` has them.
+    keys, value : of the class's columns, and of the examined column, as in ``recount``.
     """
-    columns, by = _numbered(keys)
-    names = [f"g{place}" for place in range(len(value))]
+    columns, aliases = _numbered(keys)
+    names = [f"g{index}" for index in range(len(value))]
     values = ", ".join(f"{part} AS {name}" for part, name in zip(value, names, strict=True))
-    alone = "CASE WHEN cells = 1 THEN {} ELSE 0 END"
+    if_single = "CASE WHEN cells = 1 THEN {} ELSE 0 END"
     return (
         "SELECT count(*), coalesce(sum(size), 0),"
-        f" coalesce(sum({alone.format('1')}), 0), coalesce(sum({alone.format('size')}), 0)"
-        f" FROM (SELECT count(*) AS cells, sum(n) AS size FROM (SELECT {by}, count(*) AS n FROM"
-        f" (SELECT {columns}, {values} FROM {relation.quoted} AS s) AS released"
-        f" GROUP BY {by}, {', '.join(names)}) AS cell GROUP BY {by}) AS classes"
+        f" coalesce(sum({if_single.format('1')}), 0), coalesce(sum({if_single.format('size')}), 0)"
+        f" FROM (SELECT count(*) AS cells, sum(n) AS size FROM (SELECT {aliases}, count(*) AS n"
+        f" FROM (SELECT {columns}, {values} FROM {relation.quoted} AS s) AS released"
+        f" GROUP BY {aliases}, {', '.join(names)}) AS cell GROUP BY {aliases}) AS classes"
     )
 
 
 def unique_profiles(
     relation: RelationName, keys: Sequence[tuple[str, ...]], group: tuple[str, ...], most: int
 ) -> str:
-    """The values of a column that several rows share, and those with profiles of their own.
+    """Query the values of a column that several rows share, and those with unique profiles.
 
-    A profile is what a row shows in other columns. Groups of up to four rows have the same number
-    of rows, sum, sum of squares, least and largest number of a profile only if they have the same
-    profiles; larger ones may agree in them by chance, and are then not unique. Groups of more rows
-    than ``most`` are left out: their sums of squares might not fit into an integer.
+    A profile is a row's values in other columns. Groups of up to four rows agree in row count and
+    in the sum, sum of squares, minimum and maximum of profile numbers only if their profiles are
+    the same; larger groups may agree by chance, and then do not count as unique. Groups of more
+    than ``most`` rows are skipped because their sums of squares might overflow.
 
     Parameters
     ----------
-    most : rows of a group.
-    group : of the column, as ``keys`` has it of one column.
+    most : maximum number of rows in a group.
+    group : of the column, as ``keys`` has it for one column.
     """
-    names = [f"g{place}" for place in range(len(group))]
+    names = [f"g{index}" for index in range(len(group))]
     values = ", ".join(f"{part} AS {name}" for part, name in zip(group, names, strict=True))
     return (
         "SELECT coalesce(sum(n), 0), coalesce(sum(CASE WHEN n = 1 THEN 1 ELSE 0 END), 0) FROM"
         " (SELECT count(*) AS n FROM (SELECT count(*) AS size, sum(profile) AS total,"
         " sum(profile * profile) AS squares, min(profile) AS low, max(profile) AS high FROM"
         f" (SELECT {', '.join(names)}, profile, count(*) OVER (PARTITION BY {', '.join(names)})"
-        f" AS members FROM (SELECT {values}, dense_rank() OVER (ORDER BY {listed(keys)}) AS profile"
-        f" FROM {relation.quoted} AS s WHERE {group[0]} IS NOT NULL) AS r) AS counted"
+        f" AS members FROM (SELECT {values}, dense_rank() OVER (ORDER BY {comma_list(keys)})"
+        f" AS profile FROM {relation.quoted} AS s WHERE {group[0]} IS NOT NULL) AS r) AS counted"
         f" WHERE members BETWEEN 2 AND {int(most)} GROUP BY {', '.join(names)}) AS m"
         " GROUP BY size, total, squares, low, high) AS alike"
     )

@@ -1,4 +1,4 @@
-"""What a session does for rules: whose a table is, what comments on its columns say."""
+"""The part of a session that rules need: a table's owner and the comments on its columns."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from dbanon.sessions.names import RelationName
 
 
 class RuledSession(SessionInterface):
-    """The part of a session that rules of tables ask for."""
+    """The part of a session that rules of tables need."""
 
     def require_owner(self, source: RelationName) -> None:
-        """Check that this role owns a table, or is a member of the role that does.
+        """Check that this role owns a table, or is a member of the owning role.
 
-        Nothing to check where there are no roles.
+        Does nothing on databases without roles.
 
         Raises
         ------
-        InsufficientRights : it is another role's.
+        InsufficientRights : the table belongs to another role.
         """
 
     def require_owner_reads(self, source: RelationName, table: RelationName) -> None:
-        """Check that a table's owner may read another one, whose values its rules would release.
+        """Check that a table's owner may read another table, whose values its rules would release.
 
-        Nothing to check where there are no roles.
+        Does nothing on databases without roles.
 
         Raises
         ------
-        InsufficientRights : that role may not.
+        InsufficientRights : the owner may not.
         """
 
     def have_rules_written(self, source: RelationName, change: Mapping[str, Any]) -> bool:
-        """Have the ledger's owner change the rules of a table; False where nobody does.
+        """Change a table's rules with the ledger owner's rights; False if not supported.
 
         Parameters
         ----------
@@ -42,30 +42,30 @@ class RuledSession(SessionInterface):
         return False
 
     def judged_rules(self, source: RelationName | None) -> list[tuple[Any, ...]] | None:
-        """The rules of a table, or of all, with what became of each; None where there are no roles.
+        """The rules of a table, or of all tables, and whether they apply; None without roles.
 
-        Of each: table and column that it was declared of, the rule as JSON, when and by whom, the
-        oids of table and owner, then the name of the table that it belongs to now, its state,
-        whether it counts, whether this table was declared, and its rank among rules of the column.
+        Each row has the table and column of the declaration, the rule as JSON, its time and author,
+        the oids of table and owner, then the current name of that table, the rule's state, whether
+        it applies, whether it was declared for this table, and its rank among the column's rules.
         """
         return None
 
     def rule_author(self, source: RelationName) -> dict[str, Any]:
-        """What the ledger records of a table and of the roles that declare a rule of it."""
+        """What the ledger records about a table and the role that declares a rule for it."""
         return {"relation_oid": 0, "owner_oid": 0, "declared_by": self.current_user()}
 
     def tie_rules(self, source: RelationName) -> None:
-        """Have rules of a table go by its oids of today; nothing where there are none."""
+        """Update a table's rules to its current oids, on databases with oids."""
 
     def state_of(self, source: RelationName) -> dict[str, Any]:
-        """What tells, without reading it, whether a table is the same and was written to.
+        """A summary that shows, without reading the table, whether it was replaced or written to.
 
-        ``oid``, its number; ``writes``, rows inserted, updated and deleted, where they are counted,
-        ``since`` when; ``file``, which changes when the table is emptied or rewritten. Nothing
-        where the database counts nothing.
+        ``oid``, its id; ``writes``, rows inserted, updated and deleted, if counted, and ``since``
+        when; ``file``, which changes when the table is emptied or rewritten. Empty if the database
+        counts nothing.
         """
         return {}
 
     def comments_on(self, source: RelationName) -> dict[str, str]:
-        """The comments on a table's columns, by column; none where there are no comments."""
+        """The comments on a table's columns, by column; empty if there are none."""
         return {}

@@ -1,6 +1,6 @@
-"""What every SQL session does in the same way.
+"""What all SQL sessions have in common.
 
-A session is one transaction with one snapshot: what it wrote is visible once it is committed.
+A session is one transaction on one snapshot; its changes become visible at the commit.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ class Session(KeyedSession, RuledSession, PersonsSession, RecountSession):
         self._value_tables: list[str] = []
 
     def note(self, sql: str) -> None:
-        """Show a statement to those who asked to see the SQL."""
+        """Pass a statement to the caller's SQL callback."""
         if self._on_sql is not None:
             self._on_sql(sql)
 
     def require_equality(self, source: Relation, columns: Sequence[str]) -> None:
-        """Check that the values of these columns can be told apart.
+        """Check that the values of these columns can be compared.
 
-        Nothing to do where every type has an equality.
+        Does nothing on databases where every type has an equality operator.
 
         Raises
         ------
@@ -57,48 +57,45 @@ class Session(KeyedSession, RuledSession, PersonsSession, RecountSession):
         """
 
     def require_schema(self, name: RelationName, *, strict: bool = False) -> bool:
-        """Check that tables may be made in the output's schema, and it itself where it is missing.
+        """Check that tables may be created in the output's schema, and the schema if it is missing.
 
-        Nothing to check where there are no roles. Returns True if the schema is missing, where the
-        database tells before it creates one.
+        Does nothing on databases without roles. Returns True if the schema is missing, on databases
+        that can say so before creating it.
 
         Raises
         ------
         InsufficientRights : the role may not.
-        SchemaNotFound : it is missing, and a strict release creates none.
+        SchemaNotFound : the schema is missing, and the release is strict.
         """
         return False
 
     def role_number(self) -> int | None:
-        """The database's own number of the role that publishes, which a new name does not change.
-
-        None where roles have none.
-        """
+        """The database's id of the publishing role, which survives renames; None without ids."""
         return None
 
     def lock_output(self, name: RelationName) -> None:
-        """Keep other runs from this output until the transaction ends, before anything is read.
+        """Lock the output against other runs until the transaction ends, before anything is read.
 
-        Nothing to do where a database has one writer, or locks the output when it is planned.
+        Does nothing on databases with a single writer, or that lock the output during planning.
 
         Raises
         ------
-        OutputBusy : another run writes it now.
-        ReadOnly : nothing can be written in this transaction.
+        OutputBusy : another run is writing it.
+        ReadOnly : the transaction is read-only.
         """
 
     def make_schema(self, name: RelationName) -> None:
-        """Make the output's schema, where there are schemas and this one is missing.
+        """Create the output's schema if it is missing.
 
         Raises
         ------
-        SourceChanged : another session made it meanwhile.
+        SourceChanged : another session created it meanwhile.
         """
 
     def pin(self, source: Relation, columns: Sequence[str]) -> Relation:
-        """The source as one snapshot has it, with these columns, until the transaction ends.
+        """Pin these columns of the source to one snapshot until the transaction ends.
 
-        Nothing to do where the transaction has one snapshot, as clients' have.
+        Does nothing if the transaction has one snapshot, as transactions of clients do.
         """
         return source
 
@@ -113,27 +110,27 @@ class Session(KeyedSession, RuledSession, PersonsSession, RecountSession):
         disk: Disk | None = None,
         passthrough: Sequence[Attribute] | None = None,
     ) -> Microdata:
-        """Read the row keys and the given attributes, and nothing else, in record order.
+        """Read only the row keys and the requested attributes, in record order.
 
-        Rows that have a NULL where the source may have none are counted, and not read. Values wait
-        on the disk, if there is one; ``read_passthrough`` has more on ``passthrough`` columns.
+        Rows with a NULL in a required column are counted, not read. Values are spilled to ``disk``,
+        if there is one; ``read_passthrough`` explains ``passthrough`` columns.
         """
         locator = source.located
         if locator.mapped or locator.unchecked:
             self._check_keys(source, locator.mapped or locator.unchecked)
         if locator.mapped:
-            ordered = [self.sort_key(source.attribute(key)) for key in locator.mapped]
+            sort_keys = [self.sort_key(source.attribute(key)) for key in locator.mapped]
             self.run(
                 statements.create_key_map(
-                    source.keyed, locator.mapped, ordered, self.staging_suffix, locator.compared
+                    source.keyed, locator.mapped, sort_keys, self.staging_suffix, locator.compared
                 )
             )
         categories = self.stage_values(source, attributes)
         if passthrough is None:
             chunks = self.read_chunks(source, attributes, chunk_rows)
         else:
-            kept = passthrough, chunk_rows, memory_limit
-            chunks = self.read_passthrough(source, attributes, *kept)
+            passthrough_arguments = passthrough, chunk_rows, memory_limit
+            chunks = self.read_passthrough(source, attributes, *passthrough_arguments)
         if progress:
             chunks = watched(chunks, source.estimated_rows, progress)
         microdata = microdata_from_chunks(
@@ -147,7 +144,7 @@ class Session(KeyedSession, RuledSession, PersonsSession, RecountSession):
         return replace(microdata, withheld=self.count_withheld(source))
 
     def count_withheld(self, source: Relation) -> int:
-        """The number of rows that are not read, for a NULL where none may be."""
+        """Count the rows that are not read because a required column is NULL."""
         if not source.required:
             return 0
         query = statements.count_incomplete(source.relation, source.complete)
@@ -165,10 +162,10 @@ class Session(KeyedSession, RuledSession, PersonsSession, RecountSession):
     def stage_values(
         self, source: Relation, attributes: Sequence[Attribute]
     ) -> list[tuple[str, ...]]:
-        """Number the values of every attribute that is no number; its dictionary, in order.
+        """Number the values of every non-numeric attribute, and return its sorted dictionary.
 
-        The database does the encoding: a row travels with codes, a value once, and that of an
-        identifier never.
+        The database encodes values, so that rows are transferred as codes, each value once, and
+        identifiers never.
         """
         dictionaries: list[tuple[str, ...]] = []
         for position, attribute in enumerate(attributes):
@@ -189,8 +186,8 @@ class Session(KeyedSession, RuledSession, PersonsSession, RecountSession):
             if attribute.role is Role.IDENTIFIER:
                 dictionaries.append(())
                 continue
-            found = self.rows(f"SELECT value FROM {quote(table)} ORDER BY code")
-            dictionaries.append(tuple(value for (value,) in found))
+            value_rows = self.rows(f"SELECT value FROM {quote(table)} ORDER BY code")
+            dictionaries.append(tuple(value for (value,) in value_rows))
         return dictionaries
 
     def value_joins(self, attributes: Sequence[Attribute]) -> str:
@@ -202,31 +199,31 @@ class Session(KeyedSession, RuledSession, PersonsSession, RecountSession):
         )
 
     def value_of(self, attribute: Attribute) -> str:
-        """SQL of what a dictionary holds; identifiers are told apart as the database does."""
+        """SQL for the values in a dictionary; identifiers are compared as the database does."""
         if attribute.role is Role.IDENTIFIER:
             return self.spelled(attribute, f"s.{quote(attribute.name)}")
         return self.text_of(attribute)
 
     def kept_value(self, attribute: Attribute) -> str:
-        """SQL of a column that is released as it is, in the type that it has in the release."""
+        """SQL for a retained column in its released type."""
         return f"s.{quote(attribute.name)}"
 
     @property
     def staging_tables(self) -> tuple[str, ...]:
-        """The temporary tables that this session may have made."""
+        """The temporary tables that this session may have created."""
         return (*statements.STAGING, *STAGING, *self._value_tables)
 
     def sort_key(self, attribute: Attribute) -> str:
-        """A key column as it is sorted: text by code point, whatever its collation."""
+        """SQL to sort a key column: texts by code point, regardless of collation."""
         return f"s.{quote(attribute.name)}"
 
     def stage_labels(
         self, microdata: Microdata, partition: Partition, types: Sequence[str]
     ) -> None:
-        """Write the class of every released record to staging, once, under random class numbers.
+        """Stage the class of every released record once, under random class numbers.
 
-        Rows go in key order, which the join with the source likes best; the random positions
-        beside them give the release its order.
+        Rows are written in key order, which makes the join with the source fast; random positions
+        next to them determine the order of the release.
         """
         if self._staged is partition:
             return
@@ -241,26 +238,26 @@ class Session(KeyedSession, RuledSession, PersonsSession, RecountSession):
         self._staged = partition
 
     def unstage_labels(self) -> None:
-        """Drop the classes that were staged, so that others take their place."""
+        """Drop the staged classes so that others can replace them."""
         if self._staged is not None:
             self.run(f"DROP TABLE {quote(statements.LABELS)}")
             self._staged = self._class_numbers = None
 
     def released_rows(self, source: Relation, microdata: Microdata, partition: Partition) -> str:
-        """What FROM has for the rows of a source that are released, with the alias s."""
+        """FROM clause for the released rows of a source, with the alias s."""
         if not (partition.n_suppressed or microdata.withheld):
             return f"{source.relation.quoted} AS s"
         self.stage_labels(microdata, partition, source.located.types)
         return statements.released_rows(source.from_clause, source.located.expressions)
 
     def class_numbers(self, partition: Partition) -> NDArray[np.int32]:
-        """The number in staging of each class, int32 (n_classes,): random, the same all through."""
+        """The random staging number of each class, int32 (n_classes,); stable within a session."""
         if self._class_numbers is None:
             self._class_numbers = random_order(partition.n_classes).astype(np.int32)
         return self._class_numbers
 
     def classes_by_number(self, partition: Partition) -> NDArray[np.int64]:
-        """The class of each number, int64 (n_classes,)."""
+        """The class of each staging number, int64 (n_classes,)."""
         classes = np.empty(partition.n_classes, np.int64)
         classes[self.class_numbers(partition)] = np.arange(len(classes))
         return classes
@@ -272,23 +269,23 @@ class Session(KeyedSession, RuledSession, PersonsSession, RecountSession):
         partition: Partition,
         columns: Sequence[ReleasedColumn],
     ) -> None:
-        """Bring what a release is written from: the classes of records, the values of classes."""
+        """Stage everything a release is written from: classes of records and their values."""
         self.stage_labels(microdata, partition, source.located.types)
         self.stage_classes(partition, columns)
 
     def stage_classes(self, partition: Partition, columns: Sequence[ReleasedColumn]) -> None:
-        """Write the released values of every class to staging, in the order of its numbers."""
+        """Stage the released values of every class, ordered by class number."""
         self.load_classes(self.by_number(partition, columns), partition.n_classes)
 
     def by_number(
         self, partition: Partition, columns: Sequence[ReleasedColumn]
     ) -> list[ReleasedColumn]:
-        """What is staged of released columns, class by class in the order of their numbers."""
+        """The staged parts of released columns, ordered by class number."""
         order = self.classes_by_number(partition)
         return [part.take(order) for column in columns for part in column.parts]
 
     def range_type(self, attribute: Attribute, borders: Sequence[NDArray[Any]] = ()) -> str:
-        """The SQL type of ranges of a column's values, wide enough for these borders.
+        """The SQL type of a column's ranges, wide enough for these borders.
 
         Raises
         ------
@@ -328,16 +325,16 @@ class Session(KeyedSession, RuledSession, PersonsSession, RecountSession):
     def insert_rows(
         self, relation: RelationName, columns: Sequence[str], rows: Sequence[Sequence[Any]]
     ) -> None:
-        """Add rows to a table of dbanon's own, with the values of these columns."""
+        """Insert rows into one of dbanon's own tables."""
         values = [value for row in rows for value in row]
         self.run(statements.insert_rows(relation, columns, len(rows)), values)
 
     def timestamp(self, text: str) -> Any:
-        """A time as the ledger's column takes it."""
+        """Convert a time to what the ledger's column takes."""
         return datetime.fromisoformat(text)
 
     def columns_of(self, relation: RelationName) -> list[tuple[str, str]]:
-        """Names and types of a relation's columns, in order, as the database's catalog has them."""
+        """Names and types of a relation's columns, in catalog order."""
         attributes = self.find_source(relation).schema.attributes
         return [(attribute.name, attribute.sql_type) for attribute in attributes]
 
@@ -349,13 +346,14 @@ class Session(KeyedSession, RuledSession, PersonsSession, RecountSession):
         reads: Sequence[str] = (),
         joins: str = "",
     ) -> None:
-        """Fill a table from staging: one row for each that is released.
+        """Fill a table from staging with one row per released row.
 
         Parameters
         ----------
         values : SQL expression by column.
-        source, joins : where expressions take values from; None for the copies of another database.
-        reads : the columns of the source that expressions and joins name.
+        source, joins : where expressions take values from; None for rows copied from another
+            database.
+        reads : source columns that the expressions and joins use.
         """
         names, expressions = list(values), list(values.values())
         if source is None:

@@ -1,4 +1,4 @@
-"""The runtime SQL that the databases share. Identifiers come quoted from ``names``, values never.
+"""SQL that the databases share. ``names`` quotes identifiers; values are bind parameters.
 
 Aliases: s source, m key map, l labels, c class values, r copied rows.
 """
@@ -15,9 +15,9 @@ KEY_MAP = "dbanon_key_map"
 ROWS = "dbanon_rows"
 ENTITIES = "dbanon_entities"
 HANDED = "dbanon_handed"
-# The persons of a release, under salted hashes, each beside a number of its class.
+# The persons of a release as salted hashes, each with a number of its class.
 RELEASE_PERSONS = "dbanon_release_persons"
-# What these hashes are salted with, where no staged key is used.
+# The salt of these hashes if no staged key is used.
 SALT = "dbanon_salt"
 VALUES = "dbanon_values_"
 STAGING = (LABELS, CLASSES, KEY_MAP, ROWS, ENTITIES, HANDED, RELEASE_PERSONS, SALT)
@@ -34,7 +34,7 @@ def kept_column(position: int) -> str:
 
 
 def create_staging(name: str, columns: Sequence[tuple[str, str]], suffix: str = "") -> str:
-    """CREATE of a temporary table; columns are pairs of name and SQL type."""
+    """CREATE for a temporary table; columns are pairs of name and SQL type."""
     body = ", ".join(f"{quote(column)} {sql_type}" for column, sql_type in columns)
     return f"CREATE TEMPORARY TABLE {quote(name)} ({body}){suffix}"
 
@@ -46,11 +46,11 @@ def create_key_map(
     suffix: str = "",
     compared: Sequence[str] = (),
 ) -> str:
-    """A numbering of the rows of a source by a key that is no integer.
+    """Number the rows of a source by a key that is not an integer.
 
-    ``ordered`` holds the key columns as they are sorted (bytewise), so that the number is the
-    place in the record order on every database. ``compared`` is SQL of the key columns as the
-    map holds them, where that is not as they are.
+    ``sort_keys`` are the key columns as they are sorted (bytewise), so that numbers follow the
+    record order on every database. ``compared`` is SQL of the key columns as the map stores them,
+    if that differs.
     """
     values = ", ".join(
         f"{value} AS key{position}" for position, value in enumerate(_compared(keys, compared))
@@ -63,41 +63,40 @@ def create_key_map(
 
 
 def create_values(
-    source: str, position: int, text: str, column: str, suffix: str = "", more: str = ""
+    source: str, position: int, text: str, column: str, suffix: str = "", condition: str = ""
 ) -> str:
-    """The dictionary of a column as a temporary table; ``more`` as in ``numbered_values``."""
-    made = f"CREATE TEMPORARY TABLE {quote(values_table(position))}{suffix} AS"
-    return f"{made} {numbered_values(source, text, column, more)}"
+    """The dictionary of a column as a temporary table; ``condition`` as in ``numbered_values``."""
+    create = f"CREATE TEMPORARY TABLE {quote(values_table(position))}{suffix} AS"
+    return f"{create} {numbered_values(source, text, column, condition)}"
 
 
-def numbered_values(source: str, text: str, column: str, more: str = "") -> str:
+def numbered_values(source: str, text: str, column: str, condition: str = "") -> str:
     """The dictionary of a column: its values as text, numbered by code point.
 
-    ``text`` is SQL of the column as text in an order by code point; ``more`` further conditions of
-    the rows that count.
+    ``text`` is SQL of the column as text in code point order; ``condition`` restricts the rows.
     """
     return (
         "SELECT value, row_number() OVER (ORDER BY value) - 1 AS code FROM"
-        f" (SELECT DISTINCT {text} AS value FROM {source} WHERE {column} IS NOT NULL{more})"
+        f" (SELECT DISTINCT {text} AS value FROM {source} WHERE {column} IS NOT NULL{condition})"
         " AS known"
     )
 
 
-def distinct_values(relation: RelationName, column: str, text: str, more: str = "") -> str:
-    """The values of a column as text, each once, without NULL; ``more``: further conditions."""
+def distinct_values(relation: RelationName, column: str, text: str, condition: str = "") -> str:
+    """The distinct non-NULL values of a column as text; ``condition`` restricts the rows."""
     return (
         f"SELECT DISTINCT {text} AS value FROM {relation.quoted} AS s"
-        f" WHERE s.{quote(column)} IS NOT NULL{more}"
+        f" WHERE s.{quote(column)} IS NOT NULL{condition}"
     )
 
 
 def count_incomplete(relation: RelationName, complete: str) -> str:
-    """How many rows are not complete, as the condition says."""
+    """Count the rows that do not satisfy the condition ``complete``."""
     return f"SELECT count(*) FROM {relation.quoted} AS s WHERE NOT ({complete})"
 
 
 def read_tree(relation: RelationName, texts: Sequence[str], limit: int) -> str:
-    """The rows of a hierarchy, as text; ``texts`` are SQL of its columns as text."""
+    """The rows of a hierarchy as text; ``texts`` are SQL of its columns as text."""
     columns = ", ".join(f"{text} AS {value_column(i)}" for i, text in enumerate(texts))
     return f"SELECT {columns} FROM {relation.quoted} AS s LIMIT {limit}"
 
@@ -108,19 +107,19 @@ def values_table(position: int) -> str:
 
 
 def join_values(position: int, text: str) -> str:
-    """The JOIN that gives each row the code of its value, as ``code_column`` names it."""
+    """The JOIN that gives each row the code of its value; see ``code_column``."""
     alias = f"d{position}"
-    # The column first: where it is compared as it is, its collation decides.
+    # The text comes first so that its collation decides about equality.
     return f" LEFT JOIN {quote(values_table(position))} AS {alias} ON {text} = {alias}.value"
 
 
 def code_column(position: int) -> str:
-    """SQL of a code: the place of the value in its dictionary, -1 for NULL."""
+    """SQL for a code: the value's index in its dictionary, -1 for NULL."""
     return f"coalesce(d{position}.code, -1)"
 
 
 def join_key_map(keys: Sequence[str], compared: Sequence[str] = ()) -> str:
-    """The JOIN that gives each row of the source its number; ``compared`` as in the map."""
+    """The JOIN that gives each source row its number; ``compared`` as in the map."""
     on = " AND ".join(
         f"{value} = m.key{position}" for position, value in enumerate(_compared(keys, compared))
     )
@@ -132,7 +131,7 @@ def _compared(keys: Sequence[str], compared: Sequence[str]) -> Sequence[str]:
 
 
 def key_problems(source: RelationName, keys: Sequence[str]) -> str:
-    """Counts of rows whose key holds NULL, and of keys that occur more than once."""
+    """Count the rows with NULL in the key, and the keys that occur more than once."""
     null = " OR ".join(f"s.{quote(key)} IS NULL" for key in keys)
     return (
         f"SELECT (SELECT count(*) FROM {source.quoted} AS s WHERE {null}),"
@@ -149,10 +148,10 @@ def write_from_source(
     key_expressions: Sequence[str],
     joins: str = "",
 ) -> str:
-    """INSERT of the release: kept columns from the source, the others from their class's values.
+    """INSERT for the release: retained columns from the source, the others from class values.
 
-    Class numbers and positions in staging are random, so the order of the rows is: equal rows
-    stand together, and nothing tells where a row came from.
+    Staged class numbers and positions are random, and so is the row order: rows of a class are
+    adjacent, and nothing shows where a row came from.
     """
     return (
         f"INSERT INTO {target.quoted} ({quote_list(columns)}) SELECT {', '.join(expressions)}"
@@ -164,7 +163,7 @@ def write_from_source(
 def write_from_copies(
     target: RelationName, columns: Sequence[str], expressions: Sequence[str]
 ) -> str:
-    """INSERT of the release where the kept columns were copied from another database."""
+    """INSERT for the release when the retained columns were copied from another database."""
     return (
         f"INSERT INTO {target.quoted} ({quote_list(columns)}) SELECT {', '.join(expressions)}"
         f" FROM {quote(ROWS)} AS r JOIN {quote(CLASSES)} AS c ON c.class = r.class"
@@ -175,10 +174,10 @@ def write_from_copies(
 def exact_sums(
     columns: Iterable[tuple[str, str]], from_source: str, key_expressions: Sequence[str]
 ) -> str:
-    """Quotients and remainders by the class size, summed per class, of whole-number expressions.
+    """Sum quotients and remainders by class size, per class, of integer expressions.
 
-    ``columns`` are pairs of the expressions of quotient and remainder, in terms of the integer
-    ``n.size``. No sum overflows: a class's quotients add up to at most its largest value.
+    ``columns`` are pairs of expressions for quotient and remainder, in terms of the integer
+    ``n.size``. Sums cannot overflow: a class's quotients add up to at most its largest value.
     """
     on = " AND ".join(
         f"{expression} = l.key{position}" for position, expression in enumerate(key_expressions)
@@ -192,7 +191,7 @@ def exact_sums(
 
 
 def class_values(column: str, from_source: str, key_expressions: Sequence[str]) -> str:
-    """Class and value of a column, row by row."""
+    """Query the class and value of a column, row by row."""
     on = " AND ".join(
         f"{expression} = l.key{position}" for position, expression in enumerate(key_expressions)
     )
@@ -200,7 +199,7 @@ def class_values(column: str, from_source: str, key_expressions: Sequence[str]) 
 
 
 def released_rows(from_source: str, key_expressions: Sequence[str]) -> str:
-    """What FROM has for the rows of a source that are released."""
+    """FROM clause for the released rows of a source."""
     on = " AND ".join(
         f"{expression} = l.key{position}" for position, expression in enumerate(key_expressions)
     )
@@ -208,18 +207,18 @@ def released_rows(from_source: str, key_expressions: Sequence[str]) -> str:
 
 
 def value_groups(from_rows: str, value: str, originals: Sequence[str], few: str) -> str:
-    """The groups of equal values of a column, by size, that of NULL apart.
+    """Count the groups of equal values of a column by size, NULL separately.
 
-    Of each size whether it is that of NULL, how many groups there are, how many hold few persons,
-    and how many hold one value of each of ``originals``; all NULL is one value.
+    For each size: whether it is the NULL group, the number of groups, how many have few persons,
+    and how many have a single value of each of ``originals``; all NULL counts as a single value.
 
     Parameters
     ----------
     value : SQL of the column.
     originals : SQL of other columns.
-    few : SQL that is true of a group of few persons.
+    few : SQL that is true for a group of few persons.
     """
-    alike = "".join(
+    single_value = "".join(
         f", CASE WHEN count({original}) = 0 OR (count({original}) = count(*)"
         f" AND min({original}) = max({original})) THEN 1 ELSE 0 END AS a{position}"
         for position, original in enumerate(originals)
@@ -228,20 +227,20 @@ def value_groups(from_rows: str, value: str, originals: Sequence[str], few: str)
     return (
         f"SELECT missing, size, count(*) AS n, sum(few) AS few{sums} FROM (SELECT"
         f" CASE WHEN count({value}) = 0 THEN 1 ELSE 0 END AS missing, count(*) AS size,"
-        f" CASE WHEN {few} THEN 1 ELSE 0 END AS few{alike} FROM {from_rows} GROUP BY {value}) AS g"
-        " GROUP BY missing, size"
+        f" CASE WHEN {few} THEN 1 ELSE 0 END AS few{single_value} FROM {from_rows}"
+        f" GROUP BY {value}) AS g GROUP BY missing, size"
     )
 
 
 def profile(relation: RelationName, columns: Sequence[tuple[str, str, str]]) -> str:
-    """The rows of a relation; of each column those with a value, and how many values there are.
+    """Count the rows of a relation and, per column, its non-NULL and distinct values.
 
-    Of a text also how long it is and whether it holds a space, on average.
+    For texts, also average the length and the presence of a space.
 
     Parameters
     ----------
-    columns : of each its quoted name, SQL that counts its values, and SQL of its text; the last
-        one empty where it is no text.
+    columns : per column its quoted name, SQL that counts its values, and SQL of its text; the last
+        one empty for other types.
     """
     counts = "".join(
         f", count(s.{name}), {different}, "
@@ -257,7 +256,7 @@ def profile(relation: RelationName, columns: Sequence[tuple[str, str, str]]) -> 
 
 
 def different_values(sample: str, values: Sequence[str]) -> str:
-    """Rows of a sample, and of each column how many have a value, and how many values they have."""
+    """Count the rows of a sample and, per column, its non-NULL and distinct values."""
     columns = ", ".join(f"{value} AS {value_column(i)}" for i, value in enumerate(values))
     counts = ", ".join(
         f"(SELECT count({name}) FROM drawn) AS n{name}, (SELECT count(*) FROM"
@@ -271,15 +270,14 @@ def different_values(sample: str, values: Sequence[str]) -> str:
 
 
 def any_null(columns: Iterable[str]) -> str:
-    """The condition that one of these columns, quoted, is NULL."""
+    """The condition that at least one of these quoted columns is NULL."""
     return " OR ".join(f"{column} IS NULL" for column in columns)
 
 
 def value_ranks(relation: RelationName, column: str, text: str) -> str:
-    """The texts of a column of numbers with their place in the order of numbers.
+    """Query the texts of a numeric column with their ranks in numeric order.
 
-    Numbers that are equal have one place, however they are written. ``text`` is SQL of the column
-    as text.
+    Equal numbers have one rank, however they are written. ``text`` is SQL of the column as text.
     """
     return (
         "SELECT value, dense_rank() OVER (ORDER BY low) FROM"
@@ -289,7 +287,7 @@ def value_ranks(relation: RelationName, column: str, text: str) -> str:
 
 
 def value_counts(relation: RelationName, text: str) -> str:
-    """The values of a column as text, and the rows of each."""
+    """Count the rows of each value of a column, as text."""
     return (
         "SELECT value, count(*) AS size FROM"
         f" (SELECT {text} AS value FROM {relation.quoted} AS s) AS released GROUP BY value"
@@ -297,7 +295,7 @@ def value_counts(relation: RelationName, text: str) -> str:
 
 
 def persons_of_values(relation: RelationName, text: str, person: str) -> str:
-    """The values of a column as text, and whose they are, each pair once, without NULL."""
+    """The distinct pairs of a column's value, as text, and its person, without NULL."""
     return (
         "SELECT value, person FROM"
         f" (SELECT {text} AS value, {person} AS person FROM {relation.quoted} AS s) AS of_persons"
@@ -306,12 +304,12 @@ def persons_of_values(relation: RelationName, text: str, person: str) -> str:
 
 
 def shared_values(relation: RelationName, text: str, fewest: int) -> str:
-    """The same of the values that at least so many rows share."""
+    """Restrict ``value_counts`` to values that at least ``fewest`` rows share."""
     return f"{value_counts(relation, text)} HAVING count(*) >= {int(fewest)}"
 
 
 def rare_values(relation: RelationName, text: str, fewest: int) -> str:
-    """How many other values there are, and their rows; no value leaves the database."""
+    """Count the rarer values and their rows; no value leaves the database."""
     rare = f"{value_counts(relation, text)} HAVING count(*) < {int(fewest)}"
     return f"SELECT count(*), coalesce(sum(size), 0) FROM ({rare}) AS rare"
 
@@ -327,7 +325,7 @@ def recount_for_people(relation: RelationName, quasi_identifiers: Sequence[str])
 
 
 def insert_rows(relation: RelationName, columns: Sequence[str], rows: int) -> str:
-    """INSERT of as many rows of bind parameters, one row after the other."""
+    """INSERT with bind parameters for this many rows."""
     marks = "(" + ", ".join("?" for _ in columns) + ")"
     values = ", ".join([marks] * rows)
     return f"INSERT INTO {relation.quoted} ({quote_list(columns)}) VALUES {values}"

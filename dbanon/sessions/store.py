@@ -1,4 +1,4 @@
-"""What a database has to be for a job to run on it."""
+"""What a job requires of a database."""
 
 from __future__ import annotations
 
@@ -14,44 +14,44 @@ class Store(Protocol):
 
     @property
     def url(self) -> str:
-        """Where it is, without secrets."""
+        """The database's URL without secrets."""
 
     @property
     def lasting(self) -> bool:
-        """False where what is written into it is gone with the run: its rows were drawn."""
+        """False if the database disappears with the run because its rows are copies."""
 
     def session(self, *, write: bool, create: bool = False) -> AbstractContextManager[Session]:
-        """One transaction: committed at the end of the block, rolled back when it raises.
+        """Open a transaction that commits at the end of the block and rolls back on an exception.
 
-        A database that is a file is made when ``create`` is True, and removed when it raises.
+        For a database that is a file, ``create`` creates it, and removes it again on an exception.
         """
 
     def planning(self, *, staging: bool, create: bool = False) -> AbstractContextManager[Session]:
-        """A session that changes nothing, after the checks that one which writes would make.
+        """Open a session that changes nothing, after the checks for one that writes.
 
         Parameters
         ----------
-        staging : temporary tables are made, as reading needs them.
-        create : a file that is missing may be made: it is planned on an empty database.
+        staging : whether temporary tables may be created, as reading needs them.
+        create : whether a missing file may be created; it is then planned on an empty database.
         """
 
     def spill(self, directory: Path | None, memory: int | None) -> None:
-        """Keep to so many bytes from the next session on, and put the rest into a directory.
+        """Limit memory from the next session on, and spill the rest to a directory.
 
-        None for what is usual. Nothing to do where memory is a server's, or the caller's.
+        None for the defaults. Does nothing if the server or the caller manages memory.
         """
 
     def same_database(self, other: Store) -> bool:
-        """True when both are the same database, so that one transaction can do all."""
+        """Return True if both are the same database, so that one transaction can do everything."""
 
 
 class ClientStore(Store, Protocol):
-    """A database as a client opens it, where jobs run one at a time."""
+    """A database opened by a client, where jobs run one at a time."""
 
     def job_lock(self, job: str) -> AbstractContextManager[None]:
-        """A lock of a job's name in this database, for the block: at most one holds it.
+        """Lock a job's name in this database for the block.
 
         Raises
         ------
-        JobRunning : another process, or thread, holds it.
+        JobRunning : another process or thread holds the lock.
         """

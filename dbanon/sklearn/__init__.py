@@ -1,4 +1,4 @@
-"""scikit-learn's way to classes: an estimator, for pipelines and searches."""
+"""A scikit-learn estimator for pipelines and parameter searches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Microaggregation as a clusterer: classes of at least k records, by any method for numbers."""
+"""Microaggregation as a scikit-learn clusterer, with any of dbanon's numeric methods."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from dbanon.job.options import RowMethod
 
-# Of ``check_estimator``: what classes of k records cannot be, and why.
+# ``check_estimator`` requires clusterings that microaggregation cannot produce.
 EXPECTED_FAILED_CHECKS = {
     "check_clustering": "asks that 50 points of three blobs become about three clusters; classes"
     " are as small as k lets them be, here ten of five",
@@ -29,24 +29,23 @@ EXPECTED_FAILED_CHECKS = {
 
 
 class Microaggregation(ClusterMixin, BaseEstimator):  # type: ignore[misc]
-    """Put records into classes of at least k, as ``dbanon.partition`` does.
+    """Group records into classes of at least k, as ``dbanon.partition`` does.
 
-    There is no ``predict`` and no ``transform``: k holds of the records that were fitted, and of
-    no record that comes later. What is fitted is labels and centroids, and no release: nothing is
-    counted again, and columns left out of ``X`` are not looked at. For releases there is
-    ``dbanon.anonymize_frame``.
+    There is no ``predict`` and no ``transform``: k holds for the fitted records only. The estimator
+    computes labels and centroids; it does not release data, recount classes or check columns
+    outside ``X``. Use ``dbanon.anonymize_frame`` for releases.
 
     Parameters
     ----------
     k : smallest number of records in a class, 2 or more.
-    method : a method for numbers whose classes are of rows; see ``dbanon methods``.
-    refine : ``pass``, ``fast`` or ``thorough``: search for classes of less loss after the method.
+    method : a numeric method that groups rows; ``dbanon methods`` lists them.
+    refine : ``pass``, ``fast`` or ``thorough``: search for a lower loss after the method.
 
     Attributes
     ----------
     labels_ : int32 (n,), the class of each record, from 0.
     centroids_ : float64 (classes, p), the mean of each class, in the units of ``X``.
-    n_features_in_, feature_names_in_ : p, and the columns' names where ``X`` has them.
+    n_features_in_, feature_names_in_ : p, and the column names if ``X`` has them.
 
     Source: J. Domingo-Ferrer and J. M. Mateo-Sanz, "Practical data-oriented microaggregation for
     statistical disclosure control", IEEE TKDE 14 (2002).
@@ -64,26 +63,25 @@ class Microaggregation(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self.refine = refine
 
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
-        """Find the classes of the records ``X``, (n, p) finite numbers; ``y`` is not looked at.
+        """Compute the classes of the records ``X``, (n, p) finite numbers; ``y`` is ignored.
 
         Columns are compared by z-scores.
 
         Raises
         ------
-        ValueError : there are fewer than k records, or a value that is no finite number, as
-            scikit-learn has it.
-        InvalidParameter, UnknownMethod : a parameter is not as it must be.
+        ValueError : ``X`` has fewer than k records or a non-finite value (raised by scikit-learn).
+        InvalidParameter, UnknownMethod : a parameter is invalid.
         """
         policy = make(Policy, {"k": self.k, "method": self._method(), "refine": self.refine})
         points = validate_data(self, X, dtype=np.float64, ensure_min_samples=policy.k)
-        found = partition(points, policy.k, method=self.method, refine=self.refine)
-        self.labels_: NDArray[np.int32] = np.array(found.labels)
-        sums = np.add.reduceat(points[found.members], found.starts, axis=0)
-        self.centroids_: NDArray[np.float64] = sums / found.sizes[:, None]
+        classes = partition(points, policy.k, method=self.method, refine=self.refine)
+        self.labels_: NDArray[np.int32] = np.array(classes.labels)
+        sums = np.add.reduceat(points[classes.members], classes.starts, axis=0)
+        self.centroids_: NDArray[np.float64] = sums / classes.sizes[:, None]
         return self
 
     def _method(self) -> str:
-        """The method; raises InvalidParameter where its classes are those of each column."""
+        """Return the method; raises InvalidParameter if it groups each column separately."""
         if not find_method(self.method).gives.of_rows:
             raise InvalidParameter(
                 f"Method {self.method} groups each attribute by itself: a row has no class then.",

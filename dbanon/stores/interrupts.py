@@ -89,7 +89,7 @@ def held_once_committed() -> Iterator[Callable[[], None]]:
 
     def hold() -> None:
         _keep(arrived, before)
-        ending().over()
+        ending().lift_limit()
 
     try:
         yield hold

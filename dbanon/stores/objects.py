@@ -121,7 +121,7 @@ class ObjectPath:
         """The place beside it."""
         return ObjectPath(self.scheme, f"{self.parent.key}/{name}")
 
-    def make_above(self) -> None:
+    def make_parent(self) -> None:
         """Nothing: an object needs no directory above it."""
 
     def lstat(self) -> ObjectStat:

@@ -35,7 +35,7 @@ from dbanon.job.job import Asked, Job
 from dbanon.ledger.rules import require_digest
 from dbanon.release.attribute_disclosure import ValueGroups, require_all_counted
 from dbanon.sessions import statements
-from dbanon.sessions.base import Filtered, Relation
+from dbanon.sessions.base import FilteredRelation, Relation
 from dbanon.sessions.names import RelationName, parse_relation, quote, quote_list
 from dbanon.sessions.session import Session
 from dbanon.stores import digest, hierarchies
@@ -348,14 +348,14 @@ class SqlSource:
         return f"s.{quote(attribute.name)}"
 
 
-def _chosen(relation: Relation, job: Job, names: Sequence[str], condition: str) -> Filtered:
+def _chosen(relation: Relation, job: Job, names: Sequence[str], condition: str) -> FilteredRelation:
     """The rows that a condition chooses, with the columns that are read and the address of each."""
     hidden = [e.removeprefix("s.") for e in relation.located.expressions]
     own = [e[1:-1].replace('""', '"') for e in hidden if e.startswith('"')]
     columns = dict.fromkeys([*names, *job.key, *relation.located.mapped, *own])
     addresses = () if relation.located.mapped else tuple(e for e in hidden if e.isidentifier())
     name = relation.name
-    return Filtered(
+    return FilteredRelation(
         name.schema, name.name, condition, tuple(columns), addresses, catalog=name.catalog
     )
 

@@ -1,12 +1,12 @@
-"""What a share of the budget buys: pure epsilon with Laplace noise, or rho with Gaussian noise.
+"""Noise scales and prices: pure epsilon with Laplace noise, or rho with Gaussian noise.
 
-Each draw has a price, and prices add up, of epsilon as of rho; the price is asked of the source of
-the noise. One row that is replaced moves one count down by 1 and one up: all counts of a table by 2
-together (for Laplace noise), by the square root of 2 in length (for Gaussian noise). Sums of order
-statistics it moves in one direction, by the range together, and so by no more in length.
+Every draw has a price in epsilon or rho, computed by the noise source, and prices add up. Replacing
+one row lowers one count by 1 and raises another one by 1. The counts of a table thus move by 2 in
+the l1 norm (for Laplace noise) and by sqrt(2) in the l2 norm (for Gaussian noise). Sums of order
+statistics all move in one direction, by at most the range in both norms.
 
-A choice by the exponential mechanism with scores of sensitivity s is of epsilon = 2 s / scale, and
-of rho = epsilon^2 / 8.
+Choosing by the exponential mechanism with scores of sensitivity s costs epsilon = 2 s / scale, and
+rho = epsilon^2 / 8.
 
 Source: M. Bun and T. Steinke 2016 and, for choices, M. Cesar and R. Rogers, "Bounding,
 concentrating, and truncating", ALT 2021.
@@ -26,133 +26,133 @@ from dbanon.synthesis.noise import Noise
 
 Ints = NDArray[np.int64]
 
-# So that what is paid stays below the amount in floating-point numbers.
+# Keeps the price below the amount despite floating-point rounding.
 _SLACK = 1 + 1e-12
-# Two counts that move by 1, in length, rounded up.
+# The l2 distance when two counts move by 1 each, rounded up.
 _LENGTH = math.nextafter(math.sqrt(2), 2)
 
 
 class Accounting(Protocol):
-    """Scales of noise for shares of an amount, and what each draw costs of it."""
+    """Noise scales for shares of an amount, and the price of each draw."""
 
     def count_scale(self, share: float) -> float:
-        """Of noise on all counts of one table together."""
+        """Scale of the noise on all counts of one table."""
 
     def sum_scale(self, share: float, reach: int) -> float:
-        """Of noise on sums that one row moves by ``reach`` together."""
+        """Scale of the noise on sums that one row moves by ``reach`` in total."""
 
     def choice_scale(self, share: float, sensitivity: int) -> float:
-        """Of noise on scores that one row moves by ``sensitivity`` each."""
+        """Scale of the noise on scores that one row moves by ``sensitivity`` each."""
 
     def variance(self, scale: float) -> float:
-        """Of noise of this scale."""
+        """Variance of noise of this scale."""
 
     def magnitude(self, scale: float) -> float:
-        """How far noise of this scale is from 0 on average."""
+        """Mean absolute value of noise of this scale."""
 
     def noisy(self, noise: Noise, values: Ints, scale: float) -> Ints:
-        """Whole numbers with noise."""
+        """Add noise to integers."""
 
     def chosen(self, noise: Noise, scores: Ints, scale: float) -> int:
-        """The place of one of the highest scores."""
+        """Return the index of one of the highest scores."""
 
     def count_price(self, noise: Noise, scale: float) -> float:
-        """Of all counts of one table."""
+        """Price of all counts of one table."""
 
     def sum_price(self, noise: Noise, scale: float, reach: int) -> float:
-        """Of sums that one row moves by ``reach`` together."""
+        """Price of sums that one row moves by ``reach`` in total."""
 
     def choice_price(self, noise: Noise, scale: float, sensitivity: int) -> float:
-        """Of one choice."""
+        """Price of one choice."""
 
 
 @dataclass(frozen=True)
 class Pure:
-    """Amounts of epsilon."""
+    """Prices in epsilon."""
 
     def count_scale(self, share: float) -> float:
-        """As ``Accounting`` says."""
+        """See ``Accounting``."""
         return 2 / share * _SLACK
 
     def sum_scale(self, share: float, reach: int) -> float:
-        """As ``Accounting`` says."""
+        """See ``Accounting``."""
         return reach / share * _SLACK
 
     def choice_scale(self, share: float, sensitivity: int) -> float:
-        """As ``Accounting`` says."""
+        """See ``Accounting``."""
         return 2 * sensitivity / share * _SLACK
 
     def variance(self, scale: float) -> float:
-        """As ``Accounting`` says."""
+        """See ``Accounting``."""
         return 2 * scale**2
 
     def magnitude(self, scale: float) -> float:
-        """As ``Accounting`` says."""
+        """See ``Accounting``."""
         return scale
 
     def noisy(self, noise: Noise, values: Ints, scale: float) -> Ints:
-        """As ``Accounting`` says."""
+        """See ``Accounting``."""
         return noise.laplace(values, scale)
 
     def chosen(self, noise: Noise, scores: Ints, scale: float) -> int:
-        """As ``Accounting`` says."""
+        """See ``Accounting``."""
         return noise.choose(scores, scale)
 
     def count_price(self, noise: Noise, scale: float) -> float:
-        """As ``Accounting`` says."""
+        """See ``Accounting``."""
         return noise.laplace_price(scale, 2)
 
     def sum_price(self, noise: Noise, scale: float, reach: int) -> float:
-        """As ``Accounting`` says."""
+        """See ``Accounting``."""
         return noise.laplace_price(scale, reach)
 
     def choice_price(self, noise: Noise, scale: float, sensitivity: int) -> float:
-        """As ``Accounting`` says."""
+        """See ``Accounting``."""
         return noise.choice_price(scale, sensitivity)
 
 
 @dataclass(frozen=True)
 class Concentrated:
-    """Amounts of rho, of zero-concentrated differential privacy."""
+    """Prices in rho, for zero-concentrated differential privacy."""
 
     def count_scale(self, share: float) -> float:
-        """As ``Accounting`` says."""
+        """See ``Accounting``."""
         return _LENGTH / math.sqrt(2 * share) * _SLACK
 
     def sum_scale(self, share: float, reach: int) -> float:
-        """As ``Accounting`` says."""
+        """See ``Accounting``."""
         return reach / math.sqrt(2 * share) * _SLACK
 
     def choice_scale(self, share: float, sensitivity: int) -> float:
-        """As ``Accounting`` says."""
+        """See ``Accounting``."""
         return 2 * sensitivity / math.sqrt(8 * share) * _SLACK
 
     def variance(self, scale: float) -> float:
-        """As ``Accounting`` says."""
+        """See ``Accounting``."""
         return scale**2
 
     def magnitude(self, scale: float) -> float:
-        """As ``Accounting`` says."""
+        """See ``Accounting``."""
         return scale * math.sqrt(2 / math.pi)
 
     def noisy(self, noise: Noise, values: Ints, scale: float) -> Ints:
-        """As ``Accounting`` says."""
+        """See ``Accounting``."""
         return noise.gaussian(values, scale)
 
     def chosen(self, noise: Noise, scores: Ints, scale: float) -> int:
-        """As ``Accounting`` says."""
+        """See ``Accounting``."""
         return noise.choose_concentrated(scores, scale)
 
     def count_price(self, noise: Noise, scale: float) -> float:
-        """As ``Accounting`` says."""
+        """See ``Accounting``."""
         return noise.gaussian_price(scale, _LENGTH)
 
     def sum_price(self, noise: Noise, scale: float, reach: int) -> float:
-        """As ``Accounting`` says."""
+        """See ``Accounting``."""
         return noise.gaussian_price(scale, float(reach))
 
     def choice_price(self, noise: Noise, scale: float, sensitivity: int) -> float:
-        """As ``Accounting`` says."""
+        """See ``Accounting``."""
         return noise.concentrated_choice_price(scale, sensitivity)
 
 

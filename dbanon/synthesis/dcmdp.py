@@ -1,23 +1,24 @@
-"""DCMDP: DCM's centroids with Laplace noise on every record, as published; it guarantees nothing.
+"""DCMDP: DCM's centroids with Laplace noise on every record, as published; no guarantee.
 
 Each record is released with the centroid of its DBSCAN class, noise records with the overall mean
-(``dcm``, before its repair), and every value gets Laplace noise of its own. The source calls that
-differentially private. It is not, for any epsilon that it states:
+(``dcm``, before its repair), and every value gets independent Laplace noise. The source calls this
+differentially private. It is not, for any epsilon that the source states:
 
-- Theorem 1 bounds what one record can change by the attribute's range over k. But a class may
-  split when a record is changed, and then records that nobody touched move by half the range.
-- All records of a class depend on each of its records, so that their noises do not compose in
-  parallel: even where no record changes its class, the loss is about k epsilon.
-- The ranges are those of the data, and the noise of one attribute is not split over attributes.
+- Theorem 1 bounds the effect of one record by the attribute's range over k. But changing a record
+  may split a class, which moves other records by half the range.
+- All records of a class depend on each of its records, so their noise does not compose in
+  parallel: even if no record changes its class, the loss is about k epsilon.
+- The ranges are taken from the data, and epsilon is not split over the attributes.
 
-Nor are its rows k-anonymous: classes are as DBSCAN finds them, and noise tells rows apart.
+The rows are not k-anonymous either: classes come from DBSCAN, and noise makes rows distinct.
 
-Two readings of the noise: ``algorithm``, range / (k epsilon), of algorithm 2 and theorem 1;
-``section_4``, n range / (k^2 epsilon), of section 4.2.1, the only one that crosses plain Laplace
-noise where the source says, at k = sqrt(n).
+The noise can be read in two ways: ``algorithm``, range / (k epsilon), from algorithm 2 and theorem
+1; ``section_4``, n range / (k^2 epsilon), from section 4.2.1. Only the second one equals plain
+Laplace noise where the source says so, at k = sqrt(n).
 
 Source: X. Liu and Q. Li, "Differentially private data release based on clustering anonymization"
 (in Chinese), 2016.
+
 Cost: that of dcm, and O(n p).
 """
 
@@ -50,57 +51,63 @@ def dcmdp(
     rng: np.random.Generator,
     classes: Partition | None = None,
 ) -> NDArray[np.float64]:
-    """The noisy rows, float64 (n, p), in the order of ``numbers``, float64 (n, p).
+    """Compute the noisy rows, float64 (n, p), in the order of ``numbers``, float64 (n, p).
 
-    ``classes`` are those of ``dense``, where they were found before.
+    ``classes`` are those of ``dense``, if already computed.
     """
     noise = rng.laplace(size=numbers.shape) * noise_scale(numbers, k, epsilon, reading)
-    found = dense(numbers, k, radius) if classes is None else classes
-    return centroids(numbers, found) + noise
+    partition = dense(numbers, k, radius) if classes is None else classes
+    return centroids(numbers, partition) + noise
 
 
 def noise_scale(
     numbers: NDArray[np.float64], k: int, epsilon: float, reading: str
 ) -> NDArray[np.float64]:
-    """The scale of the noise on each value of a column, float64 (p,)."""
-    spread: NDArray[np.float64] = numbers.max(axis=0) - numbers.min(axis=0)
-    return spread * noise_factor(len(numbers), k, reading) / epsilon
+    """Scale of the noise on each column's values, float64 (p,)."""
+    ranges: NDArray[np.float64] = numbers.max(axis=0) - numbers.min(axis=0)
+    return ranges * noise_factor(len(numbers), k, reading) / epsilon
 
 
 def dense(numbers: NDArray[np.float64], k: int, radius: float) -> Partition:
-    """DBSCAN's classes in the space of ranges; noise, and no other record, is suppressed."""
+    """Cluster with DBSCAN on range-standardized columns; only noise records are suppressed."""
     points = Standardization.of([Scale.of(column) for column in numbers.T], "range").apply(numbers)
     return drive(Dbscan(np.ascontiguousarray(points), k, radius), lambda share: None)
 
 
 def centroids(numbers: NDArray[np.float64], classes: Partition) -> NDArray[np.float64]:
-    """What DCM releases each record with, float64 (n, p): the overall mean for noise."""
+    """The values that DCM releases for each record, float64 (n, p): for noise the overall mean."""
     sums = np.zeros((classes.n_classes + 1, numbers.shape[1]))
     np.add.at(sums, classes.labels, numbers)
-    # The label -1 of noise is the last row, here and below.
+    # The label -1 of noise indexes the last row, here and below.
     sums[-1] = numbers.sum(axis=0)
     means = sums / np.append(classes.sizes, len(numbers))[:, None]
     released: NDArray[np.float64] = means[classes.labels]
     return released
 
 
-def worth(numbers: NDArray[np.float64], classes: Partition, k: int) -> tuple[str, str]:
-    """The source's own rule for k, and what is left of these rows by it, in words."""
+def describe_variance_loss(
+    numbers: NDArray[np.float64], classes: Partition, k: int
+) -> tuple[str, str]:
+    """The source's rule for k, and the variance lost before any noise is added, in words."""
     n = len(numbers)
-    least = math.isqrt(n - 1) + 1
+    smallest_k = math.isqrt(n - 1) + 1
     centred = numbers - numbers.mean(axis=0)
-    spread = np.square(centred).sum(axis=0)
-    apart = np.square(numbers - centroids(numbers, classes)).sum(axis=0)
-    lost = float((apart[spread > 0] / spread[spread > 0]).mean()) if spread.any() else 0.0
+    variances = np.square(centred).sum(axis=0)
+    squared_errors = np.square(numbers - centroids(numbers, classes)).sum(axis=0)
+    lost_share = (
+        float((squared_errors[variances > 0] / variances[variances > 0]).mean())
+        if variances.any()
+        else 0.0
+    )
     return (
-        f"The source's rule is k >= sqrt(n), here {least}, and k = {k} is"
-        f" {'within' if k >= least else 'below'} it: from there n / k^2, the factor of its section"
-        " 4.2.1, is 1 at most, which is all that it says. No k makes this private.",
-        f"Classes of DBSCAN: {classes.n_classes}, noise: {classes.n_suppressed}; {lost:.0%} of the"
-        " variance is lost before any noise is added.",
+        f"The source's rule is k >= sqrt(n), here {smallest_k}, and k = {k} is"
+        f" {'within' if k >= smallest_k else 'below'} it: from there n / k^2, the factor of its"
+        " section 4.2.1, is 1 at most, which is all that it says. No k makes this private.",
+        f"Classes of DBSCAN: {classes.n_classes}, noise: {classes.n_suppressed};"
+        f" {lost_share:.0%} of the variance is lost before any noise is added.",
     )
 
 
 def noise_factor(n: int, k: int, reading: str) -> float:
-    """What the noise's scale is of range / epsilon, for n records."""
+    """The factor by which the noise scale exceeds range / epsilon, for n records."""
     return n / k**2 if reading == SECTION_4 else 1 / k

@@ -1,8 +1,8 @@
-"""Arrays and data frames for dp_ranks, by types that are declared and not those that they have.
+"""Read arrays and data frames for dp_ranks by declared types instead of their dtypes.
 
-The type of a column in memory follows from its values: one blank makes floating-point numbers of
-whole ones, one text makes objects of all. A release, or a refusal, that follows it tells of one
-person with certainty. So the types are said, and what is none of its type is NULL, by rule.
+The dtype of a column depends on its values: one blank turns integers into floats, and one text
+turns everything into objects. A release or an error that depends on the dtype reveals that one
+person's value with certainty. So types are declared, and values of other types become NULL.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from dbanon.synthesis.columns import Table
 
 Values = tuple[NDArray[Any], NDArray[np.bool_]]
 
-# Whole numbers beyond it are not told apart by floating-point numbers.
-_WHOLE = 2.0**53
+# Floats represent all integers up to this one.
+_LARGEST_EXACT = 2.0**53
 
 
 def table_of(data: Any, owner: str | None, types: Mapping[str, str] | str | None) -> Table:
-    """An array or a data frame by declared types; no value is looked at.
+    """Wrap an array or a data frame by declared types, without reading any value.
 
     Parameters
     ----------
-    owner : the column that says whose a row is.
-    types : by column one of ``TYPES``; a word alone is that of all columns.
+    owner : the column with person identifiers.
+    types : one of ``TYPES`` by column; a single word applies to all columns.
 
     Raises
     ------
-    InvalidParameter : it is neither; columns are named twice, or by no text; a column has no
-        declared type, or a type no column.
-    ColumnNotFound : there is no such column as ``owner``.
+    InvalidParameter : the data is neither; column names are duplicated or not text; a column has no
+        declared type, or a type names an unknown column.
+    ColumnNotFound : the column ``owner`` does not exist.
     UnsupportedType : the column of persons may hold NULL.
     """
     if hasattr(data, "iloc") and hasattr(data, "columns"):
@@ -60,7 +60,7 @@ def _of_frame(frame: Any, owner: str | None, types: Mapping[str, str] | str | No
         raise InvalidParameter("The columns of the frame must have names, each its own.")
     if owner is not None and owner not in names:
         raise ColumnNotFound(f'The data frame has no column "{owner}".')
-    whose, n = None, len(frame)
+    read_persons, n = None, len(frame)
     if owner is not None:
         series = frame[owner]
         if not isinstance(series.dtype, np.dtype) or series.dtype.kind not in "iu":
@@ -68,9 +68,9 @@ def _of_frame(frame: Any, owner: str | None, types: Mapping[str, str] | str | No
                 f'Column "{owner}" says whose a row is, and may hold NULL.',
                 hint="Give it a type of whole numbers without NULL, such as int64.",
             )
-        whose, n = series.to_numpy, int(series.nunique())
+        read_persons, n = series.to_numpy, int(series.nunique())
     names = [name for name in names if name != owner]
-    return _table(n, names, types, lambda j: frame[names[j]], whose)
+    return _table(n, names, types, lambda j: frame[names[j]], read_persons)
 
 
 def _table(
@@ -78,24 +78,24 @@ def _table(
     names: Sequence[str],
     types: Mapping[str, str] | str | None,
     column: Callable[[int], Any],
-    whose: Callable[[], NDArray[Any]] | None = None,
+    read_persons: Callable[[], NDArray[Any]] | None = None,
 ) -> Table:
     if isinstance(types, str):
         types = dict.fromkeys(names, types)
     types = {} if types is None else types
-    for name, given in types.items():
+    for name, type_name in types.items():
         if name not in names:
             raise InvalidParameter(f'types name "{name}", which is no column.')
-        if given not in TYPES:
+        if type_name not in TYPES:
             raise InvalidParameter(
-                f'The type of "{name}" is none of {", ".join(TYPES)}.', hint=_SAY
+                f'The type of "{name}" is none of {", ".join(TYPES)}.', hint=_HINT
             )
-    left = [name for name in names if name not in types]
-    if left:
+    undeclared = [name for name in names if name not in types]
+    if undeclared:
         raise InvalidParameter(
-            f'Column "{left[0]}" has no declared type, and the one in memory follows from its'
+            f'Column "{undeclared[0]}" has no declared type, and the one in memory follows from its'
             " values: one blank or one text changes it, and the release would reveal that.",
-            hint=_SAY,
+            hint=_HINT,
         )
     kinds = [TYPES[types[name]] for name in names]
     return Table(
@@ -104,12 +104,12 @@ def _table(
         tuple(dtype for dtype, _ in kinds),
         tuple(dtype.kind in "MO" for dtype, _ in kinds),
         lambda j: kinds[j][1](column(j)),
-        whose,
+        read_persons,
     )
 
 
 def _numbers(column: Any) -> Values:
-    """Numbers as float64 (n,), NaN where a value is none; text is none, whatever it says."""
+    """Read numbers as float64 (n,), NaN for other values; text is never parsed."""
     dtype = column.dtype
     if isinstance(dtype, np.dtype) and dtype.kind in "iuf":
         values = np.asarray(column, np.float64)
@@ -119,10 +119,10 @@ def _numbers(column: Any) -> Values:
 
 
 def _number(value: Any) -> float:
-    # Truths are numbers in Python, and none here.
+    # In Python booleans are numbers, but here they are not.
     if isinstance(value, bool | np.bool_ | str | bytes):
         return np.nan
-    # No content of a row ends a run.
+    # A value must never make a run fail.
     with suppress(Exception):
         return float(value)
     return np.nan
@@ -131,24 +131,24 @@ def _number(value: Any) -> float:
 def _integers(column: Any) -> Values:
     values, nulls = _numbers(column)
     with np.errstate(invalid="ignore"):
-        whole = (np.rint(values) == values) & (np.abs(values) <= _WHOLE)
-    # Infinity is clipped, as a number out of bounds is.
-    whole |= np.isinf(values)
-    return np.where(whole, values, np.nan), nulls | ~whole
+        is_integer = (np.rint(values) == values) & (np.abs(values) <= _LARGEST_EXACT)
+    # Infinity is clipped later, like any number out of bounds.
+    is_integer |= np.isinf(values)
+    return np.where(is_integer, values, np.nan), nulls | ~is_integer
 
 
 def _truths(column: Any) -> Values:
-    known = {True: 1.0, False: 0.0}
+    truth_values = {True: 1.0, False: 0.0}
     dtype = column.dtype
     if isinstance(dtype, np.dtype) and dtype.kind in "biuf":
         values = np.asarray(column, np.float64)
         values[(values != 0) & (values != 1)] = np.nan
     else:
-        found = [
-            known.get(bool(value), np.nan) if _number_or_truth(value) in (0, 1) else np.nan
+        truths = [
+            truth_values.get(bool(value), np.nan) if _number_or_truth(value) in (0, 1) else np.nan
             for value in _objects(column)
         ]
-        values = np.array(found, np.float64)
+        values = np.array(truths, np.float64)
     return values, np.isnan(values)
 
 
@@ -159,13 +159,13 @@ def _number_or_truth(value: Any) -> float:
 def _text(column: Any) -> Values:
     values = _objects(column)
     nulls = np.array([not isinstance(value, str) for value in values], bool)
-    found = np.empty(len(values), object)
-    found[:] = values
-    return found, nulls
+    texts = np.empty(len(values), object)
+    texts[:] = values
+    return texts, nulls
 
 
-def _moments(unit: str) -> Callable[[Any], Values]:
-    """What reads dates and times, in units of ``unit``; instants with a zone are those of UTC."""
+def _timestamps(unit: str) -> Callable[[Any], Values]:
+    """Return a reader of dates and times in units of ``unit``; zoned times become UTC."""
 
     def read(column: Any) -> Values:
         if getattr(column.dtype, "kind", "") == "M" and hasattr(column, "dt"):
@@ -175,15 +175,15 @@ def _moments(unit: str) -> Callable[[Any], Values]:
         elif isinstance(column.dtype, np.dtype) and column.dtype.kind == "M":
             values = to_unit(np.asarray(column), unit)
         else:
-            moments = [_moment(value, unit) for value in _objects(column)]
-            values = np.array(moments, f"datetime64[{unit}]")
+            timestamps = [_timestamp(value, unit) for value in _objects(column)]
+            values = np.array(timestamps, f"datetime64[{unit}]")
         return values, np.isnat(values)
 
     return read
 
 
-def _moment(value: Any, unit: str) -> np.datetime64:
-    # No content of a row ends a run, or is seen in a warning.
+def _timestamp(value: Any, unit: str) -> np.datetime64:
+    # A value must neither make a run fail nor appear in a warning.
     with suppress(Exception), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if isinstance(value, int | float | np.number):
@@ -195,23 +195,23 @@ def _moment(value: Any, unit: str) -> np.datetime64:
 
 
 def _objects(column: Any) -> list[Any]:
-    """The values of an array or a series, one by one; an unlike one says what it is later."""
+    """List the values of an array or a series; each is checked on its own later."""
     if isinstance(column, np.ndarray):
-        found: list[Any] = column.tolist()
-        return found
+        objects: list[Any] = column.tolist()
+        return objects
     return list(column)
 
 
-# What a column may be declared as: the type of what is released, and what reads its values.
+# The types that a column can be declared as: the released dtype, and the reader of values.
 TYPES: dict[str, tuple[np.dtype[Any], Callable[[Any], Values]]] = {
     "integer": (np.dtype(np.int64), _integers),
     "number": (np.dtype(np.float64), _numbers),
     "boolean": (np.dtype(np.bool_), _truths),
     "text": (np.dtype(object), _text),
-    "date": (np.dtype("datetime64[D]"), _moments("D")),
-    "timestamp": (np.dtype("datetime64[us]"), _moments("us")),
+    "date": (np.dtype("datetime64[D]"), _timestamps("D")),
+    "timestamp": (np.dtype("datetime64[us]"), _timestamps("us")),
 }
-_SAY = (
+_HINT = (
     f'Say it: `types={{"age": "integer"}}`, of {", ".join(TYPES)}; or one word for all columns.'
     " A value that is none of its type is NULL."
 )

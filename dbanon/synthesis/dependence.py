@@ -1,6 +1,6 @@
-"""How columns depend on each other: a tree of noisy two-way counts, and rows drawn down it.
+"""The dependence between columns: a tree of noisy two-way counts, and sampling from it.
 
-What the tree leaves open of columns that are not beside each other in it, ``residuals`` has.
+``ranks`` adds the correlations that remain between columns not adjacent in the tree.
 """
 
 from __future__ import annotations
@@ -11,59 +11,59 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.synthesis.margins import projected
+from dbanon.synthesis.margins import project_to_simplex
 from dbanon.synthesis.noise import Noise
 from dbanon.synthesis.shares import Shares
 
-# Rounds in which the tables of a tree are brought to common shares of each column.
+# Rounds of fitting the tables of a tree to common shares of each column.
 _ROUNDS = 20
 
 
 @dataclass(frozen=True, eq=False)
-class Edge:
-    """Two columns of the tree: how often their bins meet, a float64 for each pair of bins."""
+class TreeEdge:
+    """Two adjacent columns of the tree, and a float64 count for each pair of bins."""
 
-    above: int
-    below: int
+    parent: int
+    child: int
     table: NDArray[np.float64]
 
 
 def two_way(
-    one: NDArray[np.int64], other: NDArray[np.int64], bins: tuple[int, int]
+    first: NDArray[np.int64], second: NDArray[np.int64], bins: tuple[int, int]
 ) -> NDArray[np.int64]:
-    """How many rows have which bins of two columns, int64 of the shape ``bins``.
+    """Count the rows for each pair of bins of two columns, int64 of shape ``bins``.
 
     Parameters
     ----------
-    one, other : the bin of each row in each of them, int64 (n,), from 0.
+    first, second : the bin of each row in each column, int64 (n,), from 0.
     """
-    met = np.bincount(one * bins[1] + other, minlength=bins[0] * bins[1])
-    return met.reshape(bins).astype(np.int64)
+    joint_counts = np.bincount(first * bins[1] + second, minlength=bins[0] * bins[1])
+    return joint_counts.reshape(bins).astype(np.int64)
 
 
-def expected(
-    n: int, one: NDArray[np.float64], other: NDArray[np.float64], unit: int
+def expected_counts(
+    n: int, first: NDArray[np.float64], second: NDArray[np.float64], unit: int
 ) -> NDArray[np.int64]:
-    """The counts of two columns that are independent, by noisy shares of their bins.
+    """The counts expected if two columns were independent, from noisy shares of their bins.
 
-    They are in parts of a row, of which it has ``unit``.
-    Whole numbers, rounded before they meet counts: else the sensitivity of a score would not hold.
+    In fractions of a row, ``unit`` per row. Rounding to integers before comparing with counts keeps
+    the sensitivity of the score exact.
     """
-    return np.rint(unit * n * np.outer(one, other)).astype(np.int64)
+    return np.rint(unit * n * np.outer(first, second)).astype(np.int64)
 
 
 def score(counts: NDArray[np.int64], expected: NDArray[np.int64], unit: int) -> int:
-    """How far two columns are from independent: a whole number that one row moves by 2 units.
+    """Distance of two columns from independence; one row moves it by at most 2 units.
 
-    It moves two counts by 1 each, and ``expected`` does not see it.
+    A row moves two counts by 1 each, and ``expected`` does not depend on it.
     """
     return int(np.abs(unit * counts - expected).sum())
 
 
-def own_score(counts: NDArray[np.int64]) -> int:
-    """How far two columns are from independent by their own shares, in parts of a row, n of them.
+def marginal_score(counts: NDArray[np.int64]) -> int:
+    """Distance of two columns from independence by their own margins, in units of 1 / n row.
 
-    One row moves it by 6 n: n times two counts by 1, and what is expected by 2 n for each column.
+    One row moves it by 6 n: n times two counts by 1, and the expected counts by 2 n per column.
     """
     rows, columns = counts.sum(axis=1), counts.sum(axis=0)
     return int(np.abs(rows.sum() * counts - np.outer(rows, columns)).sum())
@@ -74,140 +74,146 @@ def noisy_tree(
     odds: Sequence[NDArray[np.float64]],
     shares: Shares,
     noise: Noise,
-) -> list[Edge]:
-    """The p - 1 edges, each from a column that is in the tree already; the first is column 0.
+) -> list[TreeEdge]:
+    """Choose the p - 1 edges, each from a column already in the tree; column 0 is the root.
 
-    How many pairs are asked about in each round depends on p alone.
+    The number of pairs compared in each round depends on p alone.
 
     Parameters
     ----------
     codes : the bin of each row in each column, int64 (p, n).
-    odds : the share of the rows that is expected in each bin, of noisy figures.
+    odds : the expected share of rows in each bin, from noisy figures.
     """
 
     def counts(a: int, b: int) -> NDArray[np.int64]:
         return two_way(codes[a], codes[b], (len(odds[a]), len(odds[b])))
 
     scores: dict[tuple[int, int], int] = {}
-    joined, edges = [0], []
-    while len(joined) < shares.p:
-        pairs = [(a, b) for a in joined for b in range(shares.p) if b not in joined]
+    joined_columns, edges = [0], []
+    while len(joined_columns) < shares.p:
+        pairs = [(a, b) for a in joined_columns for b in range(shares.p) if b not in joined_columns]
         for a, b in pairs:
             if (a, b) in scores:
                 continue
-            if shares.by_own_shares:
-                found = own_score(counts(a, b))
+            if shares.scores_own_margins:
+                pair_score = marginal_score(counts(a, b))
             else:
-                apart = expected(shares.n, odds[a], odds[b], shares.score_unit)
-                found = score(counts(a, b), apart, shares.score_unit)
-            scores[a, b] = scores[b, a] = found
-        of_pairs = np.array([scores[pair] for pair in pairs], np.int64)
-        edges.append(pairs[noise.choose(of_pairs, shares.choice_scale)])
-        joined.append(edges[-1][1])
+                independent_counts = expected_counts(shares.n, odds[a], odds[b], shares.score_unit)
+                pair_score = score(counts(a, b), independent_counts, shares.score_unit)
+            scores[a, b] = scores[b, a] = pair_score
+        pair_scores = np.array([scores[pair] for pair in pairs], np.int64)
+        edges.append(pairs[noise.choose(pair_scores, shares.choice_scale)])
+        joined_columns.append(edges[-1][1])
     tables = []
     for a, b in edges:
         noisy = noise.laplace(counts(a, b).reshape(-1), shares.count_scale)
-        near = projected(noisy.astype(np.float64), shares.n)
-        tables.append(near.reshape(len(odds[a]), len(odds[b])))
-    known = {j: odds[j] for j, counted in enumerate(shares.by_counts) if counted}
-    fitted = to_common_shares(edges, tables, shares.p, known)
-    return [Edge(a, b, table) for (a, b), table in zip(edges, fitted, strict=True)]
+        projected_counts = project_to_simplex(noisy.astype(np.float64), shares.n)
+        tables.append(projected_counts.reshape(len(odds[a]), len(odds[b])))
+    known_shares = {j: odds[j] for j, counted in enumerate(shares.has_counts) if counted}
+    fitted_tables = fit_common_shares(edges, tables, shares.p, known_shares)
+    return [TreeEdge(a, b, table) for (a, b), table in zip(edges, fitted_tables, strict=True)]
 
 
-def to_common_shares(
+def fit_common_shares(
     edges: Sequence[tuple[int, int]],
     tables: Sequence[NDArray[np.float64]],
     p: int,
-    known: Mapping[int, NDArray[np.float64]],
+    known_shares: Mapping[int, NDArray[np.float64]],
 ) -> list[NDArray[np.float64]]:
-    """Tables in which each column has the same shares wherever it occurs.
+    """Fit tables so that each column has the same shares in all of them.
 
     Parameters
     ----------
-    known : the shares of columns whose margins are counts, which tell more than tables do; of the
-        others they are the mean of their tables.
+    known_shares : shares of columns with counted margins, which are more accurate than tables; the
+        shares of other columns are the means of their tables.
     """
     tables = [table / table.sum() for table in tables]
     for _ in range(_ROUNDS):
-        seen: list[list[NDArray[np.float64]]] = [[] for _ in range(p)]
+        column_shares: list[list[NDArray[np.float64]]] = [[] for _ in range(p)]
         for (a, b), table in zip(edges, tables, strict=True):
-            seen[a].append(table.sum(axis=1))
-            seen[b].append(table.sum(axis=0))
-        means = [known.get(j, np.mean(of_column, axis=0)) for j, of_column in enumerate(seen)]
-        tables = [_fitted(t, means[a], means[b]) for (a, b), t in zip(edges, tables, strict=True)]
+            column_shares[a].append(table.sum(axis=1))
+            column_shares[b].append(table.sum(axis=0))
+        means = [
+            known_shares.get(j, np.mean(estimates, axis=0))
+            for j, estimates in enumerate(column_shares)
+        ]
+        tables = [
+            _scale_to_margins(t, means[a], means[b])
+            for (a, b), t in zip(edges, tables, strict=True)
+        ]
     return tables
 
 
-def _fitted(
+def _scale_to_margins(
     table: NDArray[np.float64], rows: NDArray[np.float64], columns: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """The table with these sums of rows, then of columns; where it is empty, as independent."""
+    """Scale a table to row sums, then column sums; empty rows or columns become independent."""
     table = np.where(table.sum(axis=1, keepdims=True) > 0, table, np.outer(rows, columns))
     table = table * _ratio(rows, table.sum(axis=1))[:, None]
     table = np.where(table.sum(axis=0, keepdims=True) > 0, table, np.outer(rows, columns))
     return table * _ratio(columns, table.sum(axis=0))
 
 
-def _ratio(wanted: NDArray[np.float64], found: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.divide(wanted, found, out=np.zeros_like(wanted), where=found > 0)
+def _ratio(targets: NDArray[np.float64], sums: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.divide(targets, sums, out=np.zeros_like(targets), where=sums > 0)
 
 
-def drawn(
-    edges: Sequence[Edge], normals: NDArray[np.float64], rng: np.random.Generator
+def draw_bins(
+    edges: Sequence[TreeEdge], normals: NDArray[np.float64], rng: np.random.Generator
 ) -> list[tuple[NDArray[np.int64], NDArray[np.float64]]]:
-    """Of each column the bin of n rows, int64 (n,), and where in it they stand, 0 to 1.
+    """Draw, for each column, the bin of n rows, int64 (n,), and the position in it, 0 to 1.
 
-    Bins follow the tables as closely as whole rows can, and within a bin rows are spread evenly.
+    The bin counts follow the tables as closely as integers can, and rows are spread evenly in a
+    bin.
 
     Parameters
     ----------
-    normals : float64 (p, n): where a row stands in a column among those that are alike in the
-        column above, by its rank among them.
+    normals : float64 (p, n): their ranks order the rows that share a bin of the parent column.
     """
     codes = np.zeros(normals.shape, np.int64)
     inside = normals.copy()
     if edges:
-        codes[0], inside[0] = _chosen(edges[0].table.sum(axis=1), normals[0], rng)
+        codes[0], inside[0] = _draw_by_weight(edges[0].table.sum(axis=1), normals[0], rng)
     for edge in edges:
-        for bin_above, of_below in enumerate(edge.table):
-            rows = np.flatnonzero(codes[edge.above] == bin_above)
-            found = _chosen(of_below, normals[edge.below, rows], rng)
-            codes[edge.below, rows], inside[edge.below, rows] = found
-    for code, place in zip(codes, inside, strict=True):
+        for bin_above, child_weights in enumerate(edge.table):
+            rows = np.flatnonzero(codes[edge.parent] == bin_above)
+            selection = _draw_by_weight(child_weights, normals[edge.child, rows], rng)
+            codes[edge.child, rows], inside[edge.child, rows] = selection
+    for code, offsets in zip(codes, inside, strict=True):
         for bin_ in range(int(code.max()) + 1):
             rows = np.flatnonzero(code == bin_)
-            place[rows] = _even(place[rows], rng)
+            offsets[rows] = _spread_evenly(offsets[rows], rng)
     return list(zip(codes, inside, strict=True))
 
 
-def even(codes: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.float64]:
-    """Where rows stand in their bins, 0 to 1: one in each of so many equal parts, in any order."""
-    place = rng.random(len(codes))
+def evenly_spread(codes: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.float64]:
+    """Spread the rows of each bin evenly over 0 to 1, in random order."""
+    offsets = rng.random(len(codes))
     for bin_ in range(int(codes.max(initial=-1)) + 1):
         rows = np.flatnonzero(codes == bin_)
-        place[rows] = _even(place[rows], rng)
-    return place
+        offsets[rows] = _spread_evenly(offsets[rows], rng)
+    return offsets
 
 
-def _even(values: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:
-    """One place in each of so many equal parts of 0 to 1, in the order of the values."""
+def _spread_evenly(values: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:
+    """Draw one position in each of n equal parts of 0 to 1, in the order of the values."""
     size = len(values)
     return (_ranks(values) + rng.random(size)) / max(size, 1)
 
 
-def _chosen(
+def _draw_by_weight(
     weights: NDArray[np.float64], values: NDArray[np.float64], rng: np.random.Generator
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Choices in the order of the values, of each as many as its weight says, up to one.
+    """Draw bins in proportion to the weights, up to one row, in the order of the values.
 
-    And how far each stands in what was chosen, 0 to 1.
+    Also returns each row's position in its bin, 0 to 1.
     """
     weights = weights if weights.any() else np.ones_like(weights)
-    reached = np.cumsum(weights)
-    places = (_ranks(values) + rng.random()) / max(len(values), 1) * reached[-1]
-    found = np.searchsorted(reached[:-1], places, side="right").astype(np.int64)
-    width = np.maximum(weights[found], np.finfo(np.float64).tiny)
-    return found, ((places - reached[found] + weights[found]) / width).clip(0.0, 1.0)
+    cumulative = np.cumsum(weights)
+    positions = (_ranks(values) + rng.random()) / max(len(values), 1) * cumulative[-1]
+    bins = np.searchsorted(cumulative[:-1], positions, side="right").astype(np.int64)
+    width = np.maximum(weights[bins], np.finfo(np.float64).tiny)
+    return bins, ((positions - cumulative[bins] + weights[bins]) / width).clip(0.0, 1.0)
 
 
 def _ranks(values: NDArray[np.float64]) -> NDArray[np.int64]:

@@ -1,18 +1,18 @@
-"""The model that noisy counts of some columns tell of: by their noise, and near to independence.
+"""Fit a graphical model to noisy counts, weighted by their noise and close to independence.
 
-Shares p of all cells are looked for that make this least, of counts y with noise of variance v, and
-of shares q of independent columns:
+Given counts y with noise of variance v, and shares q of independent columns, find shares p of all
+cells that minimize
 
     w n KL(p | q) + sum (n p - y)^2 / 2v
 
-It is convex, and its dual is one over a log-potential t for each count, which are those of a
-graphical model with q as its base:
+The problem is convex. Its dual has a log-potential t for each count, which are the potentials of a
+graphical model with base q:
 
     n log Z(t) - sum t y + sum w v t^2 / 2
 
-Where noise is large, a potential is near 0, and columns are as independent as counts leave them:
-few rows are put where there are none. Where it is small, the model has the counts. With w = 0 that
-is the estimate of the source, whose cells have what noise they have.
+With large noise potentials stay near 0, and columns as independent as the counts allow: few rows
+appear in empty cells. With small noise the model matches the counts. w = 0 gives the estimate of
+the source, which reproduces the noise.
 
 Source: R. McKenna, D. Sheldon and G. Miklau, "Graphical-model based estimation and inference for
 differential privacy", ICML 2019.
@@ -27,27 +27,27 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dbanon.synthesis.junction import Clique, Floats, JunctionTree, spread, summed
+from dbanon.synthesis.junction import Clique, Floats, JunctionTree, broadcast, marginalize
 
-# What nearness to independence weighs, in rows for each row. On Adult .005 to .1 are alike.
-_WEIGHT = 0.02
-# Steps that the curvature is told by.
+# Weight of independence, per row. On Adult, .005 to .1 perform alike.
+_INDEPENDENCE_WEIGHT = 0.02
+# Number of past steps that approximate the curvature.
 _MEMORY = 12
-# What an improvement must be of what the slope promises, and how often a step is halved for it.
-_ENOUGH, _HALVINGS = 1e-4, 20
-# A step that is worth less, for each row, is the last one.
-_LAST = 1e-6
+# Sufficient decrease relative to the slope, and the maximum number of step halvings.
+_ARMIJO, _MAX_HALVINGS = 1e-4, 20
+# Stop when a step gains less than this per row.
+_MIN_GAIN = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
-class Measured:
+class NoisyTable:
     """Noisy counts of the bins of some columns.
 
     Parameters
     ----------
     columns : ascending.
-    counts : float64, of the shape of their bins.
-    variance : of the noise of each.
+    counts : float64, in the shape of the columns' bins.
+    variance : of the noise on each count.
     """
 
     columns: Clique
@@ -55,130 +55,139 @@ class Measured:
     variance: float
 
 
-class Fit:
-    """The convex problem of one set of measurements, in potentials that are scaled to one size.
+class ModelFit:
+    """The convex problem for a set of tables, in potentials scaled to similar size.
 
     Parameters
     ----------
-    tree : each table's columns are in one of its cliques.
-    measured : the noisy counts.
+    tree : has a clique that contains each table's columns.
+    tables : the noisy counts.
     base : the logarithms of the shares of each column's bins.
-    n : rows.
+    n : number of rows.
     """
 
     def __init__(
-        self, tree: JunctionTree, measured: Sequence[Measured], base: Sequence[Floats], n: int
+        self, tree: JunctionTree, tables: Sequence[NoisyTable], base: Sequence[Floats], n: int
     ) -> None:
-        self._tree, self._measured, self._n = tree, measured, n
-        self._places = [tree.place_of(one.columns) for one in measured]
-        self._ends = np.cumsum([0, *(one.counts.size for one in measured)])
-        self._counts = np.concatenate([one.counts.reshape(-1) for one in measured])
-        self._loss = _WEIGHT * np.repeat([one.variance for one in measured], np.diff(self._ends))
+        self._tree, self._measured, self._n = tree, tables, n
+        self._cliques = [tree.clique_with(table.columns) for table in tables]
+        self._ends = np.cumsum([0, *(table.counts.size for table in tables)])
+        self._counts = np.concatenate([table.counts.reshape(-1) for table in tables])
+        self._penalties = _INDEPENDENCE_WEIGHT * np.repeat(
+            [table.variance for table in tables], np.diff(self._ends)
+        )
         # A potential moves a cell by about its counts.
-        self.size: Floats = 1 / np.sqrt(self._counts.clip(0) + self._loss)
+        self.size: Floats = 1 / np.sqrt(self._counts.clip(0) + self._penalties)
         self._base = [np.zeros(tree.shape(i)) for i in range(len(tree.cliques))]
-        for j, known in enumerate(base):
-            place = tree.place_of((j,))
-            self._base[place] += spread(known, (j,), tree.cliques[place])
+        for j, log_shares in enumerate(base):
+            clique = tree.clique_with((j,))
+            self._base[clique] += broadcast(log_shares, (j,), tree.cliques[clique])
         self.beliefs: list[Floats] = []
 
-    def parts(self, flat: Floats) -> list[Floats]:
-        """Potentials as tables of the shape of each measurement."""
+    def as_tables(self, flat: Floats) -> list[Floats]:
+        """Reshape potentials to the shape of each table."""
         ends = zip(self._ends, self._ends[1:], strict=False)
         return [
-            flat[low:high].reshape(one.counts.shape)
-            for one, (low, high) in zip(self._measured, ends, strict=True)
+            flat[low:high].reshape(table.counts.shape)
+            for table, (low, high) in zip(self._measured, ends, strict=True)
         ]
 
-    def slope(self, at: Floats) -> tuple[float, Floats]:
-        """The value and the gradient; ``beliefs`` are those of the cliques then."""
-        known = at * self.size
+    def value_and_gradient(self, at: Floats) -> tuple[float, Floats]:
+        """Return value and gradient, and set ``beliefs`` to the cliques' shares."""
+        unscaled = at * self.size
         potentials = [part.copy() for part in self._base]
-        tables = zip(self._measured, self._places, self.parts(known), strict=True)
-        for one, place, part in tables:
-            potentials[place] += spread(part, one.columns, self._tree.cliques[place])
+        parts = zip(self._measured, self._cliques, self.as_tables(unscaled), strict=True)
+        for table, clique, part in parts:
+            potentials[clique] += broadcast(part, table.columns, self._tree.cliques[clique])
         self.beliefs, total = self._tree.beliefs(potentials)
-        said = [
-            summed(self.beliefs[place], self._tree.cliques[place], one.columns).reshape(-1)
-            for one, place in zip(self._measured, self._places, strict=True)
+        marginals = [
+            marginalize(self.beliefs[clique], self._tree.cliques[clique], table.columns).reshape(-1)
+            for table, clique in zip(self._measured, self._cliques, strict=True)
         ]
-        value = self._n * total - known @ self._counts + known @ (self._loss * known) / 2
-        steep = self._n * np.concatenate(said) - self._counts + self._loss * known
-        return float(value), steep * self.size
+        value = (
+            self._n * total - unscaled @ self._counts + unscaled @ (self._penalties * unscaled) / 2
+        )
+        gradient = self._n * np.concatenate(marginals) - self._counts + self._penalties * unscaled
+        return float(value), gradient * self.size
 
 
-def fitted(
+def fit_model(
     tree: JunctionTree,
-    measured: Sequence[Measured],
+    tables: Sequence[NoisyTable],
     base: Sequence[Floats],
     n: int,
     start: Sequence[Floats] = (),
     *,
     steps: int,
 ) -> tuple[list[Floats], list[Floats]]:
-    """The shares of rows in each cell of each clique, and the potentials of each table.
+    """Compute the share of rows in each cell of each clique, and the potentials of each table.
 
     Parameters
     ----------
-    tree, measured, base, n : as of ``Fit``.
-    start : potentials to begin with; 0 for tables beyond them.
-    steps : how many are taken at most.
+    tree, tables, base, n : see ``ModelFit``.
+    start : initial potentials; 0 for further tables.
+    steps : maximum number of steps.
     """
-    fit = Fit(tree, measured, base, n)
-    begin = np.zeros(len(fit.size))
+    fit = ModelFit(tree, tables, base, n)
+    initial = np.zeros(len(fit.size))
     if start:
-        known = np.concatenate([part.reshape(-1) for part in start])
-        begin[: len(known)] = known / fit.size[: len(known)]
-    found = lowest(fit.slope, begin, steps, n * _LAST)
-    fit.slope(found)
-    return fit.beliefs, fit.parts(found * fit.size)
+        known_potentials = np.concatenate([part.reshape(-1) for part in start])
+        initial[: len(known_potentials)] = known_potentials / fit.size[: len(known_potentials)]
+    solution = minimize(fit.value_and_gradient, initial, steps, n * _MIN_GAIN)
+    fit.value_and_gradient(solution)
+    return fit.beliefs, fit.as_tables(solution * fit.size)
 
 
-def lowest(
-    slope: Callable[[Floats], tuple[float, Floats]], at: Floats, steps: int, enough: float
+def minimize(
+    value_and_gradient: Callable[[Floats], tuple[float, Floats]],
+    point: Floats,
+    steps: int,
+    min_gain: float,
 ) -> Floats:
-    """Where a convex function is lowest: limited-memory BFGS.
+    """Minimize a convex function by limited-memory BFGS.
 
     Parameters
     ----------
-    slope : gives its value and its gradient.
-    steps : how many are taken at most; none after one that is worth less than ``enough``.
+    value_and_gradient : returns both at a point.
+    steps : maximum number of steps; stops after a step that gains less than ``min_gain``.
 
     Source: J. Nocedal, "Updating quasi-Newton matrices with limited storage", 1980.
     """
-    value, gradient = slope(at)
-    known: deque[tuple[Floats, Floats, float]] = deque(maxlen=_MEMORY)
+    value, gradient = value_and_gradient(point)
+    updates: deque[tuple[Floats, Floats, float]] = deque(maxlen=_MEMORY)
     for _ in range(steps):
-        way = -_times_inverse(known, gradient)
-        falls, length = float(gradient @ way), 1.0
-        for _ in range(_HALVINGS):
-            there, steepness = slope(at + length * way)
-            if there <= value + _ENOUGH * length * falls:
+        direction = -_apply_inverse_hessian(updates, gradient)
+        slope, step_size = float(gradient @ direction), 1.0
+        for _ in range(_MAX_HALVINGS):
+            next_value, next_gradient = value_and_gradient(point + step_size * direction)
+            if next_value <= value + _ARMIJO * step_size * slope:
                 break
-            length /= 2
+            step_size /= 2
         else:
-            return at
-        moved, turned = length * way, steepness - gradient
-        curved = float(moved @ turned)
-        if curved > 0:
-            known.append((moved, turned, curved))
-        gained = value - there
-        at, value, gradient = at + moved, there, steepness
-        if gained < enough:
+            return point
+        step, gradient_change = step_size * direction, next_gradient - gradient
+        curvature = float(step @ gradient_change)
+        if curvature > 0:
+            updates.append((step, gradient_change, curvature))
+        gain = value - next_value
+        point, value, gradient = point + step, next_value, next_gradient
+        if gain < min_gain:
             break
-    return at
+    return point
 
 
-def _times_inverse(known: deque[tuple[Floats, Floats, float]], gradient: Floats) -> Floats:
-    """The gradient times what is known of the inverse of the curvature."""
-    way, weights = gradient.copy(), []
-    for moved, turned, curved in reversed(known):
-        weights.append(float(moved @ way) / curved)
-        way -= weights[-1] * turned
-    if known:
-        _, turned, curved = known[-1]
-        way *= curved / float(turned @ turned)
-    for moved, turned, curved in known:
-        way += (weights.pop() - float(turned @ way) / curved) * moved
-    found: NDArray[np.float64] = way
-    return found
+def _apply_inverse_hessian(
+    updates: deque[tuple[Floats, Floats, float]], gradient: Floats
+) -> Floats:
+    """Multiply the gradient by the approximate inverse Hessian."""
+    direction, weights = gradient.copy(), []
+    for step, gradient_change, curvature in reversed(updates):
+        weights.append(float(step @ direction) / curvature)
+        direction -= weights[-1] * gradient_change
+    if updates:
+        _, gradient_change, curvature = updates[-1]
+        direction *= curvature / float(gradient_change @ gradient_change)
+    for step, gradient_change, curvature in updates:
+        direction += (weights.pop() - float(gradient_change @ direction) / curvature) * step
+    result: NDArray[np.float64] = direction
+    return result

@@ -1,8 +1,8 @@
-"""One column's noisy margin: its quantiles, or the shares of its public values.
+"""The noisy margin of one column: its quantiles, or the shares of its public values.
 
-Changing one row moves the order statistics of a column in one direction only, and by no more than
-the range in all: so all sums of consecutive ones together move by at most the range, however many
-sums there are. It moves the counts of listed values by 2 at most: one is one less, one one more.
+Changing one row moves the order statistics of a column in one direction, by at most the range in
+total. So all sums of consecutive order statistics together move by at most the range, however many
+sums there are. Counts of listed values move by at most 2: one falls by 1, one rises by 1.
 """
 
 from __future__ import annotations
@@ -20,36 +20,38 @@ from dbanon.synthesis.shares import GRID, Shares
 
 
 class Margin(Protocol):
-    """What noisy figures tell of one column."""
+    """A column's distribution as estimated from noisy figures."""
 
     @property
     def odds(self) -> NDArray[np.float64]:
-        """The share of the rows that is expected in each bin, float64 (bins,)."""
+        """The expected share of rows in each bin, float64 (bins,)."""
 
     @property
     def counts(self) -> int:
-        """Of how many noisy counts the bins are sums; 0 where they are of equal shares."""
+        """The number of noisy counts that the bins sum up; 0 for bins of equal shares."""
 
-    def spots(
+    def locate(
         self, column: NDArray[np.int64], rng: np.random.Generator
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """The bin of each value, int64 (n,), and where in it it stands, 0 to 1.
+        """The bin of each value, int64 (n,), and its position in the bin, 0 to 1.
 
-        Each is by its own value, noisy figures and ``rng`` alone, which spreads equal values.
+        Each depends only on its own value, noisy figures and ``rng``, which spreads equal values.
         """
 
-    def at(self, codes: NDArray[np.int64], inside: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Values, float64 (n,), by bin and by where in it they stand, 0 to 1."""
+    def values_in(
+        self, codes: NDArray[np.int64], inside: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Values, float64 (n,), for bins and positions in them, 0 to 1."""
 
 
 @dataclass(frozen=True, eq=False)
 class Quantiles:
-    """A quantile function, by its values at some shares of the rows.
+    """A quantile function, given by its values at some shares of the rows.
 
     Parameters
     ----------
     shares, values : float64 (m,), both ascending.
-    bins : of equal shares of the rows.
+    bins : number of bins with equal shares of the rows.
     """
 
     shares: NDArray[np.float64]
@@ -58,29 +60,31 @@ class Quantiles:
 
     @property
     def odds(self) -> NDArray[np.float64]:
-        """As ``Margin`` says."""
+        """See ``Margin``."""
         return np.full(self.bins, 1 / self.bins)
 
     @property
     def counts(self) -> int:
-        """As ``Margin`` says."""
+        """See ``Margin``."""
         return 0
 
-    def spots(
+    def locate(
         self, column: NDArray[np.int64], rng: np.random.Generator
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """As ``Margin`` says."""
-        # Where many rows have one value, the shares that have it are a range.
+        """See ``Margin``."""
+        # If many rows have the same value, it covers a range of shares.
         above = np.interp(column, self.values, self.shares)
         below = -np.interp(-column, -self.values[::-1], -self.shares[::-1])
         above[column >= self.values[-1]] = 1.0
         below[column <= self.values[0]] = 0.0
-        reached = (below + rng.random(len(column)) * (above - below)) * self.bins
-        codes = np.minimum(reached.astype(np.int64), self.bins - 1)
-        return codes, (reached - codes).clip(0.0, 1.0)
+        positions = (below + rng.random(len(column)) * (above - below)) * self.bins
+        codes = np.minimum(positions.astype(np.int64), self.bins - 1)
+        return codes, (positions - codes).clip(0.0, 1.0)
 
-    def at(self, codes: NDArray[np.int64], inside: NDArray[np.float64]) -> NDArray[np.float64]:
-        """As ``Margin`` says."""
+    def values_in(
+        self, codes: NDArray[np.int64], inside: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """See ``Margin``."""
         return self.values_at((codes + inside) / self.bins)
 
     def values_at(self, shares: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -89,12 +93,12 @@ class Quantiles:
 
 
 @dataclass(frozen=True, eq=False)
-class Listed:
+class CategoricalMargin:
     """The shares of listed values.
 
     Parameters
     ----------
-    shares : of each leaf, float64 (L,); together 1.
+    shares : of each leaf, float64 (L,), summing to 1.
     bins : the bin of each leaf, int64 (L,).
     """
 
@@ -103,140 +107,151 @@ class Listed:
 
     @property
     def odds(self) -> NDArray[np.float64]:
-        """As ``Margin`` says."""
+        """See ``Margin``."""
         odds = np.zeros(int(self.bins.max()) + 1)
         np.add.at(odds, self.bins, self.shares)
         return odds
 
     @property
     def counts(self) -> int:
-        """As ``Margin`` says."""
+        """See ``Margin``."""
         return len(self.bins)
 
-    def spots(
+    def locate(
         self, column: NDArray[np.int64], rng: np.random.Generator
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """As ``Margin`` says: leaves of a bin beside each other, each as wide as its share."""
+        """See ``Margin``; the leaves of a bin are adjacent, each as wide as its share."""
         below, width = np.zeros(len(self.bins)), np.zeros(len(self.bins))
         for bin_ in range(int(self.bins.max()) + 1):
             leaves = np.flatnonzero(self.bins == bin_)
             weights = self._weights(leaves)
-            reached = np.cumsum(weights)
-            below[leaves], width[leaves] = (reached - weights) / reached[-1], weights / reached[-1]
+            cumulative = np.cumsum(weights)
+            below[leaves], width[leaves] = (
+                (cumulative - weights) / cumulative[-1],
+                weights / cumulative[-1],
+            )
         return self.bins[column], below[column] + rng.random(len(column)) * width[column]
 
     def _weights(self, leaves: NDArray[np.int64]) -> NDArray[np.float64]:
-        """The shares of leaves of a bin; alike where it has none."""
+        """The shares of a bin's leaves; equal if the bin is empty."""
         weights = self.shares[leaves]
         return weights if weights.any() else np.ones_like(weights)
 
-    def at(self, codes: NDArray[np.int64], inside: NDArray[np.float64]) -> NDArray[np.float64]:
-        """As ``Margin`` says: leaves of a bin by their shares; alike where it has none."""
-        places = np.empty(len(codes))
+    def values_in(
+        self, codes: NDArray[np.int64], inside: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """See ``Margin``; draws the leaves of a bin by their shares, uniformly if it is empty."""
+        leaf_codes = np.empty(len(codes))
         for bin_ in range(int(self.bins.max()) + 1):
             rows, leaves = np.flatnonzero(codes == bin_), np.flatnonzero(self.bins == bin_)
-            reached = np.cumsum(self._weights(leaves))
-            found = np.searchsorted(reached[:-1], inside[rows] * reached[-1], side="right")
-            places[rows] = leaves[found]
-        return places
+            cumulative = np.cumsum(self._weights(leaves))
+            indices = np.searchsorted(cumulative[:-1], inside[rows] * cumulative[-1], side="right")
+            leaf_codes[rows] = leaves[indices]
+        return leaf_codes
 
 
-def noisy_listed(
+def noisy_categorical_margin(
     column: NDArray[np.int64], tree: Hierarchy, shares: Shares, noise: Noise
-) -> Listed:
-    """The margin of a column of places of the leaves of ``tree``, int64 (n,)."""
-    found = _noisy_shares(column, tree.n_leaves, shares, noise)
-    return Listed(found, bins_of(tree, found, shares.bins))
+) -> CategoricalMargin:
+    """Measure the margin of a column of leaf indices of ``tree``, int64 (n,)."""
+    leaf_shares = _noisy_shares(column, tree.n_leaves, shares, noise)
+    return CategoricalMargin(leaf_shares, bins_of(tree, leaf_shares, shares.bins))
 
 
 def _noisy_shares(
-    column: NDArray[np.int64], many: int, shares: Shares, noise: Noise
+    column: NDArray[np.int64], n_values: int, shares: Shares, noise: Noise
 ) -> NDArray[np.float64]:
-    noisy = noise.laplace(counts_of_leaves(column, many), shares.leaf_scale)
-    return projected(noisy.astype(np.float64), 1.0 * shares.n) / shares.n
+    noisy = noise.laplace(counts_of_leaves(column, n_values), shares.leaf_scale)
+    return project_to_simplex(noisy.astype(np.float64), 1.0 * shares.n) / shares.n
 
 
 @dataclass(frozen=True, eq=False)
-class Steps:
-    """The shares of the values of a column on a line that has a few, equally far apart.
+class GridMargin:
+    """The shares of the values of a numeric column with a few equidistant values.
 
     Parameters
     ----------
-    listed : their shares; bins are values beside each other.
+    categorical : their shares; bins are adjacent values.
     """
 
-    listed: Listed
+    categorical: CategoricalMargin
 
     @property
     def odds(self) -> NDArray[np.float64]:
-        """As ``Margin`` says."""
-        return self.listed.odds
+        """See ``Margin``."""
+        return self.categorical.odds
 
     @property
     def counts(self) -> int:
-        """As ``Margin`` says."""
-        return self.listed.counts
+        """See ``Margin``."""
+        return self.categorical.counts
 
-    def spots(
+    def locate(
         self, column: NDArray[np.int64], rng: np.random.Generator
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """As ``Margin`` says."""
-        return self.listed.spots(steps_of(column, len(self.listed.bins)), rng)
+        """See ``Margin``."""
+        return self.categorical.locate(nearest_steps(column, len(self.categorical.bins)), rng)
 
-    def at(self, codes: NDArray[np.int64], inside: NDArray[np.float64]) -> NDArray[np.float64]:
-        """As ``Margin`` says."""
-        return self.listed.at(codes, inside) * GRID / (len(self.listed.bins) - 1)
-
-
-def steps_of(column: NDArray[np.int64], many: int) -> NDArray[np.int64]:
-    """Which of ``many`` values from 0 to ``GRID`` is nearest, int64 (n,)."""
-    return np.rint(column * (many - 1) / GRID).astype(np.int64)
+    def values_in(
+        self, codes: NDArray[np.int64], inside: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """See ``Margin``."""
+        return self.categorical.values_in(codes, inside) * GRID / (len(self.categorical.bins) - 1)
 
 
-def noisy_steps(column: NDArray[np.int64], many: int, shares: Shares, noise: Noise) -> Steps:
-    """The margin of a column of ``many`` values between 0 and ``GRID``, int64 (n,)."""
-    found = _noisy_shares(steps_of(column, many), many, shares, noise)
-    return Steps(Listed(found, beside_each_other(found, min(shares.bins, many))))
+def nearest_steps(column: NDArray[np.int64], n_values: int) -> NDArray[np.int64]:
+    """The nearest of ``n_values`` equidistant values from 0 to ``GRID``, int64 (n,)."""
+    return np.rint(column * (n_values - 1) / GRID).astype(np.int64)
 
 
-def beside_each_other(weights: NDArray[np.float64], bins: int) -> NDArray[np.int64]:
-    """The bin of each value, int64 (m,), ascending: of about as much weight each, none empty.
+def noisy_grid_margin(
+    column: NDArray[np.int64], n_values: int, shares: Shares, noise: Noise
+) -> GridMargin:
+    """Measure the margin of a column of ``n_values`` values between 0 and ``GRID``, int64 (n,)."""
+    value_shares = _noisy_shares(nearest_steps(column, n_values), n_values, shares, noise)
+    return GridMargin(
+        CategoricalMargin(value_shares, adjacent_bins(value_shares, min(shares.bins, n_values)))
+    )
+
+
+def adjacent_bins(weights: NDArray[np.float64], bins: int) -> NDArray[np.int64]:
+    """Group adjacent values into bins of similar weight, int64 (m,), ascending, none empty.
 
     Parameters
     ----------
     weights : float64 (m,), which must be noisy.
-    bins : no more than m.
+    bins : number of bins, at most m.
     """
     middle = np.cumsum(weights) - weights / 2
-    found = (middle / weights.sum() * bins).astype(np.int64)
-    place, m = np.arange(len(weights)), len(weights)
-    # As many values as bins are left must be left after each, and each must begin within one more.
-    found = np.clip(found, bins - (m - place), np.minimum(place, bins - 1))
-    nearest: NDArray[np.int64] = found
+    bins_by_weight = (middle / weights.sum() * bins).astype(np.int64)
+    index, m = np.arange(len(weights)), len(weights)
+    # Each bin needs at least one value, so keep enough values for the bins that follow.
+    bins_by_weight = np.clip(bins_by_weight, bins - (m - index), np.minimum(index, bins - 1))
+    nearest: NDArray[np.int64] = bins_by_weight
     for i in range(1, m):
-        nearest[i] = min(max(found[i], nearest[i - 1]), nearest[i - 1] + 1)
+        nearest[i] = min(max(bins_by_weight[i], nearest[i - 1]), nearest[i - 1] + 1)
     return nearest
 
 
-def counts_of_leaves(column: NDArray[np.int64], leaves: int) -> NDArray[np.int64]:
-    """How many rows have each leaf, int64 (leaves,): also those that no row has."""
-    return np.bincount(column, minlength=leaves).astype(np.int64)
+def counts_of_leaves(column: NDArray[np.int64], n_leaves: int) -> NDArray[np.int64]:
+    """Count the rows with each leaf, int64 (leaves,), including empty leaves."""
+    return np.bincount(column, minlength=n_leaves).astype(np.int64)
 
 
 def sums_of_ranks(column: NDArray[np.int64], size: int) -> NDArray[np.int64]:
-    """Sums of consecutive order statistics of a column, int64 (n,); the last takes the rest."""
+    """Sum consecutive order statistics of a column, int64; the last sum includes the remainder."""
     sums: NDArray[np.int64] = np.add.reduceat(np.sort(column), _starts(len(column), size))
     return sums
 
 
 def rank_quantiles(column: NDArray[np.int64], shares: Shares, noise: Noise) -> Quantiles:
-    """The quantiles of a column of whole numbers from 0 to ``GRID``, int64 (n,)."""
+    """Measure the quantiles of a column of integers from 0 to ``GRID``, int64 (n,)."""
     noisy = noise.laplace(sums_of_ranks(column, shares.class_size), shares.margin_scale)
     return quantiles_of_sums(noisy, len(column), shares.class_size, shares.bins)
 
 
 def quantiles_of_sums(sums: NDArray[np.int64], n: int, size: int, bins: int) -> Quantiles:
-    """Quantiles by noisy sums of ``size`` consecutive order statistics of n rows."""
+    """Estimate quantiles from noisy sums of ``size`` consecutive order statistics of n rows."""
     starts = _starts(n, size)
     sizes = np.diff(np.append(starts, n)).astype(np.float64)
     values = isotonic(sums / sizes, sizes).clip(0, GRID)
@@ -244,24 +259,24 @@ def quantiles_of_sums(sums: NDArray[np.int64], n: int, size: int, bins: int) -> 
 
 
 def isotonic(values: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The ascending values nearest to these, by weighted squares: pool adjacent violators."""
+    """The closest ascending values in weighted least squares: pool adjacent violators."""
     pools: list[tuple[float, float, int]] = []
     for value, weight in zip(values.tolist(), weights.tolist(), strict=True):
         pool = (value, weight, 1)
         while pools and pools[-1][0] >= pool[0]:
-            other = pools.pop()
-            both = other[1] + pool[1]
-            mean = (other[0] * other[1] + pool[0] * pool[1]) / both
-            pool = (mean, both, other[2] + pool[2])
+            previous = pools.pop()
+            total_weight = previous[1] + pool[1]
+            mean = (previous[0] * previous[1] + pool[0] * pool[1]) / total_weight
+            pool = (mean, total_weight, previous[2] + pool[2])
         pools.append(pool)
     return np.repeat([pool[0] for pool in pools], [pool[2] for pool in pools])
 
 
-def projected(values: NDArray[np.float64], total: float) -> NDArray[np.float64]:
-    """The nearest values, (m,), of which none is negative and all together are ``total``."""
-    falling = np.sort(values)[::-1]
-    excess = (np.cumsum(falling) - total) / np.arange(1, len(values) + 1)
-    nearest: NDArray[np.float64] = values - excess[np.flatnonzero(falling > excess)[-1]]
+def project_to_simplex(values: NDArray[np.float64], total: float) -> NDArray[np.float64]:
+    """Project values, (m,), onto non-negative values that sum to ``total``."""
+    descending = np.sort(values)[::-1]
+    excess = (np.cumsum(descending) - total) / np.arange(1, len(values) + 1)
+    nearest: NDArray[np.float64] = values - excess[np.flatnonzero(descending > excess)[-1]]
     return nearest.clip(0.0)
 
 

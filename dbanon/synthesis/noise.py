@@ -1,7 +1,7 @@
-"""Noise: what adds it, what it costs, and OpenDP, the one source of it that is used.
+"""Noise mechanisms and their prices, implemented by OpenDP, the only noise source.
 
-Everything is whole numbers: what gets noise, the sensitivity, and the noise itself, so that no
-rounding of floating-point numbers tells what was there before. There is no seed.
+The input, the sensitivity and the noise are integers, so that no floating-point rounding reveals
+the original values. There is no seed.
 """
 
 from __future__ import annotations
@@ -17,35 +17,35 @@ from dbanon.errors.extras import quoted_requirements
 
 
 class Noise(Protocol):
-    """Four mechanisms, each with what it costs at a sensitivity: two epsilon, and two rho."""
+    """Four mechanisms with prices by sensitivity: two in epsilon, and two in rho."""
 
     def laplace(self, values: NDArray[np.int64], scale: float) -> NDArray[np.int64]:
-        """The values, int64 (m,), each with discrete Laplace noise of this scale."""
+        """Add discrete Laplace noise of this scale to the values, int64 (m,)."""
 
     def laplace_price(self, scale: float, sensitivity: int) -> float:
-        """What that costs where one row moves all values together by no more than this."""
+        """Price of Laplace noise if one row moves the values by at most this in the l1 norm."""
 
     def choose(self, scores: NDArray[np.int64], scale: float) -> int:
-        """The place of one of the highest scores, int64 (m,), more often of higher ones."""
+        """Return the index of one of the highest scores, int64 (m,), preferring higher ones."""
 
     def choice_price(self, scale: float, sensitivity: int) -> float:
-        """What that costs where one row moves no score by more than this."""
+        """Price of a choice if one row moves no score by more than this."""
 
     def gaussian(self, values: NDArray[np.int64], scale: float) -> NDArray[np.int64]:
-        """The values, int64 (m,), each with discrete Gaussian noise of this scale."""
+        """Add discrete Gaussian noise of this scale to the values, int64 (m,)."""
 
     def gaussian_price(self, scale: float, length: float) -> float:
-        """The rho of that where one row moves the values by no more than this, as a vector."""
+        """Rho of Gaussian noise if one row moves the values by at most this in the l2 norm."""
 
     def choose_concentrated(self, scores: NDArray[np.int64], scale: float) -> int:
-        """As ``choose``, with the odds of the exponential mechanism, whose rho is known."""
+        """Choose as ``choose``, by the exponential mechanism, whose rho is known."""
 
     def concentrated_choice_price(self, scale: float, sensitivity: int) -> float:
-        """The rho of that where one row moves no score by more than this."""
+        """Rho of such a choice if one row moves no score by more than this."""
 
 
 class OpenDpNoise:
-    """OpenDP's mechanisms; it tells the price of each itself.
+    """OpenDP's mechanisms, with the prices that OpenDP computes.
 
     Raises
     ------
@@ -54,35 +54,37 @@ class OpenDpNoise:
 
     def __init__(self) -> None:
         try:
-            # Not opendp.prelude, which loads scikit-learn where there is one.
+            # opendp.prelude would load scikit-learn if it is installed.
             from opendp import domains, measurements, measures, metrics, mod
-        # A copy without its description, or without its library, is none.
+        # Incomplete installations fail with other import or OS errors.
         except (ImportError, OSError) as error:
             raise MissingDependency(
                 "Differential privacy takes its noise from OpenDP, which is not installed.",
                 hint=f"Install it with: pip install {quoted_requirements('dp')}",
             ) from error
         mod.enable_features("contrib")
-        whole = domains.vector_domain(domains.atom_domain(T="i64"))
+        integer_vectors = domains.vector_domain(domains.atom_domain(T="i64"))
 
         @cache
         def laplace(scale: float) -> Any:
-            return measurements.make_laplace(whole, metrics.l1_distance(T="i64"), scale)
+            return measurements.make_laplace(integer_vectors, metrics.l1_distance(T="i64"), scale)
 
         @cache
         def choice(scale: float) -> Any:
             return measurements.make_noisy_max(
-                whole, metrics.linf_distance(T="i64"), measures.max_divergence(), scale
+                integer_vectors, metrics.linf_distance(T="i64"), measures.max_divergence(), scale
             )
 
         @cache
         def gaussian(scale: float) -> Any:
-            return measurements.make_gaussian(whole, metrics.l2_distance(T="f64"), scale)
+            return measurements.make_gaussian(integer_vectors, metrics.l2_distance(T="f64"), scale)
 
         @cache
         def concentrated(scale: float) -> Any:
-            of_rho = measures.zero_concentrated_divergence()
-            return measurements.make_noisy_max(whole, metrics.linf_distance(T="i64"), of_rho, scale)
+            zcdp = measures.zero_concentrated_divergence()
+            return measurements.make_noisy_max(
+                integer_vectors, metrics.linf_distance(T="i64"), zcdp, scale
+            )
 
         self._gaussian = gaussian
         self._concentrated = concentrated
@@ -90,33 +92,33 @@ class OpenDpNoise:
         self._choice = choice
 
     def laplace(self, values: NDArray[np.int64], scale: float) -> NDArray[np.int64]:
-        """As ``Noise`` says."""
+        """See ``Noise``."""
         return np.array(self._laplace(scale)(values.tolist()), np.int64)
 
     def laplace_price(self, scale: float, sensitivity: int) -> float:
-        """As ``Noise`` says."""
+        """See ``Noise``."""
         return float(self._laplace(scale).map(sensitivity))
 
     def choose(self, scores: NDArray[np.int64], scale: float) -> int:
-        """As ``Noise`` says."""
+        """See ``Noise``."""
         return int(self._choice(scale)(scores.tolist()))
 
     def choice_price(self, scale: float, sensitivity: int) -> float:
-        """As ``Noise`` says."""
+        """See ``Noise``."""
         return float(self._choice(scale).map(sensitivity))
 
     def gaussian(self, values: NDArray[np.int64], scale: float) -> NDArray[np.int64]:
-        """As ``Noise`` says."""
+        """See ``Noise``."""
         return np.array(self._gaussian(scale)(values.tolist()), np.int64)
 
     def gaussian_price(self, scale: float, length: float) -> float:
-        """As ``Noise`` says."""
+        """See ``Noise``."""
         return float(self._gaussian(scale).map(length))
 
     def choose_concentrated(self, scores: NDArray[np.int64], scale: float) -> int:
-        """As ``Noise`` says."""
+        """See ``Noise``."""
         return int(self._concentrated(scale)(scores.tolist()))
 
     def concentrated_choice_price(self, scale: float, sensitivity: int) -> float:
-        """As ``Noise`` says."""
+        """See ``Noise``."""
         return float(self._concentrated(scale).map(sensitivity))

@@ -1,4 +1,4 @@
-"""A differentially private synthesis, from the first refusal to the last check, and its budget."""
+"""Run a differentially private synthesis, from checks to recount, and account for its budget."""
 
 from __future__ import annotations
 
@@ -16,34 +16,33 @@ from dbanon.data.partition import Synthesis
 from dbanon.errors import BudgetExhausted, InvalidParameter, RecountFailed
 from dbanon.job.concentrated import Cost, amount_told, delta_option, rho_of
 from dbanon.job.synthesis import DP_MARGINALS, DP_RANKS, Private
-from dbanon.synthesis.columns import PublicColumn, Table, numbered, public_columns
+from dbanon.synthesis.columns import PublicColumn, Table, person_numbers, public_columns
 from dbanon.synthesis.marginals import Division, divide, dp_marginals
 from dbanon.synthesis.noise import Noise
 from dbanon.synthesis.ranks import dp_ranks
 from dbanon.synthesis.shares import Shares, require_columns, shares
 
-_TOTAL = Parameter("epsilon", float, 0.0, Option("In all.", minimum=0, above=True))
+_EPSILON = Parameter("epsilon", float, 0.0, Option("In all.", minimum=0, above=True))
 _DELTA = Parameter("delta", float, 0.0, delta_option("Of all together."))
 _NAME = Parameter("name", str, "", Option("What it is called."))
 
 
 class Budget:
-    """What may be spent on one source, whose releases each spend their epsilon before any noise.
+    """A privacy budget for one source; each release spends its epsilon before any noise is drawn.
 
-    It counts releases of this process that name it; others are not covered. What was spent stays
-    spent, also where a run fails.
+    Covers only releases of this process that name it. Spending is final, even if a run fails.
 
     Parameters
     ----------
-    epsilon : in all, above 0.
-    name : what reports call it.
-    delta : with which epsilon is meant; what is counted is rho then. None: epsilon is counted.
+    epsilon : the total, above 0.
+    name : the name in reports.
+    delta : for a budget of (epsilon, delta), counted in rho; None: counted in epsilon.
     """
 
     def __init__(
         self, epsilon: float, name: str = "unnamed", *, delta: float | None = None
     ) -> None:
-        total = _TOTAL.check(epsilon)
+        total = _EPSILON.check(epsilon)
         self.delta = None if delta is None else float(_DELTA.check(delta))
         self._total = _exact(total if self.delta is None else rho_of(total, self.delta))
         self.name: str = _NAME.check(name)
@@ -52,17 +51,17 @@ class Budget:
 
     @property
     def total(self) -> float:
-        """What may be spent in all: epsilon, or rho where there is a delta."""
+        """The total budget: epsilon, or rho if there is a delta."""
         return float(self._total)
 
     @property
     def spent(self) -> float:
-        """What is spent."""
+        """The amount spent so far."""
         return float(self._spent)
 
     @property
     def told(self) -> str:
-        """What is spent, in words."""
+        """A sentence about the spent amount."""
         if self.delta is not None:
             return (
                 f"Budget {self.name} has rho = {self.total:.6g}, of which"
@@ -71,55 +70,55 @@ class Budget:
         return f"{self.spent:g} of {self.total:g} of budget {self.name} are spent"
 
     def spend(self, cost: Cost | float) -> None:
-        """Spend so much, for good; a number is an epsilon without a delta.
+        """Spend an amount, irrevocably; a number is an epsilon without a delta.
 
         Raises
         ------
-        InvalidParameter : it is no finite number above 0: a negative one would refund; or it has
-            a delta, and the budget none.
+        InvalidParameter : it is not a finite number above 0 (a negative one would refund), or it
+            has a delta and the budget has none.
         BudgetExhausted : less is left; nothing is spent.
         """
-        cost = cost if isinstance(cost, Cost) else Cost(_TOTAL.check(cost))
-        wanted = _exact(cost.charged(self.delta))
+        cost = cost if isinstance(cost, Cost) else Cost(_EPSILON.check(cost))
+        charge = _exact(cost.charged(self.delta))
         with self._lock:
-            if self._spent + wanted > self._total:
+            if self._spent + charge > self._total:
                 raise BudgetExhausted(
                     f"Budget {self.name} has {self._total - self._spent} of {self._total} left,"
-                    f" less than {'epsilon' if self.delta is None else 'rho'} {wanted}.",
+                    f" less than {'epsilon' if self.delta is None else 'rho'} {charge}.",
                     hint="What was released stays released: a larger total is a decision, not a"
                     " setting.",
                 )
-            self._spent += wanted
+            self._spent += charge
 
 
 def _exact(epsilon: float) -> Decimal:
-    """The decimal that was written, so that three times 0.1 are 0.3."""
+    """The decimal as written, so that three times 0.1 make 0.3."""
     return Decimal(repr(float(epsilon)))
 
 
 def guarantee(cost: Cost, unit: str, source: str, budget: str) -> str:
-    """What holds of the release.
+    """State the privacy guarantee of a release.
 
     Parameters
     ----------
     cost : of the release.
-    unit : ``row`` or ``person``: what one of is protected.
-    source : what was read, in words.
-    budget : what is spent of which budget, in words.
+    unit : the protected unit, ``row`` or ``person``.
+    source : description of the source.
+    budget : description of the spent budget.
     """
     e = f"{cost.epsilon:g}"
-    name, told = "ε", f"ε = {e}"
-    means = f"changes the probability of every possible release by a factor of at most e^{e}."
+    name, stated_budget = "ε", f"ε = {e}"
+    effect = f"changes the probability of every possible release by a factor of at most e^{e}."
     if cost.delta is not None:
-        name, told = "(ε, δ)", f"ε = {e} and δ = {cost.delta:g}"
-        means = (
+        name, stated_budget = "(ε, δ)", f"ε = {e} and δ = {cost.delta:g}"
+        effect = (
             f"makes the probability of any set of releases at most e^{e} times what it was, plus"
             f" {cost.delta:g} (it has zero-concentrated privacy of ρ = {cost.rho:.6g})."
         )
     return (
-        f"{name}-differential privacy with {told} for one {unit}: replacing one {unit} of {source}"
-        f" by any other {means} The number of {unit}s, the bounds and the hierarchies are taken as"
-        " public."
+        f"{name}-differential privacy with {stated_budget} for one {unit}: replacing one {unit} of"
+        f" {source} by any other {effect} The number of {unit}s, the bounds and the hierarchies are"
+        " taken as public."
         f" {budget}; what was released outside this budget is not counted. This rests on the"
         " method's proof and its noise source; it cannot be checked on the release, and was not."
         " Rows are synthetic: none stands for a source row, and the release is not k-anonymous."
@@ -127,7 +126,7 @@ def guarantee(cost: Cost, unit: str, source: str, budget: str) -> str:
 
 
 def describe_shares(shares: Shares) -> tuple[str, ...]:
-    """How it was made."""
+    """Describe the method with its shares, in sentences."""
     dependence = (
         f"Dependence: a tree of {shares.p - 1} two-way counts of up to {shares.bins} bins a column,"
         f" and {shares.pairs} noisy correlations of what it leaves open."
@@ -138,7 +137,7 @@ def describe_shares(shares: Shares) -> tuple[str, ...]:
     )
     sums = shares.n // shares.class_size
     margins = []
-    ranked = shares.p - sum(shares.by_counts)
+    ranked = shares.p - sum(shares.has_counts)
     if ranked:
         margins.append(f"Margins: {sums} sums of {shares.class_size} order statistics a column.")
     if ranked and shares.edges is not None:
@@ -147,74 +146,74 @@ def describe_shares(shares: Shares) -> tuple[str, ...]:
     if listed:
         margins.append(f"Margins of {listed} columns: counts of their public values.")
     if listed + ranked < shares.p:
-        many = shares.p - listed - ranked
-        margins.append(f"Margins of {many} columns: counts of their whole numbers.")
+        n_counted = shares.p - listed - ranked
+        margins.append(f"Margins of {n_counted} columns: counts of their whole numbers.")
     return (*margins, dependence)
 
 
 class Spendable(Protocol):
-    """A budget, wherever it is kept."""
+    """A budget, in memory or in a ledger."""
 
     @property
     def told(self) -> str:
-        """What is spent of it, in words."""
+        """A sentence about the spent amount."""
 
     def spend(self, cost: Cost) -> None:
-        """Spend so much, for good, before values are read and noise is drawn."""
+        """Spend an amount irrevocably, before values are read and noise is drawn."""
 
 
-class Way(Protocol):
-    """A method with its shares, before anything is read."""
+class SynthesisMethod(Protocol):
+    """A synthesis method with its shares, before anything is read."""
 
     @property
     def description(self) -> tuple[str, ...]:
-        """How rows are made, in words."""
+        """A description of the method, in sentences."""
 
     def rows(self, grid: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Synthetic rows, float64 (p, n), of columns of whole numbers, int64 (p, n)."""
+        """Generate synthetic rows, float64 (p, n), from columns of integers, int64 (p, n)."""
 
 
 @dataclass(frozen=True)
-class _Ranks:
-    divided: Shares
+class _RanksMethod:
+    shares: Shares
     noise: Noise
 
     @property
     def description(self) -> tuple[str, ...]:
-        return describe_shares(self.divided)
+        return describe_shares(self.shares)
 
     def rows(self, grid: NDArray[np.int64]) -> NDArray[np.float64]:
-        # What is drawn of noisy figures needs no secret, and no seed.
-        return dp_ranks(grid, self.divided, self.noise, np.random.default_rng())
+        # Draws from noisy figures need neither secrecy nor a seed.
+        return dp_ranks(grid, self.shares, self.noise, np.random.default_rng())
 
 
 @dataclass(frozen=True)
-class _Marginals:
-    divided: Division
+class _MarginalsMethod:
+    division: Division
     noise: Noise
 
     @property
     def description(self) -> tuple[str, ...]:
-        return self.divided.description
+        return self.division.description
 
     def rows(self, grid: NDArray[np.int64]) -> NDArray[np.float64]:
-        return dp_marginals(grid, self.divided, self.noise, np.random.default_rng())
+        return dp_marginals(grid, self.division, self.noise, np.random.default_rng())
 
 
 def _ranks(
-    n: int, columns: Sequence[PublicColumn], wished: Private, noise: Callable[[], Noise]
-) -> Way:
-    trees, values = [one.tree for one in columns], [one.many for one in columns]
-    divided = shares(n, len(columns), wished.epsilon, trees, wished.margins, values)
-    way = _Ranks(divided, noise())
-    way.divided.require_paid(way.noise)
-    return way
+    n: int, columns: Sequence[PublicColumn], options: Private, noise: Callable[[], Noise]
+) -> SynthesisMethod:
+    trees, values = [column.tree for column in columns], [column.n_values for column in columns]
+    divided = shares(n, len(columns), options.epsilon, trees, options.margins, values)
+    method = _RanksMethod(divided, noise())
+    method.shares.require_paid(method.noise)
+    return method
 
 
 def _marginals(
-    n: int, columns: Sequence[PublicColumn], wished: Private, noise: Callable[[], Noise]
-) -> Way:
-    cost = wished.cost
+    n: int, columns: Sequence[PublicColumn], options: Private, noise: Callable[[], Noise]
+) -> SynthesisMethod:
+    cost = options.cost
     if cost.delta is not None and cost.delta * n >= 1:
         raise InvalidParameter(
             f"delta must be below 1 in the {n} rows: otherwise one of them could be released as"
@@ -222,63 +221,66 @@ def _marginals(
             hint="Choose a far smaller delta, such as 1e-9.",
         )
     amount = cost.epsilon if cost.delta is None else cost.rho
-    trees, values = [one.tree for one in columns], [one.many for one in columns]
-    way = _Marginals(divide(n, amount, wished.accounting, trees, values), noise())
-    way.divided.require_paid(way.noise)
-    return way
+    trees, values = [column.tree for column in columns], [column.n_values for column in columns]
+    method = _MarginalsMethod(divide(n, amount, options.accounting, trees, values), noise())
+    method.division.require_paid(method.noise)
+    return method
 
 
-_WAYS = {DP_RANKS: _ranks, DP_MARGINALS: _marginals}
+_METHODS = {DP_RANKS: _ranks, DP_MARGINALS: _marginals}
 
 
-def planned_columns(table: Table, wished: Private) -> tuple[PublicColumn, ...]:
-    """What is public of the columns of a table; raises as ``public_columns``."""
+def planned_columns(table: Table, options: Private) -> tuple[PublicColumn, ...]:
+    """Determine the columns' public domains; raises as ``public_columns``."""
     require_columns(len(table.names))
-    return public_columns(table, wished)
+    return public_columns(table, options)
 
 
 def private_rows(
     table: Table,
-    wished: Private,
+    options: Private,
     budget: Spendable,
     noise: Callable[[], Noise],
     method: str = DP_RANKS,
 ) -> Synthesis:
-    """As many synthetic rows as the table has rows, or persons.
+    """Generate one synthetic row per row, or person, of the table.
 
-    All that can be refused is refused by public figures, before anything is spent; then it is
-    spent, whatever comes of it; and only then the values are read.
+    Everything that can be refused is refused by public figures before the budget is spent. The
+    budget is spent whatever happens next, and only then are values read.
 
     Raises
     ------
-    DbanonError : of the class that says what went wrong; never by what a row holds.
+    DbanonError : of the class that describes the problem; never because of a row's values.
     """
-    columns = planned_columns(table, wished)
-    way = _WAYS[method](table.n, columns, wished, noise)
-    budget.spend(wished.cost)
-    lines = [one.on_line(*table.read(j)) for j, one in enumerate(columns)]
-    if table.whose is not None:
-        person = numbered(table.whose())
-        lines = [one.of_persons(line, person) for one, line in zip(columns, lines, strict=True)]
-    grid = np.array([one.to_grid(line) for one, line in zip(columns, lines, strict=True)])
-    rows = way.rows(grid)
-    unit = "row" if table.whose is None else "person"
+    columns = planned_columns(table, options)
+    synthesis = _METHODS[method](table.n, columns, options, noise)
+    budget.spend(options.cost)
+    encoded = [column.encode(*table.read(j)) for j, column in enumerate(columns)]
+    if table.read_persons is not None:
+        person = person_numbers(table.read_persons())
+        encoded = [
+            column.aggregate_persons(line, person)
+            for column, line in zip(columns, encoded, strict=True)
+        ]
+    grid = np.array([column.to_grid(line) for column, line in zip(columns, encoded, strict=True)])
+    rows = synthesis.rows(grid)
+    unit = "row" if table.read_persons is None else "person"
     released = Synthesis(
-        {one.name: one.of_grid(row) for one, row in zip(columns, rows, strict=True)},
+        {column.name: column.from_grid(row) for column, row in zip(columns, rows, strict=True)},
         method=method,
-        guarantee=guarantee(wished.cost, unit, table.source, budget.told),
-        epsilon=wished.epsilon,
-        told=way.description,
+        guarantee=guarantee(options.cost, unit, table.source, budget.told),
+        epsilon=options.epsilon,
+        told=synthesis.description,
     )
     _recount(released, table.n, columns)
     return released
 
 
 def _recount(released: Synthesis, n: int, columns: tuple[PublicColumn, ...]) -> None:
-    """Check rows, columns and bounds of what is released; privacy cannot be counted."""
-    names = tuple(one.name for one in columns)
-    inside = all(one.holds(released.columns[one.name]) for one in columns)
-    if released.n_rows != n or tuple(released.columns) != names or not inside:
+    """Check the rows, columns and bounds of the release; privacy itself cannot be recounted."""
+    names = tuple(column.name for column in columns)
+    all_inside = all(column.contains_all(released.columns[column.name]) for column in columns)
+    if released.n_rows != n or tuple(released.columns) != names or not all_inside:
         raise RecountFailed(
             "The synthetic rows are not as many as they must be, or outside their bounds.",
             hint="This is an error in dbanon: please report it.",

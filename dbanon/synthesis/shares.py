@@ -1,4 +1,4 @@
-"""How epsilon is divided, from public figures alone: rows, columns and epsilon."""
+"""Divide epsilon by public figures alone: rows, columns and epsilon."""
 
 from __future__ import annotations
 
@@ -13,40 +13,41 @@ from dbanon.synthesis.accounting import ACCOUNTINGS, Accounting
 from dbanon.synthesis.noise import Noise
 
 PURE_EPSILON = ACCOUNTINGS[PURE]
-# The range of every column in whole numbers.
+# Every column's range is mapped to integers from 0 to this.
 GRID = 2**20
-MOST_COLUMNS = 64
-MOST_BINS = 32
-# Of epsilon, where columns are released with their dependence.
+MAX_COLUMNS = 64
+MAX_BINS = 32
+# Shares of epsilon if columns are released with their dependence.
 MARGINS, SELECTION, COUNTS, RESIDUALS = 0.40, 0.10, 0.35, 0.15
-# Noise on the mean of a quarter of the rows, as a share of the range: what is refused, and from
-# where there is some to spare for the dependence.
-TOO_LARGE, _SMALL = 0.05, 0.02
-# A class of a margin has noise of a fiftieth of the range, or less where that needs no class; and,
-# as a share of the range, no more than so much of its share of the rows: else noise stays as it is,
-# however large epsilon is, where most values lie in a small part of the range.
+# Noise on the mean of a quarter of the rows, as a share of the range: the limit for any release,
+# and the limit for releasing the dependence.
+TOO_LARGE, _SMALL_NOISE = 0.05, 0.02
+# A class of a margin has noise of at most a fiftieth of the range. Its noise, as a share of the
+# range, is also limited relative to its share of the rows: otherwise a large epsilon would not
+# reduce the noise when most values lie in a small part of the range.
 NOISE_OF_CLASS = 50
 _NOISE_OF_SHARE = 1 / 2
-# With quantiles: what sums of ranks have of a margin, with more noise a class; edges and the counts
-# between them share the rest. Measured on MAGIC and Census; any shares keep the promise.
-_OF_RANKS, _OF_EDGES, _OF_BETWEEN = 0.70, 0.15, 0.15
+# With quantiles, the shares of a margin for sums of ranks, which get more noise per class, for
+# edges, and for the counts between them. Tuned on MAGIC and Census; privacy does not depend on
+# them.
+_RANKS_SHARE, _EDGES_SHARE, _COUNTS_SHARE = 0.70, 0.15, 0.15
 _NOISE_BESIDE_EDGES = 25
-# Values of a column on a line are counted where each has so many rows for each noise of scale
-# 1 / epsilon: with fewer, sums of ranks lose less.
-_LEAST_ROWS = 4
-_DEEPEST = 8
-# So that what is paid stays below epsilon in floating-point numbers.
+# Values of a numeric column are counted if there are this many rows per value for each unit of
+# noise of scale 1 / epsilon; with fewer rows, sums of ranks are more accurate.
+_MIN_ROWS_PER_VALUE = 4
+_MAX_DEPTH = 8
+# Keeps the price below epsilon despite floating-point rounding.
 _SLACK = 1 + 1e-12
 
 
 @dataclass(frozen=True)
-class Edges:
-    """Of quantiles by halving.
+class EdgeShares:
+    """Shares for quantiles by halving.
 
     Parameters
     ----------
-    depth : how often rows are halved.
-    choice_scale, count_scale : of the noise on the scores of an edge, and on the rows between.
+    depth : number of halvings.
+    choice_scale, count_scale : noise scales for the scores of an edge, and for the rows between.
     """
 
     depth: int
@@ -54,27 +55,27 @@ class Edges:
     count_scale: float
 
     def price(self, account: Accounting, noise: Noise) -> float:
-        """What they cost for one column: a choice at a sensitivity of 2 each level, and counts."""
+        """Price for one column: a choice of sensitivity 2 per level, and the counts."""
         level = account.choice_price(noise, self.choice_scale, 2)
         return self.depth * level + account.count_price(noise, self.count_scale)
 
 
 @dataclass(frozen=True)
 class Shares:
-    """What each step may spend, and the noise that it needs for that.
+    """How epsilon is divided over the steps, and the resulting noise scales.
 
     Parameters
     ----------
-    n, p : rows (or persons) and columns.
-    epsilon : in all.
-    trees : the public values of each column; None where it is on a line.
-    counted : how many values each column on a line has, where each of them is counted; else 0.
-    bins : of each column, for two-way counts; 1 where columns are released as if independent.
-    class_size : order statistics in one sum of a margin.
-    margin_scale, leaf_scale, choice_scale, count_scale, residual_scale : of the noise on such sums,
-        on the counts of values, on the scores of pairs, on two-way counts, and on how often two
-        columns agree in what the tree leaves open.
-    edges : of columns on a line, where margins have them.
+    n, p : number of rows (or persons) and columns.
+    epsilon : the total.
+    trees : the public values of each column; None for a numeric one.
+    n_values : number of values of each numeric column whose values are counted; else 0.
+    bins : bins of each column in two-way counts; 1 if columns are released as independent.
+    class_size : order statistics per sum of a margin.
+    margin_scale, leaf_scale, choice_scale, count_scale, residual_scale : noise scales for such
+        sums, counts of values, scores of pairs, two-way counts, and agreements of pairs beyond the
+        tree.
+    edges : for numeric columns, if margins include quantiles.
     """
 
     n: int
@@ -88,75 +89,75 @@ class Shares:
     choice_scale: float
     count_scale: float
     residual_scale: float
-    edges: Edges | None = None
-    counted: tuple[int, ...] = ()
+    edges: EdgeShares | None = None
+    n_values: tuple[int, ...] = ()
 
     @property
     def pairs(self) -> int:
-        """How many pairs of columns there are."""
+        """The number of pairs of columns."""
         return self.p * (self.p - 1) // 2
 
     @property
     def agreement_sensitivity(self) -> int:
-        """By how much one row can move the agreements of all pairs together."""
-        return _flips(self.p)
+        """The most that one row can move the agreements of all pairs together."""
+        return _max_flips(self.p)
 
     @property
     def dependent(self) -> bool:
-        """True where the dependence between columns is released, too."""
+        """True if the dependence between columns is released, too."""
         return self.bins > 1
 
     @property
-    def by_counts(self) -> tuple[bool, ...]:
-        """Of each column whether its margin is counts of all its values."""
+    def has_counts(self) -> tuple[bool, ...]:
+        """For each column, whether its margin is counts of all its values."""
         return tuple(
             tree is not None or many > 0
-            for tree, many in zip(self.trees, self.counted, strict=True)
+            for tree, many in zip(self.trees, self.n_values, strict=True)
         )
 
     @property
-    def by_own_shares(self) -> bool:
-        """Whether pairs are scored by their own shares: where margins are of both kinds.
+    def scores_own_margins(self) -> bool:
+        """Whether to score pairs by their own margins, which is needed with margins of both kinds.
 
-        Nominal bins of a column on a line have not quite the shares that their names say. A score
-        by those would prefer each pair with it to all pairs of listed columns.
+        The bins of a numeric column have only roughly equal shares. Scoring by nominal shares would
+        prefer any pair with a numeric column to pairs of listed columns.
         """
-        return len(set(self.by_counts)) > 1
+        return len(set(self.has_counts)) > 1
 
     @property
     def score_unit(self) -> int:
-        """What a row counts in the score of a pair, so that shares of rows are whole numbers."""
-        return self.n if self.by_own_shares else self.bins**2
+        """What a row counts in the score of a pair, so that expected shares are integers."""
+        return self.n if self.scores_own_margins else self.bins**2
 
     @property
     def score_sensitivity(self) -> int:
-        """By how much one row can move the score of a pair: two counts by 1.
+        """The most that one row can move the score of a pair: two counts by 1.
 
-        Its own shares move by as much again for each of the two columns.
+        Own margins add as much again for each of the two columns.
         """
-        return (6 if self.by_own_shares else 2) * self.score_unit
+        return (6 if self.scores_own_margins else 2) * self.score_unit
 
     def price(self, noise: Noise) -> float:
-        """What all draws cost together."""
+        """The total price of all draws."""
         margin = noise.laplace_price(self.margin_scale, GRID)
         if self.edges is not None:
             margin += self.edges.price(PURE_EPSILON, noise)
-        counts = sum(self.by_counts)
-        spent = (self.p - counts) * margin
-        spent += counts * noise.laplace_price(self.leaf_scale, 2)
+        counts = sum(self.has_counts)
+        total = (self.p - counts) * margin
+        total += counts * noise.laplace_price(self.leaf_scale, 2)
         if self.dependent:
-            spent += (self.p - 1) * (
+            total += (self.p - 1) * (
                 noise.choice_price(self.choice_scale, self.score_sensitivity)
                 + noise.laplace_price(self.count_scale, 2)
             )
-            spent += noise.laplace_price(self.residual_scale, self.agreement_sensitivity)
-        return spent
+            total += noise.laplace_price(self.residual_scale, self.agreement_sensitivity)
+        return total
 
     def require_paid(self, noise: Noise) -> None:
         """Check that all draws cost no more than epsilon; raises AssertionError."""
-        spent = self.price(noise)
-        if not spent <= self.epsilon:
-            raise AssertionError(f"all draws cost {spent}, more than epsilon {self.epsilon}")
+        total = self.price(noise)
+        if not total <= self.epsilon:
+            raise AssertionError(f"all draws cost {total}, more than epsilon {self.epsilon}")
 
 
 def shares(
@@ -167,19 +168,19 @@ def shares(
     margins: str = RANKS,
     values: Sequence[int] | None = None,
 ) -> Shares:
-    """How epsilon is divided over p columns of n rows; to be called after ``require_columns``.
+    """Divide epsilon over p columns of n rows; call ``require_columns`` first.
 
     Parameters
     ----------
-    trees : the public values of each column, None where it is on a line; None: all are.
-    margins : of columns on a line: ``ranks``, or ``quantiles``.
-    values : how many values each column on a line has; 0, and None for all, where it is no number
-        of a few whole steps.
+    trees : the public values of each column, None for a numeric one; None if all are numeric.
+    margins : for numeric columns: ``ranks``, or ``quantiles``.
+    values : number of values of each numeric column; 0, or None for all, if they are not a few
+        integers.
 
     Raises
     ------
-    TooFewRecords : fewer than four rows.
-    NoiseTooLarge : nothing would be left but noise.
+    TooFewRecords : there are fewer than four rows.
+    NoiseTooLarge : the release would be mostly noise.
     """
     if n < 4:
         raise TooFewRecords(f"There are {n} rows, and a margin needs four.")
@@ -187,70 +188,80 @@ def shares(
         raise _too_large(n, p, epsilon)
     bins = 1
     if p > 1:
-        bins = min(math.floor(math.sqrt(n * COUNTS * epsilon / (4 * (p - 1)))), MOST_BINS)
-    if bins < 2 or p / (n // 4 * MARGINS * epsilon) > _SMALL:
+        bins = min(math.floor(math.sqrt(n * COUNTS * epsilon / (4 * (p - 1)))), MAX_BINS)
+    if bins < 2 or p / (n // 4 * MARGINS * epsilon) > _SMALL_NOISE:
         bins = 1
-    of_margin = (MARGINS if bins > 1 else 1.0) * epsilon / p
-    rest = epsilon / max(p - 1, 1)
+    margin_epsilon = (MARGINS if bins > 1 else 1.0) * epsilon / p
+    pair_epsilon = epsilon / max(p - 1, 1)
     edges = None
     if margins == QUANTILES:
-        edges = edges_of(n, PURE_EPSILON, _OF_EDGES * of_margin, _OF_BETWEEN * of_margin)
-    of_sums = of_margin * (_OF_RANKS if edges else 1.0)
-    size = math.ceil((_NOISE_BESIDE_EDGES if edges else NOISE_OF_CLASS) / of_sums)
+        edges = divide_edges(
+            n, PURE_EPSILON, _EDGES_SHARE * margin_epsilon, _COUNTS_SHARE * margin_epsilon
+        )
+    sum_epsilon = margin_epsilon * (_RANKS_SHARE if edges else 1.0)
+    size = math.ceil((_NOISE_BESIDE_EDGES if edges else NOISE_OF_CLASS) / sum_epsilon)
     if edges is None:
-        size = max(size, math.ceil(math.sqrt(n / (_NOISE_OF_SHARE * of_sums))))
+        size = max(size, math.ceil(math.sqrt(n / (_NOISE_OF_SHARE * sum_epsilon))))
     trees = (None,) * p if trees is None else tuple(trees)
     counted = tuple(
-        many if tree is None and many * _LEAST_ROWS <= of_margin * n else 0
+        many if tree is None and many * _MIN_ROWS_PER_VALUE <= margin_epsilon * n else 0
         for tree, many in zip(trees, values or (0,) * p, strict=True)
     )
-    whole = Shares(
+    shares_of_epsilon = Shares(
         n=n,
         p=p,
         epsilon=epsilon,
         trees=trees,
         bins=bins,
         class_size=min(max(size, 1), n // 4),
-        margin_scale=GRID / of_sums * _SLACK,
-        leaf_scale=2 / of_margin * _SLACK,
+        margin_scale=GRID / sum_epsilon * _SLACK,
+        leaf_scale=2 / margin_epsilon * _SLACK,
         choice_scale=0.0,
-        count_scale=2 / (COUNTS * rest) * _SLACK,
-        residual_scale=max(_flips(p), 1) / (RESIDUALS * epsilon) * _SLACK,
+        count_scale=2 / (COUNTS * pair_epsilon) * _SLACK,
+        residual_scale=max(_max_flips(p), 1) / (RESIDUALS * epsilon) * _SLACK,
         edges=edges,
-        counted=counted,
+        n_values=counted,
     )
-    return replace(whole, choice_scale=2 * whole.score_sensitivity / (SELECTION * rest) * _SLACK)
+    return replace(
+        shares_of_epsilon,
+        choice_scale=2 * shares_of_epsilon.score_sensitivity / (SELECTION * pair_epsilon) * _SLACK,
+    )
 
 
-def _flips(p: int) -> int:
-    """How many pairs agree no longer, or newly, when a row changes sides in some columns.
+def _max_flips(p: int) -> int:
+    """The most pairs whose agreement can change when a row changes sides in some columns.
 
-    Those of which it changes sides in one alone: of f columns f (p - f), at most p^2 / 4.
+    Pairs change if the row changes sides in exactly one column: f (p - f) for f columns.
     """
     return p * p // 4
 
 
-def edges_of(n: int, account: Accounting, of_choices: float, of_counts: float) -> Edges:
-    """So deep that the noise of an edge, in rows, is no more than about the rows of a part.
+def divide_edges(
+    n: int, account: Accounting, choice_amount: float, count_amount: float
+) -> EdgeShares:
+    """Choose the depth so that the noise of an edge is at most about the rows of a part.
 
     Parameters
     ----------
-    n : rows.
-    of_choices, of_counts : what all choices of edges of a column may spend, and the counts between.
+    n : number of rows.
+    choice_amount, count_amount : a column's amount for all choices of edges, and for the counts.
     """
     depth = 1
-    while depth < _DEEPEST and 2 ** (depth + 1) * _choice(account, of_choices, depth + 1) <= n:
+    while (
+        depth < _MAX_DEPTH
+        and 2 ** (depth + 1) * _choice_scale(account, choice_amount, depth + 1) <= n
+    ):
         depth += 1
-    return Edges(
+    return EdgeShares(
         depth=depth,
-        choice_scale=_choice(account, of_choices, depth),
-        count_scale=account.count_scale(of_counts),
+        choice_scale=_choice_scale(account, choice_amount, depth),
+        count_scale=account.count_scale(count_amount),
     )
 
 
-def _choice(account: Accounting, spent: float, depth: int) -> float:
-    """The scale of one level of ``depth``, whose scores one row moves by 2."""
-    return account.choice_scale(spent / depth, 2)
+def _choice_scale(account: Accounting, amount: float, depth: int) -> float:
+    """The choice scale of one of ``depth`` levels; one row moves its scores by 2."""
+    return account.choice_scale(amount / depth, 2)
 
 
 def require_columns(p: int) -> None:
@@ -260,8 +271,8 @@ def require_columns(p: int) -> None:
     ------
     InvalidParameter : there is none, or there are too many to share one epsilon.
     """
-    if not 1 <= p <= MOST_COLUMNS:
-        raise InvalidParameter(f"dp_ranks takes 1 to {MOST_COLUMNS} columns, not {p}.")
+    if not 1 <= p <= MAX_COLUMNS:
+        raise InvalidParameter(f"dp_ranks takes 1 to {MAX_COLUMNS} columns, not {p}.")
 
 
 def _too_large(n: int, p: int, epsilon: float) -> NoiseTooLarge:
@@ -270,12 +281,12 @@ def _too_large(n: int, p: int, epsilon: float) -> NoiseTooLarge:
     return NoiseTooLarge(
         f"Noise for {p} columns at epsilon {epsilon:g} would be {4 * p / (n * epsilon):.0%} of"
         f" the range on the mean of a quarter of {n} rows; at most {TOO_LARGE:.0%} is taken.",
-        hint=f"It would do: `epsilon` {_up(4 * p / (TOO_LARGE * n))}{fewer}, or"
+        hint=f"It would do: `epsilon` {_round_up(4 * p / (TOO_LARGE * n))}{fewer}, or"
         f" {math.ceil(4 * p / (TOO_LARGE * epsilon))} rows.",
     )
 
 
-def _up(value: float) -> str:
-    """Three digits, and no less than the value."""
+def _round_up(value: float) -> str:
+    """Round up to three significant digits."""
     step = 10.0 ** (math.floor(math.log10(value)) - 2)
     return f"{math.ceil(value / step) * step:.3g}"

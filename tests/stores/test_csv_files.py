@@ -23,7 +23,7 @@ from dbanon.job.job import Job
 from dbanon.job.reading import ENCODINGS, Reading
 from dbanon.run.open import open_store
 from dbanon.run.outlook import FileColumn
-from dbanon.sessions.base import AsWritten
+from dbanon.sessions.base import ColumnReading
 from dbanon.sessions.names import parse_relation
 from dbanon.spark.refusals import check_job
 from tests.stays import COLUMNS, LATIN_1, UNKNOWN, UTF_8_BOM, stays, write_stays
@@ -268,7 +268,7 @@ def test_a_text_that_is_no_number_is_refused_with_what_it_looks_like(tmp_path: P
     ],
 )  # fmt: skip
 def test_no_share_tells_of_fewer_than_k(alike: int, known: int, told: str) -> None:
-    one = AsWritten("a", "VARCHAR", "x", "y", alike, known)
+    one = ColumnReading("a", "VARCHAR", "x", "y", alike, known)
     assert FileColumn.of(one, 5) == FileColumn("a", "VARCHAR", told)
 
 

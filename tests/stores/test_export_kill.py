@@ -50,7 +50,7 @@ def _anonymize(channel: Connection, given: dict[str, Any]) -> None:
 
     sys.addaudithook(watch)
     for owner, name in (
-        (formats, "write"), (places.Pending, "written"), (places.Pending, "finish"),
+        (formats, "write"), (places.PendingFile, "flush"), (places.PendingFile, "finish"),
     ):  # fmt: skip
         step = getattr(owner, name)
 

@@ -113,8 +113,8 @@ def test_the_ledger_is_asked_once_the_files_are_held(
     given = {**AGES, "exports": [str(tmp_path / "{release}.parquet")]}
     release = crashed(monkeypatch, database, **given)
     events: list[str] = []
-    held, exports_of = places.held, exporting.releases.exports_of
-    monkeypatch.setattr(places, "held", lambda path: events.append("held") or held(path))
+    held, exports_of = places.lock_leftover, exporting.releases.exports_of
+    monkeypatch.setattr(places, "lock_leftover", lambda path: events.append("held") or held(path))
     monkeypatch.setattr(
         exporting.releases, "exports_of", lambda *all_: events.append("ledger") or exports_of(*all_)
     )
@@ -130,13 +130,13 @@ def test_a_signal_while_files_get_their_places_ends_no_run_that_is_committed(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
 ) -> None:
     load_people(database)
-    path, real = tmp_path / "people.parquet", places.into_place
+    path, real = tmp_path / "people.parquet", places.move_to_destination
 
     def interrupted(*given: Any, **more: Any) -> None:
         os.kill(os.getpid(), number)
         real(*given, **more)
 
-    monkeypatch.setattr(places, "into_place", interrupted)
+    monkeypatch.setattr(places, "move_to_destination", interrupted)
     given = {**AGES, "exports": [path, tmp_path / "people.csv"], "time_limit": 600.0}
     if number is signal.SIGINT:
         with pytest.warns(CommitConfirmed):

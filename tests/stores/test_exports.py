@@ -245,7 +245,7 @@ def test_a_file_that_is_read_back_holds_no_formula(
                 clinic, table="named", keep=["a;=1"], output="named_out", **given,
                 exports=[{"path": str(tmp_path / "named.csv"), "formulas": way}],
             )  # fmt: skip
-    monkeypatch.setattr(formats, "escaped", lambda texts: texts)
+    monkeypatch.setattr(formats, "escape_formulas", lambda texts: texts)
     path = tmp_path / "people.csv"
     with pytest.raises(RecountFailed, match='Column "site" of the file') as refused:
         dbanon.anonymize(
@@ -327,7 +327,7 @@ def test_what_a_crash_left_is_finished_or_taken_away_by_the_next_run(
     # Of somebody else's output, and of a run that is not over.
     other = tmp_path / f".dbanon-{'0' * 12}-{published.release_id}-0.tmp"
     other.write_bytes(b"another one's")
-    running = places.Pending.begin(tmp_path / "x.parquet", tag, published.release_id, 7)
+    running = places.PendingFile.begin(tmp_path / "x.parquet", tag, published.release_id, 7)
     report = database.anonymize(**given)
     names = {path.name for path in tmp_path.glob("*.parquet")}
     assert names == {f"{published.release_id}.parquet", f"{report.release_id}.parquet"}

@@ -36,7 +36,7 @@ REPLACED: dict[str, Any] = {"if_exists": "replace"}
 
 def shown(path: Path | str = EXPORT) -> str:
     """The release that has a place."""
-    return formats.metadata_of(places.place_for(str(path), ""))["release_id"]
+    return formats.metadata_of(places.resolve_destination(str(path), ""))["release_id"]
 
 
 def require_whole(warehouse: Path) -> None:
@@ -126,14 +126,16 @@ def test_an_older_release_never_follows_a_newer_one(
     given = {**REPLACED, "exports": [export]}
     released(warehouse, **given)
     newer: list[str] = []
-    owner, name = (places, "into_place") if moment == "between" else (exporting.Exporter, "finish")
+    owner, name = (
+        (places, "move_to_destination") if moment == "between" else (exporting.Exporter, "finish")
+    )
     real = getattr(owner, name)
 
     def stalled(*all_: Any, **more: Any) -> None:
         monkeypatch.setattr(owner, name, real)
         with monkeypatch.context() as patch:
             if moment != "before":
-                patch.setattr(places, "left_behind", lambda *given: iter(()))
+                patch.setattr(places, "leftover_files", lambda *given: iter(()))
             if moment == "left":
                 all_[0].leave()
             newer.append(released(warehouse, **given, k=7).release_id)
@@ -160,7 +162,7 @@ def test_an_older_release_never_follows_a_newer_one(
 
 def test_a_file_is_committed_once(warehouse: Path) -> None:
     released(warehouse)
-    place = lake.TablePlace.of(EXPORT)
+    place = lake.IcebergTable.of(EXPORT)
     [name] = files(warehouse, ".parquet")
     before = place.lstat()
     file = lake.TableFile(place, f"file://{warehouse}/clinic/people/data/{name}")
@@ -202,7 +204,7 @@ def test_a_name_with_a_quote_after_a_crash(
     warehouse: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = 'iceberg:here/clinic."a""b"'
-    assert lake.TablePlace.of(str(lake.TablePlace.of(path))) == lake.TablePlace.of(path)
+    assert lake.IcebergTable.of(str(lake.IcebergTable.of(path))) == lake.IcebergTable.of(path)
     given = {**REPLACED, "exports": [path]}
     first = crashed(monkeypatch, warehouse, **given)
     with pytest.raises(DbanonError):
@@ -210,7 +212,7 @@ def test_a_name_with_a_quote_after_a_crash(
     assert shown(path) == first.release_id
     # A place of the ledger that nobody can read ends no run.
     with monkeypatch.context() as patch:
-        patch.setattr(lake.TablePlace, "__str__", lambda self: 'iceberg:here/clinic.a"b')
+        patch.setattr(lake.IcebergTable, "__str__", lambda self: 'iceberg:here/clinic.a"b')
         crashed(monkeypatch, warehouse, **given)
     with pytest.warns(ExportPending, match="not valid"):
         last = released(warehouse, **given)

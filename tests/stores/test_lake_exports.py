@@ -81,7 +81,7 @@ def test_a_table_is_made_by_one_commit(warehouse: Path) -> None:
     assert min(found.group_by("age").aggregate([([], "count_all")])["count_all"].to_pylist()) >= 5
     [entry] = report.arguments["exports"]
     assert (entry["path"], entry["older_versions"]) == (EXPORT, 0)
-    assert entry["sha256"] == places.sha256(places.place_for(EXPORT, ""))
+    assert entry["sha256"] == places.sha256(places.resolve_destination(EXPORT, ""))
     # Limits of columns that are no quasi-identifiers are not in manifests, which catalogs copy.
     [kept] = load_catalog("here").load_table(TABLE).inspect.files()["lower_bounds"].to_pylist()
     assert len(kept) == 1
@@ -278,7 +278,7 @@ def test_killed_between_upload_and_commit(
             def die(*given: Any, **more: Any) -> Any:
                 os._exit(9)
 
-            owner, name = (lake.TablePlace, "commit") if committed else (lake.TableFile, "put")
+            owner, name = (lake.IcebergTable, "commit") if committed else (lake.TableFile, "put")
             if not committed:
                 real = lake.TableFile.put
                 monkeypatch.setattr(owner, name, lambda *given: (real(*given), die()))

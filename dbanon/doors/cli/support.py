@@ -269,7 +269,7 @@ def signals() -> Iterator[Sequence[int]]:
     def arrive(number: int, frame: FrameType | None) -> NoReturn:
         received.append(number)
         # Also what waits for a network that does not answer.
-        ending().tell()
+        ending().request_end()
         raise KeyboardInterrupt
 
     before = {number: signal.signal(number, arrive) for number in (signal.SIGINT, signal.SIGTERM)}

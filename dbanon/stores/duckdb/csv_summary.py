@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dbanon.job.reading import COMMA, DMY, MDY, POINT, Reading
-from dbanon.sessions.base import AsWritten
+from dbanon.sessions.base import ColumnReading
 from dbanon.stores.duckdb.csv_forms import day_forms, fits
 
 _NULL_WORDS = "null_words"
@@ -71,13 +71,13 @@ def look_question(column: str, reading: Reading) -> str:
     return ", ".join(counts)
 
 
-def looked(name: str, reading: Reading, found: Sequence[object]) -> AsWritten:
+def looked(name: str, reading: Reading, found: Sequence[object]) -> ColumnReading:
     """What most texts of a column look like."""
     known, *rest = found
-    best = AsWritten(name, "VARCHAR")
+    best = ColumnReading(name, "VARCHAR")
     for look, count, some in zip(_looks(name, reading), rest[::2], rest[1::2], strict=True):
-        if some and int(str(count)) > best.alike:
-            best = AsWritten(
+        if some and int(str(count)) > best.n_matching:
+            best = ColumnReading(
                 name, "VARCHAR", look.name, look.option, int(str(count)), int(str(known))
             )
     return best

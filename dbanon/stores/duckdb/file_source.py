@@ -13,7 +13,7 @@ import duckdb
 from dbanon.data.memory import LEAST_OF_DATABASE, half_of_memory
 from dbanon.errors import ChainsNotHere, DbanonError, InvalidParameter, MemoryLimit
 from dbanon.job.reading import USUAL, Reading
-from dbanon.sessions.base import AsWritten, OnSql, Relation
+from dbanon.sessions.base import ColumnReading, OnSql, Relation
 from dbanon.sessions.names import RelationName, parse_relation, quote
 from dbanon.sessions.session import Session
 from dbanon.stores.duckdb.csv_problems import Refusal, require_types
@@ -190,10 +190,10 @@ class _FileSession(DuckdbSession):
         self.require_typed(columns)
         super().require_rights(source, columns)
 
-    def as_written(self, relation: Relation) -> tuple[AsWritten, ...]:
+    def as_written(self, relation: Relation) -> tuple[ColumnReading, ...]:
         found = []
         for name, typed in self._types.items():
-            one = AsWritten(
+            one = ColumnReading(
                 name, typed.sql_type, by=typed.by, kind=typed.kind, decided=typed.decided
             )
             if typed.sql_type == "VARCHAR":

@@ -21,7 +21,7 @@ from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
 from dbanon.sessions.base import (
     MARK,
-    Existing,
+    ExistingRelation,
     Locator,
     OnSql,
     Output,
@@ -308,7 +308,7 @@ class DuckdbSession(FileSession):
         schema = RelationName(name.catalog, str(name.schema)).quoted
         self.run(f"CREATE SCHEMA IF NOT EXISTS {schema}")
 
-    def find_existing(self, name: RelationName) -> Existing | None:
+    def find_existing(self, name: RelationName) -> ExistingRelation | None:
         found = self.rows(
             "SELECT 'table', comment FROM duckdb_tables() WHERE database_name = current_database()"
             " AND lower(schema_name) = lower(?) AND lower(table_name) = lower(?) UNION ALL"
@@ -316,7 +316,7 @@ class DuckdbSession(FileSession):
             " AND lower(schema_name) = lower(?) AND lower(view_name) = lower(?)",
             (name.schema, name.name) * 2,
         )
-        return Existing(*found[0]) if found else None
+        return ExistingRelation(*found[0]) if found else None
 
     def create_released(
         self, output: Output, columns: Sequence[tuple[str, str]], release_id: str

@@ -1,4 +1,4 @@
-"""Released rows as Arrow arrays: plain ones, never dictionaries, whose values no row need have."""
+"""Released rows as plain Arrow arrays; dictionaries could hold values that no row has."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from dbanon.data.schema import Attribute, Kind
 from dbanon.errors import UnsupportedType
 from dbanon.sessions.base import cannot_travel
 
-# Of moments: the whole numbers behind them, and those of the years 1 to 9999.
-_MOMENTS = {
+# Per date type, the integers behind it, and the limits of the years 1 to 9999.
+_DATE_LIMITS = {
     pa.date32().id: (pa.int32(), -719_162, 2_932_896),
     pa.timestamp("us").id: (pa.int64(), -62_135_596_800_000_000, 253_402_300_799_999_999),
 }
 
 
 def arrow_type(attribute: Attribute) -> pa.DataType:
-    """The type of a column in a file; what has none of its own is text."""
+    """Return a column's type in a file; text if the file format has no such type."""
     kind = attribute.kind
     if kind is Kind.INTEGER:
         sizes = {16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
@@ -41,32 +41,32 @@ def arrow_type(attribute: Attribute) -> pa.DataType:
 
 
 def arrow_schema(attributes: Sequence[Attribute]) -> pa.Schema:
-    """The columns of a file; raises UnsupportedType."""
+    """Build the schema of a file; raises UnsupportedType."""
     return pa.schema([pa.field(a.name, arrow_type(a)) for a in attributes])
 
 
 def batches(
     attributes: Sequence[Attribute], pieces: Iterable[Any], rows: int
 ) -> Iterator[pa.RecordBatch]:
-    """Rows in pieces as batches of so many rows, in their order; the last may have fewer.
+    """Regroup rows into batches of ``rows`` rows, in order; the last one may have fewer.
 
     Parameters
     ----------
-    pieces : lists of rows, or batches of Arrow, with columns as a database has them.
+    pieces : lists of rows, or Arrow batches, with columns as the database returns them.
     """
     schema = arrow_schema(attributes)
-    held: list[pa.RecordBatch] = []
-    waiting = 0
+    buffer: list[pa.RecordBatch] = []
+    n_buffered = 0
     for piece in filter(len, pieces):
-        held.append(_batch(schema, piece))
-        waiting += len(piece)
-        while waiting >= rows:
-            table = pa.Table.from_batches(held)
+        buffer.append(_batch(schema, piece))
+        n_buffered += len(piece)
+        while n_buffered >= rows:
+            table = pa.Table.from_batches(buffer)
             yield from table.slice(0, rows).combine_chunks().to_batches()
-            held = table.slice(rows).to_batches()
-            waiting -= rows
-    # Not empty_table: to make one of a schema, Arrow imports pandas.
-    yield from pa.Table.from_batches(held, schema).combine_chunks().to_batches()
+            buffer = table.slice(rows).to_batches()
+            n_buffered -= rows
+    # Not empty_table, which imports pandas.
+    yield from pa.Table.from_batches(buffer, schema).combine_chunks().to_batches()
 
 
 def _batch(schema: pa.Schema, piece: Any) -> pa.RecordBatch:
@@ -84,52 +84,52 @@ def _batch(schema: pa.Schema, piece: Any) -> pa.RecordBatch:
     return pa.record_batch(arrays, schema=schema)
 
 
-def _cast(column: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """A column of Arrow's as another type; by its values where Arrow has no way."""
-    if limits := _MOMENTS.get(wanted.id):
-        # Loaded when it is used: that takes as long as a small file.
+def _cast(column: pa.Array, target_type: pa.DataType) -> pa.Array:
+    """Cast an Arrow column, converting value by value where Arrow cannot cast."""
+    if limits := _DATE_LIMITS.get(target_type.id):
+        # Import lazily: loading it takes as long as writing a small file.
         import pyarrow.compute as pc
 
-        whole, first, last = limits
-        found = pc.min_max(column.cast(whole)) if column.type == wanted else None
-        if found is None or column.null_count == len(column):
-            return _array(column.to_pylist(), wanted)
-        # What is no moment to others, as infinity, does not travel.
-        if found["min"].as_py() < first or found["max"].as_py() > last:
+        integer_type, first, last = limits
+        extremes = pc.min_max(column.cast(integer_type)) if column.type == target_type else None
+        if extremes is None or column.null_count == len(column):
+            return _array(column.to_pylist(), target_type)
+        # Other programs cannot represent infinite dates, so refuse them.
+        if extremes["min"].as_py() < first or extremes["max"].as_py() > last:
             raise cannot_travel()
         return column
     if pa.types.is_decimal(column.type):
-        # DuckDB hands out a HUGEINT's 39 digits as a decimal of 38.
+        # DuckDB returns a 39-digit HUGEINT as a decimal of 38 digits.
         column.validate(full=True)
     try:
-        return column if column.type == wanted else column.cast(wanted)
+        return column if column.type == target_type else column.cast(target_type)
     except pa.ArrowException:
-        return _array(column.to_pylist(), wanted)
+        return _array(column.to_pylist(), target_type)
 
 
-def _array(values: Sequence[Any], wanted: pa.DataType) -> pa.Array:
-    """A column; the values of most databases are taken as they are, which is faster by far."""
+def _array(values: Sequence[Any], target_type: pa.DataType) -> pa.Array:
+    """Convert values to an Arrow array, first as they are, which is much faster."""
     try:
-        return pa.array(values, wanted)
+        return pa.array(values, target_type)
     except (pa.ArrowException, ValueError, TypeError, OverflowError):
-        return pa.array([_plain(value, wanted) for value in values], wanted)
+        return pa.array([_plain(value, target_type) for value in values], target_type)
 
 
-def _plain(value: Any, wanted: pa.DataType) -> Any:
-    """A value as Arrow takes it for this type: some databases hold dates as text."""
+def _plain(value: Any, target_type: pa.DataType) -> Any:
+    """Convert a value to what Arrow accepts for a type; some databases store dates as text."""
     if value is None:
         return None
-    if pa.types.is_string(wanted):
+    if pa.types.is_string(target_type):
         return value if isinstance(value, str) else str(value)
-    if pa.types.is_decimal(wanted):
+    if pa.types.is_decimal(target_type):
         return value if isinstance(value, Decimal) else Decimal(str(value))
-    if pa.types.is_date(wanted):
+    if pa.types.is_date(target_type):
         return date.fromisoformat(value) if isinstance(value, str) else value
-    if pa.types.is_boolean(wanted):
+    if pa.types.is_boolean(target_type):
         return bool(value)
-    if pa.types.is_timestamp(wanted):
-        moment = datetime.fromisoformat(value) if isinstance(value, str) else value
-        if wanted.tz and isinstance(moment, datetime) and moment.tzinfo is None:
-            return moment.replace(tzinfo=timezone.utc)
-        return moment
+    if pa.types.is_timestamp(target_type):
+        timestamp = datetime.fromisoformat(value) if isinstance(value, str) else value
+        if target_type.tz and isinstance(timestamp, datetime) and timestamp.tzinfo is None:
+            return timestamp.replace(tzinfo=timezone.utc)
+        return timestamp
     return value

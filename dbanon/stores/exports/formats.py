@@ -1,4 +1,4 @@
-"""Writing batches of rows as Parquet or CSV, and what such files would tell beside their rows."""
+"""Write batches of rows as Parquet or CSV without disclosing more than the rows themselves."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pyarrow import csv, parquet
 
 from dbanon.errors import FormulaInText
 from dbanon.job.export import PARQUET, SEPARATORS, Export
-from dbanon.stores.exports.formulas import escaped, formulas
+from dbanon.stores.exports.formulas import are_formulas, escape_formulas
 
-# Rows of a row group: they follow the random order of the release.
+# Rows per row group. Rows are already in random order.
 GROUP_ROWS = 131_072
-# Of a group's dictionary. A column of nearly unique texts finds sooner than by Arrow's usual MiB
-# that it has none, and takes fewer bytes, too.
+# Limit per group. With less than Arrow's default of 1 MiB, a column of nearly unique texts falls
+# back to plain encoding sooner, and takes fewer bytes.
 _DICTIONARY_BYTES = 1 << 18
 METADATA = b"dbanon."
 
@@ -34,9 +34,9 @@ def write(
 
     Parameters
     ----------
-    quasi_identifiers : the columns whose minima and maxima Parquet may have: the rows tell them to
-        whoever has these, but catalogs copy them to where others read.
-    metadata : what a Parquet file says of its release.
+    quasi_identifiers : columns whose minima and maxima Parquet may store. Readers of the file can
+        compute them anyway, but catalogs copy statistics to where others can read them.
+    metadata : key-value metadata of a Parquet file.
 
     Raises
     ------
@@ -46,15 +46,15 @@ def write(
         _write_parquet(file, export, schema, pieces, quasi_identifiers, metadata)
         return
     header = pa.array(schema.names, pa.string())
-    _refuse(export, "the header", formulas(header))
+    _refuse_formulas(export, "the header", are_formulas(header))
     if export.byte_order_mark:
         file.write(codecs.BOM_UTF8)
     options = csv.WriteOptions(
         include_header=True, quoting_style="needed", delimiter=SEPARATORS[export.separator]
     )
-    with csv.CSVWriter(file, _with_marks(schema, export), write_options=options) as writer:
+    with csv.CSVWriter(file, _text_schema(schema, export), write_options=options) as writer:
         for batch in pieces:
-            writer.write_batch(_marked(_harmless(batch, export), export))
+            writer.write_batch(_with_decimal_marks(_escape_formulas(batch, export), export))
 
 
 def _write_parquet(
@@ -65,15 +65,15 @@ def _write_parquet(
     quasi_identifiers: Collection[str],
     metadata: Mapping[str, str],
 ) -> None:
-    named = [name for name in schema.names if name in quasi_identifiers]
-    # Numbers of a class stand together: zstd and gzip find that, sooner than through a dictionary.
-    others = [field.name for field in schema if not pa.types.is_floating(field.type)]
+    with_statistics = [name for name in schema.names if name in quasi_identifiers]
+    # Equal class values are adjacent, so zstd and gzip compress floats better than a dictionary.
+    dictionary_columns = [field.name for field in schema if not pa.types.is_floating(field.type)]
     with parquet.ParquetWriter(
         file,
         schema,
         compression=export.compression.upper() if export.compression != "none" else "NONE",
-        write_statistics=True if export.statistics else named or False,
-        use_dictionary=others if export.compression in ("zstd", "gzip") else True,
+        write_statistics=True if export.statistics else with_statistics or False,
+        use_dictionary=dictionary_columns if export.compression in ("zstd", "gzip") else True,
         dictionary_pagesize_limit=_DICTIONARY_BYTES,
         store_schema=False,
         write_page_index=False,
@@ -84,49 +84,52 @@ def _write_parquet(
         writer.add_key_value_metadata({prefix + name: text for name, text in metadata.items()})
 
 
-def _has_mark(field: pa.Field, export: Export) -> bool:
-    """Whether the values of a column have a decimal mark that is no point."""
+def _needs_decimal_mark(field: pa.Field, export: Export) -> bool:
+    """Return whether a column's values need a decimal mark other than the point."""
     is_fraction = pa.types.is_floating(field.type) or pa.types.is_decimal(field.type)
     return bool(is_fraction and export.decimal != ".")
 
 
-def _with_marks(schema: pa.Schema, export: Export) -> pa.Schema:
-    """The schema with texts where the decimal mark is no point."""
+def _text_schema(schema: pa.Schema, export: Export) -> pa.Schema:
+    """Return the schema with text for columns that need another decimal mark."""
     return pa.schema(
-        [field.with_type(pa.string()) if _has_mark(field, export) else field for field in schema]
+        [
+            field.with_type(pa.string()) if _needs_decimal_mark(field, export) else field
+            for field in schema
+        ]
     )
 
 
-def _marked(batch: pa.RecordBatch, export: Export) -> pa.RecordBatch:
-    """The batch with the decimal mark of the export."""
+def _with_decimal_marks(batch: pa.RecordBatch, export: Export) -> pa.RecordBatch:
+    """Return the batch with the export's decimal mark."""
     import pyarrow.compute as pc
 
     columns = [
         pc.replace_substring(pc.cast(column, pa.string()), ".", export.decimal)
-        if _has_mark(field, export)
+        if _needs_decimal_mark(field, export)
         else column
         for field, column in zip(batch.schema, batch.columns, strict=True)
     ]
-    return pa.record_batch(columns, schema=_with_marks(batch.schema, export))
+    return pa.record_batch(columns, schema=_text_schema(batch.schema, export))
 
 
-def _harmless(batch: pa.RecordBatch, export: Export) -> pa.RecordBatch:
-    """The batch with texts that spreadsheets do not run."""
+def _escape_formulas(batch: pa.RecordBatch, export: Export) -> pa.RecordBatch:
+    """Return the batch with formulas escaped, or refuse them, as the export requests."""
     if export.formulas == "keep":
         return batch
     columns = []
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         if pa.types.is_string(column.type):
-            _refuse(export, f'column "{name}"', formulas(column))
-            column = escaped(column)
+            _refuse_formulas(export, f'column "{name}"', are_formulas(column))
+            column = escape_formulas(column)
         columns.append(column)
     return pa.record_batch(columns, schema=batch.schema)
 
 
-def _refuse(export: Export, where: str, found: Any) -> None:
+def _refuse_formulas(export: Export, where: str, is_formula: Any) -> None:
     import pyarrow.compute as pc
 
-    count = pc.sum(found).as_py() or 0
+    count = pc.sum(is_formula).as_py() or 0
     if count and (export.formulas == "error" or where == "the header"):
         raise FormulaInText(
             f"Spreadsheets would run texts of {where} as formulas: {count} of those that were"
@@ -139,17 +142,17 @@ def _refuse(export: Export, where: str, found: Any) -> None:
         )
 
 
-def metadata_of(place: Any) -> dict[str, str]:
-    """What a Parquet file says of its release; nothing where it is of nobody's here.
+def metadata_of(file_path: Any) -> dict[str, str]:
+    """Read dbanon's metadata from a Parquet file; empty if dbanon did not write it.
 
     Raises
     ------
-    ValueError, OSError : it is no Parquet file.
+    ValueError, OSError : the file is not Parquet or cannot be read.
     """
-    with place.open("rb") as file:
-        found = parquet.read_metadata(file).metadata or {}
+    with file_path.open("rb") as file:
+        metadata = parquet.read_metadata(file).metadata or {}
     return {
         key.removeprefix(METADATA).decode(): value.decode()
-        for key, value in found.items()
+        for key, value in metadata.items()
         if key.startswith(METADATA)
     }

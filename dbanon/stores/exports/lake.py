@@ -1,11 +1,11 @@
-"""Tables of Iceberg as places of exports: one data file, which a commit shows to readers.
+"""Iceberg tables as export destinations: one data file, made visible by a commit.
 
-The file is counted on this machine, uploaded among the table's data under a name that no snapshot
-has, and committed by compare and swap: the commit of another ends this one. From the moment that
-the commit begins until it is known to have failed, nobody takes the file away. Snapshots before it
-stay readable until they are expired.
+The file is recounted locally, uploaded next to the table's data under a name that no snapshot
+refers to, and committed by compare-and-swap: a concurrent commit makes this one fail. From the
+start of the commit until it is known to have failed, the file is never deleted. Earlier snapshots
+stay readable until they expire.
 
-Of what a catalog or a store answers with, the class alone is told: it may hold credentials.
+Report only the exception's class of a catalog or store error; its text may contain credentials.
 """
 
 from __future__ import annotations
@@ -32,19 +32,21 @@ from dbanon.stores.lake_catalog import catalog_named, open_catalogs
 from dbanon.stores.objects import ObjectStat, iceberg_module, reached
 from dbanon.stores.scratch import OLD
 
-_FILE = "dbanon-{tag}-{release}-{place}.parquet"
-# Beside a file that was not shown yet: one whose table was dropped, or whose snapshot has expired,
-# has none, and is never shown again.
+_FILE = "dbanon-{tag}-{release}-{number}.parquet"
+# A marker next to a file that was not published yet. A file whose table was dropped or whose
+# snapshot expired has no marker, and is never published again.
 _PENDING = ".pending"
-_OURS = re.compile(r"dbanon-([0-9a-f]{12})-([0-9a-f-]{36})-(\d+)\.parquet" + re.escape(_PENDING))
-# Catalogs make directories of names; of a URL, pyiceberg cuts off what follows the last two, and
-# leaves out ends of lines.
-_NOT_IN_NAMES = re.compile(r"[./?#\x00-\x1f\x7f]")
+_PENDING_NAME = re.compile(
+    r"dbanon-([0-9a-f]{12})-([0-9a-f-]{36})-(\d+)\.parquet" + re.escape(_PENDING)
+)
+# Catalogs turn names into directories. In a URL, pyiceberg cuts everything after the last two of
+# these characters, and drops line ends.
+_FORBIDDEN_IN_NAMES = re.compile(r"[./?#\x00-\x1f\x7f]")
 
 
 @dataclass(frozen=True)
-class TablePlace:
-    """A table of a catalog that pyiceberg's own settings describe.
+class IcebergTable:
+    """A table of a catalog that is configured in pyiceberg's own settings.
 
     Parameters
     ----------
@@ -55,8 +57,8 @@ class TablePlace:
     identifier: tuple[str, ...]
 
     @classmethod
-    def of(cls, path: str) -> TablePlace:
-        """The table that ``iceberg:CATALOG/namespace.table`` names; raises InvalidParameter."""
+    def of(cls, path: str) -> IcebergTable:
+        """Parse ``iceberg:CATALOG/namespace.table``; raises InvalidParameter."""
         catalog, _, table = path.removeprefix(ICEBERG).partition("/")
         name = parse_relation(table) if table.strip() else None
         if not catalog.isidentifier() or name is None or not name.schema:
@@ -65,7 +67,7 @@ class TablePlace:
                 hint="Write iceberg:CATALOG/namespace.table, the catalog as .pyiceberg.yaml or"
                 " PYICEBERG_CATALOG__NAME__URI has it.",
             )
-        if any(_NOT_IN_NAMES.search(part) for part in (name.schema, name.name)):
+        if any(_FORBIDDEN_IN_NAMES.search(part) for part in (name.schema, name.name)):
             raise InvalidParameter(
                 "Namespace and table of an export to Iceberg have no dots, slashes, question marks,"
                 " number signs or control characters in them: catalogs make directories of them."
@@ -77,199 +79,202 @@ class TablePlace:
 
     @property
     def name(self) -> str:
-        """The table, without its catalog."""
+        """The namespace and table, without the catalog."""
         return str(RelationName(*self.identifier))
 
     @property
-    def parent(self) -> TablePlace:
-        """Where its files are said to be: with it."""
+    def parent(self) -> IcebergTable:
+        """The table itself, where its files are reported to be."""
         return self
 
     @open_catalogs()
-    def make_above(self) -> None:
-        """Make the namespace where there is none, and see where the table's files go.
+    def make_parent(self) -> None:
+        """Create the namespace if it is missing, and check where the table's files go.
 
         Raises
         ------
-        InvalidParameter : the catalog has no place for them that is the same each time.
+        InvalidParameter : the catalog has no stable location for them.
         OSError : the catalog fails.
         """
         with reached():
             self._open_catalog().create_namespace_if_not_exists(self.identifier[:1])
-        self._data(self._table())
+        self._data_directory(self._load_table())
 
     @open_catalogs()
     def lstat(self) -> ObjectStat:
-        """Its state, which each commit changes; raises OSError, FileNotFoundError without one."""
-        found = self._table()
-        if found is None:
+        """Return a status that every commit changes; raises OSError, FileNotFoundError."""
+        table = self._load_table()
+        if table is None:
             raise FileNotFoundError(errno.ENOENT, "there is no such table")
-        return ObjectStat(0, str(found.metadata_location), stat.S_IFREG)
+        return ObjectStat(0, str(table.metadata_location), stat.S_IFREG)
 
     @open_catalogs()
-    def older(self) -> int:
-        """Snapshots that stay readable beside the next one; raises OSError."""
-        found = self._table()
-        return 0 if found is None else len(found.metadata.snapshots)
+    def count_snapshots(self) -> int:
+        """Count the snapshots that stay readable next to the next one; raises OSError."""
+        table = self._load_table()
+        return 0 if table is None else len(table.metadata.snapshots)
 
     @open_catalogs()
     def open(self, mode: str = "rb") -> BinaryIO:
-        """The bytes of its one data file; raises OSError where it has not precisely one."""
+        """Open the table's only data file; raises OSError unless there is exactly one."""
         assert mode == "rb"
-        found = self._table()
-        if found is None:
+        table = self._load_table()
+        if table is None:
             raise FileNotFoundError(errno.ENOENT, "there is no such table")
-        return TableFile(self, self._only_file(found).file_path).open()
+        return TableFile(self, self._only_file(table).file_path).open()
 
     @open_catalogs()
-    def staged(self, tag: str, release_id: str, number: int) -> TableFile:
-        """A file among its data that no snapshot has; raises OSError, InvalidParameter."""
-        name = _FILE.format(tag=tag, release=release_id, place=number)
-        return TableFile(self, f"{self._data(self._table())}/{name}")
+    def staging_file(self, tag: str, release_id: str, number: int) -> TableFile:
+        """Name a data file that no snapshot refers to; raises OSError, InvalidParameter."""
+        name = _FILE.format(tag=tag, release=release_id, number=number)
+        return TableFile(self, f"{self._data_directory(self._load_table())}/{name}")
 
     @open_catalogs()
-    def left(self, tag: str) -> list[tuple[TableFile, str, int]]:
-        """Files of one output that were never shown, with release and number.
+    def leftover_files(self, tag: str) -> list[tuple[TableFile, str, int]]:
+        """List unpublished files of one output, with release and number.
 
         Raises
         ------
-        InvalidParameter : the catalog has no place for them that is the same each time.
+        InvalidParameter : the catalog has no stable location for them.
         OSError : the catalog or the store fails.
         """
-        found = self._table()
-        folder = self._data(found)
-        io = self._io(found, folder)
-        # Another reader of files than Arrow's cannot list them.
+        table = self._load_table()
+        directory = self._data_directory(table)
+        io = self._io(table, directory)
+        # Only Arrow's file reader can list files.
         if not hasattr(io, "fs_by_scheme"):
             return []
         with reached():
-            scheme, host, path = io.parse_location(folder)
-            listed = io.fs_by_scheme(scheme, host).get_file_info(
+            scheme, host, path = io.parse_location(directory)
+            file_infos = io.fs_by_scheme(scheme, host).get_file_info(
                 fs.FileSelector(path, allow_not_found=True)
             )
-            shown = lake_commit.data_files(found)
-        there, never_shown = {one.base_name: one for one in listed}, []
-        for name, mark in sorted(there.items()):
-            ours = _OURS.fullmatch(name)
-            if not ours or ours[1] != tag:
+            published_files = lake_commit.data_files(table)
+        infos_by_name, leftovers = {info.base_name: info for info in file_infos}, []
+        for name, info in sorted(infos_by_name.items()):
+            match = _PENDING_NAME.fullmatch(name)
+            if not match or match[1] != tag:
                 continue
-            file = TableFile(self, f"{folder}/{name.removesuffix(_PENDING)}")
-            if file.location in shown:
-                file.say_shown()
-            elif file.name in there:
-                never_shown.append((file, ours[2], int(ours[3])))
-            elif time.time() - mark.mtime_ns / 1e9 > OLD:
-                file.say_shown()
-        return never_shown
+            file = TableFile(self, f"{directory}/{name.removesuffix(_PENDING)}")
+            if file.location in published_files:
+                file.clear_pending()
+            elif file.name in infos_by_name:
+                leftovers.append((file, match[2], int(match[3])))
+            elif time.time() - info.mtime_ns / 1e9 > OLD:
+                file.clear_pending()
+        return leftovers
 
     @open_catalogs()
     def commit(self, file: TableFile, *, over: Any) -> None:
-        """Show a file's rows, and none else, from the next moment on, unless they were already.
+        """Replace the table's rows by a file's rows, unless the file was already published.
 
         Parameters
         ----------
-        over : the table's state that may be replaced; None where nothing may.
+        over : status of the table that may be replaced; None to refuse any.
 
         Raises
         ------
-        OutputExists : the table is there, and not of a release or not to be replaced.
-        OutputBusy : another commit came first; the file is there still.
-        OutcomeUnknown : nobody said whether it was committed; the file is there still.
+        OutputExists : the table exists and is not a release, or must not be replaced.
+        OutputBusy : another commit came first; the file is kept.
+        OutcomeUnknown : the catalog did not confirm the commit; the file is kept.
         OSError : the catalog or the store fails, and nothing was committed.
         """
-        found = self._table()
+        table = self._load_table()
         with reached():
-            shown = file.location in lake_commit.data_files(found)
-        if shown:
-            # Another run settled it. A later one may have followed: that stays.
-            file.say_shown()
+            is_published = file.location in lake_commit.data_files(table)
+        if is_published:
+            # Another run published this file. A later one may have followed, so commit nothing.
+            file.clear_pending()
             return
-        if found is not None:
-            if over is None or not self._is_release(found):
+        if table is not None:
+            if over is None or not self._holds_release(table):
                 raise OutputExists(f"The table {self} exists already, and is not to be replaced.")
-            if str(found.metadata_location) != over.st_ino:
-                raise lake_commit.busy(self)
-        with reached(), file.open() as opened:
-            schema = parquet.read_schema(opened).remove_metadata()
+            if str(table.metadata_location) != over.st_ino:
+                raise lake_commit.commit_conflict(self)
+        with reached(), file.open() as stream:
+            schema = parquet.read_schema(stream).remove_metadata()
         with reached():
-            if found is None:
-                change = self._begin(schema, file.location.rpartition("/data/")[0])
+            if table is None:
+                change = self._begin_creation(schema, file.location.rpartition("/data/")[0])
             else:
-                change = lake_commit.replacement(found, schema)
+                change = lake_commit.begin_replacement(table, schema)
             fits = lake_commit.fits(change, schema)
         if not fits:
-            raise lake_commit.busy(self)
+            raise lake_commit.commit_conflict(self)
         with reached():
-            io = self._io(found, file.location)
-            before = None if found is None else self._only_file(found)
-            lake_commit.append(io, change, file.location, before)
+            io = self._io(table, file.location)
+            previous_file = None if table is None else self._only_file(table)
+            lake_commit.replace_data_file(io, change, file.location, previous_file)
         self._send(change, file)
 
     def _send(self, change: Any, file: TableFile) -> None:
-        """Commit; where that does not end well, look what became of it."""
-        failed = iceberg_module("exceptions")
+        """Commit the transaction; on an error, find out whether it was committed."""
+        exceptions = iceberg_module("exceptions")
         error: BaseException | None = None
-        file.unsure = True
+        file.commit_pending = True
         try:
             change.commit_transaction()
-            file.say_shown()
-        except BaseException as raised:
-            error = raised.with_traceback(None)  # Which would hold this frame, and so the error.
+            file.clear_pending()
+        except BaseException as exception:
+            # A traceback would refer to this frame and keep the error alive.
+            error = exception.with_traceback(None)
         if error is None:
             return
-        shown = lake_commit.looked(lambda: self._shows(file))
-        if shown:
-            lake_commit.confirm(self, error)
-        elif isinstance(error, (failed.CommitFailedException, failed.TableAlreadyExistsError)):
-            file.unsure = False
-            raise lake_commit.busy(self)
+        is_published = lake_commit.try_check(lambda: self._has_published(file))
+        if is_published:
+            lake_commit.confirm_commit(self, error)
+        elif isinstance(
+            error, (exceptions.CommitFailedException, exceptions.TableAlreadyExistsError)
+        ):
+            file.commit_pending = False
+            raise lake_commit.commit_conflict(self)
         else:
-            raise lake_commit.unknown(self, error)
+            raise lake_commit.unknown_outcome(self, error)
 
     @open_catalogs()
-    def _shows(self, file: TableFile) -> bool:
-        return file.location in lake_commit.data_files(self._table())
+    def _has_published(self, file: TableFile) -> bool:
+        return file.location in lake_commit.data_files(self._load_table())
 
-    def _is_release(self, found: Any) -> bool:
-        """True where its one file says of itself that it is a release's."""
+    def _holds_release(self, table: Any) -> bool:
+        """Return True if the table's only file has a release's metadata."""
         try:
-            with TableFile(self, self._only_file(found).file_path).open() as opened:
-                return b"dbanon.release_id" in (parquet.read_metadata(opened).metadata or {})
+            with TableFile(self, self._only_file(table).file_path).open() as stream:
+                return b"dbanon.release_id" in (parquet.read_metadata(stream).metadata or {})
         except (OSError, ValueError):
             return False
 
-    def _only_file(self, found: Any) -> Any:
+    def _only_file(self, table: Any) -> Any:
         with reached():
-            tasks = list(found.scan().plan_files())
-        if len(tasks) != 1 or tasks[0].delete_files or found.spec().fields:
+            tasks = list(table.scan().plan_files())
+        if len(tasks) != 1 or tasks[0].delete_files or table.spec().fields:
             raise OSError(errno.EIO, "the table has not the one file of a release")
         return tasks[0].file
 
-    def _table(self) -> Any:
-        missing = iceberg_module("exceptions").NoSuchTableError
+    def _load_table(self) -> Any:
+        not_found = iceberg_module("exceptions").NoSuchTableError
         with reached():
             try:
                 return self._open_catalog().load_table(self.identifier)
-            except missing:
+            except not_found:
                 return None
 
-    def _data(self, found: Any) -> str:
-        """The directory of its files, also of a table that is not there yet."""
-        if found is None:
-            location = lake_commit.new_location(self, self.identifier[-1], self._begin)
+    def _data_directory(self, table: Any) -> str:
+        """Return the directory of the table's data files, even before the table exists."""
+        if table is None:
+            location = lake_commit.new_location(self, self.identifier[-1], self._begin_creation)
         else:
-            location = found.metadata.location
+            location = table.metadata.location
         return f"{location.rstrip('/')}/data"
 
-    def _begin(self, schema: Any, location: str | None = None) -> Any:
-        """A transaction that makes the table."""
+    def _begin_creation(self, schema: Any, location: str | None = None) -> Any:
+        """Begin a transaction that creates the table."""
         begin = self._open_catalog().create_table_transaction
         return begin(self.identifier, schema, location=location)
 
-    def _io(self, found: Any, location: str) -> Any:
-        """What reads and writes files there."""
-        if found is not None:
-            return found.io
+    def _io(self, table: Any, location: str) -> Any:
+        """Return pyiceberg's file access for a location."""
+        if table is not None:
+            return table.io
         with reached():
             return iceberg_module("io").load_file_io(self._open_catalog().properties, location)
 
@@ -279,121 +284,121 @@ class TablePlace:
 
 @mutable(unsafe_hash=True)
 class TableFile:
-    """A file among a table's data, by its URL.
+    """A data file of a table, identified by URL.
 
     Parameters
     ----------
-    unsure : its commit has begun, and is not known to have failed: then it is not taken away.
+    commit_pending : a commit began and is not known to have failed; the file must be kept.
     """
 
-    table: TablePlace
+    table: IcebergTable
     location: str
-    unsure: bool = field(default=False, compare=False)
+    commit_pending: bool = field(default=False, compare=False)
 
     def __str__(self) -> str:
         return f"{self.name} among the data of {self.table}"
 
     @property
     def name(self) -> str:
-        """The last part."""
+        """The last part of the URL."""
         return self.location.rpartition("/")[2]
 
     @property
-    def parent(self) -> TablePlace:
-        """The table that it is for."""
+    def parent(self) -> IcebergTable:
+        """The table that the file belongs to."""
         return self.table
 
     @open_catalogs()
     def open(self, mode: str = "rb") -> BinaryIO:
-        """Its bytes, to be read; raises OSError."""
+        """Open the file for reading; raises OSError."""
         assert mode == "rb"
         with reached():
-            opened: BinaryIO = self._io().new_input(self.location).open()
-        return opened
+            stream: BinaryIO = self._io().new_input(self.location).open()
+        return stream
 
     @open_catalogs()
     def put(self, file: BinaryIO, size: int) -> None:
-        """Write a file's bytes there, and before them that it was not shown yet; raises OSError."""
+        """Write the pending marker, then the file's bytes; raises OSError."""
         io = self._io()
         file.seek(0)
         with reached():
             io.new_output(f"{self.location}{_PENDING}").create(overwrite=True).close()
-            with closing(io.new_output(self.location).create()) as made:
-                copyfileobj(file, made, 2**20)
-            written = len(io.new_input(self.location))
-        if written != size:
+            with closing(io.new_output(self.location).create()) as output:
+                copyfileobj(file, output, 2**20)
+            n_bytes = len(io.new_input(self.location))
+        if n_bytes != size:
             raise OSError(errno.EIO, "the table's store holds another number of bytes")
 
     @open_catalogs()
     def age(self, now: float) -> float:
-        """Seconds since it was written; raises OSError."""
+        """Return the seconds since the file was written; raises OSError."""
         io = self._io()
         with reached():
             scheme, host, path = io.parse_location(self.location)
-            [found] = io.fs_by_scheme(scheme, host).get_file_info([path])
-            return now - float(found.mtime_ns / 1e9)
+            [info] = io.fs_by_scheme(scheme, host).get_file_info([path])
+            return now - float(info.mtime_ns / 1e9)
 
     @open_catalogs()
     def unlink(self, missing_ok: bool = False) -> None:
-        """Take it away, unless a snapshot has it or may have it; raises OSError."""
-        if self.unsure:
+        """Delete the file unless a snapshot refers or may refer to it; raises OSError."""
+        if self.commit_pending:
             return
-        found = self.table._table()
-        io = self.table._io(found, self.location)
+        iceberg_table = self.table._load_table()
+        io = self.table._io(iceberg_table, self.location)
         with reached():
-            shown = self.location in lake_commit.data_files(found)
+            is_published = self.location in lake_commit.data_files(iceberg_table)
         try:
             with reached():
-                if not shown:
+                if not is_published:
                     io.delete(self.location)
         except FileNotFoundError:
             if not missing_ok:
                 raise
-        self._drop_mark(io)
+        self._delete_pending_marker(io)
 
     @open_catalogs()
-    def say_shown(self) -> None:
-        """Take away what says that it was not shown yet; what cannot be, the next run does."""
+    def clear_pending(self) -> None:
+        """Delete the pending marker. On failure the next run deletes it."""
         with suppress(OSError):
-            self._drop_mark(self._io())
+            self._delete_pending_marker(self._io())
 
-    def _drop_mark(self, io: Any) -> None:
+    def _delete_pending_marker(self, io: Any) -> None:
         with suppress(OSError), reached():
             io.delete(f"{self.location}{_PENDING}")
 
     def _io(self) -> Any:
-        return self.table._io(self.table._table(), self.location)
+        return self.table._io(self.table._load_table(), self.location)
 
 
 @open_catalogs()
-def beside(place: object, found: object) -> dict[str, int]:
-    """What is told of a table: how many snapshots stay readable beside the next one.
+def count_older_versions(destination: object, planned_status: object) -> dict[str, int]:
+    """Count, for the report, the snapshots that stay readable next to the next one.
 
     Parameters
     ----------
-    found : what it was when it was looked at; None where it was not there.
+    planned_status : the status when the run was planned; None if the table did not exist.
 
     Raises
     ------
-    OutputBusy : somebody committed to it since then.
+    OutputBusy : another commit came after the plan.
     OSError : the catalog fails.
     """
-    if not isinstance(place, TablePlace):
+    if not isinstance(destination, IcebergTable):
         return {}
     try:
-        now: object = place.lstat()
+        status: object = destination.lstat()
     except FileNotFoundError:
-        now = None
-    if now != found:
-        raise lake_commit.busy(place)
-    return {"older_versions": place.older()}
+        status = None
+    if status != planned_status:
+        raise lake_commit.commit_conflict(destination)
+    return {"older_versions": destination.count_snapshots()}
 
 
 @open_catalogs()
-def numbered(place: object, schema: pa.Schema) -> pa.Schema:
-    """The columns of a file with the numbers that a table has them by; raises OSError."""
-    if not isinstance(place, TablePlace):
+def with_field_ids(destination: object, schema: pa.Schema) -> pa.Schema:
+    """Add the table's field ids to a file's columns; raises OSError."""
+    if not isinstance(destination, IcebergTable):
         return schema
-    found = place._table()
+    table = destination._load_table()
     with reached():
-        return lake_commit.numbered(found, schema)
+        return lake_commit.with_field_ids(table, schema)

@@ -1,7 +1,7 @@
-"""Commits to tables of Iceberg: columns with their numbers, the swap, and what became of it.
+"""Commits to Iceberg tables: field ids, compare-and-swap, and the outcome.
 
-A file of a release has the numbers of the table's columns in it, as Iceberg's own files do. A
-column of a new type is a new column with a number of its own, so older snapshots keep their values.
+Like Iceberg's own files, a release file holds the field ids of the table's columns. A column whose
+type changed gets a new id, so older snapshots keep their values.
 """
 
 from __future__ import annotations
@@ -24,184 +24,192 @@ from dbanon.errors import (
 from dbanon.sessions.ending import ending
 from dbanon.stores.objects import iceberg_module, reached
 
-_NUMBER = b"PARQUET:field_id"
+_FIELD_ID = b"PARQUET:field_id"
 _RETRIES = "commit.retry.num-retries"
-# Seconds that a catalog has to say what became of a commit.
-_LOOK = 5.0
+# Seconds that a catalog has to say whether a commit succeeded.
+_CHECK_SECONDS = 5.0
 
 
-def data_files(found: Any) -> set[str]:
-    """All files that a snapshot of a table has, none of no table: those stay."""
-    snapshots = [] if found is None else found.metadata.snapshots
+def data_files(table: Any) -> set[str]:
+    """Return the files of all snapshots of a table; they must not be deleted."""
+    snapshots = [] if table is None else table.metadata.snapshots
     manifests = {
         manifest.manifest_path: manifest
         for snapshot in snapshots
-        for manifest in snapshot.manifests(found.io)
+        for manifest in snapshot.manifests(table.io)
     }
     return {
         entry.data_file.file_path
         for manifest in manifests.values()
-        for entry in manifest.fetch_manifest_entry(found.io, discard_deleted=False)
+        for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=False)
     }
 
 
-def new_location(place: object, name: str, begin: Callable[..., Any]) -> str:
-    """Where a table that is not there yet is going to be, the same for each run.
+def new_location(table: object, name: str, begin: Callable[..., Any]) -> str:
+    """Return the location of a table that does not exist yet; every run gets the same one.
 
     Parameters
     ----------
-    name : the table's own.
-    begin : begins a transaction that makes it, with a schema and perhaps a location.
+    name : the table's name without namespace.
+    begin : begins a transaction that creates the table, with a schema and optionally a location.
 
     Raises
     ------
-    InvalidParameter : the catalog gives and takes no such location.
-    OSError : it fails.
+    InvalidParameter : the catalog neither provides nor accepts a stable location.
+    OSError : the catalog fails.
     """
-    empty = iceberg_module("schema").Schema()
+    empty_schema = iceberg_module("schema").Schema()
     with reached():
-        one, other = (begin(empty).table_metadata.location.rstrip("/") for _ in range(2))
-    if one == other:
-        return str(one)
-    # A catalog that gives each new table a directory of its own: what a crash leaves in one would
-    # never be found again. Beside those there is one of the table's name.
-    above = one.rpartition("/")[0]
-    if above == other.rpartition("/")[0]:
-        wanted = f"{above}/{name}"
+        location, second_location = (
+            begin(empty_schema).table_metadata.location.rstrip("/") for _ in range(2)
+        )
+    if location == second_location:
+        return str(location)
+    # Some catalogs give each new table a fresh directory, where files of a crashed run would never
+    # be found again. Use a sibling directory with the table's name instead.
+    parent = location.rpartition("/")[0]
+    if parent == second_location.rpartition("/")[0]:
+        stable_location = f"{parent}/{name}"
         with suppress(OSError), reached():
-            if begin(empty, wanted).table_metadata.location.rstrip("/") == wanted:
-                return wanted
+            if (
+                begin(empty_schema, stable_location).table_metadata.location.rstrip("/")
+                == stable_location
+            ):
+                return stable_location
     raise InvalidParameter(
-        f"The catalog gives the table {place}, while it is new, another directory each time, and"
+        f"The catalog gives the table {table}, while it is new, another directory each time, and"
         " takes none that it is given: files that a crash leaves would not be found again.",
         hint="Use a catalog that names directories after tables or takes a table's location, or"
         " export a Parquet file.",
     )
 
 
-def numbered(found: Any, schema: pa.Schema) -> pa.Schema:
-    """Columns with the numbers that ``replacement``, or a new table, is going to give them."""
-    wanted = _types(schema)
-    there, last = (
-        ({}, 0) if found is None else (_columns(found.metadata), found.metadata.last_column_id)
+def with_field_ids(table: Any, schema: pa.Schema) -> pa.Schema:
+    """Add the field ids that ``begin_replacement``, or a new table, will assign."""
+    field_types = _types(schema)
+    fields, last_id = (
+        ({}, 0) if table is None else (_columns(table.metadata), table.metadata.last_column_id)
     )
-    new = count(last + 1)
-    return pa.schema([
-        one.with_metadata({
-            _NUMBER: str(
-                there[one.name].field_id
-                if one.name in there and there[one.name].field_type == wanted[one.name]
-                else next(new)
-            )
-        })
-        for one in schema
-    ])  # fmt: skip
+    new_ids = count(last_id + 1)
+    columns = []
+    for column in schema:
+        field = fields.get(column.name)
+        if field is None or field.field_type != field_types[column.name]:
+            field_id = next(new_ids)
+        else:
+            field_id = field.field_id
+        columns.append(column.with_metadata({_FIELD_ID: str(field_id)}))
+    return pa.schema(columns)
 
 
-def replacement(found: Any, schema: pa.Schema) -> Any:
-    """A transaction that gives a table the columns of a release, and no others."""
-    # A try again would be on top of what another committed meanwhile.
-    kept = {**found.metadata.properties, _RETRIES: "0"}
-    found.metadata = found.metadata.model_copy(update={"properties": kept})
-    change = found.transaction()
+def begin_replacement(table: Any, schema: pa.Schema) -> Any:
+    """Begin a transaction that gives a table exactly the columns of a release."""
+    # A retry would build on what another run committed meanwhile.
+    properties = {**table.metadata.properties, _RETRIES: "0"}
+    table.metadata = table.metadata.model_copy(update={"properties": properties})
+    change = table.transaction()
     _fit(change, schema)
     return change
 
 
 def fits(change: Any, schema: pa.Schema) -> bool:
-    """True where a file's columns have the numbers that the table has them by.
+    """Return True if a file's field ids match the table's.
 
-    A table that another run gave columns meanwhile has other ones: its readers would mix them up.
+    If another run changed the columns meanwhile, readers of the table would mix them up.
     """
-    numbers = {one.name: int((one.metadata or {}).get(_NUMBER, b"-1")) for one in schema}
-    return numbers == {name: one.field_id for name, one in _columns(change.table_metadata).items()}
+    numbers = {column.name: int((column.metadata or {}).get(_FIELD_ID, b"-1")) for column in schema}
+    return numbers == {
+        name: field.field_id for name, field in _columns(change.table_metadata).items()
+    }
 
 
-def append(io: Any, change: Any, location: str, before: Any) -> None:
-    """Let a transaction's snapshot have one file, in the place of the one before it, if any."""
+def replace_data_file(io: Any, change: Any, location: str, previous_file: Any) -> None:
+    """Make one file the content of a transaction's snapshot, replacing the previous one if any."""
     convert = iceberg_module("io.pyarrow").parquet_files_to_data_files
     snapshot = change.update_snapshot()
-    with snapshot.fast_append() if before is None else snapshot.overwrite() as made:
-        if before is not None:
-            made.delete_data_file(before)
-        for one in convert(io, change.table_metadata, iter([location])):
-            made.append_data_file(one)
+    with snapshot.fast_append() if previous_file is None else snapshot.overwrite() as update:
+        if previous_file is not None:
+            update.delete_data_file(previous_file)
+        for data_file in convert(io, change.table_metadata, iter([location])):
+            update.append_data_file(data_file)
 
 
-def looked(look: Callable[[], bool]) -> bool | None:
-    """What a look at a table says, None where nothing answers in time."""
+def try_check(check: Callable[[], bool]) -> bool | None:
+    """Run a check on a table; None if the catalog does not answer in time."""
 
-    def reach() -> bool:
+    def check_catalog() -> bool:
         with reached():
-            return look()
+            return check()
 
     try:
-        with ending().at_most(_LOOK):
-            return ending().connected(reach, lambda nothing: None)
+        with ending().at_most(_CHECK_SECONDS):
+            return ending().connected(check_catalog, lambda nothing: None)
     except (OSError, DbanonError, KeyboardInterrupt):
         return None
 
 
-def confirm(place: object, error: BaseException) -> None:
-    """Tell who interrupted a commit that it was made."""
+def confirm_commit(table: object, error: BaseException) -> None:
+    """Warn an interrupted caller that the commit succeeded."""
     if isinstance(error, KeyboardInterrupt):
         warn_caller(
             CommitConfirmed(
-                f"The run was interrupted when the release was being committed to {place}: it was"
+                f"The run was interrupted when the release was being committed to {table}: it was"
                 " committed, and all is as it should be."
             )
         )
 
 
-def unknown(place: object, error: BaseException) -> OutcomeUnknown:
-    """The error of a commit that nobody answered."""
+def unknown_outcome(table: object, error: BaseException) -> OutcomeUnknown:
+    """Return the error for a commit that the catalog did not confirm."""
     return OutcomeUnknown(
-        f"The commit to {place} was not answered: it is not known whether the table shows the"
+        f"The commit to {table} was not answered: it is not known whether the table shows the"
         " release. Its file stays.",
         detail=type(error).__name__,
         hint="Look at the table before you run it again: its newest snapshot names the file.",
     )
 
 
-def outcome(file: object, place: object, error: DbanonError | OSError) -> DbanonError | OSError:
-    """The error of a file that has no place, or that may be shown though nobody said so."""
-    if getattr(file, "unsure", False) and isinstance(error, OSError):
-        return unknown(place, error)
+def commit_error(
+    file: object, table: object, error: DbanonError | OSError
+) -> DbanonError | OSError:
+    """Return the error for a file that was not published, or whose outcome is unknown."""
+    if getattr(file, "commit_pending", False) and isinstance(error, OSError):
+        return unknown_outcome(table, error)
     return error
 
 
-def busy(place: object) -> OutputBusy:
-    """The error of a table that another committed to meanwhile."""
+def commit_conflict(table: object) -> OutputBusy:
+    """Return the error for a table that another run committed to meanwhile."""
     return OutputBusy(
-        f"Another commit to {place} came first: this release was not committed there.",
+        f"Another commit to {table} came first: this release was not committed there.",
         hint="Run the job again, once nothing else writes to the table.",
     )
 
 
 def _columns(metadata: Any) -> dict[str, Any]:
-    return {one.name: one for one in metadata.schema().fields}
+    return {field.name: field for field in metadata.schema().fields}
 
 
 def _types(schema: pa.Schema) -> dict[str, Any]:
-    """The types of columns as Iceberg has them."""
+    """Return the columns' types in Iceberg."""
     names = iceberg_module("table.name_mapping")
     mapping = names.NameMapping(
         [names.MappedField(field_id=i, names=[name]) for i, name in enumerate(schema.names, 1)]
     )
     converted = iceberg_module("io.pyarrow").pyarrow_to_schema(schema, mapping)
-    return {one.name: one.field_type for one in converted.fields}
+    return {field.name: field.field_type for field in converted.fields}
 
 
 def _fit(change: Any, schema: pa.Schema) -> None:
-    wanted = _types(schema)
-    there = {name: one.field_type for name, one in _columns(change.table_metadata).items()}
-    if wanted == there:
+    requested = _types(schema)
+    current = {name: field.field_type for name, field in _columns(change.table_metadata).items()}
+    if requested == current:
         return
     with change.update_schema(allow_incompatible_changes=True) as update:
-        for name, kind in there.items():
-            if wanted.get(name) != kind:
+        for name, kind in current.items():
+            if requested.get(name) != kind:
                 update.delete_column((name,))
     with change.update_schema() as update:
-        for name, kind in wanted.items():
-            if there.get(name) != kind:
+        for name, kind in requested.items():
+            if current.get(name) != kind:
                 update.add_column((name,), kind)

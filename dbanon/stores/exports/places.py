@@ -1,11 +1,11 @@
-"""Where files of releases stand: beside their place until the release is committed, then there.
+"""Write release files next to their destination and move them there after the commit.
 
-A file is written under a name that says which release it belongs to, and is locked by its writer.
-What a crash leaves, the next run finds: the ledger says whether the release is there.
+A file's temporary name says which release it belongs to, and its writer locks it. After a crash,
+the next run finds such files and asks the ledger whether the release was committed.
 
-A file of an object store is counted on this machine's disk, where it has no name. Then it is
-uploaded, once, under such a name, and copied within the store once the release is committed. So is
-a table's file of a lake, which a commit of its catalog's shows.
+A file for an object store is recounted on the local disk, where it has no name. It is then uploaded
+once under a temporary key and copied within the store after the release is committed. A file for an
+Iceberg table is uploaded too, and becomes visible by a commit to the catalog.
 """
 
 from __future__ import annotations
@@ -28,32 +28,32 @@ from typing import Any, BinaryIO, TypeAlias
 from dbanon.errors import DatabaseUnreachable, InvalidParameter, OutputExists
 from dbanon.job.export import is_table
 from dbanon.sessions.ending import ending
-from dbanon.stores.exports.lake import TableFile, TablePlace
-from dbanon.stores.exports.problems import not_written, refused
+from dbanon.stores.exports.lake import IcebergTable, TableFile
+from dbanon.stores.exports.problems import access_error, write_error
 from dbanon.stores.objects import ObjectPath, ObjectStat, is_object
 from dbanon.stores.scratch import OLD
 
-Away: TypeAlias = "ObjectPath | TablePlace"
-Place: TypeAlias = "Path | Away"
-# What is there before it has its place.
-Staged: TypeAlias = "Path | ObjectPath | TableFile"
-Found: TypeAlias = "os.stat_result | ObjectStat | None"
+RemoteDestination: TypeAlias = "ObjectPath | IcebergTable"
+Destination: TypeAlias = "Path | RemoteDestination"
+# A file before it is at its destination.
+StagedFile: TypeAlias = "Path | ObjectPath | TableFile"
+FileStatus: TypeAlias = "os.stat_result | ObjectStat | None"
 
-_NAME = ".dbanon-{tag}-{release}-{place}.tmp"
-# What disks say that know no links of files.
+_NAME = ".dbanon-{tag}-{release}-{number}.tmp"
+# Errors of file systems without hard links.
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
-_OURS = re.compile(r"\.dbanon-[0-9a-f]{12}-([0-9a-f-]{36})-(\d+)\.tmp")
+_STAGED_NAME = re.compile(r"\.dbanon-[0-9a-f]{12}-([0-9a-f-]{36})-(\d+)\.tmp")
 
 
 def tag_of(database: str, output: str) -> str:
-    """What the names of files begin with that belong to one output of one database."""
+    """The prefix that all files of one output of one database share."""
     return hashlib.sha256(f"{database}\0{output}".encode()).hexdigest()[:12]
 
 
-def place_for(path: str, release_id: str) -> Place:
-    """The file, object or table that a path means; raises InvalidParameter."""
+def resolve_destination(path: str, release_id: str) -> Destination:
+    """Parse the path of a file, object or table; raises InvalidParameter."""
     if is_table(path):
-        return TablePlace.of(path)
+        return IcebergTable.of(path)
     path = path.replace("{release}", release_id)
     return (
         ObjectPath.of(path) if is_object(path) else Path(os.path.abspath(os.path.expanduser(path)))
@@ -61,284 +61,287 @@ def place_for(path: str, release_id: str) -> Place:
 
 
 def file_for(path: str, release_id: str) -> Path:
-    """The file of this machine that a path means; raises InvalidParameter."""
-    place = place_for(path, release_id)
-    if not isinstance(place, Path):
+    """Parse the path of a local file; raises InvalidParameter for objects and tables."""
+    destination = resolve_destination(path, release_id)
+    if not isinstance(destination, Path):
         raise InvalidParameter(
-            f"{place} is no file of this machine.",
+            f"{destination} is no file of this machine.",
             hint="Only releases can be exported to object stores and to Iceberg. Write a report to"
             " a disk.",
         )
-    return place
+    return destination
 
 
-def what(place: Place) -> str:
-    """What stands at a place, in a word."""
-    return "table" if isinstance(place, TablePlace) else "file"
+def kind_of(destination: Destination) -> str:
+    """Return ``table`` or ``file``, for messages."""
+    return "table" if isinstance(destination, IcebergTable) else "file"
 
 
-def make_above(place: Place) -> None:
-    """Make what a place is in; raises as ``make_directories``, DatabaseUnreachable."""
-    if isinstance(place, Path):
-        make_directories(place.parent)
+def make_parent(destination: Destination) -> None:
+    """Create a destination's parent; raises as ``make_directories``, DatabaseUnreachable."""
+    if isinstance(destination, Path):
+        make_directories(destination.parent)
         return
     try:
-        place.make_above()
+        destination.make_parent()
     except OSError as error:
-        raise refused(f"No namespace can be made for {place}.", error) from None
+        raise access_error(f"No namespace can be made for {destination}.", error) from None
 
 
 def make_directories(directory: Path) -> None:
-    """Make a directory and those above it, for their owner alone.
+    """Create a directory and its parents, accessible to their owner only.
 
     Raises
     ------
-    InsufficientRights, InvalidParameter : it cannot be made.
+    InsufficientRights, InvalidParameter : the directory cannot be created.
     """
-    wanted, missing = directory, []
+    requested, missing = directory, []
     try:
         while not directory.exists():
             missing.append(directory)
             directory = directory.parent
-        for one in reversed(missing):
-            one.mkdir(mode=0o700, exist_ok=True)
-            sync_directory(one.parent)
+        for path in reversed(missing):
+            path.mkdir(mode=0o700, exist_ok=True)
+            sync_directory(path.parent)
     except OSError as error:
-        raise refused(f"The directory {wanted} cannot be made.", error) from None
+        raise access_error(f"The directory {requested} cannot be made.", error) from None
 
 
-def found_at(place: Place) -> Found:
-    """What has a place, a link itself and not what it leads to; None where nothing has it.
+def status_of(destination: Destination) -> FileStatus:
+    """Return the status of a destination without following links; None if nothing exists there.
 
     Raises
     ------
-    InsufficientRights, InvalidParameter : nobody can tell.
+    InsufficientRights, InvalidParameter : the status cannot be read.
     """
     try:
-        return place.lstat()
+        return destination.lstat()
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise refused(f"No file can have the place {place}.", error) from None
+        raise access_error(f"No file can have the place {destination}.", error) from None
 
 
-def is_file(found: Found) -> bool:
-    """True for a plain file: no link, no pipe, no directory, and something that is there."""
-    return found is not None and stat.S_ISREG(found.st_mode)
+def is_file(status: FileStatus) -> bool:
+    """Return True for an existing regular file: no link, pipe or directory."""
+    return status is not None and stat.S_ISREG(status.st_mode)
 
 
-def same_file(one: Found, other: Found) -> bool:
-    """True where a place still has what it had."""
-    if one is None or other is None:
-        return one is other
+def same_file(status: FileStatus, earlier_status: FileStatus) -> bool:
+    """Return True if both describe the same unchanged file, or both are None."""
+    if status is None or earlier_status is None:
+        return status is earlier_status
     return all(
-        getattr(one, name) == getattr(other, name)
+        getattr(status, name) == getattr(earlier_status, name)
         for name in ("st_dev", "st_ino", "st_size", "st_mtime_ns")
     )
 
 
-def require_free(place: Place) -> None:
-    """Check that nothing has a place; raises OutputExists."""
-    if found_at(place) is not None:
+def require_free(destination: Destination) -> None:
+    """Check that nothing exists at a destination; raises OutputExists."""
+    if status_of(destination) is not None:
         raise OutputExists(
-            f"The {what(place)} {place} exists already.",
+            f"The {kind_of(destination)} {destination} exists already.",
             hint='Choose another name, write {release} in it, or use `if_exists="replace"`.',
         )
 
 
 @dataclass
-class Pending:
-    """A file that is written, and not in its place yet.
+class PendingFile:
+    """A file that is written but not at its destination yet.
 
     Parameters
     ----------
-    file : open, locked, under a name of its own.
+    file : open and locked, under a temporary name.
     """
 
     file: BinaryIO
     path: Path
-    place: Path
+    destination: Path
 
     @property
-    def shown(self) -> Staged:
-        """Where it can be found until it has its place."""
+    def staged(self) -> StagedFile:
+        """The temporary path."""
         return self.path
 
     @classmethod
-    def begin(cls, place: Path, tag: str, release_id: str, number: int) -> Pending:
-        """A new file beside its place, readable by its owner only.
+    def begin(cls, destination: Path, tag: str, release_id: str, number: int) -> PendingFile:
+        """Create a file next to its destination, readable by the owner only.
 
         Raises
         ------
-        InsufficientRights, InvalidParameter : it cannot be made.
+        InsufficientRights, InvalidParameter : the file cannot be created.
         """
-        make_directories(place.parent)
-        path = place.with_name(_NAME.format(tag=tag, release=release_id, place=number))
+        make_directories(destination.parent)
+        path = destination.with_name(_NAME.format(tag=tag, release=release_id, number=number))
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         while True:
             try:
                 file = os.fdopen(os.open(path, flags, 0o600), "w+b")
             except OSError as error:
-                raise refused(f"No file can be written in {place.parent}.", error) from None
+                raise access_error(
+                    f"No file can be written in {destination.parent}.", error
+                ) from None
             fcntl.flock(file, fcntl.LOCK_EX)
-            # Before it was locked, another run may have taken it for one that was left behind.
+            # Another run may have deleted the file as a leftover before it was locked.
             if path.exists() and path.stat().st_ino == os.fstat(file.fileno()).st_ino:
                 break
             file.close()
-        return cls(file, path, place)
+        return cls(file, path, destination)
 
-    def written(self) -> tuple[int, str]:
-        """Its bytes, once they and its name are on the disk, and their SHA-256."""
+    def flush(self) -> tuple[int, str]:
+        """Flush the file and its name to disk; return its size in bytes and its SHA-256."""
         self.file.flush()
         os.fsync(self.file.fileno())
         sync_directory(self.path.parent)
         return self.path.stat().st_size, sha256(self.path)
 
-    def counted(self) -> None:
-        """Take note that the file holds what was released: it is where it has to be."""
+    def upload(self) -> None:
+        """Do nothing: the file is already on its final disk."""
 
-    def finish(self, *, over: Found) -> None:
-        """Give the file its place; raises OSError where that cannot be."""
-        into_place(self.path, self.place, over=over)
+    def finish(self, *, over: FileStatus) -> None:
+        """Move the file to its destination; raises OSError."""
+        move_to_destination(self.path, self.destination, over=over)
 
     def undo(self) -> None:
-        """Take the file away."""
+        """Delete the file."""
         self.path.unlink(missing_ok=True)
         self.file.close()
 
 
 @dataclass
 class PendingObject:
-    """A file that is written on this machine, to become an object, or a table's file.
+    """A file written locally that becomes an object or a file of a table.
 
     Parameters
     ----------
     file : open, without a name.
-    path : leads to it while it is open.
+    path : refers to ``file`` while it is open.
     staged : the object that it is uploaded as.
     """
 
     file: BinaryIO
     path: Path
     staged: ObjectPath | TableFile
-    place: Away
+    destination: RemoteDestination
     uploaded: bool = False
 
-    @property
-    def shown(self) -> Staged:
-        """Where it can be found until it has its place."""
-        return self.staged
-
     @classmethod
-    def begin(cls, place: Away, tag: str, release_id: str, number: int) -> PendingObject:
-        """A new file of this machine, without a name; raises DatabaseFailure."""
+    def begin(
+        cls, destination: RemoteDestination, tag: str, release_id: str, number: int
+    ) -> PendingObject:
+        """Create a nameless local file; raises DatabaseFailure."""
         try:
             file: Any = tempfile.TemporaryFile()  # noqa: SIM115
         except OSError as error:
-            raise not_written(Path(tempfile.gettempdir()), error) from None
-        if isinstance(place, TablePlace):
+            raise write_error(Path(tempfile.gettempdir()), error) from None
+        if isinstance(destination, IcebergTable):
             try:
-                staged: Any = place.staged(tag, release_id, number)
+                staged: Any = destination.staging_file(tag, release_id, number)
             except OSError as error:
-                raise not_written(place, error) from None
+                raise write_error(destination, error) from None
         else:
-            staged = place.with_name(_NAME.format(tag=tag, release=release_id, place=number))
-        return cls(file, Path(f"/dev/fd/{file.fileno()}"), staged, place)
+            staged = destination.with_name(_NAME.format(tag=tag, release=release_id, number=number))
+        return cls(file, Path(f"/dev/fd/{file.fileno()}"), staged, destination)
 
-    def written(self) -> tuple[int, str]:
-        """Its bytes, and their SHA-256."""
+    def flush(self) -> tuple[int, str]:
+        """Flush the file; return its size in bytes and its SHA-256."""
         self.file.flush()
         return os.fstat(self.file.fileno()).st_size, sha256(self.path)
 
-    def counted(self) -> None:
-        """Upload the file under a name that nobody reads; raises OSError."""
+    def upload(self) -> None:
+        """Upload the file under its temporary name; raises OSError."""
         self.uploaded = True
         self.staged.put(self.file, os.fstat(self.file.fileno()).st_size)
 
-    def finish(self, *, over: Found) -> None:
-        """Give the object its place; raises OSError where that cannot be."""
-        into_place(self.staged, self.place, over=over)
+    def finish(self, *, over: FileStatus) -> None:
+        """Move the object to its destination; raises OSError."""
+        move_to_destination(self.staged, self.destination, over=over)
 
     def undo(self) -> None:
-        """Take away what was uploaded, as far as the store can be reached."""
+        """Delete the upload if the store can be reached."""
         self.file.close()
         if self.uploaded:
-            # A run that was told to end does not wait for a store that stalls.
+            # An interrupted run must not wait for a stalled store.
             with suppress(OSError, DatabaseUnreachable):
                 ending().connected(
                     lambda: self.staged.unlink(missing_ok=True), lambda nothing: None
                 )
 
 
-def begin(place: Place, tag: str, release_id: str, number: int) -> Pending | PendingObject:
-    """A file that is to get a place; raises as ``Pending.begin``."""
-    if isinstance(place, Path):
-        return Pending.begin(place, tag, release_id, number)
-    return PendingObject.begin(place, tag, release_id, number)
+def begin(
+    destination: Destination, tag: str, release_id: str, number: int
+) -> PendingFile | PendingObject:
+    """Create a file for a destination; raises as ``PendingFile.begin``."""
+    if isinstance(destination, Path):
+        return PendingFile.begin(destination, tag, release_id, number)
+    return PendingObject.begin(destination, tag, release_id, number)
 
 
-def into_place(path: Staged, place: Place, *, over: Found) -> None:
-    """Rename a file, for good; raises OSError, as when another is there.
+def move_to_destination(
+    staged_file: StagedFile, destination: Destination, *, over: FileStatus
+) -> None:
+    """Rename a file durably; raises OSError, also if another file exists there.
 
     Parameters
     ----------
-    over : what may be replaced; None where nothing may.
+    over : status of the file that may be replaced; None to refuse any.
     """
-    if isinstance(place, TablePlace):
-        assert isinstance(path, TableFile)
-        place.commit(path, over=over)
+    if isinstance(destination, IcebergTable):
+        assert isinstance(staged_file, TableFile)
+        destination.commit(staged_file, over=over)
         return
-    if isinstance(place, ObjectPath):
-        assert isinstance(path, ObjectPath)
-        # What appears right now is lost: object stores know no copy into a free place.
+    if isinstance(destination, ObjectPath):
+        assert isinstance(staged_file, ObjectPath)
+        # Object stores cannot copy only if the key is free, so an object created right now is lost.
         if over is None:
-            require_free(place)
-        path.copy_to(place)
+            require_free(destination)
+        staged_file.copy_to(destination)
         with suppress(OSError):
-            path.unlink(missing_ok=True)
+            staged_file.unlink(missing_ok=True)
         return
-    assert isinstance(path, Path)
-    assert isinstance(place, Path)
-    found = found_at(place)
-    if isinstance(found, os.stat_result) and os.path.samestat(found, path.lstat()):
-        # A run ended between link and unlink; a rename would leave both names.
-        path.unlink()
+    assert isinstance(staged_file, Path)
+    assert isinstance(destination, Path)
+    status = status_of(destination)
+    if isinstance(status, os.stat_result) and os.path.samestat(status, staged_file.lstat()):
+        # An earlier run ended between link and unlink. A rename would keep both names.
+        staged_file.unlink()
     elif over is not None:
-        os.replace(path, place)
+        os.replace(staged_file, destination)
     else:
-        _into_free_place(path, place)
-    sync_directory(place.parent)
+        _link_or_rename(staged_file, destination)
+    sync_directory(destination.parent)
 
 
-def _into_free_place(path: Path, place: Path) -> None:
-    """Rename a file where nothing has the name: a link fails then, as a rename does not."""
+def _link_or_rename(path: Path, destination: Path) -> None:
+    """Move a file to a free name: unlike a rename, a link fails if the name is taken."""
     try:
-        os.link(path, place)
+        os.link(path, destination)
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise
-        # A disk without links: what appears right now is lost.
-        require_free(place)
-        os.rename(path, place)
+        # No hard links here, so a file created right now is lost.
+        require_free(destination)
+        os.rename(path, destination)
         return
     path.unlink()
 
 
 def sync_directory(directory: Path) -> None:
-    """Put the names of a directory on the disk; raises OSError."""
-    opened = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    """Flush a directory's entries to disk; raises OSError."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        os.fsync(opened)
+        os.fsync(descriptor)
     finally:
-        os.close(opened)
+        os.close(descriptor)
 
 
-def left_behind(path: str, tag: str) -> Iterator[tuple[Staged, str, int]]:
-    """Files that are not in their places, with release, and number in it; see ``held``."""
-    parent = place_for(path, "{release}").parent
-    if isinstance(parent, TablePlace):
+def leftover_files(path: str, tag: str) -> Iterator[tuple[StagedFile, str, int]]:
+    """Yield staged files with their release and number; see ``lock_leftover``."""
+    parent = resolve_destination(path, "{release}").parent
+    if isinstance(parent, IcebergTable):
         with suppress(OSError):
-            yield from parent.left(tag)
+            yield from parent.leftover_files(tag)
         return
     directory = parent.key if isinstance(parent, ObjectPath) else str(parent)
     pattern = "*".join(glob.escape(part) for part in directory.split("{release}"))
@@ -348,25 +351,25 @@ def left_behind(path: str, tag: str) -> Iterator[tuple[Staged, str, int]]:
         with suppress(OSError):
             names = ObjectPath(parent.scheme, pattern).matching()
     for name in names:
-        found = _OURS.fullmatch(name.name)
-        if found:
-            yield name, found[1], int(found[2])
+        match = _STAGED_NAME.fullmatch(name.name)
+        if match:
+            yield name, match[1], int(match[2])
 
 
-def drop_left(path: Staged) -> None:
-    """Take away what was left behind; raises OSError.
+def delete_leftover(path: StagedFile) -> None:
+    """Delete a leftover file; raises OSError.
 
-    Of an object nobody knows whether its run has ended: one of the last day stays.
+    Whether the run of an object has ended is unknown, so objects younger than a day are kept.
     """
     if isinstance(path, Path) or path.age(time.time()) > OLD:
         path.unlink(missing_ok=True)
 
 
 @contextmanager
-def held(path: Staged) -> Iterator[bool]:
-    """A file for the block, and nobody else's: False where a run holds it, or it is gone.
+def lock_leftover(path: StagedFile) -> Iterator[bool]:
+    """Lock a leftover file for the block; yield False if a run holds it or it no longer exists.
 
-    No link is followed, and no pipe waited for: in a directory of many, anybody may make them.
+    Neither follows links nor waits for pipes, which anyone may create in a shared directory.
     Objects have no locks.
     """
     if not isinstance(path, Path):
@@ -374,20 +377,20 @@ def held(path: Staged) -> Iterator[bool]:
         return
     with ExitStack() as stack:
         try:
-            opened = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-            file = stack.enter_context(os.fdopen(opened, "rb"))
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            file = stack.enter_context(os.fdopen(descriptor, "rb"))
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            found = os.fstat(file.fileno())
-            is_left = is_file(found) and os.path.samestat(found, path.lstat())
+            status = os.fstat(file.fileno())
+            is_leftover = is_file(status) and os.path.samestat(status, path.lstat())
         except OSError:
-            is_left = False
-        yield is_left
+            is_leftover = False
+        yield is_leftover
 
 
-def sha256(path: Place | Staged) -> str:
-    """The digest of a file's bytes."""
-    found: Any = hashlib.sha256()
+def sha256(path: Destination | StagedFile) -> str:
+    """Return the SHA-256 of a file in hexadecimal digits."""
+    digest: Any = hashlib.sha256()
     with path.open("rb") as file:
-        while piece := file.read(2**20):
-            found.update(piece)
-    return str(found.hexdigest())
+        while block := file.read(2**20):
+            digest.update(block)
+    return str(digest.hexdigest())

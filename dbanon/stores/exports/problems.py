@@ -1,4 +1,4 @@
-"""What goes wrong with files of releases, as errors: of a store's answer no more than its class."""
+"""Errors about release files. Of a store's answer they report only the exception's class."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from dbanon.errors import (
 )
 
 
-def not_written(directory: object, error: OSError) -> DatabaseFailure:
-    """The error of a file that was begun."""
+def write_error(directory: object, error: OSError) -> DatabaseFailure:
+    """Return the error for a file that could not be written."""
     if DiskFull.caused_by(error):
         return DiskFull.in_directory(directory, error)
     return DatabaseFailure(
@@ -23,17 +23,17 @@ def not_written(directory: object, error: OSError) -> DatabaseFailure:
     )
 
 
-def not_placed(place: object, error: OSError) -> DatabaseFailure:
-    """The error of a file that alone would have had the release."""
-    kind = DiskFull if DiskFull.caused_by(error) else DatabaseFailure
-    return kind(
-        f"The release could not get the place {place}, and no database has it.",
+def publication_error(destination: object, error: OSError) -> DatabaseFailure:
+    """Return the error for a file-only release that could not be moved to its destination."""
+    error_class = DiskFull if DiskFull.caused_by(error) else DatabaseFailure
+    return error_class(
+        f"The release could not get the place {destination}, and no database has it.",
         detail=error.strerror,
     )
 
 
-def refused(message: str, error: OSError) -> DbanonError:
-    """The error of a place that cannot be had."""
+def access_error(message: str, error: OSError) -> DbanonError:
+    """Return the error for a destination that cannot be accessed."""
     if DiskFull.caused_by(error):
         return DiskFull(
             f"{message} The disk is full, or a quota is reached.",
@@ -42,6 +42,6 @@ def refused(message: str, error: OSError) -> DbanonError:
         )
     if error.errno == errno.EIO:
         return DatabaseUnreachable(message, detail=error.strerror)
-    denied = isinstance(error, PermissionError)
-    kind = InsufficientRights if denied else InvalidParameter
-    return kind(message, detail=error.strerror)
+    is_denied = isinstance(error, PermissionError)
+    error_class = InsufficientRights if is_denied else InvalidParameter
+    return error_class(message, detail=error.strerror)

@@ -24,7 +24,7 @@ from dbanon.errors import (
 )
 from dbanon.ledger.tables import LEDGER_SCHEMA, ledger_ddl
 from dbanon.sessions import statements
-from dbanon.sessions.base import Existing, OnSql, Relation
+from dbanon.sessions.base import ExistingRelation, OnSql, Relation
 from dbanon.sessions.interface import Dialect
 from dbanon.sessions.names import (
     RelationName,
@@ -176,12 +176,16 @@ class MariadbCatalog(Session):
         [(folded,)] = self.rows("SELECT @@lower_case_table_names")
         return str(one).lower() == str(other).lower() if folded else one == other
 
-    def find_existing(self, name: RelationName) -> Existing | None:
+    def find_existing(self, name: RelationName) -> ExistingRelation | None:
         found = self._catalog(name)
         if not found:
             return None
         kind, _, comment = found[0]
-        return Existing("view", None) if "VIEW" in kind else Existing("table", comment or None)
+        return (
+            ExistingRelation("view", None)
+            if "VIEW" in kind
+            else ExistingRelation("table", comment or None)
+        )
 
     def make_database(self, name: RelationName) -> None:
         """Make the database that a schema is here, where it is missing."""

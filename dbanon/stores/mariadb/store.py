@@ -104,7 +104,7 @@ class MariadbStore:
         with translated("The server cannot be reached."):
             connection = ending().connected(connect, lambda late: late.close())
         wire = _Wire(connection, connect)
-        ending().note(wire)
+        ending().register(wire)
         try:
             with translated(), connection.cursor() as cursor:
                 cursor.execute("SELECT version(), database()")

@@ -112,7 +112,7 @@ def backend_of(driver: Any) -> Backend:
 
 def watch(driver: Any) -> None:
     """Let a connection be cut when its run is told to end, and be cancelled in bounded time."""
-    ending().note(driver)
+    ending().register(driver)
     if "cancel_safe" not in vars(driver) and hasattr(driver, "cancel_safe"):
         driver.cancel_safe = _bounded(driver.cancel_safe)
 
@@ -133,7 +133,7 @@ def _bounded(cancel: Callable[..., None]) -> Callable[..., None]:
     def cancel_safe(*, timeout: float = _CANCEL) -> None:
         # The driver cancels what a signal interrupts while it waits.
         if isinstance(sys.exc_info()[1], (KeyboardInterrupt, SystemExit)):
-            ending().tell()
+            ending().request_end()
         at_most = min(timeout, _CANCEL)
         thread = threading.Thread(target=try_to, args=(at_most,), daemon=True)
         thread.start()

@@ -26,7 +26,7 @@ from dbanon.ledger import postgresql as postgresql_ledger
 from dbanon.ledger.postgresql_releases import NUMBER_ENTRIES
 from dbanon.ledger.postgresql_rules import tie_rules
 from dbanon.sessions.base import (
-    Existing,
+    ExistingRelation,
     Locator,
     OnSql,
     Relation,
@@ -288,7 +288,7 @@ class PostgresqlSession(
         self.require_trusted_ledger()
         rights.require_ledger_rights(self.look_up)
 
-    def find_existing(self, name: RelationName) -> Existing | None:
+    def find_existing(self, name: RelationName) -> ExistingRelation | None:
         found = self.look_up(catalog.EXISTING, (name.schema, name.name))
         if len(found) > 1:
             # Ours, and one that this snapshot still shows and another session has replaced.
@@ -296,7 +296,7 @@ class PostgresqlSession(
                 f"Another session replaced {name} meanwhile; nothing was published.",
                 hint="Try again.",
             )
-        return Existing(*found[0]) if found else None
+        return ExistingRelation(*found[0]) if found else None
 
     def columns_of(self, relation: RelationName) -> list[tuple[str, str]]:
         found = self.look_up(digest.COLUMNS_OF, (relation.schema, relation.name))
@@ -350,7 +350,7 @@ class PostgresqlSession(
         self.run(NUMBER_ENTRIES)
         self.run(tie_rules())
 
-    def may_drop(self, existing: Existing) -> bool:
+    def may_drop(self, existing: ExistingRelation) -> bool:
         return bool(self.rows(catalog.MAY_DROP, (existing.oid,))[0][0])
 
     def ledger_name(self, table: str) -> RelationName:

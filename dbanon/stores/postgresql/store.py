@@ -22,7 +22,7 @@ from dbanon.errors import (
 )
 from dbanon.sessions.base import OnSql
 from dbanon.sessions.connecting import connected
-from dbanon.sessions.ending import CUT, LEAST, OVER, ending
+from dbanon.sessions.ending import CUT_SECONDS, END_SECONDS, MIN_SECONDS, ending
 from dbanon.stores.interrupts import held_once_committed, shared_driver, transaction_open
 from dbanon.stores.postgresql.client import FOUND, PsycopgSession
 from dbanon.stores.postgresql.connecting import (
@@ -112,11 +112,13 @@ def _settled(connect: Connect, number: str, release_id: str | None) -> bool | No
     """True when it was committed, False when it never will be, None when that is not known."""
     started = time.monotonic()
     here = ending()
-    with here.at_most(SECONDS + LEAST):
+    with here.at_most(SECONDS + MIN_SECONDS):
         while True:
             spent = time.monotonic() - started
             # Who was told to end has less time to ask.
-            patience, most = (HURRY, OVER - CUT) if here.asked_to_end else (PATIENCE, SECONDS)
+            patience, most = (
+                (HURRY, END_SECONDS - CUT_SECONDS) if here.asked_to_end else (PATIENCE, SECONDS)
+            )
             try:
                 with closing(connect()) as connection, _watched(connection):
                     found = _outcome(connection, number, release_id, end=spent > patience)

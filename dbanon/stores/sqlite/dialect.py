@@ -1,4 +1,4 @@
-"""Column types of SQLite: how values are read and released, and what other types become."""
+"""Column types of SQLite: how values are read and released, and how other types are mapped."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _CONSTRAINTS = frozenset(
     ]
 )
 _SMALLEST = -(2**63)
-# What the values of a kind may be, in the words of typeof().
+# The storage classes, as typeof() names them, that a column of each kind may hold.
 STORED_AS = {
     Kind.INTEGER: ("integer",),
     Kind.DECIMAL: ("integer", "real"),
@@ -55,21 +55,21 @@ STORED_AS = {
 
 
 def is_well_formed(attribute: Attribute) -> str:
-    """SQL that is true where a stored value is what its column declares."""
+    """SQL that is true if a stored value matches the column's declared type."""
     column = f"s.{quote(attribute.name)}"
-    stored = ", ".join(f"'{name}'" for name in STORED_AS[attribute.kind])
-    condition = f"typeof({column}) IN ({stored})"
+    storage_classes = ", ".join(f"'{name}'" for name in STORED_AS[attribute.kind])
+    condition = f"typeof({column}) IN ({storage_classes})"
     if attribute.kind is Kind.BOOLEAN:
         condition += f" AND {column} IN (0, 1)"
     elif attribute.kind is Kind.DATE:
-        # SQLite reads much as a date, and carries what is over into the next month.
+        # date() accepts impossible days and rolls them over into the next month.
         condition += f" AND date({column}, '+0 days') = {column}"
     elif attribute.kind is Kind.TIMESTAMP:
         second = f"substr({column}, 1, 19)"
         fraction = f"substr({column}, 20)"
-        written = f"replace({second}, 'T', ' '), {column} || ' 00:00:00'"
+        midnight_forms = f"replace({second}, 'T', ' '), {column} || ' 00:00:00'"
         condition += (
-            f" AND datetime({second}, '+0 days') IN ({written})"
+            f" AND datetime({second}, '+0 days') IN ({midnight_forms})"
             f" AND ({fraction} = '' OR {fraction} GLOB '.[0-9]*'"
             f" AND NOT {fraction} GLOB '.*[^0-9]*' AND length({fraction}) <= 7)"
         )
@@ -77,21 +77,21 @@ def is_well_formed(attribute: Attribute) -> str:
 
 
 def bounded(attribute: Attribute, low: str, high: str) -> str:
-    """SQL of a value as a number; NULL where what is stored is nothing of the column's type."""
+    """SQL for a value as a number; NULL if the stored value does not match the column's type."""
     column, kind = f"s.{quote(attribute.name)}", attribute.kind
     if kind is Kind.DATE:
-        fine, number = is_well_formed(attribute), f"julianday({column}) - 2440587.5"
+        condition, number = is_well_formed(attribute), f"julianday({column}) - 2440587.5"
     elif kind is Kind.TIMESTAMP:
-        fine = is_well_formed(attribute)
+        condition = is_well_formed(attribute)
         number = f"CAST(strftime('%s', substr({column}, 1, 19)) AS REAL) * 1000000"
     else:
-        # SQLite holds nobody to a type: any number is one.
-        fine, number = f"typeof({column}) IN ('integer', 'real')", f"CAST({column} AS REAL)"
-    return f"CASE WHEN {fine} THEN {number} END"
+        # SQLite does not enforce column types, so accept any stored number.
+        condition, number = f"typeof({column}) IN ('integer', 'real')", f"CAST({column} AS REAL)"
+    return f"CASE WHEN {condition} THEN {number} END"
 
 
 def extent(attribute: Attribute) -> str:
-    """SQL of the longest text of a timestamp, and of the largest amount of a decimal."""
+    """SQL for the longest text of a timestamp, or the largest absolute value of a decimal."""
     column = f"s.{quote(attribute.name)}"
     if attribute.kind is Kind.DECIMAL:
         # abs() of the smallest integer is an error.
@@ -101,20 +101,20 @@ def extent(attribute: Attribute) -> str:
 
 
 def with_extent(attribute: Attribute, extent: Any) -> Attribute:
-    """The attribute with what the extent of its values tells beyond its declaration."""
+    """Refine an attribute with the extent of its values: fractional digits, or full precision."""
     if attribute.kind is Kind.TIMESTAMP:
         digits = max((extent or 0) - len("2000-01-01 00:00:00."), 0)
         return replace(attribute, scale=digits)
     if attribute.kind is Kind.DECIMAL and (extent or 0) >= 10 ** (
         attribute.precision - attribute.scale
     ):
-        # SQLite does not hold anyone to the precision; other databases do.
+        # SQLite does not enforce the declared precision; other databases do.
         return replace(attribute, precision=38)
     return attribute
 
 
 def expected(attribute: Attribute) -> str:
-    """What a stored value of a column must be, in words."""
+    """Describe, for an error message, what a stored value of a column must look like."""
     if attribute.kind is Kind.DATE:
         return "written as YYYY-MM-DD"
     if attribute.kind is Kind.TIMESTAMP:
@@ -125,19 +125,19 @@ def expected(attribute: Attribute) -> str:
 
 
 def declared(sql_type: str) -> str:
-    """A declared type as CREATE TABLE may have it.
+    """A declared type as CREATE TABLE accepts it.
 
-    SQLite takes any quoted text for a type, and tells it without the quotes: what is no plain type
-    name is quoted again, so that it stays a name.
+    SQLite accepts any quoted text as a type and reports it without quotes. Anything but a plain
+    type name is quoted again so that it stays one name.
     """
     plain = re.fullmatch(r"[A-Za-z_][\w ]*(\(\s*\d+\s*(,\s*\d+\s*)?\))?|", sql_type, re.ASCII)
-    # Words that begin a constraint would not be taken for a part of the type.
+    # SQLite would parse these words as the start of a constraint, not as part of the type.
     words = {word.upper() for word in re.findall(r"[A-Za-z]+", sql_type)}
     return sql_type if plain and not words & _CONSTRAINTS else quote(sql_type)
 
 
 def attribute(name: str, declared: str, nullable: bool) -> Attribute:
-    """A column by the type it declares, as SQLite's own rules of affinity read it."""
+    """Build a column's attribute from its declared type, by SQLite's affinity rules."""
     upper = declared.upper()
     kind, precision, scale = Kind.OTHER, 0, 0
     limits = re.search(r"\((\d+)\s*(?:,\s*(\d+))?\)", upper)
@@ -180,13 +180,13 @@ def chunk(
 
 
 def _numbers(attribute: Attribute, values: Sequence[Any]) -> NDArray[np.float64]:
-    """Stored values as numbers, float64 (c,); 0 where NULL."""
+    """Convert stored values to numbers, float64 (c,); 0 where NULL."""
     if attribute.kind not in (Kind.DATE, Kind.TIMESTAMP):
         return np.array([0 if value is None else value for value in values], np.float64)
     unit = "D" if attribute.kind is Kind.DATE else "us"
     texts = ["1970-01-01" if value is None else value for value in values]
-    moments = np.array(texts, dtype=f"datetime64[{unit}]")
-    return moments.astype(np.int64).astype(np.float64)
+    timestamps = np.array(texts, dtype=f"datetime64[{unit}]")
+    return timestamps.astype(np.int64).astype(np.float64)
 
 
 def stored_values(column: ReleasedColumn) -> Sequence[Any]:
@@ -199,11 +199,11 @@ def stored_values(column: ReleasedColumn) -> Sequence[Any]:
         stored = np.datetime_as_string(values.astype("datetime64[D]")).tolist()
     elif attribute.kind is Kind.TIMESTAMP:
         unit = "s" if attribute.scale == 0 else "ms" if attribute.scale <= 3 else "us"
-        moments = values.astype("datetime64[us]").astype(f"datetime64[{unit}]")
-        stored = np.char.replace(np.datetime_as_string(moments), "T", " ").tolist()
+        timestamps = values.astype("datetime64[us]").astype(f"datetime64[{unit}]")
+        stored = np.char.replace(np.datetime_as_string(timestamps), "T", " ").tolist()
     elif attribute.kind is Kind.DECIMAL:
         unit = 10**attribute.scale
-        # What is no integer of 64 bits is a float here, as all decimals are.
+        # Integers beyond 64 bits are stored as floats, like all decimals with a scale.
         stored = [
             int(value) if unit == 1 and _is_integer(int(value)) else int(value) / unit
             for value in values
@@ -218,9 +218,9 @@ def stored_values(column: ReleasedColumn) -> Sequence[Any]:
 
 
 def storable(value: Any) -> Any:
-    """A value of another database as SQLite stores it."""
+    """Convert a value of another database to one that SQLite can store."""
     if isinstance(value, (float, Decimal)) and value != value:
-        # NaN would silently be stored as NULL.
+        # SQLite would silently store NaN as NULL.
         raise cannot_travel()
     if isinstance(value, int):
         return _integer(value)
@@ -240,7 +240,7 @@ def _is_integer(value: int) -> bool:
 
 
 def _integer(value: int) -> int | float:
-    """A whole number as SQLite has it: a float where it is too wide, if that is the same number."""
+    """An integer as SQLite stores it: a float if it is too wide and the float is exact."""
     if _is_integer(value):
         return value
     if value.bit_length() > 1023 or value != float(value):
@@ -259,7 +259,7 @@ def released_expression(position: int, column: ReleasedColumn) -> str:
 def wide_parts(attribute: Attribute) -> tuple[str, str]:
     column = f"s.{quote(attribute.name)}"
     if attribute.kind is Kind.TIMESTAMP:
-        # Apart, because SQLite rounds what it reads to milliseconds.
+        # Split whole seconds from the fraction, because SQLite rounds timestamps to milliseconds.
         seconds = f"CAST(strftime('%s', substr({column}, 1, 19)) AS INTEGER)"
         fraction = (
             f"CAST(substr(substr({column}, 21) || '000000', 1, {attribute.scale}) AS INTEGER)"
@@ -286,51 +286,51 @@ def type_of(attribute: Attribute) -> str:
 DIGEST_WAY = "sqlite1"
 BITS = 128
 
-# The bytes of a row: a format that has stayed the same since Python 2.5. A text is a tuple of its
-# bytes, so that it is no BLOB, and need not be valid.
+# The serialized bytes of a row. This marshal version has been stable since Python 2.5. Texts are
+# wrapped in a tuple of their bytes so that they differ from BLOBs and need not be valid UTF-8.
 _FORMAT = 2
 _PROBE = (1, -(2**40), 2.5, None, (b"text",), b"blob")
 
 
 def digest_of_query(connection: sqlite3.Connection, query: str, salt: int) -> tuple[int, int]:
-    """The number of rows that a query gives, and the sum of their hashes."""
-    before = connection.text_factory
+    """Return a query's row count and the sum of its row hashes."""
+    text_factory = connection.text_factory
     connection.text_factory = _text
     try:
-        return of_rows(connection.execute(query), salt)
+        return hash_rows(connection.execute(query), salt)
     finally:
-        connection.text_factory = before
+        connection.text_factory = text_factory
 
 
-def of_rows(rows: Iterable[tuple[Any, ...]], salt: int) -> tuple[int, int]:
-    """The number of rows, and the sum of their hashes."""
-    # Looked up once, not once a row.
+def hash_rows(rows: Iterable[tuple[Any, ...]], salt: int) -> tuple[int, int]:
+    """Return the row count and the sum of the row hashes."""
+    # Hoist the lookups out of the loop over rows.
     start = hashlib.blake2b(salt.to_bytes(8, "little"), digest_size=BITS // 8)
     copy, dumps, number = start.copy, marshal.dumps, int.from_bytes
     count = total = 0
     for row in rows:
-        hashed = copy()
-        hashed.update(dumps(row, _FORMAT))
-        total += number(hashed.digest(), "little")
+        row_hash = copy()
+        row_hash.update(dumps(row, _FORMAT))
+        total += number(row_hash.digest(), "little")
         count += 1
     return count, total % 2**BITS
 
 
 def digest_probe() -> str:
-    """The hash of fixed values."""
-    return str(of_rows([_PROBE], 1)[1])
+    """The hash of a fixed row, which detects a changed hash function."""
+    return str(hash_rows([_PROBE], 1)[1])
 
 
 def _text(value: bytes) -> tuple[bytes]:
     return (value,)
 
 
-# The function that tags persons, for as long as a key is staged.
+# The SQL function that computes person tags; it exists while a key is staged.
 _TAG = "dbanon_keyed_tag"
 _LOGARITHM = "dbanon_ln"
 _DIGEST = "dbanon_row_digest"
-_MATCHES, _FOLDED = "dbanon_matches", "dbanon_folded"  # SQLite's lower knows ASCII alone.
-# Bytes of a row's digest: sums of thousands are still 64-bit integers.
+_MATCHES, _FOLDED = "dbanon_matches", "dbanon_folded"  # SQLite's lower() handles only ASCII.
+# Few enough bytes that sums over thousands of rows remain 64-bit integers.
 _DIGEST_BYTES = 6
 
 
@@ -338,8 +338,8 @@ def _matches(text: object, pattern: str) -> bool:
     return isinstance(text, str) and re.search(pattern, text) is not None
 
 
-class SqliteKeyed(FileSession):
-    """The part of a session that chains ask for."""
+class SqliteStagingSession(FileSession):
+    """The staging and SQL functions that chains need."""
 
     def __init__(self, driver: sqlite3.Connection, on_sql: OnSql | None = None) -> None:
         super().__init__(on_sql)
@@ -350,8 +350,8 @@ class SqliteKeyed(FileSession):
         def tag(text: str | None) -> bytes | None:
             if text is None:
                 return None
-            hashed = hashlib.sha256(inner + text.encode()).digest()
-            return (hashlib.sha256(outer + hashed).digest() if outer else hashed)[:16]
+            inner_hash = hashlib.sha256(inner + text.encode()).digest()
+            return (hashlib.sha256(outer + inner_hash).digest() if outer else inner_hash)[:16]
 
         self._driver.create_function(_TAG, 1, tag, deterministic=True)
         self._tags = True
@@ -359,14 +359,14 @@ class SqliteKeyed(FileSession):
     def drop_staging(self) -> None:
         super().drop_staging()
         if self._tags:
-            # A connection that the caller keeps would keep the key.
+            # Otherwise the caller's connection would retain the key.
             self._driver.create_function(_TAG, 1, None)
 
     def stage_other_key(self, inner: bytes, outer: bytes) -> None:
         self.stage_key(inner, outer)
 
     def logarithm(self, number: str) -> str:
-        # Not every SQLite is built with one.
+        # SQLite may be built without math functions.
         self._driver.create_function(_LOGARITHM, 1, math.log, deterministic=True)
         return f"{_LOGARITHM}({number})"
 
@@ -382,17 +382,17 @@ class SqliteKeyed(FileSession):
         return f"{_TAG}({text})"
 
     def pseudonym_of(self, text: str) -> str:
-        # Its hex of NULL is the empty text.
+        # hex(NULL) is the empty text in SQLite.
         return f"nullif({super().pseudonym_of(text)}, '')"
 
     def row_digest(self, relation: RelationName, names: Sequence[str]) -> str:
         salt = secrets.token_bytes(16)
 
         def digest(*values: float | str | bytes | None) -> int:
-            hashed = hashlib.blake2b(repr(values).encode(), key=salt, digest_size=_DIGEST_BYTES)
-            return int.from_bytes(hashed.digest(), "big")
+            row_hash = hashlib.blake2b(repr(values).encode(), key=salt, digest_size=_DIGEST_BYTES)
+            return int.from_bytes(row_hash.digest(), "big")
 
-        # Other rows have other ones as long as the connection lives; no key is in it.
+        # The salt is drawn per call, so digests are comparable only within this connection.
         self._driver.create_function(_DIGEST, -1, digest, deterministic=True)
         return f"{_DIGEST}({', '.join(f's.{quote(name)}' for name in names)})"
 

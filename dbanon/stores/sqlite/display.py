@@ -1,4 +1,4 @@
-"""What readers of a SQLite column see: SQL that tells values apart as they are shown."""
+"""SQL that distinguishes SQLite values as readers see them."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from dbanon.data.schema import Attribute, Kind
 
 
 def display_key(attribute: Attribute, column: str) -> tuple[str, ...]:
-    """SQL of what tells a column's values apart as readers see them, whatever its collation."""
+    """SQL expressions that distinguish a column's values as displayed, regardless of collation."""
     if attribute.kind is Kind.INTEGER:
         return (column,)
     binary = f"{column} COLLATE BINARY"
     if attribute.kind in (Kind.CATEGORY, Kind.DATE, Kind.TIMESTAMP):
         return (binary,)
-    # Without a type of the column's, 1 and 1.0 are equal.
+    # Untyped columns can hold both 1 and 1.0, which compare equal but look different.
     return binary, f"typeof({column})"

@@ -1,7 +1,8 @@
 """One transaction on SQLite, through Python's own client.
 
-SQLite has no schemas: the schema part of a name becomes a prefix (``release.people`` is the table
-``release_people``). It has no fixed types either: what a column declares is checked on its values.
+SQLite has no schemas, so a schema becomes a name prefix (``release.people`` is the table
+``release_people``). It does not enforce types either, so values are checked against the declared
+type.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from dbanon.recoding import ReleasedColumn
 from dbanon.sessions import statements
 from dbanon.sessions.base import (
     MARK,
-    Existing,
+    ExistingRelation,
     Locator,
     OnSql,
     Output,
@@ -56,7 +57,7 @@ from dbanon.sessions.copied import storable_rows
 from dbanon.sessions.interface import Dialect
 from dbanon.sessions.names import RelationName, quote, quote_list
 from dbanon.stores.sqlite import dialect as types
-from dbanon.stores.sqlite.dialect import SqliteKeyed
+from dbanon.stores.sqlite.dialect import SqliteStagingSession
 from dbanon.stores.sqlite.display import display_key
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Raise SQLite's errors as dbanon's own, without their text: it may quote a value."""
+    """Raise SQLite's errors as dbanon's own, without their text, which may quote a value."""
     try:
         yield
     except DbanonError:
@@ -84,7 +85,7 @@ def translated() -> Iterator[None]:
                 " if it is not set, and run it again.",
             ) from None
         if name.startswith("SQLITE_INTERRUPT"):
-            # Only the progress handler interrupts, by what a signal raised in it.
+            # Only the progress handler interrupts, when a signal handler raised in it.
             raise KeyboardInterrupt from None
         if name.startswith(("SQLITE_READONLY", "SQLITE_PERM")):
             raise InsufficientRights("The database file may not be written.", detail=name) from None
@@ -98,7 +99,7 @@ def translated() -> Iterator[None]:
 _ROWIDS = ("rowid", "_rowid_", "oid")
 
 
-class SqliteSession(SqliteKeyed):
+class SqliteSession(SqliteStagingSession):
     """One transaction on SQLite."""
 
     dialect: ClassVar[Dialect] = types
@@ -108,7 +109,7 @@ class SqliteSession(SqliteKeyed):
     }  # fmt: skip
     digest_way = types.DIGEST_WAY
     display_key = staticmethod(display_key)
-    # It calls them column1 and so on, however they are named.
+    # SQLite renames such columns to column1 and so on.
     never_in_views = frozenset(["true", "false"])
 
     def __init__(self, connection: Connection, on_sql: OnSql | None = None) -> None:
@@ -138,21 +139,23 @@ class SqliteSession(SqliteKeyed):
 
     def find_source(self, name: RelationName) -> Relation:
         resolved = self.resolve_output(name)
-        found = self.rows(
+        matches = self.rows(
             "SELECT type FROM sqlite_master WHERE name = ? AND type IN ('table', 'view')",
             (resolved.name,),
         )
-        if not found:
-            known = self.rows("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")
+        if not matches:
+            table_names = self.rows(
+                "SELECT name FROM sqlite_master WHERE type IN ('table', 'view')"
+            )
             raise TableNotFound(
                 f"There is no table {resolved}.",
-                hint=nearest_names(resolved.name, [n for (n,) in known]),
+                hint=nearest_names(resolved.name, [n for (n,) in table_names]),
             )
         attributes = tuple(
             types.attribute(column, declared, not not_null)
             for _, column, declared, not_null, *_ in self._columns(resolved)
         )
-        return Relation(resolved, Schema(attributes), found[0][0])
+        return Relation(resolved, Schema(attributes), matches[0][0])
 
     def _columns(self, name: RelationName) -> list[tuple[Any, ...]]:
         return self.rows("SELECT * FROM pragma_table_xinfo(?)", (name.name,))
@@ -160,12 +163,14 @@ class SqliteSession(SqliteKeyed):
     def locate(self, source: Relation, key: Sequence[str]) -> Relation:
         columns = self._columns(source.name)
         if not key:
-            # pk is the place in the key, from 1.
+            # Column 5 is the position in the primary key, from 1; 0 for other columns.
             key = [row[1] for row in sorted(columns, key=lambda row: row[5]) if row[5]]
         attributes = choose_key(source, key)
         if attributes:
-            whole = is_integer_key(attributes) and self._holds_integers(source, attributes[0])
-            return by_key(source, attributes, "INTEGER", as_it_is=whole, unchecked=True)
+            holds_integers = is_integer_key(attributes) and self._holds_integers(
+                source, attributes[0]
+            )
+            return by_key(source, attributes, "INTEGER", as_it_is=holds_integers, unchecked=True)
         names = {row[1].lower() for row in columns}
         free = [name for name in _ROWIDS if name not in names]
         if source.kind == "table" and free:
@@ -173,7 +178,7 @@ class SqliteSession(SqliteKeyed):
         raise key_required(source)
 
     def _holds_integers(self, source: Relation, attribute: Attribute) -> bool:
-        """False where a column that declares integers holds something else."""
+        """Return False if a column declared as integer holds other values."""
         column = f"s.{quote(attribute.name)}"
         query = f"SELECT 1 FROM {source.name.quoted} AS s WHERE typeof({column}) <> 'integer'"
         return not self.rows(f"{query} LIMIT 1")
@@ -185,8 +190,8 @@ class SqliteSession(SqliteKeyed):
             ' WHERE l."unique" AND NOT l.partial GROUP BY l.name HAVING count(*) = 1',
             (source.name.name,),
         )
-        alone = primary if len(primary) == 1 else []
-        return frozenset([*alone, *(name for (name,) in unique if name is not None)])
+        single_primary = primary if len(primary) == 1 else []
+        return frozenset([*single_primary, *(name for (name,) in unique if name is not None)])
 
     def sort_key(self, attribute: Attribute) -> str:
         return f"{super().sort_key(attribute)} COLLATE BINARY"
@@ -195,28 +200,29 @@ class SqliteSession(SqliteKeyed):
         return f"CAST(s.{quote(attribute.name)} AS TEXT) COLLATE BINARY"
 
     def sample(self, relation: RelationName, share: float) -> str:
-        of = 2**32
-        # Of a query in FROM, columns may have other names.
-        return f"{relation.quoted} AS s WHERE (random() & {of - 1}) < {round(share * of)}"
+        n_buckets = 2**32
+        # Alias the table, not a subquery in FROM, which might rename columns.
+        threshold = round(share * n_buckets)
+        return f"{relation.quoted} AS s WHERE (random() & {n_buckets - 1}) < {threshold}"
 
     def inspect(self, source: Relation, attributes: Sequence[Attribute]) -> tuple[Attribute, ...]:
-        looked_at = [a for a in attributes if a.kind in types.STORED_AS and not a.nominal]
-        if not looked_at:
+        checked = [a for a in attributes if a.kind in types.STORED_AS and not a.nominal]
+        if not checked:
             return tuple(attributes)
         checks = [
             f"sum(s.{quote(a.name)} IS NOT NULL AND ({types.is_well_formed(a)}) IS NOT 1),"
             f" {types.extent(a)}"
-            for a in looked_at
+            for a in checked
         ]
-        found = self.rows(
+        results = self.rows(
             f"SELECT {', '.join(checks)} FROM {source.relation.quoted} AS s{source.where}"
         )[0]
         inspected = {}
-        for attribute, wrong, extent in zip(looked_at, found[::2], found[1::2], strict=True):
-            if wrong:
+        for attribute, n_invalid, extent in zip(checked, results[::2], results[1::2], strict=True):
+            if n_invalid:
                 raise MixedTypes(
                     f'Column "{attribute.name}" of {source.name} declares {attribute.sql_type}, but'
-                    f" {wrong} of its values are not {types.expected(attribute)}.",
+                    f" {n_invalid} of its values are not {types.expected(attribute)}.",
                     hint="Correct these values, or cast the column in a view.",
                 )
             inspected[attribute.name] = types.with_extent(attribute, extent)
@@ -249,11 +255,11 @@ class SqliteSession(SqliteKeyed):
             yield keys, [row[1:] for row in rows]
 
     def bound_of(self, sql_type: str) -> str:
-        # A column gives it its own affinity; CAST to DATE would make a number of it.
+        # Column affinity converts the value; CAST to DATE would turn it into a number.
         return "?"
 
-    def texts(self, given: Sequence[str]) -> tuple[str, Any]:
-        return "SELECT value FROM json_each(?)", json.dumps(given)
+    def texts(self, values: Sequence[str]) -> tuple[str, Any]:
+        return "SELECT value FROM json_each(?)", json.dumps(values)
 
     def figures(self, query: str, chunk_rows: int) -> Iterator[NDArray[np.float64]]:
         return (np.array(rows, np.float64) for rows in self._pieces(query, chunk_rows))
@@ -277,19 +283,19 @@ class SqliteSession(SqliteKeyed):
         positions: NDArray[np.int32],
         types: Sequence[str],
     ) -> None:
-        # The join looks labels up by key, one by one: an index pays.
+        # The join looks labels up one by one, so a primary key pays off.
         columns = [("key0", "INTEGER PRIMARY KEY"), ("class", "INTEGER"), ("position", "INTEGER")]
         order = np.argsort(keys[:, 0])
         lists = (values[order].tolist() for values in (keys[:, 0], classes, positions))
         self._load(statements.LABELS, columns, zip(*lists, strict=True))
 
     def load_classes(self, columns: Sequence[ReleasedColumn], n_classes: int) -> None:
-        named = [("class", "INTEGER PRIMARY KEY")]
+        class_columns = [("class", "INTEGER PRIMARY KEY")]
         lists: list[Sequence[Any]] = [range(n_classes)]
         for position, column in enumerate(columns):
-            named.append((statements.value_column(position), ""))
+            class_columns.append((statements.value_column(position), ""))
             lists.append(types.stored_values(column))
-        self._load(statements.CLASSES, named, zip(*lists, strict=True))
+        self._load(statements.CLASSES, class_columns, zip(*lists, strict=True))
 
     def load_rows(self, attributes: Sequence[Attribute], pieces: Iterable[tuple[Any, ...]]) -> None:
         columns = [("class", "INTEGER"), ("position", "INTEGER")]
@@ -304,10 +310,12 @@ class SqliteSession(SqliteKeyed):
         partition: Partition,
         attributes: Sequence[Attribute],
     ) -> dict[str, NDArray[np.object_]]:
-        """As in every session; decimals are added up here, where numbers have no limit."""
+        """As in every session, except that decimals are summed here with unlimited precision."""
         self.stage_labels(microdata, partition, source.located.types)
         others = [a for a in attributes if a.kind is not Kind.DECIMAL]
-        found = super().exact_totals(source, microdata, partition, others) if others else {}
+        totals_by_column = (
+            super().exact_totals(source, microdata, partition, others) if others else {}
+        )
         labels = np.argsort(self.class_numbers(partition))
         for attribute in (a for a in attributes if a.kind is Kind.DECIMAL):
             unit = 10**attribute.scale
@@ -318,8 +326,8 @@ class SqliteSession(SqliteKeyed):
             for rows in self._pieces(query, DEFAULT_CHUNK_ROWS):
                 for number, value in rows:
                     totals[labels[number]] += round(Fraction(value or 0) * unit)
-            found[attribute.name] = totals
-        return found
+            totals_by_column[attribute.name] = totals
+        return totals_by_column
 
     # -- output -----------------------------------------------------------------------------------
 
@@ -328,22 +336,22 @@ class SqliteSession(SqliteKeyed):
             return RelationName(None, name.name)
         return RelationName(None, f"{name.schema}_{name.name}")
 
-    def find_existing(self, name: RelationName) -> Existing | None:
-        found = self.rows(
+    def find_existing(self, name: RelationName) -> ExistingRelation | None:
+        matches = self.rows(
             "SELECT type, sql FROM sqlite_master"
             " WHERE name = ? COLLATE NOCASE AND type IN ('table', 'view')",
             (name.name,),
         )
-        if not found:
+        if not matches:
             return None
-        kind, sql = found[0]
+        kind, sql = matches[0]
         mark = re.search(rf"/\* ({MARK}[0-9a-f-]{{36}}) \*/", sql or "")
-        return Existing(kind, mark.group(1) if mark else None)
+        return ExistingRelation(kind, mark.group(1) if mark else None)
 
     def create_released(
         self, output: Output, columns: Sequence[tuple[str, str]], release_id: str
     ) -> None:
-        # SQLite keeps the text of CREATE: the mark is a comment in it.
+        # SQLite keeps the text of CREATE, so the release mark is a comment in it.
         body = ", ".join(f"{quote(name)} {self.declared(kind)}" for name, kind in columns)
         self.run(f"CREATE TABLE {output.written.quoted} (/* {MARK}{release_id} */ {body})")
 
@@ -354,7 +362,7 @@ class SqliteSession(SqliteKeyed):
         if output.kind == "view":
             if output.replaces:
                 self.run(f"DROP VIEW {output.name.quoted}")
-            # The mark before all names of columns, which may look like one.
+            # Put the mark before the column names, which could look like a mark.
             self.run(
                 f"CREATE VIEW {output.name.quoted} /* {MARK}{output.release_id} */"
                 f" ({quote_list(columns)}) AS"
@@ -363,7 +371,7 @@ class SqliteSession(SqliteKeyed):
             return
         if output.replaces:
             self.drop_table(output.name)
-        # Otherwise the views on the table that was just dropped would make RENAME fail.
+        # Otherwise views that still refer to the dropped table would make RENAME fail.
         self.run("PRAGMA legacy_alter_table = ON")
         try:
             self.run(f"ALTER TABLE {output.written.quoted} RENAME TO {quote(output.name.name)}")

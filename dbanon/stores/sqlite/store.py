@@ -1,4 +1,4 @@
-"""SQLite: locked for writing from the start, so that one snapshot is read and written."""
+"""SQLite store: locks for writing at the start so that reads and writes share one snapshot."""
 
 from __future__ import annotations
 
@@ -23,19 +23,21 @@ _INSTRUCTIONS_BETWEEN_LOOKS = 100_000
 
 
 class SqliteStore(FileDatabase):
-    """A SQLite database: a URL, an engine, or a connection that the caller keeps."""
+    """A SQLite database: a URL, an engine, or a connection owned by the caller."""
 
     kind = SQLITE
 
     def __init__(
         self, database: Engine | URL | sqlite3.Connection, on_sql: OnSql | None = None
     ) -> None:
-        self._held = database if isinstance(database, sqlite3.Connection) else None
+        self._caller_connection = database if isinstance(database, sqlite3.Connection) else None
         if isinstance(database, sqlite3.Connection):
-            kept = database
-            self._engine = create_engine("sqlite://", creator=lambda: kept, poolclass=StaticPool)
-            with _plain_rows(kept):
-                self._url = URL.create("sqlite", database=_file_of(kept))
+            caller_connection = database
+            self._engine = create_engine(
+                "sqlite://", creator=lambda: caller_connection, poolclass=StaticPool
+            )
+            with _plain_rows(caller_connection):
+                self._url = URL.create("sqlite", database=_file_of(caller_connection))
         else:
             self._engine = (
                 database
@@ -47,12 +49,12 @@ class SqliteStore(FileDatabase):
 
     @property
     def url(self) -> str:
-        """Where it is, without secrets."""
+        """The database URL without secrets."""
         return redact(self._url.render_as_string(hide_password=True))
 
     @property
     def _path(self) -> Path | None:
-        if self._held is not None:
+        if self._caller_connection is not None:
             return None
         name = self._url.database
         return Path(name) if name and name != ":memory:" and not name.startswith("file:") else None
@@ -65,17 +67,17 @@ class SqliteStore(FileDatabase):
     def _session(
         self, write: bool, hold: Callable[[], None] = lambda: None
     ) -> Iterator[SqliteSession]:
-        _require_idle(self._held or shared_driver(self._engine))
-        with _plain_rows(self._held):
+        _require_idle(self._caller_connection or shared_driver(self._engine))
+        with _plain_rows(self._caller_connection):
             with translated():
                 connection = connected(self._engine.connect)
             driver: Any = connection.connection.driver_connection
             _require_no_transaction(connection)
-            before = driver.isolation_level
-            # Python runs the handlers of signals only between its own instructions: some are given.
+            isolation_level = driver.isolation_level
+            # Python runs signal handlers only between its own instructions, so give it some.
             driver.set_progress_handler(lambda: 0, _INSTRUCTIONS_BETWEEN_LOOKS)
             try:
-                # The driver shall not begin or commit by itself, least of all around DDL.
+                # Keep the driver from beginning or committing on its own, especially around DDL.
                 driver.isolation_level = None
                 connection.begin()
                 with _without_row_counts(driver):
@@ -95,7 +97,7 @@ class SqliteStore(FileDatabase):
                         raise
             finally:
                 driver.set_progress_handler(None, 0)
-                driver.isolation_level = before
+                driver.isolation_level = isolation_level
                 connection.close()
 
     @contextmanager
@@ -107,21 +109,22 @@ class SqliteStore(FileDatabase):
             yield session
 
     def _may_only_read(self) -> bool:
-        """Whether a connection, or a URL with options, refuses a transaction that writes."""
-        _require_idle(self._held or shared_driver(self._engine))
+        """Return whether a connection, or a URL with options, refuses write transactions."""
+        _require_idle(self._caller_connection or shared_driver(self._engine))
         with translated():
-            opened = connected(self._engine.connect)
-        _require_no_transaction(opened)
-        with closing(opened) as connection:
+            pooled = connected(self._engine.connect)
+        _require_no_transaction(pooled)
+        with closing(pooled) as connection:
             driver: Any = connection.connection.driver_connection
             isolation_level, driver.isolation_level = driver.isolation_level, None
             try:
                 driver.execute("BEGIN IMMEDIATE")
-                # Such a transaction begins where nothing can be written, too.
+                # BEGIN IMMEDIATE succeeds on read-only databases too, so attempt a harmless write.
                 [(number,)] = driver.execute("PRAGMA user_version").fetchall()
                 driver.execute(f"PRAGMA user_version = {int(number)}")
             except sqlite3.OperationalError as error:
-                # Another one writes now: that is no reason.
+                # A concurrent writer raises the same exception, but does not make this one
+                # read-only.
                 name = getattr(error, "sqlite_errorname", "")
                 return bool(name.startswith("SQLITE_READONLY"))
             finally:
@@ -131,48 +134,50 @@ class SqliteStore(FileDatabase):
         return False
 
     def spill(self, directory: Path | None, memory: int | None) -> None:
-        """Its temporary tables are on a disk already, and its memory is small."""
+        """Do nothing: SQLite already keeps temporary tables on disk and uses little memory."""
 
     def same_database(self, other: object) -> bool:
-        """True when both are the same file, engine or connection."""
+        """Return True if both are the same file, engine or connection."""
         if not isinstance(other, SqliteStore):
             return False
-        if self._engine is other._engine or (self._held and self._held is other._held):
+        if self._engine is other._engine or (
+            self._caller_connection and self._caller_connection is other._caller_connection
+        ):
             return True
-        mine, theirs = self._url.database, other._url.database
-        if not mine or not theirs or ":memory:" in (mine, theirs):
+        own_path, other_path = self._url.database, other._url.database
+        if not own_path or not other_path or ":memory:" in (own_path, other_path):
             return False
-        return Path(mine).resolve() == Path(theirs).resolve()
+        return Path(own_path).resolve() == Path(other_path).resolve()
 
 
 @contextmanager
 def _plain_rows(connection: sqlite3.Connection | None) -> Iterator[None]:
-    """Rows are tuples and texts are texts, whatever the caller has set on a connection."""
+    """Fetch rows as tuples and texts as str, whatever the caller's connection is set to."""
     if connection is None:
         yield
         return
-    before = connection.row_factory, connection.text_factory
+    factories = connection.row_factory, connection.text_factory
     connection.row_factory, connection.text_factory = None, str
     try:
         yield
     finally:
-        connection.row_factory, connection.text_factory = before
+        connection.row_factory, connection.text_factory = factories
 
 
 @contextmanager
 def _without_row_counts(connection: sqlite3.Connection) -> Iterator[None]:
-    """Turn off a pragma of the caller's by which INSERT gives rows: ``executemany`` fails then."""
-    before = connection.execute("PRAGMA count_changes").fetchall()
+    """Turn off the caller's ``count_changes``, which makes ``executemany`` fail on INSERT."""
+    pragma_rows = connection.execute("PRAGMA count_changes").fetchall()
     connection.execute("PRAGMA count_changes = OFF")
     try:
         yield
     finally:
-        for (value,) in before:
+        for (value,) in pragma_rows:
             connection.execute(f"PRAGMA count_changes = {value}")
 
 
 def _require_idle(connection: sqlite3.Connection | None) -> None:
-    """Check that a connection of the caller's has no transaction open."""
+    """Check that the caller's connection has no open transaction."""
     if connection is None:
         return
     with translated():
@@ -182,9 +187,9 @@ def _require_idle(connection: sqlite3.Connection | None) -> None:
 
 
 def _require_no_transaction(connection: Connection) -> None:
-    """Check that a pool did not give a thread the connection that it has already, in use.
+    """Check that the pool did not return a connection that this thread already uses.
 
-    It is handed back as it is: its transaction is the caller's to end.
+    Its transaction belongs to the caller, so the connection is returned untouched.
     """
     driver: Any = connection.connection.driver_connection
     if driver.in_transaction:
@@ -193,7 +198,7 @@ def _require_no_transaction(connection: Connection) -> None:
 
 
 def _file_of(connection: sqlite3.Connection) -> str | None:
-    """The file behind a connection; None where it is in memory."""
+    """Return the file behind a connection; None for an in-memory database."""
     with translated():
         [(_, _, path), *_] = connection.execute("PRAGMA database_list").fetchall()
     return str(path) or None

@@ -24,7 +24,7 @@ from dbanon.synthesis.edges import counts_between, noisy_edges
 from dbanon.synthesis.margins import counts_of_leaves, sums_of_ranks
 from dbanon.synthesis.noise import OpenDpNoise
 from dbanon.synthesis.ranks import agreements, dp_ranks
-from dbanon.synthesis.shares import GRID, PURE_EPSILON, Edges, shares
+from dbanon.synthesis.shares import GRID, PURE_EPSILON, EdgeShares, shares
 from tests.reference.synthesis import (
     CHAIN,
     EIGHT,
@@ -236,13 +236,13 @@ def test_counts_keep_their_claim_and_half_their_noise_is_caught(counted, noise):
 @pytest.mark.slow
 def test_quantiles_keep_their_claim_and_half_their_noise_is_caught(noise, monkeypatch):
     """A row goes from below two candidates to above them: one halves better for it, one worse."""
-    monkeypatch.setattr(of_edges, "CANDIDATES", 16)
+    monkeypatch.setattr(of_edges, "N_CANDIDATES", 16)
     one, other = (
         np.sort(np.array([*[0] * low, *[GRID // 2] * 2, *[GRID] * (8 - low)])) for low in (5, 4)
     )
 
     def audit(epsilon: float) -> float:
-        scale = Edges(1, 2 * 2 / epsilon, 1.0).choice_scale
+        scale = EdgeShares(1, 2 * 2 / epsilon, 1.0).choice_scale
         beyond = (
             np.array(
                 [

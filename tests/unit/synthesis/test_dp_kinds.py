@@ -15,9 +15,9 @@ from dbanon import errors
 from dbanon.hierarchy.tree import flat
 from dbanon.job.synthesis import Private
 from dbanon.synthesis.columns import Table, public_columns
-from dbanon.synthesis.dependence import expected, score, two_way
-from dbanon.synthesis.domains import TRUTHS, Leaves, bins_of, with_other
-from dbanon.synthesis.margins import Listed, counts_of_leaves
+from dbanon.synthesis.dependence import expected_counts, score, two_way
+from dbanon.synthesis.domains import TRUTHS, CategoricalDomain, add_other_leaf, bins_of
+from dbanon.synthesis.margins import CategoricalMargin, counts_of_leaves
 from dbanon.synthesis.ranks import dp_ranks
 from dbanon.synthesis.shares import GRID, shares
 from tests.reference.private_calls import JOB_TREE as TREE
@@ -63,7 +63,7 @@ def neighbours(draw):
 def test_scores_with_products_of_noisy_margins(tables):
     """Whatever the shares are: 2 units, for which the expected counts must be whole numbers."""
     one, other, sizes, odds, unit = tables
-    apart = expected(one.shape[1], *odds, unit)
+    apart = expected_counts(one.shape[1], *odds, unit)
     assert apart.dtype == np.int64
     before, after = (two_way(*table, sizes) for table in (one, other))
     assert np.abs(before - after).sum() <= 2
@@ -82,7 +82,7 @@ def test_one_value_changes_one_whole_number(seed, n):
     other.loc[rng.integers(n)] = ["x", True, np.inf, np.nan]
     for column in columns:
         both = [
-            column.to_grid(column.on_line(t[column.name].to_numpy(), None)) for t in (table, other)
+            column.to_grid(column.encode(t[column.name].to_numpy(), None)) for t in (table, other)
         ]
         assert all(part.dtype == np.int64 for part in both)
         assert (both[0] != both[1]).sum() <= 1
@@ -167,13 +167,13 @@ def test_how_many_bins_there_are_is_public(leaves, most, seed):
 
 
 def test_values_are_drawn_by_their_shares_within_a_bin():
-    margin = Listed(np.array([0.3, 0.1, 0.6, 0.0, 0.0]), np.array([0, 0, 1, 2, 2]))
+    margin = CategoricalMargin(np.array([0.3, 0.1, 0.6, 0.0, 0.0]), np.array([0, 0, 1, 2, 2]))
     np.testing.assert_allclose(margin.odds, [0.4, 0.6, 0.0])
     inside = (np.arange(1000) + 0.5) / 1000
-    drawn = margin.at(np.zeros(1000, np.int64), inside)
+    drawn = margin.values_in(np.zeros(1000, np.int64), inside)
     assert np.bincount(drawn.astype(int)).tolist() == [750, 250]
-    assert set(margin.at(np.full(10, 2), np.linspace(0, 0.999, 10))) == {3.0, 4.0}
-    codes, places = margin.spots(np.array([4, 0, 2, 1]), np.random.default_rng(0))
+    assert set(margin.values_in(np.full(10, 2), np.linspace(0, 0.999, 10))) == {3.0, 4.0}
+    codes, places = margin.locate(np.array([4, 0, 2, 1]), np.random.default_rng(0))
     assert codes.tolist() == [2, 0, 1, 0]
     # The first bin is the first leaf's to three quarters, the last is none's and half of each.
     assert 0.5 <= places[0] <= 1
@@ -231,7 +231,7 @@ def test_a_type_that_states_its_values_has_no_other():
     frame = people(50)
     usual = {"labels": {"job": LABELS}, "orders": {}, "bounds": {"age": (0, 100)}}
     job = kinds_of(frame, **usual)[0]
-    assert isinstance(job, Leaves)
+    assert isinstance(job, CategoricalDomain)
     assert list(job.tree.positions) == list(LABELS)
     halves = dbanon.Hierarchy.from_nested({"*": {"a": LABELS[:2], "b": LABELS[2:]}})
     by_tree = kinds_of(frame, **usual, hierarchies={"job": halves})[0]
@@ -242,5 +242,5 @@ def test_a_type_that_states_its_values_has_no_other():
 
 
 def test_other_is_a_leaf_and_only_one():
-    assert with_other(TREE) is TREE
-    assert list(with_other(flat(["a", "b"])).positions) == ["a", "b", "other"]
+    assert add_other_leaf(TREE) is TREE
+    assert list(add_other_leaf(flat(["a", "b"])).positions) == ["a", "b", "other"]

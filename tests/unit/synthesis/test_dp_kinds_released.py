@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dbanon.synthesis.domains import TRUTHS, Leaves, Line
+from dbanon.synthesis.domains import TRUTHS, CategoricalDomain, NumericDomain
 from dbanon.synthesis.ranks import dp_ranks
 from dbanon.synthesis.shares import GRID, shares
 from tests.reference.private_calls import JOB_TREE as TREE
@@ -140,22 +140,22 @@ def test_logarithms_help_where_there_are_a_few_large_values():
 
 def test_logarithms_go_there_and_back():
     for column in (
-        Line("x", np.dtype(float), 0.01, 1e6, log=True),
-        Line("x", np.dtype(np.int64), 0, 10**6, log=True),
-        Line("x", np.dtype(np.int64), 5, 10**6, log=True),
+        NumericDomain("x", np.dtype(float), 0.01, 1e6, log=True),
+        NumericDomain("x", np.dtype(np.int64), 0, 10**6, log=True),
+        NumericDomain("x", np.dtype(np.int64), 5, 10**6, log=True),
     ):
         values = np.array([column.low, 7.0, 123.0, 98_765.0, column.high])
-        back = column.of_grid(column.to_grid(column.on_line(values, None)).astype(float))
+        back = column.from_grid(column.to_grid(column.encode(values, None)).astype(float))
         np.testing.assert_allclose(back, values, rtol=2e-5)
-        assert column.holds(back)
+        assert column.contains_all(back)
         assert column.to_grid(np.array([column.low, column.high])).tolist() == [0, GRID]
 
 
 def test_a_person_s_value_is_the_most_frequent():
-    column = Leaves("job", np.dtype(object), TREE)
+    column = CategoricalDomain("job", np.dtype(object), TREE)
     person = np.array([0, 0, 0, 1, 1, 2, 2, 2, 2])
     values = np.array([4, 1, 4, 3, 2, 5, 5, 0, 0])
-    assert column.of_persons(values, person).tolist() == [4, 2, 0]
+    assert column.aggregate_persons(values, person).tolist() == [4, 2, 0]
     rng = np.random.default_rng(0)
     frame = people(2000).assign(person=rng.integers(0, 400, 2000))
     found = synthesize(

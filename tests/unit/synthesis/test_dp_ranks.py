@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import dbanon
 from dbanon import errors
-from dbanon.synthesis.dependence import expected, score, two_way
-from dbanon.synthesis.margins import isotonic, projected, sums_of_ranks
+from dbanon.synthesis.dependence import expected_counts, score, two_way
+from dbanon.synthesis.margins import isotonic, project_to_simplex, sums_of_ranks
 from dbanon.synthesis.ranks import dp_ranks
 from dbanon.synthesis.shares import GRID, shares
 from tests.prerequisites import import_or_skip
@@ -82,7 +82,7 @@ def test_counts_and_scores_of_two_neighbours(tables):
     before, after = two_way(*one, (bins, bins)), two_way(*other, (bins, bins))
     assert np.abs(before - after).sum() <= 2
     even = np.full(bins, 1 / bins)
-    apart = expected(len(one[0]), even, even, bins**2)
+    apart = expected_counts(len(one[0]), even, even, bins**2)
     assert (apart == len(one[0])).all()
     first, second = (score(counts, apart, bins**2) for counts in (before, after))
     assert abs(first - second) <= 2 * bins**2
@@ -312,7 +312,7 @@ def test_isotonic_and_projection_by_hand():
     )
     # 3 and 2 pool to 2.5, 5 and 4 to 4.5; the last, of weight 3, takes all of them down to 2.
     np.testing.assert_allclose(found, [1, 2, 2, 2, 2, 2])
-    np.testing.assert_allclose(projected(np.array([3.0, -1.0, 1.0]), 3.0), [2.5, 0.0, 0.5])
+    np.testing.assert_allclose(project_to_simplex(np.array([3.0, -1.0, 1.0]), 3.0), [2.5, 0.0, 0.5])
 
 
 def test_dependence_survives():

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from dbanon import errors
 from dbanon.synthesis import edges as module
 from dbanon.synthesis.edges import (
-    Parted,
-    Parts,
+    ColumnParts,
+    PartMargin,
     counts_between,
     edge_quantiles,
     halving_scores,
@@ -47,7 +47,7 @@ def moved(one, other, edges):
 @pytest.mark.slow
 def test_a_level_moves_by_two_at_most_and_reaches_it(monkeypatch):
     """All columns of four of five values, all changes of one, in one, two and four parts."""
-    monkeypatch.setattr(module, "CANDIDATES", 8)
+    monkeypatch.setattr(module, "N_CANDIDATES", 8)
     places = [0, GRID // 4, GRID // 2, 3 * GRID // 4, GRID]
     for edges in ([0, GRID], [0, GRID // 2, GRID], [0, GRID // 4, GRID // 4, GRID // 2, GRID]):
         worst = most = 0
@@ -110,20 +110,22 @@ UNCERTAIN = 1e30
 def test_values_of_an_outermost_part_become_fewer_towards_the_bound():
     """A long last part begins as dense as the part beside it: its mean is that of the equation."""
     edges = np.array([0.0, 100.0, GRID])
-    parts = Parts(1000, edges, np.array([0.5, 0.5]), 0.0)
+    parts = ColumnParts(1000, edges, np.array([0.5, 0.5]), 0.0)
     even = Quantiles(np.array([0.0, 1.0]), np.array([0.0, GRID]), 2)
     found = edge_quantiles(parts, even, UNCERTAIN, 2)
     outer = found.values[found.shares > 0.5] - 100
     # Of 500 rows at 5 rows a unit: exponential with a mean of 100, far from the bound.
     assert outer.mean() == pytest.approx(100, rel=0.02)
     assert np.median(outer) == pytest.approx(100 * np.log(2), rel=0.02)
-    mirrored = Parts(1000, GRID - edges[::-1], np.array([0.5, 0.5]), 0.0)
+    mirrored = ColumnParts(1000, GRID - edges[::-1], np.array([0.5, 0.5]), 0.0)
     other = edge_quantiles(mirrored, even, UNCERTAIN, 2)
     np.testing.assert_allclose(GRID - other.values[::-1], found.values, rtol=1e-9)
 
 
 def test_values_are_even_in_parts_that_are_no_outermost_ones():
-    parts = Parts(1000, np.array([0.0, 10.0, GRID - 10.0, GRID]), np.array([0.4, 0.2, 0.4]), 0.0)
+    parts = ColumnParts(
+        1000, np.array([0.0, 10.0, GRID - 10.0, GRID]), np.array([0.4, 0.2, 0.4]), 0.0
+    )
     found = edge_quantiles(
         parts, Quantiles(np.array([0.0, 1.0]), np.array([0.0, GRID]), 2), UNCERTAIN, 2
     )
@@ -138,24 +140,26 @@ def test_values_are_even_in_parts_that_are_no_outermost_ones():
 
 def test_a_margin_of_parts_by_hand():
     """Four parts in two bins: a value is in the bin of its part, and stays between its edges."""
-    parts = Parts(8, np.array([0.0, 10.0, 20.0, 40.0, GRID]), np.array([0.1, 0.3, 0.4, 0.2]), 1.0)
-    quantiles = Quantiles(parts.reached, parts.edges, 2)
-    margin = Parted(parts, np.array([0, 0, 1, 1]), quantiles)
+    parts = ColumnParts(
+        8, np.array([0.0, 10.0, 20.0, 40.0, GRID]), np.array([0.1, 0.3, 0.4, 0.2]), 1.0
+    )
+    quantiles = Quantiles(parts.cumulative_shares, parts.edges, 2)
+    margin = PartMargin(parts, np.array([0, 0, 1, 1]), quantiles)
     np.testing.assert_allclose(margin.odds, [0.4, 0.6])
-    codes, inside = margin.spots(
+    codes, inside = margin.locate(
         np.array([0, 9, 10, 19, 20, 39, 40, GRID]), np.random.default_rng()
     )
     assert codes.tolist() == [0, 0, 0, 0, 1, 1, 1, 1]
     assert inside[:4].tolist() == [0.0, 0.45, 0.5, 0.95]
     assert (inside[4], inside[-1]) == (0.0, 1.0)
-    found = margin.at(np.array([0, 0, 0, 1, 1]), np.array([0.0, 0.25, 1.0, 0.0, 1.0]))
+    found = margin.values_in(np.array([0, 0, 0, 1, 1]), np.array([0.0, 0.25, 1.0, 0.0, 1.0]))
     np.testing.assert_allclose(found, [0.0, 10.0, 20.0, 20.0, GRID])
 
 
 def test_a_bin_without_rows_gives_values_of_its_own():
-    parts = Parts(8, np.array([0.0, 10.0, GRID]), np.array([1.0, 0.0]), 1.0)
-    margin = Parted(parts, np.array([0, 1]), Quantiles(parts.reached, parts.edges, 2))
-    found = margin.at(np.array([1, 1]), np.array([0.0, 1.0]))
+    parts = ColumnParts(8, np.array([0.0, 10.0, GRID]), np.array([1.0, 0.0]), 1.0)
+    margin = PartMargin(parts, np.array([0, 1]), Quantiles(parts.cumulative_shares, parts.edges, 2))
+    found = margin.values_in(np.array([1, 1]), np.array([0.0, 1.0]))
     assert (found >= 10).all()
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dbanon.errors import NoiseTooLarge
-from dbanon.synthesis.dependence import drawn, noisy_tree
+from dbanon.synthesis.dependence import draw_bins, noisy_tree
 from dbanon.synthesis.shares import shares
 from tests.reference.synthesis import Seeded, census_bounds, measures, released
 from tests.synthetic_data import census_like, magic_like
@@ -93,7 +93,7 @@ def of_a_tree(values, epsilon, seed):
     codes = (values.argsort(axis=0, kind="stable").argsort(axis=0) * divided.bins // n).T
     margins = [np.full(divided.bins, 1 / divided.bins)] * p
     edges = noisy_tree(codes, margins, divided, Seeded(seed))
-    columns = [code + inside for code, inside in drawn(edges, rng.normal(size=(p, n)), rng)]
+    columns = [code + inside for code, inside in draw_bins(edges, rng.normal(size=(p, n)), rng)]
     return with_margins(values, np.array(columns).T)
 
 

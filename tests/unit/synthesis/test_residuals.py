@@ -9,9 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dbanon.synthesis.dependence import Edge, drawn, noisy_tree
-from dbanon.synthesis.margins import Listed, Quantiles
-from dbanon.synthesis.ranks import agreements, dp_ranks, noisy_correlations, normals, open_places
+from dbanon.synthesis.dependence import TreeEdge, draw_bins, noisy_tree
+from dbanon.synthesis.margins import CategoricalMargin, Quantiles
+from dbanon.synthesis.ranks import (
+    agreements,
+    conditional_positions,
+    dp_ranks,
+    noisy_correlations,
+    normals,
+)
 from dbanon.synthesis.shares import GRID, shares
 from tests.reference.private_calls import mean_measures
 from tests.reference.synthesis import OF_A_TREE, Recording, Seeded
@@ -40,25 +46,25 @@ def test_one_row_moves_one_place_a_column(seed, p, n):
     other[:, rng.integers(n)] = rng.integers(0, 5, p)
     cut = np.sort(rng.integers(0, 5, 9)).astype(float)
     margins = [
-        Listed(rng.dirichlet(np.full(5, 0.5)), rng.permutation([0, 0, 1, 2, 2]))
+        CategoricalMargin(rng.dirichlet(np.full(5, 0.5)), rng.permutation([0, 0, 1, 2, 2]))
         if j % 2
         else Quantiles((np.arange(9) + 0.5) / 9, cut, 3)
         for j in range(p)
     ]
     tables = [rng.dirichlet(np.full(9, 0.3)).reshape(3, 3) for _ in range(p - 1)]
     tables[0][0] = 0.0
-    edges = [Edge(int(rng.integers(j)), j, tables[j - 1]) for j in range(1, p)]
+    edges = [TreeEdge(int(rng.integers(j)), j, tables[j - 1]) for j in range(1, p)]
     places = []
     for table in (grid, other):
         public = np.random.default_rng(1)
         spots = [
-            margin.spots(column, public) for margin, column in zip(margins, table, strict=True)
+            margin.locate(column, public) for margin, column in zip(margins, table, strict=True)
         ]
         codes = np.array([code for code, _ in spots])
         assert 0 <= codes.min() <= codes.max() <= 2
         inside = np.array([place for _, place in spots])
         assert 0 <= inside.min() <= inside.max() <= 1
-        places.append(open_places(edges, codes, inside))
+        places.append(conditional_positions(edges, codes, inside))
         assert np.isfinite(places[-1]).all()
     assert ((places[0] != places[1]).sum(axis=1) <= 1).all()
     moved = np.abs(agreements(places[0]) - agreements(places[1]))
@@ -70,7 +76,7 @@ def test_places_by_hand():
     table = np.array([[1.0, 3.0], [2.0, 2.0]]) / 8
     codes = np.array([[0, 0, 1], [0, 1, 1]])
     inside = np.array([[0.5, 0.5, 0.0], [0.5, 0.5, 0.5]])
-    found = open_places([Edge(0, 1, table)], codes, inside)
+    found = conditional_positions([TreeEdge(0, 1, table)], codes, inside)
     np.testing.assert_allclose(found[0], [0.25, 0.25, 0.5])
     # Of the first row of the table a quarter is in bin 0; of the second half.
     np.testing.assert_allclose(found[1], [0.125, 0.625, 0.75])
@@ -78,10 +84,10 @@ def test_places_by_hand():
 
 def test_equal_values_are_spread_over_their_share():
     margin = Quantiles(np.array([0.1, 0.3, 0.5, 0.7, 0.9]), np.array([0, 0, 0, 7, 9.0]), 10)
-    codes, inside = margin.spots(np.zeros(20_000, np.int64), np.random.default_rng(0))
+    codes, inside = margin.locate(np.zeros(20_000, np.int64), np.random.default_rng(0))
     spread = np.sort((codes + inside) / 10)
     np.testing.assert_allclose(spread, np.linspace(0, 0.5, 20_000), atol=0.02)
-    codes, inside = margin.spots(np.array([9, 10, 7]), np.random.default_rng(0))
+    codes, inside = margin.locate(np.array([9, 10, 7]), np.random.default_rng(0))
     assert 0.9 <= (codes[0] + inside[0]) / 10 <= 1
     assert (codes[2] + inside[2]) / 10 == pytest.approx(0.7)
 
@@ -124,7 +130,7 @@ def test_columns_that_a_tree_sets_apart_depend_again():
     assert np.abs(found - told).max() < 0.06
     bins = np.full(divided.bins, 1 / divided.bins)
     edges = noisy_tree(grid * divided.bins // (GRID + 1), [bins] * 3, divided, Recording())
-    apart = drawn(edges, rng.normal(size=(3, n)), rng)
+    apart = draw_bins(edges, rng.normal(size=(3, n)), rng)
     tree = np.corrcoef([code + inside for code, inside in apart])
     assert np.abs(tree - told).max() > 0.15
 

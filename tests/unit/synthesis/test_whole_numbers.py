@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 import dbanon
 from dbanon.hierarchy.tree import flat
-from dbanon.synthesis.dependence import own_score, to_common_shares, two_way
-from dbanon.synthesis.domains import Line
-from dbanon.synthesis.margins import beside_each_other, noisy_steps, steps_of
+from dbanon.synthesis.dependence import fit_common_shares, marginal_score, two_way
+from dbanon.synthesis.domains import NumericDomain
+from dbanon.synthesis.margins import adjacent_bins, nearest_steps, noisy_grid_margin
 from dbanon.synthesis.ranks import dp_ranks
 from dbanon.synthesis.shares import GRID, shares
 from tests.reference.synthesis import Recording, Seeded
@@ -28,11 +28,11 @@ def test_one_row_moves_a_score_by_own_shares_by_six_rows_at_most():
     cells = list(product(range(3), range(2)))
     for rows in product(cells, repeat=n):
         one = np.array(rows).T
-        before = own_score(two_way(one[0], one[1], (3, 2)))
+        before = marginal_score(two_way(one[0], one[1], (3, 2)))
         for cell in cells:
             other = one.copy()
             other[:, 0] = cell
-            worst = max(worst, abs(own_score(two_way(other[0], other[1], (3, 2))) - before))
+            worst = max(worst, abs(marginal_score(two_way(other[0], other[1], (3, 2))) - before))
     assert 2 * n < worst <= 6 * n
 
 
@@ -44,12 +44,12 @@ def test_scores_by_own_shares_of_neighbours(seed, n, a, b):
     other = one.copy()
     other[:, rng.integers(n)] = rng.integers(0, a), rng.integers(0, b)
     of = [two_way(*table, (a, b)) for table in (one, other)]
-    assert abs(own_score(of[0]) - own_score(of[1])) <= 6 * n
+    assert abs(marginal_score(of[0]) - marginal_score(of[1])) <= 6 * n
     plain = sum(
         abs(n * int(of[0][i, j]) - int(of[0][i].sum()) * int(of[0][:, j].sum()))
         for i, j in product(range(a), range(b))
     )
-    assert own_score(of[0]) == plain
+    assert marginal_score(of[0]) == plain
 
 
 @given(st.integers(0, 2**32), st.integers(1, 60), st.data())
@@ -57,17 +57,15 @@ def test_scores_by_own_shares_of_neighbours(seed, n, a, b):
 def test_bins_beside_each_other(seed, m, data):
     bins = data.draw(st.integers(1, m))
     weights = np.random.default_rng(seed).dirichlet(np.full(m, 0.2))
-    found = beside_each_other(weights, bins)
+    found = adjacent_bins(weights, bins)
     assert found[0] == 0
     assert found[-1] == bins - 1
     assert set(np.diff(found).tolist()) <= {0, 1}
 
 
 def test_bins_have_about_as_much_weight_each():
-    assert (
-        beside_each_other(np.full(12, 1 / 12), 4).tolist() == [0] * 3 + [1] * 3 + [2] * 3 + [3] * 3
-    )
-    assert beside_each_other(np.array([0.5, 0.1, 0.1, 0.1, 0.1, 0.1]), 2).tolist() == [
+    assert adjacent_bins(np.full(12, 1 / 12), 4).tolist() == [0] * 3 + [1] * 3 + [2] * 3 + [3] * 3
+    assert adjacent_bins(np.array([0.5, 0.1, 0.1, 0.1, 0.1, 0.1]), 2).tolist() == [
         0,
         1,
         1,
@@ -76,21 +74,21 @@ def test_bins_have_about_as_much_weight_each():
         1,
     ]
     # None is empty, wherever the weight is.
-    assert beside_each_other(np.array([0.0, 0.0, 0.0, 1.0]), 4).tolist() == [0, 1, 2, 3]
-    assert beside_each_other(np.array([1.0, 0.0, 0.0, 0.0]), 4).tolist() == [0, 1, 2, 3]
+    assert adjacent_bins(np.array([0.0, 0.0, 0.0, 1.0]), 4).tolist() == [0, 1, 2, 3]
+    assert adjacent_bins(np.array([1.0, 0.0, 0.0, 0.0]), 4).tolist() == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize(("low", "high"), [(17, 90), (-3, 0), (0, 1), (10**6, 10**6 + 999)])
 def test_whole_numbers_go_to_the_grid_and_back(low, high):
-    line = Line("age", np.dtype(np.int64), float(low), float(high))
+    line = NumericDomain("age", np.dtype(np.int64), float(low), float(high))
     values = np.arange(low, high + 1)
-    assert line.many == len(values)
-    grid = line.to_grid(line.on_line(values, None))
-    assert steps_of(grid, line.many).tolist() == list(range(line.many))
-    divided = shares(len(values) * 10_000, 1, 10.0, values=[line.many])
-    margin = noisy_steps(np.repeat(grid, 10_000), line.many, divided, Recording())
-    codes, inside = margin.spots(grid, np.random.default_rng(0))
-    assert line.of_grid(margin.at(codes, inside)).tolist() == values.tolist()
+    assert line.n_values == len(values)
+    grid = line.to_grid(line.encode(values, None))
+    assert nearest_steps(grid, line.n_values).tolist() == list(range(line.n_values))
+    divided = shares(len(values) * 10_000, 1, 10.0, values=[line.n_values])
+    margin = noisy_grid_margin(np.repeat(grid, 10_000), line.n_values, divided, Recording())
+    codes, inside = margin.locate(grid, np.random.default_rng(0))
+    assert line.from_grid(margin.values_in(codes, inside)).tolist() == values.tolist()
 
 
 @pytest.mark.parametrize(
@@ -99,14 +97,14 @@ def test_whole_numbers_go_to_the_grid_and_back(low, high):
      (np.int64, 0, 2.0**40, False)],
 )  # fmt: skip
 def test_other_lines_have_no_values_to_count(dtype, low, high, log):
-    assert Line("x", np.dtype(dtype), float(low), float(high), log=log).many == 0
+    assert NumericDomain("x", np.dtype(dtype), float(low), float(high), log=log).n_values == 0
 
 
 def test_values_are_counted_where_there_are_rows_enough():
-    assert shares(10_000, 2, 1.0, values=[500, 501]).counted == (500, 0)
-    assert shares(10_000, 2, 1.0).counted == (0, 0)
+    assert shares(10_000, 2, 1.0, values=[500, 501]).n_values == (500, 0)
+    assert shares(10_000, 2, 1.0).n_values == (0, 0)
     # A list is a list.
-    assert shares(10_000, 2, 1.0, (COLOURS, None), values=[0, 9]).counted == (0, 9)
+    assert shares(10_000, 2, 1.0, (COLOURS, None), values=[0, 9]).n_values == (0, 9)
 
 
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 7.3])
@@ -114,8 +112,8 @@ def test_values_are_counted_where_there_are_rows_enough():
 def test_the_price_is_epsilon_and_draws_do_not_depend_on_data(trees, epsilon):
     n, rng = 4000, np.random.default_rng(0)
     divided = shares(n, 3, epsilon, trees, values=[20, 0, 0])
-    assert divided.counted == (20, 0, 0)
-    assert divided.by_own_shares
+    assert divided.n_values == (20, 0, 0)
+    assert divided.scores_own_margins
     assert epsilon * (1 - 1e-9) <= divided.price(Recording()) <= epsilon
     seen = []
     for ages in (rng.integers(0, GRID + 1, n), np.zeros(n, np.int64), np.full(n, GRID)):
@@ -132,7 +130,7 @@ def test_tables_are_fitted_to_margins_that_are_counts():
     rng = np.random.default_rng(0)
     tables = [rng.random((3, 4)), rng.random((3, 5))]
     known = {0: np.array([0.2, 0.3, 0.5]), 2: np.array([0.1, 0.2, 0.3, 0.3, 0.1])}
-    first, second = to_common_shares([(0, 1), (0, 2)], tables, 3, known)
+    first, second = fit_common_shares([(0, 1), (0, 2)], tables, 3, known)
     for table in (first, second):
         np.testing.assert_allclose(table.sum(axis=1), known[0], atol=1e-6)
     np.testing.assert_allclose(second.sum(axis=0), known[2], atol=1e-6)
@@ -145,7 +143,7 @@ def test_a_column_on_a_line_is_not_preferred_for_its_bins():
     number = np.rint(GRID * rng.beta(0.3, 3.0, n)).astype(np.int64)
     noise, drawn = Seeded(1), []
     divided = shares(n, 3, 1.0, (None, COLOURS, COLOURS))
-    assert divided.by_own_shares
+    assert divided.scores_own_margins
     for _ in range(3):
         found = dp_ranks(np.array([number, colour, colour]), divided, noise, rng)
         drawn.append(float((found[1] == found[2]).mean()))
