@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -84,6 +85,24 @@ def test_what_breaks_the_model_together_is_joined_and_merged(refine: str | None)
             except RecountFailed:
                 refused += 1
     assert refused, "without this step no release would have been refused"
+
+
+def test_joining_goes_on_until_no_class_fails() -> None:
+    """What is joined once may be released like another class, and fail beside it."""
+    rounds = []
+
+    def join(*given: Any, **more: Any) -> Found:
+        joined = joined_for(*given, **more)
+        rounds.append(joined is not given[1])
+        return joined
+
+    frame = people(12, 120)
+    with mock.patch.object(run, "joined_for", join):
+        out, report = release(frame)
+    assert rounds == [True, True, False], "choose a table whose classes are joined twice"
+    found = deltas(out, ["age", "sex"])
+    assert max(found) <= LEVEL + 1e-9
+    assert report.classes == len(found)
 
 
 def test_classes_need_not_hold_every_value() -> None:
