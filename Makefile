@@ -20,7 +20,7 @@ CORE := $(shell find dbanon/kernels -name "*.[ch]pp" -o -name CMakeLists.txt -o 
 
 .DEFAULT_GOAL := help
 # The parts of `make lint`, each on its own: they take turns with the tests of `make check`.
-LINTS := ruff-check ruff-format mypy basedpyright lint-imports
+LINTS := ruff-check ruff-format mypy basedpyright lint-imports wording
 .PHONY: quick test-postgres $(LINTS)
 .PHONY: help setup demo check test test-oldest campaign schedules faults chains sanitize bench picture site lint clean FORCE
 
@@ -120,7 +120,7 @@ picture: setup ## docs/report.png and docs/workbench.png again, from releases of
 site: setup $(VENV)/.docs ## the documentation as a website in build/site/html; warnings are errors
 	$(VENV)/bin/python -m docs.site.build
 
-lint: setup ## ruff, mypy, pyright, import-linter
+lint: setup ## ruff, mypy, pyright, import-linter, wording
 	@$(MAKE) --no-print-directory -j 4 --output-sync=target $(LINTS)
 
 ruff-check:
@@ -131,6 +131,9 @@ ruff-format:
 
 mypy basedpyright lint-imports:
 	$(VENV)/bin/$@
+
+wording:
+	$(VENV)/bin/python -m tests.docs.words --check
 
 clean: ## remove everything that was built
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

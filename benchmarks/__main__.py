@@ -17,6 +17,7 @@ NAMES = (
     "alignment",
     "attacks",
     "bounds",
+    "cancellation",
     "chain_returns",
     "chain_sybils",
     "chain_speed",

@@ -1,6 +1,7 @@
 """Words that no text for readers uses, and how readable the texts are.
 
-``python -m tests.docs.words`` prints what it finds, and the readability of every page.
+``python -m tests.docs.words`` prints the readability of every page, ``--uses`` the phrases as well.
+``python -m tests.docs.words --check`` is a part of ``make lint``: it prints what to rewrite.
 """
 
 from __future__ import annotations
@@ -38,6 +39,9 @@ INSTEAD = {
     r"\b(not there|is none) is (no|none)\b": "a missing … is not",
     r"\b([Hh]e|[Hh]is|[Hh]ers?|[Ss]he)\b": "they, that person's",
 }
+# The largest share of sentences of more than 30 words: in short texts there is room for one or two.
+MOST_LONG_SENTENCES = {"README": 0.03, "help": 0.03}
+MOST_LONG_SENTENCES_OF_OTHERS = 0.006
 FENCED = re.compile(r"^ *```.*?^ *```$|^ {4}[^\n]*$|<!--.*?-->", re.M | re.S)
 
 
@@ -182,14 +186,38 @@ def _syllables(word: str) -> int:
     return max(1, groups - silent)
 
 
+def problems() -> list[str]:
+    """Every use of a phrase, and every kind of text with too many long sentences."""
+    texts = [*pages(), *strings(), *docstrings(), *help_texts()]
+    lines = found(iter(texts))
+    for kind, text in kinds():
+        measured = readability(text)
+        most = MOST_LONG_SENTENCES.get(kind, MOST_LONG_SENTENCES_OF_OTHERS)
+        if not measured.sentences:
+            lines.append(f"{kind}: no sentence was read")
+        elif measured.long > most:
+            lines.append(
+                f"{kind}: {measured.long:.1%} of the sentences have more than 30 words;"
+                f" {most:.1%} are allowed"
+            )
+    return lines
+
+
+def print_readability() -> None:
+    """The figures of every page and kind of text."""
+    print(f"{'page':46} sentences  words  >30 words  ease")
+    for place, text in [*pages(), *kinds()]:
+        one = readability(text)
+        print(f"{place:46} {one.sentences:9} {one.words:6.1f} {one.long:9.1%} {one.ease:5.1f}")
+
+
 if __name__ == "__main__":
     import sys
 
-    every = [*pages()]
+    if "--check" in sys.argv:
+        rewrite = problems()
+        sys.exit("\n".join(rewrite) if rewrite else 0)
     if "--uses" in sys.argv:
-        for use in found(iter([*every, *strings(), *docstrings(), *help_texts()])):
+        for use in problems():
             print(use)
-    print(f"{'page':46} sentences  words  >30 words  ease")
-    for place, text in [*every, *kinds()]:
-        one = readability(text)
-        print(f"{place:46} {one.sentences:9} {one.words:6.1f} {one.long:9.1%} {one.ease:5.1f}")
+    print_readability()

@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -301,14 +300,11 @@ def test_a_signal_ends_a_run(tmp_path: Path, number: signal.Signals, code: int) 
     ) as process:  # fmt: skip
         assert process.stderr is not None
         assert process.stderr.readline() == "clustering\n"
-        started = time.monotonic()
         process.send_signal(number)
+        # The run itself would take longer.
         out, err = process.communicate(timeout=60)
-        seconds = time.monotonic() - started
     assert process.returncode == code
     assert out == ""
     assert "rolled back" in err
     assert "Traceback" not in err
     assert database.state() == state
-    # It takes 0.2 s at most to notice; the rest is for a busy machine to end the process.
-    assert seconds < 5

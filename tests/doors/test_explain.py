@@ -30,8 +30,8 @@ def test_every_code_has_a_section_and_every_section_a_code() -> None:
 def test_a_section_says_what_it_means_and_what_to_do(code: str) -> None:
     meaning, act, more = sections()[code].partition("**What to do.**")
     assert act
-    assert 40 <= len(meaning) <= 900
-    assert len(more) >= 20
+    assert meaning.strip()
+    assert more.strip()
     assert f"`{code}`" in page("errors.md")
 
 

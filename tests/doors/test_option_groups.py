@@ -36,10 +36,10 @@ def names(text: str) -> list[str]:
 def test_help_shows_what_most_releases_need(name: str) -> None:
     page = run(name, "--help").stdout
     first = names(page)
-    assert 10 <= len(first) <= 11
+    every = names(run(name, "--help-all").stdout)
+    assert set(first) < {*every, "--help-all"}
     assert {"--table", "--output", "-q", "--k", "--hierarchy", "--keep"} <= set(first)
     assert "--help-all" in page
-    assert len(page.splitlines()) < 60
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -1,13 +1,23 @@
-"""Cuts record by record, in plain loops."""
+"""Cuts record by record, in plain loops and numpy; nothing here calls the package."""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from dbanon.partitioning.cuts import Cuts, _principal
-from dbanon.partitioning.mixed_cuts import along as along_of
-
 _MASK = 2**64 - 1
+# A direction is that of so many records, taken at equal steps.
+_SAMPLE = 10_000
+
+
+class Cuts(NamedTuple):
+    """A tree: directions, borders, their records' keys, and where both sides of each cut lead."""
+
+    directions: np.ndarray
+    borders: np.ndarray
+    keys: np.ndarray
+    next: np.ndarray
 
 
 def assign(cuts, points, keys):
@@ -71,7 +81,7 @@ def joined(cuts, counts, least):
 
 def _blocks(points, keys, parts, weights, least, direction):
     sample = sampled(keys.tolist(), 500 * parts)
-    cuts = Cuts.fit(points[sample], parts, direction, keys[sample])
+    cuts = fit(points[sample], parts, direction, keys[sample])
     leaves = assign(cuts, points, keys)
     counts = [0] * parts
     for leaf, weight in zip(leaves, weights, strict=True):
@@ -101,8 +111,16 @@ def blocks_of_classes(points, labels, keys, size, least, direction):
     return _listed([numbers[label] for label in labels.tolist()])
 
 
+def principal(points, direction):
+    """A principal direction: an eigenvector of the scatter matrix, the largest eigenvalue first."""
+    sample = points[:: max(len(points) // _SAMPLE, 1)]
+    centred = sample - sample.mean(axis=0)
+    _, vectors = np.linalg.eigh(centred.T @ centred)
+    return vectors[:, max(vectors.shape[1] - 1 - direction, 0)]
+
+
 def fit(points, parts, direction, keys):
-    """Directions, borders, keys and sides of the cuts: one after the other, lower sides first."""
+    """The cuts, found one after the other, lower sides first."""
     directions, borders, border_keys, sides = [], [], [], []
     blocks = 0
     pending = [(np.arange(len(points)), parts, None, 0)]
@@ -114,8 +132,9 @@ def fit(points, parts, direction, keys):
             blocks += 1
             continue
         place = len(records) * (wanted // 2) // wanted
-        chosen = _principal(points, records, direction)
-        along = along_of(points, records, chosen)
+        chosen = principal(points[records], direction)
+        along = sum(points[records, a] * chosen[a] for a in range(points.shape[1]))
+        # In the order that numpy leaves records in: sums of them depend on it, in their last bits.
         order = np.argpartition(along, place)
         border = along[order[place]]
         tied = np.flatnonzero(along[order] == border)
@@ -128,7 +147,7 @@ def fit(points, parts, direction, keys):
         pending.append((records[order[place:]], wanted - wanted // 2, made, 1))
         pending.append((records[order[:place]], wanted // 2, made, 0))
     p = points.shape[1]
-    return (
+    return Cuts(
         np.array(directions).reshape(-1, p),
         np.array(borders),
         np.array(border_keys, np.int64),

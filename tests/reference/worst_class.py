@@ -1,92 +1,176 @@
-"""Measures of a sensitive attribute as papers and other tools have them: those of the worst class.
+"""Levels of privacy models, class by class, from their definitions: plain loops over lists.
 
-Without classes they are those of a perfect release.
+Nothing here calls the package. A class is its counts by value; ``table`` has the share of each
+value in the whole table. Where persons are counted, who may have several values, ``persons`` is
+the number of those in the class; otherwise it is None.
 """
 
 from __future__ import annotations
 
-import numpy as np
+import math
 
-from dbanon.hierarchy.tree import Hierarchy
-from dbanon.measures.sensitive import (
-    Counts,
-    each_beta,
-    each_delta,
-    each_distinct,
-    each_entropy,
-    each_largest_share,
-    each_recursive,
-    each_t,
-)  # fmt: skip
+# Rounding must not fail a class that reaches its level exactly.
+SLACK = 1e-9
+
+# Models of which a larger level is the stronger one.
+AT_LEAST = ("distinct_l", "entropy_l")
+BESIDE_TABLE = ("t_closeness", "beta_likeness", "delta_disclosure")
 
 
-def distinct_l(counts: Counts) -> int:
-    """Distinct l-diversity, also the p of p-sensitive k-anonymity: values in a class, at least.
+def level_of_class(kind, counts, table=None, *, l=2, distance="equal", persons=None):  # noqa: E741
+    """The level that one class keeps to; of persons, whichever one value of theirs is taken."""
+    counts = [int(count) for count in counts]
+    if kind in BESIDE_TABLE:
+        size = sum(counts) if persons is None else int(persons)
+        shares = [count / size for count in counts]
+        return _BESIDE[kind](shares, [float(share) for share in table], distance, persons)
+    if persons is not None:
+        counts = least_diverse(counts, int(persons))
+    return recursive(counts, l) if kind == "recursive_cl" else _ALONE[kind](counts)
 
-    Sources: A. Machanavajjhala, J. Gehrke, D. Kifer and M. Venkitasubramaniam, "l-diversity", ACM
-    TKDD 1 (2007); T. Truta and B. Vinay, "Privacy protection: p-sensitive k-anonymity property",
-    ICDE workshops 2006.
+
+def keeps(kind, level, counts, table=None, **more):
+    """Whether one class keeps to a model at a level."""
+    reached = level_of_class(kind, counts, table, **more)
+    if kind == "recursive_cl":
+        # r_1 < c (r_l + ...), and not at equality.
+        return reached < level
+    return reached >= level - SLACK if kind in AT_LEAST else reached <= level + SLACK
+
+
+def levels(kind, classes, **more):
+    """The level of each class beside the table that they make up; ``more`` as of the class."""
+    rows = [[int(count) for count in counts] for counts in classes]
+    size = sum(map(sum, rows))
+    table = [sum(column) / size for column in zip(*rows, strict=True)]
+    return [level_of_class(kind, row, table, **more) for row in rows]
+
+
+def worst(kind, classes, **more):
+    """The level that all of one class or more keep to."""
+    reached = levels(kind, classes, **more)
+    return min(reached) if kind in AT_LEAST else max(reached)
+
+
+def least_diverse(counts, persons):
+    """One value a person, chosen so that few values have many persons: the largest first."""
+    chosen = []
+    for count in sorted(counts, reverse=True):
+        chosen.append(min(count, persons))
+        persons -= chosen[-1]
+    return chosen
+
+
+# -- classes by themselves ------------------------------------------------------------------------
+
+
+def distinct(counts):
+    return sum(count > 0 for count in counts)
+
+
+def entropy(counts):
+    size = sum(counts)
+    return math.exp(-sum(count / size * math.log(count / size) for count in counts if count))
+
+
+def recursive(counts, l):  # noqa: E741
+    falling = sorted(counts, reverse=True)
+    others = sum(falling[l - 1 :])
+    return falling[0] / others if others else math.inf
+
+
+def largest_share(counts):
+    return max(counts) / sum(counts)
+
+
+_ALONE = {"distinct_l": distinct, "entropy_l": entropy, "alpha_k": largest_share}
+
+
+# -- classes beside the table ---------------------------------------------------------------------
+
+
+def beta_likeness(shares, table, _distance, _persons):
+    gains = [
+        (share - expected) / expected if expected else math.inf
+        for share, expected in zip(shares, table, strict=True)
+        if expected or share
+    ]
+    return max([0.0, *gains])
+
+
+def delta_disclosure(shares, table, _distance, _persons):
+    return max(
+        (
+            abs(math.log(share / expected)) if expected else math.inf
+            for share, expected in zip(shares, table, strict=True)
+            if share
+        ),
+        default=0.0,
+    )
+
+
+def t_closeness(shares, table, distance, persons):
+    """The earth mover's distance; what a class has more or less of all values goes to "none"."""
+    extra = [share - expected for share, expected in zip(shares, table, strict=True)]
+    to_none = sum(extra) if persons is not None else 0.0
+    if isinstance(distance, str):
+        return _equal(extra, to_none) if distance == "equal" else _ordered(extra, to_none)
+    return _by_tree(extra, to_none, distance)
+
+
+_BESIDE = {
+    "beta_likeness": beta_likeness,
+    "delta_disclosure": delta_disclosure,
+    "t_closeness": t_closeness,
+}
+
+
+def _equal(extra, to_none):
+    """All that is too much moves by one; "none" takes, or gives, what is left."""
+    return (sum(map(abs, extra)) + abs(to_none)) / 2
+
+
+def _ordered(extra, to_none):
+    """Moves between neighbours cost 1 / (s - 1) each, and to none 1.
+
+    Let G(v) be what values up to v give to none. It rises from 0 to all of that, and across the
+    border above v moves what is over up to v, less G(v). An optimal G takes no values but those
+    of the sums themselves, 0 and all: so each of these is tried, border after border.
     """
-    return int(each_distinct(counts).min(initial=counts.shape[1]))
+    steps = max(len(extra) - 1, 1)
+    sign = -1 if to_none < 0 else 1
+    over = [sign * sum(extra[: v + 1]) for v in range(len(extra))]
+    given = abs(to_none)
+    choices = sorted({0.0, given, *(min(max(value, 0.0), given) for value in over)})
+    # The least cost so far where G is at most each choice.
+    cost = [0.0] * len(choices)
+    for value in over[:-1]:
+        cost = [cost[at] + abs(value - choice) for at, choice in enumerate(choices)]
+        cost = [min(cost[: at + 1]) for at in range(len(cost))]
+    return given + cost[-1] / steps
 
 
-def entropy_l(counts: Counts) -> float:
-    """Entropy l-diversity: the exponential of the smallest entropy; l or more of it is wanted."""
-    return float(each_entropy(counts).min(initial=counts.shape[1]))
+def _by_tree(extra, to_none, tree):
+    """Siblings settle among themselves; what is left over goes up; "none" is above the root."""
+    parents = [int(parent) for parent in tree.parents]
+    leaves = {int(node): at for at, node in enumerate(tree.leaves)}
+    children: dict[int, list[int]] = {node: [] for node in range(len(parents))}
+    for node, parent in enumerate(parents):
+        if parent >= 0 and node != parent:
+            children[parent].append(node)
 
+    def settle(node) -> tuple[float, int, float]:
+        """What is over below a node, its height, and the cost of moves below and at it."""
+        if not children[node]:
+            return (extra[leaves[node]] if node in leaves else 0.0), 0, 0.0
+        below = [settle(child) for child in children[node]]
+        height = 1 + max(high for _, high, _ in below)
+        surplus = sum(over for over, _, _ in below if over > 0)
+        shortage = -sum(over for over, _, _ in below if over < 0)
+        moved = min(surplus, shortage)
+        if node == 0 and abs(to_none) > 1e-12:
+            moved = max(surplus, shortage)
+        return surplus - shortage, height, moved * height + sum(cost for _, _, cost in below)
 
-def recursive_c(counts: Counts, l: int) -> float:  # noqa: E741
-    """Recursive (c, l)-diversity: it holds for every c above this; infinite when for none."""
-    return float(each_recursive(counts, l).max(initial=0.0))
-
-
-def largest_share(counts: Counts) -> float:
-    """The alpha of (alpha, k)-anonymity: the largest share of one value in a class.
-
-    Source: R. Wong, J. Li, A. Fu and K. Wang, "(alpha, k)-anonymity", KDD 2006.
-    """
-    return float(each_largest_share(counts).max(initial=0.0))
-
-
-def t_closeness(counts: Counts, distance: str | Hierarchy = "equal") -> float:
-    """The t of t-closeness: the largest earth mover's distance of a class from the whole table.
-
-    Parameters
-    ----------
-    distance : ``equal``: all values are one apart; ``ordered``: values are in their order, the ends
-        one apart; or a hierarchy whose leaves are the values, in their order: two are apart by the
-        height of their common ancestor over the height of the tree.
-
-    Source: N. Li, T. Li and S. Venkatasubramanian, "t-closeness", ICDE 2007, section 4.
-    """
-    return float(each_t(counts, distance).max(initial=0.0))
-
-
-def beta_likeness(counts: Counts) -> float:
-    """Basic beta-likeness: the largest relative gain (q - p) / p of a value's share in a class.
-
-    Source: J. Cao and P. Karras, "Publishing microdata with a robust privacy guarantee", PVLDB 5
-    (2012).
-    """
-    return float(each_beta(counts).max(initial=0.0))
-
-
-def enhanced_beta_likeness(counts: Counts) -> float:
-    """Enhanced beta-likeness: as basic, no value's gain counting above -ln of its share.
-
-    As pycanon computes it: the basic beta or the largest -ln p, whichever is smaller.
-    """
-    if not len(counts):
-        return 0.0
-    p = counts.sum(axis=0) / counts.sum()
-    return float(min(beta_likeness(counts), -np.log(p[p > 0].min())))
-
-
-def delta_disclosure(counts: Counts) -> float:
-    """The delta of delta-disclosure privacy: the largest |ln(q / p)| of a value that a class holds.
-
-    Source: J. Brickell and V. Shmatikov, "The cost of privacy", KDD 2008. There all values of the
-    table are meant, so that one that a class lacks breaks every delta; here, as in ARX and pycanon,
-    it is left out. Where classes hold every value (``distinct_l``) both are the same.
-    """
-    return float(each_delta(counts).max(initial=0.0))
+    _, height, cost = settle(0)
+    return cost / height if height else 0.0

@@ -160,16 +160,12 @@ def test_an_upgrade_behind_an_idle_reader_holds_up_nobody(
         upgrade = threading.Thread(target=run)
         upgrade.start()
         began = time.monotonic()
-        slowest = 0.0
         with psycopg.connect(conninfo(old_ledger), autocommit=True) as other:
-            other.execute("SET lock_timeout = '5s'")
+            other.execute("SET lock_timeout = '2s'")
             while time.monotonic() - began < 4:
-                asked = time.monotonic()
                 other.execute("SELECT count(*) FROM dbanon.release, dbanon.run")
-                slowest = max(slowest, time.monotonic() - asked)
                 time.sleep(0.02)
         assert upgrade.is_alive(), failed
-        assert slowest < 2
     upgrade.join(60)
     assert not upgrade.is_alive()
     assert failed == []

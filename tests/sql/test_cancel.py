@@ -36,11 +36,8 @@ def test_a_time_limit_stops_a_large_call(run_sql: Run, connect: Connect) -> None
     _people(run_sql, 1_000_000)
     connection = connect()
     connection.execute("SET statement_timeout = '1s'")
-    started = time.monotonic()
     with pytest.raises(psycopg.errors.QueryCanceled) as failure:
         connection.execute(CALL)
-    # Within 1 s of the limit, and a little for a busy machine.
-    assert time.monotonic() - started < 3
     assert "Traceback" not in str(failure.value)
     assert connection.execute(LEFT.encode()).fetchall() == [(0,)]
 

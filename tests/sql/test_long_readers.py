@@ -94,10 +94,8 @@ def test_new_readers_get_through(
         for relation in relations:
             with connect() as new:
                 # Without retries it would wait as long as the first reader stays: for minutes.
-                new.execute(b"SET statement_timeout = '30s'")
-                started = time.monotonic()
+                new.execute(b"SET statement_timeout = '15s'")
                 new.execute(b"SELECT count(*) FROM " + relation)
-                assert time.monotonic() - started < 15
         time.sleep(0.05)
     assert thread.is_alive()
     reader.execute(b"COMMIT")

@@ -250,13 +250,15 @@ def test_a_stream_is_read_once(target: str) -> None:
 
 
 def test_a_source_that_stalls(target: str) -> None:
+    resumed = []
+
     def stalls() -> Iterator[pd.DataFrame]:
         yield FRAME
         time.sleep(30)
+        resumed.append(True)
 
-    began = time.monotonic()
     assert isinstance(refused(stalls(), target, time_limit=0.5), TimeLimit)
-    assert time.monotonic() - began < 20
+    assert resumed == [], "the limit waited for the source"
 
 
 def test_a_limit_of_time_in_another_thread(target: str) -> None:

@@ -4,7 +4,6 @@ refused with line and column."""
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
 from datetime import date, datetime
 from decimal import Decimal
@@ -26,6 +25,7 @@ from dbanon.run.outlook import FileColumn
 from dbanon.sessions.base import ColumnReading
 from dbanon.sessions.names import parse_relation
 from dbanon.spark.refusals import check_job
+from dbanon.stores.duckdb import file_rows
 from tests.stays import COLUMNS, LATIN_1, UNKNOWN, UTF_8_BOM, stays, write_stays
 
 GERMAN: dict[str, Any] = {"dates": "dmy", "decimal": ",", "null_words": [UNKNOWN]}
@@ -179,13 +179,14 @@ def test_a_column_may_hold_its_own_name(tmp_path: Path) -> None:
     assert loaded(path)[1] == [("a", "x"), ("y", "b")]
 
 
-def test_too_many_columns_end_at_once(tmp_path: Path) -> None:
+def test_too_many_columns_are_refused_before_their_types_are_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That takes minutes for so many."""
+    monkeypatch.setattr(file_rows, "ColumnTypes", None)
     path = tmp_path / "t.csv"
     path.write_text(",".join(f"c{n}" for n in range(20_001)) + "\n" + ",".join("1" * 20_001) + "\n")
-    began = time.monotonic()
     assert "20001 columns, more than 4096" in refused(path).message
-    # Minutes before: each column was asked for its type.
-    assert time.monotonic() - began < 5
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import permutations
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -69,6 +71,41 @@ def test_the_runner_up_of_one_curve_is_of_the_next_depth() -> None:
     assert found.point.k == 4
     assert found.runner_up is not None
     assert found.runner_up.k == 5
+
+
+def test_the_runner_up_of_several_curves_is_the_bend_of_the_least_risk() -> None:
+    """Among equal risks the one of less loss; the order of the curves decides nothing."""
+    bends = {"b": (0.30, 0.20), "c": (0.40, 0.19), "d": (0.35, 0.19), "e": (0.35, 0.25)}
+    own = [point(5, 0.25, 0.15)]
+    for names in permutations(bends):
+        found = recommend([*own, *(point(5, *bends[name], method=name) for name in names)])
+        assert found is not None
+        assert found.point is own[0]
+        assert found.runner_up is not None
+        assert found.runner_up.curve == "d"
+
+
+@pytest.mark.parametrize(
+    "limits", [{"max_risk": 0.5}, {"max_loss": 0.5}, {"max_risk": 0.5, "max_loss": 0.5}]
+)
+def test_the_runner_up_within_limits_is_the_next_in_order(limits: dict[str, float]) -> None:
+    """Ordered by the minimized figure, then by the other one, then by k, then by the curve."""
+    ordered = []
+    for minimized, other, k, method in (
+        (0.1, 0.2, 9, "z"),
+        (0.1, 0.3, 3, "z"),
+        (0.1, 0.3, 4, "y"),
+        (0.1, 0.3, 4, "z"),
+        (0.2, 0.1, 3, "a"),
+    ):
+        loss, risk = (minimized, other) if "max_risk" in limits else (other, minimized)
+        ordered.append(point(k, loss, risk, method=method))
+    for first in range(len(ordered) - 1):
+        for points in permutations(ordered[first:]):
+            found = recommend(points, **limits)
+            assert found is not None
+            assert found.point is ordered[first]
+            assert found.runner_up is ordered[first + 1]
 
 
 def test_a_curve_that_time_cut_has_no_bend() -> None:

@@ -156,6 +156,21 @@ def test_keeping_to_a_model_is_what_the_measure_says(case, data):
     assert guard.models.lack(together) == pytest.approx(lacking[0], abs=1e-9)
 
 
+@pytest.mark.parametrize("persons", [False, True], ids=["rows", "persons"])
+def test_recursive_diversity_fails_at_equality(persons):
+    """Its definition is r_1 < c (r_l + ...): with 3 and 1, c = 3 fails and any larger c holds."""
+    level = 3.0
+    for c, expected in ((level, False), (np.nextafter(level, 4), True)):
+        models = kernels.Models(np.array([2, 1] if persons else [2], np.int32), persons)
+        models.add("recursive_cl", 0, c, 2, np.full(2, 0.5), EMPTY, NO_RANGES)
+        for counts in ([3, 1], [1, 3], [6, 2]):
+            sizes = [sum(counts)] if persons else []
+            counted = np.array(counts + sizes, np.int32)
+            assert models.keeps(counted) is expected
+            assert (models.lack(counted) == 0) is expected
+        assert models.keeps(np.array([4, 2, 6] if persons else [4, 2], np.int32))
+
+
 @given(cases(largest=60), st.integers(0, 2**63 - 1), st.integers(0, 300))
 @settings(max_examples=150)
 def test_refinement_keeps_to_the_models(case, seed, rounds):

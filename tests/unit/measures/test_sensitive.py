@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dbanon.data.partition import Partition
 from dbanon.hierarchy.tree import Hierarchy
-from dbanon.measures import average_class_size, discernibility, sensitive
+from dbanon.measures import Model, average_class_size, discernibility, sensitive
 from tests.generalization_data import random_tree
 from tests.prerequisites import import_or_skip
 from tests.reference import worst_class
@@ -20,42 +20,61 @@ from tests.reference import worst_class
 HAND = np.array([[3, 1, 0, 0], [1, 1, 1, 1]])
 
 
+def each(kind, counts, whole=None, persons=None, *, l=2, distance="equal"):  # noqa: E741
+    """The level of each class, as the package measures it."""
+    return {
+        "distinct_l": lambda: sensitive.each_distinct(counts),
+        "entropy_l": lambda: sensitive.each_entropy(counts),
+        "recursive_cl": lambda: sensitive.each_recursive(counts, l),
+        "alpha_k": lambda: sensitive.each_largest_share(counts),
+        "t_closeness": lambda: sensitive.each_t(counts, distance, whole, persons),
+        "beta_likeness": lambda: sensitive.each_beta(counts, whole, persons),
+        "delta_disclosure": lambda: sensitive.each_delta(counts, whole, persons),
+    }[kind]()
+
+
+def worst(kind, counts, **more):
+    """The level of the worst class; without classes that of a perfect release."""
+    if kind in ("distinct_l", "entropy_l"):
+        return float(each(kind, counts, **more).min(initial=counts.shape[1]))
+    return float(each(kind, counts, **more).max(initial=0.0))
+
+
 def test_by_hand():
     """Whole table: 4/8, 2/8, 1/8, 1/8."""
-    assert worst_class.distinct_l(HAND) == 2
+    assert worst("distinct_l", HAND) == 2
     entropy = -(0.75 * math.log(0.75) + 0.25 * math.log(0.25))
-    assert worst_class.entropy_l(HAND) == pytest.approx(math.exp(entropy))
-    assert worst_class.recursive_c(HAND, 2) == 3
-    assert worst_class.recursive_c(HAND, 3) == math.inf
-    assert worst_class.largest_share(HAND) == 0.75
-    assert worst_class.t_closeness(HAND) == pytest.approx(0.25)
+    assert worst("entropy_l", HAND) == pytest.approx(math.exp(entropy))
+    assert worst("recursive_cl", HAND, l=2) == 3
+    assert worst("recursive_cl", HAND, l=3) == math.inf
+    assert worst("alpha_k", HAND) == 0.75
+    assert worst("t_closeness", HAND) == pytest.approx(0.25)
     # Class 0 from the whole: 1/4, 0, -1/8, -1/8; running sums 1/4, 1/4, 1/8, 0.
-    assert worst_class.t_closeness(HAND, "ordered") == pytest.approx(5 / 8 / 3)
+    assert worst("t_closeness", HAND, distance="ordered") == pytest.approx(5 / 8 / 3)
     # Pairs {0, 1} and {2, 3}: 1/4 crosses the root; the pairs balance. In the other class 1/8 does
     # not: 1/4 crosses the root as well.
     pairs = Hierarchy.from_levels(
         [["a", "x", "*"], ["b", "x", "*"], ["c", "y", "*"], ["d", "y", "*"]]
     )
-    assert worst_class.t_closeness(HAND, pairs) == pytest.approx(0.25)
-    assert worst_class.beta_likeness(HAND) == pytest.approx(1.0)
-    assert worst_class.delta_disclosure(HAND) == pytest.approx(math.log(2))
+    assert worst("t_closeness", HAND, distance=pairs) == pytest.approx(0.25)
+    assert worst("beta_likeness", HAND) == pytest.approx(1.0)
+    assert worst("delta_disclosure", HAND) == pytest.approx(math.log(2))
     with pytest.raises(ValueError, match="distance"):
-        worst_class.t_closeness(HAND, "other")
+        worst("t_closeness", HAND, distance="other")
 
 
 def test_without_classes():
     none = sensitive.sensitive_counts(Partition([-1, -1]), np.array([0, 1], np.int32), 2)
     assert none.shape == (0, 2)
-    assert worst_class.distinct_l(none) == worst_class.entropy_l(none) == 2
+    assert worst("distinct_l", none) == worst("entropy_l", none) == 2
     for measure in (
-        worst_class.largest_share,
-        worst_class.t_closeness,
-        worst_class.beta_likeness,
-        worst_class.enhanced_beta_likeness,
-        worst_class.delta_disclosure,
+        "alpha_k",
+        "t_closeness",
+        "beta_likeness",
+        "delta_disclosure",
     ):
-        assert measure(none) == 0
-    assert worst_class.recursive_c(none, 2) == 0
+        assert worst(measure, none) == 0
+    assert worst("recursive_cl", none, l=2) == 0
 
 
 @st.composite
@@ -78,23 +97,22 @@ def test_agrees_with_pycanon(case):
     counts = sensitive.sensitive_counts(Partition(labels), codes.astype(np.int32), s)
     frame = pd.DataFrame({"q": labels, "text": [f"v{code}" for code in codes], "number": codes})
     q, text, number = ["q"], ["text"], ["number"]
-    assert worst_class.distinct_l(counts) == anonymity.l_diversity(frame, q, text)
+    assert worst("distinct_l", counts) == anonymity.l_diversity(frame, q, text)
     # pycanon rounds down.
-    assert abs(worst_class.entropy_l(counts) - anonymity.entropy_l_diversity(frame, q, text)) <= 1
-    assert worst_class.largest_share(counts) == anonymity.alpha_k_anonymity(frame, q, text)[0]
+    assert abs(worst("entropy_l", counts) - anonymity.entropy_l_diversity(frame, q, text)) <= 1
+    assert worst("alpha_k", counts) == anonymity.alpha_k_anonymity(frame, q, text)[0]
     if s > 1:
-        assert worst_class.t_closeness(counts) == pytest.approx(
+        assert worst("t_closeness", counts) == pytest.approx(
             anonymity.t_closeness(frame, q, text), abs=1e-12
         )
-        assert worst_class.t_closeness(counts, "ordered") == pytest.approx(
+        assert worst("t_closeness", counts, distance="ordered") == pytest.approx(
             anonymity.t_closeness(frame, q, number), abs=1e-12
         )
     for ours, theirs in (
-        (worst_class.beta_likeness, anonymity.basic_beta_likeness),
-        (worst_class.enhanced_beta_likeness, anonymity.enhanced_beta_likeness),
-        (worst_class.delta_disclosure, anonymity.delta_disclosure),
+        ("beta_likeness", anonymity.basic_beta_likeness),
+        ("delta_disclosure", anonymity.delta_disclosure),
     ):
-        assert ours(counts) == pytest.approx(theirs(frame, q, text), abs=1e-12)
+        assert worst(ours, counts) == pytest.approx(theirs(frame, q, text), abs=1e-12)
 
 
 def utility_metrics():
@@ -138,15 +156,11 @@ def test_likeness_and_disclosure_by_their_definitions(case):
     occurring = [v for v in range(6) if table[v]]
     counts = sensitive.sensitive_counts(Partition(labels), codes.astype(np.int32), 6)
     beta = max(beta_of(row, table, v) for row in rows for v in occurring)
-    assert worst_class.beta_likeness(counts) == pytest.approx(max(beta, 0), abs=1e-12)
-    least = -math.log(min(table[v] for v in occurring))
-    assert worst_class.enhanced_beta_likeness(counts) == pytest.approx(
-        min(max(beta, 0), least), abs=1e-12
-    )
+    assert worst("beta_likeness", counts) == pytest.approx(max(beta, 0), abs=1e-12)
     delta = max(
         abs(math.log(row[v] / sum(row) / table[v])) for row in rows for v in occurring if row[v]
     )
-    assert worst_class.delta_disclosure(counts) == pytest.approx(delta, abs=1e-12)
+    assert worst("delta_disclosure", counts) == pytest.approx(delta, abs=1e-12)
 
 
 def holds(row, c, most):
@@ -161,7 +175,7 @@ def test_recursive_diversity_by_its_definition(case, most):
     """pycanon sorts the counts the other way round, so it is no witness here."""
     labels, codes = case
     counts = sensitive.sensitive_counts(Partition(labels), codes.astype(np.int32), 6)
-    c = worst_class.recursive_c(counts, most)
+    c = worst("recursive_cl", counts, l=most)
     if c == math.inf:
         assert not all(holds(row, 1e9, most) for row in counts.tolist())
     else:
@@ -196,7 +210,62 @@ def test_t_by_hierarchy(seed, leaves, shape):
     counts = rng.integers(0, 4, (3, tree.n_leaves)) + (np.arange(tree.n_leaves) < 1)
     table = counts.sum(axis=0) / counts.sum()
     expected = max(movers_cost(row / row.sum() - table, tree) for row in counts)
-    assert worst_class.t_closeness(counts, tree) == pytest.approx(expected, abs=1e-9)
+    assert worst("t_closeness", counts, distance=tree) == pytest.approx(expected, abs=1e-9)
     if shape == "flat":
-        expected = worst_class.t_closeness(counts)
-        assert worst_class.t_closeness(counts, tree) == pytest.approx(expected)
+        expected = worst("t_closeness", counts)
+        assert worst("t_closeness", counts, distance=tree) == pytest.approx(expected)
+
+
+KINDS = (
+    "distinct_l",
+    "entropy_l",
+    "recursive_cl",
+    "alpha_k",
+    "t_closeness",
+    "beta_likeness",
+    "delta_disclosure",
+)
+DISTANCES = ("equal", "ordered", "flat", "even", "uneven", "deep")
+
+
+@pytest.mark.parametrize("persons", [False, True], ids=["rows", "persons"])
+@pytest.mark.parametrize("kind", KINDS)
+@given(st.integers(0, 2**32), st.sampled_from(DISTANCES), st.integers(1, 4), st.floats(0.05, 1))
+@settings(max_examples=60)
+def test_levels_are_those_of_plain_loops(kind, persons, seed, distance, most, level):
+    """Of classes beside their own table and beside another; of values that either may lack."""
+    rng = np.random.default_rng(seed)
+    n, width = int(rng.integers(1, 6)), int(rng.integers(2, 7))
+    if distance not in ("equal", "ordered"):
+        distance = random_tree(rng, width, distance)
+        width = distance.n_leaves
+    counts = rng.integers(0, 6, (n, width)) * rng.integers(0, 2, (n, width))
+    counts[counts.sum(axis=1) == 0, 0] = 1
+    # Everybody has a value, and may have several.
+    sizes = rng.integers(counts.max(axis=1), counts.sum(axis=1) + 1) if persons else None
+    table = counts.sum(axis=0) / (sizes.sum() if persons else counts.sum())
+    other = rng.dirichlet(np.ones(width)) * rng.permutation(np.arange(width) % 2)
+    if not persons:
+        other /= other.sum()
+    for whole in (table, other):
+        more = {"l": most, "distance": distance}
+        expected = [
+            worst_class.level_of_class(
+                kind, row, whole, **more, persons=None if sizes is None else sizes[c]
+            )
+            for c, row in enumerate(counts)
+        ]
+        model = Model(kind, "a", level, **more)
+        reached, _ = model._levels(counts, whole, sizes)
+        np.testing.assert_allclose(reached, expected, rtol=1e-9, atol=1e-9)
+        better = max if kind in worst_class.AT_LEAST else min
+        for bound in (level, better(expected)):
+            if not 0 < bound <= (1 if kind in ("alpha_k", "t_closeness") else 1e9):
+                continue
+            model = Model(kind, "a", bound, **more)
+            assert model.satisfied(counts, whole, sizes).tolist() == [
+                worst_class.keeps(
+                    kind, bound, row, whole, **more, persons=None if sizes is None else sizes[c]
+                )
+                for c, row in enumerate(counts)
+            ]

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from dataclasses import replace
+from unittest import mock
+
 import duckdb
 import numpy as np
 import pandas as pd
@@ -9,8 +12,9 @@ import dbanon
 from dbanon.data.partition import SUPPRESSED, Partition
 from dbanon.errors import InvalidParameter
 from dbanon.job.policy import Policy
+from dbanon.methods import find_method
 from dbanon.methods.mdav import mdav
-from dbanon.partitioning import refine
+from dbanon.partitioning import classes, refine
 from dbanon.partitioning.blocks import Blocks, partition_blocks
 from dbanon.partitioning.classes import find_classes
 from dbanon.spaces.numeric import Space
@@ -206,6 +210,52 @@ def test_refinement_of_points_in_blocks_is_that_of_a_plain_loop(how, kind, monke
         assert len(together) == found.n_classes == expected.n_classes
     assert found.sizes.min() >= 5
     assert found.sizes.max() <= 9
+
+
+def test_each_block_draws_with_its_own_seed():
+    """With one seed for all blocks, blocks of equal records would get equal classes."""
+    drawn = []
+
+    def draw(space, k, *, tick, rng):
+        drawn.append(int(rng.integers(2**63)))
+        n = space.n_records
+        return Partition(np.minimum(np.arange(n) // k, n // k - 1))
+
+    def draws_of(seed):
+        drawn.clear()
+        frame = _people(240)
+        policy = Policy(k=5, method="kaca", block_size=60, seed=seed)
+        find_classes(microdata_from_frame(frame, list(frame)), policy)
+        return sorted(drawn)
+
+    method = replace(find_method("kaca"), run=draw)
+    with mock.patch.object(classes, "find_method", return_value=method):
+        once, again, other = (draws_of(seed) for seed in (7, 7, 8))
+    assert len(once) == len(set(once)) >= 4
+    assert once == again
+    assert not set(once) & set(other)
+
+
+def test_each_block_is_refined_with_its_own_seed():
+    points = np.random.default_rng(4).normal(size=(240, 2))
+    seeds = []
+
+    def record(space, partition, k, how, *, seed, **more):
+        seeds.append(seed)
+        return partition
+
+    def seeds_of(seed):
+        seeds.clear()
+        asked = {"block_size": 60, "refine": "fast", "seed": seed}
+        dbanon.partition(points, 5, **asked)
+        return sorted(seeds)
+
+    with mock.patch.dict(refine._REFINEMENTS, {"points": record}):
+        once, again, other = (seeds_of(seed) for seed in (7, 7, 8))
+    # In each of two turns.
+    assert len(once) == len(set(once)) >= 8
+    assert once == again
+    assert not set(once) & set(other)
 
 
 def test_a_pass_mends_what_borders_cost():
