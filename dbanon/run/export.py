@@ -140,7 +140,7 @@ class Exporter:
                 )
                 size, digest = pending.written()
             except OSError as error:
-                raise problems.not_written(place.parent, error) from None
+                raise problems.not_written(pending.directory, error) from None
             _require_same(pending.path, export, attributes, questions, counts, guarantee.models)
             try:
                 older = beside(place, self._found.get(place))
@@ -215,7 +215,7 @@ class Exporter:
     def leave(self) -> None:
         """Leave the files to the next run: nobody knows whether the release was published."""
         for pending in self._pending:
-            pending.file.close()
+            places.close(pending.file)
         self._pending.clear()
 
     def settle(self) -> None:

@@ -164,6 +164,11 @@ class Pending:
         """Where it can be found until it has its place."""
         return self.path
 
+    @property
+    def directory(self) -> Path:
+        """Whose disk its bytes are on."""
+        return self.path.parent
+
     @classmethod
     def begin(cls, place: Path, tag: str, release_id: str, number: int) -> Pending:
         """A new file beside its place, readable by its owner only.
@@ -204,7 +209,7 @@ class Pending:
     def undo(self) -> None:
         """Take the file away."""
         self.path.unlink(missing_ok=True)
-        self.file.close()
+        close(self.file)
 
 
 @dataclass
@@ -228,6 +233,11 @@ class PendingObject:
     def shown(self) -> Staged:
         """Where it can be found until it has its place."""
         return self.staged
+
+    @property
+    def directory(self) -> Path:
+        """Whose disk its bytes are on until they are uploaded."""
+        return Path(tempfile.gettempdir())
 
     @classmethod
     def begin(cls, place: Away, tag: str, release_id: str, number: int) -> PendingObject:
@@ -261,13 +271,22 @@ class PendingObject:
 
     def undo(self) -> None:
         """Take away what was uploaded, as far as the store can be reached."""
-        self.file.close()
+        close(self.file)
         if self.uploaded:
             # A run that was told to end does not wait for a store that stalls.
             with suppress(OSError, DatabaseUnreachable):
                 ending().connected(
                     lambda: self.staged.unlink(missing_ok=True), lambda nothing: None
                 )
+
+
+def close(file: BinaryIO) -> None:
+    """Close a file of which nothing more is needed.
+
+    On a full disk, closing fails once more: what could not be written is written again.
+    """
+    with suppress(OSError):
+        file.close()
 
 
 def begin(place: Place, tag: str, release_id: str, number: int) -> Pending | PendingObject:
