@@ -93,7 +93,10 @@ class System(ABC):
 
     @abstractmethod
     def truncate(self) -> Iterator[tuple[str, int]]:
-        """Hand on a part of them, in one way after the other; code of the error and of the exit."""
+        """Hand on a part of them, in one way after the other, and then all of them.
+
+        Gives the code of the error and that of the exit.
+        """
 
     @property
     def disk(self) -> Path:
@@ -217,6 +220,9 @@ class Admissions(System):
         yield "file_malformed", 2
         self.file.write_bytes(half[: half.rindex(b"\r\n") + 2])
         yield "unexpected_counts", 6
+        # As after an update of the system that writes it.
+        self.file.write_bytes(self.rows.decode("latin-1").encode())
+        yield "file_malformed", 2
         self.file.write_bytes(self.rows)
 
     def init(self) -> Result:
