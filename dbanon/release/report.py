@@ -37,7 +37,7 @@ from dbanon.release.words import (
 
 T = TypeVar("T")
 NOT_CHECKED = "not checked against earlier releases"
-EARLIER = "{}; the ledger has {} of the same source: dbanon chain measure counts them together"
+EARLIER = "{}; the ledger has {} of the same source"
 SEED_POLICY = (
     "classes: reproducible; row order: fresh from the operating system's random source, not stored"
 )
@@ -276,13 +276,27 @@ class Report(WithCard):
         """The report with other values in ``made_by``."""
         return replace(self, made_by=replace(self.made_by, **changes))
 
-    def after(self, earlier: int, caution: Caution | None = None) -> Report:
-        """The report of a release whose source had so many releases before, and what that means."""
+    def after(
+        self,
+        earlier: int,
+        caution: Caution | None = None,
+        joint: Mapping[str, Any] | None = None,
+    ) -> Report:
+        """The report of a release whose source had so many releases before, and what that means.
+
+        Parameters
+        ----------
+        joint : what a release with an entity says of joint histories, by ``JOINT``.
+        """
         if not earlier:
             return self
         # The ledger has the arguments: the caution is reported again from there.
         report = self if caution is None else self.found(intersects=caution.what)
-        return report.made(earlier_releases=EARLIER.format(NOT_CHECKED, earlier))
+        known = EARLIER.format(NOT_CHECKED, earlier)
+        # The command needs the ledger's record of persons, or a column of theirs in each release.
+        if not joint or "share" in joint[JOINT]:
+            known += ": dbanon chain measure counts them together"
+        return report.made(earlier_releases=known)
 
     def requested(self, **changes: Any) -> Report:
         """The report with other values in ``request``."""

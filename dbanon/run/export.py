@@ -140,7 +140,7 @@ class Exporter:
                 )
                 size, digest = pending.flush()
             except OSError as error:
-                raise problems.write_error(place.parent, error) from None
+                raise problems.write_error(pending.directory, error) from None
             _require_same(pending.path, export, attributes, questions, counts, guarantee.models)
             try:
                 older = count_older_versions(place, self._found.get(place))
@@ -217,7 +217,7 @@ class Exporter:
     def leave(self) -> None:
         """Leave the files to the next run: nobody knows whether the release was published."""
         for pending in self._pending:
-            pending.file.close()
+            places.close(pending.file)
         self._pending.clear()
 
     def settle(self) -> None:

@@ -122,7 +122,8 @@ def run(
         )
 
     def complete(report: Report) -> Report:
-        report = report.after(len(planned.history.releases), caution).found(**joint)
+        earlier = len(planned.history.releases)
+        report = report.after(earlier, caution, joint).found(**joint)
         if source.drawn:
             report = report.found(drawn=dict(source.drawn))
         warn_of_lost_columns(report)

@@ -227,6 +227,21 @@ def _require_one_at(url: URL) -> None:
         )
 
 
+def _url_of_path(given: object) -> str | None:
+    """What to write in the place of the path of a database, or of rows; None if it is neither."""
+    path = Path(given).expanduser() if isinstance(given, str) and given else None
+    try:
+        if path is None or not path.exists():
+            return None
+        if path.is_dir() or _holds_rows(path):
+            return f"Write file:{given}."
+        with path.open("rb") as file:
+            kind = _kind_of(file.read(_HEADER_BYTES))
+    except (OSError, ValueError):
+        return None
+    return f"Write {kind}:///{given}." if kind else None
+
+
 _OTHER_NAMES = {"postgres": "postgresql"}
 _FILES = ("duckdb", "sqlite")
 
@@ -257,7 +272,9 @@ def read_url(given: object) -> URL:
     except (ArgumentError, ValueError):
         raise InvalidParameter(
             "The database URL cannot be read.",
-            hint="Write postgresql://user@host/name, duckdb:///file.duckdb or sqlite:///file.db.",
+            hint=_url_of_path(given)
+            or "Write postgresql://user@host/name, duckdb:///file.duckdb or sqlite:///file.db; or"
+            " file:people.csv, to read a file of rows.",
         ) from None
     _require_one_at(url)
     name, plus, driver = url.drivername.partition("+")

@@ -167,6 +167,10 @@ CASES = {
         on_csv(lines("age,x,x", *(f"{i},1,2" for i in range(9)))), {},
         needs={"header=False": {"quasi_identifiers": ["column1"], "recoding": "representative"}},
     ),
+    "UTF-8 in the place of Latin-1": Case(
+        'Say `encoding="{}"`.', on_csv(lines("age,x", *_ROWS, "20,ü")),
+        {"encoding": "latin-1"},
+    ),
     "words for nothing": Case(
         "Correct it. If it means that nothing is known, name it: `null_words=[\"…\"]`. To read the"
         " column as {}: {}.",

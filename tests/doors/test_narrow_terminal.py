@@ -67,6 +67,31 @@ def test_no_line_is_broken_where_nobody_watches(people: DuckdbDatabase) -> None:
     assert "r" * 60 in run(*line, columns=None).stdout
 
 
+def test_lists_of_the_ledger(people: DuckdbDatabase, tmp_path: Path) -> None:
+    """Identifiers, times and names are each on one line, whatever a list has of columns."""
+    name = "a_long_name_of_a_release_of_people"
+    columns = 'SELECT range AS id, age, "size", illness FROM people, range(3000)'
+    people.execute(f"CREATE TABLE numbered AS {columns} WHERE range = rowid")
+    create = ["chain", "create", people.url, name, "--table", "numbered", "--entity", "id",
+              "--changes", "freeze", "--key-out", str(tmp_path / "key")]  # fmt: skip
+    assert run(*create).exit_code == 0
+    for output in ("released", name):
+        made = run("anonymize", people.url, "--table", "people", "--output", output, "-q",
+                   "age,size", "--k", "5", "--no-progress")  # fmt: skip
+        assert made.exit_code == 0, made.output
+    for words, parts in (
+        (("releases", people.url), 2),
+        (("chain", "list", people.url), 1),
+    ):  # fmt: skip
+        narrow, wide = run(*words), run(*words, columns="250")
+        assert width(narrow.stdout) <= 80
+        assert len(re.findall(r"^ +created_at +\S+ \S+$", narrow.stdout, re.M)) == parts
+        # Where there is room, it is a table.
+        assert len(re.findall(rf"^ +\S*{name} .*20\d\d-\d\d-\d\d", wide.stdout, re.M)) == 1
+    identifier = re.compile(r" [0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$", re.M)
+    assert len(identifier.findall(run("releases", people.url).stdout)) == 2
+
+
 def test_no_code_stands_in_prose(people: DuckdbDatabase) -> None:
     done = run(
         "advise", people.url, "--table", "people", "-q", "age", "-q", "illness", "--k", "3",

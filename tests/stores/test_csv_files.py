@@ -87,6 +87,17 @@ def test_each_encoding_is_read_as_it_is_written(tmp_path: Path, encoding: str) -
 
 
 @pytest.mark.parametrize(
+    "text", ["Ort\nOst\n", "Ort\nKöln\n" + "x" * 2**20 + "\n", "Ort\n" + "x" * 2**20 + "\nÃ"]
+)
+def test_what_is_no_utf_8_is_read_in_the_encoding_that_was_said(tmp_path: Path, text: str) -> None:
+    """ASCII is the same in both; the last is cut off in the middle of what UTF-8 would be."""
+    path = tmp_path / "t.csv"
+    path.write_bytes(text.encode("latin-1"))
+    _, rows = loaded(path, encoding="latin-1")
+    assert [row for (row,) in rows] == text.split()[1:]
+
+
+@pytest.mark.parametrize(
     ("reading", "texts", "sql_type", "values"),
     [
         ({"dates": "dmy"}, ["1.2.2020", "31/12/2021", "05-06-2022"], "DATE",
@@ -141,6 +152,11 @@ SECRET = "S3CRET"
          r"Line 3 of .*, column 2 \(b\), is not written in WINDOWS-1252"),
         ("a;b\n1;2\n".encode("utf-16"), {}, "mark of UTF-16"),
         ("\ufeffa;b\n1;2\n".encode(), {"encoding": "latin-1"}, "mark of UTF-8"),
+        *(
+            ("a;b\n1;x\n2;S3CRET ü €\n".encode(), {"encoding": encoding},
+             f"t.csv is written in UTF-8, and not in {encoding}")
+            for encoding in ("latin-1", "windows-1252")
+        ),
         (b"a,b\n1,2\n3,4,S3CRET\n", {}, "Line 3 of .* has 3 values, and the header 2"),
         (b"a,b\n1,2\nS3CRET\n", {}, "Line 3 of .* has 1 values, and the header 2"),
         (b'a,b\n1,2\n3,"S3CRET\n4,5\n', {}, "Line 3 of .* quotes are not closed"),

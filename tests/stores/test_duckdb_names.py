@@ -96,3 +96,16 @@ def test_a_temporary_table_stands_before_no_table() -> None:
     dbanon.anonymize(connection, **(JOB | {"table": "main.people", "output": "shown"}))
     connection.execute("CREATE TEMP TABLE shown AS SELECT range AS age FROM range(3)")
     assert dbanon.verify(connection, "shown").k_achieved >= 5
+
+
+def test_a_table_of_another_schema_is_proposed() -> None:
+    with duckdb.connect() as connection:
+        fill(connection, "memory")
+        with pytest.raises(errors.TableNotFound) as refused:
+            dbanon.anonymize(connection, **JOB | {"table": "people"})
+        assert refused.value.hint == 'Did you mean "app.people"?'
+        # With a schema, nothing of others is meant.
+        with pytest.raises(errors.TableNotFound) as refused:
+            dbanon.anonymize(connection, **JOB | {"table": "main.people"})
+        assert refused.value.hint is None
+        assert dbanon.anonymize(connection, **JOB).rows_out == 40

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import sqlite3
+from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -94,6 +96,30 @@ def test_a_file_is_advised_on(tmp_path: Path) -> None:
         words += ["--output", "o", "--k", "3", "-q", "age"] if command == "plan" else []
         done = call(*words)
         assert (done.exit_code, "URL cannot be read" in done.stderr) == (2, True)
+
+
+def test_a_path_is_answered_with_its_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = write(tmp_path, "csv").name
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "people.csv").write_bytes((tmp_path / rows).read_bytes())
+    with closing(sqlite3.connect("people.db")) as connection:
+        connection.execute("CREATE TABLE people (age INTEGER)")
+        connection.executemany("INSERT INTO people VALUES (?)", [(n % 7,) for n in range(70)])
+        connection.commit()
+    with duckdb.connect("people.duckdb") as clinic:
+        clinic.execute("CREATE TABLE people AS SELECT range % 7 AS age FROM range(70)")
+    (tmp_path / "notes.md").write_text("rows")
+    for path, url in (
+        (rows, f"file:{rows}"), ("folder", "file:folder"), ("people.db", "sqlite:///people.db"),
+        ("people.duckdb", "duckdb:///people.duckdb"),
+    ):  # fmt: skip
+        refused = call("advise", path, "--table", "people", "--k", "3")
+        assert refused.exit_code == 2
+        assert f"Hint: Write {url}.\n" in refused.stderr
+        assert call("advise", url, "--table", "people", "--k", "3").exit_code == 0
+    refused = call("advise", "notes.md", "--table", "people")
+    assert "or file:people.csv, to read a file of rows" in refused.stderr
 
 
 def test_a_job_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

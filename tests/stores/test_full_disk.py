@@ -157,6 +157,24 @@ def test_an_export(people: str, tmp_path: Path, ending: str) -> None:
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.filterwarnings("ignore::dbanon.errors.PrivacyWarning")
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_an_export_that_is_smaller_than_a_buffer(tmp_path: Path, ending: str) -> None:
+    """Its bytes are written when the file is closed, which fails as writing did."""
+    rows = [(number, 20 + number % 50, f"{number:0100}") for number in range(100)]
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute("CREATE TABLE people (id INTEGER PRIMARY KEY, age INTEGER, note TEXT)")
+        connection.executemany("INSERT INTO people VALUES (?, ?, ?)", rows)
+        connection.commit()
+        exports = [str(tmp_path / "out" / f"{number}.{ending}") for number in range(2)]
+        with limited_files(1 << 8):
+            error = refused(
+                lambda: dbanon.anonymize(connection, exports=exports, **OPTIONS), tmp_path / "out"
+            )
+    assert "Nothing was published." in error.message
+    assert list((tmp_path / "out").iterdir()) == []
+
+
 def test_files_of_blocks(people: str, tmp_path: Path) -> None:
     given = OPTIONS | {"keep": [], "output": "in_blocks", "block_size": 5000}
     with limited_files(1 << 17):

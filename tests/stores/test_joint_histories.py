@@ -177,6 +177,8 @@ def test_a_source_elsewhere_is_not_measured(
     report = source.anonymize(**given, output="release.second")
     assert "in another database than the source" in said_by(report)["not_measured"]
     assert "Load the rows into the database of the release" in report.rows()[0][1]
+    # Nor could the command count them.
+    assert report.earlier_releases.endswith("the ledger has 1 of the same source")
     assert duckdb_file.rows("SELECT count(*) FROM dbanon.release_person") == [(0,)]
 
 

@@ -102,12 +102,12 @@ def list_chains(url: str, form: str, print_sql: bool) -> None:
     """List the chains of a database."""
     with errors(form), signals():
         from dbanon.doors import releases as api
-        from dbanon.doors.cli.render import rows_table
+        from dbanon.doors.cli.render import EntryList
 
         found = [one.to_dict() for one in api.chains(url, on_sql=sql_printer(print_sql))]
         header = ["name", "state", "sequence", "k", "source", "entity", "created_at"]
         rows = [["" if one[key] is None else one[key] for key in header] for one in found]
-        show(form, found, lambda: rows_table("Chains", header, rows))
+        show(form, found, lambda: EntryList("Chains", header, rows))
 
 
 @chain.command("show", epilog=URL_HELP)
@@ -272,12 +272,12 @@ def list_budgets(url: str, form: str, print_sql: bool) -> None:
     """List the budgets of a database."""
     with errors(form), signals():
         from dbanon.doors import synthesis
-        from dbanon.doors.cli.render import rows_table
+        from dbanon.doors.cli.render import EntryList
 
         found = [one.to_dict() for one in synthesis.budgets(url, on_sql=sql_printer(print_sql))]
         header = ["name", "state", "source", "unit", "total", "spent", "left", "created_by"]
         rows = [["" if one[key] is None else one[key] for key in header] for one in found]
-        show(form, found, lambda: rows_table("Budgets", header, rows))
+        show(form, found, lambda: EntryList("Budgets", header, rows))
 
 
 @budget.command("show", epilog=URL_HELP)

@@ -185,7 +185,7 @@ def releases(url: str, job: str | None, exact: bool, form: str, print_sql: bool)
     """List the releases in the ledger, newest first, with the current state of each."""
     with errors(form), signals():
         from dbanon.doors import releases as api
-        from dbanon.doors.cli.render import rows_table
+        from dbanon.doors.cli.render import EntryList
 
         on_sql = sql_printer(print_sql)
         if job is None:
@@ -203,7 +203,7 @@ def releases(url: str, job: str | None, exact: bool, form: str, print_sql: bool)
             return "" if value is None else value
 
         rows = [[cell(one[key]) for key in header] for one in found]
-        show(form, found, lambda: rows_table(title, header, rows))
+        show(form, found, lambda: EntryList(title, header, rows))
 
 
 @click.command("show", cls=OnDatabase, epilog=URL_HELP)

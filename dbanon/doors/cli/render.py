@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from rich import box
-from rich.console import Console, Group
+from rich.console import Console, ConsoleOptions, Group, RenderResult
 from rich.markup import escape
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -97,6 +98,31 @@ def rows_table(title: str, header: Sequence[str], rows: Iterable[Sequence[Any]])
     for line in lines:
         table.add_row(*line)
     return table
+
+
+class EntryList:
+    """Entries as a table, or each as lines of label and value where the table is too wide.
+
+    A table that is narrowed parts identifiers, which are to be copied.
+    """
+
+    def __init__(self, title: str, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+        self._title, self._header, self._rows = title, header, rows
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        table = rows_table(self._title, self._header, self._rows)
+        whole = Measurement.get(console, options.update(width=_UNBROKEN), table)
+        if whole.maximum <= options.max_width:
+            yield table
+            return
+        title = self._title
+        for row in self._rows:
+            values = (("" if value is None else str(value)) for value in row)
+            pairs = zip(self._header, values, strict=True)
+            entry = pairs_table(title, [(label, text) for label, text in pairs if text])
+            _fit(entry, options.max_width)
+            yield entry
+            title = ""
 
 
 def entries_text(entries: Iterable[Mapping[str, str]]) -> Text:

@@ -29,6 +29,7 @@ _DELIMITERS = ",;\t|"
 _SAMPLE_BYTES, _SAMPLE_ROWS = 2**20, 50
 _PIECE = 2**20
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z")
+_SINGLE_BYTE = ("latin-1", "windows-1252")
 _UTF_16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 # Half characters, which stand for bytes that are none, and what UTF-16 has for them.
 _LOST = re.compile("[\udc80-\udcff\ufffd]")
@@ -192,6 +193,8 @@ def as_utf8(
     MemoryLimit : it would take more bytes there than ``memory``.
     FileMalformed : it is not written in the encoding that was said.
     """
+    # Every file has a reading in these: UTF-8 would become other letters, without an error.
+    misread = _MaybeUtf8() if reading.encoding in _SINGLE_BYTE else None
     if reading.encoding == UTF_8:
         yield file.fileno()
         return
@@ -203,13 +206,45 @@ def as_utf8(
     with os.fdopen(os.memfd_create("dbanon"), "w+b") as held:
         try:
             while piece := file.read(_PIECE):
+                if misread is not None:
+                    misread.feed(piece)
                 held.write(decoder.decode(piece).encode())
                 require_room(held.tell(), memory, path)
             held.write(decoder.decode(b"", True).encode())
         except UnicodeError:
             raise broken(file, path, reading, head) from None
+        if misread is not None and misread.is_utf8():
+            raise FileMalformed(
+                f"The file {path} is written in UTF-8, and not in {reading.encoding}.",
+                hint=f'Say `encoding="{UTF_8}"`.',
+            )
         held.flush()
         yield held.fileno()
+
+
+class _MaybeUtf8:
+    """Tells UTF-8 from an encoding of one byte a letter.
+
+    Text of the latter is hardly ever valid as UTF-8, unless it is ASCII, which is the same in both.
+    """
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder(UTF_8)()
+        self._is_ascii = self._is_valid = True
+
+    def feed(self, piece: bytes, final: bool = False) -> None:
+        """Look at the next bytes."""
+        self._is_ascii &= piece.isascii()
+        if self._is_valid:
+            try:
+                self._decoder.decode(piece, final)
+            except UnicodeDecodeError:
+                self._is_valid = False
+
+    def is_utf8(self) -> bool:
+        """Whether all bytes are valid as UTF-8, with a letter beyond ASCII; call it at the end."""
+        self.feed(b"", final=True)
+        return self._is_valid and not self._is_ascii
 
 
 def broken(file: BinaryIO, path: Place, reading: Reading, head: Head) -> FileMalformed:

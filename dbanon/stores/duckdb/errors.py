@@ -147,4 +147,14 @@ def source_not_found(
             (schema,),
         )
     ]
-    return TableNotFound(f"There is no table {name}.", hint=nearest_names(name.name, tables))
+    near = nearest_names(name.name, tables)
+    if near is None and name.schema is None:
+        elsewhere = rows(
+            "SELECT table_schema, table_name FROM information_schema.tables"
+            " WHERE table_catalog = current_database() AND lower(table_name) = lower(?)"
+            " ORDER BY table_schema LIMIT 3",
+            (name.name,),
+        )
+        named = [f'"{RelationName(*found)}"' for found in elsewhere]
+        near = f"Did you mean {' or '.join(named)}?" if named else None
+    return TableNotFound(f"There is no table {name}.", hint=near)

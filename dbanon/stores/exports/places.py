@@ -164,6 +164,11 @@ class PendingFile:
         """The temporary path."""
         return self.path
 
+    @property
+    def directory(self) -> Path:
+        """The directory whose disk has its bytes."""
+        return self.path.parent
+
     @classmethod
     def begin(cls, destination: Path, tag: str, release_id: str, number: int) -> PendingFile:
         """Create a file next to its destination, readable by the owner only.
@@ -206,7 +211,7 @@ class PendingFile:
     def undo(self) -> None:
         """Delete the file."""
         self.path.unlink(missing_ok=True)
-        self.file.close()
+        close(self.file)
 
 
 @dataclass
@@ -225,6 +230,11 @@ class PendingObject:
     staged: ObjectPath | TableFile
     destination: RemoteDestination
     uploaded: bool = False
+
+    @property
+    def directory(self) -> Path:
+        """The directory whose disk has its bytes until they are uploaded."""
+        return Path(tempfile.gettempdir())
 
     @classmethod
     def begin(
@@ -260,13 +270,22 @@ class PendingObject:
 
     def undo(self) -> None:
         """Delete the upload if the store can be reached."""
-        self.file.close()
+        close(self.file)
         if self.uploaded:
             # An interrupted run must not wait for a stalled store.
             with suppress(OSError, DatabaseUnreachable):
                 ending().connected(
                     lambda: self.staged.unlink(missing_ok=True), lambda nothing: None
                 )
+
+
+def close(file: BinaryIO) -> None:
+    """Close a file that is no longer needed.
+
+    On a full disk, closing fails again: Python tries once more to write what it could not.
+    """
+    with suppress(OSError):
+        file.close()
 
 
 def begin(
