@@ -198,6 +198,20 @@ class Relation:
 
 
 @dataclass(frozen=True)
+class StagedFile:
+    """The rows of files in a staging table, which is read in the place of a source.
+
+    Parameters
+    ----------
+    relation : located, under the name that the files have as a source.
+    takes : whether a condition on the files needs no more than these columns.
+    """
+
+    relation: Relation
+    takes: Callable[[Sequence[str], str], bool]
+
+
+@dataclass(frozen=True)
 class Output:
     """Where a release goes.
 

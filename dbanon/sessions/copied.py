@@ -13,12 +13,14 @@ def storable_rows(
     attributes: Sequence[Attribute],
     rows: Iterable[tuple[Any, ...]],
     storable: Callable[[Any], Any],
+    first: int = 2,
 ) -> Iterator[tuple[Any, ...]]:
     """Rows of a class, a position and kept values, as a database stores them.
 
     Parameters
     ----------
     attributes : of the kept values.
+    first : where they begin in a row.
     storable : gives a value as the database stores it, or raises UnsupportedType.
 
     Raises
@@ -29,7 +31,7 @@ def storable_rows(
         try:
             yield tuple(map(storable, row))
         except UnsupportedType:
-            for attribute, value in zip(attributes, row[2:], strict=True):
+            for attribute, value in zip(attributes, row[first:], strict=True):
                 _require_storable(attribute, value, storable)
             raise
 

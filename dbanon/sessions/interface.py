@@ -18,6 +18,7 @@ from dbanon.sessions.base import (
     Existing,
     Output,
     Relation,
+    StagedFile,
 )
 from dbanon.sessions.names import RelationName, quote, released_name
 from dbanon.sessions.passthrough import PassthroughInterface
@@ -51,6 +52,8 @@ class SessionInterface(PassthroughInterface, ABC):
     is_lasting: ClassVar[bool] = True
     # SQL of what FROM has in DuckDB for the files that were loaded here; None for databases.
     files_sql: str | None = None
+    # The rows of files that this transaction has staged, as the source of a chain.
+    staged_file: StagedFile | None = None
     # What this database cannot keep, and the error that says so.
     never_here: ClassVar[Mapping[str, type[DbanonError]]] = {}
     never_in_views: ClassVar[frozenset[str]] = frozenset()
@@ -212,6 +215,34 @@ class SessionInterface(PassthroughInterface, ABC):
 
         ``pieces`` are triples of classes, int32 (c,), positions, int32 (c,), and rows.
         """
+
+    def create_file_rows(self, name: RelationName, columns: Sequence[tuple[str, str]]) -> Relation:
+        """Create the staging table of a file's rows, where the database keeps chains.
+
+        Only this session reads it, and it goes with the transaction. Returns it located.
+
+        Parameters
+        ----------
+        name : of the file as a source.
+        columns : pairs of name and SQL type.
+        """
+        raise NotImplementedError
+
+    def fill_file_rows(
+        self, attributes: Sequence[Attribute], pieces: Iterable[Sequence[tuple[Any, ...]]]
+    ) -> None:
+        """Fill that table with rows, in their order.
+
+        Parameters
+        ----------
+        attributes : of the values, as the file has them.
+
+        Raises
+        ------
+        UnsupportedType : a value has no place here.
+        DatabaseFailure : a value does not fit the type of its column.
+        """
+        raise NotImplementedError
 
     def released_expression(self, position: int, column: ReleasedColumn) -> str:
         """SQL that gives the class value at this position the column's own type."""

@@ -25,11 +25,13 @@ class RelationName:
     Parameters
     ----------
     catalog : the database, where its schema alone could mean another place; no part of the name.
+    staged : the staging table that has the rows, where they come from files; no part of the name.
     """
 
     schema: str | None
     name: str
     catalog: str | None = field(default=None, kw_only=True, compare=False)
+    staged: str | None = field(default=None, kw_only=True, compare=False)
 
     def __str__(self) -> str:
         """The name as people write it: parts are quoted only where a dot or quote is in them."""
@@ -38,6 +40,8 @@ class RelationName:
     @property
     def quoted(self) -> str:
         """The name as SQL has it."""
+        if self.staged is not None:
+            return quote(self.staged)
         parts = (self.catalog, self.schema, self.name)
         return ".".join(quote(part) for part in parts if part is not None)
 

@@ -356,7 +356,13 @@ def _chosen(relation: Relation, job: Job, names: Sequence[str], condition: str) 
     addresses = () if relation.located.mapped else tuple(e for e in hidden if e.isidentifier())
     name = relation.name
     return Filtered(
-        name.schema, name.name, condition, tuple(columns), addresses, catalog=name.catalog
+        name.schema,
+        name.name,
+        condition,
+        tuple(columns),
+        addresses,
+        catalog=name.catalog,
+        staged=name.staged,
     )
 
 

@@ -8,7 +8,9 @@ from collections.abc import Callable
 
 from dbanon.chain.key import has_file
 from dbanon.chain.manage import create, list_chains
+from dbanon.chain.staging import keeper
 from dbanon.data.frozen import dataclass
+from dbanon.errors import DatabaseNotFound
 from dbanon.job.chain import Chain, Rules
 from dbanon.job.job import Job
 from dbanon.run.history import chain_name, create_command
@@ -113,7 +115,7 @@ class ChainToCreate:
         ]
 
 
-def chain_to_create(job: Job, source: Store) -> ChainToCreate | None:
+def chain_to_create(job: Job, source: Store, target: Store | None) -> ChainToCreate | None:
     """The chain of a job whose first run makes it, if neither the chain nor its key is there.
 
     A key without its chain is one of a database that was restored, or another one: the run refuses
@@ -122,23 +124,32 @@ def chain_to_create(job: Job, source: Store) -> ChainToCreate | None:
     assert job.chain is not None
     if has_file(job.chain.key):
         return None
-    known = {one.name for one in list_chains(source)}
+    database, file = keeper(source, target)
+    try:
+        known = {one.name for one in list_chains(database)}
+    except DatabaseNotFound:
+        if file is None:
+            raise
+        # The first release makes the database that a file is released to.
+        known = set()
     return None if job.chain.name in known else ChainToCreate(job.chain)
 
 
-def create_chain(job: Job, source: Store) -> None:
+def create_chain(job: Job, source: Store, target: Store | None) -> None:
     """Make the chain of a job and its key, if neither is there.
 
     Raises
     ------
     DbanonError : as ``dbanon.create_chain``; nothing was made.
     """
-    if chain_to_create(job, source) is None:
+    if chain_to_create(job, source, target) is None:
         return
+    database, file = keeper(source, target)
     assert job.chain is not None
     assert job.entity is not None
     rules = Rules(**job.chain.rules)
-    create(source, job.chain.name, job.table, job.entity, rules, key_path(job.chain.key))
+    key = key_path(job.chain.key)
+    create(database, job.chain.name, job.table, job.entity, rules, key, file=file)
 
 
 def shell_url(url: str, has_password: bool) -> str:

@@ -377,9 +377,15 @@ def _require_runnable(spec: JobFileSpec, given: JobSpec, job: Job, *, on_cluster
         raise InvalidParameter(
             "A release of a chain has no page, as it is not evaluated: report must be .json or .txt"
         )
-    if job.chain is not None and (spec.source.path or is_of_files(str(spec.source.url))):
+    if job.chain is not None and spec.source.path:
         raise InvalidParameter(
-            "A chain keeps its state in the database that it reads, and a file is not a database"
+            "A chain reads a table or files that source.url names, and no source.path"
+        )
+    of_files = job.chain is not None and is_of_files(str(spec.source.url))
+    if of_files and spec.target.url is None:
+        raise InvalidParameter(
+            "A chain keeps its state in a database, and a file is not a database: name a database"
+            " (target.url)"
         )
     require_evaluation((job.evaluated() if is_page else job).policy)
 

@@ -288,6 +288,36 @@ class DuckdbSession(FileSession):
                     raise cannot_travel(attribute.name) from None
             self._append(statements.ROWS, table_of(arrays))
 
+    def create_file_rows(self, name: RelationName, columns: Sequence[tuple[str, str]]) -> Relation:
+        if not self.stays_open:
+            # What is put on the disk, where memory does not suffice, would outlast a killed run.
+            with suppress(duckdb.Error):
+                self._connection.execute("SET temp_file_encryption = true")
+        self.run(statements.create_staging(statements.FILE_ROWS, columns))
+        found = self.rows(
+            "SELECT column_name, data_type, is_nullable FROM duckdb_columns()"
+            " WHERE database_name = 'temp' AND table_name = ? ORDER BY column_index",
+            (statements.FILE_ROWS,),
+        )
+        schema = Schema(tuple(types.attribute(*column) for column in found))
+        relation = Relation(replace(name, staged=statements.FILE_ROWS), schema, "table")
+        if any(column.lower() == "rowid" for column, _ in columns):
+            raise key_required(relation, hidden="rowid")
+        self._is_table = True
+        return replace(relation, locator=Locator(("s.rowid",), ("BIGINT",)))
+
+    def fill_file_rows(
+        self, attributes: Sequence[Attribute], pieces: Iterable[Sequence[tuple[Any, ...]]]
+    ) -> None:
+        for rows in pieces:
+            arrays = []
+            for attribute, values in zip(attributes, zip(*rows, strict=True), strict=True):
+                try:
+                    arrays.append(types.array_of(attribute, list(values)))
+                except (pa.ArrowException, OverflowError):
+                    raise cannot_travel(attribute.name) from None
+            self._append(statements.FILE_ROWS, table_of(arrays))
+
     # -- output -----------------------------------------------------------------------------------
 
     def comments_on(self, source: RelationName) -> dict[str, str]:

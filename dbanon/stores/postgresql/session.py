@@ -131,6 +131,12 @@ class PostgresqlSession(
         self._relations[resolved] = _Relation(oid, relkind, children)
         return source
 
+    def staged_relation(self, name: RelationName, oid: int) -> Relation:
+        """A staging table in the place of a source, located by the addresses of its rows."""
+        self._relations[name] = _Relation(oid, "r", False)
+        schema = catalog.schema_of(self.look_up, oid)
+        return Relation(name, schema, "table", locator=Locator(("s.ctid",), ("tid",)))
+
     def require_own_code(self, oid: int) -> None:
         """Check that reading a relation runs no code of another role.
 
