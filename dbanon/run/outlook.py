@@ -235,8 +235,8 @@ def outlook(
             chain = None if of_chain is None else of_chain(job, planned, reads.session)
             rows = reads.count(planned.relation)
             withheld = reads.count_withheld(planned.relation)
-        read = replace(planned.relation.name, staged=None)
-        file_columns = _file_columns(job, as_read, replace(planned.relation, name=read))
+        unstaged = replace(planned.relation.name, staged=None)
+        file_columns = _file_columns(job, as_read, replace(planned.relation, name=unstaged))
         different = _different(planned, reads, rows)
         memory = _memory(planned, rows - withheld, different)
         if job.chain is None:

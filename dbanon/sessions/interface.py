@@ -50,8 +50,8 @@ class SessionInterface(PassthroughInterface, ABC):
     staging_suffix: ClassVar[str] = ""
     # Whether what is written lasts longer than the run, so that its ledger knows earlier releases.
     is_lasting: ClassVar[bool] = True
-    # SQL of what FROM has in DuckDB for the files that were loaded here; None for databases.
-    files_sql: str | None = None
+    # The URL of the files that were loaded here; None for databases.
+    file_url: str | None = None
     # The rows of files that this transaction has staged, as the source of a chain.
     staged_file: StagedFile | None = None
     # What this database cannot keep, and the error that says so.

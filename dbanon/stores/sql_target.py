@@ -57,8 +57,9 @@ class SqlTarget:
         copied = self.copies_from(source)
         releases = earlier_releases(self.session, str(relation.name), {} if copied else state)
         reads = source.session if isinstance(source, SqlSource) else self.session
-        takes_chains, is_lasting = "chains" not in reads.never_here, self.session.is_lasting
-        return SourceHistory(releases, takes_chains, reads.files_sql, is_lasting)
+        keeper = reads if reads.file_url is None else self.session
+        takes_chains, is_lasting = "chains" not in keeper.never_here, self.session.is_lasting
+        return SourceHistory(releases, takes_chains, reads.file_url, is_lasting)
 
     def last_types(self, job: Asked, source: RelationName) -> Mapping[str, str]:
         """The types of the source's columns at the job's last release, where there is one."""

@@ -33,7 +33,7 @@ class ChainProposal:
     ----------
     person : the column that identifies persons who have one row each; None if none is sure.
     entity : the column that says whose a row is, where persons have several rows.
-    is_kept : whether the database of the table keeps chains.
+    is_kept : whether the database of the table keeps chains; of a file, where its releases go.
     """
 
     person: str | None = None
@@ -53,12 +53,14 @@ class ChainProposal:
         quoted: Callable[[str], str],
         *,
         commented: bool = False,
+        file_url: str | None = None,
     ) -> str:
         """The keys of the job that make its releases a chain, with comments.
 
         Parameters
         ----------
-        url : of the database, as a shell has it.
+        url : of the database that keeps the chain, as a shell has it.
+        file_url : of the files that are read; None where they are a table of that database.
         comment, quoted : write text as a comment of a job, and as YAML.
         commented : the keys are comments: a run of the file must work before the chain is made.
         """
@@ -69,12 +71,12 @@ class ChainProposal:
                 " none for sure: name it, or each run but the first warns"
             )
         name = chain_name(parse_relation(table).name)
-        command = f"    #   {escape(create_command(table, whose, url))}"
+        command = f"    #   {escape(create_command(table, whose, url, file_url))}"
         place = f'name: {name}, key: "file:{name}.key"'
         chain = f"chain: {{{place}}}\n"
         created = f"chain: {{{place}, changes: freeze, create: true}}\n"
         if not self.is_kept:
-            own = f"{_WHY}, but files and MariaDB keep no chains"
+            own = f"{_WHY}, but MariaDB keeps no chains"
             return comment(f"{own}: with entity, {_REFUSED}")
         if self.entity:
             return (

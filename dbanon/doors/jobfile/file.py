@@ -367,8 +367,8 @@ def _require_runnable(spec: JobFileSpec, given: JobSpec, job: Job, *, on_cluster
 
     Raises
     ------
-    InvalidParameter : a chain of a file, or with a page; attacks on what is not evaluated; counts
-        that a cluster would have to compare.
+    InvalidParameter : a chain of a file without a database, or with a page; attacks on what is not
+        evaluated; counts that a cluster would have to compare.
     """
     if on_cluster and job.expect is not None:
         raise InvalidParameter("expect is not counted on a cluster: leave it or engine out")
@@ -377,12 +377,8 @@ def _require_runnable(spec: JobFileSpec, given: JobSpec, job: Job, *, on_cluster
         raise InvalidParameter(
             "A release of a chain has no page, as it is not evaluated: report must be .json or .txt"
         )
-    if job.chain is not None and spec.source.path:
-        raise InvalidParameter(
-            "A chain reads a table or files that source.url names, and no source.path"
-        )
-    of_files = job.chain is not None and is_of_files(str(spec.source.url))
-    if of_files and spec.target.url is None:
+    of_files = bool(spec.source.path) or is_of_files(str(spec.source.url))
+    if job.chain is not None and of_files and spec.target.url is None:
         raise InvalidParameter(
             "A chain keeps its state in a database, and a file is not a database: name a database"
             " (target.url)"

@@ -65,6 +65,8 @@ class DuckdbSession(FileSession):
         self._reader: pa.RecordBatchReader | None = None
         self._ledger: RelationName | None = None
         self._attached: tuple[str, frozenset[str]] | None = None
+        # Settings that this session has changed, as its store sets them again.
+        self.settings_before: dict[str, str] = {}
 
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
         self.note(sql)
@@ -289,10 +291,11 @@ class DuckdbSession(FileSession):
             self._append(statements.ROWS, table_of(arrays))
 
     def create_file_rows(self, name: RelationName, columns: Sequence[tuple[str, str]]) -> Relation:
-        if not self.stays_open:
-            # What is put on the disk, where memory does not suffice, would outlast a killed run.
-            with suppress(duckdb.Error):
-                self._connection.execute("SET temp_file_encryption = true")
+        # Rows of files stay in memory: what is put on the disk would outlast a run that is killed.
+        [(directory,)] = self.rows("SELECT system.main.current_setting('temp_directory')")
+        with suppress(duckdb.Error):
+            self._connection.execute("SET temp_directory = ''")
+            self.settings_before["temp_directory"] = str(directory)
         self.run(statements.create_staging(statements.FILE_ROWS, columns))
         found = self.rows(
             "SELECT column_name, data_type, is_nullable FROM duckdb_columns()"
