@@ -173,7 +173,7 @@ def create(
             relation.attribute(entity)
         else:
             relation = stage_entity(session, file, table, entity)
-            require_one_table(session, rules.tables)
+            require_one_table(rules.tables)
         session.require_rights(relation, [entity])
         rules = replace(rules, tables=tables_of(session, relation, entity, rules.tables))
         chain_pair.require_alone(session, name, relation, rules, key)

@@ -7,6 +7,7 @@ source is taken as known.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -94,7 +95,7 @@ def chain_source(job: Job, reads: SqlSource, session: Session) -> SqlSource:
     """
     assert job.chain is not None
     if not reads.session.is_lasting:
-        stage_job(session, reads, job)
+        stage_job(session, reads, job, lambda: nullcontext(reads.session))
     else:
         session = reads.session
     return source_of(session, chain_state.find(session, job.chain.name).rules)

@@ -7,9 +7,10 @@ is known of a file, such as its reading options and the types of its columns, is
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, cast
 
 from dbanon.chain import state as chain_state
@@ -21,8 +22,9 @@ from dbanon.sessions.base import Relation, StagedFile
 from dbanon.sessions.names import parse_relation
 from dbanon.sessions.session import Session
 from dbanon.sessions.store import ClientStore, Store
-from dbanon.stores.folders import is_of_files
 from dbanon.stores.sql_source import SqlSource
+
+Reopened = Callable[[], AbstractContextManager[Session]]
 
 
 @dataclass(frozen=True)
@@ -81,13 +83,19 @@ def chain_session(
         with database.session(write=write) as session:
             yield session
         return
-    with file.session(write=False) as reads, database.session(write=True, create=True) as session:
-        stage_job(session, SqlSource(reads), job)
+    with database.session(write=True, create=True) as session:
+        # It ends before the other one commits: nothing that follows a commit may fail.
+        with file.session(write=False) as reads:
+            stage_job(session, SqlSource(reads), job, partial(file.session, write=False))
         yield session
 
 
-def stage_job(session: Session, file: SqlSource, job: Job) -> None:
+def stage_job(session: Session, file: SqlSource, job: Job, reopened: Reopened) -> None:
     """Stage the columns of a file that a job reads, of the rows that it chooses.
+
+    Parameters
+    ----------
+    reopened : gives a session on the file later on.
 
     Raises
     ------
@@ -101,7 +109,13 @@ def stage_job(session: Session, file: SqlSource, job: Job) -> None:
     names = list(dict.fromkeys(asked))
     # The addresses of rows are the file's own. Rows with NULL are withheld where they are counted.
     chosen = replace(file.locate(whole, replace(job, key=()), names), required=())
-    _stage(session, file, chosen, names, _types_of(chain), job.chunk_rows)
+    staged = _stage(session, file, chosen, names, _types_of(chain), job.chunk_rows)
+
+    def takes(columns: Sequence[str], condition: str) -> bool:
+        with reopened() as reads:
+            return SqlSource(reads).takes(chosen, columns, condition)
+
+    session.staged_file = StagedFile(staged, takes)
 
 
 def stage_entity(session: Session, file: Store, table: str, entity: str) -> Relation:
@@ -158,13 +172,7 @@ def _stage(
     own = {a.name: a for a in staged.schema.attributes}
     # The names of columns that are not read are known, and their values are not here.
     schema = Schema(tuple(own.get(a.name, a) for a in relation.schema.attributes))
-    staged = replace(staged, schema=schema)
-
-    def takes(columns: Sequence[str], condition: str) -> bool:
-        return file.takes(relation, columns, condition)
-
-    session.staged_file = StagedFile(staged, takes)
-    return staged
+    return replace(staged, schema=schema)
 
 
 def _require_types(
@@ -207,14 +215,14 @@ def _changed(
     )
 
 
-def require_one_table(session: Session, tables: Sequence[str]) -> None:
+def require_one_table(tables: Sequence[str]) -> None:
     """Check that a chain whose rows come from files has no further tables.
 
     Raises
     ------
     InvalidParameter : it has some.
     """
-    if session.staged_file is not None and tables:
+    if tables:
         raise InvalidParameter(
             "A chain of several tables does not read files.",
             hint="Load the files into tables of one database.",
@@ -234,11 +242,6 @@ def keeper(source: Store, target: Store | None) -> tuple[ClientStore, Store | No
     """
     if source.lasting:
         return cast(ClientStore, source), None
-    if not is_of_files(source.url):
-        raise InvalidParameter(
-            "A chain does not read rows that are drawn from elsewhere.",
-            hint="Export them to a file (`file:people.parquet`), or load them into a database.",
-        )
     if target is None:
         raise InvalidParameter(
             "A chain keeps its state in a database, and a file is not a database.",

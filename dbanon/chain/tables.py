@@ -104,7 +104,7 @@ def source_of(session: Session, rules: Rules) -> SqlSource:
     InvalidParameter : the chain has several tables, and a file is one.
     """
     if session.staged_file is not None:
-        require_one_table(session, rules.tables)
+        require_one_table(rules.tables)
         return FileSource(session)
     if not rules.tables:
         return SqlSource(session)

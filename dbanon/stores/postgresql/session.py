@@ -216,7 +216,8 @@ class PostgresqlSession(
         return types.kept(attribute)
 
     def require_rights(self, source: Relation, columns: Sequence[str]) -> None:
-        rights.require_readable(self, source, columns, self._relations[source.name].oid)
+        if source.name.staged is None:
+            rights.require_readable(self, source, columns, self._relations[source.name].oid)
 
     def readable(self, source: Relation, columns: Sequence[str]) -> frozenset[str]:
         own = [name for name in columns if not source.attribute(name).of_another]
