@@ -8,7 +8,7 @@ is known of a file, such as its reading options and the types of its columns, is
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
@@ -16,14 +16,16 @@ from typing import Any, cast
 from dbanon.chain import state as chain_state
 from dbanon.chain.state import ChainKept
 from dbanon.data.schema import Attribute, Kind, Schema
-from dbanon.errors import ChainChanged, DatabaseFailure, InvalidParameter
+from dbanon.errors import ChainChanged, DatabaseFailure, DbanonError, InvalidParameter
 from dbanon.job.job import DEFAULT_CHUNK_ROWS, Asked, Job
-from dbanon.sessions.base import Relation, StagedFile
+from dbanon.sessions.base import Locator, Relation, StagedFile
 from dbanon.sessions.names import parse_relation
 from dbanon.sessions.session import Session
 from dbanon.sessions.store import ClientStore, Store
 from dbanon.stores.sql_source import SqlSource
 
+# Of rows that are read once, and never looked for.
+_UNADDRESSED = Locator(("0",), ("bigint",))
 Reopened = Callable[[], AbstractContextManager[Session]]
 
 
@@ -107,13 +109,16 @@ def stage_job(session: Session, file: SqlSource, job: Job, reopened: Reopened) -
     whole = file.describe(job)
     asked = [*job.read, *job.guarantee.looked_at, *job.expected_columns]
     names = list(dict.fromkeys(asked))
-    # The addresses of rows are the file's own. Rows with NULL are withheld where they are counted.
-    chosen = replace(file.locate(whole, replace(job, key=()), names), required=())
+    # Rows are read in their order. Those with NULL are withheld where they are counted.
+    chosen = file.choose(replace(whole, locator=_UNADDRESSED), job, names)
     staged = _stage(session, file, chosen, names, _types_of(chain), job.chunk_rows)
 
     def takes(columns: Sequence[str], condition: str) -> bool:
-        with reopened() as reads:
-            return SqlSource(reads).takes(chosen, columns, condition)
+        found = False
+        # A condition that is refused ends the transaction.
+        with suppress(DbanonError), reopened() as reads:
+            found = SqlSource(reads).takes(chosen, columns, condition)
+        return found
 
     session.staged_file = StagedFile(staged, takes)
 
@@ -131,7 +136,8 @@ def stage_entity(session: Session, file: Store, table: str, entity: str) -> Rela
         relation = reads.find_source(parse_relation(table))
         relation.attribute(entity)
         reads.require_typed([entity])
-        return _stage(session, source, reads.locate(relation, ()), [entity], {}, DEFAULT_CHUNK_ROWS)
+        relation = replace(relation, locator=_UNADDRESSED)
+        return _stage(session, source, relation, [entity], {}, DEFAULT_CHUNK_ROWS)
 
 
 def _types_of(chain: ChainKept) -> dict[str, str]:

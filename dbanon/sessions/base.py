@@ -328,6 +328,15 @@ def key_required(source: Relation, hidden: str | None = None) -> KeyRequired:
     )
 
 
+def address_hidden(source: Relation, hidden: str) -> InvalidParameter:
+    """The error for a file whose rows have no address once they are staged."""
+    return InvalidParameter(
+        f'{source.name} has a column named "{hidden}", which hides the address of its rows in the'
+        " database of the chain.",
+        hint="Rename the column in the file, or do not release it.",
+    )
+
+
 def stays_here(attribute: Attribute) -> UnsupportedType:
     """The error for a column of a type that only its own database has."""
     return UnsupportedType(

@@ -19,6 +19,7 @@ from click.testing import CliRunner, Result
 from pyarrow import parquet
 
 import dbanon
+from dbanon.chain import run as chain_run
 from dbanon.doors.cli.main import main
 from dbanon.errors import (
     ChainChanged,
@@ -211,7 +212,7 @@ def test_a_condition_may_not_read_what_is_kept(
 ) -> None:
     chained = FileChained.of(database, month, tmp_path)
     for condition in ("ill <> 'flu'", "columns('i.*l') <> 'flu'"):
-        with pytest.raises(InvalidParameter):
+        with pytest.raises(InvalidParameter, match="where may not read"):
             chained.release_file(month, where=condition)
 
 
@@ -466,3 +467,31 @@ def test_mariadb_keeps_no_chain_of_a_file(
     with pytest.raises(ChainsNotHere):
         FileChained.of(mariadb, month, tmp_path)
     assert not (tmp_path / "file.key").exists()
+
+
+@pytest.mark.in_turn
+def test_files_that_others_see_before_the_commit(
+    database: Database, tmp_path: Path, month: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in an object store: the state is committed first, and the rows are staged once more."""
+    monkeypatch.setattr(chain_run, "_writes_own_files", lambda job: False)
+    chained, place = FileChained.of(database, month, tmp_path), tmp_path / "out" / "p.parquet"
+    for sequence in (1, 2):
+        report = chained.release_file(month, exports=[str(place)])
+        assert report.arguments["chain"]["sequence"] == sequence
+        assert sum(of_file(database).values()) == 30
+    shown = dbanon.show_chain(database.url, "files")
+    assert [one["confirmed"] for one in shown.releases] == [True, True]
+
+
+@pytest.mark.in_turn
+def test_a_kept_name_of_a_rows_address(database: Database, tmp_path: Path) -> None:
+    """Columns that are not read may have any name; those that are read must leave an address."""
+    text = "".join(f"{i},{20 + i % 7},{i},x,\n" for i in range(30))
+    file = tmp_path / "persons.csv"
+    file.write_text(f"id,age,rowid,ill,ctid\n{text}", encoding="utf-8")
+    chained = FileChained.of(database, file, tmp_path)
+    assert chained.release_file(file, quasi_identifiers=["age"]).rows_out == 30
+    if database.name == "duckdb":
+        with pytest.raises(InvalidParameter, match='column named "rowid"'):
+            chained.release_file(file, quasi_identifiers=["age"], keep=["rowid"])

@@ -26,6 +26,7 @@ from dbanon.sessions.base import (
     OnSql,
     Output,
     Relation,
+    address_hidden,
     by_key,
     cannot_travel,
     choose_key,
@@ -305,7 +306,7 @@ class DuckdbSession(FileSession):
         schema = Schema(tuple(types.attribute(*column) for column in found))
         relation = Relation(replace(name, staged=statements.FILE_ROWS), schema, "table")
         if any(column.lower() == "rowid" for column, _ in columns):
-            raise key_required(relation, hidden="rowid")
+            raise address_hidden(relation, "rowid")
         self._is_table = True
         return replace(relation, locator=Locator(("s.rowid",), ("BIGINT",)))
 

@@ -46,6 +46,7 @@ from dbanon.sessions.base import (
     OnSql,
     Output,
     Relation,
+    address_hidden,
     by_key,
     choose_key,
     is_integer_key,
@@ -304,7 +305,7 @@ class SqliteSession(SqliteKeyed):
         taken = {column.lower() for column, _ in columns}
         free = [address for address in _ROWIDS if address not in taken]
         if not free:
-            raise key_required(relation, hidden=_ROWIDS[0])
+            raise address_hidden(relation, _ROWIDS[0])
         return replace(relation, locator=Locator((f"s.{free[0]}",), ("INTEGER",)))
 
     def fill_file_rows(
