@@ -495,3 +495,25 @@ def test_a_kept_name_of_a_rows_address(database: Database, tmp_path: Path) -> No
     if database.name == "duckdb":
         with pytest.raises(InvalidParameter, match='column named "rowid"'):
             chained.release_file(file, quasi_identifiers=["age"], keep=["rowid"])
+
+
+@pytest.mark.in_turn
+@pytest.mark.parametrize("mode", ["several", "measure", "next"])
+def test_other_kinds_of_chains(database: Database, tmp_path: Path, month: Path, mode: str) -> None:
+    """Persons with several rows, chains that only count, and a chain that follows another one."""
+    lines = month.read_text(encoding="utf-8").splitlines()
+    if mode == "several":
+        month.write_text("\n".join([*lines, *lines[1:8]]) + "\n", encoding="utf-8")
+    rules = {"several": {"max_rows_per_person": 2}, "measure": {"mode": "measure"}}
+    chained = FileChained.of(database, month, tmp_path, **rules.get(mode, {}))
+    for sequence in (1, 2):
+        report = chained.release_file(month)
+        assert report.arguments["chain"]["sequence"] == sequence
+    assert report.rows_out == (37 if mode == "several" else 30)
+    if mode == "next":
+        dbanon.close_chain(database.url, "files")
+        key = f"file:{chained.key}"
+        dbanon.create_chain(database.url, "later", table="persons", entity="id", changes="show",
+                            new_chain_from="files", key=key, source=f"file:{month}")  # fmt: skip
+        chain = dbanon.Chain("later", key=key)
+        assert chained.release_file(month, chain=chain).rows_out == 30
