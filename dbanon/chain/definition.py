@@ -26,7 +26,6 @@ from dbanon.job.policy import Policy
 from dbanon.release.recode import Release
 from dbanon.run.plan import Plan
 from dbanon.sessions.base import Relation
-from dbanon.sessions.session import Session
 from dbanon.stores.sql_source import SqlSource
 
 
@@ -168,7 +167,7 @@ def require_same(chain: ChainKept, now: Mapping[str, Any]) -> None:
         )
 
 
-def require_source(chain: ChainKept, job: Job, session: Session, relation: Relation) -> None:
+def require_source(chain: ChainKept, job: Job, source: SqlSource, relation: Relation) -> None:
     """Check that a job reads what the chain was made of, and chooses its rows by nothing it keeps.
 
     Raises
@@ -177,6 +176,7 @@ def require_source(chain: ChainKept, job: Job, session: Session, relation: Relat
     UnsupportedType, ChainEntityRows : as ``require_entity``.
     InvalidParameter : ``where`` reads a column that is kept.
     """
+    session = source.session
     if (str(relation.name), job.entity) != (chain.source, chain.entity):
         raise ChainChanged(
             f'Chain {chain.name} follows "{chain.entity}" of {chain.source}.',
@@ -191,7 +191,7 @@ def require_source(chain: ChainKept, job: Job, session: Session, relation: Relat
     words = {word.lower() for word in re.findall(r"\w+", job.where)}
     others = [a.name for a in relation.schema.attributes if a.name not in kept]
     reads_kept = any(set(re.findall(r"\w+", name.lower())) <= words for name in kept)
-    if not reads_kept and SqlSource(session).takes(relation, others, job.where):
+    if not reads_kept and source.takes(relation, others, job.where):
         return
     raise InvalidParameter(
         "In a chain, where may not read a column that is released as it is: a person who"

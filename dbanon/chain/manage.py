@@ -15,10 +15,12 @@ from dbanon.chain import state as chain_state
 from dbanon.chain.key import new_key, read_key
 from dbanon.chain.membership import CellState
 from dbanon.chain.outside import releases_outside, same_persons, told_outside
+from dbanon.chain.staging import require_one_table, stage_entity
 from dbanon.chain.state import ChainKept
 from dbanon.chain.tables import tables_of
 from dbanon.errors import InvalidParameter, counted
 from dbanon.job.chain import MEASURE, Rules, require_chain_name, require_key_form
+from dbanon.sessions.base import Relation
 from dbanon.sessions.names import parse_relation, quote
 from dbanon.sessions.session import Session
 from dbanon.sessions.store import ClientStore, Store
@@ -128,12 +130,15 @@ def create(
     rules: Rules,
     key_out: Path | None,
     key_of: str | None = None,
+    file: Store | None = None,
 ) -> ChainShown:
     """Make a chain and its key; the key's file goes when the chain cannot be made.
 
     Parameters
     ----------
+    store : of the database that keeps the chain.
     key_of : where the key of the chain is that this one follows, which is this one's, too.
+    file : the store of the files that its releases read; None where they read the database.
 
     Raises
     ------
@@ -150,8 +155,9 @@ def create(
         )
     if not store.lasting:
         raise InvalidParameter(
-            "A chain keeps its state in the database that it reads, and a file is not a database.",
-            hint="Load the rows into a database.",
+            "A chain keeps its state in a database, and a file is not a database.",
+            hint="Name the database that its releases go to, and the file as their source:"
+            ' `source="file:people.csv"`.',
         )
     with ExitStack() as stack:
         if key_of is not None:
@@ -160,10 +166,14 @@ def create(
         else:
             assert key_out is not None
             key = stack.enter_context(new_key(key_out))
-        session = stack.enter_context(store.session(write=True))
+        session = stack.enter_context(store.session(write=True, create=file is not None))
         session.require("chains")
-        relation = session.find_source(parse_relation(table))
-        relation.attribute(entity)
+        if file is None:
+            relation = session.find_source(parse_relation(table))
+            relation.attribute(entity)
+        else:
+            relation = stage_entity(session, file, table, entity)
+            require_one_table(rules.tables)
         session.require_rights(relation, [entity])
         rules = replace(rules, tables=tables_of(session, relation, entity, rules.tables))
         chain_pair.require_alone(session, name, relation, rules, key)
@@ -172,7 +182,7 @@ def create(
         return replace(
             shown_of(made),
             beside=(*_outside(session, made), *told),
-            held_back=_held_back(session, made),
+            held_back=_held_back(session, made, relation),
         )
 
 
@@ -195,12 +205,18 @@ def _outside(session: Session, chain: ChainKept) -> tuple[str, ...]:
     return (told,) if told else ()
 
 
-def _held_back(session: Session, chain: ChainKept) -> tuple[str, ...]:
-    """In words, of each table whose rows a release would withhold, or would be refused for."""
+def _held_back(session: Session, chain: ChainKept, first: Relation) -> tuple[str, ...]:
+    """In words, of each table whose rows a release would withhold, or would be refused for.
+
+    Parameters
+    ----------
+    first : the table that the chain reads.
+    """
     told, most = [], chain.rules.max_rows_per_person
     entity = f"s.{quote(chain.entity)}"
-    for table in (chain.source, *chain.rules.tables):
-        source = session.find_source(parse_relation(table)).name.quoted
+    others = [session.find_source(parse_relation(table)) for table in chain.rules.tables]
+    for relation in (first, *others):
+        table, source = relation.name, relation.name.quoted
         persons = (
             f"SELECT {entity} AS person, count(*) AS n FROM {source} AS s"
             f" WHERE {entity} IS NOT NULL GROUP BY {entity}"

@@ -7,6 +7,7 @@ source is taken as known.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -19,6 +20,7 @@ from dbanon.chain.newcomers import is_due
 from dbanon.chain.presence import require_turnover
 from dbanon.chain.returns import whole_cells
 from dbanon.chain.several import Part, require_several, staged
+from dbanon.chain.staging import stage_job
 from dbanon.chain.state import ChainKept
 from dbanon.chain.tables import parts_of, source_of, told_of
 from dbanon.chain.waiting import longest_wait
@@ -78,14 +80,24 @@ class PlannedChain(ChainShown):
         return [*super().pairs(), *(self.coming.pairs() if self.coming is not None else [])]
 
 
-def chain_source(job: Job, session: Session) -> SqlSource:
+def chain_source(job: Job, reads: SqlSource, session: Session) -> SqlSource:
     """What the next release of the chain that a job names reads.
+
+    Parameters
+    ----------
+    reads : the source of the job; the rows of a file are staged in the database of its chain.
+    session : on the database that the release goes to.
 
     Raises
     ------
     ChainNotFound : there is none.
+    InvalidParameter : the source is a file, and no database keeps its chain.
     """
     assert job.chain is not None
+    if not reads.session.is_lasting:
+        stage_job(session, reads, job, lambda: nullcontext(reads.session))
+    else:
+        session = reads.session
     return source_of(session, chain_state.find(session, job.chain.name).rules)
 
 
@@ -105,7 +117,8 @@ def planned_chain(job: Job, planned: Plan, session: Session) -> PlannedChain:
     secret = read_key(job.chain.key)
     chain = chain_state.find(session, job.chain.name)
     chain_state.require_asked(session, chain, job.chain, secret)
-    definition.require_source(chain, job, session, planned.relation)
+    source = source_of(session, chain.rules)
+    definition.require_source(chain, job, source, planned.relation)
     require_several(chain, job)
     parts = parts_of(session, job, planned.relation, chain.rules)
     if chain.definition is not None and chain.rules.mode != MEASURE:

@@ -14,7 +14,7 @@ from dbanon.chain.recount import ChainTarget
 from dbanon.chain.report import told_of_chain
 from dbanon.chain.several import Part
 from dbanon.chain.step import Advanced
-from dbanon.chain.tables import columns_of, planned_of, recount_joined
+from dbanon.chain.tables import columns_of, planned_of, recount_joined, source_of
 from dbanon.data.counts import Counts, Histories, Questions, Recount
 from dbanon.errors import SourceChanged
 from dbanon.job.verdict import Expected
@@ -178,7 +178,7 @@ def _publish_one(
         planned,
         made.found,
         planned.draft(made.microdata, made.release),
-        SqlSource(reads),
+        source_of(reads, state.chain.rules),
         target,
         clock,
         check,

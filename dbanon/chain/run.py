@@ -21,6 +21,7 @@ from dbanon.chain.key import note_published, read_key
 from dbanon.chain.membership import CellState
 from dbanon.chain.pair import pair_sizes
 from dbanon.chain.publish import publish_tables
+from dbanon.chain.staging import chain_session, keeper
 from dbanon.chain.state import ChainKept
 from dbanon.chain.step import Advanced, Begun, advance, begin
 from dbanon.chain.tables import planned_of
@@ -29,7 +30,6 @@ from dbanon.data.microdata import Microdata
 from dbanon.errors import (
     ChainChanged,
     DbanonError,
-    InvalidParameter,
     ReleaseNotNoted,
     ReleaseNotPublished,
     warn_caller,
@@ -46,7 +46,7 @@ from dbanon.run.disclosure import (
     warn_of_identifiers,
     warn_of_spellings,
 )
-from dbanon.run.files import files_of, require_place
+from dbanon.run.files import files_of
 from dbanon.run.run import (
     Clock,
     PhaseProgress,
@@ -145,21 +145,15 @@ def run_chained(
         published, and is kept as such.
     """
     assert job.chain is not None
-    require_place(job, source, target)
-    if not source.lasting:
-        raise InvalidParameter(
-            "A chain keeps its state in the database that it reads, and a file is not a database.",
-            hint="Load the rows into a database, and release from there.",
-        )
+    database, file = keeper(source, target)
     key = read_key(job.chain.key)
-    database = cast(ClientStore, source)
-    elsewhere = target is not None and not target.same_database(source)
+    elsewhere = target is not None and not target.same_database(database)
     clock = Clock(progress)
     with database.job_lock(f"chain-{job.chain.name}"):
         if not elsewhere and _writes_own_files(job):
-            return _in_one(job, database, key, clock)
+            return _in_one(job, database, file, key, clock)
         to = cast(ClientStore, target) if elsewhere else database
-        return _in_two(job, database, to, key, clock)
+        return _in_two(job, database, file, to, key, clock)
 
 
 def _writes_own_files(job: Job) -> bool:
@@ -172,10 +166,12 @@ def _writes_own_files(job: Job) -> bool:
     return all(isinstance(place, Path) for place in found)
 
 
-def _in_one(job: Job, database: ClientStore, key: bytes, clock: Clock) -> Report:
+def _in_one(
+    job: Job, database: ClientStore, file: Store | None, key: bytes, clock: Clock
+) -> Report:
     """The state, the release and its files in one transaction; then the files get their places."""
     with files_of(job, database) as exporter:
-        with database.session(write=True) as session:
+        with chain_session(database, file, job) as session:
             if exporter is not None:
                 exporter.require_places(session)
             made = _go_on(job, session, key, clock)
@@ -189,8 +185,20 @@ def _in_one(job: Job, database: ClientStore, key: bytes, clock: Clock) -> Report
     return report.made(seconds=dict(report.seconds) | {"total": clock.elapsed})
 
 
-def _in_two(job: Job, source: ClientStore, target: ClientStore, key: bytes, clock: Clock) -> Report:
-    """The state first, committed; then the release, in another transaction."""
+def _in_two(
+    job: Job,
+    source: ClientStore,
+    file: Store | None,
+    target: ClientStore,
+    key: bytes,
+    clock: Clock,
+) -> Report:
+    """The state first, committed; then the release, in another transaction.
+
+    Parameters
+    ----------
+    source : the database of the chain. file : that the job reads, if it reads no table there.
+    """
     same = target is source
     with files_of(job, target) as exporter:
         with ExitStack() as stack:
@@ -199,12 +207,12 @@ def _in_two(job: Job, source: ClientStore, target: ClientStore, key: bytes, cloc
             looked: Session | None = None
             if not same:
                 looked = stack.enter_context(target.session(write=True, create=True))
-            with source.session(write=True) as session:
+            with chain_session(source, file, job) as session:
                 if exporter is not None:
                     exporter.require_places(looked or session)
                 made = _go_on(job, session, key, clock, looked)
             noted = _note(job, made)
-            reads = stack.enter_context(source.session(write=same))
+            reads = stack.enter_context(chain_session(source, file, job, write=same))
             writes = reads if looked is None else looked
             report = publish_tables(made, reads, writes, clock, exporter)
             if exporter is not None:

@@ -121,7 +121,7 @@ def begin(job: Job, session: Session, key: bytes, clock: Clock, looked: Session 
         source = source_of(session, chain.rules)
         here = None if looked is not None else SqlTarget(session)
         planned = plan(job, source, here, lambda: tick(0.0))
-        definition.require_source(chain, job, session, planned.relation)
+        definition.require_source(chain, job, source, planned.relation)
         if looked is not None:
             planned = _with_target(job, planned, source, SqlTarget(looked), chain)
         measures = chain.rules.mode == MEASURE

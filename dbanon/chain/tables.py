@@ -9,6 +9,7 @@ from typing import Any
 
 from dbanon.chain.membership import CellState
 from dbanon.chain.several import Part
+from dbanon.chain.staging import FileSource, require_one_table
 from dbanon.chain.state import require_entity
 from dbanon.data.schema import Schema
 from dbanon.errors import ChainFirstTable, InvalidParameter
@@ -96,7 +97,15 @@ def _not_in_first_table(name: str, first: Relation, other: Relation) -> ChainFir
 
 
 def source_of(session: Session, rules: Rules) -> SqlSource:
-    """What the releases of a chain read."""
+    """What the releases of a chain read.
+
+    Raises
+    ------
+    InvalidParameter : the chain has several tables, and a file is one.
+    """
+    if session.staged_rows is not None:
+        require_one_table(rules.tables)
+        return FileSource(session)
     if not rules.tables:
         return SqlSource(session)
     others = tuple(session.find_source(parse_relation(table)) for table in rules.tables)

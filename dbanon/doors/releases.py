@@ -23,6 +23,7 @@ from dbanon.run.open import open_store
 from dbanon.sessions.names import parse_relation
 from dbanon.sessions.session import Session
 from dbanon.stores import hierarchies
+from dbanon.stores.folders import is_of_files
 from dbanon.stores.hierarchies import Stored
 
 if TYPE_CHECKING:
@@ -298,6 +299,7 @@ def create_chain(
     mode: str = "continue",
     new_chain_from: str | None = None,
     key: str | None = None,
+    source: str | None = None,
     on_sql: OnSql | None = None,
 ) -> ChainShown:
     """Make a chain in the database that it reads, and its key in a file.
@@ -305,6 +307,8 @@ def create_chain(
     Parameters
     ----------
     database : a URL, a SQLAlchemy engine or a DuckDB connection.
+    source : the files that its releases read, such as ``file:people.csv``; ``database`` keeps the
+        chain, and takes the releases. None where they read a table of the database.
     table, entity : what it reads, and the column that says whose a row is: one row a person where
         ``max_rows_per_person`` is None.
     changes : ``show``, ``hold`` or ``freeze``: how changed values are shown. There is no default,
@@ -344,7 +348,13 @@ def create_chain(
         new_chain_from=new_chain_from,
     )
     out = None if key_out is None else Path(key_out)
-    return run.create(open_store(database, on_sql), name, table, entity, rules, out, key)
+    if source is not None and not is_of_files(source):
+        raise InvalidParameter(
+            "The source of a chain is a table of its database, or files.",
+            hint='Write `source="file:people.csv"`, or leave it out and name the table.',
+        )
+    file = None if source is None else open_store(source, on_sql, table=table)
+    return run.create(open_store(database, on_sql), name, table, entity, rules, out, key, file)
 
 
 def chains(database: Any, *, on_sql: OnSql | None = None) -> list[ChainShown]:

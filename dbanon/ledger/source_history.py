@@ -46,14 +46,15 @@ class SourceHistory:
     Parameters
     ----------
     releases : oldest first.
-    takes_chains : whether the database of the source can keep a chain.
-    files_sql : of a source of files, what FROM has for them in DuckDB, which can.
+    takes_chains : whether the database of the source can keep a chain; of a source of files, the
+        database that its releases go to.
+    file_url : of a source of files.
     is_lasting : False where the ledger goes with the run, so that earlier releases are not known.
     """
 
     releases: tuple[EarlierRelease, ...] = ()
     takes_chains: bool = True
-    files_sql: str | None = None
+    file_url: str | None = None
     is_lasting: bool = True
 
     def with_classes(self) -> tuple[EarlierRelease, ...]:

@@ -265,14 +265,17 @@ def _chain(
     table: str, profile: Profile, roles: Mapping[str, Role], entity: str | None, source: Source
 ) -> str | None:
     """The command that makes a chain of the releases of a table, where it can be made."""
-    if not isinstance(source, SqlSource) or "chains" in source.session.never_here:
+    if not isinstance(source, SqlSource):
+        return None
+    file_url = source.session.file_url
+    if file_url is None and "chains" in source.session.never_here:
         return None
     identifiers = {name for name, role in roles.items() if role.role == IDENTIFIER}
     person = entity or person_column(profile.columns, identifiers, profile.rows)
     if person is None:
         return None
     several = " --max-rows-per-person N" if entity else ""
-    return create_command(table, person) + several
+    return create_command(table, person, file_url=file_url) + several
 
 
 def _roles(request: AdviceRequest, profile: Profile, persons: Mapping[str, str]) -> dict[str, Role]:

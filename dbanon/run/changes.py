@@ -56,7 +56,9 @@ def planning_ports(
             session = stack.enter_context(source.planning(staging=staging))
             yield SqlSource(session), SqlTarget(session)
         else:
-            writes = stack.enter_context(target.planning(staging=False, create=True))
+            # The rows of a file are staged where the chain is.
+            in_target = staging and not source.lasting
+            writes = stack.enter_context(target.planning(staging=in_target, create=True))
             reads = stack.enter_context(source.session(write=False))
             yield SqlSource(reads), SqlTarget(writes)
 

@@ -7,14 +7,13 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
-from dbanon.data.words import json_text
 from dbanon.errors import ReleasesIntersect, SecondRelease, counted, warn_caller
 from dbanon.job.job import Job
 from dbanon.job.requirements import INDEPENDENT
 from dbanon.job.verdict import INTERSECT, Caution, releases_intersect
 from dbanon.ledger.source_history import EarlierRelease, SourceHistory
 from dbanon.release.joint import JOINT, describe_joint_histories, describe_missing_ledger
-from dbanon.sessions.names import RelationName, parse_relation, quote
+from dbanon.sessions.names import RelationName, parse_relation
 from dbanon.stores.ports import Target, W
 
 # How many outputs a message names.
@@ -99,44 +98,27 @@ def _named(earlier: Sequence[EarlierRelease]) -> str:
 def _hint(source: str, entity: str, history: SourceHistory, consent: str) -> str:
     """What to do: a chain where the database of the source can keep one, or the option."""
     alone = f"To release it all the same, with no protection against this: {consent}"
-    if history.files_sql is not None:
-        load, database = load_command(source, history.files_sql)
-        return (
-            "Its source is a file, which keeps no chain. Load it into a DuckDB file before each"
-            " release, and make a chain there once. Name the chain for each release of that file"
-            f" (`chain`): its releases stay private together.\n  {load}\n"
-            f"  {create_command(source, entity, f'duckdb:///{database}')}\n{alone}"
-        )
     if not history.takes_chains:
-        return f"Its source is no database that keeps chains. {alone}"
+        which = "Its source is no database" if history.file_url is None else "No database here"
+        return f"{which} that keeps chains. {alone}"
+    where = "" if history.file_url is None else " in the database that takes the releases"
     return (
-        "Make a chain, and name it for each release (`chain`): its releases stay private"
-        f" together.\n  {create_command(source, entity)}\n{alone}"
+        f"Make a chain{where}, and name it for each release (`chain`): its releases stay private"
+        f" together.\n  {create_command(source, entity, file_url=history.file_url)}\n{alone}"
     )
 
 
-def load_command(source: str, files_sql: str) -> tuple[str, str]:
-    """The command that loads files into a table of a DuckDB file, and the name of that file.
+def create_command(source: str, entity: str, url: str = "URL", file_url: str | None = None) -> str:
+    """The command that makes a chain of a source.
 
     Parameters
     ----------
-    source : the name of the table, as reports have it. files_sql : what FROM has for the files.
+    url : of the database that keeps it, as a shell has it.
+    file_url : of the files that it reads; None where it reads a table of that database.
     """
-    name = parse_relation(source)
-    database = f"{chain_name(name.name)}.duckdb"
-    parts = [quote(part) for part in (name.schema, name.name) if part not in (None, "main")]
-    made = f"CREATE SCHEMA IF NOT EXISTS {parts[0]}; " if len(parts) > 1 else ""
-    statement = f"{made}CREATE OR REPLACE TABLE {'.'.join(parts)} AS FROM {files_sql}"
-    # Apostrophes would end what the shell takes as one word.
-    text = json_text(statement).replace("'", "\\x27")
-    program = f'import duckdb; duckdb.connect("{database}").execute({text})'
-    return f"python3 -c {shlex.quote(program)}", database
-
-
-def create_command(source: str, entity: str, url: str = "URL") -> str:
-    """The command that makes a chain of a source; ``url`` as a shell has it."""
     name = chain_name(parse_relation(source).name)
     words = [name, "--table", source, "--entity", entity, "--changes", "freeze"]
+    words += [] if file_url is None else ["--source", file_url]
     return f"dbanon chain create {url} {shlex.join([*words, '--key-out', f'{name}.key'])}"
 
 

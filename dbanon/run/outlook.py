@@ -197,7 +197,7 @@ def outlook(
     keep_last: int | None = None,
     progress: PhaseProgress | None = None,
     of_chain: Callable[[Job, Plan, Session], Section] | None = None,
-    source_of_chain: Callable[[Job, Session], SqlSource] | None = None,
+    source_of_chain: Callable[[Job, SqlSource, Session], SqlSource] | None = None,
 ) -> Outlook:
     """Plan a job: everything that can be refused before a row is read, and what would be done.
 
@@ -223,18 +223,20 @@ def outlook(
     clock = Clock(progress)
     staging = cluster or job.chain is not None
     with planning_ports(source, target, staging) as (reads, writes):
+        as_read = reads.session
         if source_of_chain is not None:
-            reads = source_of_chain(job, reads.session)
+            reads = source_of_chain(job, reads, writes.session)
         with clock.phase("read") as tick:
             try:
                 planned = plan(job, reads, writes, lambda: tick(0.0))
             except UnsupportedType as error:
-                error.detail = error.detail or _texts_of(job, reads.session)
+                error.detail = error.detail or _texts_of(job, as_read)
                 raise
             chain = None if of_chain is None else of_chain(job, planned, reads.session)
             rows = reads.count(planned.relation)
             withheld = reads.count_withheld(planned.relation)
-        file_columns = _file_columns(job, reads.session, planned.relation)
+        unstaged = replace(planned.relation.name, staged=None)
+        file_columns = _file_columns(job, as_read, replace(planned.relation, name=unstaged))
         different = _different(planned, reads, rows)
         memory = _memory(planned, rows - withheld, different)
         if job.chain is None:

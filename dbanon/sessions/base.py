@@ -198,6 +198,20 @@ class Relation:
 
 
 @dataclass(frozen=True)
+class StagedRows:
+    """The rows of files in a staging table, which is read in the place of a source.
+
+    Parameters
+    ----------
+    relation : located, under the name that the files have as a source.
+    takes : whether a condition on the files needs no more than these columns.
+    """
+
+    relation: Relation
+    takes: Callable[[Sequence[str], str], bool]
+
+
+@dataclass(frozen=True)
 class Output:
     """Where a release is written.
 
@@ -311,6 +325,15 @@ def key_required(source: Relation, hidden: str | None = None) -> KeyRequired:
         if hidden is None
         else f'{source.name} has a column named "{hidden}", which hides the address of its rows.',
         hint='Name columns that are unique for each row: `key=["…"]`.',
+    )
+
+
+def address_hidden(source: Relation, hidden: str) -> InvalidParameter:
+    """The error for a file whose rows have no address once they are staged."""
+    return InvalidParameter(
+        f'{source.name} has a column named "{hidden}", which hides the address of its rows in the'
+        " database of the chain.",
+        hint="Rename the column in the file, or do not release it.",
     )
 
 

@@ -13,12 +13,14 @@ def storable_rows(
     attributes: Sequence[Attribute],
     rows: Iterable[tuple[Any, ...]],
     storable: Callable[[Any], Any],
+    first: int = 2,
 ) -> Iterator[tuple[Any, ...]]:
     """Convert rows of class, position and retained values to what a database can store.
 
     Parameters
     ----------
     attributes : of the retained values.
+    first : the index of the first retained value in a row.
     storable : converts a value, or raises UnsupportedType.
 
     Raises
@@ -29,7 +31,7 @@ def storable_rows(
         try:
             yield tuple(map(storable, row))
         except UnsupportedType:
-            for attribute, value in zip(attributes, row[2:], strict=True):
+            for attribute, value in zip(attributes, row[first:], strict=True):
                 _require_storable(attribute, value, storable)
             raise
 

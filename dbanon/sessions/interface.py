@@ -18,6 +18,7 @@ from dbanon.sessions.base import (
     ExistingRelation,
     Output,
     Relation,
+    StagedRows,
 )
 from dbanon.sessions.names import RelationName, quote, released_name
 from dbanon.sessions.passthrough import PassthroughInterface
@@ -49,8 +50,10 @@ class SessionInterface(PassthroughInterface, ABC):
     staging_suffix: ClassVar[str] = ""
     # False if the database disappears with the run, so that its ledger knows no earlier releases.
     is_lasting: ClassVar[bool] = True
-    # SQL with which DuckDB reads the files that were loaded here; None for databases.
-    files_sql: str | None = None
+    # URL of the files that were loaded here; None for databases.
+    file_url: str | None = None
+    # The rows of files that this transaction has staged, as the source of a chain.
+    staged_rows: StagedRows | None = None
     # Capabilities that this database lacks, with the error to raise.
     never_here: ClassVar[Mapping[str, type[DbanonError]]] = {}
     never_in_views: ClassVar[frozenset[str]] = frozenset()
@@ -212,6 +215,34 @@ class SessionInterface(PassthroughInterface, ABC):
 
         ``pieces`` are triples of classes, int32 (c,), positions, int32 (c,), and rows.
         """
+
+    def create_file_rows(self, name: RelationName, columns: Sequence[tuple[str, str]]) -> Relation:
+        """Create the staging table of a file's rows, where the database keeps chains.
+
+        Only this session reads it, and it goes with the transaction. Returns it located.
+
+        Parameters
+        ----------
+        name : of the file as a source.
+        columns : pairs of name and SQL type.
+        """
+        raise NotImplementedError
+
+    def fill_file_rows(
+        self, attributes: Sequence[Attribute], pieces: Iterable[Sequence[tuple[Any, ...]]]
+    ) -> None:
+        """Fill that table with rows, in their order.
+
+        Parameters
+        ----------
+        attributes : of the values, as the file has them.
+
+        Raises
+        ------
+        UnsupportedType : a value has no place here.
+        DatabaseFailure : a value does not fit the type of its column.
+        """
+        raise NotImplementedError
 
     def released_expression(self, position: int, column: ReleasedColumn) -> str:
         """SQL that converts the class value at this position to the column's own type."""

@@ -25,11 +25,13 @@ class RelationName:
     Parameters
     ----------
     catalog : the database, if the schema alone is ambiguous; not part of the name.
+    staged : the staging table with the rows of files; not part of the name.
     """
 
     schema: str | None
     name: str
     catalog: str | None = field(default=None, kw_only=True, compare=False)
+    staged: str | None = field(default=None, kw_only=True, compare=False)
 
     def __str__(self) -> str:
         """The name as people write it, quoted only if it contains a dot or quote."""
@@ -40,6 +42,8 @@ class RelationName:
     @property
     def quoted(self) -> str:
         """The name in SQL."""
+        if self.staged is not None:
+            return quote(self.staged)
         parts = (self.catalog, self.schema, self.name)
         return ".".join(quote(part) for part in parts if part is not None)
 

@@ -20,7 +20,9 @@ RELEASE_PERSONS = "dbanon_release_persons"
 # The salt of these hashes if no staged key is used.
 SALT = "dbanon_salt"
 VALUES = "dbanon_values_"
-STAGING = (LABELS, CLASSES, KEY_MAP, ROWS, ENTITIES, HANDED, RELEASE_PERSONS, SALT)
+# The rows of files whose chain the database keeps.
+FILE_ROWS = "dbanon_file_rows"
+STAGING = (LABELS, CLASSES, KEY_MAP, ROWS, ENTITIES, HANDED, RELEASE_PERSONS, SALT, FILE_ROWS)
 
 
 def value_column(position: int) -> str:

@@ -106,8 +106,13 @@ class SqlSource:
         relation = self.session.locate(relation, job.key)
         if job.policy.nulls == "suppress":
             relation = replace(relation, required=job.quasi_identifiers)
-        self.session.require_rights(relation, names)
+        relation = self.choose(relation, job, names)
         self.session.require_equality(relation, [*job.by, *job.in_sets, *job.key])
+        return relation
+
+    def choose(self, relation: Relation, job: Job, names: Sequence[str]) -> Relation:
+        """The rows that a job chooses, after a check that these columns may be read."""
+        self.session.require_rights(relation, names)
         return relation if job.where is None else self._where(relation, job, names)
 
     def _where(self, relation: Relation, job: Job, names: Sequence[str]) -> Relation:
@@ -356,7 +361,13 @@ def _chosen(relation: Relation, job: Job, names: Sequence[str], condition: str) 
     addresses = () if relation.located.mapped else tuple(e for e in hidden if e.isidentifier())
     name = relation.name
     return FilteredRelation(
-        name.schema, name.name, condition, tuple(columns), addresses, catalog=name.catalog
+        name.schema,
+        name.name,
+        condition,
+        tuple(columns),
+        addresses,
+        catalog=name.catalog,
+        staged=name.staged,
     )
 
 

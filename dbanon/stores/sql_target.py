@@ -57,8 +57,9 @@ class SqlTarget:
         copied = self.copies_from(source)
         releases = earlier_releases(self.session, str(relation.name), {} if copied else state)
         reads = source.session if isinstance(source, SqlSource) else self.session
-        takes_chains, is_lasting = "chains" not in reads.never_here, self.session.is_lasting
-        return SourceHistory(releases, takes_chains, reads.files_sql, is_lasting)
+        keeper = reads if reads.file_url is None else self.session
+        takes_chains, is_lasting = "chains" not in keeper.never_here, self.session.is_lasting
+        return SourceHistory(releases, takes_chains, reads.file_url, is_lasting)
 
     def last_types(self, job: Asked, source: RelationName) -> Mapping[str, str]:
         """The types of the source's columns at the job's last release, where there is one."""
@@ -317,12 +318,14 @@ class SqlTarget:
         if run.source_types is not None and draft.source_counts:
             counts_text = json.dumps(dict(draft.source_counts))
             run = replace(run, source_types={**run.source_types, job_history.COUNTS: counts_text})
-        asked = None if written.copied else request_of(draft)
+        # The database has no source that a refresh could read where its rows came from elsewhere.
+        from_elsewhere = written.copied or draft.relation.name.staged is not None
+        asked = None if from_elsewhere else request_of(draft)
         identity: dict[str, Any] = {"person_salt": written.salt}
-        if not written.copied and (table := self.session.find_existing(draft.relation.name)):
+        if not from_elsewhere and (table := self.session.find_existing(draft.relation.name)):
             identity |= {"source_oid": table.oid, "source_owner_oid": table.owner_oid}
         # Whoever may read all of a database that has the originals as well learns nothing more.
-        internal = None if written.copied else report.internal
+        internal = None if from_elsewhere else report.internal
         told = (report, counts.rows, read, made, run, asked, identity, internal)
         published = publish_table(self.session, draft.job, draft.output, *told)
         if written.salt is not None:

@@ -59,6 +59,14 @@ _KEY = click.option("--chain-key", "key", required=True, metavar="file:PATH|env:
 )
 @click.option("--entity", required=True, metavar="COLUMN",
               help="The column that says whose a row is.")  # fmt: skip
+@click.option(
+    "--source",
+    metavar="FILE_URL",
+    help=(
+        "The files that its releases read, such as file:people.csv; --table says what their rows"
+        " are called. The database keeps the chain and takes the releases."
+    ),
+)
 @_with_rules
 @click.option(
     "--key-out",
@@ -88,6 +96,7 @@ def create(url: str, name: str, **given: Any) -> None:
             entity=given["entity"],
             key_out=given["key_out"],
             key=given["key"],
+            source=given["source"],
             **rules,
             on_sql=sql_printer(given["print_sql"]),
         )

@@ -8,7 +8,9 @@ from collections.abc import Callable
 
 from dbanon.chain.key import has_file
 from dbanon.chain.manage import create, list_chains
+from dbanon.chain.staging import keeper
 from dbanon.data.frozen import dataclass
+from dbanon.errors import DatabaseNotFound
 from dbanon.job.chain import Chain, Rules
 from dbanon.job.job import Job
 from dbanon.run.history import chain_name, create_command
@@ -31,7 +33,7 @@ class ChainProposal:
     ----------
     person : the column that identifies persons who have one row each; None if none is sure.
     entity : the column that says whose a row is, where persons have several rows.
-    is_kept : whether the database of the table keeps chains.
+    is_kept : whether the database of the table keeps chains; of a file, where its releases go.
     """
 
     person: str | None = None
@@ -51,12 +53,14 @@ class ChainProposal:
         quoted: Callable[[str], str],
         *,
         commented: bool = False,
+        file_url: str | None = None,
     ) -> str:
         """The keys of the job that make its releases a chain, with comments.
 
         Parameters
         ----------
-        url : of the database, as a shell has it.
+        url : of the database that keeps the chain, as a shell has it.
+        file_url : of the files that are read; None where they are a table of that database.
         comment, quoted : write text as a comment of a job, and as YAML.
         commented : the keys are comments: a run of the file must work before the chain is made.
         """
@@ -67,12 +71,12 @@ class ChainProposal:
                 " none for sure: name it, or each run but the first warns"
             )
         name = chain_name(parse_relation(table).name)
-        command = f"    #   {escape(create_command(table, whose, url))}"
+        command = f"    #   {escape(create_command(table, whose, url, file_url))}"
         place = f'name: {name}, key: "file:{name}.key"'
         chain = f"chain: {{{place}}}\n"
         created = f"chain: {{{place}, changes: freeze, create: true}}\n"
         if not self.is_kept:
-            own = f"{_WHY}, but files and MariaDB keep no chains"
+            own = f"{_WHY}, but MariaDB keeps no chains"
             return comment(f"{own}: with entity, {_REFUSED}")
         if self.entity:
             return (
@@ -113,7 +117,7 @@ class ChainToCreate:
         ]
 
 
-def chain_to_create(job: Job, source: Store) -> ChainToCreate | None:
+def chain_to_create(job: Job, source: Store, target: Store | None) -> ChainToCreate | None:
     """The chain of a job whose first run makes it, if neither the chain nor its key is there.
 
     A key without its chain is one of a database that was restored, or another one: the run refuses
@@ -122,23 +126,32 @@ def chain_to_create(job: Job, source: Store) -> ChainToCreate | None:
     assert job.chain is not None
     if has_file(job.chain.key):
         return None
-    known = {one.name for one in list_chains(source)}
+    database, file = keeper(source, target)
+    try:
+        known = {one.name for one in list_chains(database)}
+    except DatabaseNotFound:
+        if file is None:
+            raise
+        # The first release makes the database that a file is released to.
+        known = set()
     return None if job.chain.name in known else ChainToCreate(job.chain)
 
 
-def create_chain(job: Job, source: Store) -> None:
+def create_chain(job: Job, source: Store, target: Store | None) -> None:
     """Make the chain of a job and its key, if neither is there.
 
     Raises
     ------
     DbanonError : as ``dbanon.create_chain``; nothing was made.
     """
-    if chain_to_create(job, source) is None:
+    if chain_to_create(job, source, target) is None:
         return
+    database, file = keeper(source, target)
     assert job.chain is not None
     assert job.entity is not None
     rules = Rules(**job.chain.rules)
-    create(source, job.chain.name, job.table, job.entity, rules, key_path(job.chain.key))
+    key = key_path(job.chain.key)
+    create(database, job.chain.name, job.table, job.entity, rules, key, file=file)
 
 
 def shell_url(url: str, has_password: bool) -> str:

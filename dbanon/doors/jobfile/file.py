@@ -372,8 +372,8 @@ def _require_runnable(spec: JobFileSpec, given: JobSpec, job: Job, *, on_cluster
 
     Raises
     ------
-    InvalidParameter : a chain of a file, or with a page; attacks on what is not evaluated; counts
-        that a cluster would have to compare.
+    InvalidParameter : a chain of a file without a database, or with a page; attacks on what is not
+        evaluated; counts that a cluster would have to compare.
     """
     if on_cluster and job.expect is not None:
         raise InvalidParameter("expect is not counted on a cluster: leave it or engine out")
@@ -382,9 +382,11 @@ def _require_runnable(spec: JobFileSpec, given: JobSpec, job: Job, *, on_cluster
         raise InvalidParameter(
             "A release of a chain has no page, as it is not evaluated: report must be .json or .txt"
         )
-    if job.chain is not None and (spec.source.path or is_of_files(str(spec.source.url))):
+    of_files = bool(spec.source.path) or is_of_files(str(spec.source.url))
+    if job.chain is not None and of_files and spec.target.url is None:
         raise InvalidParameter(
-            "A chain keeps its state in the database that it reads, and a file is not a database"
+            "A chain keeps its state in a database, and a file is not a database: name a database"
+            " (target.url)"
         )
     require_evaluation((job.evaluated() if is_page else job).policy)
 

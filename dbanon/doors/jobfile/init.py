@@ -229,11 +229,12 @@ def job_file_for(
         key=(f"    key: [{', '.join(map(_quoted, key))}]\n" if key else "")
         + found.of_rows(decided.options)
         + found.chain.lines(
-            shell_url(url, written_password(url.replace("$", "$$"))),
+            _keeper_url(url, decided),
             table,
             _comment,
             _quoted,
             commented=decided is not _PROPOSED,
+            file_url=url if is_of_files(url) else None,
         )
         + found.expect(decided is _PROPOSED),
     )
@@ -267,6 +268,12 @@ def _place(url: str, decided: Decided) -> str:
     if not is_of_files(url):
         return ""
     return _PLACE.format(_url(decided.target or PLACE, "DBANON_TARGET"))
+
+
+def _keeper_url(url: str, decided: Decided) -> str:
+    """The database that keeps a chain, as a shell has it: of a file, where its releases go."""
+    keeper = (decided.target or PLACE) if is_of_files(url) else url
+    return shell_url(keeper, written_password(keeper.replace("$", "$$")))
 
 
 @dataclass(frozen=True)
@@ -348,7 +355,10 @@ def _seen(
         entity = found.entity if found.entity in whose else None
         rows = found.profile.rows
         person = person_column(found.profile.columns, whose, rows)
-        is_kept = store.lasting and "chains" not in session.never_here
+        is_kept = "chains" not in session.never_here
+        if is_of_files(url):
+            # It takes views where it is none of MariaDB's.
+            is_kept = releases_views(decided.target or PLACE)
         chain = ChainProposal(person, entity, is_kept)
         nulls = None
         if chosen and not decided.options:

@@ -138,7 +138,7 @@ def run_file_job(
     with (target or source).job_lock(job.name):
         began()
         if job.creates_chain and isinstance(job.job, Job):
-            create_chain(job.job, source)
+            create_chain(job.job, source, target)
         while True:
             try:
                 job = _by_rules(job, source)
@@ -346,7 +346,7 @@ def plan_file_job(
     job.job.require_takes("plan")
     assert isinstance(job.job, Job)
     source, target = stores_of(job, on_sql)
-    planned = chain_to_create(job.job, source) if job.creates_chain else None
+    planned = chain_to_create(job.job, source, target) if job.creates_chain else None
     asked = job.job if planned is None else replace(job.job, chain=None)
     outlook = plan_classes(
         asked, source, target, cluster=cluster, keep_last=job.superseded_kept, progress=progress

@@ -37,11 +37,6 @@ from dbanon.stores.folders import (
 )
 
 
-def _from_literal(text: str) -> str:
-    """A text as DuckDB takes the name of a file behind FROM."""
-    return "'" + text.replace("'", "''") + "'"
-
-
 class FileStore(DuckdbStore):
     """The rows of files as a table; their number in the order of the files is the row key.
 
@@ -151,18 +146,8 @@ class FileStore(DuckdbStore):
 
     def _opened(self, connection: duckdb.DuckDBPyConnection) -> DuckdbSession:
         session = _FileSession(connection, self._on_sql, self._types, self._reading, self._refusals)
-        session.files_sql = self._files_sql()
+        session.file_url = self.url
         return session
-
-    def _files_sql(self) -> str | None:
-        """What FROM has in DuckDB for local files, as the hint of a chain has it."""
-        if not isinstance(self._place, Path):
-            return None
-        kind = ending_of(self._place)
-        if self._place.is_dir():
-            kind = ending_of(pieces_of(self._place, self._reading.foreign_files)[0].path)
-            return _from_literal(str(self._place / "**" / f"*.{kind}"))
-        return _from_literal(str(self._place))
 
 
 class _FileSession(DuckdbSession):

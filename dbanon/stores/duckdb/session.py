@@ -26,6 +26,7 @@ from dbanon.sessions.base import (
     OnSql,
     Output,
     Relation,
+    address_hidden,
     by_key,
     cannot_travel,
     choose_key,
@@ -65,6 +66,8 @@ class DuckdbSession(FileSession):
         self._reader: pa.RecordBatchReader | None = None
         self._ledger: RelationName | None = None
         self._attached: tuple[str, frozenset[str]] | None = None
+        # Settings that this session has changed, as its store sets them again.
+        self.settings_before: dict[str, str] = {}
 
     def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
         self.note(sql)
@@ -287,6 +290,37 @@ class DuckdbSession(FileSession):
                 except (pa.ArrowException, OverflowError):
                     raise cannot_travel(attribute.name) from None
             self._append(statements.ROWS, table_of(arrays))
+
+    def create_file_rows(self, name: RelationName, columns: Sequence[tuple[str, str]]) -> Relation:
+        # Rows of files stay in memory: what is put on the disk would outlast a run that is killed.
+        [(directory,)] = self.rows("SELECT system.main.current_setting('temp_directory')")
+        with suppress(duckdb.Error):
+            self._connection.execute("SET temp_directory = ''")
+            self.settings_before["temp_directory"] = str(directory)
+        self.run(statements.create_staging(statements.FILE_ROWS, columns))
+        found = self.rows(
+            "SELECT column_name, data_type, is_nullable FROM duckdb_columns()"
+            " WHERE database_name = 'temp' AND table_name = ? ORDER BY column_index",
+            (statements.FILE_ROWS,),
+        )
+        schema = Schema(tuple(types.attribute(*column) for column in found))
+        relation = Relation(replace(name, staged=statements.FILE_ROWS), schema, "table")
+        if any(column.lower() == "rowid" for column, _ in columns):
+            raise address_hidden(relation, "rowid")
+        self._is_table = True
+        return replace(relation, locator=Locator(("s.rowid",), ("BIGINT",)))
+
+    def fill_file_rows(
+        self, attributes: Sequence[Attribute], pieces: Iterable[Sequence[tuple[Any, ...]]]
+    ) -> None:
+        for rows in pieces:
+            arrays = []
+            for attribute, values in zip(attributes, zip(*rows, strict=True), strict=True):
+                try:
+                    arrays.append(types.array_of(attribute, list(values)))
+                except (pa.ArrowException, OverflowError):
+                    raise cannot_travel(attribute.name) from None
+            self._append(statements.FILE_ROWS, table_of(arrays))
 
     # -- output -----------------------------------------------------------------------------------
 

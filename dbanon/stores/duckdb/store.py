@@ -110,6 +110,7 @@ class DuckdbStore(FileDatabase):
                 connection.execute("BEGIN TRANSACTION")
             session = self._opened(connection)
             session.stays_open = not isinstance(self._database, str)
+            before = session.settings_before = {**before}
             try:
                 yield session
                 session.drop_staging()

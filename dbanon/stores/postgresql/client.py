@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -222,6 +223,20 @@ class PsycopgSession(PassthroughSession):
             labelled_rows(pieces),
         )
         self.analyze_staging(statements.ROWS)
+
+    def create_file_rows(self, name: RelationName, columns: Sequence[tuple[str, str]]) -> Relation:
+        table = quote(statements.FILE_ROWS)
+        self.run(f"DROP TABLE IF EXISTS pg_temp.{table}")
+        self.run(statements.create_staging(statements.FILE_ROWS, columns, self.staging_suffix))
+        [(oid,)] = self.rows("SELECT CAST(CAST(? AS regclass) AS oid)", (f"pg_temp.{table}",))
+        return self.staged_relation(replace(name, staged=statements.FILE_ROWS), int(oid))
+
+    def fill_file_rows(
+        self, attributes: Sequence[Attribute], pieces: Iterable[Sequence[tuple[Any, ...]]]
+    ) -> None:
+        rows = (row for piece in pieces for row in piece)
+        self._copy_rows(f"COPY {quote(statements.FILE_ROWS)} FROM STDIN", rows)
+        self.analyze_staging(statements.FILE_ROWS)
 
     def analyze_staging(self, table: str) -> None:
         """Tell the planner how large a staging table is; it is never analyzed by itself."""

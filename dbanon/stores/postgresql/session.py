@@ -132,6 +132,12 @@ class PostgresqlSession(
         self._relations[resolved] = _Relation(oid, relkind, children)
         return source
 
+    def staged_relation(self, name: RelationName, oid: int) -> Relation:
+        """A staging table in the place of a source, located by the addresses of its rows."""
+        self._relations[name] = _Relation(oid, "r", False)
+        schema = catalog.schema_of(self.look_up, oid)
+        return Relation(name, schema, "table", locator=Locator(("s.ctid",), ("tid",)))
+
     def require_own_code(self, oid: int) -> None:
         """Check that reading a relation runs no code of another role.
 
@@ -211,7 +217,8 @@ class PostgresqlSession(
         return types.kept(attribute)
 
     def require_rights(self, source: Relation, columns: Sequence[str]) -> None:
-        rights.require_readable(self, source, columns, self._relations[source.name].oid)
+        if source.name.staged is None:
+            rights.require_readable(self, source, columns, self._relations[source.name].oid)
 
     def readable(self, source: Relation, columns: Sequence[str]) -> frozenset[str]:
         own = [name for name in columns if not source.attribute(name).of_another]

@@ -47,6 +47,7 @@ from dbanon.sessions.base import (
     OnSql,
     Output,
     Relation,
+    address_hidden,
     by_key,
     choose_key,
     is_integer_key,
@@ -302,6 +303,27 @@ class SqliteSession(SqliteStagingSession):
         columns += [(statements.kept_column(i), self.type_of(a)) for i, a in enumerate(attributes)]
         rows = storable_rows(attributes, labelled_rows(pieces), types.storable)
         self._load(statements.ROWS, columns, rows)
+
+    def create_file_rows(self, name: RelationName, columns: Sequence[tuple[str, str]]) -> Relation:
+        self.run(statements.create_staging(statements.FILE_ROWS, columns))
+        schema = Schema(tuple(types.attribute(*column, True) for column in columns))
+        relation = Relation(replace(name, staged=statements.FILE_ROWS), schema, "table")
+        taken = {column.lower() for column, _ in columns}
+        free = [address for address in _ROWIDS if address not in taken]
+        if not free:
+            raise address_hidden(relation, _ROWIDS[0])
+        return replace(relation, locator=Locator((f"s.{free[0]}",), ("INTEGER",)))
+
+    def fill_file_rows(
+        self, attributes: Sequence[Attribute], pieces: Iterable[Sequence[tuple[Any, ...]]]
+    ) -> None:
+        marks = ", ".join("?" for _ in attributes)
+        insert = f"INSERT INTO {quote(statements.FILE_ROWS)} VALUES ({marks})"
+        self.note(insert)
+        rows = (row for piece in pieces for row in piece)
+        with translated():
+            storable = storable_rows(attributes, rows, types.storable, first=0)
+            self._driver.executemany(insert, storable).close()
 
     def exact_totals(
         self,
