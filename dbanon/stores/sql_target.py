@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
@@ -314,9 +313,8 @@ class SqlTarget:
         made = [(column.attribute.name, column.source) for column in draft.release.columns]
         read = draft.relation.schema.attributes
         run = run_of(draft.job, elapsed, read=read, fingerprint=draft.fingerprint)
-        if run.source_types is not None and draft.source_counts:
-            counts_text = json.dumps(dict(draft.source_counts))
-            run = replace(run, source_types={**run.source_types, job_history.COUNTS: counts_text})
+        if run.job is not None and draft.source_counts:
+            run = replace(run, source_counts=dict(draft.source_counts))
         asked = None if written.copied else request_of(draft)
         identity: dict[str, Any] = {"person_salt": written.salt}
         if not written.copied and (table := self.session.find_existing(draft.relation.name)):
