@@ -96,6 +96,7 @@ CREATE TABLE IF NOT EXISTS dbanon.run (
     job            text,
     source_types   jsonb,
     fingerprint    text,
+    source_counts  jsonb,
     PRIMARY KEY (run_id)
 );
 
@@ -291,7 +292,8 @@ ALTER TABLE dbanon.chain_member
 ALTER TABLE dbanon.run
     ADD COLUMN IF NOT EXISTS job text,
     ADD COLUMN IF NOT EXISTS source_types jsonb,
-    ADD COLUMN IF NOT EXISTS fingerprint text;
+    ADD COLUMN IF NOT EXISTS fingerprint text,
+    ADD COLUMN IF NOT EXISTS source_counts jsonb;
 
 ALTER TABLE dbanon.rule
     ADD COLUMN IF NOT EXISTS owner_oid bigint,

@@ -51,6 +51,10 @@ TO_REPAIR = (
 _TO_RECOUNT = "Name the quasi-identifiers and k to recount a relation that is not in it."
 
 
+# What only runs of jobs have.
+_OF_JOB = ("job", "source_types", "fingerprint", "source_counts")
+
+
 @dataclass(frozen=True)
 class Run:
     """A run of a job, as the ledger keeps it.
@@ -64,6 +68,7 @@ class Run:
     error_code : of the error that ended it; None for one that succeeded.
     job : its name in its file; None where it is of none.
     source_types : of a job's source: the type of each column; None where nothing was read.
+    source_counts : of a job's source: its ``persons``, where they were counted; None for no counts.
     fingerprint : of what a job read, and how; None where none was taken.
     """
 
@@ -78,11 +83,12 @@ class Run:
     job: str | None = None
     source_types: Mapping[str, str] | None = None
     fingerprint: str | None = None
+    source_counts: Mapping[str, int] | None = None
 
     @property
     def of_job(self) -> dict[str, Any]:
         """What only runs of jobs have, where they have it."""
-        found = {name: getattr(self, name) for name in ("job", "source_types", "fingerprint")}
+        found = {name: getattr(self, name) for name in _OF_JOB}
         return {name: value for name, value in found.items() if value is not None}
 
 
@@ -241,8 +247,9 @@ def insert_run(session: Session, run: Run) -> None:
         "error_code": run.error_code,
         "run_by": session.current_user(),
     } | run.of_job
-    if run.source_types is not None:
-        row["source_types"] = json_text(run.source_types)
+    for name in ("source_types", "source_counts"):
+        if row.get(name) is not None:
+            row[name] = json_text(row[name])
     relation = session.ledger_name("run")
     # A run that failed brings no ledger up to date.
     known = dict(session.columns_of(relation))
@@ -265,7 +272,7 @@ def note_failure(store: Store, run: Run) -> None:
 def _plain(run: Run) -> dict[str, Any]:
     """A run that made no release as plain values."""
     plain = asdict(run) | {"output_schema": run.output.schema, "output_name": run.output.name}
-    left_out = {"output", "release_id", "job", "source_types", "fingerprint"}
+    left_out = {"output", "release_id", *_OF_JOB}
     return {key: plain[key] for key in plain if key not in left_out} | run.of_job
 
 

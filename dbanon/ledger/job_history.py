@@ -11,10 +11,6 @@ from dbanon.ledger.tables import as_text
 from dbanon.sessions.names import RelationName
 from dbanon.sessions.session import Session
 
-# In a run's ``source_types``, beside the types of columns: the counts of the source, JSON as text.
-# Unlike a release's arguments they are in no report, and a column of a table has a name.
-COUNTS = ""
-
 
 @dataclass(frozen=True)
 class LastRelease:
@@ -87,7 +83,8 @@ def last_counts(
         return None
     is_ours, parameters = published_by_us(session, "r.")
     found = session.rows(
-        "SELECT CAST(r.release_id AS VARCHAR(36)), r.rows_in, u.source_types"
+        "SELECT CAST(r.release_id AS VARCHAR(36)), r.rows_in,"
+        f" {entries.newer(session, 'source_counts', 'run')}"
         f" FROM {session.ledger_name('run').quoted} AS u"
         f" JOIN {session.ledger_name('release').quoted} AS r ON r.release_id = u.release_id"
         f" WHERE u.job = ? AND u.state = 'done' AND r.source = ? AND r.output_name = ?"
@@ -97,8 +94,8 @@ def last_counts(
     )
     if not found:
         return None
-    [(release_id, rows, types)] = found
-    counted = entries.parsed((entries.parsed(types) or {}).get(COUNTS)) or {}
+    [(release_id, rows, counts)] = found
+    counted = entries.parsed(counts) or {}
     return str(release_id), {"rows": int(rows)} | {name: int(n) for name, n in counted.items()}
 
 

@@ -94,8 +94,9 @@ TABLES: dict[str, tuple[Columns, tuple[str, ...]]] = {
             "started_at timestamp, finished_at timestamp?, state text, error_code text?",
             "run_by text?, application text?, server_version text?",
             # Of a job of a file: its name, the types of the columns it found, and a digest of what
-            # it read and how, by which the next run may find that there is nothing to do.
-            "job text?, source_types json?, fingerprint text?",
+            # it read and how, by which the next run may find that there is nothing to do. The
+            # counts of the source are those that the next run is compared with.
+            "job text?, source_types json?, fingerprint text?, source_counts json?",
         ),
         ("run_id",),
     ),
@@ -217,7 +218,7 @@ _CAME_WITHOUT = "epsilon"
 DROPPED = {"release": ("class_signature", "entity_hash")}
 
 # The newest revision in migrations/, and the table in which Alembic keeps it.
-HEAD = "0016"
+HEAD = "0017"
 VERSION_TABLE = "alembic_version"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
@@ -315,10 +314,9 @@ class SqlTarget:
         made = [(column.attribute.name, column.source) for column in draft.release.columns]
         read = draft.relation.schema.attributes
         run = run_of(draft.job, elapsed, read=read, fingerprint=draft.fingerprint)
-        if run.source_types is not None and draft.source_counts:
-            counts_text = json.dumps(dict(draft.source_counts))
-            run = replace(run, source_types={**run.source_types, job_history.COUNTS: counts_text})
-        # The database has no source that a refresh could read where its rows came from elsewhere.
+        if run.job is not None and draft.source_counts:
+            run = replace(run, source_counts=dict(draft.source_counts))
+        # The database has no source that a refresh could read if the rows came from elsewhere.
         from_elsewhere = written.copied or draft.relation.name.staged is not None
         asked = None if from_elsewhere else request_of(draft)
         identity: dict[str, Any] = {"person_salt": written.salt}

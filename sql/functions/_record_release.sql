@@ -63,7 +63,7 @@ BEGIN
         UNION ALL (
             SELECT jsonb_object_keys(run)
             EXCEPT VALUES ('door'), ('elapsed'), ('fingerprint'), ('job'), ('run_id'),
-                ('source_types'))
+                ('source_counts'), ('source_types'))
     ) AS keys LIMIT 1;
     IF FOUND THEN
         RAISE EXCEPTION USING ERRCODE = '22023',
@@ -152,15 +152,17 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = '22023',
             MESSAGE = 'evaluation, request and internal are objects.';
     END IF;
-    IF run ?| ARRAY['job', 'source_types', 'fingerprint'] AND (
+    IF run ?| ARRAY['job', 'source_types', 'fingerprint', 'source_counts'] AND (
            run ->> 'door' IS DISTINCT FROM 'job'
            -- As in _record_run.
            OR coalesce(run ->> 'job' !~ E'^(?![-_])[^\\u0001-\\u002c\\u002e\\u002f\\u003a-\\u0040\\u005b-\\u005e\\u0060\\u007b-\\u00a0\\u2000-\\u206f]{1,63}$', true)
            OR coalesce(run ->> 'fingerprint' !~ '^[a-z0-9:]{1,200}$', false)
            OR coalesce(jsonb_typeof(run -> 'source_types'), 'object') <> 'object'
-           OR jsonb_path_exists(run, '$.source_types.* ? (@.type() != "string")')) THEN
+           OR jsonb_path_exists(run, '$.source_types.* ? (@.type() != "string")')
+           OR coalesce(jsonb_typeof(run -> 'source_counts'), 'object') <> 'object'
+           OR jsonb_path_exists(run, '$.source_counts.* ? (@.type() != "number")')) THEN
         RAISE EXCEPTION USING ERRCODE = '22023',
-            MESSAGE = 'A run of a job has the job''s name, types as texts, and a fingerprint.';
+            MESSAGE = 'A run of a job has the job''s name, types as texts, a fingerprint, and counts.';
     END IF;
     entry := jsonb_populate_record(NULL::dbanon.release, release);
     entry.created_at := moment;
@@ -231,12 +233,13 @@ BEGIN
                                   e || jsonb_build_object('release_id', id)) AS c;
         INSERT INTO dbanon.run (run_id, release_id, door, method, source, output_schema, output_name,
                                 started_at, finished_at, state, run_by, application, server_version,
-                                job, source_types, fingerprint)
+                                job, source_types, fingerprint, source_counts)
         SELECT coalesce(w.run_id, gen_random_uuid()), id, w.door, entry.method, entry.source, entry.output_schema,
                entry.output_name, moment - make_interval(secs => w.elapsed), moment, 'done',
                entry.published_by, left(current_setting('application_name'), 200),
                current_setting('server_version'),
-               run ->> 'job', run -> 'source_types', run ->> 'fingerprint'
+               run ->> 'job', run -> 'source_types', run ->> 'fingerprint',
+               run -> 'source_counts'
         FROM (SELECT CASE WHEN run ->> 'door' IN ('sql', 'cli', 'python', 'job')
                           THEN run ->> 'door' END AS door,
                      CASE WHEN run ->> 'run_id' ~ '^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}$'

@@ -24,7 +24,8 @@ BEGIN
                            FROM dbanon.release_column AS c WHERE c.release_id = r.release_id),
                'run', (SELECT to_jsonb(u) - ARRAY['release_id', 'method', 'source', 'output_schema',
                                                   'output_name', 'state', 'error_code',
-                                                  'source_types', 'fingerprint']
+                                                  'source_types', 'fingerprint',
+                                                  'source_counts']
                        FROM dbanon.run AS u WHERE u.release_id = r.release_id LIMIT 1))
     INTO found
     FROM dbanon.release AS r

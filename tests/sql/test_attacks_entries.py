@@ -101,6 +101,7 @@ def test_role_time_and_names_are_not_the_callers_to_say(forger: psycopg.Connecti
         ("door", "sql"), ("door", None), ("job", None), ("job", "a b"), ("job", "x" * 64),
         ("job", 7.5), ("fingerprint", "A"), ("fingerprint", "x" * 301), ("source_types", []),
         ("source_types", {"a": 1}), ("source_types", {"a": {"b": "c"}}), ("source_types", "x"),
+        ("source_counts", []), ("source_counts", {"persons": "x"}), ("source_counts", 7),
     ):  # fmt: skip
         refused(forger, [given[0], given[1], json.dumps(run | {key: value})], "22023")
     for odd in ("null", "[]", '"x"', "1", "{}"):

@@ -252,6 +252,22 @@ def test_a_changed_view_is_refused(run_sql: Run) -> None:
     assert failure.value.sqlstate == "42P16"
 
 
+def test_a_view_whose_column_widened_is_replaced(run_sql: Run) -> None:
+    run_sql(PEOPLE)
+    call = (
+        "SELECT rows_out FROM dbanon.mdav('app.people', 'release.p', '{id,a}', 5,"
+        " if_exists => 'replace', options => '{\"output_kind\": \"view\"}')"
+    )
+    assert run_sql(call) == [(40,)]
+    run_sql("GRANT SELECT ON release.p TO dbanon_reader")
+    run_sql("ALTER TABLE app.people ALTER COLUMN id TYPE bigint")
+    assert run_sql(call) == [(40,)]
+    assert run_sql("SELECT has_table_privilege('dbanon_reader', 'release.p', 'SELECT')") == [
+        (True,)
+    ]
+    assert run_sql("SELECT unchanged FROM dbanon.verify('release.p')") == [(True,)]
+
+
 def test_help_and_versions(run_sql: Run) -> None:
     [(text,)] = run_sql("SELECT dbanon.help()")
     assert all(f"{name}: " in text for name in METHODS)

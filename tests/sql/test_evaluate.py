@@ -256,3 +256,35 @@ def test_a_release_made_inside_the_database_has_a_certificate(run_sql: Run, sql_
                 '{"evaluate": true}', '{"certificate": 0}'
             )
         )
+
+
+def test_merged_cells_are_suppressed_in_a_run_of_the_server(run_sql: Run) -> None:
+    """As the evaluation of the same rows in a data frame says."""
+    run_sql(PEOPLE)
+    # Links of suppressed cells follow the order of the records, here that of the frame.
+    run_sql("ALTER TABLE app.people ADD PRIMARY KEY (id)")
+    run_sql("UPDATE app.people SET age = NULL WHERE id <= 2")
+    run_sql("UPDATE app.people SET age = NULL, income = NULL WHERE id BETWEEN 3 AND 12")
+    [(loss,)] = run_sql(
+        "SELECT information_loss FROM"
+        " dbanon.mdav('app.people', 'release.m', '{age,income,weight}', 5, nulls => 'merge',"
+        """ options => '{"evaluate": true}')"""
+    )
+    assert loss > 0
+    [(shown, exact)] = run_sql(
+        "SELECT r.evaluation, dbanon.internal_figures('release.m') FROM dbanon.release AS r"
+        " WHERE r.output_name = 'm'"
+    )
+    assert shown["suppressed_cells"] == exact["evaluation"]["suppressed_cells"] == 2
+    frame = pd.DataFrame(
+        run_sql("SELECT age, income, weight FROM app.people ORDER BY id"), columns=list(NAMES)
+    )
+    _, report = dbanon.anonymize_frame(
+        frame, quasi_identifiers=list(NAMES), k=5, method="mdav", evaluate=True, nulls="merge"
+    )
+    assert report.internal is not None
+    for kind in ("losses", "risks"):
+        found, expected = exact["evaluation"][kind], report.internal.evaluation[kind]
+        assert found.keys() == expected.keys()
+        for name, value in expected.items():
+            assert found[name] == (None if value is None else pytest.approx(value)), name

@@ -42,7 +42,7 @@ def test_a_dump_keeps_the_ledger_of_the_extension(
         (3,)
     ]
     assert sql_server.execute("SELECT count(*) FROM dbanon.run", url=restored) == [(1,)]
-    assert sql_server.execute("SELECT * FROM dbanon.alembic_version", url=restored) == [("0016",)]
+    assert sql_server.execute("SELECT * FROM dbanon.alembic_version", url=restored) == [("0017",)]
 
 
 def test_dropping_the_extension_leaves_the_ledger(

@@ -324,7 +324,7 @@ def make_ledger_older(database: Database) -> None:
                     "chain_sequence", "epsilon", "neighbours", "budget", "request", "delta",
                     "rho", "owner_oid", "publisher_oid", "ledger_oid", "source_oid",
                     "source_owner_oid", "person_salt"),
-        "run": ("job", "source_types", "fingerprint"),
+        "run": ("job", "source_types", "fingerprint", "source_counts"),
     }  # fmt: skip
     unused = "BYTEA" if database.name == "postgresql" else "BLOB"
     database.execute(

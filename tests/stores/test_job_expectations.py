@@ -89,6 +89,13 @@ def test_persons_and_nulls_are_counted(
     file = write(tmp_path, of_persons)
     _load(database, _rows(100, 50, nulls=5))
     assert call("run", file).exit_code == 0
+    # Beside the types of columns, in a column of their own.
+    [(types, counts)] = database.rows(
+        f"SELECT source_types, source_counts FROM {database.ledger('run')}"
+    )
+    recorded = [one if isinstance(one, dict) else json.loads(one) for one in (types, counts)]
+    assert set(recorded[0]) == set(ROLES)
+    assert recorded[1] == {"rows": 100, "persons": 50}
     _load(database, _rows(100, 44, nulls=6))
     refused = call("run", file)
     assert refused.exit_code == 6

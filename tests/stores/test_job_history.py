@@ -49,7 +49,7 @@ def test_each_attempt_is_told(database: Database, tmp_path: Path) -> None:
 def test_a_ledger_that_knows_of_no_jobs(database: Database, tmp_path: Path) -> None:
     load_people(database)
     database.anonymize(quasi_identifiers=["age"], output="release.by_hand")
-    for column in ("job", "source_types", "fingerprint"):
+    for column in ("job", "source_types", "fingerprint", "source_counts"):
         database.execute(f"ALTER TABLE {database.ledger('run')} DROP COLUMN {column}")
     assert dbanon.attempts(database.url, "people") == []
     with open_store(database.url).session(write=False) as session:

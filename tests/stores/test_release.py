@@ -369,7 +369,7 @@ def test_a_new_ledger_is_that_of_the_history(tmp_path: Path) -> None:
     for table in tables:
         for facts in (f"PRAGMA table_info({table})", f"PRAGMA index_list({table})"):
             assert new.rows(facts) == migrated.rows(facts)
-    assert new.rows("SELECT * FROM dbanon_alembic_version") == [("0016",)]
+    assert new.rows("SELECT * FROM dbanon_alembic_version") == [("0017",)]
     # What it holds back, too.
     for database in (new, migrated):
         with pytest.raises(sqlite3.IntegrityError, match="spending_only_adds"):
@@ -384,4 +384,4 @@ def test_the_history_of_the_ledger_has_one_head() -> None:
 
     config = Config()
     config.set_main_option("script_location", str(share_path("migrations")))
-    assert ScriptDirectory.from_config(config).get_heads() == ["0016"]
+    assert ScriptDirectory.from_config(config).get_heads() == ["0017"]

@@ -168,6 +168,7 @@ def settled(session: MariadbCatalog, release_id: str, entry: dict[str, Any] | No
         run["door"], row["method"], row["source"],
         RelationName(row["output_schema"], row["output_name"]), run["elapsed"], run["run_id"],
         job=run.get("job"), source_types=run.get("source_types"),
+        source_counts=run.get("source_counts"),
         fingerprint=run.get("fingerprint"),
     )  # fmt: skip
     session.run("START TRANSACTION")
