@@ -351,7 +351,7 @@ def create_chain(
     if source is not None and not is_of_files(source):
         raise InvalidParameter(
             "The source of a chain is a table of its database, or files.",
-            hint='Write `source="file:people.csv"`, or leave it out and name the table.',
+            hint="Write file:people.csv, or leave the source out and name the table.",
         )
     file = None if source is None else open_store(source, on_sql, table=table)
     return run.create(open_store(database, on_sql), name, table, entity, rules, out, key, file)

@@ -129,6 +129,8 @@ def test_a_job_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert done.exit_code == 0, done.stderr
     text = done.stdout.replace("age:    {role: drop}", "age:    {role: quasi_identifier}")
     text = text.replace('  url: "duckdb:///released.duckdb"\n', "")
+    # An export alone has no database that could keep the chain.
+    text = "".join(line for line in text.splitlines(True) if "    chain: " not in line)
     text += '    export: [{format: parquet, path: "{release}.parquet"}]\n'
     Path("job.yaml").write_text(text)
     assert call("plan", "job.yaml").exit_code == 0

@@ -203,7 +203,7 @@ def test_init_proposes_what_refuses_a_truncated_file(tmp_path: Path) -> None:
     lines = ["id,age,income\n", *(f"{n},{20 + n % 50},{n * 37 % 900}\n" for n in range(500))]
     delivered.write_text("".join(lines))
     written = call("init", f"file:{delivered}", "--table", "people").stdout
-    assert "    expect: {rows: 30 %}\n" in written
+    assert "    expect: {rows: 30 %, persons: 30 %}\n" in written
     file = tmp_path / "job.yaml"
     file.write_text(written)
     place = {"DBANON_TARGET": f"duckdb:///{tmp_path}/to.duckdb"}
