@@ -223,9 +223,9 @@ def test_a_class_is_released_alike_whoever_is_beside_it(
             elif found is not None:
                 present = slice(None) if half.missing is None else ~half.missing
                 assert found[present].tolist() == expected[present].tolist()
-        if half.lost is not None:
-            assert all_of_it.lost is not None
-            np.testing.assert_allclose(half.lost, all_of_it.lost[: part.n_classes], rtol=1e-12)
+        if half.losses is not None:
+            assert all_of_it.losses is not None
+            np.testing.assert_allclose(half.losses, all_of_it.losses[: part.n_classes], rtol=1e-12)
     # By itself the half has another spread, and so it loses another share.
     assert alone.loss != pytest.approx(of_half.loss, rel=0.05)
     assert of_half.loss < alone.loss
