@@ -73,6 +73,8 @@ def _texts(told: ast.AST) -> list[str]:
         return [left + right for left in _texts(told.left) for right in _texts(told.right)]
     if isinstance(told, ast.IfExp):
         return _texts(told.body) + _texts(told.orelse)
+    if isinstance(told, ast.BoolOp):
+        return [text for value in told.values for text in _texts(value)]
     if isinstance(told, ast.Constant):
         return [told.value] if isinstance(told.value, str) else []
     return ["{}"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sqlite3
 import warnings
@@ -10,34 +11,25 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import pandas as pd
 import pytest
 
 import dbanon
 from tests.doors.hint_cases import OF_TABLES, Case
-from tests.doors.hint_doors import Call, CommandDoor, JobDoor, PythonDoor
-from tests.doors.test_hints import MARKED, hints
+from tests.doors.hint_doors import Call, CommandDoor, JobDoor, PythonDoor, job_file
+from tests.doors.hint_steps import COMMANDS, CSV, FILES, FRAMES, Steps, World, hint_of
+from tests.doors.hint_list import text_of
 
-TEXTS = {" ".join(text.split()) for _, text in hints() if text.strip()}
 _N = 120
 _RNG = np.random.default_rng(1)
-
-
-def text_of(beginning: str) -> str:
-    """The text in the sources that begins so."""
-    if beginning in TEXTS:
-        return beginning
-    found = [text for text in TEXTS if text.startswith(beginning)]
-    assert len(found) == 1, (beginning, found)
-    [text] = found
-    return text
 
 
 def pattern(text: str) -> re.Pattern[str]:
     """What a hint looks like at any door: values and options differ."""
     # Sources without views have words of their own.
-    text = re.sub(r"\bin a view\b(, and anonymize the view)?", "{}", MARKED.sub("{}", text))
+    text = re.sub(r"\bin a view\b(, and anonymize the view)?", "{}", re.sub(r"`[^`]*`", "{}", text))
     plain = text.split("{}")
     return re.compile("(?:.*?)".join(map(re.escape, plain)) + r"\Z", re.S)
 
@@ -52,6 +44,7 @@ def people() -> pd.DataFrame:
         "hole": pd.array(n % 40, "Int64"), "seldom": pd.array(n % 40, "Int64"),
         "part": pd.array(n % 40, "Int64"), "pair": pd.array(n % 40, "Int64"),
         "rare": np.where(n < 2, "r", "s"),
+        "sums": np.where(n % 2 == 0, "=A1", "b"),
         "code": [f"K{i // 4}" if i % 2 else f"k{i // 4}" for i in n],
     }).assign(
         hole=lambda f: f.hole.mask(n % 10 == 0), seldom=lambda f: f.seldom.mask(n < 2),
@@ -71,6 +64,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             "UPDATE people SET mixed = CASE WHEN id = 3 THEN 'three' ELSE id % 9 END;"
             "CREATE VIEW seen AS SELECT * FROM people;"
             "CREATE TABLE cast_copy AS SELECT id, CAST(mixed AS INTEGER) AS mixed FROM people;"
+            "CREATE TABLE loaded (age INTEGER, x TEXT);"
+            "CREATE TABLE wide AS SELECT id, age FROM people;"
+            "CREATE TABLE fewer AS SELECT * FROM people LIMIT 90;"
             "CREATE TABLE plain AS SELECT id, age, size, email FROM people;"
             "CREATE TABLE strange (x INTEGER);"
         )
@@ -147,3 +143,33 @@ def test_a_hint_for_a_table_can_be_followed(case: Case, door: str, folder: Path)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try_case(case, door_of(door, folder), call.with_options(case.options))
+
+
+@pytest.fixture(scope="module")
+def world(folder: Path) -> World:
+    """The same folder with what commands read."""
+    (folder / "rows.csv").write_text(CSV)
+    (folder / "order.txt").write_text("a\nb\nc\nd\ne\n")
+    (folder / "empty.sqlite").touch()
+    with duckdb.connect(str(folder / "x.duckdb")) as connection:
+        connection.execute("CREATE TABLE people (age INTEGER)")
+    world = World(folder)
+    call = Call(world.url, {**_BASE, "output": "of_job"})
+    (folder / "job.yaml").write_text(json.dumps(job_file(call)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        world.table(output="taken2")
+        for name in ("with_id", "with_id2"):
+            world.table(output=name, keep=["id"])
+    return world
+
+
+@pytest.mark.parametrize("steps", [*COMMANDS, *FILES, *FRAMES], ids=lambda steps: steps.hint[:40])
+def test_a_hint_in_words_can_be_followed(steps: Steps, world: World) -> None:
+    text = text_of(steps.hint)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        hint = hint_of(steps.wrong, world)
+        assert pattern(text).match(hint), (text, hint)
+        for act in steps.right:
+            act(world)
