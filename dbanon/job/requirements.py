@@ -286,9 +286,9 @@ def _require_category(attribute: Attribute, method: Method, recoding: Recoding) 
     if not attribute.kind.is_numeric and not recoding.takes_categories and method.takes_points:
         hint = 'Use `recoding="representative"` or `recoding="generalization"`.'
         if not method.takes_categories:
-            taking = ", ".join(n for n, other in METHODS.items() if other.takes_categories)
+            names = ", ".join(n for n, other in METHODS.items() if other.takes_categories)
             hint = (
-                f'Use `recoding="representative"`, or a method that generalizes: {taking}.'
+                f'Use `recoding="representative"`, or a method that generalizes: {names}.'
                 " Text that has an order can be taken as ranks: state `orders`."
             )
         raise UnsupportedType(

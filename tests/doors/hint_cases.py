@@ -112,7 +112,8 @@ OF_TABLES = (
          values={"orders": {"town": ["a", "b", "c", "d", "e"]}}),
     Case("Numbers and dates have their own order", {"orders": {"age": ["20", "30"]}},
          does=[{"orders": None}]),
-    Case("Leave its kind out, or cast", {"quasi_identifiers": ["town"], "kinds": {"town": "numeric"},
+    Case("Leave its kind out, or cast", {"quasi_identifiers": ["town"],
+         "kinds": {"town": "numeric"},
          "recoding": "representative"}, does=[{"kinds": None}]),
     Case("Leave them out, use `recoding=\"representative\"`", {**_AGE}, does=[{"hierarchies": None},
          {"method": "mondrian", **_GENERALIZE}]),
@@ -172,11 +173,13 @@ OF_TABLES = (
          needs={"by": {"models": [model("ill", "distinct_l", 3)]}}),
     Case("{}; {}. Lower the level.", {**_ILL, "models": [model("ill", "distinct_l", 9)]},
          does=[{"models": [model("ill", "distinct_l", 2)]}]),
-    Case("A distance or a share is never more", {**_ILL, "models": [{"attribute": "ill", "kind": "t_closeness", "level": 3}]},
+    Case("A distance or a share is never more", {**_ILL, "models": [
+         {"attribute": "ill", "kind": "t_closeness", "level": 3}]},
          does=[{"models": [model("ill", "t_closeness", 0.9)]}], doors=("python",)),
     # What strict refuses.
     Case("Do not copy it, release it as a pseudonym, or leave out `strict`.",
-         {"table": "plain", "keep": ["email"], "strict": True}, leave_out=["strict"], does=[{"keep": None, "strict": None},
+         {"table": "plain", "keep": ["email"], "strict": True}, leave_out=["strict"],
+         does=[{"keep": None, "strict": None},
          {"keep": None, "pseudonyms": ["email"], "pseudonym_key": "file:key", "strict": None}]),
     Case("Name the column that says whose a row is as `entity`, so",
          {"strict": True}, values={"entity": "pid"}, leave_out=["strict"],
@@ -197,7 +200,8 @@ OF_TABLES = (
     Case("Name it: `entity`.", {"chain": {"name": "c", "key": "file:key"}},
          values={"entity": "id"}, needs={"entity": {"chain": None}}, doors=("python",)),
     # Limits.
-    Case("Raise the limit (`memory_limit`), or use fewer quasi-identifiers.", {"memory_limit": 1000},
+    Case("Raise the limit (`memory_limit`), or use fewer quasi-identifiers.",
+         {"memory_limit": 1000},
          values={"memory_limit": 10**9}),
     # Files of CSV have options that tables have not.
     Case("Leave it out, or read a file: file:people.csv.", {"decimal": ","},

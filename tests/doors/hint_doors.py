@@ -18,7 +18,7 @@ import dbanon
 from dbanon.data.option import Parameter, all_parameters
 from dbanon.doors.cli.main import main
 from dbanon.doors.jobfile.field_types import OF_COLUMNS, in_job_file
-from dbanon.doors.spelling import _words, flag, on_command_line
+from dbanon.doors.spelling import _words, flag
 from dbanon.errors import DbanonError
 from dbanon.job.job import Job
 from dbanon.measures import Model

@@ -1,7 +1,7 @@
 """Hints that no test tries literally yet; ``python -m tests.doors.hint_list`` writes the list anew.
 
-The list may only become shorter. A new hint gets a case in ``hint_cases.py`` or ``hint_steps.py``, or a line in
-``IMPOSSIBLE`` with the reason why it cannot be tried here.
+The list may only become shorter. A new hint gets a case in ``hint_cases.py`` or
+``hint_steps.py``, or a line in ``IMPOSSIBLE`` with the reason why it cannot be tried here.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def text_of(beginning: str) -> str:
 
 
 def followed() -> frozenset[str]:
-    """The texts of hints whose ways out ``test_hints_followed.py`` takes; not of those it raises."""
+    """The texts of hints whose ways out are taken; not of those that are raised alone."""
     steps = (one.hint for one in (*COMMANDS, *FILES, *FRAMES) if one.right)
     return frozenset(map(text_of, (*(case.hint for case in OF_TABLES), *steps)))
 

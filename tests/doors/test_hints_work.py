@@ -218,4 +218,6 @@ def test_cases_try_hints_of_the_sources() -> None:
 
 def test_a_new_hint_is_tried_or_its_reason_is_said() -> None:
     """The list of those that are not tried becomes shorter, never longer."""
-    assert untried(TRIED | followed()) == listed(), "python -m tests.doors.hint_list shows what has changed"
+    assert untried(TRIED | followed()) == listed(), (
+        "python -m tests.doors.hint_list shows what has changed"
+    )
