@@ -133,9 +133,9 @@ def classes(data: Any, k: int = 4, **options: Any) -> Act:
 
 def release(**options: Any) -> tuple[Any, Any]:
     """A frame as it was released, and its report."""
-    return dbanon.anonymize_frame(
-        FRAME, **({"quasi_identifiers": ["age", "size"], "k": 4, "keep": ["id"]} | options)
-    )
+    asked: dict[str, Any] = {"quasi_identifiers": ["age", "size"], "k": 4, "keep": ["id"]}
+    frame, report = dbanon.anonymize_frame(FRAME, **(asked | options))
+    return frame, report
 
 
 def evaluate(original: Any = FRAME, **options: Any) -> Act:

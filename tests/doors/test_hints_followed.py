@@ -135,8 +135,8 @@ def case_ways(case: Case, door: Any, call: Call, hint: str) -> Iterator[tuple[st
         assert door.spell(name) in hint, (door.spell(name), hint)
         change = {name: case.values.get(name), **case.needs.get(name, {})}
         yield name, call.with_options(change)
-    for number, change in enumerate(case.does):
-        yield f"in words, {number}", call.with_options(change)
+    for number, options in enumerate(case.does):
+        yield f"in words, {number}", call.with_options(options)
 
 
 _BASE = {
