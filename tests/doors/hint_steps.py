@@ -144,10 +144,8 @@ def evaluate(original: Any = FRAME, **options: Any) -> Act:
         given = {
             n: report if isinstance(v, str) and v == "report" else v for n, v in options.items()
         }
-        return dbanon.evaluate(
-            original, given.pop("released", released),
-            **({"quasi_identifiers": ["age", "size"]} | given),
-        )  # fmt: skip
+        asked: dict[str, Any] = {"quasi_identifiers": ["age", "size"], **given}
+        return dbanon.evaluate(original, asked.pop("released", released), **asked)
 
     return act
 
