@@ -15,7 +15,7 @@ from dbanon.data.option import make, parameter, parameters
 from dbanon.doors.arrays import microdata_of
 from dbanon.doors.progress import shown
 from dbanon.doors.signature import lists
-from dbanon.errors import InvalidParameter, extras_told
+from dbanon.errors import InvalidParameter, extras_told, hints_without_views
 from dbanon.hierarchy.spec import HierarchySource, parse_all
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
@@ -123,11 +123,11 @@ def _advise_frame(data: Any, options: Mapping[str, Any], progress: Wanted) -> Ad
     """Advise on a table in memory, for ``anonymize_frame``."""
     # Loads pandas, which a database needs not.
     from dbanon.stores.frame.conversion import frame_of
-    from dbanon.stores.frame.source import NAME, FrameSource
+    from dbanon.stores.frame.source import IN_FRAME, NAME, FrameSource
 
     frame, _ = frame_of(data)
     request = make(AdviceRequest, {**options, "table": NAME})
-    with shown(progress) as report_progress:
+    with shown(progress) as report_progress, hints_without_views(IN_FRAME):
         advice = run_advise(request, FrameSource(frame), report_progress)
     start = {name: value for name, value in advice.start.items() if name not in _OF_TABLES}
     return replace(advice, start=start)

@@ -9,14 +9,20 @@ from dbanon.data.option import make, parameters
 from dbanon.doors.frame_report import FrameReport
 from dbanon.doors.progress import shown
 from dbanon.doors.signature import lists
-from dbanon.errors import InvalidParameter, RowsLinkable, RowsLinkableRefused, warn_caller
+from dbanon.errors import (
+    InvalidParameter,
+    RowsLinkable,
+    RowsLinkableRefused,
+    hints_without_views,
+    warn_caller,
+)
 from dbanon.hierarchy.spec import HierarchySource, parse_all
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
 from dbanon.release.alignment import INPUT, ROWS_LINK, SHUFFLED
 from dbanon.run.run import run
 from dbanon.stores.frame.conversion import alignment_of, frame_of
-from dbanon.stores.frame.source import NAME, FrameSource
+from dbanon.stores.frame.source import IN_FRAME, NAME, FrameSource
 from dbanon.stores.frame.target import FrameTarget
 
 if TYPE_CHECKING:
@@ -150,7 +156,7 @@ def anonymize_frame(
     named = {"table": NAME, "output": NAME, "hierarchies": trees, **keyed, **columns}
     job = make(Job, {"policy": policy, **named})
     target = FrameTarget(rows)
-    with shown(progress) as told:
+    with shown(progress) as told, hints_without_views(IN_FRAME):
         report = run(job, FrameSource(table), target, told)
     assert target.released is not None
     assert target.places is not None
@@ -170,5 +176,5 @@ def _check_rows(rows: str, policy: Policy) -> None:
         raise RowsLinkableRefused(
             f'With rows="{INPUT}" the released rows would stand as their originals do, and strict'
             " was asked for.",
-            hint="Take the usual order, which is random, or leave `strict` out.",
+            hint="Take the usual order, which is random, or leave out `strict`.",
         )

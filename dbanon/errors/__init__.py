@@ -10,6 +10,7 @@ public.
 from dbanon.errors.base import DbanonError as DbanonError
 from dbanon.errors.base import counted as counted
 from dbanon.errors.base import error_code as error_code
+from dbanon.errors.base import hints_without_views as hints_without_views
 from dbanon.errors.base import lacks_memory as lacks_memory
 from dbanon.errors.base import nearest_names as nearest_names
 from dbanon.errors.base import warn_caller as warn_caller

@@ -6,7 +6,8 @@ import json
 import re
 import sys
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
 from dbanon.errors.redaction import redact
@@ -18,6 +19,10 @@ Way = Callable[[str, Any], str]
 # An option in a hint: `key`, `nulls="suppress"` with a value as JSON, `problems()`, or
 # `declare_again()="app.person"`, with a table's name.
 _MARKED = re.compile(r"`([a-z_]+(?:\(\))?)(?:=([^`]+))?`")
+
+
+# What hints say of a source that has views.
+_IN_A_VIEW = re.compile(r"\bin a view\b(, and anonymize the view)?")
 
 
 def in_python(name: str, value: Any) -> str:
@@ -48,6 +53,8 @@ class DbanonError(Exception):
         self._hint = hint and redact(hint)
         # Where options have names of their own, whoever prints the error; None for the printer's.
         self.way: Way | None = None
+        # Where the source has no views: what a hint says in place of "in a view".
+        self.instead_of_view: str | None = None
         super().__init__(self.message)
 
     @property
@@ -70,7 +77,10 @@ class DbanonError(Exception):
                 # A name of somebody's that looks like an option.
                 return found[0]
 
-        return self._hint and _MARKED.sub(written, self._hint)
+        text = self._hint and _MARKED.sub(written, self._hint)
+        if text and self.instead_of_view:
+            return _IN_A_VIEW.sub(self.instead_of_view, text)
+        return text
 
     def __str__(self) -> str:
         parts = [self.message]
@@ -90,6 +100,22 @@ class DbanonError(Exception):
             "detail": self.detail,
             "hint": self.hint_by(way),
         }
+
+
+@contextmanager
+def hints_without_views(words: str | None) -> Iterator[None]:
+    """Write ``words`` in place of "in a view" in the hints of the block's errors.
+
+    Parameters
+    ----------
+    words : where rows and types can be changed, as "in a copy of the file"; None for a source with
+        views.
+    """
+    try:
+        yield
+    except DbanonError as error:
+        error.instead_of_view = error.instead_of_view or words
+        raise
 
 
 def nearest_names(wanted: str, known: Iterable[str], limit: int = 3) -> str | None:

@@ -100,8 +100,8 @@ class Pseudonymized:
             raise InvalidParameter(
                 "Pseudonyms need a key.",
                 hint=(
-                    "Refresh from a client, and say where the key is: `pseudonym_key`. A call in"
-                    " SQL takes none, as logs would show it."
+                    "Say where the key is, as file:PATH or env:NAME: `pseudonym_key`. A call in SQL"
+                    " takes none, because logs would show it."
                 ),
             )
         if self.pseudonym_key is not None and not self.pseudonyms:
@@ -121,7 +121,7 @@ class Pseudonymized:
             raise TellingColumnRefused(
                 "Pseudonyms show which rows share a value. Nothing was published.",
                 detail=f"Pseudonyms: {', '.join(self.pseudonyms)}.",
-                hint="Leave them out, or leave strict out.",
+                hint="Leave them out, or leave out `strict`.",
             )
 
 

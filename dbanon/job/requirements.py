@@ -284,13 +284,13 @@ def _require_category(attribute: Attribute, method: Method, recoding: Recoding) 
     """Check that the method and the recoding take an attribute that is no number, or has a tree."""
     named = f'Column "{attribute.name}" of type {attribute.sql_type or "text"}'
     if not attribute.kind.is_numeric and not recoding.takes_categories and method.takes_points:
-        hint = 'Use `recoding="representative"`'
-        if method.takes_categories:
-            hint += ' or `recoding="generalization"`.'
-        else:
-            taking = [name for name, other in METHODS.items() if other.takes_categories]
-            hint += ", or a method that generalizes: " + ", ".join(taking)
-            hint += ". Text that has an order can be taken as ranks: state `orders`."
+        hint = 'Use `recoding="representative"` or `recoding="generalization"`.'
+        if not method.takes_categories:
+            names = ", ".join(n for n, other in METHODS.items() if other.takes_categories)
+            hint = (
+                f'Use `recoding="representative"`, or a method that generalizes: {names}.'
+                " Text that has an order can be taken as ranks: state `orders`."
+            )
         raise UnsupportedType(
             f"{named} is no number, and recoding {recoding.name} takes numbers only.", hint=hint
         )

@@ -187,7 +187,8 @@ class Private:
         if (self.accounting == CONCENTRATED) != (self.delta is not None):
             raise InvalidParameter(
                 "Gaussian noise keeps to an epsilon with a delta, and no other noise has one.",
-                hint='Give `accounting="zcdp"` and `delta` together, or neither.',
+                hint='Leave both out, or use method dp_marginals with `accounting="zcdp"` and'
+                " `delta`.",
             )
 
     @property

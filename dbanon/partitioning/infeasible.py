@@ -20,6 +20,7 @@ def infeasible(
     persons: NDArray[np.int64] | None,
     n: int,
     records: int,
+    ways: Sequence[str],
 ) -> ModelInfeasible:
     """The error that says what is feasible.
 
@@ -31,6 +32,7 @@ def infeasible(
         records.
     n : records of the table, withheld ones too.
     records : of the stratum that fails.
+    ways : what may help where strata are too small, as hints have it.
     """
 
     def keep(model: Model) -> NDArray[np.bool_]:
@@ -44,8 +46,8 @@ def infeasible(
         return ModelInfeasible(
             f"The {records} records of a stratum or pattern of NULLs, which classes do not cross,"
             " do not keep to the models.",
-            hint="; ".join(hints) + f". Ask for less, {_by_withholding(failing, keep, sizes, n)}use"
-            ' `nulls="suppress"`, or leave out strata: `by`.',
+            hint=f"{'; '.join(hints)}. Lower the level, {_by_withholding(failing, keep, sizes, n)}"
+            f"{', '.join(ways[:-1])}{', ' if ways[1:] else ''}or {ways[-1]}.",
         )
     if persons is not None:
         hints.append("persons are counted, each of whom may have several values")
@@ -57,7 +59,7 @@ def infeasible(
         hint="; ".join(f'"{name}" has {count} distinct values' for name, count in values.items())
         + "; "
         + "; ".join(hints)
-        + ". Ask for less.",
+        + ". Lower the level.",
     )
 
 

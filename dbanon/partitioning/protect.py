@@ -110,7 +110,7 @@ def _protected(
         for records in failing:
             if len(records) > budget or len(failing) == len(strata):
                 raise _refused(
-                    policy.models, counted, wholes, strata, persons, microdata.n_read, len(records)
+                    policy.models, counted, wholes, strata, persons, microdata, len(records)
                 )
             budget -= len(records)
         parts = []
@@ -213,7 +213,7 @@ def _refused(
     wholes: Mapping[str, NDArray[np.float64]],
     strata: Sequence[NDArray[np.int64]],
     persons: Persons,
-    n_read: int,
+    microdata: Microdata,
     records: int,
 ) -> ModelInfeasible:
     """The error that says what each stratum as one class keeps to; arguments as ``infeasible``."""
@@ -223,7 +223,14 @@ def _refused(
         for name, codes in counted.items()
     }
     in_classes = persons.in_classes(together)
-    return infeasible(models, best, wholes, together.sizes, in_classes, n_read, records)
+    by_columns = microdata.strata is not None or microdata.valid is None
+    ways = [
+        *['use `nulls="suppress"`'] * (microdata.valid is not None),
+        *["leave out `by`"] * by_columns,
+    ]
+    return infeasible(
+        models, best, wholes, together.sizes, in_classes, microdata.n_read, records, ways
+    )
 
 
 def _guard(

@@ -155,21 +155,27 @@ def too_few_counted(
     if n_strata == 1:
         text = f"There are {count} {what}, fewer than k = {k}"
         text += f" ({withheld} more records have a NULL and are withheld)." if withheld else "."
-        hint = f"k can be {count} at most here." if count >= 2 else "Anonymize a larger table."
+        hint = f"Choose `k={count}` or less." if count >= 2 else "Anonymize a larger table."
         return TooFewRecords(text, hint=hint)
     text = f"A stratum holds only {count} {what}"
     if absent is not None:
         names = ", ".join(f'"{name}"' for name in absent)
         text += f" with NULL in {names}" if absent else " without NULL"
-    hint = "Leave columns out of the strata, bring rare values together in a view, or allow such"
-    hint += " records to be withheld (`max_suppression`)."
+    hint = (
+        "Leave columns out of the strata, bring rare values together in a view, or allow such"
+        " records to be withheld (`max_suppression`)."
+    )
     if merged and absent is not None and not by_values:
-        hint = "No other pattern of NULLs has these and more: allow such records to be withheld"
-        hint += " (`max_suppression`)."
+        hint = (
+            "No other pattern of NULLs has these and more: allow such records to be withheld"
+            " (`max_suppression`)."
+        )
     elif not by_values:
-        hint = f'With `nulls="category"` each pattern of NULLs needs k {what}: allow some to be'
-        hint += " withheld (`max_suppression`), or join rare patterns with larger ones"
-        hint += ' (`nulls="merge"`). `nulls="suppress"` withholds records with a NULL instead.'
+        hint = (
+            f'With `nulls="category"` each pattern of NULLs needs k {what}: allow some to be'
+            " withheld (`max_suppression`), or join rare patterns with larger ones"
+            ' (`nulls="merge"`). `nulls="suppress"` withholds records with a NULL instead.'
+        )
     return TooFewRecords(f"{text}, fewer than k = {k}.", hint=hint)
 
 

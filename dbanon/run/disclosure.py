@@ -71,7 +71,7 @@ def warn_of_identifiers(planned: Plan) -> tuple[KeptIdentifier, ...]:
     refused = partial(
         KeptIdentifierRefused,
         "A column that looks like an identifier would be released as it is. Nothing was published.",
-        hint="Do not copy it, release it as a pseudonym, or leave strict out.",
+        hint="Do not copy it, release it as a pseudonym, or leave out `strict`.",
     )
     _warn_or_refuse(findings, planned.policy, KeptColumnIdentifies, refused)
     return findings
@@ -151,7 +151,7 @@ def warn_of_spellings(planned: Plan, source: Spelled) -> tuple[PersonSpellings, 
         EntitySpellingsRefused,
         "Spellings of one person would count as several persons; nothing was published.",
         hint='Compare them without regard to spelling: `entity_normalize="casefold"`. Or leave'
-        " strict out.",
+        " out `strict`.",
     )
     _warn_or_refuse(findings, planned.policy, EntitySpellings, refused)
     return tuple(findings)
@@ -196,7 +196,7 @@ def telling_columns(
     refused = partial(
         TellingColumnRefused,
         "A column that would be released as it is reveals too much. Nothing was published.",
-        hint="Do not copy it, name it as a quasi-identifier, or leave strict out.",
+        hint="Do not copy it, name it as a quasi-identifier, or leave out `strict`.",
     )
     _warn_or_refuse(found, job.policy, KeptColumnTells, refused)
     return tuple(found)
@@ -257,7 +257,7 @@ def few_persons(
         TooFewPersons,
         "Classes would hold fewer persons than k; nothing was published.",
         hint="Name the column that says whose a row is as `entity`, so that k counts persons,"
-        " or leave strict out.",
+        " or leave out `strict`.",
     )
     _warn_or_refuse(found, planned.policy, PersonsBelowK, refused)
     return tuple(found)

@@ -195,7 +195,7 @@ def linking_columns(
             " Nothing was published.",
             detail="Column " + "; column ".join(refused) + ".",
             hint="Name it as a quasi-identifier or, if it numbers groups, as `entity`; do not copy"
-            " it, release it as a pseudonym, or leave strict out.",
+            " it, release it as a pseudonym, or leave out `strict`.",
         )
     for one in findings:
         warn_caller(KeptColumnLinks(f"Column {one.describe(k)}."))

@@ -58,7 +58,7 @@ def _openable(database: Any) -> Any:
             hint="Give the connection and the name of a table, or the relation to"
             " dbanon.anonymize_frame.",
         )
-    if isinstance(database, Path):
+    if isinstance(database, Path) or _is_path(database):
         raise InvalidParameter(
             "A path does not say which database its file is of.",
             hint=f"Write duckdb:///{database} or sqlite:///{database}.",
@@ -161,6 +161,11 @@ def open_source(
         memory=job.memory_limit and job.memory_limit // 2,
         progress=progress,
     )
+
+
+def _is_path(database: Any) -> bool:
+    """Whether a text is the path of a file, and no URL."""
+    return isinstance(database, str) and ":" not in database and Path(database).is_file()
 
 
 def _is_sqlite(database: Any) -> bool:

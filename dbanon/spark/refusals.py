@@ -178,7 +178,7 @@ def infeasible_stratum(policy: Policy, rows: int, n_strata: int) -> ModelInfeasi
     return ModelInfeasible(
         f"The {rows} records of a stratum or pattern of NULLs, which classes do not cross,"
         f" do not keep to {models}.",
-        hint='Ask for less, use `nulls="suppress"`, or leave out strata: `by`.',
+        hint='Ask for less, use `nulls="suppress"`, or leave out `by`.',
     )
 
 

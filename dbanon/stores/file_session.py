@@ -14,7 +14,12 @@ from pathlib import Path
 from typing import ClassVar
 
 from dbanon.data.schema import Attribute
-from dbanon.errors import DatabaseNotFound, InsufficientRights, warn_caller
+from dbanon.errors import (
+    DatabaseNotFound,
+    InsufficientRights,
+    hints_without_views,
+    warn_caller,
+)
 from dbanon.sessions.base import Holder, Relation, job_running
 from dbanon.sessions.names import RelationName, quote, schema_created, schema_not_found
 from dbanon.sessions.session import Session
@@ -100,6 +105,8 @@ class FileDatabase(ABC):
 
     kind: ClassVar[str]
     lasting = True
+    # What hints say in place of "in a view"; None where views have types.
+    instead_of_view: ClassVar[str | None] = None
 
     @property
     @abstractmethod
@@ -124,6 +131,7 @@ class FileDatabase(ABC):
             held_once_committed() as hold,
             file_for(self._path, self.kind, write=write, create=create),
             self._session(write, hold) as session,
+            hints_without_views(self.instead_of_view),
         ):
             yield session
 
@@ -140,6 +148,7 @@ class FileDatabase(ABC):
         with (
             file_for(self._path, self.kind, write=True, create=False),
             self._session(False) as session,
+            hints_without_views(self.instead_of_view),
         ):
             yield session
 

@@ -1,13 +1,16 @@
 """Hints that no test tries literally yet; ``python -m tests.doors.hint_list`` writes the list anew.
 
-The list may only become shorter. A new hint gets a case in ``test_hints_work.py``, or a line in
-``IMPOSSIBLE`` with the reason why it cannot be tried here.
+The list may only become shorter. A new hint gets a case in ``hint_cases.py`` or
+``hint_steps.py``, or a line in ``IMPOSSIBLE`` with the reason why it cannot be tried here.
 """
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
+from tests.doors.hint_cases import OF_TABLES
+from tests.doors.hint_steps import COMMANDS, FILES, FRAMES
 from tests.doors.test_hints import hints
 
 FILE = Path(__file__).with_name("untried_hints.txt")
@@ -18,6 +21,26 @@ IMPOSSIBLE = {
     "doors/install.py": "they need an administrator's rights on a server that others use",
     "stores/exports/lake": "they need a catalog that fails in the middle of a commit",
 }
+
+
+@cache
+def texts() -> frozenset[str]:
+    """The texts of all hints in the sources."""
+    return frozenset(" ".join(text.split()) for _, text in hints() if text.strip())
+
+
+def text_of(beginning: str) -> str:
+    """The text in the sources that begins so."""
+    if beginning in texts():
+        return beginning
+    [text] = (text for text in texts() if text.startswith(beginning))
+    return text
+
+
+def followed() -> frozenset[str]:
+    """The texts of hints whose ways out are taken; not of those that are raised alone."""
+    steps = (one.hint for one in (*COMMANDS, *FILES, *FRAMES) if one.right)
+    return frozenset(map(text_of, (*(case.hint for case in OF_TABLES), *steps)))
 
 
 def untried(tried: frozenset[str]) -> list[str]:
@@ -40,4 +63,6 @@ def listed() -> list[str]:
 if __name__ == "__main__":
     from tests.doors.test_hints_work import TRIED
 
-    FILE.write_text("".join(f"{line}\n" for line in untried(TRIED)), encoding="utf-8")
+    every = untried(TRIED | followed())
+    FILE.write_text("".join(f"{line}\n" for line in every), encoding="utf-8")
+    print(f"{len(TRIED | followed())} hints are tried, {len(every)} are not.")

@@ -60,22 +60,24 @@ def hints() -> Iterator[tuple[str, str]]:
                 told = node.value
             else:
                 continue
-            yield f"{name}:{node.value.lineno}", "".join(_parts(told))
+            for text in _texts(told):
+                yield f"{name}:{node.value.lineno}", text
 
 
-def _parts(told: ast.AST) -> Iterator[str]:
-    """The texts and places of values, in their order."""
+def _texts(told: ast.AST) -> list[str]:
+    """The texts that an expression can be, with {} for values."""
     if isinstance(told, ast.JoinedStr):
-        for part in told.values:
-            yield str(part.value) if isinstance(part, ast.Constant) else "{}"
-    elif isinstance(told, ast.BinOp):
-        yield from _parts(told.left)
-        yield from _parts(told.right)
-    elif isinstance(told, ast.IfExp):
-        yield from _parts(told.body)
-        yield from _parts(told.orelse)
-    elif isinstance(told, ast.Constant) and isinstance(told.value, str):
-        yield told.value
+        parts = [str(p.value) if isinstance(p, ast.Constant) else "{}" for p in told.values]
+        return ["".join(parts)]
+    if isinstance(told, ast.BinOp):
+        return [left + right for left in _texts(told.left) for right in _texts(told.right)]
+    if isinstance(told, ast.IfExp):
+        return _texts(told.body) + _texts(told.orelse)
+    if isinstance(told, ast.BoolOp):
+        return [text for value in told.values for text in _texts(value)]
+    if isinstance(told, ast.Constant):
+        return [told.value] if isinstance(told.value, str) else []
+    return ["{}"]
 
 
 @pytest.fixture(scope="module")

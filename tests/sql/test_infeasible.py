@@ -68,13 +68,13 @@ WISHES = {
         model={"attribute": "ill", "kind": "t_closeness", "level": 0.1},
     ),
     "k above the number of rows": Wish(
-        "ZK002", "too_few_records", "There are 60 records", "k can be 60 at most here.", k=61
+        "ZK002", "too_few_records", "There are 60 records", "60 or less.", k=61
     ),
     "k above the number of persons": Wish(
         "ZK002",
         "too_few_records",
         "There are 20 persons",
-        "k can be 20 at most here.",
+        "20 or less.",
         k=21,
         given={"entity": "who"},
     ),

@@ -175,7 +175,7 @@ def test_refusals(database: Database) -> None:
     for role in ("quasi_identifiers", "keep", "sensitive", "by"):
         refuse(database, InvalidParameter, 'entity column "who"', **GIVEN | {role: ["who"]})
     error = refuse(database, TooFewRecords, "There are 39 persons", **GIVEN | {"k": 60})
-    assert error.hint == "k can be 39 at most here."
+    assert error.hint == "Choose k=39 or less."
     assert error.sqlstate == "ZK002"
 
 

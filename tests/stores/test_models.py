@@ -178,7 +178,7 @@ def test_out_of_reach(database: Database, model: dbanon.Model, said: str) -> Non
 def test_what_is_said_to_be_feasible_is(database: Database) -> None:
     load(database)
     error = refuse(database, ModelInfeasible, **GIVEN, models=[dbanon.Model("entropy_l", "ill", 4)])
-    level = float(str(error).split("feasible up to ")[1].split(". Ask")[0])
+    level = float(str(error).split("feasible up to ")[1].split(". Lower")[0])
     database.anonymize(**GIVEN, models=[dbanon.Model("entropy_l", "ill", level)])
 
 

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 
 from dbanon.data.option import REQUIRED, Option, Parameter, all_parameters
 from dbanon.doors.jobfile.document import Document
-from dbanon.doors.jobfile.field_types import Strict, Text, in_words, refused, typed
+from dbanon.doors.jobfile.field_types import Strict, Text, in_words, problem_text, refused, typed
 from dbanon.errors import DbanonError
 from dbanon.hierarchy.spec import KINDS, parse
 from dbanon.job.columns import VALUE_KINDS
@@ -188,7 +188,7 @@ def _parsed(document: Document, given: Mapping[str, Any], path: tuple[str | int,
             return parse(document.file.parent / str(given["file"]), files=True)
         return parse(given, files=False)
     except DbanonError as error:
-        document.refuse(path, error.message.rstrip("."))
+        document.refuse(path, problem_text(error))
         return None
 
 
@@ -221,6 +221,6 @@ def models_of(
             try:
                 found.append(Model.of_plain({**plain, "attribute": name}, files=False))
             except DbanonError as error:
-                document.refuse(at, error.message.rstrip("."))
+                document.refuse(at, problem_text(error))
                 fine = False
     return tuple(found) if fine else None

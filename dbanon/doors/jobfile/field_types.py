@@ -230,6 +230,12 @@ def in_job_file(name: str, value: Any) -> str:
     return f"{key}: {value if plain else json_text(value)}"
 
 
+def problem_text(error: DbanonError) -> str:
+    """What is wrong at a place of the file, and what to do, in the words of a job file."""
+    hint = error.hint_by(in_job_file)
+    return f"{error.message} {hint}".rstrip(".") if hint else error.message.rstrip(".")
+
+
 @contextmanager
 def in_its_words() -> Iterator[None]:
     """Whatever is refused in the block says options as a job file has them."""

@@ -17,7 +17,7 @@ from dbanon.doors.engines import Engine
 from dbanon.doors.jobfile.columns import QuasiIdentifierColumn, hierarchies_of, models_of
 from dbanon.doors.jobfile.document import Document, read
 from dbanon.doors.jobfile.expectations import expectations_of
-from dbanon.doors.jobfile.field_types import expanded, of_day
+from dbanon.doors.jobfile.field_types import expanded, of_day, problem_text
 from dbanon.doors.jobfile.models import EngineSpec, JobFileSpec, JobSpec, chain_of, entity_options
 from dbanon.doors.jobfile.outcome import Notice
 from dbanon.doors.jobfile.problems import (
@@ -349,7 +349,7 @@ def _job(document: Document, spec: JobFileSpec, place: int) -> FileJob | None:
         if isinstance(job, Job):
             _require_runnable(spec, given, job, on_cluster=engine is not None)
     except DbanonError as error:
-        document.refuse(path, error.message.rstrip("."))
+        document.refuse(path, problem_text(error))
         return None
     return FileJob(
         given.name,
@@ -448,5 +448,5 @@ def _exports(
         try:
             found.append(Export(**{**plain, "path": spec.path.replace("{job}", given.name)}))
         except DbanonError as error:
-            document.refuse((*path, "export", place), error.message.rstrip("."))
+            document.refuse((*path, "export", place), problem_text(error))
     return tuple(found) if len(found) == len(given.export) else None

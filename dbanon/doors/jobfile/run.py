@@ -202,7 +202,7 @@ def _drop_old(job: FileJob, store: Store) -> tuple[str, ...]:
     except DbanonError as error:
         # The release is there: its job did not fail, and another run would make another release.
         what = (
-            f"Tables of earlier releases were not dropped ({error.code}). The next run drops them."
+            f"Tables of earlier releases were not dropped. {error.message} The next run drops them."
         )
         warn_caller(TablesLeft(what))
         return ()

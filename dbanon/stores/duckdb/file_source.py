@@ -51,6 +51,7 @@ class FileStore(DuckdbStore):
     """
 
     lasting = False
+    instead_of_view = "in a copy of the file"
 
     def __init__(
         self,

@@ -26,6 +26,8 @@ class SqliteStore(FileDatabase):
     """A SQLite database: a URL, an engine, or a connection owned by the caller."""
 
     kind = SQLITE
+    # A column of a view has no type where it is no plain column.
+    instead_of_view = "in a copy of the table"
 
     def __init__(
         self, database: Engine | URL | sqlite3.Connection, on_sql: OnSql | None = None

@@ -182,7 +182,7 @@ def test_too_few_persons():
     frame = people(persons=3)
     with pytest.raises(TooFewRecords, match="There are 3 persons, fewer than k = 4") as caught:
         release(frame)
-    assert caught.value.hint == "k can be 3 at most here."
+    assert caught.value.hint == "Choose k=3 or less."
     frame["who"] = np.where(frame.site == "a", frame.who, np.arange(len(frame)))
     with pytest.raises(TooFewRecords, match="A stratum holds only 3 persons"):
         release(frame, by=["site"])

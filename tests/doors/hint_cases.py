@@ -1,0 +1,213 @@
+"""Cases of hints: what raises each, and what a user does who follows it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.doors.hint_doors import model
+
+Options = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A hint, the options that raise it, and its ways out.
+
+    Options that the hint prints with a value are taken from its text; what follows is for the rest.
+
+    Parameters
+    ----------
+    hint : the beginning of its text in the sources.
+    options : what raises it, beside those of the source.
+    values : what a user writes for an option that the hint names without a value.
+    leave_out : options that the hint names as to be left out.
+    does : what the hint says in words, as options; each is a way out.
+    needs : other options of a way out, by the option that it changes.
+    not_ways : options with values that the hint names as what is the case.
+    doors : where it can occur.
+    """
+
+    hint: str
+    options: Options
+    values: Options = field(default_factory=dict)
+    leave_out: Sequence[str] = ()
+    does: Sequence[Options] = ()
+    needs: Mapping[str, Options] = field(default_factory=dict)
+    not_ways: Sequence[str] = ()
+    doors: tuple[str, ...] = ("python", "cli", "job")
+
+
+_AGE = {"hierarchies": {"age": {"intervals": [10, 20]}}}
+_TOWNS = {"hierarchies": {"town": {"tree": {"*": ["a", "b", "c", "d", "e"]}}}}
+_GENERALIZE = {"recoding": "generalization"}
+_ILL = {"sensitive": ["ill"]}
+_LINE = ("python", "cli")
+
+# Options of a release of a table in a database.
+OF_TABLES = (
+    # k, suppression, NULLs.
+    Case("Choose `nulls=\"category\"` (classes", {"quasi_identifiers": ["hole"]},
+         needs={"nulls=suppress": {"max_suppression": 0.2}}),
+    Case("It would be feasible with `max_suppression={}`",
+         {"quasi_identifiers": ["hole"], "nulls": "suppress"}),
+    Case("Choose `k={}` or less.", {"k": 500}),
+    Case("Common choices are 3, 5 and 10.", {"k": 1}, does=[{"k": 3}, {"k": 5}, {"k": 10}],
+         doors=_LINE),
+    Case("Say which share of records may be withheld: `max_suppression`.",
+         {**_ILL, "models": [model("ill", "distinct_l", 2)], "withhold_failing": True},
+         values={"max_suppression": 0.5}),
+    Case("Leave columns out of the strata, bring rare", {"by": ["rare"]},
+         values={"max_suppression": 0.1}, does=[{"by": None}]),
+    Case("With `nulls=\"category\"` each pattern", {"quasi_identifiers": ["part", "pair"],
+         "nulls": "category"}, values={"max_suppression": 0.1},
+         needs={"nulls=suppress": {"max_suppression": 0.1}}, not_ways=["nulls=category"]),
+    # Methods and recodings.
+    Case("Choose a method that groups rows. A release whose", {"method": "individual_ranking"},
+         does=[{"method": "mdav"}]),
+    Case("Leave out `guarantee`.", {"guarantee": "per_attribute"}, leave_out=["guarantee"]),
+    Case("Leave out `models`, or choose a method that groups rows.",
+         {**_ILL, "method": "individual_ranking", "guarantee": "per_attribute",
+          "models": [model("ill", "distinct_l", 2)]}, leave_out=["models"],
+         does=[{"method": "mdav", "guarantee": None}]),
+    Case("Leave out `also_k`, or choose a method that groups rows.",
+         {"method": "individual_ranking", "guarantee": "per_attribute", "also_k": [["age"]]},
+         leave_out=["also_k"], does=[{"method": "mdav", "guarantee": None}]),
+    Case("Use `recoding=\"mean\"`, `recoding=\"median\"` or `recoding=\"medoid\"`.",
+         {**_GENERALIZE, "method": "individual_ranking", "guarantee": "per_attribute"}),
+    Case("Leave out `entity`.", {"method": "individual_ranking", "guarantee": "per_attribute",
+         "entity": "pid"}, leave_out=["entity"]),
+    Case("Leave out `standardize`.", {"method": "individual_ranking", "guarantee": "per_attribute",
+         "standardize": "mahalanobis"}, leave_out=["standardize"]),
+    Case("Leave out `refine`.", {"method": "individual_ranking", "guarantee": "per_attribute",
+         "refine": "fast"}, leave_out=["refine"]),
+    Case("Choose `refine=\"fast\"`, or leave the budget out.", {"refine_iterations": 5},
+         does=[{"refine_iterations": None}]),
+    Case("Leave out `refine_iterations`, or choose `refine=\"fast\"`.",
+         {"refine": "pass", "refine_iterations": 5}, leave_out=["refine_iterations"]),
+    Case("Leave out `refine_seconds`, or give `refine_iterations`.",
+         {"refine": "fast", "refine_seconds": 1.0, "block_size": 50}, leave_out=["refine_seconds"],
+         values={"refine_iterations": 5}, needs={"refine_iterations": {"refine_seconds": None}}),
+    Case("Give `refine_iterations`.", {**_GENERALIZE, **_TOWNS, "method": "gaa_cp",
+         "quasi_identifiers": ["age", "town"], "refine": "fast", "refine_seconds": 1.0},
+         values={"refine_iterations": 5}, needs={"refine_iterations": {"refine_seconds": None}}),
+    Case("Leave out `certificate`, or choose a method and", {**_GENERALIZE, "certificate": 1.0},
+         leave_out=["certificate"], does=[{"recoding": None}]),
+    Case("Choose `standardize=\"range\"` or `standardize=\"zscore\"`.",
+         {"quasi_identifiers": ["age", "town"], "recoding": "representative",
+          "standardize": "mahalanobis"}),
+    Case("Leave them out, or choose `standardize=", {"standardize": "mahalanobis",
+         "weights": {"age": 2}}, does=[{"weights": None}]),
+    Case("Give weights to quasi-identifiers only.", {"weights": {"town": 2}},
+         does=[{"weights": {"age": 2}}], doors=_LINE),
+    Case("Give hierarchies to quasi-identifiers only.", {**_TOWNS, **_GENERALIZE},
+         does=[{"hierarchies": None}, _AGE], doors=_LINE),
+    Case("State `orders` of quasi-identifiers only.", {"orders": {"town": ["a", "b"]}},
+         does=[{"orders": None}], doors=_LINE),
+    Case("State `kinds` of quasi-identifiers only.", {"kinds": {"town": "nominal"}},
+         does=[{"kinds": None}], doors=_LINE),
+    Case("State all values of the column (`orders`)",
+         {"quasi_identifiers": ["town"], "recoding": "median", "orders": {"town": ["a", "b"]}},
+         values={"orders": {"town": ["a", "b", "c", "d", "e"]}}),
+    Case("Numbers and dates have their own order", {"orders": {"age": ["20", "30"]}},
+         does=[{"orders": None}]),
+    Case("Leave its kind out, or cast", {"quasi_identifiers": ["town"],
+         "kinds": {"town": "numeric"},
+         "recoding": "representative"}, does=[{"kinds": None}]),
+    Case("Leave them out, use `recoding=\"representative\"`", {**_AGE}, does=[{"hierarchies": None},
+         {"method": "mondrian", **_GENERALIZE}]),
+    Case("Name fewer quasi-identifiers, or choose another method.",
+         {"method": "optimal_univariate"}, does=[{"quasi_identifiers": ["age"]},
+         {"method": "mdav"}]),
+    Case("Use `recoding=\"representative\"` or `recoding=\"generalization\"`.",
+         {"quasi_identifiers": ["age", "town"], "method": "gaa_cp", "recoding": "mean"}),
+    Case("Use `recoding=\"representative\"`, or a method", {"quasi_identifiers": ["age", "town"],
+         "recoding": "mean"}, values={"orders": {"town": ["a", "b", "c", "d", "e"]}},
+         needs={"orders": {"recoding": "median"}}, does=[{"method": "kmember",
+         "recoding": "generalization"}]),
+    Case("Use `intervals=\"text\"`, `intervals=\"bounds\"`", {**_GENERALIZE, "intervals": "range"}),
+    Case("Known methods: {}.", {"method": "zzz"}, does=[{"method": "mdav"}], doors=_LINE),
+    Case("Say how large they are: `block_size=50000`.", {"spill": "spill"}),
+    Case("Leave out `spill`, or that.", {"spill": "spill", "block_size": 50, "evaluate": True},
+         leave_out=["spill"], does=[{"evaluate": None}]),
+    Case("Leave out `kept_columns`.", {"kept_columns": "client", "keep": ["town"]},
+         leave_out=["kept_columns"]),
+    # Columns and their roles.
+    Case("A column is a quasi-identifier, a stratum", {"keep": ["age"]}, does=[{"keep": ["town"]}],
+         doors=_LINE),
+    Case("Name it as `entity` only, and", {"entity": "pid", "keep": ["pid"]},
+         does=[{"keep": None}], doors=_LINE),
+    Case("Name the column that says whose a row is: `entity`.", {"entity_normalize": "casefold"},
+         values={"entity": "code"}, doors=_LINE),
+    Case("Also name the column in `sensitive`.", {"models": [model("ill", "distinct_l", 2)]},
+         values={"sensitive": ["ill"]}, doors=_LINE),
+    Case("Ask for it, too: `evaluate`.", {"attacks": True}, values={"evaluate": True}),
+    Case("Name at least one column to anonymize.", {"quasi_identifiers": []},
+         does=[{"quasi_identifiers": ["age"]}], doors=("python",)),
+    Case("Name only such columns in `also_k`.", {"also_k": [["town"]]},
+         values={"also_k": [["age"]]}),
+    # Names and places.
+    Case("Choose another name, or replace it: `if_exists=\"replace\"`.",
+         {"output": "taken", "if_exists": "error"}, does=[{"output": None}]),
+    Case("Choose another name, or drop it yourself. After", {"output": "strange",
+         "if_exists": "replace"},
+         does=[{"output": None}]),
+    Case("Name columns that are unique for each row: `key=[\"…\"]`.", {"table": "seen"},
+         values={"key": ["id"]}),
+    Case("Write table, schema.table or", {"table": "a.b.c.d"}, does=[{"table": "people"}],
+         doors=_LINE),
+    Case("Drop the {} yourself, or choose another name.",
+         {"output": "taken", "output_kind": "view", "if_exists": "replace"},
+         does=[{"output": None}]),
+    Case("Name a directory that is not there yet: it is made",
+         {"spill": "full", "block_size": 50}, does=[{"spill": "spill"}]),
+    Case("It is SQL over the columns of the table", {"where": "agee > 3"},
+         does=[{"where": "age > 3"}]),
+    Case("Correct these values, or cast the column in a view.", {"quasi_identifiers": ["mixed"]},
+         does=[{"table": "cast_copy"}]),
+    # Privacy models.
+    Case("{}. Lower the level, {}{}{}or {}.",
+         {**_ILL, "by": ["town"], "models": [model("ill", "distinct_l", 4)]}, leave_out=["by"],
+         does=[{"models": [model("ill", "distinct_l", 2)]}],
+         needs={"by": {"models": [model("ill", "distinct_l", 3)]}}),
+    Case("{}; {}. Lower the level.", {**_ILL, "models": [model("ill", "distinct_l", 9)]},
+         does=[{"models": [model("ill", "distinct_l", 2)]}]),
+    Case("A distance or a share is never more", {**_ILL, "models": [
+         {"attribute": "ill", "kind": "t_closeness", "level": 3}]},
+         does=[{"models": [model("ill", "t_closeness", 0.9)]}], doors=("python",)),
+    # What strict refuses.
+    Case("Do not copy it, release it as a pseudonym, or leave out `strict`.",
+         {"table": "plain", "keep": ["email"], "strict": True}, leave_out=["strict"],
+         does=[{"keep": None, "strict": None},
+         {"keep": None, "pseudonyms": ["email"], "pseudonym_key": "file:key", "strict": None}]),
+    Case("Name the column that says whose a row is as `entity`, so",
+         {"strict": True}, values={"entity": "pid"}, leave_out=["strict"],
+         needs={"entity": {"strict": None}}),
+    Case("Compare them without regard to spelling: `entity_normalize=\"casefold\"`",
+         {"entity": "code", "strict": True, "k": 2}, leave_out=["strict"], doors=_LINE),
+    # Pseudonyms.
+    Case("Name the columns: `pseudonyms`.", {"pseudonym_key": "file:key"},
+         values={"pseudonyms": ["pid"]}),
+    Case("Say where the key is, as file:PATH or env:NAME: `pseudonym_key`.",
+         {"pseudonyms": ["pid"]}, values={"pseudonym_key": "file:key"}),
+    Case("Make one: openssl rand", {"pseudonyms": ["pid"], "pseudonym_key": "hush"},
+         does=[{"pseudonym_key": "file:key"}], doors=_LINE),
+    Case("Leave them out, or leave out `strict`.",
+         {"pseudonyms": ["pid"], "pseudonym_key": "file:key", "strict": True},
+         does=[{"strict": None}, {"pseudonyms": None, "pseudonym_key": None, "strict": None}]),
+    # Chains.
+    Case("Name it: `entity`.", {"chain": {"name": "c", "key": "file:key"}},
+         values={"entity": "id"}, needs={"entity": {"chain": None}}, doors=("python",)),
+    # Limits.
+    Case("Raise the limit (`memory_limit`), or use fewer quasi-identifiers.",
+         {"memory_limit": 1000},
+         values={"memory_limit": 10**9}),
+    # Files of CSV have options that tables have not.
+    Case("Leave it out, or read a file: file:people.csv.", {"decimal": ","},
+         does=[{"decimal": None}]),
+    Case("Leave it out, or read a folder: file:data/.", {"foreign_files": "links"},
+         does=[{"foreign_files": None}]),
+    Case("Say what stands before the decimals (`decimal`)", {"decimal": ",", "thousands": ","},
+         does=[{"decimal": None, "thousands": None}]),
+)  # fmt: skip
