@@ -1,4 +1,4 @@
-"""Compiled kernels: each works in slices, so that a long run can be interrupted between them."""
+"""Compiled kernels, which work in slices so that long runs can be interrupted."""
 
 import os
 
@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from dbanon.kernels import _kernels, sources
 
-# Before any kernel is named: an older core may lack it.
+# Before importing kernels, which an outdated core may lack.
 sources.require_current(_kernels, os.path.dirname(__file__))
 
 from dbanon.kernels._kernels import (  # noqa: E402
@@ -135,7 +135,7 @@ __all__ = [
 
 
 def mdav_brute(points: npt.NDArray[np.float64], k: int) -> npt.NDArray[np.int32]:
-    """MDAV by scanning all records, in one go: the yardstick for the index.
+    """MDAV by brute force in a single call, as a reference for the index.
 
     points: (n, p) float64, C-contiguous. Returns the class of each record, (n,).
     """

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 DEFAULT_BUDGET: int
-SOURCES: str  # which it was compiled from, as sources.py tells
+SOURCES: str  # checksum of the compiled sources, from sources.py
 
 Search: TypeAlias = Literal["auto", "index", "brute"]
 
@@ -18,21 +18,21 @@ def simd_levels() -> list[str]:
     """The instruction sets supported here, slowest first."""
 
 def set_simd_level(name: str) -> list[str]:
-    """Set the instruction set of kernels made from now on; returns the supported ones.
+    """Set the instruction set of new kernels; returns the supported ones.
 
-    Labels do not depend on it. Raises ValueError for a name not among them.
+    Labels do not depend on it. Raises ValueError for unsupported names.
     """
 
 def allow_whole_steps(value: bool) -> None:
-    """Whether kernels made from now on may look at rounded coordinates first.
+    """Allow or forbid new kernels to search rounded coordinates first.
 
-    For tests and measurements: they do unless told otherwise, and labels do not depend on it.
+    For tests and benchmarks. Allowed by default; labels do not depend on it.
     """
 
 class Kernel:
-    """Work that is done in slices. Classes are numbered from 0 in the order they are made.
+    """Work done in slices. Classes are numbered from 0 in order of creation.
 
-    The array given to a kernel is kept, not copied: it must not change before the last step.
+    Kernels reference input arrays without copying: they must not change before the last step.
     Wrong shapes, values that are not finite, k < 1 and n < k raise ValueError.
     """
 
@@ -41,12 +41,12 @@ class Kernel:
 
     @property
     def progress(self) -> float:
-        """From 0 to 1."""
+        """The share done, 0 to 1."""
 
     def labels(self) -> npt.NDArray[np.int32]:
         """The class of each record, (n,). RuntimeError before step() has returned True."""
 
-# In every kernel `search` changes the time, never the labels.
+# In every kernel `search` affects speed, never the labels.
 
 class Mdav(Kernel):
     """MDAV (Domingo-Ferrer & Torra 2005), exact. Classes of k to 2k - 1."""
@@ -61,9 +61,9 @@ class Mdav(Kernel):
 class Cbfs(Kernel):
     """Centroid-based fixed size.
 
-    While k or more remain: the record farthest from the centroid of the remaining ones, and its
-    k - 1 nearest. Fewer than k left over join the class with the nearest mean, as the means were
-    then. Classes of k to 2k - 1.
+    While k or more records remain: the record farthest from their centroid forms a class with its
+    k - 1 nearest. Fewer than k remaining records join the class with the nearest mean, without
+    updating means. Classes of k to 2k - 1.
     """
 
     def __init__(
@@ -77,7 +77,8 @@ class Md(Kernel):
     """MD or DBFS, diameter-based fixed size.
 
     While 2k or more remain: the two most distant records (of several such pairs the first in index
-    order), each with its k - 1 nearest. Then k or more form a class; fewer join as in Cbfs.
+    order), each with its k - 1 nearest. Then k or more remaining records form a class; fewer join
+    as in Cbfs.
     """
 
     def __init__(
@@ -105,9 +106,9 @@ class Tfrp(Kernel):
     """TFRP (Chang, Li, Huang 2007), TFRP-2 unless `second_stage` is false.
 
     The two fixed points are the corners of the minima and of the maxima, the former first.
-    Leftovers join as in Cbfs: classes of k to 2k - 1. The second stage dissolves classes, by
-    falling sum of squares, where that lowers the loss; it sets no largest class, and the classes
-    left are renumbered in their order. Its time grows with n^2 / k.
+    Leftovers join as in Cbfs: classes of k to 2k - 1. The second stage dissolves classes, in
+    descending order of sum of squares, if that lowers the loss; classes have no size limit, and the
+    remaining ones are renumbered in order. Its time grows with n^2 / k.
     """
 
     def __init__(
@@ -133,21 +134,21 @@ class DensityFirst(Kernel):
     ) -> None: ...
 
 class Dbscan(Kernel):
-    """DBSCAN (Ester et al. 1996), exact: a core record has k, itself among them, in the radius.
+    """DBSCAN (Ester et al. 1996), exact: a core record has k in the radius, including itself.
 
-    A record that no core record reaches has the label -1. A class may hold fewer than k: those that
-    an earlier one reaches, too, are in that one.
+    Records not reached by a core record have label -1. A class may have fewer than k records,
+    because border records belong to the first class that reaches them.
     """
 
     def __init__(self, points: npt.NDArray[np.float64], k: int, radius: float) -> None: ...
 
 class MixedTable:
-    """Records of numbers and of leaves, as ``MixedSpace.table`` makes it; kernels share it.
+    """Records of numbers and leaves, from ``MixedSpace.table``; shared by kernels.
 
     codes: int32 (n, d). units: int64 (d,). leaves: int32 (d,), the leaves of each attribute's
-    hierarchy, 0 when it is numeric. depths, gaps: int32 (sum of leaves,). beside: int32 (n, m),
-    what else tells records apart and costs nothing. All C-contiguous; none is kept. Values out of
-    range raise ValueError.
+    hierarchy, 0 if it is numeric. depths, gaps: int32 (sum of leaves,). beside: int32 (n, m),
+    further values that distinguish records, at no cost. All C-contiguous; all are copied. Values
+    out of range raise ValueError.
     """
 
     def __init__(
@@ -221,11 +222,12 @@ class Merging(Kernel):
     def __init__(self, table: MixedTable, k: int, seed: int, threshold: float) -> None: ...
 
 class Models:
-    """Privacy models on sensitive attributes, each of which has so many values.
+    """Privacy models on sensitive attributes.
 
-    widths: int32 (m,), at least 1. What is wrong raises ValueError. persons: the last attribute has
-    one value, which counts persons: 0 in one record of each, -1 in others. Counts of the other
-    attributes are then persons who have a value, counted in one record and -1 in others.
+    widths: int32 (m,), the number of values of each attribute, at least 1. Invalid arguments raise
+    ValueError. persons: the last attribute has one value, which counts persons: 0 in one record of
+    each person, -1 in others. Counts of the other attributes are then persons with a value, coded
+    in one record and -1 in others.
     """
 
     def __init__(self, widths: npt.NDArray[np.int32], persons: bool = False) -> None: ...
@@ -247,26 +249,26 @@ class Models:
         delta_disclosure, equal_t, ordered_t or hierarchical_t.
 
         whole: the share of each value in the table. parents, (nodes,), parents before children, and
-        ranges, (nodes, 2), the first and last leaf below each: of hierarchical_t.
+        ranges, (nodes, 2), the first and last leaf below each node, are for hierarchical_t.
         """
 
     def keeps(self, counts: npt.NDArray[np.int32]) -> bool:
-        """Whether a class keeps to all models.
+        """Whether a class satisfies all models.
 
-        counts: of the values of the first attribute, then of the second ..., (sum of widths,).
+        counts: of values of the first attribute, then the second …, (sum of widths,).
         """
 
     def lack(self, counts: npt.NDArray[np.int32]) -> float:
-        """What a class lacks to keep to all models, in records, or nearly so; 0 where it keeps.
+        """About how many records a class lacks to satisfy all models; 0 if it satisfies them.
 
         counts: as for ``keeps``.
         """
 
 class Enforce(Kernel):
-    """Classes merged, or withheld (-1), until each keeps to the models.
+    """Merge classes, or withhold them (-1), until all satisfy the models.
 
-    labels: int32 (n,), -1 stays -1. values: int32 (n, m). budget: records that may be withheld.
-    Where even one class does not keep to them, it is left as it is.
+    labels: int32 (n,), -1 stays -1. values: int32 (n, m). budget: number of records that may be
+    withheld. A single remaining class is returned even if it violates the models.
     """
 
     def __init__(
@@ -279,7 +281,8 @@ class Enforce(Kernel):
     ) -> None: ...
 
 class Split(Kernel):
-    """Classes cut in two, again and again, where both parts keep to k and the models and lose less.
+    """Repeatedly split classes in two if both parts satisfy k and the models and the loss
+    decreases.
 
     labels: int32 (n,), -1 stays -1. values: int32 (n, m).
     """
@@ -294,15 +297,15 @@ class Split(Kernel):
     ) -> None: ...
 
 class RefineLoss(Kernel):
-    """Local search on the loss of classes: swaps, then rounds; the same for the same seed.
+    """Local search on the loss of classes: swaps, then rounds; reproducible by seed.
 
-    table: beside its records, values of the attributes of the models, int32 (n, m). labels: int32
-    (n,), classes of at least k records that keep to the models; -1 stays -1. pieces: int32 (d,), of
-    each number released by labels into how many pieces their borders cut it, at most 256; 0
-    elsewhere. firsts: the first code of each piece, ascending. costs: tables (pieces, pieces), what
-    a label loses by the pieces of a class's ends; where wider ones lose less, swaps may be missed.
-    These three may be left out. worth: rounds end where one for each k records, and 4,096 at least,
-    save less than 1/worth of the loss; 0: they do not. swaps: whether swaps come before the rounds.
+    table: its extra columns are the sensitive values of the models, int32 (n, m). labels: int32
+    (n,), classes of at least k records that satisfy the models; -1 stays -1. pieces: int32 (d,),
+    for numbers released as labels the number of pieces between borders, at most 256; else 0.
+    firsts: the first code of each piece, ascending. costs: tables (pieces, pieces) of label losses
+    by first and last piece of a class; swaps may be missed if wider labels cost less. These three
+    are optional. worth: stop once n / k rounds, at least 4,096, save less than 1/worth of the loss;
+    0 for no such limit. swaps: run swaps before the rounds.
     """
 
     def __init__(
@@ -322,11 +325,11 @@ class RefineLoss(Kernel):
     ) -> None: ...
 
 class Refine(Kernel):
-    """Local search on SSE from any partition, then destroy and repair of drawn neighbourhoods.
+    """Local search on SSE from any partition, then destroy and repair of random neighbourhoods.
 
-    Classes hold k to 2k - 1 records afterwards and are numbered by their first records. Destroy and
-    repair ends after `iterations`, or once it has taken `work` elementary steps (about a nanosecond
-    each), or `seconds` (0: no limit). The same seed gives the same labels unless `seconds` ends it.
+    The resulting classes have k to 2k - 1 records and are numbered by their first records. Destroy
+    and repair stops after `iterations`, `work` elementary steps (about a nanosecond each), or
+    `seconds` (0: no limit). Labels are reproducible by seed unless `seconds` ends it.
     """
 
     def __init__(
@@ -343,11 +346,10 @@ class Refine(Kernel):
     ) -> None: ...
 
 class Pass(Kernel):
-    """Local search on SSE alone, in pools of each class and the seven nearest to it.
+    """Local search on SSE, in pools of each class and its seven nearest ones.
 
-    All moves and swaps of records that pay, until there are none in any pool, at most eight times
-    through all pools. Classes hold k to 2k - 1 records afterwards and are numbered by their first
-    records.
+    Applies improving moves and swaps of records until none is left in any pool, in at most eight
+    passes. The resulting classes have k to 2k - 1 records and are numbered by their first records.
     """
 
     def __init__(
@@ -355,10 +357,10 @@ class Pass(Kernel):
     ) -> None: ...
 
 class MixedPass(Kernel):
-    """``Pass`` on records without coordinates, whose table and squares are those of ``MixedMdav``.
+    """``Pass`` on records without coordinates; table and squares as in ``MixedMdav``.
 
-    Classes near each other hold records near each other's, as they have no centres. Distances are
-    whole numbers of 40 bits.
+    Without centres, classes are near if their records are neighbours. Distances are 40-bit
+    integers.
     """
 
     def __init__(
@@ -394,22 +396,26 @@ def recombined(
     regions: int,
     seed: int,
 ) -> npt.NDArray[np.int32]:
-    """Of partitions (n,) into classes of k to 2k - 1 the best put together from all their classes.
+    """The best partition found from all classes of several partitions (n,) with k to 2k - 1
+    records.
 
-    `labels`, or what loses less: so many regions of it are looked into, drawn by the seed. Classes
-    are numbered by their first records. k is at most 32.
+    Starts from `labels` and improves this number of random regions. Classes are numbered by their
+    first records. k is at most 32.
     """
 
 class NearestPath(Kernel):
-    """Nearest point next, from the record farthest from the centroid; with groups, (n,), one group
-    after the other by the nearest centroid. Labels are positions on the path."""
+    """A nearest-neighbour path from the record farthest from the centroid.
+
+    With groups, (n,), it visits one group after the other by nearest centroid. Labels are positions
+    on the path.
+    """
 
     def __init__(
         self, points: npt.NDArray[np.float64], groups: npt.NDArray[np.int32] | None = None
     ) -> None: ...
 
 class PathCut(Kernel):
-    """The cut of an order, (n,), into classes of k to 2k - 1 neighbours with the least SSE.
+    """The partition of an order, (n,), into classes of k to 2k - 1 neighbours with the least SSE.
 
     The shortest path of Hansen & Mukherjee (2003); classes are numbered along the order.
     """
@@ -454,7 +460,7 @@ class Genetic(Kernel):
     ) -> None: ...
 
 class Neighbours(Kernel):
-    """The `count` nearest others of each record, count < n."""
+    """The `count` nearest neighbours of each record, count < n."""
 
     def __init__(
         self,
@@ -464,16 +470,16 @@ class Neighbours(Kernel):
         search: Search = "auto",
     ) -> None: ...
     def sums(self) -> npt.NDArray[np.float64]:
-        """The sum of their squared distances, (n,)."""
+        """The sum of squared distances to the neighbours, (n,)."""
 
     def ids(self) -> npt.NDArray[np.int32]:
-        """With `keep`: which they are, nearest first, (n * count,)."""
+        """The neighbours, nearest first, (n * count,); requires `keep`."""
 
 class Fitting(Kernel):
-    """Prices by listed classes, the linear program smoothed: iterative proportional fitting.
+    """Prices of a smoothed linear program over listed classes, by iterative proportional fitting.
 
-    classes: int32 (m, k). prices: float64 (n,), to begin with. spread: above 0; a class is taken
-    exp((prices - SSE) / spread) times, a record once by its classes, or oftener at a price of 0.
+    classes: int32 (m, k). prices: float64 (n,), initial prices. spread: above 0; a class is used
+    exp((prices - SSE) / spread) times, and each record is covered once, or more often at price 0.
     """
 
     def __init__(
@@ -485,15 +491,16 @@ class Fitting(Kernel):
         sweeps: int,
     ) -> None: ...
     def prices(self) -> npt.NDArray[np.float64]:
-        """One of each record, (n,)."""
+        """The price of each record, (n,)."""
 
     def excess(self) -> npt.NDArray[np.float64]:
-        """The prices of each class less its SSE, (m,)."""
+        """The sum of prices minus SSE of each class, (m,)."""
 
 class Gathering(Kernel):
-    """Classes of k records that cost less than their prices, found from centres; it misses some.
+    """Classes of k records that cost less than their prices, searched around centres; not complete.
 
-    prices: float64 (n,). centres: float64 (m, p). threshold: reduced costs below it are of use.
+    prices: float64 (n,). centres: float64 (m, p). threshold: returns classes with lower reduced
+    cost.
     """
 
     def __init__(
@@ -505,17 +512,17 @@ class Gathering(Kernel):
         threshold: float,
     ) -> None: ...
     def classes(self) -> npt.NDArray[np.int32]:
-        """Those found, k records each, rising, some twice, (m * k,)."""
+        """The classes, k ascending records each, possibly repeated, (m * k,)."""
 
 class Pricing(Kernel):
     """The classes of k records that cost less than their prices.
 
-    prices: one for each record. bars: the sum of the squared distances of its k - 2 nearest others.
-    inner: float64 (0, n), or (k - 2, n); the squared distances inside any r records add up to the
-    sum of their values in row r - 2 or more.
-    threshold: 0 or less; classes of a lower reduced cost, SSE - prices, are looked for. wanted: how
-    many by seed, their member of the highest price. effort: the steps that a seed may take. pairs,
-    tolls: what a class pays that holds both records of a pair, (m, 2) and m.
+    prices: per record. bars: per record the sum of squared distances to its k - 2 nearest
+    neighbours. inner: float64 (0, n), or (k - 2, n); the squared distances within any r records add
+    up to at least the sum of their values in row r - 2. threshold: 0 or less; searches for classes
+    with lower reduced cost, SSE - prices. wanted: number of classes per seed, the member with the
+    highest price. effort: limit of steps per seed. pairs, tolls: pairs of records, (m, 2), and the
+    toll of classes that hold both, (m,).
     """
 
     def __init__(
@@ -533,19 +540,19 @@ class Pricing(Kernel):
         search: Search = "auto",
     ) -> None: ...
     def least(self) -> npt.NDArray[np.float64]:
-        """By seed, (n,): no class of its has a lower reduced cost. 0 at most, rounded down."""
+        """A lower bound of the reduced costs by seed, (n,), at most 0, rounded down."""
 
     def classes(self) -> npt.NDArray[np.int32]:
-        """Those found, k records each, (m * k,)."""
+        """The classes, k records each, (m * k,)."""
 
 class Linkage(Kernel):
-    """The nearest of some points, and all that tie with it, for each of some questions, exact.
+    """The nearest points of each query, including ties, exact.
 
-    Squares of distances tie when they differ by a factor of 1e-9 at most. questions: float64
-    (n, p); points: float64 (m, p). limits: float64 (n,), squared distances within which answers
-    are expected; None for no guess. A guess changes the time, never the result. weights: int64
-    (m,), 0 to 2**32; None for ones. All are kept. Labels are the nearest points, of several at the
-    very same distance the first. What is wrong raises ValueError.
+    Squared distances tie if they differ by a factor of at most 1 + 1e-9. questions: float64 (n, p);
+    points: float64 (m, p). limits: float64 (n,), expected bounds of squared distances, which affect
+    speed, never the result; None if unknown. weights: int64 (m,), 0 to 2**32; None for ones. Arrays
+    are referenced, not copied. Labels are the nearest points, the first of several at exactly the
+    same distance. Invalid arguments raise ValueError.
     """
 
     def __init__(
@@ -567,7 +574,7 @@ class Linkage(Kernel):
         """
 
     def weights(self) -> npt.NDArray[np.int64]:
-        """The weights of all nearest points added up, (n,). RuntimeError before the last step."""
+        """The total weight of all nearest points, (n,). RuntimeError before the last step."""
 
 def grouped(
     labels: npt.NDArray[np.int32], n_classes: int
@@ -596,7 +603,7 @@ def class_means(
 def integer_class_means(
     values: npt.NDArray[np.int64], members: npt.NDArray[np.int64], starts: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
-    """The same of whole numbers, int64, rounded half to even, in exact arithmetic."""
+    """Class means of integers, int64, rounded half to even, in exact arithmetic."""
 
 def column_squares(
     values: npt.NDArray[np.float64],
@@ -609,16 +616,16 @@ def column_squares(
     scale: float,
     part: bool,
 ) -> tuple[float, float, float]:
-    """Sums of squares of a column: about two values of each class, and about its mean.
+    """Sums of squares of a column: about two released values per class, and about its mean.
 
-    values: float64 (n,), at any step; labels: int32 (n,), -1 for records that do not count;
-    released, other: float64 (n_classes,); valid: bool (n,), which values count. All are mapped by
-    x -> (x * 2**-exponent - shift) / scale first, to 0 where scale is 0. The third sum is about 0
-    where ``part``. Values are added as numpy's sum adds them. Other shapes raise ValueError.
+    values: float64 (n,), at any step; labels: int32 (n,), -1 for ignored records; released, other:
+    float64 (n_classes,); valid: bool (n,), False for NULL. All values are mapped by x -> (x *
+    2**-exponent - shift) / scale first, to 0 where scale is 0. The third sum is about 0 where
+    ``part``. Values are added as numpy's sum adds them. Other shapes raise ValueError.
     """
 
 def shuffled(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
-    """0 to n - 1 in a random order, by n random words, uint64; n below 2**31, else ValueError."""
+    """A random permutation of 0 to n - 1, from n random words, uint64; n must be below 2**31."""
 
 def shuffled_classes(
     members: npt.NDArray[np.int64],
@@ -627,36 +634,36 @@ def shuffled_classes(
     words: npt.NDArray[np.uint64],
     first: int,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """The records of classes, one class after the other, in a random order within each, (r,).
+    """The records of classes, class by class, in random order within each, (r,).
 
-    members, starts: as ``grouped`` gives them; classes: int64 (c,); words: r random words, one for
-    each record of these classes, else ValueError. Returns before them the place of each one's class
-    among these, counted from ``first``, int64 (r,).
+    members, starts: as ``grouped`` gives them; classes: int64 (c,); words: r random words, one
+    per record of these classes, else ValueError. Also returns, as first array, the index of each
+    record's class among these, counted from ``first``, int64 (r,).
     """
 
 def integers_text(values: npt.NDArray[np.int64]) -> bytes:
-    """Numbers, int64 (n,), as ASCII with commas between them."""
+    """Integers, int64 (n,), as comma-separated ASCII."""
 
 def floats_text(values: npt.NDArray[np.float64]) -> bytes | None:
-    """Numbers, float64 (n,), hexadecimal as C writes and reads them, with commas between them.
+    """Floats, float64 (n,), as comma-separated C hexadecimal literals.
 
-    None where one is infinite, NaN or below the normal numbers, other than 0.
+    None if one is infinite, NaN or subnormal.
     """
 
 def split_rows(
     rows: npt.NDArray[np.uint8], widths: Sequence[int], others: int
 ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-    """Rows of a binary COPY in two: first fields of known widths, others that nobody looks into.
+    """Split rows of a binary COPY into first fields of fixed width and opaque other fields.
 
-    rows: uint8 (m,), whole rows without head and end of the COPY; widths: bytes of each first field
-    that is not NULL; others: how many more fields there are. What is no such row raises ValueError.
-    Returns the first fields of n rows with their lengths, -1 and zeros for NULL, uint8
-    (n * sum(4 + widths),), the other fields with their lengths, uint8, and where those of each row
-    end, int64 (n,).
+    rows: uint8 (m,), complete rows without header and trailer of the COPY; widths: bytes of each
+    first field that is not NULL; others: number of further fields. Malformed rows raise ValueError.
+    Returns the first fields of n rows with their lengths, -1 and zeros for NULL, uint8 (n * sum(4 +
+    widths),), the other fields with their lengths, uint8, and where those of each row end, int64
+    (n,).
     """
 
 class MixedLinkage(Kernel):
-    """The nearest of some boxes, and all that tie with it, for each of some questions, exact.
+    """The nearest boxes of each query, including ties, exact.
 
     A box has, in each column, the ends of an interval or a node of a hierarchy; distances are sums
     of EM4ADOM's eq. (11) in the order of the columns, and tie when they differ by a factor of 1e-9
@@ -689,10 +696,10 @@ class MixedLinkage(Kernel):
         """
 
     def weights(self) -> npt.NDArray[np.int64]:
-        """Of the nearest box and all that tie with it, (n,). RuntimeError before the last step."""
+        """The total weight of all nearest boxes, (n,). RuntimeError before the last step."""
 
 class CopyDrain:
-    """Rows of a COPY … TO STDOUT (FORMAT binary) of libpq, behind one another.
+    """Concatenated rows of a COPY … TO STDOUT (FORMAT binary) from libpq.
 
     connection: the address of a PGconn in which a COPY has begun, with nobody else at it;
     get_copy_data, consume_input, free: those of PQgetCopyData, PQconsumeInput and PQfreemem of the
@@ -703,19 +710,19 @@ class CopyDrain:
         self, connection: int, get_copy_data: int, consume_input: int, free: int, head: int
     ) -> None: ...
     def drain(self, rows: int) -> int:
-        """Take rows until so many are held, without the GIL; it never waits.
+        """Read rows until this many are buffered, without the GIL; never blocks.
 
         0: there are; 1: the server has to be waited for; 2: the last one was taken; 3: libpq has
         no more of them, and the end did not come.
         """
     @property
     def rows(self) -> int:
-        """How many are held."""
+        """The number of buffered rows."""
     def take(self) -> npt.NDArray[np.uint8]:
-        """The bytes of those that are held, (m,), which are forgotten here."""
+        """Move out the bytes of the buffered rows, (m,)."""
 
 class RowJoin:
-    """Rows of a binary COPY: the number of fields, a head, and a tail where there are any.
+    """Rows of a binary COPY: the number of fields, a head, and an optional tail.
 
     heads, tails: uint8, their fields with their lengths; head_ends, tail_ends: int64, where each of
     them ends. They must not change meanwhile. Ends that do not rise raise ValueError.

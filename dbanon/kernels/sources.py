@@ -1,9 +1,9 @@
-"""Whether the compiled kernels are those of the sources that lie here.
+"""Check that the compiled kernels match the sources in this directory.
 
-An editable install reads Python where it lies, but the kernels as they were compiled last: after an
-update both may be of different versions. A wheel carries no sources, and there is nothing to ask.
+An editable install uses current Python files but the kernels of the last compilation, so both may
+differ after an update. Wheels contain no sources, so there is nothing to check.
 
-CMake runs this file for the stamp that it compiles in, so only the standard library is used.
+CMake runs this file for the checksum that it compiles in, so it uses only the standard library.
 """
 
 from __future__ import annotations
@@ -18,12 +18,11 @@ _SUFFIXES = (".cpp", ".hpp")
 
 
 def stamp(directory: str) -> str | None:
-    """A checksum of the names and contents of the sources; None where one cannot be read.
+    """A checksum of the names and contents of the sources; None if one cannot be read.
 
-    Sources of all folders below count, and the build's own file and this one: they decide what is
-    compiled.
+    It covers the sources in all subfolders, the build file and this file.
     """
-    found = 0
+    checksum = 0
     try:
         names = sorted(_sources(directory, ""))
         if not names:
@@ -31,14 +30,14 @@ def stamp(directory: str) -> str | None:
         for name in [*names, "CMakeLists.txt", "sources.py"]:
             with open(os.path.join(directory, *name.split("/")), "rb", buffering=0) as file:
                 text = file.read()
-            found = zlib.crc32(f"{name} {len(text)}\n".encode() + text, found)
+            checksum = zlib.crc32(f"{name} {len(text)}\n".encode() + text, checksum)
     except OSError:
         return None
-    return f"{found:08x}"
+    return f"{checksum:08x}"
 
 
 def _sources(directory: str, folder: str) -> Iterator[str]:
-    """Names of the sources in a directory and below, as `folder/name` everywhere."""
+    """Names of the sources in a directory and below, as `folder/name` on all systems."""
     with os.scandir(directory) as entries:
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
@@ -48,14 +47,14 @@ def _sources(directory: str, folder: str) -> Iterator[str]:
 
 
 def require_current(compiled: Any, directory: str) -> None:
-    """Refuse kernels that were compiled from other sources than those in a directory, if any.
+    """Refuse kernels that were compiled from sources other than those in a directory, if any.
 
     Raises
     ------
-    ImportError : they were; the message says what to run.
+    ImportError : the kernels are outdated; the message says what to run.
     """
-    wanted = stamp(directory)
-    if wanted is not None and getattr(compiled, "SOURCES", None) != wanted:
+    expected = stamp(directory)
+    if expected is not None and getattr(compiled, "SOURCES", None) != expected:
         raise ImportError(
             "The compiled core of dbanon is older than its sources, or of another version: run"
             f" `make setup` in {os.path.dirname(os.path.dirname(os.path.abspath(directory)))}."

@@ -69,7 +69,7 @@ void bind_linkage(nb::module_& m);
 void bind_mixed_linkage(nb::module_& m);
 // What lower bounds need.
 void bind_bounds(nb::module_& m);
-// What follows from the labels of all records.
+// Results derived from the labels of all records.
 void bind_labels(nb::module_& m);
 // Sums without rounding.
 void bind_sums(nb::module_& m);

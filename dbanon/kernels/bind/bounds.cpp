@@ -48,8 +48,8 @@ class FittingRun : public RunWith<Fitting> {
         const std::size_t n = table.n, count = classes.shape(0);
         if (count >= (std::size_t{1} << 31) / (k + 1)) throw nb::value_error("too many classes");
         for (std::size_t i = 0; i < count * k; ++i) {
-            const std::int32_t one = classes.data()[i];
-            if (one < 0 || static_cast<std::size_t>(one) >= n) {
+            const std::int32_t record = classes.data()[i];
+            if (record < 0 || static_cast<std::size_t>(record) >= n) {
                 throw nb::value_error("classes must be of records");
             }
         }
@@ -97,9 +97,9 @@ class GatheringRun : public RunWith<Gathering> {
 class PricingRun : public RunWith<Pricing> {
    public:
     PricingRun(Points points, std::int64_t k, Values prices, Values bars, Inner inner,
-               double threshold, std::int64_t wanted, std::int64_t effort, Pairs pairs, Values tolls,
+               double threshold, std::int64_t classes_per_seed, std::int64_t effort, Pairs pairs, Values tolls,
                const std::string& search)
-        : RunWith(points, make(points, k, prices, bars, inner, threshold, wanted, effort,
+        : RunWith(points, make(points, k, prices, bars, inner, threshold, classes_per_seed, effort,
                                checked_tolls(points, pairs, tolls), search_named(search))),
           prices_(std::move(prices)),
           bars_(std::move(bars)),
@@ -110,7 +110,7 @@ class PricingRun : public RunWith<Pricing> {
 
    private:
     static Pricing* make(const Points& points, std::int64_t k, const Values& prices,
-                         const Values& bars, const Inner& inner, double threshold, std::int64_t wanted,
+                         const Values& bars, const Inner& inner, double threshold, std::int64_t classes_per_seed,
                          std::int64_t effort, const Tolls& tolls, Search search) {
         const Table table = checked(points, k);
         if (k < 2 || k > kLargestPriced) throw nb::value_error("k must be from 2 to 64");
@@ -130,13 +130,13 @@ class PricingRun : public RunWith<Pricing> {
         for (std::size_t i = 0; i < rows * n; ++i) {
             if (!std::isfinite(inner.data()[i])) throw nb::value_error("inner must be finite");
         }
-        if (!(threshold <= 0.0) || !std::isfinite(threshold) || wanted < 1 || wanted > 1000 ||
+        if (!(threshold <= 0.0) || !std::isfinite(threshold) || classes_per_seed < 1 || classes_per_seed > 1000 ||
             effort < 1) {
             throw nb::value_error("threshold 0 or less, 1 to 1000 wanted, effort from 1");
         }
         return new Pricing(table, static_cast<std::int32_t>(k), prices.data(), bars.data(),
                            rows ? inner.data() : nullptr, threshold,
-                           static_cast<std::int32_t>(wanted), effort, tolls, search);
+                           static_cast<std::int32_t>(classes_per_seed), effort, tolls, search);
     }
     static Tolls checked_tolls(const Points& points, const Pairs& pairs, const Values& tolls) {
         const std::size_t count = tolls.shape(0);
@@ -144,9 +144,9 @@ class PricingRun : public RunWith<Pricing> {
             throw nb::value_error("two records for each toll");
         }
         for (std::size_t i = 0; i < count; ++i) {
-            const std::int32_t one = pairs(i, 0), other = pairs(i, 1);
+            const std::int32_t first = pairs(i, 0), other = pairs(i, 1);
             const std::int64_t n = static_cast<std::int64_t>(points.shape(0));
-            if (one < 0 || other < 0 || one >= n || other >= n || one == other) {
+            if (first < 0 || other < 0 || first >= n || other >= n || first == other) {
                 throw nb::value_error("pairs must be of different records");
             }
             if (!(tolls(i) >= 0.0) || !std::isfinite(tolls(i))) {

@@ -1,5 +1,5 @@
-// What is done to records before blocks of them are looked at: numbers are put on one scale, and each
-// record goes to its block, by a walk down a tree of cuts (partitioning/cuts.py).
+// Preparation of blocks: standardize numbers, and assign each record to its block by descending a tree
+// of cuts (partitioning/cuts.py).
 #include "bind/binding.hpp"
 #include "common/labels.hpp"
 
@@ -30,7 +30,7 @@ Blocks block_of(const Matrix& points, const Keys& keys, const Matrix& directions
             throw nb::value_error("a cut must lead to later cuts");
         }
     }
-    auto found = std::make_unique<std::vector<std::int64_t>>(n);
+    auto blocks = std::make_unique<std::vector<std::int64_t>>(n);
     {
         const nb::gil_scoped_release release;
         for (std::size_t i = 0; i < n; ++i) {
@@ -46,14 +46,14 @@ Blocks block_of(const Matrix& points, const Keys& keys, const Matrix& directions
                     along < border || (along == border && keys.data()[i] < cut_keys.data()[cut]);
                 at = sides.data()[2 * cut + (below ? 0 : 1)];
             }
-            (*found)[i] = -1 - at;
+            (*blocks)[i] = -1 - at;
         }
     }
-    std::int64_t* data = found->data();
-    const nb::capsule owner(found.get(), [](void* at) noexcept {
+    std::int64_t* data = blocks->data();
+    const nb::capsule owner(blocks.get(), [](void* at) noexcept {
         delete static_cast<std::vector<std::int64_t>*>(at);
     });
-    found.release();
+    blocks.release();
     return Blocks(data, {n}, owner);
 }
 
@@ -67,7 +67,7 @@ Coordinates standardized(const Matrix& numbers, const Keys& records, const Keys&
         factors.shape(0) != p) {
         throw nb::value_error("an exponent, a shift, a scale and a factor for each column");
     }
-    std::unique_ptr<double[]> found(new double[m * p + 1]);
+    std::unique_ptr<double[]> scaled(new double[m * p + 1]);
     bool fit = true;
     {
         const nb::gil_scoped_release release;
@@ -85,12 +85,12 @@ Coordinates standardized(const Matrix& numbers, const Keys& records, const Keys&
                 break;
             }
             const double* row = numbers.data() + static_cast<std::size_t>(record) * p;
-            double* to = found.get() + i * p;
+            double* to = scaled.get() + i * p;
             for (std::size_t j = 0; j < p; ++j) to[j] = maps[j](row[j]) * factors.data()[j];
         }
     }
     if (!fit) throw nb::value_error("records must be positions of rows");
-    double* data = found.release();
+    double* data = scaled.release();
     const nb::capsule owner(data, [](void* at) noexcept { delete[] static_cast<double*>(at); });
     return Coordinates(data, {m, p}, owner);
 }

@@ -88,25 +88,25 @@ Grouped checked_classes(const Read<std::int64_t>& members, const Read<std::int64
 std::optional<Made<double>> means(Spaced<double> values, Read<std::int64_t> members,
                                   Read<std::int64_t> starts) {
     const Grouped classes = checked_classes(members, starts, values.shape(0));
-    Buffer<double> found(classes.n_classes);
+    Buffer<double> means(classes.n_classes);
     bool finite = false;
     {
         const nb::gil_scoped_release release;
-        finite = class_means(spaced(values), classes, found.data());
+        finite = class_means(spaced(values), classes, means.data());
     }
     if (!finite) return std::nullopt;
-    return found.given();
+    return means.given();
 }
 
 Made<std::int64_t> integer_means(Read<std::int64_t> values, Read<std::int64_t> members,
                                  Read<std::int64_t> starts) {
     const Grouped classes = checked_classes(members, starts, values.shape(0));
-    Buffer<std::int64_t> found(classes.n_classes);
+    Buffer<std::int64_t> means(classes.n_classes);
     {
         const nb::gil_scoped_release release;
-        integer_class_means(values.data(), classes, found.data());
+        integer_class_means(values.data(), classes, means.data());
     }
-    return found.given();
+    return means.given();
 }
 
 std::tuple<double, double, double> squares(Spaced<double> values, Read<std::int32_t> labels,
@@ -120,10 +120,10 @@ std::tuple<double, double, double> squares(Spaced<double> values, Read<std::int3
         (other && other->shape(0) != classes)) {
         throw nb::value_error("one label for each value, one value of each kind for each class");
     }
-    const Strided<bool> known = valid ? spaced(*valid) : Strided<bool>{nullptr, 0, 0};
+    const Strided<bool> validity = valid ? spaced(*valid) : Strided<bool>{nullptr, 0, 0};
     const nb::gil_scoped_release release;
     const Squares found =
-        column_squares(spaced(values), labels.data(), known, released.data(),
+        column_squares(spaced(values), labels.data(), validity, released.data(),
                        other ? other->data() : nullptr, classes, {exponent, shift, scale}, part);
     return {found.error, found.other_error, found.total};
 }

@@ -1,4 +1,4 @@
-// What both kernels of record linkage are told beside questions and points.
+// Options shared by both kernels of record linkage.
 #pragma once
 
 #include <nanobind/stl/optional.h>

@@ -1,4 +1,4 @@
-// Methods on records with hierarchies, and what is done to their classes.
+// Bindings of methods on records with hierarchies, and of operations on their classes.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 
@@ -110,7 +110,7 @@ const std::int32_t* checked_values(const MixedTable& table, const Codes& values,
     return values.data();
 }
 
-// The values are what stands beside the codes.
+// The values are the extra columns next to the codes.
 const Models& checked_beside(const MixedTable& table, const Models& models) {
     if (table.width() != models.attributes()) {
         throw nb::value_error("beside each record, a value of each attribute of the models");
@@ -123,9 +123,9 @@ const Models& checked_beside(const MixedTable& table, const Models& models) {
 std::vector<LabelCosts> label_costs(const MixedTable& table, const Integers& pieces,
                                     const Integers& firsts, const Integers& costs) {
     if (pieces.shape(0) != static_cast<std::size_t>(table.d())) throw nb::value_error("pieces of each attribute");
-    std::vector<LabelCosts> found(pieces.shape(0));
+    std::vector<LabelCosts> label_costs(pieces.shape(0));
     std::size_t first = 0, cost = 0;
-    for (std::size_t a = 0; a < found.size(); ++a) {
+    for (std::size_t a = 0; a < label_costs.size(); ++a) {
         const std::int32_t count = pieces.data()[a];
         if (count < 0 || count > (table.tree(a) ? 0 : 256)) {
             throw nb::value_error("pieces must be from 0 to 256, of a number");
@@ -134,21 +134,21 @@ std::vector<LabelCosts> label_costs(const MixedTable& table, const Integers& pie
         if (first + w > firsts.shape(0) || cost + w * w > costs.shape(0)) {
             throw nb::value_error("a first code of each piece, and a cost of each two");
         }
-        found[a].first.assign(firsts.data() + first, firsts.data() + first + w);
-        found[a].costs.assign(costs.data() + cost, costs.data() + cost + w * w);
-        if (w && found[a].first.front() != 0) throw nb::value_error("the first piece starts at 0");
-        if (!std::is_sorted(found[a].first.begin(), found[a].first.end())) {
+        label_costs[a].first.assign(firsts.data() + first, firsts.data() + first + w);
+        label_costs[a].costs.assign(costs.data() + cost, costs.data() + cost + w * w);
+        if (w && label_costs[a].first.front() != 0) throw nb::value_error("the first piece starts at 0");
+        if (!std::is_sorted(label_costs[a].first.begin(), label_costs[a].first.end())) {
             throw nb::value_error("first codes must ascend");
         }
-        for (const std::int32_t one : found[a].costs) {
-            if (one < 0 || one > kLargestUnit) {
+        for (const std::int32_t cost : label_costs[a].costs) {
+            if (cost < 0 || cost > kLargestUnit) {
                 throw nb::value_error("costs must be from 0 to 2**30");
             }
         }
         first += w;
         cost += w * w;
     }
-    return found;
+    return label_costs;
 }
 
 std::int64_t at_least_0(std::int64_t count, const char* name) {

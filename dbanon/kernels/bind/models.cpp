@@ -11,16 +11,16 @@ namespace dbanon {
 namespace {
 
 Wish wish_named(const std::string& name) {
-    static const std::map<std::string, Wish> known = {
+    static const std::map<std::string, Wish> kinds = {
         {"distinct_l", Wish::distinct_l},       {"entropy_l", Wish::entropy_l},
         {"recursive_cl", Wish::recursive_cl},   {"alpha_k", Wish::alpha_k},
         {"beta_likeness", Wish::beta_likeness}, {"delta_disclosure", Wish::delta_disclosure},
         {"equal_t", Wish::equal_t},             {"ordered_t", Wish::ordered_t},
         {"hierarchical_t", Wish::hierarchical_t}, {"each_k", Wish::each_k},
     };
-    const auto found = known.find(name);
-    if (found == known.end()) throw nb::value_error("there is no such model");
-    return found->second;
+    const auto kind_entry = kinds.find(name);
+    if (kind_entry == kinds.end()) throw nb::value_error("there is no such model");
+    return kind_entry->second;
 }
 
 Models make_models(const Read<std::int32_t>& widths, bool persons) {

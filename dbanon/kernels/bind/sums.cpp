@@ -25,16 +25,16 @@ std::tuple<double, double, bool, std::vector<OfExponent>> exact_sums(StridedValu
                             values.shape(0)});
     }
     if (!finite) throw nb::value_error("values must be finite");
-    std::vector<OfExponent> found;
+    std::vector<OfExponent> exponent_sums;
     for (std::size_t e = 0; e < ExactSums::kExponents; ++e) {
         if (sums->empty(e)) continue;
         const auto total = sums->total(e);
         const auto squares = sums->squares(e);
         const auto word = [](std::int64_t x) { return static_cast<std::uint64_t>(x); };
-        found.emplace_back(static_cast<std::int64_t>(e ? e - 1 : 0), total[0], word(total[1]),
+        exponent_sums.emplace_back(static_cast<std::int64_t>(e ? e - 1 : 0), total[0], word(total[1]),
                            word(squares[0]), word(squares[1]), word(squares[2]));
     }
-    return {sums->least(), sums->most(), sums->whole(), std::move(found)};
+    return {sums->least(), sums->most(), sums->whole(), std::move(exponent_sums)};
 }
 
 }  // namespace

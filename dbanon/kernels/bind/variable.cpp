@@ -66,8 +66,8 @@ Labels recombined(const Points& points, std::int64_t k, const GivenLabels& label
     const Table table = checked(points, k);
     if (k > Recombine::kLargest) throw nb::value_error("k is too large");
     Recombine recombine(table, static_cast<std::int32_t>(k));
-    const auto listed = [&](const GivenLabels& given) {
-        const std::int32_t* data = checked_labels(given, table, k);
+    const auto listed = [&](const GivenLabels& other_labels) {
+        const std::int32_t* data = checked_labels(other_labels, table, k);
         std::vector<std::int64_t> size(table.n / k, 0);
         for (std::int32_t id = 0; id < table.n; ++id) {
             if (++size[data[id]] >= 2 * k) {

@@ -20,7 +20,7 @@ class Apart {
     // What a pair takes, in the unit of Pool::spent().
     virtual std::int64_t price() const = 0;
     // The nearest records but itself, by (distance, record); there are as many others.
-    virtual void nearest(std::int32_t id, std::int32_t count, std::int32_t* found, Work& work) = 0;
+    virtual void nearest(std::int32_t id, std::int32_t count, std::int32_t* ids_out, Work& work) = 0;
 };
 
 }  // namespace dbanon

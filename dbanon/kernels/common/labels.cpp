@@ -22,21 +22,21 @@ void group_labels(const std::int32_t* labels, std::size_t n, std::size_t n_class
 bool class_means(const Strided<double>& values, const Grouped& classes, double* means) {
     // Members lie anywhere: the values of those that come soon are asked for early.
     constexpr std::size_t kAhead = 24;
-    std::vector<double> own;
+    std::vector<double> class_values;
     for (std::size_t c = 0; c < classes.n_classes; ++c) {
         const std::size_t first = classes.starts[c];
         const std::size_t size = classes.end(c) - first;
-        own.resize(size);
+        class_values.resize(size);
         for (std::size_t i = first; i < first + size; ++i) {
             if (i + kAhead < classes.n) {
                 __builtin_prefetch(values.data + classes.members[i + kAhead] * values.step);
             }
-            own[i - first] = values[classes.members[i]];
+            class_values[i - first] = values[classes.members[i]];
         }
-        const double rest = pairwise_sum([&](std::size_t i) { return own[i]; }, 1, size - 1);
-        const double mean = (own[0] + rest) / static_cast<double>(size);
+        const double tail_sum = pairwise_sum([&](std::size_t i) { return class_values[i]; }, 1, size - 1);
+        const double mean = (class_values[0] + tail_sum) / static_cast<double>(size);
         if (!std::isfinite(mean)) return false;
-        const auto [low, high] = std::minmax_element(own.begin(), own.end());
+        const auto [low, high] = std::minmax_element(class_values.begin(), class_values.end());
         means[c] = std::min(std::max(mean, *low), *high);
     }
     return true;
@@ -48,8 +48,8 @@ void integer_class_means(const std::int64_t* values, const Grouped& classes, std
         const std::int64_t size = static_cast<std::int64_t>(classes.end(c) - first);
         // Quotients and remainders apart, so that no sum overflows.
         // On the way it may be one beyond a word, which it is not in the end.
-        std::uint64_t whole = 0;
-        std::int64_t rest = 0;
+        std::uint64_t quotients = 0;
+        std::int64_t remainders = 0;
         for (std::size_t i = first; i < classes.end(c); ++i) {
             const std::int64_t value = values[classes.members[i]];
             std::int64_t quotient = value / size, remainder = value % size;
@@ -57,13 +57,13 @@ void integer_class_means(const std::int64_t* values, const Grouped& classes, std
                 remainder += size;
                 --quotient;
             }
-            whole += static_cast<std::uint64_t>(quotient);
-            rest += remainder;
+            quotients += static_cast<std::uint64_t>(quotient);
+            remainders += remainder;
         }
-        whole += static_cast<std::uint64_t>(rest / size);
-        rest %= size;
-        const bool up = 2 * rest > size || (2 * rest == size && whole % 2 != 0);
-        means[c] = static_cast<std::int64_t>(whole + (up ? 1 : 0));
+        quotients += static_cast<std::uint64_t>(remainders / size);
+        remainders %= size;
+        const bool up = 2 * remainders > size || (2 * remainders == size && quotients % 2 != 0);
+        means[c] = static_cast<std::int64_t>(quotients + (up ? 1 : 0));
     }
 }
 
@@ -76,9 +76,9 @@ Affine::Affine(int exponent, double shift, double scale)
 Squares column_squares(const Strided<double>& values, const std::int32_t* labels,
                        const Strided<bool>& valid, const double* released, const double* other,
                        std::size_t n_classes, const Affine& map, bool part) {
-    std::vector<double> shown(n_classes), others(other ? n_classes : 0);
+    std::vector<double> released_values(n_classes), others(other ? n_classes : 0);
     for (std::size_t c = 0; c < n_classes; ++c) {
-        shown[c] = map(released[c]);
+        released_values[c] = map(released[c]);
         if (other) others[c] = map(other[c]);
     }
     const std::unique_ptr<double[]> points(new double[values.n]);
@@ -94,24 +94,24 @@ Squares column_squares(const Strided<double>& values, const std::int32_t* labels
         classes[n++] = labels[i];
     }
     const auto square = [](double x) { return x * x; };
-    const auto about = [&](const std::vector<double>& told) {
+    const auto about = [&](const std::vector<double>& centres) {
         const auto error = [&](std::size_t i) {
-            return square(points[i] - told[classes[i]]);
+            return square(points[i] - centres[classes[i]]);
         };
         return n ? pairwise_sum(error, 0, n) : 0.0;
     };
-    Squares found{about(shown), 0.0, 0.0};
-    found.other_error = other ? about(others) : found.error;
+    Squares squares{about(released_values), 0.0, 0.0};
+    squares.other_error = other ? about(others) : squares.error;
     if (n && (part || low != high)) {
         double mean = 0.0;
         if (!part) {
             mean = pairwise_sum([&](std::size_t i) { return points[i]; }, 0, n);
             mean /= static_cast<double>(n);
         }
-        found.total =
+        squares.total =
             pairwise_sum([&](std::size_t i) { return square(points[i] - mean); }, 0, n);
     }
-    return found;
+    return squares;
 }
 
 void shuffle(const std::uint64_t* words, std::size_t n, std::int64_t* order) {

@@ -1,4 +1,4 @@
-// What is computed from the labels of all records, column by column, once they are known.
+// Results computed column by column from the labels of all records.
 #pragma once
 
 #include <cmath>
@@ -80,7 +80,7 @@ class Affine {
     double shift_, scale_;
 };
 
-// Sums of squares of standardized values: about what is released in their place, about their mean.
+// Sums of squares of standardized values: about the released values, and about their mean.
 struct Squares {
     double error, other_error, total;
 };

@@ -1,5 +1,5 @@
-// Arrays that are asked all over: large ones begin where a huge page does, so that the system can
-// give them some, and fewer addresses have to be looked up. What is added by resize() has no value.
+// Arrays with random access: large ones are aligned to huge pages, which saves TLB misses. resize()
+// leaves new elements uninitialized.
 #pragma once
 
 #include <cstddef>

@@ -15,10 +15,10 @@ constexpr int kEnd = 2;
 
 // The bytes of a field's length, in network order; -1 stands for NULL, which has no others.
 std::int32_t length_at(const std::uint8_t* at) {
-    const std::uint32_t found = static_cast<std::uint32_t>(at[0]) << 24 |
+    const std::uint32_t bits = static_cast<std::uint32_t>(at[0]) << 24 |
                                 static_cast<std::uint32_t>(at[1]) << 16 |
                                 static_cast<std::uint32_t>(at[2]) << 8 | at[3];
-    return static_cast<std::int32_t>(found);
+    return static_cast<std::int32_t>(bits);
 }
 
 // Where the field that begins here ends; 0 where it does not within n bytes.
@@ -41,37 +41,37 @@ int CopyDrain::next(char** row) const {
 
 Drained CopyDrain::drain(std::size_t rows) {
     while (rows_ < rows) {
-        char* found = nullptr;
-        const int size = next(&found);
-        const std::unique_ptr<char, void (*)(void*)> row(found, libpq_.free);
+        char* row_bytes = nullptr;
+        const int size = next(&row_bytes);
+        const std::unique_ptr<char, void (*)(void*)> row(row_bytes, libpq_.free);
         if (size == 0) return Drained::waits;
         if (size < 0) return Drained::failed;
         // The head stands in front of the first row.
-        const std::size_t whole = static_cast<std::size_t>(size);
-        if (whole < head_) return Drained::failed;
+        const std::size_t row_size = static_cast<std::size_t>(size);
+        if (row_size < head_) return Drained::failed;
         const std::uint8_t* bytes = reinterpret_cast<const std::uint8_t*>(row.get()) + head_;
-        const std::size_t n = whole - std::exchange(head_, 0);
+        const std::size_t n = row_size - std::exchange(head_, 0);
         if (n == kEnd && bytes[0] == 0xFF && bytes[1] == 0xFF) return Drained::ended;
-        held_.insert(held_.end(), bytes, bytes + n);
+        buffer_.insert(buffer_.end(), bytes, bytes + n);
         ++rows_;
     }
     return Drained::full;
 }
 
 std::vector<std::uint8_t> CopyDrain::take() {
-    std::vector<std::uint8_t> taken;
+    std::vector<std::uint8_t> moved_bytes;
     // As much again is likely to come.
-    taken.reserve(held_.size() + held_.size() / 16);
-    taken.swap(held_);
+    moved_bytes.reserve(buffer_.size() + buffer_.size() / 16);
+    moved_bytes.swap(buffer_);
     rows_ = 0;
-    return taken;
+    return moved_bytes;
 }
 
 RowCount count_rows(const std::uint8_t* bytes, std::size_t n, const RowShape& shape) {
-    RowCount found{0, 0};
+    RowCount total{0, 0};
     const std::size_t fields = shape.n_widths + shape.others;
     const RowCount none{-1, 0};
-    for (std::size_t at = 0; at < n; ++found.rows) {
+    for (std::size_t at = 0; at < n; ++total.rows) {
         if (n - at < 2) return none;
         if ((static_cast<std::size_t>(bytes[at]) << 8 | bytes[at + 1]) != fields) return none;
         at += 2;
@@ -87,25 +87,25 @@ RowCount count_rows(const std::uint8_t* bytes, std::size_t n, const RowShape& sh
             at = end_of_field(bytes, at, n);
             if (at == 0) return none;
         }
-        found.others += at - begin;
+        total.others += at - begin;
     }
-    return found;
+    return total;
 }
 
 void split_rows(const std::uint8_t* bytes, std::size_t rows, const RowShape& shape,
                 std::uint8_t* heads, std::uint8_t* tails, std::int64_t* ends) {
     const std::size_t width = shape.head();
-    std::size_t at = 0, held = 0;
+    std::size_t at = 0, tail_bytes = 0;
     for (std::size_t row = 0; row < rows; ++row) {
         at += 2;
-        bool whole = true;
+        bool is_complete = true;
         std::size_t end = at;
         for (std::size_t i = 0; i < shape.n_widths; ++i) {
             const bool null = length_at(bytes + end) < 0;
-            whole &= !null;
+            is_complete &= !null;
             end += kLength + (null ? 0 : static_cast<std::size_t>(shape.widths[i]));
         }
-        if (whole) {
+        if (is_complete) {
             std::memcpy(heads, bytes + at, width);
             heads += width;
         } else {
@@ -127,9 +127,9 @@ void split_rows(const std::uint8_t* bytes, std::size_t rows, const RowShape& sha
             const std::int32_t length = length_at(bytes + at);
             at += kLength + (length > 0 ? static_cast<std::size_t>(length) : 0);
         }
-        if (at > end) std::memcpy(tails + held, bytes + end, at - end);
-        held += at - end;
-        ends[row] = static_cast<std::int64_t>(held);
+        if (at > end) std::memcpy(tails + tail_bytes, bytes + end, at - end);
+        tail_bytes += at - end;
+        ends[row] = static_cast<std::int64_t>(tail_bytes);
     }
 }
 
@@ -153,7 +153,7 @@ void join_rows(std::int16_t fields, const Pieces& heads, const std::int64_t* hea
         if (size) std::memcpy(out, pieces.bytes + pieces.begin(i), size);
         out += size;
     };
-    // Rows lie anywhere in what was read: those that come soon are asked for early.
+    // Rows are scattered in the input: prefetch the next ones.
     constexpr std::size_t kAhead = 8;
     for (std::size_t i = 0; i < count; ++i) {
         if (tail_of && i + 2 * kAhead < count) {
@@ -173,8 +173,8 @@ void join_rows(std::int16_t fields, const Pieces& heads, const std::int64_t* hea
 void shuffle_classes(const ClassMembers& all, const std::int64_t* classes, std::size_t count,
                      const std::uint64_t* words, std::int64_t first, std::int64_t* places,
                      std::int64_t* records) {
-    for (std::size_t place = 0; place < count; ++place) {
-        const std::size_t c = static_cast<std::size_t>(classes[place]);
+    for (std::size_t position = 0; position < count; ++position) {
+        const std::size_t c = static_cast<std::size_t>(classes[position]);
         const std::int64_t* members = all.members + all.starts[c];
         const std::size_t size = all.size(c);
         // Each takes the place of one of those before it, which comes last then, or comes last.
@@ -184,7 +184,7 @@ void shuffle_classes(const ClassMembers& all, const std::int64_t* classes, std::
             const std::uint64_t chosen = (upper * (i + 1) + ((lower * (i + 1)) >> 32)) >> 32;
             if (chosen != i) records[i] = records[chosen];
             records[chosen] = members[i];
-            places[i] = first + static_cast<std::int64_t>(place);
+            places[i] = first + static_cast<std::int64_t>(position);
         }
         records += size;
         places += size;

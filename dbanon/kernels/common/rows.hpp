@@ -1,5 +1,5 @@
-// Rows of PostgreSQL's binary COPY, taken apart and put together: nobody looks into a field. And
-// numbers as the text of an array has them.
+// Splits and joins rows of PostgreSQL's binary COPY without decoding fields, and formats numbers as
+// elements of array literals.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace dbanon {
 
-// What is called of libpq, by address: the one that made the connection.
+// Functions of the libpq that opened the connection, by address.
 struct Libpq {
     int (*get_copy_data)(void* connection, char** row, int async);
     int (*consume_input)(void* connection);
@@ -28,7 +28,7 @@ class CopyDrain {
     // Takes rows until so many are held; it never waits.
     Drained drain(std::size_t rows);
     std::size_t rows() const { return rows_; }
-    // What is held, which is forgotten here.
+    // Moves the buffered bytes out and clears the buffer.
     std::vector<std::uint8_t> take();
 
    private:
@@ -38,7 +38,7 @@ class CopyDrain {
     Libpq libpq_;
     void* connection_;
     std::size_t head_;
-    std::vector<std::uint8_t> held_;
+    std::vector<std::uint8_t> buffer_;
     std::size_t rows_ = 0;
 };
 

@@ -24,7 +24,7 @@ bool ExactSums::add(const Strided<double>& values) {
         const Square square = Square{mantissa} * mantissa;
         squares_[e] += square;
         if (squares_[e] < square) ++carried_[e];
-        held_[e] = true;
+        is_used_[e] = true;
         whole_ = whole_ && std::floor(value) == value;
         least_ = count_ ? std::min(least_, value) : value;
         most_ = count_ ? std::max(most_, value) : value;

@@ -27,7 +27,7 @@ class ExactSums {
     // square of that unit. The highest word comes first.
     std::array<std::int64_t, 2> total(std::size_t e) const;
     std::array<std::int64_t, 3> squares(std::size_t e) const;
-    bool empty(std::size_t e) const { return !held_[e]; }
+    bool empty(std::size_t e) const { return !is_used_[e]; }
 
    private:
     __extension__ using Wide = __int128;
@@ -35,7 +35,7 @@ class ExactSums {
     std::array<Wide, kExponents> totals_{};
     std::array<Square, kExponents> squares_{};
     std::array<std::uint64_t, kExponents> carried_{};
-    std::array<bool, kExponents> held_{};
+    std::array<bool, kExponents> is_used_{};
     std::size_t count_ = 0;
     bool whole_ = true;
     double least_ = 0.0, most_ = 0.0;

@@ -13,7 +13,7 @@ struct Table {
     const double* row(std::int32_t id) const { return points + std::int64_t{id} * p; }
 };
 
-// What is left of a slice, in elementary distance evaluations.
+// The remaining budget of a slice, in elementary distance evaluations.
 struct Work {
     std::int64_t left;
     bool spent() const { return left <= 0; }

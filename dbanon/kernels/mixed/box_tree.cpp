@@ -9,19 +9,19 @@ double larger(double a, double b) { return a > b ? a : b; }
 }  // namespace
 
 void BoxTree::ask(const double* ends, const std::int32_t* nodes) {
-    asked_ = ends;
+    query_ = ends;
     Level* level = level_.data();
     std::size_t tree = 0;
     for (const BoxColumn& column : columns_) {
         if (column.number()) continue;
         const std::int32_t node = nodes[tree];
-        way_.resize(static_cast<std::size_t>(column.levels()));
-        column.way(node, way_.data(), 1);
+        path_.resize(static_cast<std::size_t>(column.levels()));
+        column.way(node, path_.data(), 1);
         std::int32_t above = column.height(0);
         // Boxes that may be above the leaves need not part either where they are above the question.
         std::uint64_t ancestors = inner_[tree] ? bit_of(0) : 0;
         for (std::int32_t l = 0; l < column.levels(); ++l, ++level) {
-            level->node = way_[static_cast<std::size_t>(l)];
+            level->node = path_[static_cast<std::size_t>(l)];
             const std::int32_t height = column.height(level->node);
             level->climb = above - height;
             above = height;
@@ -34,20 +34,20 @@ void BoxTree::ask(const double* ends, const std::int32_t* nodes) {
     }
 }
 
-void BoxTree::costs(std::int32_t leaf, double* __restrict found) const {
+void BoxTree::costs(std::int32_t leaf, double* __restrict costs_out) const {
     const double* ends = ends_.row(leaf);
-    const double* asked = asked_;
+    const double* query = query_;
     const std::int32_t* codes = codes_.row(leaf);
     const Level* level = level_.data();
-    for (int i = 0; i < kLanes; ++i) found[i] = 0.0;
+    for (int i = 0; i < kLanes; ++i) costs_out[i] = 0.0;
     for (const BoxColumn& column : columns_) {
         if (column.number()) {
-            const double low = asked[0], high = asked[1];
+            const double low = query[0], high = query[1];
             const double* const to = ends + kLanes;
             for (int i = 0; i < kLanes; ++i) {
-                found[i] += larger(larger(ends[i] - high, low - to[i]), 0.0);
+                costs_out[i] += larger(larger(ends[i] - high, low - to[i]), 0.0);
             }
-            asked += 2;
+            query += 2;
             ends += 2 * kLanes;
             continue;
         }
@@ -56,27 +56,27 @@ void BoxTree::costs(std::int32_t leaf, double* __restrict found) const {
             const std::int32_t node = level->node, climb = level->climb;
             for (int i = 0; i < kLanes; ++i) climbed[i] += codes[i] != node ? climb : 0;
         }
-        const double whole = std::max(column.levels(), 1);
-        for (int i = 0; i < kLanes; ++i) found[i] += (climbed[i] - codes[i]) / whole;
+        const double height = std::max(column.levels(), 1);
+        for (int i = 0; i < kLanes; ++i) costs_out[i] += (climbed[i] - codes[i]) / height;
         codes += kLanes;
     }
 }
 
-void BoxTree::bounds(std::int32_t node, double* __restrict found) const {
+void BoxTree::bounds(std::int32_t node, double* __restrict bounds_out) const {
     const double* sides = sides_.row(node);
-    const double* asked = asked_;
+    const double* query = query_;
     const std::uint64_t* masks = masks_.row(node);
     const std::int32_t* highest = highest_.row(node);
     const Level* level = level_.data();
-    for (int i = 0; i < kBranches; ++i) found[i] = 0.0;
+    for (int i = 0; i < kBranches; ++i) bounds_out[i] = 0.0;
     for (const BoxColumn& column : columns_) {
         if (column.number()) {
-            const double low = asked[0], high = asked[1];
+            const double low = query[0], high = query[1];
             const double* const to = sides + kBranches;
             for (int i = 0; i < kBranches; ++i) {
-                found[i] += larger(larger(sides[i] - high, low - to[i]), 0.0);
+                bounds_out[i] += larger(larger(sides[i] - high, low - to[i]), 0.0);
             }
-            asked += 2;
+            query += 2;
             sides += 2 * kBranches;
             continue;
         }
@@ -89,11 +89,11 @@ void BoxTree::bounds(std::int32_t node, double* __restrict found) const {
                 climbed[i] += parted[i] ? climb : 0;
             }
         }
-        const double whole = std::max(column.levels(), 1);
+        const double height = std::max(column.levels(), 1);
         for (int i = 0; i < kBranches; ++i) {
             // What parts climbs one edge at least.
             const std::int32_t least = std::max(climbed[i] - highest[i], parted[i]);
-            found[i] += least / whole;
+            bounds_out[i] += least / height;
         }
         highest += kBranches;
     }

@@ -43,7 +43,7 @@ class BoxTree {
     };
     struct Part {
         std::span<std::int32_t> members;
-        std::int32_t place;
+        std::int32_t slot;
     };
     // A level of a hierarchy, as the question sees it.
     struct Level {
@@ -52,13 +52,13 @@ class BoxTree {
         std::uint64_t bits;  // what a child has where something of it need not part here
     };
 
-    std::int32_t make_leaf(std::span<const std::int32_t> members, bool alike);
+    std::int32_t make_leaf(std::span<const std::int32_t> members, bool identical);
     std::int32_t make_node(std::span<std::int32_t> members);
-    void refresh(std::int32_t place);
-    void refresh_leaf(std::int32_t leaf, std::int32_t place);
-    void refresh_node(std::int32_t below, std::int32_t place);
-    void bounds(std::int32_t node, double* found) const;
-    void costs(std::int32_t leaf, double* found) const;
+    void refresh(std::int32_t slot);
+    void refresh_leaf(std::int32_t leaf, std::int32_t slot);
+    void refresh_node(std::int32_t below, std::int32_t slot);
+    void bounds(std::int32_t node, double* bounds_out) const;
+    void costs(std::int32_t leaf, double* costs_out) const;
 
     const std::vector<BoxColumn>& columns_;
     const Boxes boxes_;
@@ -82,8 +82,8 @@ class BoxTree {
     Grid<std::int32_t> highest_;
     std::vector<std::int32_t> links_;  // by place, which is node * kBranches + child
 
-    const double* asked_ = nullptr;
-    std::vector<std::int32_t> way_;
+    const double* query_ = nullptr;
+    std::vector<std::int32_t> path_;
     std::vector<Level> level_;
     std::vector<Open> open_;
 };

@@ -49,9 +49,9 @@ bool BoxTree::build(Work& work) {
         const Part part = parts_.back();
         parts_.pop_back();
         work.left -= static_cast<std::int64_t>(part.members.size());
-        const std::int32_t made = part.members.size() <= kLanes ? make_leaf(part.members, false)
+        const std::int32_t child = part.members.size() <= kLanes ? make_leaf(part.members, false)
                                                                 : make_node(part.members);
-        (part.place < 0 ? root_ : links_[static_cast<std::size_t>(part.place)]) = made;
+        (part.slot < 0 ? root_ : links_[static_cast<std::size_t>(part.slot)]) = child;
         if (parts_.empty()) refreshed_ = static_cast<std::int32_t>(links_.size()) - 1;
     }
     // Children have larger numbers than their nodes.
@@ -63,15 +63,15 @@ bool BoxTree::build(Work& work) {
     return true;
 }
 
-std::int32_t BoxTree::make_leaf(std::span<const std::int32_t> members, bool alike) {
+std::int32_t BoxTree::make_leaf(std::span<const std::int32_t> members, bool identical) {
     const auto leaf = static_cast<std::int32_t>(filled_.size());
-    const std::size_t count = alike ? 1 : members.size();
+    const std::size_t count = identical ? 1 : members.size();
     filled_.push_back(static_cast<std::int32_t>(count));
     ends_.resize(filled_.size());
     codes_.resize(filled_.size());
     weight_.resize(filled_.size());
     for (std::size_t i = 0; i < members.size(); ++i) {
-        weight_.row(leaf)[alike ? 0 : i] += weights_ ? weights_[members[i]] : 1;
+        weight_.row(leaf)[identical ? 0 : i] += weights_ ? weights_[members[i]] : 1;
     }
     for (std::size_t i = 0; i < count; ++i) {
         const double* from = boxes_.ends_of(members[i]);
@@ -118,17 +118,17 @@ std::int32_t BoxTree::make_node(std::span<std::int32_t> members) {
 }
 
 // What a node knows of a child.
-void BoxTree::refresh(std::int32_t place) {
-    const std::int32_t child = links_[static_cast<std::size_t>(place)];
+void BoxTree::refresh(std::int32_t slot) {
+    const std::int32_t child = links_[static_cast<std::size_t>(slot)];
     if (child < 0) {
-        refresh_leaf(~child, place);
-    } else if (child != place / kBranches) {
-        refresh_node(child, place);
+        refresh_leaf(~child, slot);
+    } else if (child != slot / kBranches) {
+        refresh_node(child, slot);
     }
 }
 
-void BoxTree::refresh_leaf(std::int32_t leaf, std::int32_t place) {
-    const std::int32_t node = place / kBranches, child = place % kBranches;
+void BoxTree::refresh_leaf(std::int32_t leaf, std::int32_t slot) {
+    const std::int32_t node = slot / kBranches, child = slot % kBranches;
     const std::int32_t filled = filled_[leaf];
     const double* ends = ends_.row(leaf);
     double* side = sides_.row(node) + child;
@@ -152,8 +152,8 @@ void BoxTree::refresh_leaf(std::int32_t leaf, std::int32_t place) {
     }
 }
 
-void BoxTree::refresh_node(std::int32_t below, std::int32_t place) {
-    const std::int32_t node = place / kBranches, child = place % kBranches;
+void BoxTree::refresh_node(std::int32_t below, std::int32_t slot) {
+    const std::int32_t node = slot / kBranches, child = slot % kBranches;
     const std::int32_t* links = links_.data() + static_cast<std::size_t>(below) * kBranches;
     std::int32_t count = 0;
     while (count < kBranches && links[count] != below) ++count;

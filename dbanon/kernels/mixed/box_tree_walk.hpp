@@ -1,4 +1,4 @@
-// Part of box_tree.hpp: the walk, by what is done with each box that it finds.
+// Part of box_tree.hpp: the traversal, as a template over the visitor of boxes.
 #pragma once
 
 #include <algorithm>

@@ -15,13 +15,13 @@ BoxColumn::BoxColumn(std::vector<std::int32_t> parents)
     }
 }
 
-void BoxColumn::way(std::int32_t node, std::int32_t* found, std::size_t stride) const {
-    const std::int32_t own = depths_[node];
-    for (std::int32_t depth = levels_; depth > own; --depth) {
-        found[static_cast<std::size_t>(depth - 1) * stride] = node;
+void BoxColumn::way(std::int32_t node, std::int32_t* path, std::size_t stride) const {
+    const std::int32_t node_depth = depths_[node];
+    for (std::int32_t depth = levels_; depth > node_depth; --depth) {
+        path[static_cast<std::size_t>(depth - 1) * stride] = node;
     }
-    for (std::int32_t depth = own; depth > 0; --depth) {
-        found[static_cast<std::size_t>(depth - 1) * stride] = node;
+    for (std::int32_t depth = node_depth; depth > 0; --depth) {
+        path[static_cast<std::size_t>(depth - 1) * stride] = node;
         node = parents_[node];
     }
 }

@@ -113,23 +113,23 @@ void Centre::settle() {
     }
 }
 
-void Centre::distances(const Code* values, double* found) const {
-    std::fill_n(found, kLanes, base_);
+void Centre::distances(const Code* values, double* distances_out) const {
+    std::fill_n(distances_out, kLanes, base_);
     for (std::size_t c = 0; c < means_.size(); ++c) {
         const Code* x = values + c * kLanes;
         const double mean = means_[c];
         for (int i = 0; i < kLanes; ++i) {
             const double gap = x[i] - mean;
-            found[i] += gap * gap;
+            distances_out[i] += gap * gap;
         }
     }
     for (const Level& level : levels_) {
         const Code* x = values + level.column * kLanes;
         const std::int32_t* count = level.count.data();
         if (level.nodes.empty()) {
-            for (int i = 0; i < kLanes; ++i) found[i] -= level.each * count[x[i] >> level.shift];
+            for (int i = 0; i < kLanes; ++i) distances_out[i] -= level.each * count[x[i] >> level.shift];
         } else {
-            for (int i = 0; i < kLanes; ++i) found[i] -= level.each * count[level.nodes[x[i]]];
+            for (int i = 0; i < kLanes; ++i) distances_out[i] -= level.each * count[level.nodes[x[i]]];
         }
     }
 }
@@ -173,27 +173,27 @@ Centre::Sum Centre::within(std::span<const std::int32_t> tuples) {
 
 void FarFromCentre::restart() {
     bounds_.clear();
-    way_ = 0;
+    shift_ = 0;
     for (std::int32_t leaf = 0; leaf < tree_.leaves(); ++leaf) {
         bounds_.push_back({std::numeric_limits<double>::infinity(), leaf});
     }
 }
 
-bool FarFromCentre::farther(const Best& one, const Best& other) const {
-    const double more = one.distance - other.distance;
+bool FarFromCentre::farther(const Best& first, const Best& other) const {
+    const double more = first.distance - other.distance;
     if (more > centre_.slack()) return true;
     if (more < -centre_.slack()) return false;
-    const Centre::Sum own = centre_.total(tree_.values(one.leaf) + one.lane);
+    const Centre::Sum first_total = centre_.total(tree_.values(first.leaf) + first.lane);
     const Centre::Sum its = centre_.total(tree_.values(other.leaf) + other.lane);
-    if (own != its) return own > its;
-    return tree_.records(one.leaf)[one.lane] < tree_.records(other.leaf)[other.lane];
+    if (first_total != its) return first_total > its;
+    return tree_.records(first.leaf)[first.lane] < tree_.records(other.leaf)[other.lane];
 }
 
 std::int32_t FarFromCentre::find(Work& work) {
     const double slack = centre_.slack();
     Best best;
     while (!bounds_.empty()) {
-        const double away = std::max(bounds_.front().away + way_, 0.0) * (1 + 1e-12);
+        const double away = std::max(bounds_.front().away + shift_, 0.0) * (1 + 1e-12);
         if (away * away + slack < best.distance) break;
         std::pop_heap(bounds_.begin(), bounds_.end());
         const std::int32_t leaf = bounds_.back().leaf, filled = tree_.filled(leaf);
@@ -206,10 +206,10 @@ std::int32_t FarFromCentre::find(Work& work) {
         double most = 0;
         for (std::int32_t i = 0; i < filled; ++i) {
             most = std::max(most, distance[i]);
-            const Best one{distance[i], leaf, i};
-            if (best.leaf < 0 || farther(one, best)) best = one;
+            const Best candidate{distance[i], leaf, i};
+            if (best.leaf < 0 || farther(candidate, best)) best = candidate;
         }
-        seen_.push_back({std::sqrt(most + slack) - way_, leaf});
+        seen_.push_back({std::sqrt(most + slack) - shift_, leaf});
     }
     for (const Bound& bound : seen_) {
         bounds_.push_back(bound);

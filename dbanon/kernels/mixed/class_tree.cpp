@@ -111,7 +111,7 @@ void ClassTree::build_lone() {
 }
 
 // Cuts the largest part again and again until there are enough.
-std::int32_t ClassTree::make(std::span<std::int32_t> tuples, std::int32_t place) {
+std::int32_t ClassTree::make(std::span<std::int32_t> tuples, std::int32_t slot) {
     if (tuples.size() <= kLeaf) {
         const auto leaf = static_cast<std::int32_t>(leaves_.size());
         std::vector<std::int32_t>& members = leaves_.emplace_back();
@@ -119,7 +119,7 @@ std::int32_t ClassTree::make(std::span<std::int32_t> tuples, std::int32_t place)
             members.push_back(class_[t]);
             leaf_[class_[t]] = leaf;
         }
-        leaf_place_.push_back(place);
+        leaf_place_.push_back(slot);
         return ~leaf;
     }
     std::span<std::int32_t> parts[kBranches] = {tuples};
@@ -129,18 +129,18 @@ std::int32_t ClassTree::make(std::span<std::int32_t> tuples, std::int32_t place)
             parts, parts + count, [](const auto& a, const auto& b) { return a.size() < b.size(); });
         if (largest->size() <= kLeaf) break;
         const std::size_t first = cutting_.cut(*largest);
-        // Tuples may be equal but for what is beside their codes.
+        // Tuples may differ only in their extra columns.
         const std::size_t cut = first ? first : largest->size() / 2;
         parts[count++] = largest->subspan(cut);
         *largest = largest->first(cut);
     }
-    return make_node({parts, count}, place);
+    return make_node({parts, count}, slot);
 }
 
 std::int32_t ClassTree::make_node(std::span<const std::span<std::int32_t>> parts,
-                                  std::int32_t place) {
+                                  std::int32_t slot) {
     const auto node = static_cast<std::int32_t>(node_place_.size());
-    node_place_.push_back(place);
+    node_place_.push_back(slot);
     const std::size_t places = node_place_.size() * kBranches;
     links_.resize(places);
     least_.resize(places, {0, 0, kNone});
@@ -154,18 +154,18 @@ std::int32_t ClassTree::make_node(std::span<const std::span<std::int32_t>> parts
     return node;
 }
 
-// What is known of a child; whether it changed.
-bool ClassTree::refresh(std::int32_t place) {
+// Updates the summary of a child; returns whether it changed.
+bool ClassTree::refresh(std::int32_t slot) {
     constexpr Cost kMost = std::numeric_limits<Cost>::max();
     Least least{kMost, kMost, kNone};
     std::array<const Ends*, kLeaf> below;
     std::size_t count = 0;
-    const auto see = [&](const Least& one, const Ends* ends) {
-        least = {std::min(least.size, one.size), std::min(least.each, one.each),
-                 std::min(least.id, one.id)};
+    const auto see = [&](const Least& child, const Ends* ends) {
+        least = {std::min(least.size, child.size), std::min(least.each, child.each),
+                 std::min(least.id, child.id)};
         below[count++] = ends;
     };
-    if (const std::int32_t link = links_[place]; link < 0) {
+    if (const std::int32_t link = links_[slot]; link < 0) {
         for (const std::int32_t i : leaves_[~link]) {
             if (!single_[i]) see({shapes_.size(i), shapes_.each(i), i}, ends_.row(i));
         }
@@ -174,17 +174,17 @@ bool ClassTree::refresh(std::int32_t place) {
             if (least_[at].id != kNone) see(least_[at], boxes_.row(at));
         }
     }
-    Least& known = least_[place];
-    bool changed = known.size != least.size || known.each != least.each || known.id != least.id;
-    known = least;
+    Least& summary = least_[slot];
+    bool changed = summary.size != least.size || summary.each != least.each || summary.id != least.id;
+    summary = least;
     if (count == 0) return changed;
-    Ends* const box = boxes_.row(place);
+    Ends* const box = boxes_.row(slot);
     for (std::size_t c = 0; c < columns_.count(); ++c) {
         Ends all = below[0][c];
         for (std::size_t i = 1; i < count; ++i) {
-            const Ends& one = below[i][c];
-            all = {std::min(all.low, one.low), std::max(all.high, one.high),
-                   std::min(all.depth, one.depth)};
+            const Ends& ends = below[i][c];
+            all = {std::min(all.low, ends.low), std::max(all.high, ends.high),
+                   std::min(all.depth, ends.depth)};
         }
         changed |= box[c].low != all.low || box[c].high != all.high || box[c].depth != all.depth;
         box[c] = all;
@@ -203,9 +203,9 @@ void ClassTree::joined(std::int32_t into, std::int32_t from) {
     alive_[from] = 0;
     --count_;
     std::erase(leaves_[leaf_[from]], from);
-    for (const std::int32_t one : {from, into}) {
-        std::int32_t place = leaf_place_[leaf_[one]];
-        while (place >= 0 && refresh(place)) place = node_place_[place / kBranches];
+    for (const std::int32_t changed : {from, into}) {
+        std::int32_t slot = leaf_place_[leaf_[changed]];
+        while (slot >= 0 && refresh(slot)) slot = node_place_[slot / kBranches];
     }
 }
 
@@ -229,34 +229,34 @@ void ClassTree::tidy(Work& work) {
 }
 
 // The class of one record of which the loss grows least; -1: there is none.
-std::int32_t ClassTree::nearest_lone(std::int32_t asked, Work& work) {
+std::int32_t ClassTree::nearest_lone(std::int32_t query, Work& work) {
     const std::size_t d = columns_.count();
-    extent_.low.assign(low_.row(asked), low_.row(asked) + d);
-    extent_.high.assign(high_.row(asked), high_.row(asked) + d);
-    extent_.share.assign(shares_.row(asked), shares_.row(asked) + d);
-    extent_.size = shapes_.size(asked);
+    extent_.low.assign(low_.row(query), low_.row(query) + d);
+    extent_.high.assign(high_.row(query), high_.row(query) + d);
+    extent_.share.assign(shares_.row(query), shares_.row(query) + d);
+    extent_.size = shapes_.size(query);
     growth_.start(extent_);
-    const std::int32_t tuple = lone_.nearest(growth_, in_lone_[asked] ? first_[asked] : -1, work);
+    const std::int32_t tuple = lone_.nearest(growth_, in_lone_[query] ? first_[query] : -1, work);
     return tuple < 0 ? -1 : class_[tuple];
 }
 
 // By which the loss of any class below grows at least. Of n records with the class's own c:
 // the c lose what all together lose, the others what that is more than before.
-Cost ClassTree::at_least(std::int32_t place) const {
-    const Least& least = least_[place];
-    const Ends* const box = boxes_.row(place);
-    const Ends* const own = ends_.row(asked_);
-    const Cost size = shapes_.size(asked_);
+Cost ClassTree::at_least(std::int32_t slot) const {
+    const Least& least = least_[slot];
+    const Ends* const box = boxes_.row(slot);
+    const Ends* const query_ends = ends_.row(query_);
+    const Cost size = shapes_.size(query_);
     Cost mine = 0, others = 0, uneven = 0;
     std::size_t c = 0;
     for (; c < columns_.numbers(); ++c) {
         // Together with the nearest end of the box; inside it, the class itself.
-        mine += std::max(own[c].high, box[c].low) - std::min(own[c].low, box[c].high);
-        others += std::max(box[c].low - own[c].low, 0) + std::max(own[c].high - box[c].high, 0);
+        mine += std::max(query_ends[c].high, box[c].low) - std::min(query_ends[c].low, box[c].high);
+        others += std::max(box[c].low - query_ends[c].low, 0) + std::max(query_ends[c].high - box[c].high, 0);
     }
     for (; c < columns_.count(); ++c) {
         const Tree& tree = *table_.tree(columns_.attribute(c));
-        const Code low = std::min(own[c].low, box[c].high), high = std::max(own[c].high, box[c].low);
+        const Code low = std::min(query_ends[c].low, box[c].high), high = std::max(query_ends[c].high, box[c].low);
         if (low == high) continue;
         std::int32_t depth;
         if (c < columns_.paths_end()) {
@@ -267,41 +267,41 @@ Cost ClassTree::at_least(std::int32_t place) const {
         } else {
             depth = tree.common(low, high);
             const std::size_t a = columns_.attribute(c);
-            uneven += size * table_.unit(a) - depth * shares_.row(asked_)[a];
+            uneven += size * table_.unit(a) - depth * shares_.row(query_)[a];
         }
         if (box[c].depth > depth) others += (box[c].depth - depth) * tree.smallest_share();
     }
     return std::max(size * mine + least.size * others, size * least.each) + uneven;
 }
 
-std::int32_t ClassTree::cheapest(std::int32_t asked, Work& work) {
-    asked_ = asked;
-    leave_lone(asked);
+std::int32_t ClassTree::cheapest(std::int32_t query, Work& work) {
+    query_ = query;
+    leave_lone(query);
     Cost best = std::numeric_limits<Cost>::max();
-    std::int32_t found = nearest_lone(asked, work);
-    if (found < 0) {
-        found = kNone;
+    std::int32_t best_class = nearest_lone(query, work);
+    if (best_class < 0) {
+        best_class = kNone;
     } else {
-        best = shapes_.loss(asked, found);
+        best = shapes_.loss(query, best_class);
     }
     const auto look = [&](std::int32_t leaf) {
         for (const std::int32_t other : leaves_[leaf]) {
-            if (single_[other] || other == asked) continue;
-            const Cost increase = shapes_.loss(asked, other) - losses_[other];
-            if (increase > best || (increase == best && other > found)) continue;
+            if (single_[other] || other == query) continue;
+            const Cost increase = shapes_.loss(query, other) - losses_[other];
+            if (increase > best || (increase == best && other > best_class)) continue;
             best = increase;
-            found = other;
+            best_class = other;
         }
         work.left -= static_cast<std::int64_t>(leaves_[leaf].size());
     };
-    const auto wanted = [&](Cost bound, std::int32_t least) {
-        return bound == best ? least < found : bound < best;
+    const auto may_improve = [&](Cost bound, std::int32_t least) {
+        return bound == best ? least < best_class : bound < best;
     };
     // The best bound on top, the smallest class among equal ones.
     const auto after = [](const Open& a, const Open& b) {
         return a.bound != b.bound ? a.bound > b.bound : a.least > b.least;
     };
-    const std::int32_t around = leaf_[asked];
+    const std::int32_t around = leaf_[query];
     look(around);
     open_.clear();
     for (std::int32_t link = root_;;) {
@@ -310,7 +310,7 @@ std::int32_t ClassTree::cheapest(std::int32_t asked, Work& work) {
             for (std::int32_t at = link * kBranches; at < (link + 1) * kBranches; ++at) {
                 if (least_[at].id == kNone) continue;
                 const Cost bound = at_least(at);
-                if (!wanted(bound, least_[at].id)) continue;
+                if (!may_improve(bound, least_[at].id)) continue;
                 open_.push_back({bound, least_[at].id, links_[at]});
                 std::push_heap(open_.begin(), open_.end(), after);
             }
@@ -321,11 +321,11 @@ std::int32_t ClassTree::cheapest(std::int32_t asked, Work& work) {
         std::pop_heap(open_.begin(), open_.end(), after);
         const Open top = open_.back();
         open_.pop_back();
-        // What comes later is no better, or equal with larger classes.
-        if (!wanted(top.bound, top.least)) break;
+        // Later entries are worse, or equal with larger classes.
+        if (!may_improve(top.bound, top.least)) break;
         link = top.link;
     }
-    return found == kNone ? -1 : found;
+    return best_class == kNone ? -1 : best_class;
 }
 
 }  // namespace dbanon

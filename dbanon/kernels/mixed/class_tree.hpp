@@ -1,9 +1,9 @@
 // The class whose loss grows least when another class joins it.
 //
-// Classes of one record are tuples of a WideTree. All others have a tree of boxes, leaves of 16 and
-// nodes of 8 children: a class has its place there before it is one of them, keeps it while it grows,
-// and boxes grow with it. Answers are those of a plain search, by (increase, smallest class): bounds
-// and losses are whole numbers, and what is bound to the least increase is skipped only where its
+// Classes of one record are tuples of a WideTree. All others are in a tree of boxes, with leaves of 16
+// and nodes of 8 children: a class has a reserved leaf slot from the start, keeps it while it grows, and
+// boxes grow with it. Results equal those of a plain search by (increase, smallest class): bounds and
+// losses are integers, and a subtree whose bound equals the least increase is skipped only if its
 // smallest class is larger.
 #pragma once
 
@@ -20,41 +20,39 @@ namespace dbanon {
 
 class ClassTree {
    public:
-    // classes: the tuples of each. shapes, losses: theirs, by the same numbers; both are kept by
-    // the caller, who merges there first.
+    // classes: the tuples of each. shapes, losses: by class id; the caller owns both and updates them
+    // before merging here.
     ClassTree(const MixedTable& table, const std::vector<std::vector<std::int32_t>>& classes,
               const Shapes& shapes, const std::vector<Cost>& losses);
 
-    // The other class of which the loss grows least with this one, which must then join it; -1:
-    // there is none.
-    std::int32_t cheapest(std::int32_t asked, Work& work);
-    // `from`, which was asked for, has joined `into`.
+    // The class whose loss increases least by merging this one, which must follow; -1 for none.
+    std::int32_t cheapest(std::int32_t query, Work& work);
+    // Records that `from`, the query, has joined `into`.
     void joined(std::int32_t into, std::int32_t from);
-    // New trees when few of their classes are left.
+    // Rebuilds trees with few remaining classes.
     void tidy(Work& work);
 
    private:
     static constexpr std::int32_t kBranches = 8, kLeaf = 16, kNone = INT32_MAX;
 
-    // Of one column: a class's smallest and largest values, and the depth of its node, or of its
-    // one leaf. Of all classes below a child: the smallest, the largest, and the least deep.
+    // For a column of a class: the smallest and largest value, and the depth of its node or single
+    // leaf. For the classes below a child: the minimum, the maximum, and the least depth.
     struct Ends {
         Code low, high;
         std::int32_t depth;
     };
-    // The least of a class, or of all below a child; what each record loses where it does not
-    // depend on which they are.
+    // Minima of a class, or of all below a child; the loss per record if it does not depend on them.
     struct Least {
         Cost size, each;
         std::int32_t id;
     };
-    // What waits to be looked into: a node, or ~leaf.
+    // An open node, or ~leaf.
     struct Open {
         Cost bound;
         std::int32_t least, link;
     };
-    // Of a column of paths, by the highest bit in which two of them part: what a record loses, and
-    // the depth where they do.
+    // For a column of paths, by the highest bit in which two paths differ: the loss per record, and the
+    // depth at which they separate.
     struct Parting {
         std::array<Cost, 33> cost{};
         std::array<std::int32_t, 33> depth{};
@@ -63,12 +61,12 @@ class ClassTree {
     void build();
     void build_lone();
     void leave_lone(std::int32_t id);
-    std::int32_t nearest_lone(std::int32_t asked, Work& work);
-    std::int32_t make(std::span<std::int32_t> tuples, std::int32_t place);
-    std::int32_t make_node(std::span<const std::span<std::int32_t>> parts, std::int32_t place);
-    bool refresh(std::int32_t place);
+    std::int32_t nearest_lone(std::int32_t query, Work& work);
+    std::int32_t make(std::span<std::int32_t> tuples, std::int32_t slot);
+    std::int32_t make_node(std::span<const std::span<std::int32_t>> parts, std::int32_t slot);
+    bool refresh(std::int32_t slot);
     void settle(std::size_t id);
-    Cost at_least(std::int32_t place) const;
+    Cost at_least(std::int32_t slot) const;
 
     const MixedTable& table_;
     const Columns columns_;
@@ -88,7 +86,7 @@ class ClassTree {
 
     WideTree lone_;
     std::vector<std::int32_t> lone_class_;  // by tuple
-    std::vector<char> in_lone_;             // by class: whether that tree was built of it
+    std::vector<char> in_lone_;             // by class: whether it is in that tree
     Growth growth_;
     Extent extent_;
 
@@ -101,8 +99,8 @@ class ClassTree {
     std::vector<Least> least_;
     Grid<Ends> boxes_;  // (places, columns)
 
-    // The class that is asked for.
-    std::int32_t asked_ = -1;
+    // The query class.
+    std::int32_t query_ = -1;
     std::vector<Open> open_;
 };
 

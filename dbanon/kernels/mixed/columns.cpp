@@ -15,10 +15,10 @@ std::vector<Code> paths_of(const Tree& tree, std::vector<Field>& fields, int mos
         const auto parts = static_cast<std::size_t>(
             tree.common(static_cast<Code>(leaf) - 1, static_cast<Code>(leaf)));
         child.copy(leaf - 1, leaf);
-        Code* way = child.row(leaf);
-        ++way[parts];
-        std::fill(way + parts + 1, way + depths, 0);
-        largest[parts] = std::max(largest[parts], way[parts]);
+        Code* path = child.row(leaf);
+        ++path[parts];
+        std::fill(path + parts + 1, path + depths, 0);
+        largest[parts] = std::max(largest[parts], path[parts]);
     }
     std::vector<int> shifts(depths);
     int bits = 0;

@@ -36,7 +36,7 @@ class Columns {
     std::size_t paths_end() const { return numbers_ + paths_.size(); }
     std::size_t attribute(std::size_t column) const { return attributes_[column]; }
 
-    // What stands for a code in a column.
+    // The entries of a column that represent a code.
     Code value(std::size_t column, Code code) const {
         return column < numbers_ || column >= paths_end() ? code : paths_[column - numbers_][code];
     }

@@ -9,8 +9,8 @@
 namespace dbanon {
 
 enum class CutBy {
-    // Numbers first, by their range: what is farthest from a class lies at the ends of numbers, and
-    // a tree that parts categories first meets those ends once in each combination of categories.
+    // Split numbers first, by their range: the farthest records are at the ends of numbers, and a
+    // tree split by categories first would visit those ends in every combination of categories.
     kRange,
     // What tells most for each bit: the expected distance between two tuples that a cut ends, over
     // the entropy that it takes. A category of thousands of values takes too many cuts to be first.

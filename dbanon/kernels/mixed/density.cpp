@@ -22,11 +22,11 @@ bool MixedDensity::after(const Entry& a, const Entry& b) const {
 // The records nearest to the smallest one of a tuple, without it.
 void MixedDensity::look_up(std::int32_t tuple) {
     square_.start(tuple);
-    rest_.around(square_, tuple, room_ + 1, found_, work_);
-    const std::int32_t own = rest_.record(tuple);
+    unassigned_.around(square_, tuple, room_ + 1, neighbours_, work_);
+    const std::int32_t record_of_tuple = unassigned_.record(tuple);
     std::int32_t length = 0;
-    for (const std::int32_t record : found_) {
-        if (record != own && length < room_) list(tuple)[length++] = record;
+    for (const std::int32_t record : neighbours_) {
+        if (record != record_of_tuple && length < room_) list(tuple)[length++] = record;
     }
     length_[tuple] = length;
 }
@@ -35,26 +35,26 @@ void MixedDensity::look_up(std::int32_t tuple) {
 // many of the candidate remain.
 std::int32_t MixedDensity::shorten(std::int32_t tuple) {
     std::int32_t* from = list(tuple);
-    const std::int32_t own = rest_.record(tuple), length = length_[tuple];
-    std::int32_t left = 0, known = 0;
+    const std::int32_t record_of_tuple = unassigned_.record(tuple), length = length_[tuple];
+    std::int32_t left = 0, n_remaining = 0;
     for (std::int32_t i = 0; i < length; ++i) {
-        if (assigned(from[i]) || from[i] == own) continue;
-        known += i < k_ - 1;
+        if (assigned(from[i]) || from[i] == record_of_tuple) continue;
+        n_remaining += i < k_ - 1;
         from[left++] = from[i];
     }
     length_[tuple] = left;
-    return known;
+    return n_remaining;
 }
 
 // The first `known` neighbours have been the candidate's before: removals do not change their order.
-void MixedDensity::rate(std::int32_t tuple, std::int32_t known) {
+void MixedDensity::rate(std::int32_t tuple, std::int32_t n_remaining) {
     members_.assign(1, tuple);
     for (std::int32_t i = 0; i + 1 < k_; ++i) {
         const std::int32_t record = list(tuple)[i];
         members_.push_back(mixed_->tuple_of(record));
-        if (i >= known) holders_[record].push_back(tuple);
+        if (i >= n_remaining) holders_[record].push_back(tuple);
     }
-    heap_.push_back({centre_.within(members_), rest_.record(tuple), tuple, ++version_[tuple]});
+    heap_.push_back({centre_.within(members_), unassigned_.record(tuple), tuple, ++version_[tuple]});
     std::push_heap(heap_.begin(), heap_.end(),
                    [&](const Entry& a, const Entry& b) { return after(a, b); });
     work_.left -= k_;
@@ -72,15 +72,15 @@ MixedDensity::Entry MixedDensity::next() {
 
 // Whose candidates change with a record that has been taken: its holders', and its tuple's, whose
 // smallest record it was.
-void MixedDensity::collect(std::int32_t gone) {
+void MixedDensity::collect(std::int32_t removed) {
     const auto hit = [&](std::int32_t tuple) {
-        if (rest_.record(tuple) == WideTree::kNone || marked_[tuple]) return;
+        if (unassigned_.record(tuple) == WideTree::kNone || marked_[tuple]) return;
         marked_[tuple] = true;
         hit_.push_back(tuple);
     };
-    hit(mixed_->tuple_of(gone));
-    for (const std::int32_t tuple : holders_[gone]) hit(tuple);
-    holders_[gone] = {};
+    hit(mixed_->tuple_of(removed));
+    for (const std::int32_t tuple : holders_[removed]) hit(tuple);
+    holders_[removed] = {};
 }
 
 Steps MixedDensity::run() {
@@ -91,20 +91,20 @@ Steps MixedDensity::run() {
     }
     std::int32_t label = 0;
     std::vector<std::int32_t> members;
-    for (; rest_.count() >= k_; ++label) {
-        rest_.tidy(work_);
+    for (; unassigned_.count() >= k_; ++label) {
+        unassigned_.tidy(work_);
         const Entry top = next();
         members.assign(list(top.tuple), list(top.tuple) + k_ - 1);
         members.push_back(top.record);
         for (const std::int32_t record : members) take(mixed_->tuple_of(record), label);
-        if (rest_.count() < k_) continue;
+        if (unassigned_.count() < k_) continue;
         hit_.clear();
         for (const std::int32_t record : members) collect(record);
         for (const std::int32_t tuple : hit_) {
             marked_[tuple] = false;
-            const std::int32_t known = shorten(tuple);
+            const std::int32_t n_remaining = shorten(tuple);
             if (length_[tuple] < k_ - 1) look_up(tuple);
-            rate(tuple, known);
+            rate(tuple, n_remaining);
             if (work_.spent()) co_yield nullptr;
         }
     }

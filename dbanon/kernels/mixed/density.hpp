@@ -26,9 +26,9 @@ class MixedDensity final : public Taking {
     std::int32_t* list(std::int32_t tuple) { return lists_.row(tuple); }
     void look_up(std::int32_t tuple);
     std::int32_t shorten(std::int32_t tuple);
-    void rate(std::int32_t tuple, std::int32_t known);
+    void rate(std::int32_t tuple, std::int32_t n_remaining);
     Entry next();
-    void collect(std::int32_t gone);
+    void collect(std::int32_t removed);
 
     const bool lowest_;
     const std::int32_t room_;    // neighbours kept

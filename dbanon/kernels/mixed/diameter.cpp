@@ -6,9 +6,9 @@ namespace dbanon {
 
 void MixedDiameter::look_for_partner(Entry& entry) {
     square_.start(entry.tuple);
-    const std::int32_t far = rest_.farthest(square_, work_);
+    const std::int32_t far = unassigned_.farthest(square_, work_);
     entry.bound = square_.distance(far);
-    entry.partner = rest_.record(far);
+    entry.partner = unassigned_.record(far);
 }
 
 void MixedDiameter::push(const Entry& entry) {
@@ -18,14 +18,14 @@ void MixedDiameter::push(const Entry& entry) {
 
 Steps MixedDiameter::run() {
     for (std::int32_t t = 0; t < mixed_->tuples(); ++t) {
-        Entry entry{0, rest_.record(t), t, -1};
+        Entry entry{0, unassigned_.record(t), t, -1};
         look_for_partner(entry);
         push(entry);
         if (work_.spent()) co_yield nullptr;
     }
     std::int32_t label = 0;
-    while (rest_.count() >= 2 * std::int64_t{k_}) {
-        rest_.tidy(work_);
+    while (unassigned_.count() >= 2 * std::int64_t{k_}) {
+        unassigned_.tidy(work_);
         Entry best{-1, WideTree::kNone, -1, -1};
         seen_.clear();
         while (!heap_.empty() && best < heap_.front()) {
@@ -34,7 +34,7 @@ Steps MixedDiameter::run() {
             Entry top = heap_.front();
             std::pop_heap(heap_.begin(), heap_.end());
             heap_.pop_back();
-            const std::int32_t record = rest_.record(top.tuple);
+            const std::int32_t record = unassigned_.record(top.tuple);
             if (record == WideTree::kNone) continue;
             if (record != top.record) {
                 // A copy takes its place, behind smaller records that are as far from theirs.
@@ -56,7 +56,7 @@ Steps MixedDiameter::run() {
         }
         if (work_.spent()) co_yield nullptr;
     }
-    if (rest_.count() >= k_) {
+    if (unassigned_.count() >= k_) {
         assign_rest(label);
         co_return;
     }

@@ -9,7 +9,7 @@ namespace dbanon {
 
 namespace {
 
-// What is less is rounding, and helps nothing.
+// Smaller improvements are rounding errors.
 constexpr double kLeastHelp = 1e-9;
 
 }  // namespace
@@ -39,17 +39,17 @@ void Enforce::begin() {
     std::iota(alive_.begin(), alive_.end(), std::size_t{0});
     into_ = alive_;
     spare_ = budget_;
-    std::vector<bool> begun(classes, false);
+    std::vector<bool> is_started(classes, false);
     for (std::int32_t i = 0; i < mixed_->records(); ++i) {
         const std::size_t at = i;
         if (label_[at] < 0) continue;
         const std::size_t c = label_[at];
-        if (begun[c]) {
+        if (is_started[c]) {
             shapes_.add(c, mixed_->tuple_of(i), 1);
         } else {
             shapes_.set(c, mixed_->tuple_of(i), 1);
         }
-        begun[c] = true;
+        is_started[c] = true;
         models_.count(counts(c), values_.data() + at * models_.attributes(), 1);
     }
     for (std::size_t c = 0; c < classes; ++c) losses_[c] = shapes_.loss(c);
@@ -67,8 +67,8 @@ bool Enforce::look_at(std::size_t chosen, std::size_t other, Cost increase) {
         return static_cast<double>(increase) * help_ < static_cast<double>(least_better_) * help;
     };
     if (better_ != chosen && (by_help_ ? !costs(most) : increase >= least_better_)) return false;
-    const Count* own = counts(chosen);
-    std::transform(own, own + models_.cells(), counts(other), together_.begin(), std::plus<>());
+    const Count* class_counts = counts(chosen);
+    std::transform(class_counts, class_counts + models_.cells(), counts(other), together_.begin(), std::plus<>());
     const double lacks = lack(together_.data());
     if (!by_help_) return lacks == 0;
     const double help = most - lacks;
@@ -133,8 +133,8 @@ Steps Enforce::run() {
         if (a.first == b.first) return a.second > b.second;
         return by_help_ ? a.first > b.first : a.first < b.first;
     };
-    for (const bool way : {false, true}) {
-        by_help_ = way;
+    for (const bool by_help : {false, true}) {
+        by_help_ = by_help;
         begin();
         std::priority_queue<Entry, std::vector<Entry>, decltype(later)> failing(later);
         for (const std::size_t c : alive_) {
@@ -175,14 +175,14 @@ void Enforce::end() {
     }
     // A class that fails is the last one that is left.
     if (!by_help_) {
-        found_ = std::move(labels);
+        best_labels_ = std::move(labels);
         loss_ = loss;
         first_fails_ = fails;
         return;
     }
-    if (!fails && (first_fails_ || loss < loss_)) found_ = std::move(labels);
-    for (std::size_t i = 0; i < found_.size(); ++i) {
-        if (found_[i] >= 0) assign(static_cast<std::int32_t>(i), found_[i]);
+    if (!fails && (first_fails_ || loss < loss_)) best_labels_ = std::move(labels);
+    for (std::size_t i = 0; i < best_labels_.size(); ++i) {
+        if (best_labels_[i] >= 0) assign(static_cast<std::int32_t>(i), best_labels_[i]);
     }
 }
 

@@ -61,7 +61,7 @@ class Enforce final : public Kernel {
     Cost increase_ = 0;  // of the loss, by merging with the one that was found
     std::vector<bool> withheld_;
     // Of the first way: what it found, what it loses, and whether a class still fails.
-    std::vector<std::int32_t> found_;
+    std::vector<std::int32_t> best_labels_;
     Cost loss_ = 0;
     bool first_fails_ = false;
 };

@@ -7,31 +7,31 @@ namespace dbanon {
 template <class Measure, bool from_seed>
 Steps Greedy::grow() {
     const MixedTable& table = *mixed_;
-    Unassigned rest(table);
+    Unassigned unassigned(table);
     Measure measure(table);
     Reach reach(table);
     std::vector<Extent> classes;
     std::int32_t seed = 0;
-    while (rest.count() >= k_) {
-        rest.tidy(work_);
+    while (unassigned.count() >= k_) {
+        unassigned.tidy(work_);
         const auto label = static_cast<std::int32_t>(classes.size());
         Extent& extent = classes.emplace_back();
         measure.start(seed);
         reach.start(seed);
         extent.start(table, seed);
-        assign(rest.take(seed), label);
+        assign(unassigned.take(seed), label);
         std::int32_t last = seed;
         while (extent.size < k_) {
-            last = rest.nearest(measure, last, work_);
-            assign(rest.take(last), label);
+            last = unassigned.nearest(measure, last, work_);
+            assign(unassigned.take(last), label);
             measure.add(last);
             if constexpr (!from_seed) reach.add(last);
             extent.add(table, last);
             if (work_.left <= 0) co_yield nullptr;
         }
-        if (rest.count() >= k_) seed = rest.farthest(reach, work_);
+        if (unassigned.count() >= k_) seed = unassigned.farthest(reach, work_);
     }
-    for (std::int32_t record = 0; rest.count() > 0; ++record) {
+    for (std::int32_t record = 0; unassigned.count() > 0; ++record) {
         if (assigned(record)) continue;
         const std::int32_t tuple = table.tuple_of(record);
         std::size_t best = 0;
@@ -44,7 +44,7 @@ Steps Greedy::grow() {
             }
         }
         classes[best].add(table, tuple);
-        assign(rest.take(tuple), static_cast<std::int32_t>(best));
+        assign(unassigned.take(tuple), static_cast<std::int32_t>(best));
         work_.left -= static_cast<std::int64_t>(classes.size());
         if (work_.left <= 0) co_yield nullptr;
     }

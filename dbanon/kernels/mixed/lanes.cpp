@@ -12,8 +12,8 @@ Code larger(Code a, Code b) { return a > b ? a : b; }
 Code smaller(Code a, Code b) { return a < b ? a : b; }
 
 template <int lanes>
-void start(Cost base, Cost* __restrict found) {
-    for (int i = 0; i < lanes; ++i) found[i] = base;
+void start(Cost base, Cost* __restrict costs_out) {
+    for (int i = 0; i < lanes; ++i) costs_out[i] = base;
 }
 
 // What a number costs that lies so far outside: an unsigned product of 32 bits each, which every
@@ -25,13 +25,13 @@ Cost number(Code outside, std::uint32_t weight) {
 }
 
 template <Outside by>
-void costs(const Question& to, const Code* __restrict columns, Cost* __restrict found) {
-    start<kLanes>(to.base, found);
+void costs(const Question& to, const Code* __restrict columns, Cost* __restrict costs_out) {
+    start<kLanes>(to.base, costs_out);
     for (int j = 0; j < to.numbers; ++j) {
         const Code* x = columns + j * kLanes;
         const Code low = to.low[j], high = to.high[j];
         for (int i = 0; i < kLanes; ++i) {
-            found[i] += number<by>(larger(larger(low - x[i], x[i] - high), 0), to.weight);
+            costs_out[i] += number<by>(larger(larger(low - x[i], x[i] - high), 0), to.weight);
         }
     }
     for (int t = 0; t < to.trees; ++t) {
@@ -41,7 +41,7 @@ void costs(const Question& to, const Code* __restrict columns, Cost* __restrict 
             const Code shift = to.levels[l].shift;
             const Cost step = to.levels[l].step;
             for (int i = 0; i < kLanes; ++i) {
-                found[i] += ((x[i] ^ in.path) >> shift) != 0 ? step : 0;
+                costs_out[i] += ((x[i] ^ in.path) >> shift) != 0 ? step : 0;
             }
         }
     }
@@ -49,20 +49,20 @@ void costs(const Question& to, const Code* __restrict columns, Cost* __restrict 
 
 template <Outside by>
 void at_least(const Question& to, const Code* __restrict boxes,
-              const std::uint64_t* __restrict masks, Cost* __restrict found) {
-    start<kBranches>(to.base, found);
+              const std::uint64_t* __restrict masks, Cost* __restrict costs_out) {
+    start<kBranches>(to.base, costs_out);
     for (int j = 0; j < to.numbers; ++j) {
         const Code *low = boxes + 2 * j * kBranches, *high = low + kBranches;
         const Code from = to.low[j], end = to.high[j];
         for (int i = 0; i < kBranches; ++i) {
-            found[i] += number<by>(larger(larger(low[i] - end, from - high[i]), 0), to.weight);
+            costs_out[i] += number<by>(larger(larger(low[i] - end, from - high[i]), 0), to.weight);
         }
     }
     for (int t = 0; t < to.trees; ++t) {
         const InTree in = to.in_tree[t];
         if (in.first == in.last) continue;
         const Code *low = boxes + 2 * in.column * kBranches, *high = low + kBranches;
-        // Parted from the nearest end of the box; not at all, for what is known, inside.
+        // The path separates at the nearest end of the box; inside the box the bound is 0.
         Code differs[kBranches], parted[kBranches];
         for (int i = 0; i < kBranches; ++i) {
             const Code nearest = smaller(low[i] ^ in.path, high[i] ^ in.path);
@@ -79,21 +79,21 @@ void at_least(const Question& to, const Code* __restrict boxes,
             }
             for (int i = 0; i < kBranches; ++i) {
                 parted[i] |= differs[i] >> level.shift;
-                found[i] += parted[i] != 0 ? level.step : 0;
+                costs_out[i] += parted[i] != 0 ? level.step : 0;
             }
         }
     }
 }
 
 template <Outside by>
-void at_most(const Question& to, const Code* __restrict boxes, Cost* __restrict found) {
-    start<kBranches>(to.base, found);
+void at_most(const Question& to, const Code* __restrict boxes, Cost* __restrict bounds_out) {
+    start<kBranches>(to.base, bounds_out);
     for (int j = 0; j < to.numbers; ++j) {
         const Code *low = boxes + 2 * j * kBranches, *high = low + kBranches;
         const Code from = to.low[j], end = to.high[j];
         // One tuple widens the class on one side only.
         for (int i = 0; i < kBranches; ++i) {
-            found[i] += number<by>(larger(larger(from - low[i], high[i] - end), 0), to.weight);
+            bounds_out[i] += number<by>(larger(larger(from - low[i], high[i] - end), 0), to.weight);
         }
     }
     for (int t = 0; t < to.trees; ++t) {
@@ -104,7 +104,7 @@ void at_most(const Question& to, const Code* __restrict boxes, Cost* __restrict 
             const Cost step = to.levels[l].step;
             for (int i = 0; i < kBranches; ++i) {
                 const Code differs = (low[i] ^ in.path) | (high[i] ^ in.path);
-                found[i] += differs >> shift != 0 ? step : 0;
+                bounds_out[i] += differs >> shift != 0 ? step : 0;
             }
         }
     }

@@ -48,7 +48,7 @@ enum class Outside { kWidth, kSquare };
 // boxes: of a node (columns, 2, kBranches), smallest and largest values of each child.
 // masks: of a node (levels, kBranches), the prefixes below each child as hashed bits; null: none.
 struct LaneOps {
-    void (*costs)(const Question&, const std::int32_t* columns, std::int64_t* found);
+    void (*costs)(const Question&, const std::int32_t* columns, std::int64_t* costs_out);
     void (*at_least)(const Question&, const std::int32_t* boxes, const std::uint64_t* masks,
                      std::int64_t* found);
     void (*at_most)(const Question&, const std::int32_t* boxes, std::int64_t* found);

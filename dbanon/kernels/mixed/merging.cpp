@@ -122,12 +122,12 @@ void Merging::split(std::vector<std::int32_t> records, std::int32_t& label) {
     std::stable_sort(records.begin(), records.end(),
                      [&](std::int32_t i, std::int32_t j) { return code(i) < code(j); });
     const auto middle = records.begin() + static_cast<std::ptrdiff_t>(records.size() / 2);
-    std::vector<std::int32_t> rest(middle, records.end());
+    std::vector<std::int32_t> second_half(middle, records.end());
     records.erase(middle, records.end());
     std::sort(records.begin(), records.end());
-    std::sort(rest.begin(), rest.end());
+    std::sort(second_half.begin(), second_half.end());
     split(std::move(records), label);
-    split(std::move(rest), label);
+    split(std::move(second_half), label);
 }
 
 // The attribute of largest entropy; -1 when all records are equal.

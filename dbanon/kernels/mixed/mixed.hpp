@@ -1,5 +1,5 @@
-// Records of numeric and categorical attributes in fixed-point whole numbers: sums do not depend on
-// their order, so that every build and the plain reference agree to the last unit.
+// Records with numeric and categorical attributes as fixed-point integers: sums do not depend on the
+// order of addition, so all builds and the plain reference agree exactly.
 //
 // A numeric value is its distance from the table's minimum, 0 to `unit`. A categorical value is the
 // position of its leaf, depth first, so that the leaves below a node are a range of positions and a
@@ -71,7 +71,7 @@ class MixedTable {
     std::int32_t records() const { return static_cast<std::int32_t>(tuple_of_.size()); }
     std::int32_t tuples() const { return static_cast<std::int32_t>(starts_.size()) - 1; }
     int d() const { return static_cast<int>(units_.size()); }
-    std::size_t width() const { return rows_.width() - units_.size(); }  // of what is beside the codes
+    std::size_t width() const { return rows_.width() - units_.size(); }  // of the extra columns
     const Code* row(std::int32_t tuple) const { return rows_.row(tuple); }
     const Code* beside(std::int32_t tuple) const { return row(tuple) + units_.size(); }
     std::int32_t tuple_of(std::int32_t record) const {
@@ -91,7 +91,7 @@ class MixedTable {
    private:
     std::vector<Cost> units_;
     std::vector<std::unique_ptr<Tree>> trees_;
-    Grid<Code> rows_;  // codes, then what is beside them
+    Grid<Code> rows_;  // codes, then the extra columns
     std::vector<std::int32_t> tuple_of_, starts_, copies_;
 };
 // Kernels share it: none changes it.

@@ -94,13 +94,13 @@ void MixedApart::from(std::int32_t id, const std::int32_t* ids, std::int32_t cou
     row(mixed_->tuple_of(id), count, out);
 }
 
-void MixedApart::nearest(std::int32_t id, std::int32_t count, std::int32_t* found, Work& work) {
+void MixedApart::nearest(std::int32_t id, std::int32_t count, std::int32_t* ids_out, Work& work) {
     const std::int32_t tuple = mixed_->tuple_of(id);
     square_.start(tuple);
-    near_.around(square_, tuple, count + 1, first_, found_, work);
-    std::int32_t kept = 0;
-    for (const std::int32_t record : found_) {
-        if (record != id && kept < count) found[kept++] = record;
+    near_.around(square_, tuple, count + 1, first_, nearest_, work);
+    std::int32_t n_out = 0;
+    for (const std::int32_t record : nearest_) {
+        if (record != id && n_out < count) ids_out[n_out++] = record;
     }
 }
 

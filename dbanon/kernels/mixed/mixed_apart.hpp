@@ -18,7 +18,7 @@ class MixedApart final : public Apart {
     std::int64_t price() const override {
         return static_cast<std::int64_t>(columns_.numbers() + levels_.size());
     }
-    void nearest(std::int32_t id, std::int32_t count, std::int32_t* found, Work& work) override;
+    void nearest(std::int32_t id, std::int32_t count, std::int32_t* ids_out, Work& work) override;
 
    private:
     // What leaves are apart that part at one depth of a tree, and not above; a node is the prefix of
@@ -41,7 +41,7 @@ class MixedApart final : public Apart {
     WideTree near_;
     std::vector<std::int32_t> first_;  // by tuple: the position of its first copy
     // Of the records at hand: values column by column, and what they are apart from one.
-    std::vector<std::int32_t> tuples_, found_;
+    std::vector<std::int32_t> tuples_, nearest_;
     Grid<Code> values_;
     std::vector<Cost> apart_;
 };

@@ -34,35 +34,35 @@ bool MixedLinkage::repeats(std::int32_t id) const {
 }
 
 void MixedLinkage::search(std::int32_t id, double limit) {
-    found_.clear();
+    smallest_.clear();
     limit_ = limit;
     tree_.ask(questions_.ends_of(id), questions_.nodes_of(id));
     tree_.within(limit, [this](double d, std::int64_t weight) { return add(d, weight); }, work_);
 }
 
 std::size_t MixedLinkage::beyond() const {
-    const double tie = found_.front().first * kTie;
+    const double tie = smallest_.front().first * kTie;
     std::size_t at = 0;
-    while (at < found_.size() && found_[at].first <= tie) ++at;
+    while (at < smallest_.size() && smallest_[at].first <= tie) ++at;
     return at;
 }
 
 // What lies farther than this need not be looked at any more.
 double MixedLinkage::add(double distance, std::int64_t weight) {
-    auto at = found_.begin();
-    while (at != found_.end() && at->first < distance) ++at;
-    if (at != found_.end() && at->first == distance) {
+    auto at = smallest_.begin();
+    while (at != smallest_.end() && at->first < distance) ++at;
+    if (at != smallest_.end() && at->first == distance) {
         at->second += weight;
         return limit_;
     }
-    found_.insert(at, {distance, weight});
+    smallest_.insert(at, {distance, weight});
     const std::size_t ties = beyond();
     if (!second_) {
-        limit_ = std::min(limit_, found_.front().first * kTie);
-        found_.resize(ties);
-    } else if (ties < found_.size()) {
-        limit_ = found_[ties].first;
-        found_.resize(ties + 1);
+        limit_ = std::min(limit_, smallest_.front().first * kTie);
+        smallest_.resize(ties);
+    } else if (ties < smallest_.size()) {
+        limit_ = smallest_[ties].first;
+        smallest_.resize(ties + 1);
     }
     return limit_;
 }
@@ -70,17 +70,17 @@ double MixedLinkage::add(double distance, std::int64_t weight) {
 // Whether a search within this limit found all that the answer needs.
 bool MixedLinkage::complete(double limit) const {
     if (std::isinf(limit)) return true;
-    if (found_.empty()) return false;
-    return second_ ? beyond() < found_.size() : found_.front().first <= limit;
+    if (smallest_.empty()) return false;
+    return second_ ? beyond() < smallest_.size() : smallest_.front().first <= limit;
 }
 
 void MixedLinkage::answer(std::int32_t id) {
     const std::size_t ties = beyond();
-    nearest_[id] = found_.front().first;
-    for (std::size_t i = 0; i < ties; ++i) weight_[id] += found_[i].second;
+    nearest_[id] = smallest_.front().first;
+    for (std::size_t i = 0; i < ties; ++i) weight_[id] += smallest_[i].second;
     if (second_) {
-        const bool more = ties < found_.size() && std::isfinite(found_[ties].first);
-        next_[id] = found_[more ? ties : 0].first;
+        const bool more = ties < smallest_.size() && std::isfinite(smallest_[ties].first);
+        next_[id] = smallest_[more ? ties : 0].first;
     }
     assign(id, 0);
 }

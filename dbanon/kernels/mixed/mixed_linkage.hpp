@@ -16,10 +16,10 @@ class MixedLinkage final : public Kernel {
     // Distances tie when they differ by this factor at most.
     static constexpr double kTie = 1.0 + 1e-9;
 
-    // What these point to must outlive the kernel. Of each tree, questions or boxes are all leaves.
-    // `limits`: for each question a distance within which what is asked for is expected, or null: a
-    // guess changes the time, never the result. `weights`: one for each box, or null for ones.
-    // `second`: also find the smallest distance beyond the ties.
+    // The arrays must outlive the kernel. In each tree, either all queries or all boxes are leaves.
+    // `limits`: per query an expected bound of its distance, or null; it affects speed, never the
+    // result. `weights`: one per box, or null for ones. `second`: also find the smallest distance
+    // beyond the ties.
     MixedLinkage(std::vector<BoxColumn> columns, const Boxes& questions, const Boxes& boxes,
                  const double* limits, const std::int64_t* weights, bool second)
         : Kernel({nullptr, questions.n, 0}, 1),
@@ -54,8 +54,8 @@ class MixedLinkage final : public Kernel {
     const double* limits_;
     const bool second_;
     BoxTree tree_;
-    // Distances that were found, ascending, with their weights; no farther than what is asked for.
-    std::vector<std::pair<double, std::int64_t>> found_;
+    // The smallest distances so far, ascending, with their weights; none beyond the requested one.
+    std::vector<std::pair<double, std::int64_t>> smallest_;
     double limit_ = 0.0;
     std::vector<double> nearest_, next_;
     std::vector<std::int64_t> weight_;

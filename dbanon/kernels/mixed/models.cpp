@@ -64,16 +64,16 @@ double Models::lack(const Model& model, const Count* counts, Count persons) cons
     double value = 0;
     switch (model.wish) {
         case Wish::distinct_l: {
-            const auto held = static_cast<double>(s) - static_cast<double>(std::count(counts, end, 0));
-            return held >= level - kSlack ? 0 : level - held;
+            const auto n_distinct = static_cast<double>(s) - static_cast<double>(std::count(counts, end, 0));
+            return n_distinct >= level - kSlack ? 0 : level - n_distinct;
         }
         case Wish::recursive_cl: {
             falling_.assign(counts, end);
             std::sort(falling_.begin(), falling_.end(), std::greater<>());
-            std::int64_t rest = 0;
-            for (auto i = static_cast<std::size_t>(model.l) - 1; i < s; ++i) rest += falling_[i];
-            const auto first = static_cast<double>(falling_[0]), others = static_cast<double>(rest);
-            return rest > 0 && first / others < level ? 0 : 1 + std::max(first / level - others, 0.0);
+            std::int64_t tail = 0;
+            for (auto i = static_cast<std::size_t>(model.l) - 1; i < s; ++i) tail += falling_[i];
+            const auto first = static_cast<double>(falling_[0]), others = static_cast<double>(tail);
+            return tail > 0 && first / others < level ? 0 : 1 + std::max(first / level - others, 0.0);
         }
         case Wish::entropy_l:
             for (std::size_t v = 0; v < s; ++v) {
@@ -122,9 +122,9 @@ namespace {
 // Whether shares add up to the same in a class and in the table, apart from rounding.
 bool balanced(double all) { return std::abs(all) <= 1e-12; }
 
-// What moves along an order, and to none what is over at its end; over adds up what is over. What
-// goes to none, added up, rises from 0 to all of it, as near to over as can be: isotonic regression
-// by absolute differences, with a heap.
+// The earth mover's distance along an order with "no value"; `over` holds the cumulative excess. The
+// cumulative mass moved to "no value" increases from 0 to the final excess, as close to `over` as
+// possible: isotonic regression in the L1 norm, with a heap.
 double along(std::vector<double>& over, double steps) {
     if (over.back() < 0) {
         for (double& value : over) value = -value;

@@ -42,7 +42,7 @@ class Reach {
     std::vector<std::int32_t> depth_;  // of the class's node
 };
 
-// The loss of a class with one more record (k-member): its increase but for a constant.
+// The loss of a class with one more record (k-member): the increase up to a constant.
 class Growth {
    public:
     explicit Growth(const MixedTable& table) : table_(table) {}

@@ -43,7 +43,7 @@ void RefineLoss::collect(const std::int32_t* labels) {
     const std::int32_t n = mixed_->records();
     std::int32_t count = 0;
     for (std::int32_t i = 0; i < n; ++i) count = std::max(count, labels[i] + 1);
-    held_.classes.resize(count);
+    class_tuples_.classes.resize(count);
     for (std::int32_t t = 0; t < mixed_->tuples(); ++t) {
         for (std::int32_t at = mixed_->begin(t); at < mixed_->end(t); ++at) {
             const std::int32_t label = labels[mixed_->copy(at)];
@@ -51,30 +51,30 @@ void RefineLoss::collect(const std::int32_t* labels) {
                 withheld_[mixed_->copy(at)] = true;
                 continue;
             }
-            auto& tuples = held_.classes[label].tuples;
+            auto& tuples = class_tuples_.classes[label].tuples;
             if (tuples.empty() || tuples.back().first != t) tuples.emplace_back(t, 0);
             ++tuples.back().second;
         }
     }
     std::vector<std::int32_t> pure(slot_.size(), -1);
     for (std::int32_t c = 0; c < count; ++c) {
-        auto& tuples = held_.classes[c].tuples;
+        auto& tuples = class_tuples_.classes[c].tuples;
         if (tuples.size() != 1) continue;
         std::int32_t& first = pure[tuples[0].first];
         if (first < 0) {
             first = c;
         } else {
-            held_.classes[first].tuples[0].second += tuples[0].second;
+            class_tuples_.classes[first].tuples[0].second += tuples[0].second;
             tuples.clear();
             free_.push_back(c);
         }
     }
-    held_.of.resize(slot_.size());
+    class_tuples_.of.resize(slot_.size());
     for (std::int32_t c = 0; c < count; ++c) {
-        ClassTuples::Class& at = held_.classes[c];
+        ClassTuples::Class& at = class_tuples_.classes[c];
         for (std::size_t i = 0; i < at.tuples.size(); ++i) {
             const auto [tuple, copies] = at.tuples[i];
-            held_.of[tuple].push_back(c);
+            class_tuples_.of[tuple].push_back(c);
             if (i == 0) {
                 pool_.shapes.set(pool_.rest, tuple, copies);
             } else {
@@ -97,8 +97,8 @@ Steps RefineLoss::run() {
         }
     }
     if (near > 0 && swapping_) {
-        Swaps swaps(*mixed_, models_, pool_.shapes, pool_.most / 2, held_, k_);
-        const std::size_t classes = held_.classes.size();
+        Swaps swaps(*mixed_, models_, pool_.shapes, pool_.most / 2, class_tuples_, k_);
+        const std::size_t classes = class_tuples_.classes.size();
         std::int64_t before = -1;
         for (int sweep = 0; sweep < kSweeps && before < swaps.changes(); ++sweep) {
             before = swaps.changes();
@@ -113,12 +113,12 @@ Steps RefineLoss::run() {
             }
         }
     }
-    for (const ClassTuples::Class& at : held_.classes) lost_ += at.loss;
+    for (const ClassTuples::Class& at : class_tuples_.classes) total_loss_ += at.loss;
     for (round_ = 0; round_ < rounds_ && pays(); ++round_) {
         --work_.left;
         if (choose()) {
             Cost before = 0;
-            for (const std::int32_t c : pool_.classes) before += held_.classes[c].loss;
+            for (const std::int32_t c : pool_.classes) before += class_tuples_.classes[c].loss;
             gather();
             agglomerate();
             move();
@@ -126,7 +126,7 @@ Steps RefineLoss::run() {
             const Cost after = total();
             if (after <= before) {
                 keep();
-                lost_ -= before - after;
+                total_loss_ -= before - after;
             }
             work_.left -= static_cast<std::int64_t>(pool_.entries.size() * pool_.entries.size());
         }
@@ -140,9 +140,9 @@ bool RefineLoss::pays() {
     if (worth_ == 0 || round_ < next_) return true;
     const bool first = next_ == 0;
     next_ = round_ + std::max(mixed_->records() / k_, kMeasured);
-    const Cost saved = lost_before_ - lost_;
-    lost_before_ = lost_;
-    return first || saved >= lost_ / worth_;
+    const Cost saved = previous_loss_ - total_loss_;
+    previous_loss_ = total_loss_;
+    return first || saved >= total_loss_ / worth_;
 }
 
 // Labels: classes in the order of their first records.
@@ -150,9 +150,9 @@ void RefineLoss::number() {
     const std::int32_t tuples = mixed_->tuples();
     std::vector<std::int32_t> next(slot_.size());
     for (std::int32_t t = 0; t < tuples; ++t) next[t] = mixed_->begin(t);
-    std::vector<std::int32_t> number(held_.classes.size(), -1), owner(labels_.size(), -1);
-    for (std::size_t c = 0; c < held_.classes.size(); ++c) {
-        for (const auto& [tuple, copies] : held_.classes[c].tuples) {
+    std::vector<std::int32_t> number(class_tuples_.classes.size(), -1), owner(labels_.size(), -1);
+    for (std::size_t c = 0; c < class_tuples_.classes.size(); ++c) {
+        for (const auto& [tuple, copies] : class_tuples_.classes[c].tuples) {
             for (std::int32_t i = 0; i < copies; ++i) {
                 std::int32_t& at = next[tuple];
                 while (withheld_[mixed_->copy(at)]) ++at;
@@ -174,23 +174,23 @@ void RefineLoss::number() {
 bool RefineLoss::choose() {
     std::vector<std::int32_t>& pool = pool_.classes;
     pool.clear();
-    if (held_.classes.empty()) return false;
-    const auto c = static_cast<std::int32_t>(chance_.below(held_.classes.size()));
-    const ClassTuples::Class& seed = held_.classes[c];
+    if (class_tuples_.classes.empty()) return false;
+    const auto c = static_cast<std::int32_t>(chance_.below(class_tuples_.classes.size()));
+    const ClassTuples::Class& seed = class_tuples_.classes[c];
     if (seed.loss == 0 || seed.tuples.size() > pool_.most / 2) return false;
     pool.push_back(c);
     std::size_t entries = seed.tuples.size();
-    const std::size_t wanted = 2 + chance_.below(kMostClasses - 1);
-    for (std::size_t tries = 4 * wanted; tries > 0 && pool.size() < wanted; --tries) {
-        const ClassTuples::Class& from = held_.classes[pool[chance_.below(pool.size())]];
+    const std::size_t pool_size = 2 + chance_.below(kMostClasses - 1);
+    for (std::size_t tries = 4 * pool_size; tries > 0 && pool.size() < pool_size; --tries) {
+        const ClassTuples::Class& from = class_tuples_.classes[pool[chance_.below(pool.size())]];
         std::int32_t tuple = from.tuples[chance_.below(from.tuples.size())].first;
         const std::uint32_t step = chance_.below(neighbours_.width() + 1);
         if (step > 0) tuple = neighbours_.row(tuple)[step - 1];
-        const auto& holding = held_.of[tuple];
+        const auto& holding = class_tuples_.of[tuple];
         if (holding.empty()) continue;
         const std::int32_t next = holding[chance_.below(holding.size())];
         if (std::find(pool.begin(), pool.end(), next) != pool.end()) continue;
-        const std::size_t more = held_.classes[next].tuples.size();
+        const std::size_t more = class_tuples_.classes[next].tuples.size();
         if (entries + more > pool_.most) continue;
         entries += more;
         pool.push_back(next);

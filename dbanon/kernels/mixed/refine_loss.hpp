@@ -8,14 +8,14 @@
 
 namespace dbanon {
 
-// Local search after any method, on the loss of labels where these are given: a few neighbouring
-// classes are taken apart and put together anew by randomized agglomeration and moves of single
-// records; kept when the loss does not grow. Where classes keep to privacy models, they still do:
-// small is then also what does not. Swaps (swaps.hpp) may come before: what they find is cheap.
+// Local search after any method, on the loss of labels if their costs are given. Each round dissolves a
+// few neighbouring classes and rebuilds them by randomized agglomeration and moves of single records;
+// the result is accepted if the loss does not grow. Privacy models stay satisfied: clusters that violate
+// them count as small. Swaps (swaps.hpp) may come first, since they find improvements cheaply.
 class RefineLoss final : public Kernel {
    public:
-    // worth: rounds end where one for each k records saves less than 1/worth of the loss; 0: they do
-    // not. swapping: whether swaps come before the rounds.
+    // worth: rounds end once n / k of them save less than 1/worth of the loss; 0 for no such limit.
+    // swapping: run swaps before the rounds.
     RefineLoss(Mixed mixed, const std::int32_t* labels, std::int32_t k,
                std::int64_t rounds, std::uint64_t seed, Models models,
                const std::vector<LabelCosts>& label_costs, std::int64_t worth, bool swapping);
@@ -23,14 +23,14 @@ class RefineLoss final : public Kernel {
    protected:
     Steps run() override;
     double fraction() const override {
-        // Where rounds end early swaps count as half.
+        // Swaps count as half of the progress if rounds may end early.
         const double swaps = !swapping_ ? 0.0 : worth_ > 0 ? 0.5 : 0.05;
         const double rounds = static_cast<double>(round_) / (static_cast<double>(rounds_) + 1.0);
         return swaps * swept_ + (1.0 - swaps) * rounds;
     }
 
    private:
-    // Copies of a tuple in a pool, in one of its clusters.
+    // Copies of a tuple in a cluster of the pool.
     struct Entry {
         std::int32_t tuple;
         std::int32_t count;
@@ -38,17 +38,17 @@ class RefineLoss final : public Kernel {
     };
     struct Cluster {
         Cost loss;
-        double lack;           // what it lacks to be a class
-        double price;          // of uniting it with
-        std::int32_t partner;  // the cheapest one; -1: none
+        double lack;           // missing records or values to be a class
+        double price;          // of merging it with the partner
+        std::int32_t partner;  // the cheapest partner; -1 for none
     };
-    // What a round takes apart and puts together anew. A cluster has the number of its first entry,
-    // and its shape and counts, too.
+    // The classes that a round rebuilds. The id of a cluster, its shape and its counts is the index
+    // of its first entry.
     struct Pool {
         Pool(const MixedTable& table, const std::vector<LabelCosts>& costs, std::size_t most,
              std::size_t cells);
         Count* counts(std::size_t cluster) { return counts_.row(cluster); }
-        // The first takes over the entries of the second, and its shape and counts.
+        // Merges the second cluster into the first.
         void join(std::int32_t i, std::int32_t j);
         // Shape `rest`: the cluster of entry e without it.
         void leave_out(std::size_t e);
@@ -92,18 +92,18 @@ class RefineLoss final : public Kernel {
     const std::int64_t worth_;
     const bool swapping_;
     double swept_ = 0;                 // the share of all sweeps
-    Cost lost_ = 0;                    // by all classes
-    Cost lost_before_ = 0;             // when pays() was asked last
-    std::int64_t next_ = 0;            // round before which it is asked again
+    Cost total_loss_ = 0;                    // by all classes
+    Cost previous_loss_ = 0;             // at the last call of pays()
+    std::int64_t next_ = 0;            // round of the next call of pays()
     Chance chance_;
-    ClassTuples held_;
-    std::vector<std::int32_t> free_;                  // numbers of no class
+    ClassTuples class_tuples_;
+    std::vector<std::int32_t> free_;                  // unused class ids
     Grid<std::int32_t> neighbours_;                   // by tuple
 
     std::vector<bool> withheld_;                      // records suppressed from the start
     std::vector<std::int32_t> slot_;  // by tuple: its entry while gathering
     Models models_;
-    bool guided_;                     // whether prices look at what clusters lack
+    bool guided_;                     // whether prices consider what clusters lack
     Pool pool_;
     std::vector<Count> together_;     // of two clusters
 };

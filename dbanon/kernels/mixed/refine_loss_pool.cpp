@@ -51,7 +51,7 @@ void RefineLoss::Pool::leave_out(std::size_t e) {
 void RefineLoss::gather() {
     pool_.entries.clear();
     for (const std::int32_t c : pool_.classes) {
-        for (const auto& [tuple, copies] : held_.classes[c].tuples) {
+        for (const auto& [tuple, copies] : class_tuples_.classes[c].tuples) {
             std::int32_t& slot = slot_[tuple];
             if (slot < 0) {
                 slot = static_cast<std::int32_t>(pool_.entries.size());
@@ -82,9 +82,9 @@ bool RefineLoss::keeps_with(std::size_t cluster, std::int32_t tuple, Count copie
     if (models_.empty()) return true;
     count(cluster, tuple, copies);
     work_.left -= models_.effort();
-    const bool kept = models_.keeps(pool_.counts(cluster));
+    const bool satisfies = models_.keeps(pool_.counts(cluster));
     count(cluster, tuple, -copies);
-    return kept;
+    return satisfies;
 }
 
 // Records that a cluster lacks to be a class, and what models say of those it has.
@@ -95,14 +95,14 @@ double RefineLoss::lack(std::size_t cluster) {
     return records + models_.lack(pool_.counts(cluster));
 }
 
-// How many copies cluster j lends a small one: of one tuple, those above k. 0: they unite instead.
-// Not asked by its loss: where an attribute's weight is 0, different tuples lose nothing together.
+// The number of copies that cluster j gives to a small one: those above k if it has a single tuple. 0 if
+// they merge instead. Loss 0 does not imply a single tuple, since attributes may have weight 0.
 Cost RefineLoss::lent(std::int32_t i, std::int32_t j) const {
-    const Entry& own = pool_.entries[j];
-    const bool lends = models_.empty() && own.owner == j && own.count > k_ &&
-                       own.count == pool_.shapes.size(j);
+    const Entry& entry = pool_.entries[j];
+    const bool lends = models_.empty() && entry.owner == j && entry.count > k_ &&
+                       entry.count == pool_.shapes.size(j);
     if (!lends) return 0;
-    return std::min<Cost>(k_ - pool_.shapes.size(i), own.count - k_);
+    return std::min<Cost>(k_ - pool_.shapes.size(i), entry.count - k_);
 }
 
 // How much less two clusters lack when they are one.
@@ -178,11 +178,11 @@ void RefineLoss::unite(std::int32_t i, std::int32_t j) {
         pool_.join(i, j);
         pool_.clusters[j].price = kNever;
     }
-    Cluster& made = pool_.clusters[i];
-    made.loss = pool_.shapes.loss(a);
-    made.price = kNever;
-    made.lack = lack(a);
-    if (made.lack > 0) cheapest(i);
+    Cluster& cluster = pool_.clusters[i];
+    cluster.loss = pool_.shapes.loss(a);
+    cluster.price = kNever;
+    cluster.lack = lack(a);
+    if (cluster.lack > 0) cheapest(i);
     for (const std::int32_t other : pool_.alive) {
         Cluster& small = pool_.clusters[other];
         if (other == i || small.lack == 0) continue;
@@ -275,30 +275,30 @@ Cost RefineLoss::total() {
 
 void RefineLoss::keep() {
     for (const std::int32_t c : pool_.classes) {
-        for (const auto& held : held_.classes[c].tuples) held_.leave(c, held.first);
-        held_.classes[c].tuples.clear();
-        held_.classes[c].loss = 0;
+        for (const auto& tuple_count : class_tuples_.classes[c].tuples) class_tuples_.leave(c, tuple_count.first);
+        class_tuples_.classes[c].tuples.clear();
+        class_tuples_.classes[c].loss = 0;
         free_.push_back(c);
     }
     for (const std::int32_t i : pool_.alive) {
         if (free_.empty()) {
-            free_.push_back(static_cast<std::int32_t>(held_.classes.size()));
-            held_.classes.emplace_back();
+            free_.push_back(static_cast<std::int32_t>(class_tuples_.classes.size()));
+            class_tuples_.classes.emplace_back();
         }
         const std::int32_t c = free_.back();
         free_.pop_back();
-        ClassTuples::Class& made = held_.classes[c];
-        made.loss = pool_.clusters[i].loss;
+        ClassTuples::Class& new_class = class_tuples_.classes[c];
+        new_class.loss = pool_.clusters[i].loss;
         for (const Entry& entry : pool_.entries) {
             if (entry.owner != i || entry.count == 0) continue;
-            const auto same = std::find_if(made.tuples.begin(), made.tuples.end(),
+            const auto same = std::find_if(new_class.tuples.begin(), new_class.tuples.end(),
                                            [&](const auto& t) { return t.first == entry.tuple; });
-            if (same != made.tuples.end()) {
+            if (same != new_class.tuples.end()) {
                 same->second += entry.count;
                 continue;
             }
-            made.tuples.emplace_back(entry.tuple, entry.count);
-            held_.enter(c, entry.tuple);
+            new_class.tuples.emplace_back(entry.tuple, entry.count);
+            class_tuples_.enter(c, entry.tuple);
         }
     }
 }

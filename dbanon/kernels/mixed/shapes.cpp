@@ -10,7 +10,7 @@ namespace {
 
 // Products of two codes and their table's width stay within 16 bits.
 constexpr std::size_t kTabled = 256;
-// A label costs half of what is told of it, and half of the class's own width.
+// A label costs half of its width and half of the class's range.
 constexpr int kHalf = 1;
 
 // Smallest and largest codes, once others are among them.
@@ -54,11 +54,11 @@ Shapes::Shapes(const MixedTable& table, const std::vector<LabelCosts>& labels) :
             tabulate(values.size(), [&](std::size_t i, std::size_t j) -> Cost {
                 if (i == j) return 0;
                 if (tree) return tree->climb(tree->deepest(), tree->common(values[i], values[j]));
-                const Cost own = values[j] - values[i];
-                if (label.empty()) return own;
+                const Cost range = values[j] - values[i];
+                if (label.empty()) return range;
                 const Cost told =
                     label.costs[label.piece(values[i]) * pieces + label.piece(values[j])];
-                return (told >> kHalf) + (own >> kHalf);
+                return (told >> kHalf) + (range >> kHalf);
             });
             ranks.push_back(std::move(values));
             tabled.push_back(a);
@@ -67,13 +67,13 @@ Shapes::Shapes(const MixedTable& table, const std::vector<LabelCosts>& labels) :
         std::vector<Field> fields;
         std::vector<Code> path = tree ? paths_of(*tree, fields) : std::vector<Code>();
         if (!path.empty()) {
-            Parting& lost = parting_.emplace_back();
+            Parting& table = parting_.emplace_back();
             for (const Field& field : fields) {
                 // The root's field comes first: only the bits below it are left for the next.
                 const auto from = static_cast<std::size_t>(field.shift) + 1;
                 const Cost cost = tree->climb(tree->deepest(), field.depth);
-                for (std::size_t bit = from; bit < lost.size() && !lost[bit]; ++bit) {
-                    lost[bit] = static_cast<std::int32_t>(cost);
+                for (std::size_t bit = from; bit < table.size() && !table[bit]; ++bit) {
+                    table[bit] = static_cast<std::int32_t>(cost);
                 }
             }
             even.push_back(a);
@@ -81,7 +81,7 @@ Shapes::Shapes(const MixedTable& table, const std::vector<LabelCosts>& labels) :
             continue;
         }
         (tree ? uneven_ : numeric_).push_back(a);
-        if (!tree) own_.push_back(label.empty() ? 0 : kHalf);
+        if (!tree) range_shift_.push_back(label.empty() ? 0 : kHalf);
         if (label.empty()) continue;
         tabulate(pieces,
                  [&](std::size_t i, std::size_t j) { return label.costs[i * pieces + j] >> kHalf; });
@@ -185,7 +185,7 @@ Cost Shapes::per_record(std::size_t i, std::size_t j) const {
     const Code *low_i = wide_low_.row(i), *low_j = wide_low_.row(j);
     const Code *high_i = wide_high_.row(i), *high_j = wide_high_.row(j);
     for (std::size_t a = 0; a < numeric_.size(); ++a) {
-        sum += (std::max(high_i[a], high_j[a]) - std::min(low_i[a], low_j[a])) >> own_[a];
+        sum += (std::max(high_i[a], high_j[a]) - std::min(low_i[a], low_j[a])) >> range_shift_[a];
     }
     for (std::size_t a = 0; a < parting_.size(); ++a) {
         const std::size_t at = numeric_.size() + a;

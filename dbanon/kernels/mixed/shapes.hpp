@@ -17,7 +17,7 @@
 
 namespace dbanon {
 
-// What the labels of a number lose; no pieces where it is measured by its own range.
+// Losses of number labels; no pieces if the range of values is the loss.
 struct LabelCosts {
     std::vector<Code> first;          // the first code of each piece, ascending; at most 256
     std::vector<std::int32_t> costs;  // by the pieces of both ends, per record
@@ -69,7 +69,7 @@ class Shapes {
     Cost share(std::int32_t tuple, std::size_t a) const {
         return table_.tree(uneven_[a])->share(table_.row(tuple)[uneven_[a]]);
     }
-    // Where uneven trees begin among what is wide.
+    // The index of the first uneven tree among wide columns.
     std::size_t uneven_from() const { return numeric_.size() + parting_.size(); }
     // A lookup table of w by w costs.
     template <class Price>
@@ -78,7 +78,7 @@ class Shapes {
     const MixedTable& table_;
     std::size_t tabled_ = 0, padded_ = 0;
     std::vector<int> numeric_, uneven_;       // attributes
-    std::vector<int> own_;                    // of each in numeric_: the shift of its own width
+    std::vector<int> range_shift_;                    // of each in numeric_: the shift of its own width
     std::vector<Parting> parting_;            // of trees by paths, after the numbers
     std::vector<Short> width_;                // values of each tabled attribute, padded with 1
     std::vector<std::size_t> offset_;         // of its table in costs_

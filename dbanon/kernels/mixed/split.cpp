@@ -58,11 +58,11 @@ void Split::look(const Members& members, int attribute) {
     }
 }
 
-void Split::cut(Members& members, Members& rest) const {
+void Split::cut(Members& members, Members& second) const {
     const auto from = std::stable_partition(members.begin(), members.end(), [&](std::int32_t i) {
         return row(i)[attribute_] < below_;
     });
-    rest.assign(from, members.end());
+    second.assign(from, members.end());
     members.erase(from, members.end());
 }
 

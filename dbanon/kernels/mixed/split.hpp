@@ -28,7 +28,7 @@ class Split final : public Kernel {
                       copies);
     }
     void look(const Members& members, int attribute);
-    void cut(Members& members, Members& rest) const;
+    void cut(Members& members, Members& second) const;
 
     const Mixed mixed_;
     Models models_;

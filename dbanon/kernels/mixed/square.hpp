@@ -1,9 +1,9 @@
-// Squared distances between records that have no coordinates: those of numbers, and of each tree
-// the square of the height at which two leaves meet. They are whole numbers, so that records at the
-// same distance are told from others, and the smallest of them is the answer.
+// Squared distances between records without coordinates: squared differences of numbers, plus for each
+// tree the squared height of the lowest common ancestor. They are integers, so ties are exact and go to
+// the smallest record.
 //
-// A tree's leaves are all at one depth here; who makes the table lets a leaf that lies higher stand
-// for a path down to it (spaces/places.py).
+// All leaves of a tree have the same depth: the caller treats a shallow leaf as if it were extended by a
+// path (spaces/codes.py).
 #pragma once
 
 #include <algorithm>

@@ -11,34 +11,34 @@ constexpr std::size_t kHolding = 8;
 }  // namespace
 
 Swaps::Swaps(const MixedTable& table, const Models& models, Shapes& shapes, std::size_t most,
-             ClassTuples& held, std::int32_t k)
+             ClassTuples& class_tuples, std::int32_t k)
     : table_(table),
       models_(models),
       shapes_(shapes),
       most_(most),
-      held_(held),
+      class_tuples_(class_tuples),
       k_(k),
       a_(0, most),
       b_(2 * most + 1, most),
-      changed_(held.classes.size(), 0),
-      compared_(held.classes.size()) {}
+      changed_(class_tuples.classes.size(), 0),
+      compared_(class_tuples.classes.size()) {}
 
 // The classes that hold most of the nearest tuples, the smaller number first in a tie.
 void Swaps::start(std::int32_t c, const Grid<std::int32_t>& neighbours, Work& work) {
     partners_.clear();
     a_.c = -1;
-    const auto& own = held_.classes[c].tuples;
-    if (own.empty() || own.size() > most_) return;
+    const auto& class_entries = class_tuples_.classes[c].tuples;
+    if (class_entries.empty() || class_entries.size() > most_) return;
     near_.clear();
     const auto hit = [&](std::int32_t tuple) {
-        const auto& holding = held_.of[tuple];
+        const auto& holding = class_tuples_.of[tuple];
         for (std::size_t i = 0; i < std::min(holding.size(), kHolding); ++i) {
             const std::int32_t other = holding[i];
-            if (other == c || held_.classes[other].tuples.size() > most_) continue;
+            if (other == c || class_tuples_.classes[other].tuples.size() > most_) continue;
             near_.emplace_back(0, other);
         }
     };
-    for (const auto& entry : own) {
+    for (const auto& entry : class_entries) {
         hit(entry.first);
         const std::int32_t* near = neighbours.row(entry.first);
         for (std::size_t i = 0; i < neighbours.width(); ++i) hit(near[i]);
@@ -56,8 +56,8 @@ void Swaps::start(std::int32_t c, const Grid<std::int32_t>& neighbours, Work& wo
     std::sort(near_.begin(), near_.end());
     for (std::size_t i = 0; i < std::min(count, kPartners); ++i) partners_.push_back(near_[i].second);
     // What it is not compared with now, it was compared with too long ago to matter.
-    std::erase_if(compared_[c], [&](const Compared& one) {
-        return std::find(partners_.begin(), partners_.end(), one.with) == partners_.end();
+    std::erase_if(compared_[c], [&](const Compared& entry) {
+        return std::find(partners_.begin(), partners_.end(), entry.with) == partners_.end();
     });
     a_.c = c;
     a_.tuples = 0;  // not loaded
@@ -67,8 +67,8 @@ void Swaps::start(std::int32_t c, const Grid<std::int32_t>& neighbours, Work& wo
 bool Swaps::compared(std::int32_t c, std::int32_t other) const {
     const std::int64_t last = std::max(changed_[c], changed_[other]);
     const auto seen = [&](std::int32_t of, std::int32_t with) {
-        return std::any_of(compared_[of].begin(), compared_[of].end(), [&](const Compared& one) {
-            return one.with == with && one.at >= last;
+        return std::any_of(compared_[of].begin(), compared_[of].end(), [&](const Compared& entry) {
+            return entry.with == with && entry.at >= last;
         });
     };
     return seen(c, other) || seen(other, c);
@@ -86,7 +86,7 @@ bool Swaps::compare(Work& work) {
             load(b_, other);
         }
         auto& list = compared_[c];
-        std::erase_if(list, [&](const Compared& one) { return one.with == other; });
+        std::erase_if(list, [&](const Compared& entry) { return entry.with == other; });
         list.push_back({other, changes_});
         return true;
     }
@@ -101,11 +101,11 @@ void Swaps::load(Side& side, std::int32_t c) {
         shapes_.set(side.alone(i), entries[i].first, entries[i].second);
     }
     // Those before an entry, then those after it.
-    const std::size_t whole = side.whole();
-    shapes_.copy(whole, side.alone(0));
+    const std::size_t shape_index = side.whole();
+    shapes_.copy(shape_index, side.alone(0));
     for (std::size_t i = 1; i < count; ++i) {
-        shapes_.copy(side.without(i), whole);
-        shapes_.merge(whole, side.alone(i));
+        shapes_.copy(side.without(i), shape_index);
+        shapes_.merge(shape_index, side.alone(i));
     }
     if (count > 1) {
         const std::size_t after = side.without(0);
@@ -115,7 +115,7 @@ void Swaps::load(Side& side, std::int32_t c) {
             shapes_.merge(after, side.alone(i));
         }
     }
-    held_.classes[c].loss = shapes_.loss(whole);
+    class_tuples_.classes[c].loss = shapes_.loss(shape_index);
     side.rest.resize(count);
     side.each.resize(count);
     for (std::size_t i = 0; i < count && count > 1; ++i) {
@@ -147,9 +147,9 @@ bool Swaps::improve(Work& work) {
 }
 
 void Swaps::swap(Change& best, Work& work) {
-    const auto &own = tuples(a_), &others = tuples(b_);
+    const auto &tuples_a = tuples(a_), &others = tuples(b_);
     for (std::size_t i = 0; i < a_.tuples; ++i) {
-        const Cost leaving = own[i].second;
+        const Cost leaving = tuples_a[i].second;
         for (std::size_t j = 0; j < b_.tuples; ++j) {
             const Cost coming = others[j].second;
             const Cost more = coming - leaving;
@@ -160,22 +160,22 @@ void Swaps::swap(Change& best, Work& work) {
             if (loss + least >= best.loss) continue;
             loss += shapes_.loss(b_.without(j), a_.alone(i));
             if (loss >= best.loss) continue;
-            const Change change{loss, i, j, own[i].second, others[j].second};
+            const Change change{loss, i, j, tuples_a[i].second, others[j].second};
             if (keeps(change, work)) best = change;
         }
     }
 }
 
-// Of moves, which take as many copies as can be spared; `from` is side a of what is found.
+// Moves take as many copies as can be spared; `from` becomes side a of the result.
 Swaps::Change Swaps::moved(const Side& from, const Side& to, Cost most, Work& work) {
     Change best{most};
     const Cost spare = size(from) - k_;
     if (spare <= 0 || to.tuples == to.most) return best;
     const auto& entries = tuples(from);
     for (std::size_t i = 0; i < from.tuples; ++i) {
-        const auto [tuple, held] = entries[i];
-        const auto copies = static_cast<Count>(std::min<Cost>(spare, held));
-        Cost loss = copies == held ? from.rest[i]
+        const auto [tuple, n_copies] = entries[i];
+        const auto copies = static_cast<Count>(std::min<Cost>(spare, n_copies));
+        Cost loss = copies == n_copies ? from.rest[i]
                                    : shapes_.loss_without(from.whole(), tuple, copies);
         if (loss >= best.loss) continue;
         loss += shapes_.loss_with(to.whole(), from.alone(i), copies);
@@ -202,9 +202,9 @@ bool Swaps::keeps(const Change& change, Work& work) {
         go(a_, y, change.from_b);
     };
     count(1);
-    const bool kept = models_.keeps(a_.counts.data()) && models_.keeps(b_.counts.data());
+    const bool satisfies = models_.keeps(a_.counts.data()) && models_.keeps(b_.counts.data());
     count(-1);
-    return kept;
+    return satisfies;
 }
 
 void Swaps::make(const Change& change) {
@@ -219,20 +219,20 @@ void Swaps::hand(const Side& from, const Side& to, std::int32_t tuple, Count cop
         return std::find_if(entries.begin(), entries.end(),
                             [&](const auto& entry) { return entry.first == tuple; });
     };
-    auto& giving = held_.classes[from.c].tuples;
-    const auto given = find(giving);
-    given->second -= copies;
-    if (given->second == 0) {
-        giving.erase(given);
-        held_.leave(from.c, tuple);
+    auto& giving = class_tuples_.classes[from.c].tuples;
+    const auto giving_entry = find(giving);
+    giving_entry->second -= copies;
+    if (giving_entry->second == 0) {
+        giving.erase(giving_entry);
+        class_tuples_.leave(from.c, tuple);
     }
-    auto& taking = held_.classes[to.c].tuples;
-    const auto taken = find(taking);
-    if (taken == taking.end()) {
+    auto& taking = class_tuples_.classes[to.c].tuples;
+    const auto taking_entry = find(taking);
+    if (taking_entry == taking.end()) {
         taking.emplace_back(tuple, copies);
-        held_.enter(to.c, tuple);
+        class_tuples_.enter(to.c, tuple);
     } else {
-        taken->second += copies;
+        taking_entry->second += copies;
     }
 }
 

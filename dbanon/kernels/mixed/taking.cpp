@@ -15,9 +15,9 @@ constexpr int kCountedBits = 22;
 Taking::Taking(Mixed mixed, std::span<const Cost> each, std::int32_t k)
     : Kernel({nullptr, mixed->records(), mixed->d()}, k),
       mixed_(std::move(mixed)),
-      rest_(*mixed_, Outside::kSquare, kCountedBits),
+      unassigned_(*mixed_, Outside::kSquare, kCountedBits),
       square_(*mixed_, each),
-      centre_(*mixed_, rest_.columns(), square_) {}
+      centre_(*mixed_, unassigned_.columns(), square_) {}
 
 void Taking::take_class(std::int32_t tuple, std::int32_t label) {
     take(tuple, label);
@@ -26,27 +26,27 @@ void Taking::take_class(std::int32_t tuple, std::int32_t label) {
 
 void Taking::take_around(std::int32_t tuple, std::int32_t count, std::int32_t label) {
     square_.start(tuple);
-    rest_.around(square_, tuple, count, found_, work_);
-    for (const std::int32_t record : found_) take(mixed_->tuple_of(record), label);
+    unassigned_.around(square_, tuple, count, neighbours_, work_);
+    for (const std::int32_t record : neighbours_) take(mixed_->tuple_of(record), label);
 }
 
 Central::Central(Mixed mixed, std::span<const Cost> each, std::int32_t k)
-    : Taking(std::move(mixed), each, k), far_(rest_.apart(), centre_) {
+    : Taking(std::move(mixed), each, k), far_(unassigned_.apart(), centre_) {
     far_.restart();
 }
 
 Steps MixedMdav::run() {
     std::int32_t label = 0;
-    while (rest_.count() >= 2 * std::int64_t{k_}) {
+    while (unassigned_.count() >= 2 * std::int64_t{k_}) {
         tidy();
-        const bool last = rest_.count() < 3 * std::int64_t{k_};
+        const bool last = unassigned_.count() < 3 * std::int64_t{k_};
         const std::int32_t r = far_.find(work_);
         if (last) {
             take_class(r, label++);
             break;
         }
         square_.start(r);
-        const std::int32_t s = rest_.farthest(square_, work_), record = rest_.record(s);
+        const std::int32_t s = unassigned_.farthest(square_, work_), record = unassigned_.record(s);
         take_class(r, label++);
         if (work_.spent()) co_yield nullptr;
         if (!assigned(record)) {
@@ -58,7 +58,7 @@ Steps MixedMdav::run() {
         move_centre();
         if (work_.spent()) co_yield nullptr;
     }
-    if (rest_.count() > 0) assign_rest(label);
+    if (unassigned_.count() > 0) assign_rest(label);
 }
 
 Steps Taking::settle(std::int32_t classes) {
@@ -66,13 +66,13 @@ Steps Taking::settle(std::int32_t classes) {
     for (std::int32_t id = 0; id < table_.n; ++id) {
         if (assigned(id)) members[labels_[id]].push_back(mixed_->tuple_of(id));
     }
-    std::vector<Sum> within(rest_.count() > 0 ? classes : 0, 0);
+    std::vector<Sum> within(unassigned_.count() > 0 ? classes : 0, 0);
     for (std::size_t c = 0; c < within.size(); ++c) {
         within[c] = centre_.within(members[c]);
         work_.left -= static_cast<std::int64_t>(members[c].size());
         if (work_.spent()) co_yield nullptr;
     }
-    for (std::int32_t id = 0; rest_.count() > 0; ++id) {
+    for (std::int32_t id = 0; unassigned_.count() > 0; ++id) {
         if (assigned(id)) continue;
         const std::int32_t tuple = mixed_->tuple_of(id);
         square_.start(tuple);
@@ -92,7 +92,7 @@ Steps Taking::settle(std::int32_t classes) {
 
 Steps MixedCbfs::run() {
     std::int32_t label = 0;
-    for (; rest_.count() >= k_; ++label) {
+    for (; unassigned_.count() >= k_; ++label) {
         tidy();
         take_class(far_.find(work_), label);
         move_centre();
@@ -107,13 +107,13 @@ MixedVmdav::Next MixedVmdav::nearest() {
     for (Member& member : members_) {
         if (member.next.record < 0 || assigned(member.next.record)) {
             square_.start(member.tuple);
-            rest_.around(square_, member.tuple, 1, found_, work_);
-            member.next = next(mixed_->tuple_of(found_[0]));
+            unassigned_.around(square_, member.tuple, 1, neighbours_, work_);
+            member.next = next(mixed_->tuple_of(neighbours_[0]));
         }
-        const Next& one = member.next;
-        if (best.record < 0 || one.distance < best.distance ||
-            (one.distance == best.distance && one.record < best.record)) {
-            best = one;
+        const Next& candidate = member.next;
+        if (best.record < 0 || candidate.distance < best.distance ||
+            (candidate.distance == best.distance && candidate.record < best.record)) {
+            best = candidate;
         }
     }
     return best;
@@ -121,9 +121,9 @@ MixedVmdav::Next MixedVmdav::nearest() {
 
 std::int32_t MixedVmdav::beside(std::int32_t tuple) {
     square_.start(tuple);
-    rest_.around(square_, tuple, 2, found_, work_);
-    for (const std::int32_t record : found_) {
-        if (record != rest_.record(tuple)) return mixed_->tuple_of(record);
+    unassigned_.around(square_, tuple, 2, neighbours_, work_);
+    for (const std::int32_t record : neighbours_) {
+        if (record != unassigned_.record(tuple)) return mixed_->tuple_of(record);
     }
     return -1;
 }
@@ -131,13 +131,13 @@ std::int32_t MixedVmdav::beside(std::int32_t tuple) {
 Steps MixedVmdav::run() {
     constexpr double none = std::numeric_limits<double>::infinity();
     std::int32_t label = 0;
-    for (; rest_.count() >= k_; ++label) {
+    for (; unassigned_.count() >= k_; ++label) {
         tidy();
         take_class(far_.find(work_), label);
         members_.clear();
         for (const std::int32_t t : taken_) members_.push_back({t, {}});
         while (static_cast<std::int64_t>(members_.size()) < 2 * std::int64_t{k_} - 1 &&
-               rest_.count() > 0) {
+               unassigned_.count() > 0) {
             const Next inside = nearest();
             const std::int32_t other = beside(inside.tuple);
             const double outside =

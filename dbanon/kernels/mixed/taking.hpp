@@ -1,5 +1,5 @@
-// Methods that take far records and what is near them, of records without coordinates: the same as
-// in points/, on squared distances in whole numbers (square.hpp).
+// Methods that form classes around far records, for records without coordinates: those of points/, with
+// integer squared distances (square.hpp).
 #pragma once
 
 #include "common/kernel.hpp"
@@ -34,7 +34,7 @@ class Taking : public Kernel {
     using Sum = Centre::Sum;
 
     std::int32_t take(std::int32_t tuple, std::int32_t label) {
-        const std::int32_t record = rest_.take(tuple);
+        const std::int32_t record = unassigned_.take(tuple);
         assign(record, label);
         taken_.push_back(tuple);
         return record;
@@ -48,11 +48,11 @@ class Taking : public Kernel {
     Steps settle(std::int32_t classes);
 
     const Mixed mixed_;
-    Unassigned rest_;
+    Unassigned unassigned_;
     Square square_;
     Centre centre_;
     std::vector<std::int32_t> taken_;  // tuples
-    std::vector<std::int32_t> found_;  // records
+    std::vector<std::int32_t> neighbours_;  // records
 };
 
 // Those that look for the record farthest from the centroid of records that remain.
@@ -63,7 +63,7 @@ class Central : public Taking {
    protected:
     // New trees where they are due: hints and bounds of before are gone.
     void tidy() {
-        if (rest_.tidy(work_)) far_.restart();
+        if (unassigned_.tidy(work_)) far_.restart();
     }
     void move_centre() {
         far_.moved(centre_.leave(taken_));
@@ -109,10 +109,10 @@ class MixedVmdav final : public Central {
         std::int32_t tuple;
         Next next;  // the nearest record outside the class
     };
-    Next next(std::int32_t tuple) { return {square_.distance(tuple), rest_.record(tuple), tuple}; }
+    Next next(std::int32_t tuple) { return {square_.distance(tuple), unassigned_.record(tuple), tuple}; }
     // Of all members the nearest record outside.
     Next nearest();
-    // The record nearest to another one, of which none is left: -1.
+    // The nearest remaining record; -1 if none remains.
     std::int32_t beside(std::int32_t tuple);
 
     const double lambda_;

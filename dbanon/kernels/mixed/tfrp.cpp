@@ -41,19 +41,19 @@ std::int32_t MixedTfrp::farthest(std::int32_t label) {
 Steps MixedTfrp::run() {
     order_records();
     std::int32_t label = 0;
-    for (; rest_.count() >= k_; ++label) {
-        rest_.tidy(work_);
+    for (; unassigned_.count() >= k_; ++label) {
+        unassigned_.tidy(work_);
         const std::int32_t record = farthest(label);
         take_class(mixed_->tuple_of(record), label);
         if (second_stage_) {
             classes_.push_back({{record}, {}, 0});
-            std::vector<std::int32_t>& own = classes_.back().records;
-            own.insert(own.end(), found_.begin(), found_.end());
+            std::vector<std::int32_t>& records = classes_.back().records;
+            records.insert(records.end(), neighbours_.begin(), neighbours_.end());
         }
         if (work_.spent()) co_yield nullptr;
     }
     std::vector<std::int32_t> leftover;
-    for (std::int32_t id = 0; second_stage_ && rest_.count() > 0 && id < table_.n; ++id) {
+    for (std::int32_t id = 0; second_stage_ && unassigned_.count() > 0 && id < table_.n; ++id) {
         if (!assigned(id)) leftover.push_back(id);
     }
     Steps last = settle(label);
@@ -67,10 +67,10 @@ Steps MixedTfrp::run() {
 
 Steps MixedTfrp::dissolve() {
     std::vector<std::pair<Sum, std::int32_t>> order;
-    for (Class& one : classes_) {
-        for (const std::int32_t id : one.records) one.tuples.push_back(mixed_->tuple_of(id));
-        one.pairs = centre_.within(one.tuples);
-        order.emplace_back(-one.squares(), static_cast<std::int32_t>(order.size()));
+    for (Class& entry : classes_) {
+        for (const std::int32_t id : entry.records) entry.tuples.push_back(mixed_->tuple_of(id));
+        entry.pairs = centre_.within(entry.tuples);
+        order.emplace_back(-entry.squares(), static_cast<std::int32_t>(order.size()));
         work_.left -= k_;
         if (work_.spent()) co_yield nullptr;
     }
@@ -78,19 +78,19 @@ Steps MixedTfrp::dissolve() {
     std::size_t left = classes_.size();
     for (const auto& [negated, label] : order) {
         if (left < 2) break;
-        Class& own = classes_[label];
-        const Sum present = own.squares();
+        Class& dissolved = classes_[label];
+        const Sum present = dissolved.squares();
         Sum cost = 0;
         joined_.clear();
-        for (const std::int32_t record : own.records) {
+        for (const std::int32_t record : dissolved.records) {
             Steps search = find_class(mixed_->tuple_of(record), label);
             while (!search.resume()) co_yield nullptr;
             cost += join(record, nearest_);
             if (cost >= present) break;
         }
         if (cost < present) {
-            own.records.clear();
-            own.tuples.clear();
+            dissolved.records.clear();
+            dissolved.tuples.clear();
             --left;
         } else {
             undo();
@@ -99,52 +99,52 @@ Steps MixedTfrp::dissolve() {
 }
 
 // The class whose mean is nearest, but its own; of equal ones the first.
-Steps MixedTfrp::find_class(std::int32_t tuple, std::int32_t own) {
+Steps MixedTfrp::find_class(std::int32_t tuple, std::int32_t own_label) {
     square_.start(tuple);
     nearest_ = -1;
     Away least{};
     for (std::size_t c = 0; c < classes_.size(); ++c) {
-        const Class& one = classes_[c];
-        if (one.records.empty() || static_cast<std::int32_t>(c) == own) continue;
+        const Class& entry = classes_[c];
+        if (entry.records.empty() || static_cast<std::int32_t>(c) == own_label) continue;
         Sum sum = 0;
-        for (const std::int32_t t : one.tuples) sum += square_.distance(t);
-        const Away away = Away::of(sum, one.pairs, one.tuples.size());
+        for (const std::int32_t t : entry.tuples) sum += square_.distance(t);
+        const Away away = Away::of(sum, entry.pairs, entry.tuples.size());
         if (nearest_ < 0 || away < least) {
             nearest_ = static_cast<std::int32_t>(c);
             to_nearest_ = sum;
             least = away;
         }
-        work_.left -= static_cast<std::int64_t>(one.tuples.size());
+        work_.left -= static_cast<std::int64_t>(entry.tuples.size());
         if (work_.spent()) co_yield nullptr;
     }
 }
 
 // Returns by how much the sum of squares of the class grows.
 MixedTfrp::Sum MixedTfrp::join(std::int32_t record, std::int32_t label) {
-    Class& one = classes_[label];
-    const Sum before = one.squares();
-    joined_.push_back({label, one.pairs});
-    one.records.push_back(record);
-    one.tuples.push_back(mixed_->tuple_of(record));
-    one.pairs += to_nearest_;
-    return one.squares() - before;
+    Class& entry = classes_[label];
+    const Sum before = entry.squares();
+    joined_.push_back({label, entry.pairs});
+    entry.records.push_back(record);
+    entry.tuples.push_back(mixed_->tuple_of(record));
+    entry.pairs += to_nearest_;
+    return entry.squares() - before;
 }
 
 void MixedTfrp::undo() {
     for (; !joined_.empty(); joined_.pop_back()) {
-        Class& one = classes_[joined_.back().label];
-        one.records.pop_back();
-        one.tuples.pop_back();
-        one.pairs = joined_.back().before;
+        Class& joined = classes_[joined_.back().label];
+        joined.records.pop_back();
+        joined.tuples.pop_back();
+        joined.pairs = joined_.back().before;
     }
 }
 
 // The classes left keep their order.
 void MixedTfrp::renumber() {
     std::int32_t next = 0;
-    for (const Class& one : classes_) {
-        for (const std::int32_t id : one.records) labels_[id] = next;
-        next += !one.records.empty();
+    for (const Class& entry : classes_) {
+        for (const std::int32_t id : entry.records) labels_[id] = next;
+        next += !entry.records.empty();
     }
 }
 

@@ -1,7 +1,6 @@
-// TFRP (Chang, Li, Huang 2007) of records without coordinates: as points/tfrp.hpp, on squared
-// distances in whole numbers. The corners of all minima and of all maxima are as far from any leaf of
-// a tree as from any other: only numbers tell what is farthest from them. A class's sum of squares is
-// rounded down to a whole number.
+// TFRP (Chang, Li, Huang 2007) for records without coordinates: points/tfrp.hpp with integer squared
+// distances. The corners of minima and maxima are equally far from all leaves of a tree, so only numbers
+// determine the farthest record. A class's sum of squares is rounded down to an integer.
 #pragma once
 
 #include <array>
@@ -33,7 +32,7 @@ class MixedTfrp final : public Taking {
     void order_records();
     std::int32_t farthest(std::int32_t label);
     Steps dissolve();
-    Steps find_class(std::int32_t tuple, std::int32_t own);
+    Steps find_class(std::int32_t tuple, std::int32_t own_label);
     Sum join(std::int32_t record, std::int32_t label);
     void undo();
     void renumber();

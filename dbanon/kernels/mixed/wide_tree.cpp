@@ -22,20 +22,20 @@ void WideTree::ask(const Measure& measure) {
     for (std::size_t c = numbers; c < columns_.paths_end(); ++c) {
         const std::size_t a = columns_.attribute(c);
         const Tree& tree = *table_.tree(a);
-        const std::int32_t own = tree.common(measure.low(a), measure.high(a));
+        const std::int32_t ancestor = tree.common(measure.low(a), measure.high(a));
         const Code path = columns_.value(c, measure.low(a));
         const auto first = static_cast<std::int32_t>(levels_.size());
         auto mask = static_cast<std::int32_t>(columns_.fields_before(c));
         for (const Field& field : columns_.fields(c)) {
             // From the depth of the class's node on all tuples below it cost the same.
-            if (field.depth >= own) break;
+            if (field.depth >= ancestor) break;
             levels_.push_back({measure.parted(a, field.depth),
                                prefix_bit(path, field.shift), field.shift, mask++});
         }
         const auto last = static_cast<std::int32_t>(levels_.size());
         in_tree_.push_back({static_cast<std::int32_t>(c), path, first, last});
         // Each level's cost is the sum of its step and of those below it.
-        const Cost within = measure.parted(a, own);
+        const Cost within = measure.parted(a, ancestor);
         for (std::int32_t l = first; l < last; ++l) {
             levels_[l].step -= l + 1 < last ? levels_[l + 1].step : within;
         }
@@ -57,9 +57,9 @@ struct WideTree::Nearest {
     static bool better(Cost a, Cost b) { return a < b; }
     // Whether a cost cannot reach the best one any more, as columns only add to it.
     static bool hopeless(Cost cost, Cost best) { return cost > best; }
-    static void bounds(const WideTree& tree, std::int32_t node, Cost* found) {
+    static void bounds(const WideTree& tree, std::int32_t node, Cost* bounds_out) {
         tree.ops_.at_least(tree.question_, tree.boxes_.row(node),
-                           tree.masked_ ? tree.masks_.row(node) : nullptr, found);
+                           tree.masked_ ? tree.masks_.row(node) : nullptr, bounds_out);
     }
     template <class Measure>
     static Cost bound(const Measure& measure, std::size_t a, Code low, Code high) {
@@ -71,8 +71,8 @@ struct WideTree::Farthest {
     static constexpr Cost kWorst = -1;
     static bool better(Cost a, Cost b) { return a > b; }
     static bool hopeless(Cost, Cost) { return false; }
-    static void bounds(const WideTree& tree, std::int32_t node, Cost* found) {
-        tree.ops_.at_most(tree.question_, tree.boxes_.row(node), found);
+    static void bounds(const WideTree& tree, std::int32_t node, Cost* bounds_out) {
+        tree.ops_.at_most(tree.question_, tree.boxes_.row(node), bounds_out);
     }
     template <class Measure>
     static Cost bound(const Measure& measure, std::size_t a, Code low, Code high) {
@@ -91,13 +91,13 @@ struct WideTree::Several {
         return a.cost != b.cost ? a.cost < b.cost : a.record < b.record;
     }
     // Whether it is among the nearest so far.
-    bool keep(const Best& one) {
+    bool keep(const Best& candidate) {
         if (kept.size() == wanted) {
-            if (!before(one, kept.front())) return false;
+            if (!before(candidate, kept.front())) return false;
             std::pop_heap(kept.begin(), kept.end(), before);
-            kept.back() = one;
+            kept.back() = candidate;
         } else {
-            kept.push_back(one);
+            kept.push_back(candidate);
         }
         std::push_heap(kept.begin(), kept.end(), before);
         if (kept.size() == wanted) cost = kept.front().cost, record = kept.front().record;
@@ -152,7 +152,7 @@ void WideTree::walk(const Measure& measure, Found& best, Work& work, std::int32_
     const auto after = [](const Open& a, const Open& b) {
         return a.bound != b.bound ? Way::better(b.bound, a.bound) : a.least > b.least;
     };
-    const auto wanted = [&](Cost bound, std::int32_t least) {
+    const auto may_improve = [&](Cost bound, std::int32_t least) {
         return bound == best.cost ? least < best.record : Way::better(bound, best.cost);
     };
     open_.clear();
@@ -163,15 +163,15 @@ void WideTree::walk(const Measure& measure, Found& best, Work& work, std::int32_
             Way::bounds(*this, link, bounds);
             const Code* const boxes = boxes_.row(link);
             for (std::int32_t i = 0; i < kBranches; ++i) {
-                const std::int32_t place = link * kBranches + i;
-                if (least_[place] == kNone) continue;
+                const std::int32_t slot = link * kBranches + i;
+                if (least_[slot] == kNone) continue;
                 for (std::size_t c = columns_.paths_end(); c < columns_.count(); ++c) {
                     if (Way::hopeless(bounds[i], best.cost)) break;
                     const Code* const box = boxes + 2 * c * kBranches + i;
                     bounds[i] += Way::bound(measure, columns_.attribute(c), box[0], box[kBranches]);
                 }
-                if (!wanted(bounds[i], least_[place])) continue;
-                open_.push_back({bounds[i], least_[place], links_[place]});
+                if (!may_improve(bounds[i], least_[slot])) continue;
+                open_.push_back({bounds[i], least_[slot], links_[slot]});
                 std::push_heap(open_.begin(), open_.end(), after);
             }
         } else if (~link != looked_at) {
@@ -181,8 +181,8 @@ void WideTree::walk(const Measure& measure, Found& best, Work& work, std::int32_
         std::pop_heap(open_.begin(), open_.end(), after);
         const Open top = open_.back();
         open_.pop_back();
-        // What comes later is no better, or equal with larger records.
-        if (!wanted(top.bound, top.least)) return;
+        // Later entries are worse, or equal with larger records.
+        if (!may_improve(top.bound, top.least)) return;
         link = top.link;
     }
 }
@@ -201,33 +201,33 @@ template std::int32_t WideTree::nearest(const Reach&, std::int32_t, Work&);
 template std::int32_t WideTree::nearest(const Growth&, std::int32_t, Work&);
 
 template <class Measure, class Found>
-void WideTree::collect(const Measure& measure, std::int32_t hint, Found& found, Work& work) {
+void WideTree::collect(const Measure& measure, std::int32_t hint, Found& collector, Work& work) {
     ask(measure);
     const std::int32_t around = leaf_[hint];
-    look<Nearest>(around, measure, found, work);
-    walk<Nearest>(measure, found, work, around);
-    std::sort_heap(found.kept.begin(), found.kept.end(), Several::before);
+    look<Nearest>(around, measure, collector, work);
+    walk<Nearest>(measure, collector, work, around);
+    std::sort_heap(collector.kept.begin(), collector.kept.end(), Several::before);
 }
 
 void WideTree::nearest(const Reach& reach, std::int32_t tuple, std::int32_t count,
-                       std::int32_t* found, Work& work) {
+                       std::int32_t* tuples_out, Work& work) {
     several_.clear();
     Others others{{several_, static_cast<std::size_t>(count)}, tuple};
     collect(reach, tuple, others, work);
     several_.resize(count, {Nearest::kWorst});
-    for (const Best& one : several_) *found++ = one.tuple;
+    for (const Best& candidate : several_) *tuples_out++ = candidate.tuple;
 }
 
 template <class Measure>
 void WideTree::around(const Measure& measure, std::int32_t hint, std::int32_t k,
-                      const std::vector<std::int32_t>& next, std::vector<std::int32_t>& found,
+                      const std::vector<std::int32_t>& next, std::vector<std::int32_t>& records_out,
                       Work& work) {
-    found.clear();
+    records_out.clear();
     if (k == 0) return;
     several_.clear();
     Copies copies{{several_, static_cast<std::size_t>(k)}, *this, next};
     collect(measure, hint, copies, work);
-    for (const Best& one : several_) found.push_back(one.record);
+    for (const Best& candidate : several_) records_out.push_back(candidate.record);
 }
 
 template void WideTree::around(const Square&, std::int32_t, std::int32_t,

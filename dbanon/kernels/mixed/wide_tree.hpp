@@ -1,12 +1,12 @@
-// Tuples in a tree of boxes for the nearest ones or the farthest one: leaves of 16 and nodes of 8
-// children lie column by column, so that a whole leaf or node is compared at once (lanes.hpp).
+// A tree of boxes over tuples, for nearest and farthest search: leaves of 16 and nodes of 8 children are
+// stored by column, so that a complete leaf or node is compared at once (lanes.hpp).
 //
-// Bounds of the nearest also use, for each field of a path, the prefixes below a child as 64 hashed
-// bits: a prefix that is missing there tells that all below the child part from the class at that
-// field, wherever they lie between the box's ends.
+// Bounds of the nearest search also use hashed prefixes: for each field of a path, 64 bits of the
+// prefixes below a child. If the class's prefix is missing, all tuples below the child separate from the
+// class at that field, wherever they lie within the box.
 //
-// Answers are those of a plain search, by (cost, smallest record): bounds and costs are whole
-// numbers, and what is bound to the best cost is skipped only where its smallest record is larger.
+// Results equal those of a plain search by (cost, smallest record): bounds and costs are integers, and a
+// subtree whose bound equals the best cost is skipped only if its smallest record is larger.
 #pragma once
 
 #include <span>
@@ -37,13 +37,13 @@ class WideTree {
     std::int32_t nearest(const Measure& measure, std::int32_t hint, Work& work);
     // The `count` nearest tuples but `tuple`, one that the tree was built of: nearest first, -1 where
     // there are no more.
-    void nearest(const Reach& reach, std::int32_t tuple, std::int32_t count, std::int32_t* found,
+    void nearest(const Reach& reach, std::int32_t tuple, std::int32_t count, std::int32_t* tuples_out,
                  Work& work);
     // The k nearest records, by (cost, record). next: by tuple, the position of its smallest record
     // among its copies.
     template <class Measure>
     void around(const Measure& measure, std::int32_t hint, std::int32_t k,
-                const std::vector<std::int32_t>& next, std::vector<std::int32_t>& found, Work& work);
+                const std::vector<std::int32_t>& next, std::vector<std::int32_t>& records_out, Work& work);
     // By (-cost, record).
     template <class Measure>
     std::int32_t farthest(const Measure& measure, Work& work);
@@ -61,7 +61,7 @@ class WideTree {
     const Code* records(std::int32_t leaf) const { return leaves_.row(leaf); }
 
    private:
-    // What is found: what is worse than `cost` and `record` is not wanted any more.
+    // The best result so far; anything worse than `cost` and `record` is skipped.
     struct Best {
         Cost cost;
         std::int32_t record = kNone, tuple = -1;
@@ -80,12 +80,12 @@ class WideTree {
     struct Farthest;
 
     std::int32_t make(std::span<std::int32_t> tuples, const std::vector<std::int32_t>& record,
-                      std::int32_t place);
+                      std::int32_t slot);
     std::int32_t make_leaf(std::span<const std::int32_t> tuples,
-                           const std::vector<std::int32_t>& record, std::int32_t place);
-    bool refresh(std::int32_t place);
-    bool refresh_leaf(std::int32_t leaf, std::int32_t place);
-    bool refresh_node(std::int32_t node, std::int32_t place);
+                           const std::vector<std::int32_t>& record, std::int32_t slot);
+    bool refresh(std::int32_t slot);
+    bool refresh_leaf(std::int32_t leaf, std::int32_t slot);
+    bool refresh_node(std::int32_t node, std::int32_t slot);
 
     template <class Measure>
     void ask(const Measure& measure);
@@ -97,7 +97,7 @@ class WideTree {
 
     // Several nearest, in order.
     template <class Measure, class Found>
-    void collect(const Measure& measure, std::int32_t hint, Found& found, Work& work);
+    void collect(const Measure& measure, std::int32_t hint, Found& collector, Work& work);
 
     // Of a leaf: records, columns, tuples, kLanes of each.
     Code* records(std::int32_t leaf) { return leaves_.row(leaf); }
@@ -106,8 +106,8 @@ class WideTree {
     }
     Code* tuples(std::int32_t leaf) { return values(leaf, columns_.count()); }
     // Of a place, which is node * kBranches + child: the child, ~leaf where it is one.
-    std::int32_t& link(std::int32_t place) { return links_[place]; }
-    std::int32_t& least(std::int32_t place) { return least_[place]; }
+    std::int32_t& link(std::int32_t slot) { return links_[slot]; }
+    std::int32_t& least(std::int32_t slot) { return least_[slot]; }
 
     const MixedTable& table_;
     const Columns& columns_;

@@ -31,10 +31,10 @@ void WideTree::build(std::span<std::int32_t> tuples, const std::vector<std::int3
 }
 
 std::int32_t WideTree::make_leaf(std::span<const std::int32_t> members,
-                                 const std::vector<std::int32_t>& record, std::int32_t place) {
+                                 const std::vector<std::int32_t>& record, std::int32_t slot) {
     const auto leaf = static_cast<std::int32_t>(filled_.size());
     filled_.push_back(static_cast<std::int32_t>(members.size()));
-    leaf_place_.push_back(place);
+    leaf_place_.push_back(slot);
     leaves_.resize(filled_.size());
     for (std::size_t i = 0; i < members.size(); ++i) {
         const std::int32_t t = members[i];
@@ -50,8 +50,8 @@ std::int32_t WideTree::make_leaf(std::span<const std::int32_t> members,
 
 // Cuts the largest part again and again until there are enough.
 std::int32_t WideTree::make(std::span<std::int32_t> members,
-                            const std::vector<std::int32_t>& record, std::int32_t place) {
-    if (members.size() <= kLanes) return make_leaf(members, record, place);
+                            const std::vector<std::int32_t>& record, std::int32_t slot) {
+    if (members.size() <= kLanes) return make_leaf(members, record, slot);
     std::span<std::int32_t> parts[kBranches] = {members};
     std::int32_t count = 1;
     while (count < kBranches) {
@@ -59,13 +59,13 @@ std::int32_t WideTree::make(std::span<std::int32_t> members,
             parts, parts + count, [](const auto& a, const auto& b) { return a.size() < b.size(); });
         if (largest->size() <= kLanes) break;
         const std::size_t first = cutting_.cut(*largest);
-        // Tuples may be equal but for what is beside their codes.
+        // Tuples may differ only in their extra columns.
         const std::size_t cut = first ? first : largest->size() / 2;
         parts[count++] = largest->subspan(cut);
         *largest = largest->first(cut);
     }
     const auto node = static_cast<std::int32_t>(node_place_.size());
-    node_place_.push_back(place);
+    node_place_.push_back(slot);
     boxes_.resize(node_place_.size());
     masks_.resize(node_place_.size());
     links_.resize(node_place_.size() * kBranches, 0);
@@ -83,7 +83,7 @@ void WideTree::update(std::int32_t tuple, std::int32_t record) {
     const std::int32_t leaf = leaf_[tuple];
     Code* const ids = tuples(leaf);
     const auto lane = std::find(ids, ids + filled_[leaf], tuple) - ids;
-    std::int32_t place = leaf_place_[leaf];
+    std::int32_t slot = leaf_place_[leaf];
     if (record == kNone) {
         const std::int32_t last = --filled_[leaf];
         Code* const all = records(leaf);
@@ -94,13 +94,13 @@ void WideTree::update(std::int32_t tuple, std::int32_t record) {
     } else {
         records(leaf)[lane] = record;
     }
-    while (place >= 0 && refresh(place)) place = node_place_[place / kBranches];
+    while (slot >= 0 && refresh(slot)) slot = node_place_[slot / kBranches];
 }
 
 // What a node knows of a child; whether it changed.
-bool WideTree::refresh(std::int32_t place) {
-    const std::int32_t child = link(place);
-    return child < 0 ? refresh_leaf(~child, place) : refresh_node(child, place);
+bool WideTree::refresh(std::int32_t slot) {
+    const std::int32_t child = link(slot);
+    return child < 0 ? refresh_leaf(~child, slot) : refresh_node(child, slot);
 }
 
 namespace {
@@ -114,12 +114,12 @@ bool put(Value& at, Value value) {
 
 }  // namespace
 
-bool WideTree::refresh_leaf(std::int32_t leaf, std::int32_t place) {
+bool WideTree::refresh_leaf(std::int32_t leaf, std::int32_t slot) {
     const std::int32_t filled = filled_[leaf];
     const Code* record = records(leaf);
-    bool changed = put(least(place), filled ? *std::min_element(record, record + filled) : kNone);
+    bool changed = put(least(slot), filled ? *std::min_element(record, record + filled) : kNone);
     if (filled == 0) return changed;
-    const std::int32_t node = place / kBranches, child = place % kBranches;
+    const std::int32_t node = slot / kBranches, child = slot % kBranches;
     for (std::size_t c = 0; c < columns_.count(); ++c) {
         const Code* value = values(leaf, c);
         Code low = value[0], high = value[0];
@@ -142,7 +142,7 @@ bool WideTree::refresh_leaf(std::int32_t leaf, std::int32_t place) {
     return changed;
 }
 
-bool WideTree::refresh_node(std::int32_t below, std::int32_t place) {
+bool WideTree::refresh_node(std::int32_t below, std::int32_t slot) {
     const std::int32_t* const smallest = least_.data() + below * kBranches;
     std::int32_t live[kBranches], count = 0, record = kNone;
     for (std::int32_t i = 0; i < kBranches; ++i) {
@@ -150,9 +150,9 @@ bool WideTree::refresh_node(std::int32_t below, std::int32_t place) {
         live[count++] = i;
         record = std::min(record, smallest[i]);
     }
-    bool changed = put(least(place), record);
+    bool changed = put(least(slot), record);
     if (count == 0) return changed;
-    const std::int32_t node = place / kBranches, child = place % kBranches;
+    const std::int32_t node = slot / kBranches, child = slot % kBranches;
     for (std::size_t c = 0; c < columns_.count(); ++c) {
         const Code* low = boxes_.row(below) + 2 * c * kBranches;
         const Code* high = low + kBranches;

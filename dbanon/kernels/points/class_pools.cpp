@@ -22,12 +22,12 @@ void ClassPools::add_classes() {
     size_.assign(most, 0);
     loss_.assign(most, 0.0);
     for (std::size_t at = most; at-- > 0;) unused_.push_back(static_cast<std::int32_t>(at));
-    std::vector<Members> given(most);
+    std::vector<Members> pools(most);
     for (std::int32_t id = 0; id < table_.n; ++id) {
-        given[static_cast<std::size_t>(class_of(id))].push_back(id);
+        pools[static_cast<std::size_t>(class_of(id))].push_back(id);
     }
     std::vector<Members> waiting;
-    for (Members& ids : given) {
+    for (Members& ids : pools) {
         if (!ids.empty()) waiting.push_back(std::move(ids));
         while (!waiting.empty()) {
             Members next = std::move(waiting.back());
@@ -36,8 +36,8 @@ void ClassPools::add_classes() {
                 add_class(next);
                 continue;
             }
-            Members rest = apart_ ? split_apart(next) : split(next);
-            waiting.push_back(std::move(rest));
+            Members second = apart_ ? split_apart(next) : split(next);
+            waiting.push_back(std::move(second));
             waiting.push_back(std::move(next));
         }
     }
@@ -51,8 +51,8 @@ void ClassPools::add_class(const Members& ids) {
     for (const std::int32_t id : ids) class_of(id) = at;
 }
 
-// Cuts 2k or more records where the sum of squares falls most, along the line between two records
-// far apart; returns what is cut off.
+// Splits 2k or more records where the sum of squares decreases most, along the line between two distant
+// records; returns the part split off.
 ClassPools::Members ClassPools::split(Members& ids) const {
     const int p = table_.p;
     const double n = static_cast<double>(ids.size());
@@ -62,12 +62,12 @@ ClassPools::Members ClassPools::split(Members& ids) const {
     }
     const auto farthest = [&](const double* from) {
         double most = -1.0;
-        const double* found = nullptr;
+        const double* farthest = nullptr;
         for (const std::int32_t id : ids) {
             const double at = distance(from, table_.row(id), p);
-            if (at > most) most = at, found = table_.row(id);
+            if (at > most) most = at, farthest = table_.row(id);
         }
-        return found;
+        return farthest;
     };
     const double* r = farthest(mean.data());
     const double* s = farthest(r);
@@ -93,11 +93,11 @@ ClassPools::Members ClassPools::split(Members& ids) const {
         if (left >= k_ && gain > most) most = gain, cut = left;
     }
     ids.clear();
-    Members rest;
+    Members second;
     for (std::int32_t i = 0; i < size; ++i) {
-        (i < cut ? ids : rest).push_back(order[static_cast<std::size_t>(i)].second);
+        (i < cut ? ids : second).push_back(order[static_cast<std::size_t>(i)].second);
     }
-    return rest;
+    return second;
 }
 
 // The same, where the squares of what lies along that line fall most: between two records, it is half
@@ -127,11 +127,11 @@ ClassPools::Members ClassPools::split_apart(Members& ids) const {
         if (left >= k_ && gain > most) most = gain, cut = left;
     }
     ids.clear();
-    Members rest;
+    Members second;
     for (std::int32_t i = 0; i < size; ++i) {
-        (i < cut ? ids : rest).push_back(order[static_cast<std::size_t>(i)].second);
+        (i < cut ? ids : second).push_back(order[static_cast<std::size_t>(i)].second);
     }
-    return rest;
+    return second;
 }
 
 void ClassPools::fill_pool() {

@@ -1,9 +1,9 @@
-// Clusters that merge, and the search for the partner that is cheapest to merge with by Ward's rule.
+// Merging clusters, and the search for the cheapest partner by Ward's rule.
 //
-// Trees hold the clusters as they were when they were built; what was made since is looked at one by
-// one. When that grows long it goes into trees for young clusters, which are built anew with it; when
-// they grow large, all are. Clusters below k records and the others have trees of their own, so that
-// sizes in a tree differ little.
+// Trees hold clusters as of when they were built; newer clusters are in a list that is scanned. A long
+// list goes into trees for young clusters, which are rebuilt with it; when these grow large, all trees
+// are rebuilt. Clusters below k records and larger ones have separate trees, so sizes in a tree are
+// similar.
 #pragma once
 
 #include <cstdint>
@@ -37,9 +37,9 @@ class ClusterIndex {
     // Whether all must be added then.
     bool too_many_young() const;
 
-    // Calls offer(number) for every cluster but `own` that may cost at most `least` to merge with
-    // it, also a few others; offer may lower `least`. Of clusters with the very mean of `own` it may
-    // leave out all but those of the smallest numbers. Two clusters of k or more never merge.
+    // Calls offer(number) for every cluster except `own` whose merging cost may be at most `least`,
+    // and for a few others; offer may lower `least`. Among clusters with exactly the mean of `own`,
+    // only those with the smallest numbers are guaranteed. Two clusters of k or more never merge.
     template <class Offer>
     void partners(std::int32_t own, std::int32_t size, const double* mean, const double& least,
                   Work& work, Offer offer) {
@@ -52,15 +52,15 @@ class ClusterIndex {
             if (side.least >= k_ && size >= k_) continue;
             const Home& home = homes_[own];
             const double factor = merging_factor(size, side.least);
-            for (std::int32_t wanted = kFirst;; wanted *= 4) {
-                near_.start(mean, wanted, home.side == &side ? home.at : -1);
-                // Rounded up: what is farther costs more than `least`.
+            for (std::int32_t n_nearest = kFirst;; n_nearest *= 4) {
+                near_.start(mean, n_nearest, home.side == &side ? home.at : -1);
+                // Rounded up: farther clusters cost more than `least`.
                 near_.limit = least / factor * (1 + 1e-15) + 1e-300;
                 side.tree->begin(near_);
                 while (!side.tree->nearest(near_, work)) work.left += kPart, borrowed_ += kPart;
                 work.left -= borrowed_;
                 borrowed_ = 0;
-                const bool all = near_.count < wanted;
+                const bool all = near_.count < n_nearest;
                 const double reached = near_.limit;
                 for (std::int32_t i = 0; i < near_.count; ++i) {
                     offer(side.number[near_.found[i].id]);

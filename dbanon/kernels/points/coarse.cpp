@@ -25,11 +25,11 @@ std::atomic<bool>& allowed() {
 }
 
 // One attribute of a fixed sample, ascending.
-void sample(const double* points, std::int32_t n, int p, int j, std::vector<double>& found) {
+void sample(const double* points, std::int32_t n, int p, int j, std::vector<double>& sampled) {
     const std::int32_t count = std::min(n, kStepSample);
-    found.clear();
-    for (std::int32_t i = 0; i < count; ++i) found.push_back(points[std::int64_t{i} * n / count * p + j]);
-    std::sort(found.begin(), found.end());
+    sampled.clear();
+    for (std::int32_t i = 0; i < count; ++i) sampled.push_back(points[std::int64_t{i} * n / count * p + j]);
+    std::sort(sampled.begin(), sampled.end());
 }
 
 }  // namespace

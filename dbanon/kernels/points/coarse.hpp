@@ -33,17 +33,17 @@ class Coarse {
 
     std::int16_t steps(double x, int j) const {
         const Axis& axis = axes_[static_cast<std::size_t>(j)];
-        double found = (x - axis.origin) * per_step_;
-        // What is no number, as a centroid may be after an overflow, is cut off, too.
-        found = found >= axis.least ? found : axis.least;
-        found = found <= axis.most ? found : axis.most;
+        double cell = (x - axis.origin) * per_step_;
+        // NaN, as in a centroid after an overflow, is clipped as well.
+        cell = cell >= axis.least ? cell : axis.least;
+        cell = cell <= axis.most ? cell : axis.most;
         // Half up, whatever the processor's mode of rounding.
-        return static_cast<std::int16_t>(static_cast<std::int32_t>(found + 32768.5) - 32768);
+        return static_cast<std::int16_t>(static_cast<std::int32_t>(cell + 32768.5) - 32768);
     }
     bool beyond(double x, int j) const {
         const Axis& axis = axes_[static_cast<std::size_t>(j)];
-        const double found = (x - axis.origin) * per_step_;
-        return !(found >= axis.least && found <= axis.most);
+        const double cell = (x - axis.origin) * per_step_;
+        return !(cell >= axis.least && cell <= axis.most);
     }
     // One record into a lane of a block; returns whether it was cut off.
     bool put(const double* row, std::int16_t* block, std::int32_t lane) const;

@@ -37,8 +37,8 @@ struct Border {
           slack(std::sqrt(static_cast<double>(width<P>(blocks.p))) * (1.0 + kSure) + 1e-3) {}
 
     std::int32_t near(double limit) {
-        if (limit != known) {
-            known = limit;
+        if (limit != limit_used) {
+            limit_used = limit;
             const double length = std::sqrt(limit) * per_step * (1.0 + kSure) + slack;
             border = length < 46340.0 ? static_cast<std::int32_t>(length * length) + 1 : kAll;
         }
@@ -46,8 +46,8 @@ struct Border {
     }
     // One below the least.
     std::int32_t far(double best) {
-        if (best != known) {
-            known = best;
+        if (best != limit_used) {
+            limit_used = best;
             const double length = best > 0.0 ? std::sqrt(best) * per_step * (1.0 - kSure) - slack : 0.0;
             border = length <= 0.0      ? -1
                      : length < 46340.0 ? static_cast<std::int32_t>(length * length) - 1
@@ -58,7 +58,7 @@ struct Border {
 
     static constexpr std::int32_t kAll = 0x7fffffff;
     double per_step, slack;
-    double known = -2.0;
+    double limit_used = -2.0;
     std::int32_t border = 0;
 };
 
@@ -123,11 +123,11 @@ bool look_far(const BlocksView& blocks, std::int32_t block, unsigned distant, Fa
 }
 
 inline unsigned above(const Sums (&sum)[kBlockSums], std::int32_t border) {
-    unsigned found = 0;
+    unsigned mask = 0;
     for (int part = 0; part < kBlockSums; ++part) {
-        found |= Sums::above(sum[part], border) << (part * Pairs::width);
+        mask |= Sums::above(sum[part], border) << (part * Pairs::width);
     }
-    return found;
+    return mask;
 }
 
 // Of the block's records, those that may be near enough.

@@ -18,8 +18,8 @@ Dbscan::Dbscan(const Table& table, std::int32_t k, double radius)
       tree_(table.points, table.n, table.p, ops_for(table.p)),
       core_(table.n, false) {}
 
-void Dbscan::ask(std::int32_t id, std::int32_t wanted) {
-    near_.start(table_.row(id), wanted);
+void Dbscan::ask(std::int32_t id, std::int32_t n_neighbours) {
+    near_.start(table_.row(id), n_neighbours);
     near_.limit = limit_;
     tree_.begin(near_);
 }

@@ -23,7 +23,7 @@ class Dbscan final : public Kernel {
     double fraction() const override { return 0.5 * Kernel::fraction() + 0.5 * rated_ / (table_.n + 1.0); }
 
    private:
-    void ask(std::int32_t id, std::int32_t wanted);
+    void ask(std::int32_t id, std::int32_t n_neighbours);
     void take(std::int32_t id, std::int32_t label);
 
     const double limit_;  // the squared radius

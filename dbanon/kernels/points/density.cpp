@@ -62,12 +62,12 @@ void Density::link(std::int32_t id) {
 // Drops neighbours that are gone; returns how many of the candidate remain.
 std::int32_t Density::shorten(std::int32_t id) {
     std::int32_t* from = list(id);
-    const auto gone = [&](std::int32_t other) { return assigned(other); };
+    const auto is_removed = [&](std::int32_t other) { return assigned(other); };
     std::int32_t& length = length_[id];
     const std::int32_t size = std::min(length, k_ - 1);
-    const std::int32_t known = size - static_cast<std::int32_t>(std::count_if(from, from + size, gone));
-    length = static_cast<std::int32_t>(std::remove_if(from, from + length, gone) - from);
-    return known;
+    const std::int32_t n_remaining = size - static_cast<std::int32_t>(std::count_if(from, from + size, is_removed));
+    length = static_cast<std::int32_t>(std::remove_if(from, from + length, is_removed) - from);
+    return n_remaining;
 }
 
 void Density::look_up(std::int32_t id) {
@@ -78,7 +78,7 @@ void Density::look_up(std::int32_t id) {
 }
 
 // The first `known` neighbours have been the candidate's before: removals cannot change that order.
-void Density::rate(std::int32_t id, std::int32_t known) {
+void Density::rate(std::int32_t id, std::int32_t n_remaining) {
     const std::size_t p = mean_.size();
     const std::int32_t* others = list(id);
     mean_.assign(table_.row(id), table_.row(id) + p);
@@ -97,7 +97,7 @@ void Density::rate(std::int32_t id, std::int32_t known) {
         }
         within += squared;
     }
-    for (std::int32_t i = known; i + 1 < k_; ++i) {
+    for (std::int32_t i = n_remaining; i + 1 < k_; ++i) {
         holders_[others[i]].push_back(id);
     }
     const std::int32_t version = ++version_[id];
@@ -107,9 +107,9 @@ void Density::rate(std::int32_t id, std::int32_t known) {
 }
 
 // The holders of a record that has just been taken, and the next with its row if it was the first.
-void Density::collect(std::int32_t gone) {
-    if (leads(gone)) {
-        std::int32_t next = same_[gone];
+void Density::collect(std::int32_t removed) {
+    if (leads(removed)) {
+        std::int32_t next = same_[removed];
         while (next >= 0 && assigned(next)) next = same_[next];
         if (next >= 0 && !leads(next)) {
             version_[next] = 0;
@@ -117,12 +117,12 @@ void Density::collect(std::int32_t gone) {
             hit_.push_back(next);
         }
     }
-    for (const std::int32_t id : holders_[gone]) {
+    for (const std::int32_t id : holders_[removed]) {
         if (assigned(id) || marked_[id]) continue;
         marked_[id] = true;
         hit_.push_back(id);
     }
-    holders_[gone] = {};
+    holders_[removed] = {};
 }
 
 Steps Density::run() {
@@ -167,14 +167,14 @@ Steps Density::run() {
         for (const std::int32_t id : members) collect(id);
         for (const std::int32_t id : hit_) {
             marked_[id] = false;
-            const std::int32_t known = shorten(id);
+            const std::int32_t n_remaining = shorten(id);
             if (length_[id] < k_ - 1) {
                 near_.start(table_.row(id), room_, id);
                 records_->begin(near_);
                 while (!records_->nearest(near_, work_)) co_yield nullptr;
                 look_up(id);
             }
-            rate(id, known);
+            rate(id, n_remaining);
             work_.left -= price;
             if (work_.spent()) co_yield nullptr;
         }

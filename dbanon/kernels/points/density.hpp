@@ -32,8 +32,8 @@ class Density final : public TakingKernel {
     bool blurred(std::int32_t id) const;
     std::int32_t shorten(std::int32_t id);
     void look_up(std::int32_t id);
-    void rate(std::int32_t id, std::int32_t known);
-    void collect(std::int32_t gone);
+    void rate(std::int32_t id, std::int32_t n_remaining);
+    void collect(std::int32_t removed);
     bool leads(std::int32_t id) const { return version_[id] >= 0; }
     bool after(const Entry& a, const Entry& b) const;
     std::int32_t* list(std::int32_t id) { return lists_.row(id); }

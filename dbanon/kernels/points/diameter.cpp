@@ -66,11 +66,11 @@ Steps Diameter::run() {
             std::push_heap(heap_.begin(), heap_.end());
         }
         for (const std::int32_t seed : {best.id, best.partner}) {
-            const bool gone = assigned(seed);
-            near_.start(table_.row(seed), gone ? k_ : k_ - 1, gone ? -1 : seed);
+            const bool is_assigned = assigned(seed);
+            near_.start(table_.row(seed), is_assigned ? k_ : k_ - 1, is_assigned ? -1 : seed);
             records_->begin(near_);
             while (!records_->nearest(near_, work_)) co_yield nullptr;
-            if (!gone) take(seed, label);
+            if (!is_assigned) take(seed, label);
             take(near_, label++);
         }
     }

@@ -8,10 +8,9 @@ namespace dbanon {
 
 // MD, also called DBFS: the two most distant remaining records, each with its nearest, every round.
 //
-// Distances are never tabled. A heap holds for each record an upper bound of its distance to its
-// farthest remaining partner; removals only shorten that distance, so a bound stays valid, and is exact
-// while the partner it was found with remains. Of equal bounds the smaller record comes first, hence
-// ties end the search.
+// There is no distance table. A heap has an upper bound of the distance from each record to its farthest
+// remaining partner. Removals only decrease that distance, so bounds stay valid, and are exact while the
+// partner remains. Equal bounds are ordered by record, so the search may stop at ties.
 class Diameter final : public TakingKernel {
    public:
     Diameter(const Table& table, std::int32_t k, Search search) : TakingKernel(table, k, search) {}

@@ -28,8 +28,8 @@ std::vector<Level> supported() {
 }
 
 const std::vector<Level>& levels() {
-    static const std::vector<Level> found = supported();
-    return found;
+    static const std::vector<Level> levels = supported();
+    return levels;
 }
 
 std::atomic<std::size_t>& current() {

@@ -26,8 +26,8 @@ Fitting::Fitting(const Table& table, std::int32_t k, const std::int32_t* classes
 }
 
 Steps Fitting::run() {
-    for (std::size_t one = 0; one < excess_.size(); ++one) {
-        measure(one);
+    for (std::size_t c = 0; c < excess_.size(); ++c) {
+        measure(c);
         work_.left -= k_;
         if (work_.spent()) co_yield nullptr;
     }
@@ -53,8 +53,8 @@ void Fitting::list() {
     }
 }
 
-void Fitting::measure(std::size_t one) {
-    const std::int32_t* members = classes_.row(one);
+void Fitting::measure(std::size_t c) {
+    const std::int32_t* members = classes_.row(c);
     double cost = 0.0;
     for (int j = 0; j < table_.p; ++j) {
         double mean = 0.0;
@@ -67,7 +67,7 @@ void Fitting::measure(std::size_t one) {
     }
     double sum = 0.0;
     for (std::int32_t i = 0; i < k_; ++i) sum += prices_[members[i]];
-    excess_[one] = sum - cost;
+    excess_[c] = sum - cost;
 }
 
 // Takes the record once, or more often at a price of 0.

@@ -37,7 +37,7 @@ class Fitting final : public Kernel {
 
    private:
     void list();
-    void measure(std::size_t one);
+    void measure(std::size_t c);
     void fit(std::int32_t id);
 
     const double spread_;

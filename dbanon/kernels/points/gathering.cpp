@@ -46,9 +46,9 @@ void Gathering::gather(const double* centre) {
             }
             limit = std::nextafter(limit, std::numeric_limits<double>::infinity());
         }
-        work_.left -= tree_.least(mean_.data(), 1.0, -1, limit, k_, found_);
+        work_.left -= tree_.least(mean_.data(), 1.0, -1, limit, k_, nearest_);
         members_.clear();
-        for (const WeightedTree::Found& one : found_) members_.push_back(one.id);
+        for (const WeightedTree::Found& member : nearest_) members_.push_back(member.id);
         std::sort(members_.begin(), members_.end());
         if (members_ == before_) break;
         before_ = members_;

@@ -38,7 +38,7 @@ class Gathering final : public Kernel {
     const double threshold_;
     std::size_t done_ = 0;
     WeightedTree tree_;
-    std::vector<WeightedTree::Found> found_;
+    std::vector<WeightedTree::Found> nearest_;
     std::vector<std::int32_t> members_, before_, classes_;
     std::vector<double> mean_;
 };

@@ -23,13 +23,13 @@ Genetic::Genes Genetic::drawn() {
 
 // A drawn record of a class, or of any class larger than k for -1; -1 when there is none.
 std::int32_t Genetic::draw_member(const Genes& genes, std::int32_t of) {
-    std::int32_t count = 0, found = -1;
+    std::int32_t count = 0, best = -1;
     for (std::int32_t i = 0; i < table_.n; ++i) {
         const std::int32_t at = genes[i];
         const bool fits = of < 0 ? size_[at] > k_ : at == of;
-        if (fits && random_.below(++count) == 0) found = i;
+        if (fits && random_.below(++count) == 0) best = i;
     }
-    return found;
+    return best;
 }
 
 // Classes of 1 to k - 1 records are filled from larger ones or dissolved, those of 2k or more cut.

@@ -25,7 +25,7 @@ void KdTree::begin(NearQuery& q) const {
     q.stack[q.pending++] = {0.0, 0, 0};
     // The record's own leaf draws the limit close before a node is opened.
     if (q.exclude >= 0 && alive(q.exclude)) {
-        q.seen = place_[static_cast<std::size_t>(q.exclude)] / block_;
+        q.seen = position_[static_cast<std::size_t>(q.exclude)] / block_;
         ops_.scan_near(view_.leaves, q.seen, q.seen + 1, q);
     }
 }
@@ -86,10 +86,10 @@ void KdTree::coarsen(std::int32_t node, int slot) {
 }
 
 void KdTree::erase(std::int32_t id) {
-    std::int32_t& place = place_[static_cast<std::size_t>(id)];
-    const std::int32_t leaf = place / block_;
-    const std::int32_t lane = place % block_;
-    place = -1;
+    std::int32_t& position = position_[static_cast<std::size_t>(id)];
+    const std::int32_t leaf = position / block_;
+    const std::int32_t lane = position % block_;
+    position = -1;
     --size_;
     const std::int32_t last = --leaf_count_[static_cast<std::size_t>(leaf)];
     double* block = leaf_points_.data() + std::int64_t{leaf} * block_ * p_;
@@ -104,7 +104,7 @@ void KdTree::erase(std::int32_t id) {
             std::int16_t* steps = leaf_coarse_.data() + leaf * coarse_.block();
             Coarse::move(steps, lane, steps, last, coarse_.pairs());
         }
-        place_[static_cast<std::size_t>(ids[lane])] = leaf * block_ + lane;
+        position_[static_cast<std::size_t>(ids[lane])] = leaf * block_ + lane;
     }
     if (!shrink_leaf(leaf, id, reached)) return;
     std::int32_t node = leaf_up_[static_cast<std::size_t>(leaf)] / kFan;
@@ -117,7 +117,7 @@ void KdTree::erase(std::int32_t id) {
 
 // Both return whether anything changed that an ancestor could depend on.
 bool KdTree::shrink_leaf(std::int32_t leaf, std::int32_t id, double reached) {
-    const double* gone = row(id);
+    const double* removed_row = row(id);
     const std::int32_t up = leaf_up_[static_cast<std::size_t>(leaf)];
     const std::int32_t node = up / kFan;
     const int slot = up % kFan;
@@ -132,12 +132,12 @@ bool KdTree::shrink_leaf(std::int32_t leaf, std::int32_t id, double reached) {
     double* hi = high(node) + slot;
     for (int j = 0; j < p_; ++j) {
         const double* from = block + j * block_;
-        if (gone[j] == lo[j * kFan]) {
+        if (removed_row[j] == lo[j * kFan]) {
             const double least = *std::min_element(from, from + count);
             changed |= least != lo[j * kFan];
             lo[j * kFan] = least;
         }
-        if (gone[j] == hi[j * kFan]) {
+        if (removed_row[j] == hi[j * kFan]) {
             const double most = *std::max_element(from, from + count);
             changed |= most != hi[j * kFan];
             hi[j * kFan] = most;

@@ -25,20 +25,20 @@ class KdTree {
 
     std::int32_t size() const { return size_; }
     int attributes() const { return p_; }
-    bool alive(std::int32_t id) const { return place_[static_cast<std::size_t>(id)] >= 0; }
+    bool alive(std::int32_t id) const { return position_[static_cast<std::size_t>(id)] >= 0; }
     const double* row(std::int32_t id) const { return points_ + std::int64_t{id} * p_; }
     void erase(std::int32_t id);
-    // Asks for what erase() begins with.
-    void fetch(std::int32_t id) const { __builtin_prefetch(&place_[static_cast<std::size_t>(id)], 1); }
+    // Prefetches the data that erase() reads first.
+    void fetch(std::int32_t id) const { __builtin_prefetch(&position_[static_cast<std::size_t>(id)], 1); }
 
     void begin(NearQuery& q) const;
     void begin(FarQuery& q) const;
     bool nearest(NearQuery& q, Work& work) const { return ops_.nearest(view_, q, work); }
-    // Any records within q.limit, as they come: see Ops.
+    // Any records within q.limit, in no order: see Ops.
     bool within(NearQuery& q, Work& work) const { return ops_.within(view_, q, work); }
     bool farthest(FarQuery& q, Work& work) const { return ops_.farthest(view_, q, work); }
 
-    // For walks of other kinds (see moving_farthest.hpp).
+    // For other kinds of searches (see moving_farthest.hpp).
     const TreeView& view() const { return view_; }
     const Ops& ops() const { return ops_; }
 
@@ -91,14 +91,14 @@ class KdTree {
     int p_, block_;
     const Ops& ops_;
     std::int32_t size_;
-    Pages<std::int32_t> place_;  // record -> leaf * block_ + lane, -1 once erased
+    Pages<std::int32_t> position_;  // record -> leaf * block_ + lane, -1 once erased
 
     std::vector<std::int32_t> order_, spare_;
     std::vector<Task> tasks_;
     std::vector<Key> keys_;
     std::vector<std::uint64_t> ranks_;  // value, then record
     Split split_;
-    std::int32_t enclosed_ = -1;  // the nodes from here on have boxes in their parents
+    std::int32_t enclosed_ = -1;  // nodes from this index have boxes in their parents
     std::int32_t depth_ = 0;
     bool ready_ = false;
 
@@ -114,7 +114,7 @@ class KdTree {
     Pages<std::int32_t> leaf_ids_;
     std::vector<std::int32_t> leaf_count_, leaf_up_;
 
-    // The same in whole steps, where that pays: see search.hpp.
+    // The same in integer steps, if worthwhile: see search.hpp.
     Coarse coarse_;
     Pages<std::int16_t> leaf_coarse_, coarse_boxes_;
     Pages<double> coarse_reach_;

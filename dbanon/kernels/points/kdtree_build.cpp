@@ -17,8 +17,8 @@ constexpr std::int32_t kCutSample = 255;
 constexpr std::int32_t kPiece = 4096;
 constexpr std::int32_t kAhead = 32;  // records asked for before they are needed
 constexpr double kRanks = 4294967295.0;
-// What is left of a selection to the library: the last few keys, or all after so many rounds, which
-// only keys in an evil order need.
+// Limits of the selection, after which std::nth_element takes over: for few keys, or after many rounds,
+// which only adversarial orders need.
 constexpr std::int32_t kFewKeys = 16;
 constexpr int kRounds = 40;
 
@@ -35,7 +35,7 @@ std::int32_t sampled(std::int32_t begin, std::int32_t end, std::int32_t i) {
     return begin + static_cast<std::int32_t>(mix(static_cast<std::uint64_t>(i) + length) % length);
 }
 
-// As std::nth_element of different keys, but for branches that no processor foresees.
+// std::nth_element for distinct keys, without unpredictable branches.
 void select(std::uint64_t* first, std::uint64_t* last, const std::uint64_t* middle) {
     for (int round = 0; last - first > kFewKeys && round < kRounds; ++round) {
         const std::uint64_t a = first[0], b = first[(last - first) / 2], c = last[-1];
@@ -60,14 +60,14 @@ KdTree::KdTree(const double* points, std::int32_t n, int p, const Ops& ops)
       block_(block_size(p)),
       ops_(ops),
       size_(n),
-      place_(static_cast<std::size_t>(n), 0) {
+      position_(static_cast<std::size_t>(n), 0) {
     order_.resize(static_cast<std::size_t>(n));
     for (std::int32_t i = 0; i < n; ++i) order_[static_cast<std::size_t>(i)] = i;
     // The middle need not be exact, only the same in all that follows.
     middle_ = sampled_middle(points, n, p);
     coarse_ = Coarse(points, n, p, middle_);
-    // Every short range may leave one leaf partly empty, and no short range is shorter than
-    // an eighth of kShort but for a bad sample; add_leaf() grows the room if it must.
+    // Every short range may leave a leaf partly empty, and short ranges have at least an eighth of
+    // kShort records unless the sample is bad; add_leaf() grows the storage if necessary.
     grow(size_ / block_ + size_ / 512 + kFan);
     add_node({0, size_, -1, 0, 1, 0, 0});
 }
@@ -183,7 +183,7 @@ void KdTree::add_leaf(const Task& task) {
         for (int j = 0; j < p_; ++j) block[j * block_ + lane] = coordinate(id, j);
         ids[lane] = id;
         reaches[lane] = reach_of(id);
-        place_[static_cast<std::size_t>(id)] = leaf * block_ + (lane < count ? lane : 0);
+        position_[static_cast<std::size_t>(id)] = leaf * block_ + (lane < count ? lane : 0);
         if (coarse_.used()) coarse_.put(row(id), leaf_coarse_.data() + leaf * coarse_.block(), lane);
     }
     leaf_count_.push_back(count);

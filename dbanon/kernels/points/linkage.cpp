@@ -9,11 +9,11 @@ namespace dbanon {
 // Two points are asked for, and four times as many while even the last of them ties.
 Steps Linkage::run() {
     for (std::int32_t id = 0; id < table_.n; ++id) {
-        std::int64_t wanted = std::min(2, points_.n);
+        std::int64_t n_neighbours = std::min(2, points_.n);
         limit_ = limits_ ? limits_[id] * kTie : kInf;
         for (;;) {
             while (!records_->prepare(work_)) co_yield nullptr;
-            near_.start(table_.row(id), static_cast<std::int32_t>(wanted));
+            near_.start(table_.row(id), static_cast<std::int32_t>(n_neighbours));
             near_.limit = limit_;
             records_->begin(near_);
             while (!records_->nearest(near_, work_)) co_yield nullptr;
@@ -27,7 +27,7 @@ Steps Linkage::run() {
             }
             // What lies beyond the ties matters only to those who ask for the second distance.
             if (!second_) limit_ = tie_;
-            wanted = std::min<std::int64_t>(4 * wanted, points_.n);
+            n_neighbours = std::min<std::int64_t>(4 * n_neighbours, points_.n);
         }
         answer(id);
         if (work_.spent()) co_yield nullptr;

@@ -1,7 +1,7 @@
-// Record linkage: of every question the nearest of a set of points, with all that tie with it.
+// Record linkage: for every query the nearest points, including ties.
 //
-// Distances tie when their squares differ by a factor of at most kTie: centroids of classes lie
-// equally far from several records by construction, but for rounding.
+// Distances tie if their squares differ by a factor of at most kTie, because centroids are equally far
+// from several records by construction, up to rounding.
 #pragma once
 
 #include <cstdint>

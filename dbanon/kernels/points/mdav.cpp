@@ -48,11 +48,11 @@ Steps Mdav::run() {
         if (last) break;
 
         const std::int32_t s = far_.best.id;
-        const bool gone = assigned(s);
-        near_.start(table_.row(s), gone ? k_ : k_ - 1, gone ? -1 : s);
+        const bool is_assigned = assigned(s);
+        near_.start(table_.row(s), is_assigned ? k_ : k_ - 1, is_assigned ? -1 : s);
         records_->begin(near_);
         while (!records_->nearest(near_, work_)) co_yield nullptr;
-        if (!gone) take(s, label);
+        if (!is_assigned) take(s, label);
         take(near_, label++);
     }
     if (records_->size() > 0) assign_rest(label);

@@ -20,11 +20,11 @@ Steps Mst::run() {
     const std::size_t count = table_.n;
     parent_.assign(count, -1);
     length_.assign(count, 0.0);
-    std::vector<bool> taken(count, false);
+    std::vector<bool> in_tree(count, false);
     while (!records_->prepare(work_)) co_yield nullptr;
     records_->erase(0);
     grown_.push_back(0);
-    taken[0] = true;
+    in_tree[0] = true;
     std::int32_t from = 0;  // in grown_: of which the nearest is to be found
     while (records_->size() > 0) {
         while (!records_->prepare(work_)) co_yield nullptr;
@@ -39,11 +39,11 @@ Steps Mst::run() {
         const Reach least = heap_.front();
         const std::size_t to = least.to;
         const std::int32_t parent = grown_[least.order];
-        bool next = taken[to];
+        bool next = in_tree[to];
         if (!next) {
             parent_[to] = parent;
             length_[to] = least.distance;
-            taken[to] = true;
+            in_tree[to] = true;
             records_->erase(least.to);
             grown_.push_back(least.to);
             const double* row = table_.row(least.to);
@@ -110,14 +110,14 @@ bool Mst::cut(Work& work) {
         if (work.spent()) return false;
         work.left -= 8;
         const std::int32_t child = edges_[looked_at_];
-        const std::int32_t lost = below_[child];
-        if (lost < k_) continue;
+        const std::int32_t subtree_size = below_[child];
+        if (subtree_size < k_) continue;
         std::size_t root = child;
         for (; parent_[root] >= 0; work.left -= 4) root = static_cast<std::size_t>(parent_[root]);
-        if (below_[root] - lost < k_) continue;
+        if (below_[root] - subtree_size < k_) continue;
         for (std::int32_t up = parent_[child]; up >= 0;
              up = parent_[up]) {
-            below_[up] -= lost;
+            below_[up] -= subtree_size;
         }
         parent_[child] = -1;
     }
@@ -131,16 +131,16 @@ std::vector<std::vector<std::int32_t>> Mst::trees() const {
         const std::int32_t up = parent_[id];
         root[id] = up < 0 ? id : root[up];
     }
-    std::vector<std::vector<std::int32_t>> found;
+    std::vector<std::vector<std::int32_t>> components;
     for (std::int32_t id = 0; id < table_.n; ++id) {
         std::int32_t& tree = number[root[id]];
         if (tree < 0) {
-            tree = static_cast<std::int32_t>(found.size());
-            found.emplace_back();
+            tree = static_cast<std::int32_t>(components.size());
+            components.emplace_back();
         }
-        found[tree].push_back(id);
+        components[tree].push_back(id);
     }
-    return found;
+    return components;
 }
 
 }  // namespace dbanon

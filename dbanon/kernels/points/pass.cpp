@@ -61,13 +61,13 @@ Steps Pass::find_near() {
 // Those that hold most of the nearest records, the smaller number first in a tie.
 Steps Pass::find_holding() {
     const std::int32_t count = std::min(table_.n - 1, kHeld);
-    std::vector<std::int32_t> found(static_cast<std::size_t>(count)), holding;
+    std::vector<std::int32_t> neighbours(static_cast<std::size_t>(count)), holding;
     std::vector<std::pair<std::int32_t, std::int32_t>> order;
     for (std::int32_t at = 0; at < classes(); ++at) {
         holding.clear();
         for (std::int32_t i = 0; i < size(at); ++i) {
-            apart_->nearest(members(at)[i], count, found.data(), work_);
-            for (const std::int32_t id : found) holding.push_back(class_of(id));
+            apart_->nearest(members(at)[i], count, neighbours.data(), work_);
+            for (const std::int32_t id : neighbours) holding.push_back(class_of(id));
             if (work_.spent()) co_yield nullptr;
         }
         std::sort(holding.begin(), holding.end());

@@ -27,13 +27,13 @@ NearestPath::NearestPath(const Table& table, const std::int32_t* groups)
 
 std::int32_t NearestPath::nearest_in(std::int32_t group, const double* from) const {
     double least = kInf;
-    std::int32_t found = -1;
+    std::int32_t nearest = -1;
     for (const std::int32_t id : members_[group]) {
         if (assigned(id)) continue;
         const double at = distance(from, table_.row(id), table_.p);
-        if (found < 0 || at < least) least = at, found = id;
+        if (nearest < 0 || at < least) least = at, nearest = id;
     }
-    return found;
+    return nearest;
 }
 
 void NearestPath::walk(std::int32_t group, std::int32_t from, std::int32_t& position) {
@@ -53,7 +53,7 @@ Steps NearestPath::run() {
         const double at = distance(mean_.mean(), table_.row(x), table_.p);
         if (at > most) most = at, id = x;
     }
-    // What is visited: the records, or the centroids of the groups.
+    // The points to visit: records, or centroids of groups.
     const bool grouped = !members_.empty();
     const Table stops = grouped ? Table{centroids_.data(),
                                         static_cast<std::int32_t>(members_.size()), table_.p}

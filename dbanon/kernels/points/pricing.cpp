@@ -11,22 +11,22 @@ namespace dbanon {
 
 namespace {
 
-// The distances between more candidates than these would not be worth their memory.
+// The limit of candidates whose pairwise distances are stored.
 constexpr std::size_t kMostCandidates = 3000;
-// Fewer records are looked at one by one.
+// Fewer records are scanned.
 constexpr std::int32_t kIndexed = 3000;
 
 }  // namespace
 
 Pricing::Pricing(const Table& table, std::int32_t k, const double* prices, const double* bars,
-                 const double* inner, double threshold, std::int32_t wanted, std::int64_t effort,
+                 const double* inner, double threshold, std::int32_t classes_per_seed, std::int64_t effort,
                  const Tolls& tolls, Search search)
     : Kernel(table, k),
       prices_(prices),
       inner_(inner),
       weights_(table.n),
       threshold_(threshold),
-      wanted_(wanted),
+      classes_per_seed_(classes_per_seed),
       effort_(effort),
       order_(table.n),
       least_(order_.size(), 0.0),
@@ -41,8 +41,8 @@ Pricing::Pricing(const Table& table, std::int32_t k, const double* prices, const
     for (std::int64_t i = 0; inner && i < std::int64_t{k - 2} * table.n; ++i) {
         highest = std::max(highest, std::abs(inner[i]) / k);
     }
-    // A bound that matters has distances of no more than twice the prices of k records; their terms
-    // are rounded p + k * k times at most, and the rest is room to spare.
+    // Relevant bounds involve distances up to twice the prices of k records, with at most p + k * k
+    // roundings; the remaining slack is a safety margin.
     slack_ = std::ldexp(1.0 * table.p + 1.0 * k * k + 64.0, -49) * 4.0 * k * (highest - threshold);
     const double* last = inner && k > 2 ? inner + std::int64_t{k - 3} * table.n : nullptr;
     for (std::int32_t id = 0; id < table.n; ++id) {
@@ -85,7 +85,7 @@ Steps Pricing::run() {
     }
 }
 
-// The sum of the smallest; changes the order.
+// The sum of the smallest values; reorders them.
 double Pricing::least_sum(std::vector<double>& of, std::int32_t count) const {
     if (count <= 0) return 0.0;
     const auto end = of.begin() + count;
@@ -101,7 +101,7 @@ void Pricing::look_from(std::size_t position) {
     open_ = 0.0;
     steps_ = 0;
     listed_ = 0;
-    if (order_.size() - position < static_cast<std::size_t>(k_)) return;  // seed of no class
+    if (order_.size() - position < static_cast<std::size_t>(k_)) return;  // too few records after the seed
     list_candidates(position);
     for (const std::int32_t id : candidates_) {
         to_seed_[id] = distance(table_.row(seed), table_.row(id), table_.p);
@@ -119,15 +119,15 @@ void Pricing::look_from(std::size_t position) {
         branch(k_ - 1, -prices_[seed]);
     }
     least = std::min({0.0, bar_, open_, best_.empty() ? 0.0 : best_.front().cost}) - slack_;
-    for (const Class& one : best_) {
+    for (const Class& priced : best_) {
         classes_.push_back(seed);
-        for (const std::int32_t c : one.members) {
+        for (const std::int32_t c : priced.members) {
             classes_.push_back(candidates_[c]);
         }
     }
 }
 
-// Those behind the seed; the tree leaves out what narrow() would leave out first.
+// Candidates after the seed; the tree applies the first filter of narrow().
 void Pricing::list_candidates(std::size_t position) {
     if (!tree_) {
         candidates_.assign(order_.begin() + static_cast<std::ptrdiff_t>(position) + 1, order_.end());
@@ -135,27 +135,27 @@ void Pricing::list_candidates(std::size_t position) {
         return;
     }
     const std::int32_t seed = order_[position];
-    const std::int32_t place = static_cast<std::int32_t>(position);
+    const std::int32_t seed_position = static_cast<std::int32_t>(position);
     const double* point = table_.row(seed);
     const double scale = 1.0 / k_;
-    listed_ = 1 + tree_->least(point, scale, place, std::numeric_limits<double>::infinity(), k_ - 2,
-                               found_);
-    double rest = -prices_[seed];
-    for (const WeightedTree::Found& one : found_) rest += one.value;
-    listed_ += tree_->below(point, scale, place, bar_ - rest + slack_, found_);
-    std::sort(found_.begin(), found_.end(),
+    listed_ = 1 + tree_->least(point, scale, seed_position, std::numeric_limits<double>::infinity(), k_ - 2,
+                               nearest_);
+    double bound = -prices_[seed];
+    for (const WeightedTree::Found& neighbour : nearest_) bound += neighbour.value;
+    listed_ += tree_->below(point, scale, seed_position, bar_ - bound + slack_, nearest_);
+    std::sort(nearest_.begin(), nearest_.end(),
               [&](const WeightedTree::Found& a, const WeightedTree::Found& b) {
                   const double x = prices_[a.id], y = prices_[b.id];
                   return x > y || (x == y && a.id < b.id);
               });
     candidates_.clear();
-    for (const WeightedTree::Found& one : found_) candidates_.push_back(one.id);
+    for (const WeightedTree::Found& neighbour : nearest_) candidates_.push_back(neighbour.id);
 }
 
-// Leaves the candidates that may be in a class below the bar, with what is between them; false
-// where there are too few for a class, or too many to look into.
+// Filters the candidates to those that may be in a class below the bar, and computes their pairwise
+// costs; false if there are too few for a class, or too many to search.
 bool Pricing::narrow(std::int32_t seed) {
-    const std::int32_t others = k_ - 2;  // beside the seed and one candidate
+    const std::int32_t others = k_ - 2;  // besides the seed and one candidate
     for (bool measured = false;; measured = true) {
         const std::size_t before = candidates_.size();
         std::vector<double> bound(before);
@@ -165,15 +165,15 @@ bool Pricing::narrow(std::int32_t seed) {
                                 : to_seed_[id] / k_ + weights_[id];
         }
         some_ = bound;
-        const double rest = least_sum(some_, others) - prices_[seed];
+        const double least_others = least_sum(some_, others) - prices_[seed];
         std::size_t left = 0;
         double least = std::numeric_limits<double>::infinity();
         for (std::size_t c = 0; c < before; ++c) {
             least = std::min(least, bound[c]);
-            if (rest + bound[c] < bar_) candidates_[left++] = candidates_[c];
+            if (least_others + bound[c] < bar_) candidates_[left++] = candidates_[c];
         }
         if (left <= static_cast<std::size_t>(others)) return false;
-        // As many again are soon measured; what a last few cost is less than to measure all anew.
+        // Filter again only if many candidates drop out: recomputing costs more than keeping a few.
         if (measured && left + before / 5 >= before) {
             if (left < before) {
                 candidates_.resize(left);
@@ -181,9 +181,9 @@ bool Pricing::narrow(std::int32_t seed) {
             }
             return true;
         }
-        // To measure what is between them are steps, too.
+        // Pairwise distances count as steps, too.
         if (left > kMostCandidates || std::int64_t(left * left) > 4 * effort_) {
-            open_ = std::min(open_, rest + least);
+            open_ = std::min(open_, least_others + least);
             return false;
         }
         candidates_.resize(left);
@@ -219,7 +219,7 @@ void Pricing::measure() {
     steps_ += static_cast<std::int64_t>(count * count);
 }
 
-// In place of halves the prices of smaller classes, where these say more.
+// Replace halves by the prices of smaller classes if these give better bounds.
 void Pricing::choose_inner() {
     for (std::int32_t r = 2; r < k_; ++r) {
         const double* inner = inner_ + std::int64_t{r - 2} * table_.n;
@@ -231,7 +231,7 @@ void Pricing::choose_inner() {
     }
 }
 
-// Adds the tolls of pairs of candidates to what is between them.
+// Adds tolls to the pairwise costs of candidates.
 void Pricing::add_tolls() {
     if (tolls_.empty()) return;
     const std::size_t count = candidates_.size();
@@ -247,7 +247,7 @@ void Pricing::add_tolls() {
     for (const std::int32_t id : candidates_) place_[id] = -1;
 }
 
-// Chooses the `missing` members still to come; base is D(T)/k - y(T).
+// Chooses the `missing` remaining members; base is D(T)/k - y(T).
 void Pricing::branch(std::int32_t missing, double base) {
     std::vector<Option>& options = options_[missing];
     const std::size_t count = options.size();
@@ -255,14 +255,14 @@ void Pricing::branch(std::int32_t missing, double base) {
     if (count < needed) return;
     steps_ += static_cast<std::int64_t>(count);
     const double* half = halves(missing - 1);
-    for (Option& one : options) {
-        one.bound = (one.together + half[one.candidate]) / k_ - price(one.candidate);
+    for (Option& option : options) {
+        option.bound = (option.together + half[option.candidate]) / k_ - price(option.candidate);
     }
     if (missing == 1) {
-        for (const Option& one : options) {
-            if (base + one.bound >= bar_) continue;
-            chosen_.push_back(one.candidate);
-            keep(base + one.bound);
+        for (const Option& option : options) {
+            if (base + option.bound >= bar_) continue;
+            chosen_.push_back(option.candidate);
+            keep(base + option.bound);
             chosen_.pop_back();
         }
         return;
@@ -282,35 +282,35 @@ void Pricing::branch(std::int32_t missing, double base) {
             open_ = std::min(open_, bound);
             return;
         }
-        const Option one = options[first];
-        const double* apart = row(one.candidate);
+        const Option option = options[first];
+        const double* apart = row(option.candidate);
         std::vector<Option>& next = options_[needed - 1];
         next.clear();
         for (std::size_t i = first + 1; i < count; ++i) {
             const std::int32_t c = options[i].candidate;
             next.push_back({0.0, options[i].together + apart[c], c});
         }
-        chosen_.push_back(one.candidate);
-        branch(missing - 1, base + one.together / k_ - price(one.candidate));
+        chosen_.push_back(option.candidate);
+        branch(missing - 1, base + option.together / k_ - price(option.candidate));
         chosen_.pop_back();
     }
 }
 
-// The last two at once.
+// Chooses the last two members together.
 void Pricing::pair(const std::vector<Option>& options, double base) {
     for (std::size_t a = 0; a + 1 < options.size(); ++a) {
-        const Option& one = options[a];
-        if (base + one.bound + options[a + 1].bound >= bar_) return;
-        const double* apart = row(one.candidate);
-        const double with_one = base + one.together / k_ - price(one.candidate);
+        const Option& option = options[a];
+        if (base + option.bound + options[a + 1].bound >= bar_) return;
+        const double* apart = row(option.candidate);
+        const double with_one = base + option.together / k_ - price(option.candidate);
         for (std::size_t b = a + 1; b < options.size(); ++b) {
             const Option& other = options[b];
-            if (base + one.bound + other.bound >= bar_) break;
+            if (base + option.bound + other.bound >= bar_) break;
             ++steps_;
             const double cost = with_one + (other.together + apart[other.candidate]) / k_ -
                                 price(other.candidate);
             if (cost >= bar_) continue;
-            chosen_.push_back(one.candidate);
+            chosen_.push_back(option.candidate);
             chosen_.push_back(other.candidate);
             keep(cost);
             chosen_.resize(chosen_.size() - 2);
@@ -319,11 +319,11 @@ void Pricing::pair(const std::vector<Option>& options, double base) {
 }
 
 void Pricing::keep(double cost) {
-    const auto place = std::upper_bound(best_.begin(), best_.end(), cost,
+    const auto position = std::upper_bound(best_.begin(), best_.end(), cost,
                                         [](double c, const Class& one) { return c < one.cost; });
-    best_.insert(place, {cost, chosen_});
-    if (best_.size() > static_cast<std::size_t>(wanted_)) best_.pop_back();
-    if (best_.size() == static_cast<std::size_t>(wanted_)) bar_ = best_.back().cost;
+    best_.insert(position, {cost, chosen_});
+    if (best_.size() > static_cast<std::size_t>(classes_per_seed_)) best_.pop_back();
+    if (best_.size() == static_cast<std::size_t>(classes_per_seed_)) bar_ = best_.back().cost;
 }
 
 }  // namespace dbanon

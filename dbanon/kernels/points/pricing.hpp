@@ -27,7 +27,7 @@
 
 namespace dbanon {
 
-// What a class pays that holds both records of a pair, once for each time the pair stands here.
+// The toll of classes that hold both records of a pair; repeated pairs are charged repeatedly.
 struct Tolls {
     const std::int32_t* pairs;  // two records each
     const double* tolls;        // 0 or more
@@ -36,13 +36,13 @@ struct Tolls {
 
 class Pricing final : public Kernel {
    public:
-    // What these point to must outlive the kernel, one value for each record: `prices`, and `bars`,
-    // the sums of the squared distances of the k - 2 nearest others. `inner`, null or k - 2 rows: the
-    // squared distances inside any r records add up to the sum of their values in row r - 2, or more.
-    // Classes below `threshold` (0 or less) are looked for, the `wanted` best of each seed; `effort`
-    // are the steps a seed may take. What is found does not depend on `search`.
+    // The arrays must outlive the kernel. Per record: `prices`, and `bars`, the sums of squared
+    // distances to the k - 2 nearest records. `inner`, null or k - 2 rows: the squared distances
+    // within any r records add up to at least the sum of their values in row r - 2. Finds classes
+    // below `threshold` (0 or less), the `classes_per_seed` best of each seed; `effort` limits the steps per
+    // seed. The result does not depend on `search`.
     Pricing(const Table& table, std::int32_t k, const double* prices, const double* bars,
-            const double* inner, double threshold, std::int32_t wanted, std::int64_t effort,
+            const double* inner, double threshold, std::int32_t classes_per_seed, std::int64_t effort,
             const Tolls& tolls, Search search);
 
     // By seed: no class of its has a lower reduced cost; 0 at most. Also where effort ended a search.
@@ -92,14 +92,14 @@ class Pricing final : public Kernel {
 
     const double* prices_;
     const double* inner_;
-    std::vector<double> weights_;  // by record: what is inside at least, by halves, less its price
+    std::vector<double> weights_;  // by record: half of the least inner distance, minus its price
     const double threshold_;
-    const std::int32_t wanted_;
+    const std::int32_t classes_per_seed_;
     const std::int64_t effort_;
     double slack_ = 0.0;
     std::vector<std::int32_t> order_;  // by falling price
     std::unique_ptr<WeightedTree> tree_;
-    std::vector<WeightedTree::Found> found_;
+    std::vector<WeightedTree::Found> nearest_;
     std::vector<Toll> tolls_;          // of all records, one after the other
     std::vector<std::size_t> first_toll_;  // by record
     std::vector<double> least_;
@@ -114,8 +114,8 @@ class Pricing final : public Kernel {
     std::vector<double> some_;
     std::vector<std::vector<Option>> options_;  // by members still to come
     std::vector<Class> best_;
-    double bar_ = 0.0;   // what is not below it is of no use
-    double open_ = 0.0;  // the least bound of what was not looked into
+    double bar_ = 0.0;   // only lower costs are useful
+    double open_ = 0.0;  // the least bound of skipped branches
     std::int64_t steps_ = 0;
     std::int64_t listed_ = 0;  // the steps of listing candidates
 };

@@ -175,7 +175,7 @@ void Recombine::begin(const std::vector<std::int32_t>& labels) {
     steps_left_ = kSteps;
 }
 
-// What each record of a class loses: half of it by its distance from the mean, half by their number.
+// Shares of a class's loss by record: half by distance from the mean, half in equal parts.
 void Recombine::share(std::int32_t at, std::vector<double>& prices) const {
     const std::int32_t* ids = members(at);
     for (std::int32_t i = 0; i < size(at); ++i) {
@@ -269,22 +269,22 @@ void Recombine::list() {
     of_.resize(first_.back());
     for (const std::int32_t at : order) {
         for (std::int32_t i = 0; i < size(at); ++i) {
-            std::int32_t& place = next[members(at)[i]];
-            of_[place++] = at;
+            std::int32_t& slot = next[members(at)[i]];
+            of_[slot++] = at;
         }
     }
     spent_ += std::int64_t{count} * (100 + 8 * k_);
 }
 
 std::vector<std::int32_t> Recombine::labels() const {
-    std::vector<std::int32_t> number(size_.size(), -1), found(current_.size());
+    std::vector<std::int32_t> number(size_.size(), -1), labels(current_.size());
     std::int32_t next = 0;
     for (std::size_t id = 0; id < current_.size(); ++id) {
         std::int32_t& label = number[current_[id]];
         if (label < 0) label = next++;
-        found[id] = label;
+        labels[id] = label;
     }
-    return found;
+    return labels;
 }
 
 std::int64_t Recombine::spent() {

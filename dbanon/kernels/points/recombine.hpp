@@ -1,14 +1,14 @@
-// The best partition of all classes that a search has seen: set partition, region by region.
+// The best partition from all classes that a search has seen: set partitioning, region by region.
 //
-// Every class seen is kept, up to a limit. Which of them, taken together, hold every record once and
-// lose the least is asked for some ten to eighty neighbouring classes at a time, by branch and bound
-// on reduced costs: exactly where time allows, but for classes that cost more than all of the region
-// does. A record's price says what it loses at least, nearly; a class costs what it loses above its
-// prices. Prices come from the Lagrangean relaxation in which records may be held twice or never, by
-// subgradients with a memory: P. Camerini, L. Fratta and F. Maffioli, "On improving relaxation
-// methods by modified gradient techniques", Mathematical Programming Study 3 (1975). Their steps are
-// in proportion to the prices they begin with: a record far from all others loses a hundred times as
-// much as most, and steps that suit one do not suit the other.
+// Classes are collected up to a limit. For ten to eighty neighbouring classes at a time, branch and
+// bound on reduced costs finds the cheapest collected classes that cover every record of the region
+// once: exactly if time allows, ignoring classes that cost more than the region. A price is an
+// approximate lower bound of a record's loss, and the reduced cost of a class is its loss minus its
+// prices. Prices come from the Lagrangean relaxation of the covering condition, by subgradients with
+// memory: P. Camerini, L. Fratta and F. Maffioli, "On improving relaxation
+// methods by modified gradient techniques", Mathematical Programming Study 3 (1975). Steps are
+// proportional to the initial prices, since an outlier may lose a hundred times as much as other
+// records.
 #pragma once
 
 #include <array>

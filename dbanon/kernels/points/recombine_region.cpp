@@ -10,13 +10,13 @@ namespace dbanon {
 namespace {
 
 constexpr int kRegionSteps = 100;  // of the prices
-// Classes among which those that a region grows by are drawn, the best of a record.
+// A region grows by one of this many best classes of a record, at random.
 constexpr std::int32_t kGrowing = 8;
-constexpr std::size_t kLocal = 6000;     // classes looked at in a region
-constexpr std::int64_t kEffort = 1 << 21;  // classes that branch and bound looks at in a region
-// How the width of regions changes after one that was too much, or was not; it ends there.
+constexpr std::size_t kLocal = 6000;     // limit of classes in a region
+constexpr std::int64_t kEffort = 1 << 21;  // limit of classes visited by branch and bound
+// Factors of the region width after a region that was too large, or was not, and its limits.
 constexpr double kNarrower = 0.85, kWider = 1.02, kLeast = 48.0;
-// The share of a region's loss that counts as a gain: less may be rounding.
+// The least gain, as a share of a region's loss; smaller ones may be rounding errors.
 constexpr double kRegionGain = 1e-10;
 
 }  // namespace
@@ -54,9 +54,9 @@ void Recombine::gather(Random& random) {
     records_.clear();
     region_loss_ = region_reduced_ = 0.0;
     const auto cost = [&](std::int32_t at) { return reduced_[at]; };
-    const auto drawn = [&] { return current_[random.below(table_.n)]; };
-    const std::int32_t one = drawn(), other = drawn();
-    enter(cost(other) > cost(one) ? other : one);
+    const auto random_class = [&] { return current_[random.below(table_.n)]; };
+    const std::int32_t first = random_class(), other = random_class();
+    enter(cost(other) > cost(first) ? other : first);
     const std::int32_t wide = static_cast<std::int32_t>(width_);
     const std::int32_t most = wide / 2 + random.below(wide / 2);
     for (int tries = 2 * Mask::kRecords; tries > 0; --tries) {
@@ -75,7 +75,7 @@ void Recombine::gather(Random& random) {
     }
 }
 
-// The classes inside the region that may be of use.
+// The classes within the region that may improve it.
 void Recombine::collect() {
     local_.clear();
     for (std::size_t x = 0; x < records_.size(); ++x) {
@@ -84,22 +84,22 @@ void Recombine::collect() {
             const std::int32_t at = of_[i];
             if (reduced_[at] > region_reduced_) break;
             ++spent_;
-            Local found{{}, 0.0, at};
+            Local local{{}, 0.0, at};
             bool inside = true;
             for (std::int32_t l = 0; l < size(at) && inside; ++l) {
-                const std::int32_t place = place_[members(at)[l]];
+                const std::int32_t position = place_[members(at)[l]];
                 // Below x: it is there by another record.
-                inside = place >= static_cast<std::int32_t>(x);
-                if (inside) found.mask.add(place);
+                inside = position >= static_cast<std::int32_t>(x);
+                if (inside) local.mask.add(position);
             }
-            if (inside) local_.push_back(found);
+            if (inside) local_.push_back(local);
         }
     }
     if (local_.size() > kLocal) {
         const auto cheaper = [&](const Local& a, const Local& b) {
-            const double one = reduced_[a.at];
+            const double cost_a = reduced_[a.at];
             const double other = reduced_[b.at];
-            return one < other || (one == other && a.at < b.at);
+            return cost_a < other || (cost_a == other && a.at < b.at);
         };
         std::nth_element(local_.begin(), local_.begin() + kLocal, local_.end(), cheaper);
         local_.resize(kLocal);
@@ -122,7 +122,7 @@ double Recombine::above(std::size_t c, const std::vector<double>& prices) const 
     return left;
 }
 
-// Prices of the region; false where they prove that it cannot lose less.
+// Computes prices of the region; false if they prove that it is optimal.
 bool Recombine::bound() {
     std::vector<double> from;
     for (const std::int32_t id : records_) from.push_back(ascent_.best[id]);
@@ -144,7 +144,7 @@ bool Recombine::bound() {
     return around_.bound < most;
 }
 
-// Lowers prices until no class costs less, and leaves the classes that may still be taken.
+// Lowers prices until no class costs less, and filters the classes that may still be chosen.
 void Recombine::settle() {
     std::vector<double>& prices = around_.best;
     std::vector<double> less(prices.size(), 0.0);
@@ -176,22 +176,22 @@ void Recombine::settle() {
     spent_ += static_cast<std::int64_t>(left) * (60 + 4 * k_);
 }
 
-// Of the records that are left, the one that fewest classes can take; -1 where none can take one.
+// The uncovered record with the fewest usable classes; -1 if some record has none.
 std::int32_t Recombine::hardest(Mask left, double cost) {
-    std::int32_t found = -1, fewest = std::numeric_limits<std::int32_t>::max();
-    for (Mask rest = left; !rest.empty() && fewest > 1;) {
-        const std::int32_t x = rest.pop();
+    std::int32_t branch_record = -1, fewest = std::numeric_limits<std::int32_t>::max();
+    for (Mask uncovered = left; !uncovered.empty() && fewest > 1;) {
+        const std::int32_t x = uncovered.pop();
         std::int32_t count = 0;
         for (const std::int32_t c : of_place_[x]) {
-            const Local& one = local_[c];
+            const Local& candidate = local_[c];
             ++effort_;
-            if (cost + one.cost >= least_ || count >= fewest) break;
-            if (one.mask.within(left)) ++count;
+            if (cost + candidate.cost >= least_ || count >= fewest) break;
+            if (candidate.mask.within(left)) ++count;
         }
         if (count == 0) return -1;
-        if (count < fewest) fewest = count, found = x;
+        if (count < fewest) fewest = count, branch_record = x;
     }
-    return found;
+    return branch_record;
 }
 
 void Recombine::branch(Mask left, double cost) {
@@ -203,13 +203,13 @@ void Recombine::branch(Mask left, double cost) {
     const std::int32_t x = hardest(left, cost);
     if (x < 0) return;
     for (const std::int32_t c : of_place_[x]) {
-        const Local& one = local_[c];
-        if (cost + one.cost >= least_ || ++effort_ > kEffort) return;
-        if (!one.mask.within(left)) continue;
-        Mask rest = left;
-        rest.remove(one.mask);
-        chosen_.push_back(one.at);
-        branch(rest, cost + one.cost);
+        const Local& candidate = local_[c];
+        if (cost + candidate.cost >= least_ || ++effort_ > kEffort) return;
+        if (!candidate.mask.within(left)) continue;
+        Mask uncovered = left;
+        uncovered.remove(candidate.mask);
+        chosen_.push_back(candidate.at);
+        branch(uncovered, cost + candidate.cost);
         chosen_.pop_back();
     }
 }

@@ -95,15 +95,15 @@ bool BlockRecords::prepare(Work& work) {
         if (work.spent()) return false;
         double* block = points_.data() + std::int64_t{filled_} * block_ * table_.p;
         for (std::int32_t lane = 0; lane < block_; ++lane) {
-            const std::int32_t place = filled_ * block_ + lane;
-            const std::int32_t id = ids_[static_cast<std::size_t>(std::min(place, size_ - 1))];
+            const std::int32_t slot = filled_ * block_ + lane;
+            const std::int32_t id = ids_[static_cast<std::size_t>(std::min(slot, size_ - 1))];
             const double* row = table_.row(id);
             for (int j = 0; j < table_.p; ++j) block[j * block_ + lane] = row[j];
             if (coarse_.used()) {
                 beyond_[static_cast<std::size_t>(filled_)] |=
                     coarse_.put(row, steps_.data() + filled_ * coarse_.block(), lane);
             }
-            if (place < size_) place_[static_cast<std::size_t>(id)] = place;
+            if (slot < size_) place_[static_cast<std::size_t>(id)] = slot;
         }
         work.left -= 2 * block_cost(table_.p);
     }
@@ -142,9 +142,9 @@ void BlockRecords::update(std::int32_t id) {
 
 std::int32_t BlockRecords::piece(std::int32_t from, Work& work) const {
     const std::int64_t cost = block_cost(table_.p);
-    const std::int64_t wanted = std::max<std::int64_t>(1, work.left / cost);
+    const std::int64_t n_rows = std::max<std::int64_t>(1, work.left / cost);
     const std::int32_t stop =
-        static_cast<std::int32_t>(std::min<std::int64_t>(blocks(), from + wanted));
+        static_cast<std::int32_t>(std::min<std::int64_t>(blocks(), from + n_rows));
     work.left -= (stop - from) * cost;
     return stop;
 }

@@ -53,7 +53,7 @@ Steps Refine::find_neighbours() {
 }
 
 Steps Refine::run() {
-    begun_ = std::chrono::steady_clock::now();
+    start_time_ = std::chrono::steady_clock::now();
     add_classes();
     if (classes() == 1) {
         number_classes();
@@ -125,17 +125,17 @@ double Refine::share_left(std::int64_t iteration, std::int64_t spent) const {
 }
 
 double Refine::gone() const {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begun_).count();
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_time_).count();
 }
 
 // Chooses a class and classes near it, drawn by neighbours of members.
-void Refine::gather(std::int32_t first, std::int32_t wanted) {
+void Refine::gather(std::int32_t first, std::int32_t n_classes) {
     const std::int32_t most = most_pooled();
     chosen_.assign(1, first);
     std::int32_t records = size(first);
-    for (std::int32_t tries = 4 * wanted; tries > 0; --tries) {
+    for (std::int32_t tries = 4 * n_classes; tries > 0; --tries) {
         const std::int32_t count = static_cast<std::int32_t>(chosen_.size());
-        if (count == wanted) break;
+        if (count == n_classes) break;
         const std::int32_t from = chosen_[static_cast<std::size_t>(random_.below(count))];
         const std::int32_t id = members(from)[random_.below(size(from))];
         const std::int32_t at = class_of(neighbours(id)[random_.below(reach_)]);
@@ -148,12 +148,12 @@ void Refine::gather(std::int32_t first, std::int32_t wanted) {
 
 // What the pool's classes are, whether they are kept or not.
 void Refine::collect() {
-    found_.resize(static_cast<std::size_t>(pool_.parts()));
-    for (Members& ids : found_) ids.clear();
+    improved_.resize(static_cast<std::size_t>(pool_.parts()));
+    for (Members& ids : improved_) ids.clear();
     for (std::int32_t x = 0; x < pool_.records(); ++x) {
-        found_[static_cast<std::size_t>(pool_.part(x))].push_back(pooled_[static_cast<std::size_t>(x)]);
+        improved_[static_cast<std::size_t>(pool_.part(x))].push_back(pooled_[static_cast<std::size_t>(x)]);
     }
-    for (const Members& ids : found_) {
+    for (const Members& ids : improved_) {
         recombine_.add(ids.data(), static_cast<std::int32_t>(ids.size()));
     }
 }

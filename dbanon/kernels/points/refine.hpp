@@ -1,5 +1,5 @@
 // Refinement of any partition: local search on SSE over pools of neighbouring classes, then destroy
-// and repair of drawn pools. Classes hold k to 2k - 1 records afterwards.
+// and repair of random pools. Classes hold k to 2k - 1 records afterwards.
 #pragma once
 
 #include <chrono>
@@ -12,11 +12,11 @@
 namespace dbanon {
 
 struct Effort {
-    std::int64_t iterations;  // of destroy and repair, after the sweeps, at most
-    std::int64_t work;        // they may take, in the unit of Pool::spent()
+    std::int64_t iterations;  // maximum of destroy and repair, after the sweeps
+    std::int64_t work;        // their budget, in units of Pool::spent()
     double seconds;           // ends the iterations earlier; 0 for no limit
-    double heat;              // share of a pool's loss that may be given up at first; falls to 0
-    std::int32_t classes;     // in a pool, at most
+    double heat;              // acceptable initial increase as a share of a pool's loss; decreases to 0
+    std::int32_t classes;     // maximum in a pool
     std::uint64_t seed;
 };
 
@@ -35,7 +35,7 @@ class Refine final : public ClassPools {
         return neighbours_.data() + std::int64_t{id} * reach_;
     }
     Steps find_neighbours();
-    void gather(std::int32_t first, std::int32_t wanted);
+    void gather(std::int32_t first, std::int32_t n_classes);
     void collect();
     void sweep(std::int32_t at);
     void repair(double heat, bool collecting);
@@ -47,18 +47,18 @@ class Refine final : public ClassPools {
     double share_left(std::int64_t iteration, std::int64_t spent) const;
 
     const Effort effort_;
-    const std::int32_t reach_;  // neighbours known of each record
+    const std::int32_t reach_;  // stored neighbours per record
     Random random_;
     std::unique_ptr<Records> records_;
     NearQuery near_;
     std::vector<std::int32_t> neighbours_;  // [record][reach]
     std::vector<std::int32_t> best_;        // [record], as class_of_
-    std::vector<Members> found_;            // of a pool, by part
-    double change_ = 0.0, least_ = 0.0;     // of the loss since the sweeps; without heat alone
-    std::int64_t saved_ = 0;  // work that recombination was not in need of
+    std::vector<Members> improved_;            // of a pool, by part
+    double change_ = 0.0, least_ = 0.0;     // change of the loss since the sweeps; least so far
+    std::int64_t saved_ = 0;  // work that recombination did not use
     double done_ = 0.0;
     Recombine recombine_;
-    std::chrono::steady_clock::time_point begun_;
+    std::chrono::steady_clock::time_point start_time_;
 };
 
 }  // namespace dbanon

@@ -289,7 +289,7 @@ void Pool::rebuild(Random& random) {
         }
         grow(a, seed);
     }
-    // What is left joins, one by one, the class whose loss grows least.
+    // Remaining records join, one by one, the class whose loss increases least.
     list_members();
     sum_parts();
     for (std::int32_t x = 0; x < m_; ++x) {

@@ -24,12 +24,12 @@ struct NearExact {
     unsigned open(std::int32_t node, double* bound) const {
         Lanes sum[kFanParts];
         near_bounds<P>(tree, node, q.point, sum);
-        unsigned found = 0;
+        unsigned mask = 0;
         for (int part = 0; part < kFanParts; ++part) {
-            found |= at_most(sum[part], Lanes::all(q.limit)) << (part * Lanes::width);
+            mask |= at_most(sum[part], Lanes::all(q.limit)) << (part * Lanes::width);
             sum[part].store(bound + part * Lanes::width);
         }
-        return found & tree.live[node];
+        return mask & tree.live[node];
     }
 
     const TreeView& tree;
@@ -49,21 +49,21 @@ struct NearRough : NearExact<P> {
     unsigned open(std::int32_t node, double* bound) {
         Lanes least[kFanParts];
         coarse_near_bounds<P>(tree, node, q.coarse, least);
-        unsigned found = 0;
+        unsigned mask = 0;
         for (int part = 0; part < kFanParts; ++part) {
-            found |= at_most(least[part], Lanes::all(q.limit)) << (part * Lanes::width);
+            mask |= at_most(least[part], Lanes::all(q.limit)) << (part * Lanes::width);
             least[part].store(bound + part * Lanes::width);
         }
-        found &= tree.live[node];
-        if (q.doubts == 0 || found == 0) return found;
+        mask &= tree.live[node];
+        if (q.doubts == 0 || mask == 0) return mask;
         unsigned left = NearExact<P>::open(node, bound);
-        for (unsigned rest = left; rest != 0; rest &= rest - 1) {
-            const int slot = __builtin_ctz(rest);
+        for (unsigned bits = left; bits != 0; bits &= bits - 1) {
+            const int slot = __builtin_ctz(bits);
             if (bound[slot] == q.limit && first_of(tree, node, slot) > q.limit_id) {
                 left &= ~(1u << slot);
             }
         }
-        q.doubts = left == found ? q.doubts - 1 : kDoubts;
+        q.doubts = left == mask ? q.doubts - 1 : kDoubts;
         return left;
     }
 
@@ -79,12 +79,12 @@ struct FarExact {
     unsigned open(std::int32_t node, double* bound) const {
         Lanes sum[kFanParts];
         far_bounds<P>(tree, node, q, sum);
-        unsigned found = 0;
+        unsigned mask = 0;
         for (int part = 0; part < kFanParts; ++part) {
-            found |= at_most(Lanes::all(q.best.distance), sum[part]) << (part * Lanes::width);
+            mask |= at_most(Lanes::all(q.best.distance), sum[part]) << (part * Lanes::width);
             sum[part].store(bound + part * Lanes::width);
         }
-        return found & tree.live[node];
+        return mask & tree.live[node];
     }
 
     const TreeView& tree;
@@ -105,21 +105,21 @@ struct FarRough : FarExact<P> {
         if (tree.beyond[node] != 0) return FarExact<P>::open(node, bound);
         Lanes most[kFanParts];
         coarse_far_bounds<P>(tree, node, q.coarse, most);
-        unsigned found = 0;
+        unsigned mask = 0;
         for (int part = 0; part < kFanParts; ++part) {
-            found |= at_most(Lanes::all(q.best.distance), most[part]) << (part * Lanes::width);
+            mask |= at_most(Lanes::all(q.best.distance), most[part]) << (part * Lanes::width);
             most[part].store(bound + part * Lanes::width);
         }
-        found &= tree.live[node];
-        if (q.doubts == 0 || found == 0) return found;
+        mask &= tree.live[node];
+        if (q.doubts == 0 || mask == 0) return mask;
         unsigned left = FarExact<P>::open(node, bound);
-        for (unsigned rest = left; rest != 0; rest &= rest - 1) {
-            const int slot = __builtin_ctz(rest);
+        for (unsigned bits = left; bits != 0; bits &= bits - 1) {
+            const int slot = __builtin_ctz(bits);
             if (bound[slot] == q.best.distance && first_of(tree, node, slot) > q.best.id) {
                 left &= ~(1u << slot);
             }
         }
-        q.doubts = left == found ? q.doubts - 1 : kDoubts;
+        q.doubts = left == mask ? q.doubts - 1 : kDoubts;
         return left;
     }
 

@@ -7,7 +7,7 @@
 // Rounding is monotone, hence the computed bound never passes the computed distance of a
 // record inside the box: bounds need no slack, whatever the magnitude of the data.
 //
-// The far corner of a box is farther out than its records, the more so the more attributes. With o a
+// The far corner of a box overestimates distances, more so with more attributes. With o a
 // point in the middle of all and N at least the largest |x - o| below a child, a multiplier m gives
 // |x - q|^2 <= sum over j of max (x_j - q_j)^2 - m (x_j - o_j)^2 over the box's interval, + m N^2,
 // where the maximum is at the clamped vertex of a parabola when m > 1. Farthest searches use the
@@ -20,8 +20,8 @@
 
 namespace dbanon {
 
-constexpr int kStepped = 6;  // from so many attributes on whole steps pay (coarse.hpp)
-constexpr int kBlock = 16;  // records in a block (a leaf of the tree) from then on
+constexpr int kStepped = 6;  // number of attributes from which integer steps pay (coarse.hpp)
+constexpr int kBlock = 16;  // records in a block (a leaf of the tree) with integer steps
 constexpr int kFan = 8;     // children of an inner node
 constexpr int kLinks = 2 * kFan;
 constexpr int kWaiting = 16;  // leaves that may wait in a walk (walk.hpp)
@@ -39,8 +39,8 @@ struct Found {
 // points[(b * p + j) * block_size(p) + l]. Lanes from count[b] on hold arbitrary finite values.
 //
 // Where `coarse` is not null, attributes 2i and 2i + 1 of lane l in block b are also at
-// coarse[((b * pairs + i) * kBlock + l) * 2], in whole steps (coarse.hpp); blocks with records that are cut
-// off there are `beyond`. Then record i is at rows[i * p], too.
+// coarse[((b * pairs + i) * kBlock + l) * 2], in integer steps (coarse.hpp); blocks with clipped records are
+// `beyond`. Then record i is at rows[i * p], too.
 struct BlocksView {
     int p;
     const double* points;
@@ -56,11 +56,11 @@ struct BlocksView {
 // the reach of each child: at least the distance of its records from `middle`.
 // links[i * kLinks] and on: child[kFan], first[kFan], together one line of the cache. child >= 0 is
 // an inner node, child < 0 the leaf ~child. `first` is the smallest record index below the child,
-// so that ties end a search instead of widening it.
+// so that ties end a search early.
 //
-// In whole steps node i has the lower faces of pair j at coarse[((i * pairs + j) * kFan + child) * 4],
+// In integer steps, node i has the lower faces of pair j at coarse[((i * pairs + j) * kFan + child) * 4],
 // then the upper ones; coarse_reach[i * kFan + child] is the multiplier times the squared reach in steps,
-// rounded up, and bit `child` of beyond[i] is set where a record below is cut off.
+// rounded up, and bit `child` of beyond[i] is set if a record below is clipped.
 struct TreeView {
     BlocksView leaves;
     const double* boxes;
@@ -78,10 +78,10 @@ struct Pending {
     std::int32_t first;
 };
 
-// A point in whole steps, by pairs of attributes: as it is, one more and one less each, and the vertex of
-// the parabola above. `slack` is for rounding them; not `inside` is a point that is cut off.
+// A point in integer steps, by pairs of attributes: its coordinates, each plus and minus one, and the
+// vertex of the parabola above. `slack` covers rounding; `inside` is false for a clipped point.
 struct CoarsePoint {
-    const std::int16_t* at = nullptr;  // null: there are no whole steps
+    const std::int16_t* at = nullptr;  // null without integer steps
     const std::int16_t* above = nullptr;
     const std::int16_t* below = nullptr;
     const std::int16_t* vertex = nullptr;
@@ -101,8 +101,8 @@ struct Near {
     Pending* stack;
     std::int32_t pending;
     CoarsePoint coarse{};
-    std::int32_t doubts = 0;  // nodes that are to be looked at in doubles, too
-    std::int32_t seen = -1;   // a leaf looked at before the walk
+    std::int32_t doubts = 0;  // nodes to recheck in doubles
+    std::int32_t seen = -1;   // a leaf visited before the walk
 };
 
 // The record farthest from `point`. Resumable. `toward` is middle - point, `away` its length, and
@@ -122,29 +122,29 @@ struct Far {
 struct Ops {
     // All three return true when the search is complete, false when the slice is spent.
     bool (*nearest)(const TreeView&, Near&, Work&);
-    // Any k records within the limit, which stays as it is, or all where there are fewer.
+    // Any k records within the fixed limit, or all if there are fewer.
     bool (*within)(const TreeView&, Near&, Work&);
     bool (*farthest)(const TreeView&, Far&, Work&);
     // Upper bounds of the distances to the records below each child.
     void (*far_bounds)(const TreeView&, std::int32_t node, const Far&, double* out);
-    // Blocks first..last-1, one after the other, for either question or for both at once.
+    // Scans blocks first..last-1 for either query or both.
     void (*scan_near)(const BlocksView&, std::int32_t first, std::int32_t last, Near&);
     void (*scan_far)(const BlocksView&, std::int32_t first, std::int32_t last, Far&);
     void (*scan_both)(const BlocksView&, std::int32_t first, std::int32_t last, Near&, Far&);
     // All distances between m records; attribute j of record y is at columns[j * stride + y], and
     // stride a multiple of kFan. out[x * stride + y] is finite garbage for y from m on.
     void (*pairwise)(const double* columns, int p, std::int32_t m, std::int32_t stride, double* out);
-    // Adds `gap` to `row` and returns the first place where row + bar is least, both `stride` long.
+    // Adds `gap` to `row` and returns the first index where row + bar is least, both of length `stride`.
     std::int32_t (*add_and_least)(double* row, const double* gap, const double* bar,
                                   std::int32_t stride);
 };
 
-constexpr int kTemplated = 16;  // numbers of attributes with code of their own; slot 0 is for any
+constexpr int kTemplated = 16;  // numbers of attributes with specialized code; slot 0 is generic
 
-// Of few attributes larger blocks take less time: there are fewer nodes, and a look costs little.
+// With few attributes larger blocks are faster: scanning is cheap and there are fewer nodes.
 inline constexpr int block_size(int p) { return p > 0 && p < kStepped ? 2 * kBlock : kBlock; }
 
-// The price of one block, in the unit of Work.
+// The cost of a block, in units of Work.
 inline constexpr std::int64_t block_cost(int p) { return block_size(p) * (p < 8 ? 1 : p / 8); }
 
 }  // namespace dbanon

@@ -10,7 +10,7 @@ namespace dbanon {
 
 namespace {
 
-// Below so many clusters looking at all of them beats the index.
+// Below this number of clusters, scanning all beats the index.
 constexpr std::size_t kFewClusters = 512;
 
 bool same(const Table& table, std::int32_t a, std::int32_t b) {
@@ -24,7 +24,7 @@ struct FarPair {
 
 // The two records of `ids` farthest apart (smallest indices among equals), and what it cost.
 FarPair far_pair(const Table& table, const std::vector<std::int32_t>& ids) {
-    // The box around all records; from its middle outwards the two parts of a pair bound it.
+    // The distance of a pair is bounded by the sum of both distances from the middle of the box.
     const int p = table.p;
     std::vector<double> middle(p);
     for (int j = 0; j < p; ++j) {
@@ -35,7 +35,7 @@ FarPair far_pair(const Table& table, const std::vector<std::int32_t>& ids) {
         }
         middle[j] = low + (high - low) / 2;
     }
-    // Of equal records the first stands for all.
+    // The first of equal records represents them.
     std::vector<std::int32_t> distinct = ids;
     std::sort(distinct.begin(), distinct.end(), [&](std::int32_t a, std::int32_t b) {
         const auto order = std::lexicographical_compare_three_way(
@@ -50,30 +50,30 @@ FarPair far_pair(const Table& table, const std::vector<std::int32_t>& ids) {
         outer.emplace_back(-std::sqrt(distance(middle.data(), table.row(id), p)), id);
     }
     std::sort(outer.begin(), outer.end());
-    FarPair found{ids[0], ids[1], 32 * static_cast<std::int64_t>(ids.size())};
+    FarPair far_pair{ids[0], ids[1], 32 * static_cast<std::int64_t>(ids.size())};
     double most = -1.0;
     for (std::size_t i = 0; i < outer.size(); ++i) {
         // The slack makes the bound safe against rounding.
-        const double own = -outer[i].first;
+        const double radius = -outer[i].first;
         const auto hopeless = [&](double other) {
-            return (own + other) * (own + other) * (1 + 1e-12) < most;
+            return (radius + other) * (radius + other) * (1 + 1e-12) < most;
         };
-        if (hopeless(own)) break;
+        if (hopeless(radius)) break;
         for (std::size_t l = i + 1; l < outer.size(); ++l) {
             if (hopeless(-outer[l].first)) break;
-            ++found.cost;
+            ++far_pair.cost;
             const std::int32_t r = std::min(outer[i].second, outer[l].second);
             const std::int32_t s = std::max(outer[i].second, outer[l].second);
             const double at = distance(table.row(r), table.row(s), p);
-            const bool earlier = r < found.r || (r == found.r && s < found.s);
+            const bool earlier = r < far_pair.r || (r == far_pair.r && s < far_pair.s);
             if (at > most || (at == most && earlier)) {
                 most = at;
-                found.r = r;
-                found.s = s;
+                far_pair.r = r;
+                far_pair.s = s;
             }
         }
     }
-    return found;
+    return far_pair;
 }
 
 // Takes the record at `from` and its k - 1 nearest out of `ids` (by distance, then index).
@@ -85,14 +85,14 @@ std::vector<std::int32_t> take_around(const Table& table, std::vector<std::int32
     }
     const auto end = order.begin() + std::min<std::ptrdiff_t>(k, std::ssize(order));
     std::partial_sort(order.begin(), end, order.end(), nearer);
-    std::vector<std::int32_t> taken;
-    for (auto at = order.begin(); at != end; ++at) taken.push_back(at->id);
-    std::vector<std::int32_t> sorted = taken;
+    std::vector<std::int32_t> group;
+    for (auto at = order.begin(); at != end; ++at) group.push_back(at->id);
+    std::vector<std::int32_t> sorted = group;
     std::sort(sorted.begin(), sorted.end());
     std::erase_if(ids, [&](std::int32_t id) {
         return std::binary_search(sorted.begin(), sorted.end(), id);
     });
-    return taken;
+    return group;
 }
 
 }  // namespace
@@ -129,9 +129,9 @@ void Ward::begin(Members ids) {
     const FarPair ends = far_pair(table_, ids);
     work_.left -= ends.cost;
     const Members around_r = take_around(table_, ids, ends.r, k_);
-    const bool gone = std::find(around_r.begin(), around_r.end(), ends.s) != around_r.end();
-    // All records within reach of r, as when they are equal: then any other class will do.
-    const Members around_s = take_around(table_, ids, gone ? ids.front() : ends.s, k_);
+    const bool s_is_near_r = std::find(around_r.begin(), around_r.end(), ends.s) != around_r.end();
+    // All records are in the class of r, for example because they are equal: any other class will do.
+    const Members around_s = take_around(table_, ids, s_is_near_r ? ids.front() : ends.s, k_);
     add(around_r);
     add(around_s);
     for (const std::int32_t id : ids) add({id});
@@ -150,8 +150,8 @@ bool Ward::wants_index() const {
     return search_ == Search::index || (search_ == Search::automatic && clusters_.size() >= kFewClusters);
 }
 
-// Puts all clusters into the index, or the young ones anew. False when means have overflowed: there
-// is no order among them.
+// Rebuilds the index of all clusters, or of the young ones. False if means have overflowed, since then
+// they cannot be ordered.
 bool Ward::fill_index(bool all) {
     const std::size_t p = table_.p;
     std::vector<std::int32_t> numbers;
@@ -174,32 +174,32 @@ bool Ward::fill_index(bool all) {
     return true;
 }
 
-// The cluster that is cheapest to merge with: the one before in the chain when it is among them,
-// else the one with the smallest number.
+// The cluster that is cheapest to merge with. Ties prefer the previous one in the chain, then the
+// smallest number.
 std::size_t Ward::nearest(std::size_t of, std::size_t before) {
     const std::size_t none = clusters_.size();
-    std::size_t found = before < none && may_merge(of, before) ? before : none;
-    double least = found == none ? kInf : merging(of, found);
+    std::size_t partner = before < none && may_merge(of, before) ? before : none;
+    double least = partner == none ? kInf : merging(of, partner);
     const auto offer = [&](std::size_t other) {
         if (other == of || !may_merge(of, other)) return;
         const double at = merging(of, other);
-        const bool tie = at == least && found != before && found != none &&
-                         clusters_[other].number < clusters_[found].number;
-        if (found == none || at < least || tie) least = at, found = other;
+        const bool tie = at == least && partner != before && partner != none &&
+                         clusters_[other].number < clusters_[partner].number;
+        if (partner == none || at < least || tie) least = at, partner = other;
     };
     if (indexed_) {
-        const Cluster& own = clusters_[of];
-        index_.partners(own.number, own.size,
+        const Cluster& cluster = clusters_[of];
+        index_.partners(cluster.number, cluster.size,
                         centroids_.row(of), least, work_,
                         [&](std::int32_t number) { offer(place_[number]); });
-        if (found != none) return found;
+        if (partner != none) return partner;
     }
     for (std::size_t other = 0; other < none; ++other) offer(other);
     work_.left -= static_cast<std::int64_t>(none) * std::max(1, table_.p / 4);
-    return found;
+    return partner;
 }
 
-// The union takes the place of a; the last cluster that of b.
+// The union replaces a; the last cluster moves to the slot of b.
 void Ward::merge(std::size_t a, std::size_t b) {
     Cluster& to = clusters_[a];
     const Cluster from = clusters_[b];
@@ -231,15 +231,15 @@ void Ward::merge(std::size_t a, std::size_t b) {
     centroids_.resize(last);
 }
 
-// Where all records are equal, every merge costs nothing and all go to the first class but the second
-// k: they remain, and the others are treated in the same way.
-bool Ward::cut_equal(const Members& ids, std::vector<Members>& found) const {
+// If all records are equal, merges are free, and all records would join the first class except the
+// second k, for which the same applies.
+bool Ward::cut_equal(const Members& ids, std::vector<Members>& groups) const {
     const auto equal = [&](std::int32_t id) { return same(table_, ids[0], id); };
     if (!std::all_of(ids.begin() + 1, ids.end(), equal)) return false;
     auto next = ids.begin() + k_;
-    for (; ids.end() - next >= k_; next += k_) found.emplace_back(next, next + k_);
-    found.emplace_back(ids.begin(), ids.begin() + k_);
-    found.back().insert(found.back().end(), next, ids.end());
+    for (; ids.end() - next >= k_; next += k_) groups.emplace_back(next, next + k_);
+    groups.emplace_back(ids.begin(), ids.begin() + k_);
+    groups.back().insert(groups.back().end(), next, ids.end());
     return true;
 }
 
@@ -256,21 +256,21 @@ Steps Ward::run() {
     next_.resize(table_.n, -1);
     std::vector<Members> waiting(1);
     for (std::int32_t id = 0; id < table_.n; ++id) waiting[0].push_back(id);
-    std::vector<Members> found;
+    std::vector<Members> groups;
     while (!waiting.empty()) {
         Members ids = std::move(waiting.back());
         waiting.pop_back();
         if (static_cast<std::int64_t>(ids.size()) < 2 * std::int64_t{k_}) {
-            found.push_back(std::move(ids));
+            groups.push_back(std::move(ids));
             continue;
         }
-        if (cut_equal(ids, found)) {
+        if (cut_equal(ids, groups)) {
             work_.left -= static_cast<std::int64_t>(ids.size());
             if (work_.spent()) co_yield nullptr;
             continue;
         }
         begin(std::move(ids));
-        std::size_t seek = 0;  // every cluster before it was seen to be large enough
+        std::size_t seek = 0;  // all clusters before it are large enough
         indexed_ = wants_index() && fill_index(true);
         while (indexed_ && !index_.build(work_)) co_yield nullptr;
         while (small_ > 0) {
@@ -299,9 +299,9 @@ Steps Ward::run() {
         }
         for (const Cluster& cluster : clusters_) waiting.push_back(members(cluster));
     }
-    std::sort(found.begin(), found.end());
-    for (std::size_t label = 0; label < found.size(); ++label) {
-        for (const std::int32_t id : found[label]) assign(id, static_cast<std::int32_t>(label));
+    std::sort(groups.begin(), groups.end());
+    for (std::size_t label = 0; label < groups.size(); ++label) {
+        for (const std::int32_t id : groups[label]) assign(id, static_cast<std::int32_t>(label));
     }
 }
 

@@ -33,7 +33,7 @@ class Ward final : public Kernel {
     bool may_merge(std::size_t a, std::size_t b) const;
     void merge(std::size_t a, std::size_t b);
     Members members(const Cluster& cluster) const;
-    bool cut_equal(const Members& ids, std::vector<Members>& found) const;
+    bool cut_equal(const Members& ids, std::vector<Members>& groups) const;
 
     // Clusters still apart come first and without gaps, so that a search reads one after the other.
     std::vector<Cluster> clusters_;

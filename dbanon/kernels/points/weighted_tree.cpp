@@ -74,9 +74,9 @@ void WeightedTree::weigh(const std::vector<double>& weights, const std::vector<s
         node.least = std::numeric_limits<double>::infinity();
         node.last = -1;
         if (node.inner >= 0) {
-            for (const std::int32_t one : {node.inner, node.inner + 1}) {
-                node.least = std::min(node.least, nodes_[one].least);
-                node.last = std::max(node.last, nodes_[one].last);
+            for (const std::int32_t child : {node.inner, node.inner + 1}) {
+                node.least = std::min(node.least, nodes_[child].least);
+                node.last = std::max(node.last, nodes_[child].last);
             }
             continue;
         }
@@ -100,7 +100,7 @@ double WeightedTree::apart(const double* point, std::int32_t node) const {
 
 // Calls keep(value, id) of all records that may be below the limit, which it tells.
 template <class Keep>
-std::int64_t WeightedTree::walk(const double* point, double scale, std::int32_t place,
+std::int64_t WeightedTree::walk(const double* point, double scale, std::int32_t first_position,
                                 Keep&& keep) const {
     Found stack[kDepth];
     std::size_t height = 0;
@@ -110,7 +110,7 @@ std::int64_t WeightedTree::walk(const double* point, double scale, std::int32_t 
     while (height > 0) {
         const Found top = stack[--height];
         const Node& node = nodes_[top.id];
-        if (!(top.value < limit) || node.last <= place) continue;
+        if (!(top.value < limit) || node.last <= first_position) continue;
         ++steps;
         if (node.inner >= 0) {
             Found near{apart(point, node.inner) * scale + nodes_[node.inner].least, node.inner};
@@ -124,35 +124,35 @@ std::int64_t WeightedTree::walk(const double* point, double scale, std::int32_t 
         steps += node.end - node.begin;
         for (std::int32_t i = node.begin; i < node.end; ++i) {
             const std::int32_t id = order_[i];
-            if (places_[id] <= place) continue;
-            const double here = value(point, scale, id);
-            if (here < limit) limit = keep(here, id);
+            if (places_[id] <= first_position) continue;
+            const double record_value = value(point, scale, id);
+            if (record_value < limit) limit = keep(record_value, id);
         }
     }
     return steps;
 }
 
-std::int64_t WeightedTree::least(const double* point, double scale, std::int32_t place,
+std::int64_t WeightedTree::least(const double* point, double scale, std::int32_t first_position,
                                  double limit, std::int32_t count,
-                                 std::vector<Found>& found) const {
-    found.clear();
+                                 std::vector<Found>& results) const {
+    results.clear();
     if (count < 1) return 0;
-    return walk(point, scale, place, [&](double value, std::int32_t id) {
+    return walk(point, scale, first_position, [&](double value, std::int32_t id) {
         if (id >= 0) {
-            const auto at = std::upper_bound(found.begin(), found.end(), value,
+            const auto at = std::upper_bound(results.begin(), results.end(), value,
                                              [](double v, const Found& one) { return v < one.value; });
-            found.insert(at, {value, id});
-            if (found.size() > static_cast<std::size_t>(count)) found.pop_back();
+            results.insert(at, {value, id});
+            if (results.size() > static_cast<std::size_t>(count)) results.pop_back();
         }
-        return found.size() < static_cast<std::size_t>(count) ? limit : found.back().value;
+        return results.size() < static_cast<std::size_t>(count) ? limit : results.back().value;
     });
 }
 
-std::int64_t WeightedTree::below(const double* point, double scale, std::int32_t place, double limit,
-                                 std::vector<Found>& found) const {
-    found.clear();
-    return walk(point, scale, place, [&](double value, std::int32_t id) {
-        if (id >= 0) found.push_back({value, id});
+std::int64_t WeightedTree::below(const double* point, double scale, std::int32_t first_position, double limit,
+                                 std::vector<Found>& results) const {
+    results.clear();
+    return walk(point, scale, first_position, [&](double value, std::int32_t id) {
+        if (id >= 0) results.push_back({value, id});
         return limit;
     });
 }

@@ -1,8 +1,8 @@
-// A tree of boxes over records that have weights: which are nearest to a point, their weights added.
+// A tree of boxes over weighted records, for nearest search by distance plus weight.
 //
-// What is looked for is d(q, c) * scale + weight(c), d being squared distances. A box's distance is
-// rounded as those of its records are, term by term in the same order, so that it is never above them:
-// a search leaves out nothing that it would have found one by one.
+// The value of record c is d(q, c) * scale + weight(c), where d is the squared distance. A box's bound is
+// rounded like the values of its records, term by term in the same order, so it never exceeds them and
+// pruning gives the same result as a scan.
 #pragma once
 
 #include <limits>
@@ -30,14 +30,14 @@ class WeightedTree {
 
     // The least `count` values, of records placed behind `place` and below `limit`, rising; fewer where
     // there are fewer. Tells the steps taken.
-    std::int64_t least(const double* point, double scale, std::int32_t place, double limit,
-                       std::int32_t count, std::vector<Found>& found) const;
+    std::int64_t least(const double* point, double scale, std::int32_t first_position, double limit,
+                       std::int32_t count, std::vector<Found>& results) const;
     double value(const double* point, double scale, std::int32_t id) const {
         return distance(point, table_.row(id), table_.p) * scale + weights_[id];
     }
     // All below `limit`, in no order.
-    std::int64_t below(const double* point, double scale, std::int32_t place, double limit,
-                       std::vector<Found>& found) const;
+    std::int64_t below(const double* point, double scale, std::int32_t first_position, double limit,
+                       std::vector<Found>& results) const;
 
    private:
     struct Node {
@@ -50,7 +50,7 @@ class WeightedTree {
     void enclose(std::int32_t node);
     double apart(const double* point, std::int32_t node) const;
     template <class Keep>
-    std::int64_t walk(const double* point, double scale, std::int32_t place, Keep&& keep) const;
+    std::int64_t walk(const double* point, double scale, std::int32_t first_position, Keep&& keep) const;
 
     const Table table_;
     std::vector<std::int32_t> order_;
