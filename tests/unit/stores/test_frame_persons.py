@@ -1,4 +1,4 @@
-"""What is constant within a number of persons: frames count as a plain loop does."""
+"""Values that are constant per person identifier: frames count them as a plain loop does."""
 
 from __future__ import annotations
 
@@ -16,13 +16,15 @@ Codes = NDArray[np.int64]
 
 
 def plainly(number: Codes, others: list[Codes], probed: int) -> list[list[int]]:
-    found = []
+    counts_by_value = []
     for value in sorted({code for code in number[:probed].tolist() if code >= 0}):
         rows = np.flatnonzero(number == value)
-        held = [[code for code in codes[rows].tolist() if code >= 0] for codes in others]
+        present_codes = [[code for code in codes[rows].tolist() if code >= 0] for codes in others]
         if len(rows) > 1:
-            found.append([count for one in held for count in (len(one), len(set(one)))])
-    return found
+            counts_by_value.append(
+                [count for codes in present_codes for count in (len(codes), len(set(codes)))]
+            )
+    return counts_by_value
 
 
 def test_counts_within_values_are_those_of_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -32,9 +34,9 @@ def test_counts_within_values_are_those_of_a_loop(monkeypatch: pytest.MonkeyPatc
         n = int(rng.integers(1, 40))
         number = rng.integers(-1, rng.integers(1, 12), n)
         others = [rng.integers(-1, rng.integers(0, 5), n) for _ in range(rng.integers(1, 4))]
-        wanted = plainly(number, others, 6)
-        assert source._within(number, others) == wanted
-        several += len(wanted) > 1
+        expected = plainly(number, others, 6)
+        assert source._within(number, others) == expected
+        several += len(expected) > 1
     assert several > 100
 
 

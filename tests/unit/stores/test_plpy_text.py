@@ -25,8 +25,10 @@ def test_parameters_become_literals_and_quoted_names_stay() -> None:
 
 
 def test_texts_with_a_cast_are_handed_over_beside_the_statement() -> None:
-    found = bound('SELECT "?::x", f(?::jsonb, ?, ?::jsonb, ?::oid)', ("{}", "n", "[]", 7))
-    assert found == (
+    statement_and_values = bound(
+        'SELECT "?::x", f(?::jsonb, ?, ?::jsonb, ?::oid)', ("{}", "n", "[]", 7)
+    )
+    assert statement_and_values == (
         "SELECT \"?::x\", f((SELECT dbanon._given(0)::jsonb), E'n',"
         " (SELECT dbanon._given(1)::jsonb), E'7'::oid)",
         ["{}", "[]"],

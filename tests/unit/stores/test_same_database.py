@@ -16,12 +16,12 @@ def test_a_file_is_the_same_by_whatever_name(kind: str, tmp_path: Path) -> None:
     (tmp_path / "people.db").touch()
     (tmp_path / "link.db").symlink_to(tmp_path / "people.db")
     (tmp_path / "other.db").touch()
-    one = open_store(f"{kind}:///{tmp_path}/people.db")
+    database = open_store(f"{kind}:///{tmp_path}/people.db")
     for name in ("people.db", "link.db", "inner/../people.db"):
-        assert one.same_database(open_store(f"{kind}:///{tmp_path}/{name}")), name
-    assert not one.same_database(open_store(f"{kind}:///{tmp_path}/other.db"))
+        assert database.same_database(open_store(f"{kind}:///{tmp_path}/{name}")), name
+    assert not database.same_database(open_store(f"{kind}:///{tmp_path}/other.db"))
     other_kind = {"duckdb": "sqlite", "sqlite": "duckdb"}[kind]
-    assert not one.same_database(open_store(f"{other_kind}:///{tmp_path}/people.db"))
+    assert not database.same_database(open_store(f"{other_kind}:///{tmp_path}/people.db"))
 
 
 def test_a_connection_is_the_same_as_itself_alone() -> None:

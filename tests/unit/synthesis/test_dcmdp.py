@@ -29,12 +29,12 @@ def test_it_is_refused_unless_asked_for_as_what_it_is():
         dbanon.synthesize(EIGHT, method="dcmdp", k=3, epsilon=1.0)
     assert "as_published" in refused.value.hint
     with pytest.warns(NotDifferentiallyPrivate, match="nothing is guaranteed"):
-        found = dbanon.synthesize(EIGHT, **PUBLISHED)
-    assert found.guarantee.startswith("none: ")
-    assert "not k-anonymous" in found.guarantee
-    assert (found.n_rows, found.epsilon) == (8, None)
+        synthetic = dbanon.synthesize(EIGHT, **PUBLISHED)
+    assert synthetic.guarantee.startswith("none: ")
+    assert "not k-anonymous" in synthetic.guarantee
+    assert (synthetic.n_rows, synthetic.epsilon) == (8, None)
     with pytest.raises(ValueError, match="read-only"):
-        found.columns["column 0"][0] = 1.0
+        synthetic.columns["column 0"][0] = 1.0
 
 
 @pytest.mark.parametrize(
@@ -65,9 +65,11 @@ def test_what_is_no_number_is_refused():
 
 @pytest.mark.filterwarnings("ignore::dbanon.errors.NotDifferentiallyPrivate")
 def test_rows_keep_their_seed_and_not_their_order():
-    one, other = (dbanon.synthesize(EIGHT, **PUBLISHED, seed=seed) for seed in (0, 0))
-    np.testing.assert_array_equal(one.values, other.values)
-    assert not np.array_equal(one.values, dbanon.synthesize(EIGHT, **PUBLISHED, seed=1).values)
+    synthetic, repeated = (dbanon.synthesize(EIGHT, **PUBLISHED, seed=seed) for seed in (0, 0))
+    np.testing.assert_array_equal(synthetic.values, repeated.values)
+    assert not np.array_equal(
+        synthetic.values, dbanon.synthesize(EIGHT, **PUBLISHED, seed=1).values
+    )
     values = np.arange(600.0).reshape(-1, 1)
     quiet = dbanon.synthesize(values, **PUBLISHED | {"epsilon": 1e9, "radius": 1e-9})
     assert quiet.values.max() - quiet.values.min() < 1.0  # all noise: the overall mean
@@ -80,20 +82,20 @@ def test_rows_keep_their_seed_and_not_their_order():
 
 @pytest.mark.filterwarnings("ignore::dbanon.errors.NotDifferentiallyPrivate")
 def test_it_says_the_source_s_rule_and_what_it_is_worth():
-    """Eight records, one class, centroid .4988: the variance is lost, by hand 1 - 0."""
-    rule, lost = dbanon.synthesize(EIGHT, **PUBLISHED, radius=0.34).told
+    """Eight records in one class, centroid .4988: all variance is lost, by hand."""
+    rule, loss_sentence = dbanon.synthesize(EIGHT, **PUBLISHED, radius=0.34).told
     assert "k >= sqrt(n), here 3, and k = 3 is within it" in rule
     assert "No k makes this private" in rule
-    assert lost.startswith("Classes of DBSCAN: 1, noise: 0; 100% of the variance")
+    assert loss_sentence.startswith("Classes of DBSCAN: 1, noise: 0; 100% of the variance")
     spread = np.repeat([[0.0], [1.0]], 50, axis=0)
-    rule, lost = dbanon.synthesize(spread, **PUBLISHED).told
+    rule, loss_sentence = dbanon.synthesize(spread, **PUBLISHED).told
     assert "here 10, and k = 3 is below it" in rule
-    assert lost.startswith("Classes of DBSCAN: 2, noise: 0; 0% of the variance")
+    assert loss_sentence.startswith("Classes of DBSCAN: 2, noise: 0; 0% of the variance")
     assert "; 0% of" in dbanon.synthesize(np.ones((9, 2)), **PUBLISHED).told[1]
 
 
 def test_noise_is_laplace_of_the_reading():
-    """E|x| of Laplace(b) is b; per attribute its own range, whatever the number of attributes."""
+    """E|x| of Laplace(b) is b; each attribute has its own range, however many there are."""
     values = np.column_stack((np.tile([0.0, 1.0], 10_000), np.tile([0.0, 50.0], 10_000)))
     for reading, factor in (("algorithm", 1 / 4), ("section_4", 20_000 / 16)):
         assert noise_factor(len(values), 4, reading) == factor
@@ -103,7 +105,7 @@ def test_noise_is_laplace_of_the_reading():
 
 
 def test_theorem_1_does_not_hold():
-    """k = 3: one record changes, one class becomes two, and records that nobody touched move."""
+    """k = 3: changing one record splits a class, and records that did not change move."""
     before = centroids(EIGHT, dense(EIGHT, 3, 0.34))[:, 0]
     changed = EIGHT.copy()
     changed[4] = 0.0
@@ -132,16 +134,16 @@ def test_figure_1():
     """SCORE of MAGIC's first 1,012 records, both readings, within 5 %."""
     values = load_magic(require_reference(MAGIC_FILE)).values[:1012]
     for k, rows in FIGURE_1.items():
-        for epsilon, told in zip(EPSILONS, rows, strict=True):
-            for reading, expected in zip(("algorithm", "section_4"), told, strict=True):
-                found = score(values, k, epsilon, reading, draws=5)
-                assert found == pytest.approx(expected, rel=0.05), (k, epsilon, reading)
+        for epsilon, published in zip(EPSILONS, rows, strict=True):
+            for reading, expected in zip(("algorithm", "section_4"), published, strict=True):
+                measured = score(values, k, epsilon, reading, draws=5)
+                assert measured == pytest.approx(expected, rel=0.05), (k, epsilon, reading)
 
 
 @pytest.mark.parametrize("reading", ["algorithm", "section_4"])
 @pytest.mark.parametrize("k", [8, 20])
 def test_squared_errors_are_those_of_classes_and_of_noise(k, reading):
-    """Partner of figure 1: what classes lose, by a plain DBSCAN, and twice the noise's scale^2."""
+    """Like figure 1: the loss of classes by a plain DBSCAN, and twice the noise's scale^2."""
     values = magic_like(400, 4)
     spread = np.ptp(values, axis=0)
     labels = dbscan((values - values.min(axis=0)) / spread, k, 0.15)
@@ -150,7 +152,7 @@ def test_squared_errors_are_those_of_classes_and_of_noise(k, reading):
     for label in range(labels.max() + 1):
         released[labels == label] = values[labels == label].mean(axis=0)
     np.testing.assert_allclose(centroids(values, dense(values, k, 0.15)), released, rtol=1e-12)
-    lost = np.square((released - values) / spread).sum()
+    class_loss = np.square((released - values) / spread).sum()
     for epsilon in EPSILONS:
         scale = (1 / k if reading == "algorithm" else len(values) / k**2) / epsilon
         errors = [
@@ -159,7 +161,7 @@ def test_squared_errors_are_those_of_classes_and_of_noise(k, reading):
             ).sum()
             for rng in map(np.random.default_rng, range(8))
         ]
-        assert np.mean(errors) == pytest.approx(lost + values.size * 2 * scale**2, rel=0.05)
-        # As figure 1 has it.
-        found = score(values, k, epsilon, reading, draws=5, radius=0.15)
-        assert found == pytest.approx(np.mean(errors) / (values.size * 2 / 0.01**2), rel=0.07)
+        assert np.mean(errors) == pytest.approx(class_loss + values.size * 2 * scale**2, rel=0.05)
+        # As in figure 1.
+        measured = score(values, k, epsilon, reading, draws=5, radius=0.15)
+        assert measured == pytest.approx(np.mean(errors) / (values.size * 2 / 0.01**2), rel=0.07)

@@ -1,4 +1,4 @@
-"""dp_ranks of arrays and frames: what a column is declared as is all that its type tells."""
+"""dp_ranks of arrays and frames depends on declared types only."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def frame() -> pd.DataFrame:
 
 
 class Angry:
-    """A value that answers no question."""
+    """A value that raises whatever it is asked."""
 
     def __float__(self) -> float:
         raise RuntimeError("secret")
@@ -45,19 +45,19 @@ class Angry:
     "value", [None, float("nan"), "x", "2020-01-01T00:00+09:00", 3, 3.5, True, b"x", [], Angry()]
 )
 def test_one_value_changes_nothing_that_is_public(name, value, recwarn):
-    """The type in memory changes with it; what is read of all others does not, nor of what type."""
-    one, other = frame(), frame().astype({name: object})
-    other.at[7, name] = value
-    before, after = (table_of(data, None, DECLARED) for data in (one, other))
-    place = before.names.index(name)
+    """One value changes the dtype in memory, but neither the other rows nor the declared types."""
+    original, modified = frame(), frame().astype({name: object})
+    modified.at[7, name] = value
+    before, after = (table_of(data, None, DECLARED) for data in (original, modified))
+    index = before.names.index(name)
     for part in ("n", "names", "dtypes", "nullable"):
         assert getattr(before, part) == getattr(after, part)
-    rest = np.arange(N) != 7
-    (values, nulls), (changed, missing) = before.read(place), after.read(place)
+    unchanged_rows = np.arange(N) != 7
+    (values, nulls), (changed, missing) = before.read(index), after.read(index)
     assert values.dtype == changed.dtype
-    assert (values[rest] == changed[rest]).all()
+    assert (values[unchanged_rows] == changed[unchanged_rows]).all()
     assert not nulls.any()
-    assert not missing[rest].any()
+    assert not missing[unchanged_rows].any()
     assert not recwarn.list
 
 
@@ -115,12 +115,12 @@ def test_a_bound_that_is_no_date_is_refused(bound):
 
 
 def test_a_release_has_the_declared_types():
-    given = frame()
-    given["age"] = given["age"].astype(object)
-    given.at[3, "age"] = "x"
-    given.at[4, "ill"] = False
-    found = dbanon.synthesize(
-        given,
+    people = frame()
+    people["age"] = people["age"].astype(object)
+    people.at[3, "age"] = "x"
+    people.at[4, "ill"] = False
+    released = dbanon.synthesize(
+        people,
         method="dp_ranks",
         types=DECLARED,
         epsilon=20.0,
@@ -129,7 +129,7 @@ def test_a_release_has_the_declared_types():
         orders={"job": JOBS},
         null_as={"job": "other", "born": "1970-01-01"},
     ).columns
-    assert {name: part.dtype for name, part in found.items()} == {
+    assert {name: part.dtype for name, part in released.items()} == {
         name: TYPES[kind][0] for name, kind in DECLARED.items()
     }
 

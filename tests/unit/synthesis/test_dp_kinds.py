@@ -1,4 +1,4 @@
-"""dp_ranks of text, enumerated types, truths, moments and logarithms: what is public of them."""
+"""dp_ranks of text, enumerated types, booleans, dates and logarithms: public domains."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def test_counts_of_leaves_move_by_two_at_most_and_reach_it():
     for values in product(range(3), repeat=4):
         before = counts_of_leaves(np.array(values), 3)
         assert before.sum() == 4
-        for place, other in product(range(4), range(3)):
+        for index, other in product(range(4), range(3)):
             changed = np.array(values)
-            changed[place] = other
+            changed[index] = other
             worst = max(worst, int(np.abs(counts_of_leaves(changed, 3) - before).sum()))
     assert worst == 2
 
@@ -51,21 +51,21 @@ def neighbours(draw):
     n, most = draw(st.integers(1, 30)), draw(st.integers(2, 9))
     sizes = draw(st.integers(1, most)), draw(st.integers(1, most))
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
-    one = np.array([rng.integers(0, size, n) for size in sizes])
-    other = one.copy()
+    table = np.array([rng.integers(0, size, n) for size in sizes])
+    other = table.copy()
     other[:, rng.integers(n)] = [rng.integers(0, size) for size in sizes]
     odds = [rng.dirichlet(np.full(size, 0.3)) for size in sizes]
-    return one, other, sizes, odds, most**2
+    return table, other, sizes, odds, most**2
 
 
 @given(neighbours())
 @settings(max_examples=400, deadline=None)
 def test_scores_with_products_of_noisy_margins(tables):
     """Whatever the shares are: 2 units, for which the expected counts must be whole numbers."""
-    one, other, sizes, odds, unit = tables
-    apart = expected_counts(one.shape[1], *odds, unit)
+    first, other, sizes, odds, unit = tables
+    apart = expected_counts(first.shape[1], *odds, unit)
     assert apart.dtype == np.int64
-    before, after = (two_way(*table, sizes) for table in (one, other))
+    before, after = (two_way(*table, sizes) for table in (first, other))
     assert np.abs(before - after).sum() <= 2
     assert abs(score(before, apart, unit) - score(after, apart, unit)) <= 2 * unit
 
@@ -93,7 +93,7 @@ def test_one_value_changes_one_whole_number(seed, n):
 
 def kinds_of(frame, labels=None, **options):
     options = {"orders": {"job": LABELS}, **options}
-    kinds = [np.dtype(object) if one == frame["job"].dtype else one for one in frame.dtypes]
+    kinds = [np.dtype(object) if dtype == frame["job"].dtype else dtype for dtype in frame.dtypes]
     table = Table(
         len(frame), tuple(frame), tuple(kinds), (False,) * len(kinds), lambda j: None,
         labels=labels or {},
@@ -170,8 +170,8 @@ def test_values_are_drawn_by_their_shares_within_a_bin():
     margin = CategoricalMargin(np.array([0.3, 0.1, 0.6, 0.0, 0.0]), np.array([0, 0, 1, 2, 2]))
     np.testing.assert_allclose(margin.odds, [0.4, 0.6, 0.0])
     inside = (np.arange(1000) + 0.5) / 1000
-    drawn = margin.values_in(np.zeros(1000, np.int64), inside)
-    assert np.bincount(drawn.astype(int)).tolist() == [750, 250]
+    values = margin.values_in(np.zeros(1000, np.int64), inside)
+    assert np.bincount(values.astype(int)).tolist() == [750, 250]
     assert set(margin.values_in(np.full(10, 2), np.linspace(0, 0.999, 10))) == {3.0, 4.0}
     codes, places = margin.locate(np.array([4, 0, 2, 1]), np.random.default_rng(0))
     assert codes.tolist() == [2, 0, 1, 0]
@@ -180,7 +180,7 @@ def test_values_are_drawn_by_their_shares_within_a_bin():
     assert 0 <= places[1] <= 0.75 <= places[3] <= 1
 
 
-# What is refused, and what is public
+# Refusals, and public domains
 
 
 @pytest.mark.parametrize(
@@ -237,8 +237,8 @@ def test_a_type_that_states_its_values_has_no_other():
     by_tree = kinds_of(frame, **usual, hierarchies={"job": halves})[0]
     assert by_tree.tree.height == 2
     # A list of the caller's own goes before that of the type.
-    own = kinds_of(frame, **usual | {"orders": {"job": LABELS[:3]}})[0]
-    assert own.labels == (*LABELS[:3], "other")
+    domain = kinds_of(frame, **usual | {"orders": {"job": LABELS[:3]}})[0]
+    assert domain.labels == (*LABELS[:3], "other")
 
 
 def test_other_is_a_leaf_and_only_one():

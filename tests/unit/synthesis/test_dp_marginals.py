@@ -1,4 +1,4 @@
-"""dp_marginals: what one row can move, what all draws cost, what is refused, and what comes out."""
+"""dp_marginals: sensitivity, prices, refusals and releases."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def neighbours(draw):
     """Two tables of as many rows that differ in one, of values of any kind."""
     table = rows(draw(st.integers(500, 900)), draw(st.integers(0, 2**32)))
     other = table.copy()
-    place = draw(st.integers(0, table.shape[1] - 1))
-    other[:, place] = [
+    row = draw(st.integers(0, table.shape[1] - 1))
+    other[:, row] = [
         draw(st.integers(0, 5)), draw(st.integers(0, 1)), draw(st.integers(0, GRID)),
         draw(st.integers(0, 4)) * GRID // 4,
     ]  # fmt: skip
@@ -59,12 +59,12 @@ def neighbours(draw):
 @given(tables=neighbours(), seed=st.integers(0, 99))
 @settings(max_examples=6, deadline=None)
 def test_no_transcript_tells_more_than_the_amount(accounting, tables, seed):
-    """Two neighbours are asked the same questions, and their answers tell no more than is paid."""
-    one, other = tables
-    divided = divide(one.shape[1], AMOUNTS[accounting], accounting, TREES, VALUES)
+    """The answers for two neighbours differ by at most the price."""
+    table, other = tables
+    divided = divide(table.shape[1], AMOUNTS[accounting], accounting, TREES, VALUES)
     assert divided.rounds
     first = Transcript(seed)
-    dp_marginals(one, divided, first, np.random.default_rng(seed))
+    dp_marginals(table, divided, first, np.random.default_rng(seed))
     second = Transcript(given=first.answers)
     dp_marginals(other, divided, second, np.random.default_rng(seed))
     assert told(first, second) <= divided.amount
@@ -73,14 +73,14 @@ def test_no_transcript_tells_more_than_the_amount(accounting, tables, seed):
 
 @pytest.mark.parametrize("accounting", AMOUNTS)
 def test_half_of_the_noise_tells_more_than_the_amount(accounting):
-    """A row that moves in all columns uses most of what is paid; with half of the noise, more."""
-    one = rows(600)
-    one[:, 0] = 5, 1, GRID, GRID
-    other = one.copy()
+    """A row that moves in all columns uses most of the price; with half of the noise, more."""
+    table = rows(600)
+    table[:, 0] = 5, 1, GRID, GRID
+    other = table.copy()
     other[:, 0] = 0, 0, 0, 0
     divided = divide(600, AMOUNTS[accounting], accounting, TREES, VALUES)
     first = Transcript(1)
-    dp_marginals(one, divided, first, np.random.default_rng(1))
+    dp_marginals(table, divided, first, np.random.default_rng(1))
     second = Transcript(given=first.answers)
     dp_marginals(other, divided, second, np.random.default_rng(1))
     assert 0.5 * divided.amount < told(first, second) <= divided.amount
@@ -95,8 +95,8 @@ def test_draws_are_the_same_whatever_the_rows_are(accounting):
     ends = np.array([[5], [1], [GRID], [GRID]])
     for table in (rows(n), np.zeros((4, n), np.int64), np.tile(ends, n)):
         transcript = Transcript()
-        found = dp_marginals(table, divided, transcript, np.random.default_rng(0))
-        assert ((found >= 0) & (found <= ends)).all()
+        released = dp_marginals(table, divided, transcript, np.random.default_rng(0))
+        assert ((released >= 0) & (released <= ends)).all()
         # How many pairs there are to choose from follows earlier choices alone.
         kinds = [(kind, scale) for kind, _, scale in transcript.asked]
         seen.append(kinds)
@@ -134,10 +134,10 @@ def test_one_bin_has_all_rows_and_pays_for_no_count_of_them(accounting, epsilon,
     assert (divided.bins, divided.rounds) == (1, 0)
     assert divided.sum_scale == divided.account.sum_scale(amount / p, GRID)
     other = np.zeros((p, 600), np.int64)
-    one = other.copy()
-    one[:, 0] = GRID
+    modified = other.copy()
+    modified[:, 0] = GRID
     first = Transcript(1)
-    assert dp_marginals(one, divided, first, np.random.default_rng(1)).shape == (p, 600)
+    assert dp_marginals(modified, divided, first, np.random.default_rng(1)).shape == (p, 600)
     assert len(first.asked) == p
     second = Transcript(given=first.answers)
     dp_marginals(other, divided, second, np.random.default_rng(1))
@@ -148,10 +148,10 @@ def test_one_bin_has_all_rows_and_pays_for_no_count_of_them(accounting, epsilon,
 def test_rho_means_what_opendp_says():
     from opendp import combinators, domains, measurements, metrics
 
-    whole = domains.vector_domain(domains.atom_domain(T="i64"))
+    integer_vectors = domains.vector_domain(domains.atom_domain(T="i64"))
     for rho in (1e-4, 0.015, 0.5, 8.0):
         noise = measurements.make_gaussian(
-            whole, metrics.l2_distance(T="f64"), (1 / (2 * rho)) ** 0.5
+            integer_vectors, metrics.l2_distance(T="f64"), (1 / (2 * rho)) ** 0.5
         )
         profile = combinators.make_zCDP_to_approxDP(noise).map(1.0)
         for delta in (1e-5, 1e-9):
@@ -175,12 +175,14 @@ def test_gaussian_counts_keep_their_claim_and_half_their_noise_is_caught():
     have half of the noise four deviations above the claim.
     """
     account, rho, delta = marginals.ACCOUNTINGS["zcdp"], 0.5, 0.05
-    one, other = np.array([3, 5, 8]), np.array([4, 5, 7])
-    moved = other - one
+    first, other = np.array([3, 5, 8]), np.array([4, 5, 7])
+    moved = other - first
 
     def audit(scale: float) -> float:
-        found = [OPENDP.gaussian(np.tile(of, 3000), scale).reshape(3000, -1) for of in (other, one)]
-        return bound(*(rows @ moved > other @ moved for rows in found), wrong=NEVER, delta=delta)
+        noisy = [
+            OPENDP.gaussian(np.tile(of, 3000), scale).reshape(3000, -1) for of in (other, first)
+        ]
+        return bound(*(rows @ moved > other @ moved for rows in noisy), wrong=NEVER, delta=delta)
 
     scale = account.count_scale(rho)
     assert account.count_price(OPENDP, scale) == pytest.approx(rho)
@@ -190,19 +192,19 @@ def test_gaussian_counts_keep_their_claim_and_half_their_noise_is_caught():
 @pytest.mark.slow
 @pytest.mark.parametrize("accounting", AMOUNTS)
 def test_choices_keep_their_claim_and_half_their_noise_is_caught(accounting):
-    """One score falls by its sensitivity, and all others rise by it."""
+    """One score falls by the sensitivity, and all others rise by it."""
     account, sensitivity = marginals.ACCOUNTINGS[accounting], 32
     share = 1.0 if accounting == "pure" else 1 / 8
-    one, other = np.zeros(6, np.int64), np.full(6, sensitivity)
-    one[0], other[0] = sensitivity, 0
+    first, other = np.zeros(6, np.int64), np.full(6, sensitivity)
+    first[0], other[0] = sensitivity, 0
 
     def audit(scale: float) -> float:
-        found = [
+        choices = [
             np.array([account.chosen(OPENDP, of, scale) == 0 for _ in range(2600)])
-            for of in (one, other)
+            for of in (first, other)
         ]
         # What happens is said before: no draw is needed to choose it.
-        return bound(*found, wrong=NEVER)
+        return bound(*choices, wrong=NEVER)
 
     scale = account.choice_scale(share, sensitivity)
     assert account.choice_price(OPENDP, scale, sensitivity) == pytest.approx(share)
@@ -212,13 +214,13 @@ def test_choices_keep_their_claim_and_half_their_noise_is_caught(accounting):
 @pytest.mark.slow
 def test_gaussian_noise_is_discrete_and_never_the_same():
     zeros = np.zeros(10_000, np.int64)
-    drawn = OPENDP.gaussian(zeros, 7.0)
-    assert np.std(drawn) == pytest.approx(7.0, rel=0.04)
-    assert abs(drawn.mean()) < 0.3
-    assert not np.array_equal(drawn[:100], OPENDP.gaussian(zeros[:100], 7.0))
+    noise_values = OPENDP.gaussian(zeros, 7.0)
+    assert np.std(noise_values) == pytest.approx(7.0, rel=0.04)
+    assert abs(noise_values.mean()) < 0.3
+    assert not np.array_equal(noise_values[:100], OPENDP.gaussian(zeros[:100], 7.0))
 
 
-# What is refused, before anything is spent
+# Refusals before anything is spent
 
 
 PEOPLE = pd.DataFrame(
@@ -285,11 +287,12 @@ def test_more_columns_than_a_model_takes():
 def test_a_budget_of_rho_adds_up_both():
     budget = dbanon.Budget(2.0, "people", delta=1e-9)
     assert budget.total == pytest.approx(rho_of(2.0, 1e-9))
-    one = dbanon.synthesize(PEOPLE, budget=budget, **{**OPTIONS, "epsilon": 1.0}, **ZCDP)
+    first_release = dbanon.synthesize(PEOPLE, budget=budget, **{**OPTIONS, "epsilon": 1.0}, **ZCDP)
     assert budget.spent == rho_of(1.0, 1e-9)
-    assert "(ε, δ)-differential privacy with ε = 1 and δ = 1e-09" in one.guarantee
+    assert "(ε, δ)-differential privacy with ε = 1 and δ = 1e-09" in first_release.guarantee
     assert (
-        "of which rho = 0.0149731, which is epsilon = 1 at delta = 1e-09 is spent" in one.guarantee
+        "of which rho = 0.0149731, which is epsilon = 1 at delta = 1e-09 is spent"
+        in first_release.guarantee
     )
     dbanon.synthesize(PEOPLE, budget=budget, **{**OPTIONS, "epsilon": 0.2})
     assert budget.spent == pytest.approx(rho_of(1.0, 1e-9) + 0.02)
@@ -306,17 +309,17 @@ def test_a_budget_of_epsilon_takes_no_delta():
         Cost(1.0, 1e-9).charged(None)
 
 
-# What comes out
+# Releases
 
 
 @pytest.mark.parametrize("more", [{}, ZCDP], ids=["pure", "zcdp"])
 def test_dependence_is_released(more):
     table = pd.DataFrame({"job": PEOPLE["job"], "ill": PEOPLE["job"] == "nurse"})
     budget = dbanon.Budget(99.0, delta=1e-9 if more else None)
-    found = dbanon.synthesize(table, budget=budget, **{**OPTIONS, "epsilon": 10.0}, **more)
-    assert (found.method, found.n_rows) == ("dp_marginals", 1000)
-    assert ((found.columns["job"] == "nurse") == found.columns["ill"]).mean() > 0.95
-    assert "graphical model of up to 1 two-way counts" in found.told[1]
+    synthetic = dbanon.synthesize(table, budget=budget, **{**OPTIONS, "epsilon": 10.0}, **more)
+    assert (synthetic.method, synthetic.n_rows) == ("dp_marginals", 1000)
+    assert ((synthetic.columns["job"] == "nurse") == synthetic.columns["ill"]).mean() > 0.95
+    assert "graphical model of up to 1 two-way counts" in synthetic.told[1]
 
 
 @pytest.mark.parametrize("accounting", AMOUNTS)
@@ -328,13 +331,15 @@ def test_bins_are_where_the_rows_are_however_wide_the_bounds(accounting):
     amount = 2.0 if accounting == "pure" else rho_of(2.0, 1e-9)
     divided = divide(n, amount, accounting, [None, None], [0, 0])
     assert divided.edges is not None
-    found = dp_marginals(table, divided, OPENDP, rng)
-    for real, made in zip(table, found, strict=True):
+    released = dp_marginals(table, divided, OPENDP, rng)
+    for real, synthetic_column in zip(table, released, strict=True):
         deciles = np.quantile(real, np.arange(1, 10) / 10)
-        shares = np.bincount(np.searchsorted(deciles, made, side="right"), minlength=10) / n
+        shares = (
+            np.bincount(np.searchsorted(deciles, synthetic_column, side="right"), minlength=10) / n
+        )
         assert np.abs(shares - 0.1).sum() / 2 < 0.06
     low = table < np.median(table, axis=1, keepdims=True)
-    again = found < np.median(table, axis=1, keepdims=True)
+    again = released < np.median(table, axis=1, keepdims=True)
     assert (again[0] == again[1]).mean() == pytest.approx((low[0] == low[1]).mean(), abs=0.05)
 
 
@@ -342,5 +347,5 @@ def test_too_little_for_dependence_leaves_columns_independent():
     divided = divide(600, 0.6, "pure", TREES, VALUES)
     assert divided.rounds == 0
     assert "independent" in divided.description[0]
-    found = dp_marginals(rows(600), divided, Transcript(), np.random.default_rng(0))
-    assert found.shape == (4, 600)
+    released = dp_marginals(rows(600), divided, Transcript(), np.random.default_rng(0))
+    assert released.shape == (4, 600)

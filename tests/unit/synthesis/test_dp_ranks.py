@@ -1,4 +1,4 @@
-"""dp_ranks: sensitivity, accounting, what is refused before it is spent, and what comes out."""
+"""dp_ranks: sensitivity, accounting, refusals and releases."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ def test_sums_of_order_statistics_move_by_the_range_at_most_and_reach_it():
         for values in combinations_with_replacement(range(5), n):
             column = np.array(values)
             before = {size: sums_of_ranks(column, size) for size in worst}
-            for place, other in product(range(n), range(5)):
+            for row, other in product(range(n), range(5)):
                 changed = column.copy()
-                changed[place] = other
+                changed[row] = other
                 for size, sums in before.items():
                     moved = int(np.abs(sums_of_ranks(changed, size) - sums).sum())
                     worst[size] = max(worst[size], moved)
@@ -69,24 +69,24 @@ def neighbours(draw):
 @given(neighbours())
 @settings(max_examples=400, deadline=None)
 def test_sums_of_two_neighbours(tables):
-    one, other, size = tables
-    moved = np.abs(sums_of_ranks(one[0], size) - sums_of_ranks(other[0], size)).sum()
+    first, other, size = tables
+    moved = np.abs(sums_of_ranks(first[0], size) - sums_of_ranks(other[0], size)).sum()
     assert moved <= GRID
 
 
 @given(neighbours())
 @settings(max_examples=400, deadline=None)
 def test_counts_and_scores_of_two_neighbours(tables):
-    one, other, bins = tables
-    one, other = one % bins, other % bins
-    before, after = two_way(*one, (bins, bins)), two_way(*other, (bins, bins))
+    first, other, bins = tables
+    first, other = first % bins, other % bins
+    before, after = two_way(*first, (bins, bins)), two_way(*other, (bins, bins))
     assert np.abs(before - after).sum() <= 2
     even = np.full(bins, 1 / bins)
-    apart = expected_counts(len(one[0]), even, even, bins**2)
-    assert (apart == len(one[0])).all()
-    first, second = (score(counts, apart, bins**2) for counts in (before, after))
-    assert abs(first - second) <= 2 * bins**2
-    assert first == round(bins**2 * np.abs(before - len(one[0]) / bins**2).sum())
+    apart = expected_counts(len(first[0]), even, even, bins**2)
+    assert (apart == len(first[0])).all()
+    score_before, score_after = (score(counts, apart, bins**2) for counts in (before, after))
+    assert abs(score_before - score_after) <= 2 * bins**2
+    assert score_before == round(bins**2 * np.abs(before - len(first[0]) / bins**2).sum())
 
 
 # Accounting
@@ -126,7 +126,7 @@ def test_without_enough_noise_nothing_is_drawn():
     assert noise.drawn == []
 
 
-# What is refused, and that nothing is spent on it
+# Refusals, which spend nothing
 
 
 @pytest.mark.parametrize(
@@ -189,10 +189,10 @@ def test_refusals_say_what_would_do():
 
 
 def test_no_refusal_tells_a_bound_from_the_data():
-    told = errors.BoundsRequired.__doc__
+    documentation = errors.BoundsRequired.__doc__
     with pytest.raises(errors.BoundsRequired) as refused:
         synthesize(np.full((2000, 3), 12345.678), bounds={})
-    assert "12345" not in f"{refused.value} {refused.value.hint} {told}"
+    assert "12345" not in f"{refused.value} {refused.value.hint} {documentation}"
 
 
 def test_a_budget_is_counted_in_decimals_and_never_refunds():
@@ -241,18 +241,18 @@ def test_a_run_that_fails_stays_spent(monkeypatch):
     assert budget.spent == 1.0
 
 
-# What comes out
+# Releases
 
 
 def test_a_release_says_what_it_is():
-    found = synthesize(budget=dbanon.Budget(3.0, "magic"))
-    assert found.epsilon == 1.0
-    assert list(found.columns) == list(BOUNDS)
-    assert found.n_rows == 2000
-    assert "ε = 1 for one row" in found.guarantee
-    assert "1 of 3 of budget magic are spent" in found.guarantee
-    assert "not k-anonymous" in found.guarantee
-    assert np.abs(found.values).max() <= 4
+    synthetic = synthesize(budget=dbanon.Budget(3.0, "magic"))
+    assert synthetic.epsilon == 1.0
+    assert list(synthetic.columns) == list(BOUNDS)
+    assert synthetic.n_rows == 2000
+    assert "ε = 1 for one row" in synthetic.guarantee
+    assert "1 of 3 of budget magic are spent" in synthetic.guarantee
+    assert "not k-anonymous" in synthetic.guarantee
+    assert np.abs(synthetic.values).max() <= 4
 
 
 def test_no_content_of_a_row_ends_the_run_and_types_are_as_declared():
@@ -274,27 +274,27 @@ def test_no_content_of_a_row_ends_the_run_and_types_are_as_declared():
     with pytest.raises(errors.InvalidParameter, match=r'"born" may hold NULL'):
         synthesize(frame, bounds=bounds)
     nothing = {"born": "1970-01-01", "maybe": 0}
-    found = synthesize(frame, bounds=bounds, null_as=nothing, epsilon=5.0)
-    assert {name: part.dtype for name, part in found.columns.items()} == {
+    synthetic = synthesize(frame, bounds=bounds, null_as=nothing, epsilon=5.0)
+    assert {name: part.dtype for name, part in synthetic.columns.items()} == {
         "small": np.int64, "odd": np.float64, "born": np.dtype("datetime64[us]"),
         "flag": np.bool_, "maybe": np.int64, "single": np.float64,
     }  # fmt: skip
-    assert found.columns["small"].min() >= 0
-    assert 0.5 <= found.columns["odd"].min() <= found.columns["odd"].max() <= 0.75
-    assert 0.85 < found.columns["flag"].mean() < 0.95
+    assert synthetic.columns["small"].min() >= 0
+    assert 0.5 <= synthetic.columns["odd"].min() <= synthetic.columns["odd"].max() <= 0.75
+    assert 0.85 < synthetic.columns["flag"].mean() < 0.95
     for everywhere in (np.nan, np.inf, -np.inf, 1e308):
         assert synthesize(np.full((2000, 3), everywhere)).n_rows == 2000
 
 
 def test_a_person_of_many_rows_is_one_row():
     rng = np.random.default_rng(0)
-    whose = np.repeat(np.arange(600), rng.integers(1, 9, 600))
-    frame = pd.DataFrame({"person": whose, "age": whose / 600.0})
-    found = synthesize(frame, bounds={"age": (0, 1)}, entity="person", epsilon=4.0)
-    assert found.n_rows == 600
-    assert "for one person" in found.guarantee
-    assert str(len(frame)) not in f"{found.guarantee} {found.told}"
-    np.testing.assert_allclose(np.sort(found.columns["age"]), np.arange(600) / 600.0, atol=0.08)
+    person_ids = np.repeat(np.arange(600), rng.integers(1, 9, 600))
+    frame = pd.DataFrame({"person": person_ids, "age": person_ids / 600.0})
+    synthetic = synthesize(frame, bounds={"age": (0, 1)}, entity="person", epsilon=4.0)
+    assert synthetic.n_rows == 600
+    assert "for one person" in synthetic.guarantee
+    assert str(len(frame)) not in f"{synthetic.guarantee} {synthetic.told}"
+    np.testing.assert_allclose(np.sort(synthetic.columns["age"]), np.arange(600) / 600.0, atol=0.08)
     with pytest.raises(errors.UnsupportedType, match="whose"):
         synthesize(frame.astype({"person": "Int64"}), bounds={"age": (0, 1)}, entity="person")
     with pytest.raises(errors.ColumnNotFound):
@@ -302,16 +302,16 @@ def test_a_person_of_many_rows_is_one_row():
 
 
 def test_two_releases_differ_and_there_is_no_seed():
-    one, other = synthesize(), synthesize()
-    assert not np.array_equal(np.sort(one.values, axis=0), np.sort(other.values, axis=0))
+    synthetic, other = synthesize(), synthesize()
+    assert not np.array_equal(np.sort(synthetic.values, axis=0), np.sort(other.values, axis=0))
 
 
 def test_isotonic_and_projection_by_hand():
-    found = isotonic(
+    fitted = isotonic(
         np.array([1.0, 3.0, 2.0, 5.0, 4.0, 0.0]), np.array([1.0, 1.0, 1.0, 1.0, 1.0, 3.0])
     )
     # 3 and 2 pool to 2.5, 5 and 4 to 4.5; the last, of weight 3, takes all of them down to 2.
-    np.testing.assert_allclose(found, [1, 2, 2, 2, 2, 2])
+    np.testing.assert_allclose(fitted, [1, 2, 2, 2, 2, 2])
     np.testing.assert_allclose(project_to_simplex(np.array([3.0, -1.0, 1.0]), 3.0), [2.5, 0.0, 0.5])
 
 
@@ -320,8 +320,8 @@ def test_dependence_survives():
     rng = np.random.default_rng(0)
     base = rng.integers(0, GRID + 1, 20_000)
     grid = np.array([base, rng.integers(0, GRID + 1, 20_000), base])
-    found = dp_ranks(grid, shares(20_000, 3, 2.0), Seeded(0), rng)
-    correlations = np.corrcoef(found)
+    released = dp_ranks(grid, shares(20_000, 3, 2.0), Seeded(0), rng)
+    correlations = np.corrcoef(released)
     assert correlations[0, 2] > 0.95
     assert abs(correlations[0, 1]) < 0.1
 
@@ -330,10 +330,12 @@ def test_dependence_survives():
 @pytest.mark.parametrize("name", EXPECTED)
 def test_measures_are_those_that_were_measured(name):
     draws = 1 if name == "magic" else 4
-    for epsilon, told in EXPECTED[name].items():
-        if told is None:
+    for epsilon, expected_measures in EXPECTED[name].items():
+        if expected_measures is None:
             with pytest.raises(errors.NoiseTooLarge):
                 shares(*bounded_rows(name)[0].shape, epsilon)
             continue
-        found = mean_measures(name, epsilon, draws=draws)
-        np.testing.assert_allclose(found, told, rtol=0.4, err_msg=f"{name}, {epsilon}")
+        measured = mean_measures(name, epsilon, draws=draws)
+        np.testing.assert_allclose(
+            measured, expected_measures, rtol=0.4, err_msg=f"{name}, {epsilon}"
+        )

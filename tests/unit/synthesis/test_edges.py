@@ -31,14 +31,14 @@ from tests.reference.private_calls import (
 from tests.reference.synthesis import Recording
 
 
-def moved(one, other, edges):
+def moved(first, other, edges):
     """How far the scores of all parts of a level move together: in each, the one that moves most.
 
     The price of a choice is that of its largest move; choices of one level add up.
     """
     apart = 0
     for low, high in pairwise(edges):
-        both = [halving_scores(np.sort(column), low, high) for column in (one, other)]
+        both = [halving_scores(np.sort(column), low, high) for column in (first, other)]
         np.testing.assert_array_equal(both[0][0], both[1][0])
         apart += int(np.abs(both[0][1] - both[1][1]).max())
     return apart
@@ -69,21 +69,21 @@ def neighbours(draw):
     n = draw(st.integers(1, 40))
     step = draw(st.sampled_from([1, 1000, GRID // 7, GRID]))
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
-    one = rng.integers(0, GRID // step + 1, n) * step
-    other = one.copy()
+    column = rng.integers(0, GRID // step + 1, n) * step
+    other = column.copy()
     other[rng.integers(n)] = rng.integers(0, GRID // step + 1) * step
     inner = rng.integers(0, GRID // step + 1, draw(st.integers(0, 7))) * step
-    return one, other, [0, *sorted(inner.clip(0, GRID - 1).tolist()), GRID]
+    return column, other, [0, *sorted(inner.clip(0, GRID - 1).tolist()), GRID]
 
 
 @given(neighbours())
 @settings(max_examples=300, deadline=None)
 def test_levels_and_counts_of_two_neighbours(columns):
-    one, other, edges = columns
-    assert moved(one, other, edges) <= 2
-    counts = [counts_between(np.sort(column), np.array(edges)) for column in (one, other)]
+    first, other, edges = columns
+    assert moved(first, other, edges) <= 2
+    counts = [counts_between(np.sort(column), np.array(edges)) for column in (first, other)]
     assert np.abs(counts[0] - counts[1]).sum() <= 2
-    assert counts[0].sum() == len(one)
+    assert counts[0].sum() == len(first)
 
 
 def test_a_score_by_hand():
@@ -103,7 +103,7 @@ def test_edges_without_noise_halve_and_halve_again():
     np.testing.assert_allclose(counts_between(np.sort(column), edges), 1250, atol=30)
 
 
-# Nothing is told by sums of ranks that are this uncertain.
+# Sums of ranks this uncertain carry no information.
 UNCERTAIN = 1e30
 
 
@@ -112,29 +112,29 @@ def test_values_of_an_outermost_part_become_fewer_towards_the_bound():
     edges = np.array([0.0, 100.0, GRID])
     parts = ColumnParts(1000, edges, np.array([0.5, 0.5]), 0.0)
     even = Quantiles(np.array([0.0, 1.0]), np.array([0.0, GRID]), 2)
-    found = edge_quantiles(parts, even, UNCERTAIN, 2)
-    outer = found.values[found.shares > 0.5] - 100
+    quantiles = edge_quantiles(parts, even, UNCERTAIN, 2)
+    outer = quantiles.values[quantiles.shares > 0.5] - 100
     # Of 500 rows at 5 rows a unit: exponential with a mean of 100, far from the bound.
     assert outer.mean() == pytest.approx(100, rel=0.02)
     assert np.median(outer) == pytest.approx(100 * np.log(2), rel=0.02)
     mirrored = ColumnParts(1000, GRID - edges[::-1], np.array([0.5, 0.5]), 0.0)
     other = edge_quantiles(mirrored, even, UNCERTAIN, 2)
-    np.testing.assert_allclose(GRID - other.values[::-1], found.values, rtol=1e-9)
+    np.testing.assert_allclose(GRID - other.values[::-1], quantiles.values, rtol=1e-9)
 
 
 def test_values_are_even_in_parts_that_are_no_outermost_ones():
     parts = ColumnParts(
         1000, np.array([0.0, 10.0, GRID - 10.0, GRID]), np.array([0.4, 0.2, 0.4]), 0.0
     )
-    found = edge_quantiles(
+    quantiles = edge_quantiles(
         parts, Quantiles(np.array([0.0, 1.0]), np.array([0.0, GRID]), 2), UNCERTAIN, 2
     )
-    inside = (found.shares > 0.4) & (found.shares < 0.6)
-    even = 10 + (found.shares[inside] - 0.4) / 0.2 * (GRID - 20)
-    np.testing.assert_allclose(found.values[inside], even)
+    inside = (quantiles.shares > 0.4) & (quantiles.shares < 0.6)
+    even = 10 + (quantiles.shares[inside] - 0.4) / 0.2 * (GRID - 20)
+    np.testing.assert_allclose(quantiles.values[inside], even)
     # They are less dense than the part beside them nowhere: their values are even, too.
     np.testing.assert_allclose(
-        found.values[found.shares < 0.4], found.shares[:410] / 0.04, rtol=0.01
+        quantiles.values[quantiles.shares < 0.4], quantiles.shares[:410] / 0.04, rtol=0.01
     )
 
 
@@ -152,15 +152,15 @@ def test_a_margin_of_parts_by_hand():
     assert codes.tolist() == [0, 0, 0, 0, 1, 1, 1, 1]
     assert inside[:4].tolist() == [0.0, 0.45, 0.5, 0.95]
     assert (inside[4], inside[-1]) == (0.0, 1.0)
-    found = margin.values_in(np.array([0, 0, 0, 1, 1]), np.array([0.0, 0.25, 1.0, 0.0, 1.0]))
-    np.testing.assert_allclose(found, [0.0, 10.0, 20.0, 20.0, GRID])
+    values = margin.values_in(np.array([0, 0, 0, 1, 1]), np.array([0.0, 0.25, 1.0, 0.0, 1.0]))
+    np.testing.assert_allclose(values, [0.0, 10.0, 20.0, 20.0, GRID])
 
 
 def test_a_bin_without_rows_gives_values_of_its_own():
     parts = ColumnParts(8, np.array([0.0, 10.0, GRID]), np.array([1.0, 0.0]), 1.0)
     margin = PartMargin(parts, np.array([0, 1]), Quantiles(parts.cumulative_shares, parts.edges, 2))
-    found = margin.values_in(np.array([1, 1]), np.array([0.0, 1.0]))
-    assert (found >= 10).all()
+    values = margin.values_in(np.array([1, 1]), np.array([0.0, 1.0]))
+    assert (values >= 10).all()
 
 
 @pytest.mark.parametrize("p", [1, 2, 10])
@@ -185,11 +185,11 @@ def test_draws_are_the_same_whatever_the_data_are(n, p, epsilon):
 
 def test_a_release_says_so():
     values = np.random.default_rng(0).normal(size=(5000, 2))
-    wished = {"epsilon": 2.0, "bounds": {f"column {j}": (-4, 4) for j in range(2)}}
-    found = synthesize(values, margins="quantiles", **wished)
-    assert any("noisy quantiles" in line for line in found.told)
+    options = {"epsilon": 2.0, "bounds": {f"column {j}": (-4, 4) for j in range(2)}}
+    released = synthesize(values, margins="quantiles", **options)
+    assert any("noisy quantiles" in line for line in released.told)
     with pytest.raises(errors.InvalidParameter, match="margins"):
-        synthesize(values, margins="edges", **wished)
+        synthesize(values, margins="edges", **options)
 
 
 # At MAGIC 19,020 and Census, epsilon: at most this W2 and this error of ranges, over 2 seeds. The
@@ -204,10 +204,10 @@ AT_MOST = {
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "epsilon"), AT_MOST)
 def test_ranges_are_answered_better_than_by_ranks(name, epsilon):
-    found = {
+    errors_by_margins = {
         margins: mean_measures(name, epsilon, margins, draws=2)
         for margins in ("ranks", "quantiles")
     }
-    apart, _, ranges = found["quantiles"]
+    apart, _, ranges = errors_by_margins["quantiles"]
     assert (apart <= AT_MOST[name, epsilon][0], ranges <= AT_MOST[name, epsilon][1]) == (True, True)
-    assert ranges < found["ranks"][2]
+    assert ranges < errors_by_margins["ranks"][2]

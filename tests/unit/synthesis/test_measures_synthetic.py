@@ -43,19 +43,19 @@ def histograms(values, bounds, epsilon, rng):
 @pytest.fixture(scope="module")
 def measured():
     """By table, epsilon and way: the three measures, means over two seeds."""
-    found = {}
+    measures_by_case = {}
     for name, (values, bounds) in TABLES.items():
         for epsilon in EPSILONS:
-            for way in ("ranks", "quantiles", "histograms"):
+            for margins_kind in ("ranks", "quantiles", "histograms"):
                 each = [
                     histograms(values, bounds, epsilon, np.random.default_rng(seed))
-                    if way == "histograms"
-                    else released(values, bounds, epsilon, Seeded(seed), way)
+                    if margins_kind == "histograms"
+                    else released(values, bounds, epsilon, Seeded(seed), margins_kind)
                     for seed in range(2)
                 ]
                 figures = np.mean([measures(values, rows, 30) for rows in each], axis=0)
-                found[name, epsilon, way] = figures
-    return found
+                measures_by_case[name, epsilon, margins_kind] = figures
+    return measures_by_case
 
 
 @pytest.mark.parametrize("margins", ["ranks", "quantiles"])
@@ -73,15 +73,18 @@ def test_rows_are_nearer_than_those_of_histograms(measured, name, margins):
 @pytest.mark.parametrize("margins", ["ranks", "quantiles"])
 @pytest.mark.parametrize("name", TABLES)
 def test_all_measures_get_better_with_epsilon(measured, name, margins):
-    found = np.array([measured[name, epsilon, margins] for epsilon in EPSILONS])
-    assert (np.diff(found, axis=0) < 0).all()
+    measured_values = np.array([measured[name, epsilon, margins] for epsilon in EPSILONS])
+    assert (np.diff(measured_values, axis=0) < 0).all()
 
 
 @pytest.mark.parametrize("epsilon", [5, 20])
 @pytest.mark.parametrize("name", TABLES)
 def test_ranges_are_answered_better_by_quantiles(measured, name, epsilon):
     """Than by ranks, and than by histograms."""
-    ranges = {way: measured[name, epsilon, way][2] for way in ("ranks", "quantiles", "histograms")}
+    ranges = {
+        margins_kind: measured[name, epsilon, margins_kind][2]
+        for margins_kind in ("ranks", "quantiles", "histograms")
+    }
     assert ranges["quantiles"] < 0.99 * min(ranges["ranks"], ranges["histograms"])
     assert measured[name, epsilon, "quantiles"][0] < measured[name, epsilon, "ranks"][0]
 
@@ -107,7 +110,7 @@ def with_margins(values, rows):
 def test_residuals_bring_rows_nearer_than_a_tree_alone(name, epsilon):
     """With the same margins, so that the dependence alone is measured."""
     values, bounds = TABLES[name]
-    found = np.mean(
+    mean_values = np.mean(
         [
             [
                 measures(values, with_margins(values, rows), 30)
@@ -120,8 +123,8 @@ def test_residuals_bring_rows_nearer_than_a_tree_alone(name, epsilon):
         ],
         axis=0,
     )
-    assert (found[0] < found[1]).all()
-    assert found[0][1] < found[1][1] / 2
+    assert (mean_values[0] < mean_values[1]).all()
+    assert mean_values[0][1] < mean_values[1][1] / 2
 
 
 @pytest.mark.parametrize("shape", [(1012, 10), (1080, 13)])

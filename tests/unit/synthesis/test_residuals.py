@@ -29,7 +29,7 @@ def test_agreements_move_by_a_fourth_of_p_squared_at_most_and_reach_it(p):
     worst = 0
     for sides in product((0.25, 0.5), repeat=p):
         for other in product((0.25, 0.5), repeat=p):
-            both = [np.array([one, [0.75] * p]).T for one in (sides, other)]
+            both = [np.array([side, [0.75] * p]).T for side in (sides, other)]
             moved = np.abs(agreements(both[0]) - agreements(both[1]))
             assert moved.max() <= 1
             worst = max(worst, int(moved.sum()))
@@ -39,7 +39,7 @@ def test_agreements_move_by_a_fourth_of_p_squared_at_most_and_reach_it(p):
 @given(st.integers(0, 2**32), st.integers(2, 6), st.integers(1, 40))
 @settings(max_examples=200, deadline=None)
 def test_one_row_moves_one_place_a_column(seed, p, n):
-    """From the table to what is counted, the same public draws given: lines and lists."""
+    """From the table to the counts, with the same public draws: numeric and listed columns."""
     rng = np.random.default_rng(seed)
     grid = rng.integers(0, 5, (p, n))
     other = grid.copy()
@@ -62,7 +62,7 @@ def test_one_row_moves_one_place_a_column(seed, p, n):
         ]
         codes = np.array([code for code, _ in spots])
         assert 0 <= codes.min() <= codes.max() <= 2
-        inside = np.array([place for _, place in spots])
+        inside = np.array([position for _, position in spots])
         assert 0 <= inside.min() <= inside.max() <= 1
         places.append(conditional_positions(edges, codes, inside))
         assert np.isfinite(places[-1]).all()
@@ -76,10 +76,10 @@ def test_places_by_hand():
     table = np.array([[1.0, 3.0], [2.0, 2.0]]) / 8
     codes = np.array([[0, 0, 1], [0, 1, 1]])
     inside = np.array([[0.5, 0.5, 0.0], [0.5, 0.5, 0.5]])
-    found = conditional_positions([TreeEdge(0, 1, table)], codes, inside)
-    np.testing.assert_allclose(found[0], [0.25, 0.25, 0.5])
+    positions = conditional_positions([TreeEdge(0, 1, table)], codes, inside)
+    np.testing.assert_allclose(positions[0], [0.25, 0.25, 0.5])
     # Of the first row of the table a quarter is in bin 0; of the second half.
-    np.testing.assert_allclose(found[1], [0.125, 0.625, 0.75])
+    np.testing.assert_allclose(positions[1], [0.125, 0.625, 0.75])
 
 
 def test_equal_values_are_spread_over_their_share():
@@ -93,13 +93,13 @@ def test_equal_values_are_spread_over_their_share():
 
 
 def test_agreement_tells_the_correlation_of_normals():
-    n, told = 100_000, np.array([[1, 0.8, -0.3], [0.8, 1, 0.1], [-0.3, 0.1, 1.0]])
-    drawn_ = normals(told, n, np.random.default_rng(0))
-    np.testing.assert_allclose(np.corrcoef(drawn_), told, atol=0.02)
+    n, correlations = 100_000, np.array([[1, 0.8, -0.3], [0.8, 1, 0.1], [-0.3, 0.1, 1.0]])
+    drawn_ = normals(correlations, n, np.random.default_rng(0))
+    np.testing.assert_allclose(np.corrcoef(drawn_), correlations, atol=0.02)
     ranks = drawn_.argsort(axis=1).argsort(axis=1) / n
     divided = shares(n, 3, 10.0)
-    found = noisy_correlations(ranks, divided, Recording())
-    np.testing.assert_allclose(found, told, atol=0.02)
+    measured = noisy_correlations(ranks, divided, Recording())
+    np.testing.assert_allclose(measured, correlations, atol=0.02)
     # What may be noise alone is none.
     apart = np.random.default_rng(1).random((3, n))
     loud = shares(n, 3, 0.01)
@@ -113,26 +113,26 @@ def test_impossible_correlations_become_possible_ones():
         def laplace(self, values, scale):
             return np.array([1000, 1000, 0])
 
-    found = noisy_correlations(np.zeros((3, 1000)), divided, Liar())
-    assert np.linalg.eigvalsh(found).min() >= 0
-    np.testing.assert_allclose(np.diag(found), 1.0)
+    measured = noisy_correlations(np.zeros((3, 1000)), divided, Liar())
+    assert np.linalg.eigvalsh(measured).min() >= 0
+    np.testing.assert_allclose(np.diag(measured), 1.0)
 
 
 def test_columns_that_a_tree_sets_apart_depend_again():
     """Three that are alike: of any two that are not beside each other a tree tells a part."""
     rng = np.random.default_rng(0)
     n, divided = 20_000, shares(20_000, 3, 5.0)
-    own, common = rng.normal(size=(3, n)), rng.normal(size=n)
-    ranks = (0.63 * own + 0.77 * common).argsort(axis=1).argsort(axis=1)
+    independent, common = rng.normal(size=(3, n)), rng.normal(size=n)
+    ranks = (0.63 * independent + 0.77 * common).argsort(axis=1).argsort(axis=1)
     grid = (ranks * (GRID // n)).astype(np.int64)
-    told = np.corrcoef(grid)
-    found = np.corrcoef(dp_ranks(grid, divided, Seeded(0), np.random.default_rng(0)))
-    assert np.abs(found - told).max() < 0.06
+    expected = np.corrcoef(grid)
+    measured = np.corrcoef(dp_ranks(grid, divided, Seeded(0), np.random.default_rng(0)))
+    assert np.abs(measured - expected).max() < 0.06
     bins = np.full(divided.bins, 1 / divided.bins)
     edges = noisy_tree(grid * divided.bins // (GRID + 1), [bins] * 3, divided, Recording())
     apart = draw_bins(edges, rng.normal(size=(3, n)), rng)
     tree = np.corrcoef([code + inside for code, inside in apart])
-    assert np.abs(tree - told).max() > 0.15
+    assert np.abs(tree - expected).max() > 0.15
 
 
 @pytest.mark.slow

@@ -27,10 +27,10 @@ def test_one_row_moves_a_score_by_own_shares_by_six_rows_at_most():
     n, worst = 4, 0
     cells = list(product(range(3), range(2)))
     for rows in product(cells, repeat=n):
-        one = np.array(rows).T
-        before = marginal_score(two_way(one[0], one[1], (3, 2)))
+        table = np.array(rows).T
+        before = marginal_score(two_way(table[0], table[1], (3, 2)))
         for cell in cells:
-            other = one.copy()
+            other = table.copy()
             other[:, 0] = cell
             worst = max(worst, abs(marginal_score(two_way(other[0], other[1], (3, 2))) - before))
     assert 2 * n < worst <= 6 * n
@@ -40,10 +40,10 @@ def test_one_row_moves_a_score_by_own_shares_by_six_rows_at_most():
 @settings(max_examples=200, deadline=None)
 def test_scores_by_own_shares_of_neighbours(seed, n, a, b):
     rng = np.random.default_rng(seed)
-    one = np.array([rng.integers(0, a, n), rng.integers(0, b, n)])
-    other = one.copy()
+    table = np.array([rng.integers(0, a, n), rng.integers(0, b, n)])
+    other = table.copy()
     other[:, rng.integers(n)] = rng.integers(0, a), rng.integers(0, b)
-    of = [two_way(*table, (a, b)) for table in (one, other)]
+    of = [two_way(*neighbour, (a, b)) for neighbour in (table, other)]
     assert abs(marginal_score(of[0]) - marginal_score(of[1])) <= 6 * n
     plain = sum(
         abs(n * int(of[0][i, j]) - int(of[0][i].sum()) * int(of[0][:, j].sum()))
@@ -57,10 +57,10 @@ def test_scores_by_own_shares_of_neighbours(seed, n, a, b):
 def test_bins_beside_each_other(seed, m, data):
     bins = data.draw(st.integers(1, m))
     weights = np.random.default_rng(seed).dirichlet(np.full(m, 0.2))
-    found = adjacent_bins(weights, bins)
-    assert found[0] == 0
-    assert found[-1] == bins - 1
-    assert set(np.diff(found).tolist()) <= {0, 1}
+    bin_of_value = adjacent_bins(weights, bins)
+    assert bin_of_value[0] == 0
+    assert bin_of_value[-1] == bins - 1
+    assert set(np.diff(bin_of_value).tolist()) <= {0, 1}
 
 
 def test_bins_have_about_as_much_weight_each():
@@ -129,11 +129,11 @@ def test_the_price_is_epsilon_and_draws_do_not_depend_on_data(trees, epsilon):
 def test_tables_are_fitted_to_margins_that_are_counts():
     rng = np.random.default_rng(0)
     tables = [rng.random((3, 4)), rng.random((3, 5))]
-    known = {0: np.array([0.2, 0.3, 0.5]), 2: np.array([0.1, 0.2, 0.3, 0.3, 0.1])}
-    first, second = fit_common_shares([(0, 1), (0, 2)], tables, 3, known)
+    known_shares = {0: np.array([0.2, 0.3, 0.5]), 2: np.array([0.1, 0.2, 0.3, 0.3, 0.1])}
+    first, second = fit_common_shares([(0, 1), (0, 2)], tables, 3, known_shares)
     for table in (first, second):
-        np.testing.assert_allclose(table.sum(axis=1), known[0], atol=1e-6)
-    np.testing.assert_allclose(second.sum(axis=0), known[2], atol=1e-6)
+        np.testing.assert_allclose(table.sum(axis=1), known_shares[0], atol=1e-6)
+    np.testing.assert_allclose(second.sum(axis=0), known_shares[2], atol=1e-6)
 
 
 def test_a_column_on_a_line_is_not_preferred_for_its_bins():
@@ -141,13 +141,13 @@ def test_a_column_on_a_line_is_not_preferred_for_its_bins():
     n, rng = 20_000, np.random.default_rng(0)
     colour = rng.integers(0, 6, n)
     number = np.rint(GRID * rng.beta(0.3, 3.0, n)).astype(np.int64)
-    noise, drawn = Seeded(1), []
+    noise, seen_scales = Seeded(1), []
     divided = shares(n, 3, 1.0, (None, COLOURS, COLOURS))
     assert divided.scores_own_margins
     for _ in range(3):
-        found = dp_ranks(np.array([number, colour, colour]), divided, noise, rng)
-        drawn.append(float((found[1] == found[2]).mean()))
-    assert min(drawn) > 0.9
+        released = dp_ranks(np.array([number, colour, colour]), divided, noise, rng)
+        seen_scales.append(float((released[1] == released[2]).mean()))
+    assert min(seen_scales) > 0.9
 
 
 def test_ages_are_released_near_their_counts():
@@ -162,7 +162,7 @@ def test_ages_are_released_near_their_counts():
         bounds={"age": (17, 90)},
         budget=dbanon.Budget(1.0),
     )
-    made = pd.Series(released.columns["age"]).value_counts(normalize=True)
+    released_shares = pd.Series(released.columns["age"]).value_counts(normalize=True)
     assert "Margins of 1 columns: counts of their whole numbers." in released.told
-    assert abs(made[40] - (frame["age"] == 40).mean()) < 0.01
-    assert set(made.index) <= set(range(17, 91))
+    assert abs(released_shares[40] - (frame["age"] == 40).mean()) < 0.01
+    assert set(released_shares.index) <= set(range(17, 91))
