@@ -99,9 +99,12 @@ def test_rows_of_others_give_nothing_away() -> None:
     assert min(held.values()) >= 10, held
     others = iter(range(100, 300))
     found = dbanon.attack(
-        people(1, 100), people(3, 100), make=lambda rows: people(next(others), len(rows)),
-        targets=1, releases=16,
-    )  # fmt: skip
+        people(1, 100),
+        people(3, 100),
+        make=lambda rows: people(next(others), len(rows)),
+        targets=1,
+        releases=16,
+    )
     low, high = found.found["membership"].interval or (1, 1)
     assert low <= 0 <= high
 
@@ -165,8 +168,11 @@ def test_linking_and_inferring_are_the_references(seed: int) -> None:
     linked = [reference.linkable(one, rows, spans, (0, 1), (2,)) for one in originals]
     assert found["linkability"].attack == Rate(int(sum(linked)), 60)
     for at, name in enumerate(NAMES):
-        width = 0.05 * float(np.subtract(*np.quantile(original[name], [0.95, 0.05]))) \
-            if name != "d" else 0.0  # fmt: skip
+        width = (
+            0.05 * float(np.subtract(*np.quantile(original[name], [0.95, 0.05])))
+            if name != "d"
+            else 0.0
+        )
         right = [reference.inferable(one, rows, spans, at, width) for one in originals]
         assert found["attribute_inference"].columns[name].attack == Rate(int(sum(right)), 60)
 
@@ -191,9 +197,13 @@ def test_a_synthesis_is_attacked_as_it_comes() -> None:
     import_or_skip("opendp")
     original = people(1)[["a", "b", "c"]]
     made = dbanon.synthesize(
-        original, method="dp_ranks", epsilon=3.0, bounds=dict.fromkeys("abc", (-5, 5)),
-        types="number", budget=dbanon.Budget(3.0),
-    )  # fmt: skip
+        original,
+        method="dp_ranks",
+        epsilon=3.0,
+        bounds=dict.fromkeys("abc", (-5, 5)),
+        types="number",
+        budget=dbanon.Budget(3.0),
+    )
     found = dbanon.attack(original, made, control=people(2)[["a", "b", "c"]])
     risk = found.found["attribute_inference"].interval
     assert risk is not None
