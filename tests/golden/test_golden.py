@@ -144,3 +144,26 @@ def test_long_values_differ_by_their_hash() -> None:
     long, other = list(range(200)), [*range(199), 0]
     assert records.compact(long) != records.compact(other)
     assert len(records.compact(long)) < 120
+
+
+def test_additions_are_left_out_and_nothing_else() -> None:
+    additions = Additions()
+    vars(additions).update(methods=frozenset({"fresh"}), options=frozenset({"note"}))
+    cases = dict.fromkeys(["fresh/own", "array fresh", "function fresh(k integer)", "fresher/own"])
+    assert [*additions.cases(cases)] == ["fresher/own"]
+    arguments = {"k": 3, "note": None, "seed": None}
+    answer = {
+        "report.arguments": arguments,
+        "release.arguments": [arguments | {"note": "said"}],
+        "comment": "What it does.\n  note: text.\n  seed: a number.",
+        "refused.hint": "Known methods: mdav, fresh, cbfs.",
+        "note": "another field",
+    }
+    assert additions.answer("mdav/own", answer) == {
+        "report.arguments": {"k": 3, "seed": None},
+        "release.arguments": [arguments | {"note": "said"}],
+        "comment": "What it does.\n  seed: a number.",
+        "refused.hint": "Known methods: mdav, cbfs.",
+        "note": "another field",
+    }
+    assert "note" not in additions.answer("dbanon anonymize", answer)
