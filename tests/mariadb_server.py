@@ -36,10 +36,14 @@ _SHARED = (Path("/usr/share/mysql"), Path("/usr/share/mariadb"))
 _SYSTEM = ("m*_system_tables.sql", "m*_system_tables_data.sql")
 # Few pages and files: a server a worker of tests.
 _SMALL = {
-    "innodb-log-file-size": "16M", "innodb-buffer-pool-size": "64M", "key-buffer-size": "1M",
-    "aria-pagecache-buffer-size": "16M", "performance-schema": "OFF", "max-connections": "60",
+    "innodb-log-file-size": "16M",
+    "innodb-buffer-pool-size": "64M",
+    "key-buffer-size": "1M",
+    "aria-pagecache-buffer-size": "16M",
+    "performance-schema": "OFF",
+    "max-connections": "60",
     "innodb-flush-log-at-trx-commit": "2",
-}  # fmt: skip
+}
 
 
 class MariadbServer:
@@ -92,9 +96,13 @@ class MariadbServer:
         given += ["set @skip_auth_anonymous=1;"]
         given += [next(self._shared.glob(name)).read_text() for name in _SYSTEM]
         made = subprocess.run(
-            self._command("--bootstrap"), input="\n".join(given).encode(), capture_output=True,
-            check=False, cwd=self.directory, **self._as_account(),
-        )  # fmt: skip
+            self._command("--bootstrap"),
+            input="\n".join(given).encode(),
+            capture_output=True,
+            check=False,
+            cwd=self.directory,
+            **self._as_account(),
+        )
         if made.returncode != 0:
             raise NoServerError(f"no MariaDB server: {made.stderr.decode()[-2000:]}")
 
@@ -103,9 +111,13 @@ class MariadbServer:
         before = len(self.log_text()) if log_path.exists() else 0
         with log_path.open("ab") as log:
             self._process = subprocess.Popen(
-                [*ends_with_us(), *self._command()], stdin=subprocess.DEVNULL, stdout=log,
-                stderr=subprocess.STDOUT, cwd=self.directory, **self._as_account(),
-            )  # fmt: skip
+                [*ends_with_us(), *self._command()],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=self.directory,
+                **self._as_account(),
+            )
         until = time.monotonic() + _STARTUP_SECONDS
         while time.monotonic() < until:
             if self._process.poll() is not None:
@@ -145,9 +157,13 @@ class MariadbServer:
 
     def connect(self, database: str | None = None, user: str = "root") -> Any:
         return pymysql.connect(
-            unix_socket=str(self.socket), user=user, database=database, charset="utf8mb4",
-            autocommit=True, ssl_disabled=True,
-        )  # fmt: skip
+            unix_socket=str(self.socket),
+            user=user,
+            database=database,
+            charset="utf8mb4",
+            autocommit=True,
+            ssl_disabled=True,
+        )
 
     def execute(self, *statements: str, database: str | None = None) -> list[tuple[Any, ...]]:
         """Run statements as root; the rows of the last one."""

@@ -9,9 +9,18 @@ from pathlib import Path
 from random import Random
 
 COLUMNS = (
-    "Patienten-Nr", "Fallnr", "Geburtsdatum", "Geschlecht", "PLZ", "Aufnahme", "Entlassung",
-    "ICD", "Station", "Kosten", "Freitext",
-)  # fmt: skip
+    "Patienten-Nr",
+    "Fallnr",
+    "Geburtsdatum",
+    "Geschlecht",
+    "PLZ",
+    "Aufnahme",
+    "Entlassung",
+    "ICD",
+    "Station",
+    "Kosten",
+    "Freitext",
+)
 STAYS, PATIENTS = 31_271, 12_000
 # What stands where somebody knew nothing; in other places nothing stands.
 UNKNOWN = "k.A."
@@ -21,12 +30,27 @@ LATIN_1, UTF_8_BOM = "latin-1", "utf-8-sig"
 
 _BLANK = ("PLZ", "ICD", "Station", "Kosten")
 _LETTERS = "ABCDEFGIJKLMNR"
-_WARDS = ("Innere 1", "Innere 2", "Chirurgie Süd", "Gynäkologie", "Kinderklinik", "HNO",
-          "Intensiv", "Neurologie")  # fmt: skip
+_WARDS = (
+    "Innere 1",
+    "Innere 2",
+    "Chirurgie Süd",
+    "Gynäkologie",
+    "Kinderklinik",
+    "HNO",
+    "Intensiv",
+    "Neurologie",
+)
 _NOTES = (
-    "", "", "", "unauffällig", "Übelkeit; Erbrechen", 'Patient nennt es "Stechen"',
-    "Sturz zu Hause\nWunde versorgt", "Verlegung aus Köln", "Größe und Gewicht fehlen",
-)  # fmt: skip
+    "",
+    "",
+    "",
+    "unauffällig",
+    "Übelkeit; Erbrechen",
+    'Patient nennt es "Stechen"',
+    "Sturz zu Hause\nWunde versorgt",
+    "Verlegung aus Köln",
+    "Größe und Gewicht fehlen",
+)
 _FIRST_BIRTH, _BIRTHS = date(1928, 1, 1), 365 * 94
 _FIRST_STAY, _DAYS = date(2023, 1, 1), 720
 

@@ -52,11 +52,18 @@ def test_every_skip_is_decided_in_one_place() -> None:
     assert undecided == []
 
 
-@pytest.mark.parametrize("line", [
-    "pytest.skip('no server')", "x = pytest.importorskip('numpy')", "from pytest import skip",
-    "A = pytest.mark.skipif(True, reason='so')", "from unittest import SkipTest",
-    "unittest.skipIf(True, 'so')", "@pytest.mark.skip(reason='so')\ndef test(): pass",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "line",
+    [
+        "pytest.skip('no server')",
+        "x = pytest.importorskip('numpy')",
+        "from pytest import skip",
+        "A = pytest.mark.skipif(True, reason='so')",
+        "from unittest import SkipTest",
+        "unittest.skipIf(True, 'so')",
+        "@pytest.mark.skip(reason='so')\ndef test(): pass",
+    ],
+)
 def test_a_bare_skip_is_noticed(line: str) -> None:
     assert [*skips_of(ast.parse(line))]
 
@@ -98,11 +105,22 @@ def test_a_run_of_pytest_fails_in_ci_alone(tmp_path: Path, ci: str) -> None:
     )
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider",
-         "--continue-on-collection-errors"],
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-rs",
+            "-p",
+            "no:cacheprovider",
+            "--continue-on-collection-errors",
+        ],
         env=os.environ | {"CI": ci, "PYTHONPATH": str(TESTS.parent)},
-        cwd=tmp_path, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == bool(ci), done.stdout
     counted = "1 failed, 1 passed, 1 error" if ci else "1 passed, 2 skipped"
     assert counted in done.stdout

@@ -175,13 +175,15 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "secure": {"recoding": "secure", "method": "secure_kward", "options": {"epsilon": 0.4}},
     **{
         f"{intervals}{' local' * local}": {
-            "recoding": "generalization", "intervals": intervals, "local_range": local,
+            "recoding": "generalization",
+            "intervals": intervals,
+            "local_range": local,
         }
         for intervals in INTERVALS
         for local in (False, True)
     },
     "steps": {"recoding": "generalization", "steps": {"age": 7}},
-}  # fmt: skip
+}
 
 
 def test_all_recodings_are_asked() -> None:

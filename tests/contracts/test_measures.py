@@ -188,8 +188,10 @@ def test_the_order_of_rows_and_the_numbers_of_classes_change_nothing(case, seed)
         return None if values is None else [values[i] for i in rows]
 
     # A class is of the stratum of its first record: that must not change.
-    assume(case.strata is None or len(set(zip(case.labels, case.strata, strict=True)))
-           == len(set(case.labels)))  # fmt: skip
+    assume(
+        case.strata is None
+        or len(set(zip(case.labels, case.strata, strict=True))) == len(set(case.labels))
+    )
     columns = [
         {**column, "x": of(column["x"]), "y": [column["y"][at] for at in back]}
         for column in case.columns
@@ -216,7 +218,7 @@ def test_the_unit_of_a_column_changes_nothing(case, exponent):
                 **{key: column[key] for key in ("name", "kind", "tree")},
                 "x": [scaled(value) for value in column["x"]],
                 "y": [scaled(value) for value in column["y"]],
-            }  # fmt: skip
+            }
         columns.append(column)
     other = Case(columns, case.labels, case.strata, case.entities)
     same(figures(case), figures(other), rel=0)

@@ -211,9 +211,15 @@ def test_contract_of_mixed_data(name, table, seed, refine):
     method = METHODS[name]
     options = {"generations": 5} if "generations" in {o.name for o in method.options} else {}
     policy = Policy(
-        k=k, method=name, recoding="representative", hierarchies={"city": PLACES}, seed=seed,
-        nulls="category", refine=refine, options=options,
-    )  # fmt: skip
+        k=k,
+        method=name,
+        recoding="representative",
+        hierarchies={"city": PLACES},
+        seed=seed,
+        nulls="category",
+        refine=refine,
+        options=options,
+    )
     found = find_classes(data, policy)
     assert found.n_suppressed == 0
     assert found.sizes.min() >= k

@@ -52,9 +52,15 @@ each_option = pytest.mark.parametrize("one", OPTIONS, ids=lambda one: one.name)
 def sql_call(**more: Any) -> dict[str, Any]:
     """A call of a method's function, as the function hands it on."""
     signature = {
-        "entity": None, "keep": [], "sensitive": [], "hierarchies": {}, "max_suppression": 0,
-        "nulls": "error", "if_exists": "error", "options": {},
-    }  # fmt: skip
+        "entity": None,
+        "keep": [],
+        "sensitive": [],
+        "hierarchies": {},
+        "max_suppression": 0,
+        "nulls": "error",
+        "if_exists": "error",
+        "options": {},
+    }
     call = {"method": "mdav", "source": 1, **JOB, **signature}
     del call["table"]
     assert set(call) == {*arguments(), "method"}
@@ -128,8 +134,12 @@ def test_a_wrong_value_is_refused_in_the_same_words_at_all_doors(one: Parameter)
 @each_option
 def test_a_wrong_text_on_the_command_line_ends_with_code_2(one: Parameter) -> None:
     given = {"table": "people", "output": "release.people", "quasi_identifiers": "age", "k": "3"}
-    line = [part for name, text in given.items() if name != one.name
-            for part in (flag(parameter_of(name)), text)]  # fmt: skip
+    line = [
+        part
+        for name, text in given.items()
+        if name != one.name
+        for part in (flag(parameter_of(name)), text)
+    ]
     low = one.option.minimum
     if one.kind in (int, float):
         texts = ["one", *([str(int(low) - 1)] if low is not None else [])]
@@ -203,9 +213,20 @@ def test_fields_without_a_description_are_no_options() -> None:
     described = {one.name for one in OPTIONS}
     assert {field.name for field in fields(Policy)} - described == set()
     assert {field.name for field in fields(Job)} - described == {
-        "policy", "reading", "pseudonymized", "door", "run_id", "roles", "on_new_column", "name",
-        "accept_counts", "accept_types", "expect", "fingerprint_key", "declared",
-    }  # fmt: skip
+        "policy",
+        "reading",
+        "pseudonymized",
+        "door",
+        "run_id",
+        "roles",
+        "on_new_column",
+        "name",
+        "accept_counts",
+        "accept_types",
+        "expect",
+        "fingerprint_key",
+        "declared",
+    }
     assert "hierarchies" not in {one.name for one in parameters(Policy)}
 
 
@@ -246,9 +267,14 @@ def test_the_own_parameters_of_methods_are_told_alike() -> None:
 
 def test_values_are_kept_in_plain_types() -> None:
     given = {
-        "k": np.int64(3), "seed": 4.0, "weights": {"age": np.float64(2)}, "by": ["sex"],
-        "orders": {"age": ["a", "b"]}, "max_suppression": None, "steps": None,
-    }  # fmt: skip
+        "k": np.int64(3),
+        "seed": 4.0,
+        "weights": {"age": np.float64(2)},
+        "by": ["sex"],
+        "orders": {"age": ["a", "b"]},
+        "max_suppression": None,
+        "steps": None,
+    }
     made = make(Job, {**JOB, **given})
     assert (made.policy.k, made.policy.seed, made.by) == (3, 4, ("sex",))
     assert [type(made.policy.k), type(made.policy.seed)] == [int, int]

@@ -199,8 +199,14 @@ def test_the_exact_figures_stay_in_the_run():
         exact.certificate["lower_bound"],
         *(value for value in exact.evaluation["losses"].values() if value not in (None, 0, 1)),
     }
-    texts = [json.dumps(report.to_dict()), str(report), repr(report), report.page(),
-             report._repr_html_(), json.dumps(asdict(report), default=str)]  # fmt: skip
+    texts = [
+        json.dumps(report.to_dict()),
+        str(report),
+        repr(report),
+        report.page(),
+        report._repr_html_(),
+        json.dumps(asdict(report), default=str),
+    ]
     for number in numbers:
         assert not [text for text in texts if f"{number:.5g}" in text], number
     for other in (pickle.loads(pickle.dumps(report)), copy.deepcopy(report)):

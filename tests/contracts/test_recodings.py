@@ -42,9 +42,14 @@ def released(frame, k, recoding, **policy):
     names = [str(name) for name in frame.columns if name != "row"]
     method = recoding.method or "mdav"
     return dbanon.anonymize_frame(
-        frame, quasi_identifiers=names, k=k, method=method, recoding=recoding.name,
-        nulls="category", **policy,
-    )  # fmt: skip
+        frame,
+        quasi_identifiers=names,
+        k=k,
+        method=method,
+        recoding=recoding.name,
+        nulls="category",
+        **policy,
+    )
 
 
 @each_recoding

@@ -49,8 +49,12 @@ def printed(
         environment["DBANON_URL"] = url
     done = run(
         ["bash", "-euo", "pipefail", "-c", before + script],
-        cwd=folder, env=environment, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     found = done.stdout.split(_CUT + "\n")[:-1]
     # The table prints nothing.

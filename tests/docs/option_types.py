@@ -21,8 +21,18 @@ from dbanon.methods import METHODS
 FILE = Path(__file__).resolve().parents[2] / "dbanon" / "job" / "options.py"
 
 # What anonymize and plan name themselves.
-_ARGUMENTS = {"table", "output", "quasi_identifiers", "sensitive", "keep", "by", "entity", "key",
-              "hierarchies", "k"}  # fmt: skip
+_ARGUMENTS = {
+    "table",
+    "output",
+    "quasi_identifiers",
+    "sensitive",
+    "keep",
+    "by",
+    "entity",
+    "key",
+    "hierarchies",
+    "k",
+}
 _GIVEN = {
     Model: "Model | Mapping[str, Any]",
     ColumnSet: "ColumnSet | Mapping[str, Any] | Sequence[str]",
@@ -133,6 +143,9 @@ def formatted(code: str) -> str:
     """As ``ruff format`` has it."""
     done = subprocess.run(
         [Path(sys.executable).with_name("ruff"), "format", "--stdin-filename", FILE, "-"],
-        input=code, capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        input=code,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     return done.stdout

@@ -43,8 +43,11 @@ def clone(folder: Path) -> Path:
     """What a commit of all that stands here would hold, and the compiled core."""
     names = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT, capture_output=True, text=True, check=True,
-    ).stdout  # fmt: skip
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
     checkout = folder / "dbanon"
     for name in filter(None, names.split("\0")):
         if (ROOT / name).is_file():
@@ -76,8 +79,12 @@ def printed(text: str, checkout: Path) -> list[str]:
         given = make + code if language == "bash" else code
         done = subprocess.run(
             [*PROGRAMS[language], "-c", given],
-            cwd=checkout, env=environment, capture_output=True, text=True, check=False,
-        )  # fmt: skip
+            cwd=checkout,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         assert done.returncode == 0, f"{code}\n{done.stdout}\n{done.stderr}"
         found.append(done.stdout)
     return found

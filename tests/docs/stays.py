@@ -27,8 +27,12 @@ def printed(folder: Path, **environment: str) -> list[str]:
         elif kind == "run":
             done = subprocess.run(
                 ["bash", "-euo", "pipefail", "-c", text],
-                cwd=folder, env=given, capture_output=True, text=True, check=False,
-            )  # fmt: skip
+                cwd=folder,
+                env=given,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
             assert done.returncode == 0, done.stdout + done.stderr
             found.append(done.stdout)
     return found

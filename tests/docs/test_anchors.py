@@ -46,11 +46,19 @@ def test_links_to_headings_lead_to_a_heading() -> None:
     assert sum(len(LINK.findall(page.read_text(encoding="utf-8"))) for page in PAGES) > 250
 
 
-@pytest.mark.parametrize(("link", "leads"), [
-    ("other.md#a-heading-with-code-and-a-link", True), ("#here", True), ("#here-1", True),
-    ("other.md#named", True), ("other.md#a-heading", False), ("#here-2", False),
-    ("missing.md#here", False), ("other.md#in-code", False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("link", "leads"),
+    [
+        ("other.md#a-heading-with-code-and-a-link", True),
+        ("#here", True),
+        ("#here-1", True),
+        ("other.md#named", True),
+        ("other.md#a-heading", False),
+        ("#here-2", False),
+        ("missing.md#here", False),
+        ("other.md#in-code", False),
+    ],
+)
 def test_a_broken_link_is_found(tmp_path: Path, link: str, leads: bool) -> None:
     other = '## A heading, with `code` and [a link](x.md)\n\n<a id="named"></a>\n'
     (tmp_path / "other.md").write_text(f"{other}\n```\n# In code\n```\n")

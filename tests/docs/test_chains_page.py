@@ -28,8 +28,12 @@ def test_the_attack_prints_what_is_shown(tmp_path: Path) -> None:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
         [sys.executable, "-c", "".join(program)],
-        cwd=tmp_path, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=tmp_path,
+        env={**os.environ, "PATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     shown = re.findall(r"<!-- printed -->\n```text\n(.*?)```", PAGE, re.S)
     assert len(shown) == 2

@@ -24,8 +24,10 @@ ROOT = Path(__file__).resolve().parents[2]
 def run(name: str, *arguments: object) -> str:
     done = subprocess.run(
         [sys.executable, "-I", "-m", f"examples.{name}", *map(str, arguments)],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -71,8 +73,10 @@ def test_adult_on_a_synthetic_table(tmp_path: Path) -> None:
                 frame, k, method="gaa_cp", hierarchies=table.files, refine=refine
             )
             lost = iloss(table.rows, classes.labels, table.paths)
-            lines.append(f"k = {k}, {name}: iloss {lost:.0f}, {classes.n_classes} classes of"
-                         f" {classes.sizes.min()} rows or more")  # fmt: skip
+            lines.append(
+                f"k = {k}, {name}: iloss {lost:.0f}, {classes.n_classes} classes of"
+                f" {classes.sizes.min()} rows or more"
+            )
     printed = run("adult", table.folder).splitlines()
     assert printed[0] == f"300 rows, {len(frame.drop_duplicates())} distinct ones"
     assert printed[2:6] == lines

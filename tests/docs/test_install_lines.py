@@ -49,8 +49,11 @@ def text_files() -> dict[str, str]:
     """The texts of all files of the checkout that a commit would hold, by path."""
     names = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT, capture_output=True, text=True, check=True,
-    ).stdout  # fmt: skip
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
     texts = {}
     for name in filter(None, names.split("\0")):
         if (ROOT / name).is_file() and b"\0" not in (content := (ROOT / name).read_bytes()):
@@ -78,24 +81,42 @@ def test_no_hint_asks_a_registry_for_dbanon() -> None:
         assert registry_lines(str(hint)) == []
 
 
-@pytest.mark.parametrize("text", [
-    "pip install dbanon", "    pip install 'dbanon[all]'    # all", 'uv pip install "dbanon==0.3"',
-    "sudo python3.11 -m pip install --target /usr/local/lib/dbanon dbanon    # owned by root",
-    "RUN pip3 install --no-cache-dir \\\n    numpy dbanon", "pipx install DBanon", "uvx dbanon",
-    "It needs `pip install \\\"dbanon[plot]\\\"`.", "dbanon: pip install ''dbanon[dp]''. See",
-    "no browser: install dbanon[dev]", "pip install dbanon@https://example.org/x.whl",
-    "uv add dbanon~=1", "pip install {what} 'dbanon[{extra}]'",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        "pip install dbanon",
+        "    pip install 'dbanon[all]'    # all",
+        'uv pip install "dbanon==0.3"',
+        "sudo python3.11 -m pip install --target /usr/local/lib/dbanon dbanon    # owned by root",
+        "RUN pip3 install --no-cache-dir \\\n    numpy dbanon",
+        "pipx install DBanon",
+        "uvx dbanon",
+        'It needs `pip install \\"dbanon[plot]\\"`.',
+        "dbanon: pip install ''dbanon[dp]''. See",
+        "no browser: install dbanon[dev]",
+        "pip install dbanon@https://example.org/x.whl",
+        "uv add dbanon~=1",
+        "pip install {what} 'dbanon[{extra}]'",
+    ],
+)
 def test_a_line_is_found(text: str) -> None:
     assert len(registry_lines(text)) == 1
 
 
-@pytest.mark.parametrize("text", [
-    "pip install '.[all]'", "pip install './dbanon-0.3.0-cp312-abi3-linux_x86_64.whl[all]'",
-    "pip install --target /usr/local/lib/dbanon . && dbanon install URL", "dbanon install URL",
-    "sudo python3.11 -m pip install --target /usr/local/lib/dbanon ./dbanon-0.3.0-*.whl",
-    "`pip install .` takes dbanon from a checkout", "pip install numpy  # beside dbanon",
-    "pip install '/src/dbanon[all]'", "'^dbanon[.]entries'", "pip install -r dbanon.txt",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        "pip install '.[all]'",
+        "pip install './dbanon-0.3.0-cp312-abi3-linux_x86_64.whl[all]'",
+        "pip install --target /usr/local/lib/dbanon . && dbanon install URL",
+        "dbanon install URL",
+        "sudo python3.11 -m pip install --target /usr/local/lib/dbanon ./dbanon-0.3.0-*.whl",
+        "`pip install .` takes dbanon from a checkout",
+        "pip install numpy  # beside dbanon",
+        "pip install '/src/dbanon[all]'",
+        "'^dbanon[.]entries'",
+        "pip install -r dbanon.txt",
+    ],
+)
 def test_other_lines_are_left_alone(text: str) -> None:
     assert registry_lines(text) == []

@@ -53,10 +53,14 @@ def test_each_date_and_time_has_a_unit(folder: str) -> None:
 @pytest.mark.parametrize(
     "code",
     [
-        'np.datetime64("NaT")', "np.datetime64(None)", "np.timedelta64(3)", 'x.astype("m8")',
-        "x.astype(np.timedelta64)", 'np.array(x, dtype="datetime64")',
+        'np.datetime64("NaT")',
+        "np.datetime64(None)",
+        "np.timedelta64(3)",
+        'x.astype("m8")',
+        "x.astype(np.timedelta64)",
+        'np.array(x, dtype="datetime64")',
     ],
-)  # fmt: skip
+)
 def test_a_missing_unit_is_seen(code: str) -> None:
     assert list(without_unit(ast.parse(code)))
 

@@ -14,8 +14,16 @@ ROOT = Path(__file__).resolve().parents[2]
 _BLOCK = re.compile(r"^(?:<!-- (?P<mark>.*?) -->\n)?```python\n(?P<code>.*?)^```$", re.M | re.S)
 # Pages leave out what is the reader's own: tables, arguments (`...`), types of small functions,
 # and checks of figures that a call asks for.
-_LEFT_OUT = ("name-defined", "used-before-def", "has-type", "call-overload", "arg-type", "operator",
-             "index", "import-untyped")  # fmt: skip
+_LEFT_OUT = (
+    "name-defined",
+    "used-before-def",
+    "has-type",
+    "call-overload",
+    "arg-type",
+    "operator",
+    "index",
+    "import-untyped",
+)
 
 
 def code_of(page: Path) -> str:
@@ -47,10 +55,20 @@ def test_python_in_the_docs_passes_mypy_strict(tmp_path: Path) -> None:
         shutil.copytree(ROOT / ".mypy_cache", tmp_path / ".mypy_cache")
     done = subprocess.run(
         [
-            sys.executable, "-m", "mypy", "--config-file", str(ROOT / "pyproject.toml"),
-            "--allow-untyped-defs", "--allow-untyped-calls", "--allow-redefinition",
-            *(word for kind in _LEFT_OUT for word in ("--disable-error-code", kind)), *names,
+            sys.executable,
+            "-m",
+            "mypy",
+            "--config-file",
+            str(ROOT / "pyproject.toml"),
+            "--allow-untyped-defs",
+            "--allow-untyped-calls",
+            "--allow-redefinition",
+            *(word for kind in _LEFT_OUT for word in ("--disable-error-code", kind)),
+            *names,
         ],
-        capture_output=True, text=True, check=False, cwd=tmp_path,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+    )
     assert done.returncode == 0, done.stdout + done.stderr

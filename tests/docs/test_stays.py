@@ -12,10 +12,22 @@ from tests.docs.stays import BLOCK, PAGE, printed
 
 def test_every_command_has_what_it_prints() -> None:
     kinds = [kind for _, kind, *_ in BLOCK.findall(PAGE.read_text(encoding="utf-8"))]
-    assert kinds == ["file: month.py", "file: load.py", "run", "prints", "file: job.yaml",
-                     "run", "prints", "run", "prints"]  # fmt: skip
-    shown = [text for _, kind, text, _ in BLOCK.findall(PAGE.read_text(encoding="utf-8"))
-             if kind == "prints"]  # fmt: skip
+    assert kinds == [
+        "file: month.py",
+        "file: load.py",
+        "run",
+        "prints",
+        "file: job.yaml",
+        "run",
+        "prints",
+        "run",
+        "prints",
+    ]
+    shown = [
+        text
+        for _, kind, text, _ in BLOCK.findall(PAGE.read_text(encoding="utf-8"))
+        if kind == "prints"
+    ]
     require(shown[1:])
 
 

@@ -17,20 +17,35 @@ from tests.docs.words import (
 )
 
 
-@pytest.mark.parametrize("text", [
-    "All columns but for one.", "It is had by somebody.", "Who knows it, finds the row.",
-    "Names are passed over.", "Somebody needs not know.", "What is told, stands in the report.",
-    "It warns of that.", "The report says of a column what it is.", "A lock was not to be had.",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        "All columns but for one.",
+        "It is had by somebody.",
+        "Who knows it, finds the row.",
+        "Names are passed over.",
+        "Somebody needs not know.",
+        "What is told, stands in the report.",
+        "It warns of that.",
+        "The report says of a column what it is.",
+        "A lock was not to be had.",
+    ],
+)
 def test_a_phrase_is_found(text: str) -> None:
     text = text[0].lower() + text[1:] if not text.startswith("Who") else text
     assert found(iter([Text("here", text)]))
 
 
-@pytest.mark.parametrize("text", [
-    "Who may read what?", "## Who runs chains", "Rows that are told apart.", "anyone who knows",
-    "This warns about it, and says who.",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Who may read what?",
+        "## Who runs chains",
+        "Rows that are told apart.",
+        "anyone who knows",
+        "This warns about it, and says who.",
+    ],
+)
 def test_other_sentences_are_left_alone(text: str) -> None:
     assert found(iter([Text("here", text)])) == []
 

@@ -137,9 +137,14 @@ def test_why_there_are_no_figures_says_no_count() -> None:
         frame = people(40).assign(ill="flu")
         frame.loc[row, "ill"] = "gout"
         _, report = dbanon.anonymize_frame(
-            frame, quasi_identifiers=["age", "height"], k=3, sensitive=["ill"], evaluate=True,
-            attacks=True, models=[dbanon.Model("distinct_l", "ill", 2)],
-        )  # fmt: skip
+            frame,
+            quasi_identifiers=["age", "height"],
+            k=3,
+            sensitive=["ill"],
+            evaluate=True,
+            attacks=True,
+            models=[dbanon.Model("distinct_l", "ill", 2)],
+        )
         assert report.evaluation is not None
         told.add(report.evaluation["attacks"].get("failed"))
     assert len(told) == 2

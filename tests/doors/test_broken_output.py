@@ -33,9 +33,12 @@ def people(tmp_path: Path) -> DuckdbDatabase:
 def dbanon(*arguments: str, environment: dict[str, str] | None = None, **how: Any) -> Any:
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | how
     return subprocess.run(
-        [*COMMAND, *arguments], env={**os.environ, **(environment or {})}, check=False,
-        timeout=120, **streams,
-    )  # fmt: skip
+        [*COMMAND, *arguments],
+        env={**os.environ, **(environment or {})},
+        check=False,
+        timeout=120,
+        **streams,
+    )
 
 
 def broken(how: str) -> IO[bytes]:
@@ -87,9 +90,13 @@ def test_a_report_that_cannot_be_written_after_all(people: DuckdbDatabase, tmp_p
 @pytest.mark.parametrize("form", ["table", "json"])
 def test_a_terminal_that_knows_ascii_only(people: DuckdbDatabase, form: str) -> None:
     done = dbanon(
-        "anonymize", people.url, *GIVEN, "--format", form,
+        "anonymize",
+        people.url,
+        *GIVEN,
+        "--format",
+        form,
         environment={"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"},
-    )  # fmt: skip
+    )
     assert done.returncode == 0
     assert b"Warning" not in done.stderr
     # The name is told as it can be.
@@ -110,9 +117,16 @@ def test_a_refusal_keeps_its_exit_code(people: DuckdbDatabase, how: str, form: s
     assert b"[too_few_records]" in done.stderr
     with broken(how) as stdout:
         done = dbanon(
-            "anonymize", people.url, *GIVEN, "--k", "31", "--format", form, stdout=stdout,
+            "anonymize",
+            people.url,
+            *GIVEN,
+            "--k",
+            "31",
+            "--format",
+            form,
+            stdout=stdout,
             stderr=stdout,
-        )  # fmt: skip
+        )
     assert done.returncode == 3
 
 
@@ -126,8 +140,11 @@ def test_a_verification_that_nobody_reads_is_none(people: DuckdbDatabase) -> Non
 def test_other_changes_are_no_failures_either(people: DuckdbDatabase, tmp_path: Path) -> None:
     tree = tmp_path / "tree.csv"
     tree.write_text("a;all\nb;all\n")
-    for arguments in (["hierarchy", "store", people.url, "t", str(tree)], ["gc", people.url],
-                      ["hierarchy", "drop", people.url, "t"]):  # fmt: skip
+    for arguments in (
+        ["hierarchy", "store", people.url, "t", str(tree)],
+        ["gc", people.url],
+        ["hierarchy", "drop", people.url, "t"],
+    ):
         with broken("pipe") as stdout:
             done = dbanon(*arguments, stdout=stdout)
         assert done.returncode == 0, done.stderr

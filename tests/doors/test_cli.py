@@ -157,9 +157,15 @@ def test_exit_codes(database: DuckdbDatabase, case: str, form: str) -> None:
 
 @pytest.mark.parametrize(
     "more",
-    [["--k", "many"], ["--nulls", "drop"], ["--output-kind", "file"], ["--memory-limit", "much"],
-     ["--quasi-identifiers", "a,,b"], ["--no-such-option"]],
-)  # fmt: skip
+    [
+        ["--k", "many"],
+        ["--nulls", "drop"],
+        ["--output-kind", "file"],
+        ["--memory-limit", "much"],
+        ["--quasi-identifiers", "a,,b"],
+        ["--no-such-option"],
+    ],
+)
 def test_what_click_refuses_is_usage(database: DuckdbDatabase, more: list[str]) -> None:
     assert anonymize(database.url, *more).exit_code == 2
 
@@ -293,11 +299,26 @@ def test_a_signal_ends_a_run(tmp_path: Path, number: signal.Signals, code: int) 
     state = database.state()
     names = ",".join(f"c{i}" for i in range(12))
     with subprocess.Popen(
-        [sys.executable, "-c", SLOW, "anonymize", database.url, "--table", "people", "--k", "3",
-         "--quasi-identifiers", names, "--output", "release.people"],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        [
+            sys.executable,
+            "-c",
+            SLOW,
+            "anonymize",
+            database.url,
+            "--table",
+            "people",
+            "--k",
+            "3",
+            "--quasi-identifiers",
+            names,
+            "--output",
+            "release.people",
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
         env={**os.environ, "PYTHONWARNINGS": "error"},
-    ) as process:  # fmt: skip
+    ) as process:
         assert process.stderr is not None
         assert process.stderr.readline() == "clustering\n"
         process.send_signal(number)

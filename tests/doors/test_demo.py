@@ -26,9 +26,18 @@ def rows(path: Path, sql: str) -> list[tuple[object, ...]]:
 
 def release(path: Path, output: str, *more: str) -> None:
     done = run(
-        "anonymize", f"duckdb:///{path}", "--table", "app.person", "--k", "5",
-        "--quasi-identifiers", "income,weight_kg", "--output", output, *more,
-    )  # fmt: skip
+        "anonymize",
+        f"duckdb:///{path}",
+        "--table",
+        "app.person",
+        "--k",
+        "5",
+        "--quasi-identifiers",
+        "income,weight_kg",
+        "--output",
+        output,
+        *more,
+    )
     assert done.exit_code == 0, done.output
 
 
@@ -66,11 +75,14 @@ def test_twice_and_a_readers_releases_stay(tmp_path: Path) -> None:
     [
         ["CREATE TABLE mine AS SELECT 1 AS a"],
         ["CREATE SCHEMA app", "CREATE TABLE app.person AS SELECT 1 AS a"],
-        ["CREATE SCHEMA app", "CREATE TABLE mine AS SELECT 1 AS a",
-         "CREATE VIEW app.person AS SELECT * FROM mine"],
+        [
+            "CREATE SCHEMA app",
+            "CREATE TABLE mine AS SELECT 1 AS a",
+            "CREATE VIEW app.person AS SELECT * FROM mine",
+        ],
     ],
     ids=["another", "the same name", "a view"],
-)  # fmt: skip
+)
 def test_a_file_that_it_did_not_make(tmp_path: Path, statements: list[str]) -> None:
     path = tmp_path / "persons.duckdb"
     with duckdb.connect(str(path)) as connection:

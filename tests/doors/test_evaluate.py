@@ -67,9 +67,14 @@ def test_the_frames_of_a_release_and_of_this_door_agree() -> None:
     """Kept by a key, the rows that anonymize_frame shuffles are found again."""
     table = people()
     released, report = dbanon.anonymize_frame(
-        table, quasi_identifiers=["age", "city"], keep=["id"], k=5, method="gaa_cp",
-        hierarchies={"city": CITIES}, evaluate=True,
-    )  # fmt: skip
+        table,
+        quasi_identifiers=["age", "city"],
+        keep=["id"],
+        k=5,
+        method="gaa_cp",
+        hierarchies={"city": CITIES},
+        evaluate=True,
+    )
     found = dbanon.evaluate(
         table, released, quasi_identifiers=["age", "city"], key="id", hierarchies={"city": CITIES}
     )
@@ -113,9 +118,12 @@ def test_intervals_labels_and_orders_as_arx_writes_them() -> None:
     )
     names = list(released.columns)
     found = dbanon.evaluate(
-        table, released, quasi_identifiers=names, hierarchies={"city": CITIES},
+        table,
+        released,
+        quasi_identifiers=names,
+        hierarchies={"city": CITIES},
         orders={"size": ["small", "medium", "large"]},
-    )  # fmt: skip
+    )
     assert found.columns["city"]["direct_loss"] == 0
     assert found.columns["age"]["direct_loss"] == 0
     share = float((table["size"] == "small").mean())
@@ -182,9 +190,15 @@ def test_weights_and_samples() -> None:
     table = people()
     released, _ = means(table, NUMBERS)
     found = dbanon.evaluate(
-        table[NUMBERS], released[NUMBERS], lambdas=[0, 0, 1], taus=(1, 0), gammas=(0, 1),
-        interval_percents=[5], sample=20, seed=1,
-    )  # fmt: skip
+        table[NUMBERS],
+        released[NUMBERS],
+        lambdas=[0, 0, 1],
+        taus=(1, 0),
+        gammas=(0, 1),
+        interval_percents=[5],
+        sample=20,
+        seed=1,
+    )
     assert found.losses["statistics_loss"] == found.losses["structure_loss"]
     assert found.risks["score"] == found.risks["nearest_linkage_risk"]
     assert found.parameters["interval_percents"] == [5]
@@ -230,7 +244,7 @@ BAD: dict[str, tuple[dict[str, Any], type[DbanonError], str]] = {
         "no column in common",
     ),
     "an array": ({"released": np.zeros((60, 5))}, InvalidParameter, "both"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", BAD)

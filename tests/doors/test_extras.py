@@ -41,7 +41,7 @@ _OF_DATABASE: dict[str, dict[str, Any]] = {
     "undeclare": {"table": "t"},
     "verify": {"relation": "r", "quasi_identifiers": ["a"]},
     "withdraw": {"name": "c", "entities": [1], "key": b"0" * 32},
-}  # fmt: skip
+}
 _ADVICE: dict[str, dict[str, Any]] = {
     "advise": {"table": "t"},
     "certificate": {"k": 3, "table": "t", "quasi_identifiers": ["a"]},
@@ -202,7 +202,7 @@ def command(*words: str, having: tuple[str, ...]) -> tuple[int, str]:
         (("releases", "mysql+pymysql://nobody@127.0.0.1:1/x"), ("cli",), "mariadb"),
         (("advise", "file:x.csv", "--table", "x"), ("cli",), "duckdb"),
     ],
-)  # fmt: skip
+)
 def test_a_command_says_which_extra_it_needs(
     words: tuple[str, ...], having: tuple[str, ...], extra: str
 ) -> None:
@@ -232,9 +232,17 @@ def test_the_demonstration_needs_its_own_extras(tmp_path: Path) -> None:
 
 def test_everything_is_what_was_always_installed() -> None:
     assert without.packages("all") >= {
-        "alembic", "click", "duckdb", "jinja2", "pandas", "pyarrow", "pydantic", "rich",
-        "sqlalchemy", "yaml",
-    }  # fmt: skip
+        "alembic",
+        "click",
+        "duckdb",
+        "jinja2",
+        "pandas",
+        "pyarrow",
+        "pydantic",
+        "rich",
+        "sqlalchemy",
+        "yaml",
+    }
     assert without.packages("all") <= without.packages("dev")
 
 

@@ -45,8 +45,14 @@ DOORS = {
     "sklearn": "from dbanon.sklearn import *",
 }
 # The door that an extra is for works with it alone.
-OWN = {"duckdb": "file", "frame": "frame", "bound": "bound", "dp": "dp",
-       "spark": "import dbanon.spark", "sklearn": "import dbanon.sklearn"}  # fmt: skip
+OWN = {
+    "duckdb": "file",
+    "frame": "frame",
+    "bound": "bound",
+    "dp": "dp",
+    "spark": "import dbanon.spark",
+    "sklearn": "import dbanon.sklearn",
+}
 TRIED = """
 import json, os, sys, warnings
 os.chdir({place!r})

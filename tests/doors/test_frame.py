@@ -35,14 +35,40 @@ def released(values: Any, dtype: Any = None, k: int = K, **given: Any) -> pd.Ser
 
 @pytest.mark.parametrize(
     "dtype",
-    ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "Int8", "Int64",
-     "UInt64", "float32", "float64", "Float32", "Float64", "int64[pyarrow]", "double[pyarrow]"],
-)  # fmt: skip
+    [
+        "int8",
+        "int16",
+        "int32",
+        "int64",
+        "uint8",
+        "uint16",
+        "uint32",
+        "uint64",
+        "Int8",
+        "Int64",
+        "UInt64",
+        "float32",
+        "float64",
+        "Float32",
+        "Float64",
+        "int64[pyarrow]",
+        "double[pyarrow]",
+    ],
+)
 def test_numbers_keep_their_type(dtype: str) -> None:
     found = released([0, 1, 1, 100, 101, 103], dtype)
-    expected = [2 / 3] * 3 + [304 / 3] * 3 if "float" in dtype.lower() or "double" in dtype else [
-        1, 1, 1, 101, 101, 101,
-    ]  # fmt: skip
+    expected = (
+        [2 / 3] * 3 + [304 / 3] * 3
+        if "float" in dtype.lower() or "double" in dtype
+        else [
+            1,
+            1,
+            1,
+            101,
+            101,
+            101,
+        ]
+    )
     if "float32" in dtype.lower():
         expected = [float(np.float32(value)) for value in expected]
     assert found.astype("float64").tolist() == expected
@@ -51,13 +77,16 @@ def test_numbers_keep_their_type(dtype: str) -> None:
 @pytest.mark.parametrize(
     ("dtype", "values", "expected"),
     [
-        ("int64", [-(2**63)] * 2 + [1 - 2**63] + [2**63 - 1] * 2 + [2**63 - 2],
-         [-(2**63)] * 3 + [2**63 - 1] * 3),
+        (
+            "int64",
+            [-(2**63)] * 2 + [1 - 2**63] + [2**63 - 1] * 2 + [2**63 - 2],
+            [-(2**63)] * 3 + [2**63 - 1] * 3,
+        ),
         ("Int64", [2**53 + 1, 2**53 + 3, 2**53 + 3, 0, 0, 0], [2**53 + 2] * 3 + [0] * 3),
         ("uint64", [2**64 - 1, 2**64 - 1, 2**64 - 2, 0, 0, 1], [2**64 - 1] * 3 + [0] * 3),
         ("UInt64", [2**64 - 1, 2**64 - 1, 2**64 - 2, 0, 0, 1], [2**64 - 1] * 3 + [0] * 3),
     ],
-)  # fmt: skip
+)
 def test_large_integers_are_exact(dtype: str, values: list[int], expected: list[int]) -> None:
     # 2**53 + 7/3 is nearest to 2**53 + 2.
     assert [int(value) for value in released(values, dtype)] == expected
@@ -65,10 +94,16 @@ def test_large_integers_are_exact(dtype: str, values: list[int], expected: list[
 
 @pytest.mark.parametrize(
     ("dtype", "micros"),
-    [("datetime64[ns]", 1), ("datetime64[us]", 1), ("datetime64[ms]", 1000),
-     ("datetime64[s]", 1_000_000), ("datetime64[us, Europe/Zurich]", 1),
-     ("datetime64[ns, UTC]", 1), ("datetime64[s, UTC]", 1_000_000)],
-)  # fmt: skip
+    [
+        ("datetime64[ns]", 1),
+        ("datetime64[us]", 1),
+        ("datetime64[ms]", 1000),
+        ("datetime64[s]", 1_000_000),
+        ("datetime64[us, Europe/Zurich]", 1),
+        ("datetime64[ns, UTC]", 1),
+        ("datetime64[s, UTC]", 1_000_000),
+    ],
+)
 def test_timestamps_are_rounded_to_their_unit(dtype: str, micros: int) -> None:
     start = datetime(2020, 6, 1, 12)
     values = [start + pd.Timedelta(microseconds=m * micros) for m in (0, 2, 3, 10, 10, 11)]
@@ -85,9 +120,16 @@ def test_timestamps_are_rounded_to_their_unit(dtype: str, micros: int) -> None:
 
 @pytest.mark.parametrize(
     ("dtype", "hole"),
-    [("float64", np.nan), ("float32", np.nan), ("Int64", pd.NA), ("Float64", pd.NA),
-     ("int64[pyarrow]", pd.NA), ("datetime64[ns]", pd.NaT), ("datetime64[us, UTC]", pd.NaT)],
-)  # fmt: skip
+    [
+        ("float64", np.nan),
+        ("float32", np.nan),
+        ("Int64", pd.NA),
+        ("Float64", pd.NA),
+        ("int64[pyarrow]", pd.NA),
+        ("datetime64[ns]", pd.NaT),
+        ("datetime64[us, UTC]", pd.NaT),
+    ],
+)
 def test_missing_values_are_nulls(dtype: str, hole: Any) -> None:
     values = pd.Series([1, 2, 3, hole, hole, hole], dtype=object)
     series = pd.Series(values, dtype=dtype)
@@ -196,9 +238,11 @@ def test_kept_columns_of_any_type_come_along() -> None:
 def test_labels_that_name_values_must_be_wanted() -> None:
     frame = pd.DataFrame({"income": range(1000, 1060)})
     given: dict[str, Any] = {
-        "quasi_identifiers": ["income"], "k": 5, "method": "gaa_cp",
+        "quasi_identifiers": ["income"],
+        "k": 5,
+        "method": "gaa_cp",
         "hierarchies": {"income": {"ordered": True, "fanout": 4}},
-    }  # fmt: skip
+    }
     with pytest.raises(errors.InvalidParameter, match="own order name values"):
         dbanon.anonymize_frame(frame, **given)
     found, _ = dbanon.anonymize_frame(frame, **given, local_range=True)

@@ -51,15 +51,20 @@ def released(**given: Any) -> pd.DataFrame:
 
 GIVEN: dict[str, dict[str, Any]] = {
     "points": {
-        "quasi_identifiers": ["age", "grade"], "sensitive": ["ill"], "by": ["site"],
+        "quasi_identifiers": ["age", "grade"],
+        "sensitive": ["ill"],
+        "by": ["site"],
         "keep": ["job", "arrow", "span"],
     },
     "trees": {
-        "method": "gaa_cp", "quasi_identifiers": ["age", "site", "grade"],
-        "hierarchies": {"site": {"mask": True}}, "sensitive": ["ill"],
-        "models": [dbanon.Model("t_closeness", "ill", 0.6)], "keep": ["job", "arrow", "span"],
+        "method": "gaa_cp",
+        "quasi_identifiers": ["age", "site", "grade"],
+        "hierarchies": {"site": {"mask": True}},
+        "sensitive": ["ill"],
+        "models": [dbanon.Model("t_closeness", "ill", 0.6)],
+        "keep": ["job", "arrow", "span"],
     },
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", GIVEN)
@@ -118,12 +123,20 @@ def test_models_take_the_same_order_before_and_after() -> None:
     frame = people().assign(ill=pd.Categorical(people()["age"] % 3 + 1.0, [3.0, 1.0, 2.0]))
     model = dbanon.Model("t_closeness", "ill", 0.3, distance="ordered")
     out, report = dbanon.anonymize_frame(
-        frame.dropna(subset="age"), quasi_identifiers=["age"], sensitive=["ill"], k=3,
-        models=[model], method="gaa_cp",
-    )  # fmt: skip
+        frame.dropna(subset="age"),
+        quasi_identifiers=["age"],
+        sensitive=["ill"],
+        k=3,
+        models=[model],
+        method="gaa_cp",
+    )
     plain, other = dbanon.anonymize_frame(
-        frame.dropna(subset="age").astype({"ill": float}), quasi_identifiers=["age"],
-        sensitive=["ill"], k=3, models=[model], method="gaa_cp",
-    )  # fmt: skip
+        frame.dropna(subset="age").astype({"ill": float}),
+        quasi_identifiers=["age"],
+        sensitive=["ill"],
+        k=3,
+        models=[model],
+        method="gaa_cp",
+    )
     assert report.models[0].achieved == other.models[0].achieved
     assert sorted(out["age"]) == sorted(plain["age"])

@@ -92,8 +92,11 @@ def test_kind_and_types_stay(method: Any, kind: str) -> None:
         frame, sensitive=["grade"], keep=["note", "seen"], **asked
     )
     assert type(released) is type(frame)
-    names = [name for name in people().columns if name in {*asked["quasi_identifiers"],
-             "grade", "note", "seen"}]  # fmt: skip
+    names = [
+        name
+        for name in people().columns
+        if name in {*asked["quasi_identifiers"], "grade", "note", "seen"}
+    ]
     assert list(types_of(released)) == names
     before, after = types_of(frame), types_of(released)
     numbers = asked["quasi_identifiers"] if known.recoding == "generalization" else []

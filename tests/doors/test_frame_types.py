@@ -14,9 +14,13 @@ LETTERS = np.repeat(list("abcd"), 10)
 ORDER = pd.CategoricalDtype(list("dcba"), ordered=True)
 TENS = np.repeat([10, 20, 30, 40], 10)
 TREE = dbanon.Hierarchy.from_parents(
-    [*((str(ten), "few" if ten < 30 else "many") for ten in (10, 20, 30, 40)),
-     ("few", "*"), ("many", "*"), ("*", None)]
-)  # fmt: skip
+    [
+        *((str(ten), "few" if ten < 30 else "many") for ten in (10, 20, 30, 40)),
+        ("few", "*"),
+        ("many", "*"),
+        ("*", None),
+    ]
+)
 
 
 def released(column: pd.Series[Any], k: int, **options: Any) -> pd.Series[Any]:
@@ -113,11 +117,14 @@ BROKEN = [*LETTERS.tolist(), "ab\ud800cd"]
     [
         {"quasi_identifiers": ["x"], "method": "gaa_cp"},
         {"quasi_identifiers": ["n"], "by": ["x"]},
-        {"quasi_identifiers": ["n"], "sensitive": ["x"],
-         "models": [dbanon.Model("distinct_l", "x", 2)]},
+        {
+            "quasi_identifiers": ["n"],
+            "sensitive": ["x"],
+            "models": [dbanon.Model("distinct_l", "x", 2)],
+        },
     ],
     ids=["quasi-identifier", "by", "sensitive"],
-)  # fmt: skip
+)
 def test_half_a_character_is_refused_without_its_value(form: Any, roles: Any) -> None:
     with pytest.raises(dbanon.errors.UnsupportedType, match="not valid text") as told:
         dbanon.anonymize_frame(form(BROKEN), k=11, **roles)

@@ -43,9 +43,19 @@ def test_methods(columns: str | None) -> None:
 
 def test_a_report(people: DuckdbDatabase) -> None:
     done = run(
-        "anonymize", people.url, "--table", "people", "--output", "released", "-q", "age,size",
-        "--k", "5", "--evaluate", "--no-progress",
-    )  # fmt: skip
+        "anonymize",
+        people.url,
+        "--table",
+        "people",
+        "--output",
+        "released",
+        "-q",
+        "age,size",
+        "--k",
+        "5",
+        "--evaluate",
+        "--no-progress",
+    )
     assert done.exit_code == 0, done.output
     assert width(done.stdout) <= 80
     # The release's identifier, to be copied.
@@ -94,9 +104,20 @@ def test_lists_of_the_ledger(people: DuckdbDatabase, tmp_path: Path) -> None:
 
 def test_no_code_stands_in_prose(people: DuckdbDatabase) -> None:
     done = run(
-        "advise", people.url, "--table", "people", "-q", "age", "-q", "illness", "--k", "3",
-        "--methods", "mdav,gaa_cp", columns=None,
-    )  # fmt: skip
+        "advise",
+        people.url,
+        "--table",
+        "people",
+        "-q",
+        "age",
+        "-q",
+        "illness",
+        "--k",
+        "3",
+        "--methods",
+        "mdav,gaa_cp",
+        columns=None,
+    )
     assert "was left out: " in done.stdout
     assert f"({InvalidParameter.code})" not in done.stdout
     assert not re.search(r"\([a-z]+(_[a-z]+)+\)", done.stdout)

@@ -68,8 +68,17 @@ FAILING: dict[str, dict[str, Any]] = {
 
 def load(database: Database) -> None:
     kind = database.types
-    kinds = ["integer PRIMARY KEY", kind["text"], "integer", kind["decimal"], kind["double"],
-             "date", "timestamp", kind["text"], "integer"]  # fmt: skip
+    kinds = [
+        "integer PRIMARY KEY",
+        kind["text"],
+        "integer",
+        kind["decimal"],
+        kind["double"],
+        "date",
+        "timestamp",
+        kind["text"],
+        "integer",
+    ]
     database.load("people", dict(zip(COLUMNS, kinds, strict=True)), ROWS)
     # Of each pair anew: a condition without columns SQLite may decide once for all.
     middle = "0" if database.name == "sqlite" else "0.5"
@@ -191,8 +200,12 @@ def test_a_successful_run_tells_no_value(
     printed = done.stdout + done.stderr + found.stdout + found.stderr
     # The ledger holds counts, names and losses: a loss may have any digits.
     for table in ("release", "release_column"):
-        printed += str([tuple(v for v in row if not isinstance(v, float))
-                        for row in database.ledger_rows(table)])  # fmt: skip
+        printed += str(
+            [
+                tuple(v for v in row if not isinstance(v, float))
+                for row in database.ledger_rows(table)
+            ]
+        )
     report = json.loads(done.stdout)
     run_id = json.loads(done.stderr.splitlines()[0])["run_id"]
     for number in (report["release_id"], report["release_id"].replace("-", "")[:12], run_id):
@@ -220,13 +233,22 @@ def test_a_client_run_leaves_no_value_in_a_log_of_statements(
         generalized = {"quasi_identifiers": ["a", "name"], "method": "gaa_cp", **given}
         for hierarchy in ({"name": "names"}, {"ordered": names}, str(tree)):
             database.anonymize(hierarchies={"name": hierarchy}, **generalized)
-        database.anonymize(**generalized | {
-            "hierarchies": {"name": {"name": "names"}}, "sensitive": ["twice"], "keep": [],
-            "models": [dbanon.Model("t_closeness", "twice", 1.0)],
-        })  # fmt: skip
+        database.anonymize(
+            **generalized
+            | {
+                "hierarchies": {"name": {"name": "names"}},
+                "sensitive": ["twice"],
+                "keep": [],
+                "models": [dbanon.Model("t_closeness", "twice", 1.0)],
+            }
+        )
         # Rows that come from elsewhere: they are loaded, too.
-        database.anonymize(output="release.copied", target=f"duckdb:///{tmp_path}/t.duckdb",
-                           quasi_identifiers=ALL, keep=["name"])  # fmt: skip
+        database.anonymize(
+            output="release.copied",
+            target=f"duckdb:///{tmp_path}/t.duckdb",
+            quasi_identifiers=ALL,
+            keep=["name"],
+        )
     # Statements of the run and their bind parameters are there, and so would be their values.
     assert log.text.count("COPY ") > 5
     assert "$1" in log.text

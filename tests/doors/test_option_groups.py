@@ -101,10 +101,15 @@ def test_what_an_unknown_option_leads_to_works(duckdb_file: DuckdbDatabase) -> N
 
 @pytest.mark.parametrize(
     "given",
-    [["-q", "age,size"], ["-q", "age", "-q", "size"], ["--quasi-identifiers", "age,size"],
-     ["-q", "age, size"], ["-q", '"age",size']],
+    [
+        ["-q", "age,size"],
+        ["-q", "age", "-q", "size"],
+        ["--quasi-identifiers", "age,size"],
+        ["-q", "age, size"],
+        ["-q", '"age",size'],
+    ],
     ids=str,
-)  # fmt: skip
+)
 def test_short_names_are_lists(given: list[str], duckdb_file: DuckdbDatabase) -> None:
     columns = {"age": "INTEGER", "size": "INTEGER"}
     duckdb_file.load("people", columns, [(i, i % 7) for i in range(30)])

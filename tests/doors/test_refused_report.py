@@ -97,9 +97,19 @@ def test_no_report_was_asked_for(tmp_path: Path) -> None:
     (tmp_path / "report.refused.json").unlink()
     done = CliRunner().invoke(
         main,
-        ["anonymize", f"duckdb:///{tmp_path}/people.duckdb", "--table", "people", "-q", "age",
-         "--k", "500", "--output", "made"],
-    )  # fmt: skip
+        [
+            "anonymize",
+            f"duckdb:///{tmp_path}/people.duckdb",
+            "--table",
+            "people",
+            "-q",
+            "age",
+            "--k",
+            "500",
+            "--output",
+            "made",
+        ],
+    )
     assert done.exit_code == 3
     assert [path.name for path in tmp_path.iterdir()] == ["people.duckdb"]
 

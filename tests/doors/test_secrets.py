@@ -126,14 +126,22 @@ KEY = "0123456789abcdef" * 4
 
 @pytest.mark.parametrize(
     "place",
-    [f"file:{KEY}", f"file:{KEY.upper()}", f"file:/keys/{KEY}", f"file:0x{KEY}", f"env:a{KEY[1:]}",
-     f"file:{'aB1/' * 10}aB1=", KEY],
-)  # fmt: skip
+    [
+        f"file:{KEY}",
+        f"file:{KEY.upper()}",
+        f"file:/keys/{KEY}",
+        f"file:0x{KEY}",
+        f"env:a{KEY[1:]}",
+        f"file:{'aB1/' * 10}aB1=",
+        KEY,
+    ],
+)
 def test_a_key_given_as_its_place_is_not_shown(place: str, tmp_path: Path) -> None:
     path = tmp_path / "a.duckdb"
     with duckdb.connect(str(path)) as connection:
-        connection.execute("CREATE TABLE people AS SELECT range AS id, range % 3 AS age FROM"
-                           " range(30)")  # fmt: skip
+        connection.execute(
+            "CREATE TABLE people AS SELECT range AS id, range % 3 AS age FROM range(30)"
+        )
     url = f"duckdb:///{path}"
     words = ("--table", "people", "--quasi-identifiers", "age", "--k", "2", "--output", "r")
     for more in (
@@ -146,9 +154,14 @@ def test_a_key_given_as_its_place_is_not_shown(place: str, tmp_path: Path) -> No
         assert KEY.lower() not in done.output.lower()
     with pytest.raises(DbanonError) as refused:
         dbanon.anonymize(
-            url, table="people", quasi_identifiers=["age"], k=2, output="r",
-            pseudonyms=["id"], pseudonym_key=place,
-        )  # fmt: skip
+            url,
+            table="people",
+            quasi_identifiers=["age"],
+            k=2,
+            output="r",
+            pseudonyms=["id"],
+            pseudonym_key=place,
+        )
     assert KEY.lower() not in str(refused.value).lower()
 
 

@@ -94,12 +94,16 @@ def test_memory_that_is_short_while_the_command_is_loaded(
     [
         (["releases", "--help", *JSON], 0, ["start", "end"], "dbanon releases"),
         (["run", "no.yaml", *JSON], 2, ["start", "error", "end"], "dbanon run"),
-        (["chain", "list", "duckdb:///no", "--log-format=json"], 2, ["start", "error", "end"],
-         "dbanon chain list"),
+        (
+            ["chain", "list", "duckdb:///no", "--log-format=json"],
+            2,
+            ["start", "error", "end"],
+            "dbanon chain list",
+        ),
         (["run", *JSON, "--no-such"], 2, ["start", "error", "end"], "dbanon run"),
         (["--version"], 0, [], ""),
     ],
-)  # fmt: skip
+)
 def test_a_log_has_one_start_and_one_end(
     words: list[str], code: int, events: list[str], command: str
 ) -> None:

@@ -23,9 +23,13 @@ COMMAND = [sys.executable, "-c", "from dbanon.doors.cli.start import start; star
 
 def call(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*COMMAND, *words], cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+        [*COMMAND, *words],
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
         check=False,
-    )  # fmt: skip
+    )
 
 
 @pytest.fixture
@@ -55,8 +59,9 @@ def test_a_certificate_is_json_and_nothing_else(folder: Path) -> None:
 
 
 def test_a_refusal_ends_with_its_own_lines(folder: Path) -> None:
-    done = call("anonymize", *RELEASE, "--model", "illness=distinct_l:5", "--output", "released",
-                cwd=folder)  # fmt: skip
+    done = call(
+        "anonymize", *RELEASE, "--model", "illness=distinct_l:5", "--output", "released", cwd=folder
+    )
     assert done.returncode == ModelInfeasible.exit_code
     assert done.stdout == ""
     beginnings = [line.partition(" ")[0] for line in done.stderr.splitlines()]
@@ -71,10 +76,14 @@ def test_a_refusal_holds_no_arrays(withhold: bool) -> None:
     try:
         with pytest.raises(ModelInfeasible) as raised:
             dbanon.anonymize_frame(
-                frame, quasi_identifiers=["age"], sensitive=["illness"], k=3,
-                models=[dbanon.Model("distinct_l", "illness", 5)], withhold_failing=withhold,
+                frame,
+                quasi_identifiers=["age"],
+                sensitive=["illness"],
+                k=3,
+                models=[dbanon.Model("distinct_l", "illness", 5)],
+                withhold_failing=withhold,
                 max_suppression=0.1,
-            )  # fmt: skip
+            )
         error = weakref.ref(raised.value)
         del raised
         assert error() is None

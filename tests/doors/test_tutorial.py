@@ -48,9 +48,12 @@ def test_it_ends_with_its_own_words(tmp_path: Path) -> None:
     """Nothing is reported as leaked, though steps are refused."""
     folder = str(tmp_path / "new")
     done = subprocess.run(
-        [*PROGRAM, "--directory", folder], stdin=subprocess.DEVNULL, capture_output=True,
-        text=True, check=False,
-    )  # fmt: skip
+        [*PROGRAM, "--directory", folder],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "The tutorial's files were removed."
     assert "leaked" not in done.stderr
@@ -83,8 +86,11 @@ class Terminal:
         self.own, other = pty.openpty()
         self.process = subprocess.Popen(
             [*PROGRAM, "--directory", str(folder)],
-            stdin=other, stdout=other, stderr=other, start_new_session=True,
-        )  # fmt: skip
+            stdin=other,
+            stdout=other,
+            stderr=other,
+            start_new_session=True,
+        )
         os.close(other)
         self.seen = ""
 

@@ -72,17 +72,32 @@ def test_a_script_is_checked_where_the_package_is_installed(tmp_path: Path) -> N
     if (ROOT / ".mypy_cache").exists():
         shutil.copytree(ROOT / ".mypy_cache", tmp_path / ".mypy_cache")
     done = subprocess.run(
-        [sys.executable, "-m", "mypy", "--config-file", str(ROOT / "pyproject.toml"), "script.py",
-         "--python-executable", str(tmp_path / "env" / "bin" / "python")],
-        capture_output=True, text=True, check=False, cwd=tmp_path,
+        [
+            sys.executable,
+            "-m",
+            "mypy",
+            "--config-file",
+            str(ROOT / "pyproject.toml"),
+            "script.py",
+            "--python-executable",
+            str(tmp_path / "env" / "bin" / "python"),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
         env={name: value for name, value in os.environ.items() if name != "MYPYPATH"},
-    )  # fmt: skip
+    )
     told = re.findall(r"^script.py:(\d+): error: .*\[([\w-]+)\]$", done.stdout, re.M)
     last = SCRIPT.count("\n")
     assert [(int(line) - last, kind) for line, kind in told] == [
-        (1, "attr-defined"), (2, "attr-defined"), (3, "call-overload"), (4, "call-overload"),
-        (5, "call-overload"), (6, "arg-type"),
-    ], done.stdout + done.stderr  # fmt: skip
+        (1, "attr-defined"),
+        (2, "attr-defined"),
+        (3, "call-overload"),
+        (4, "call-overload"),
+        (5, "call-overload"),
+        (6, "arg-type"),
+    ], done.stdout + done.stderr
 
 
 def test_names_are_listed() -> None:

@@ -40,14 +40,19 @@ def run(*words: str) -> Any:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("line", [
-    "anonymize URL --table rows -q age -q pay --k 5 --output x --target duckdb:///out.duckdb",
-    "plan URL --table rows -q age -q pay --k 5 --output x --target duckdb:///out.duckdb",
-    "advise URL --table rows", "bound URL --table rows -q age -q pay --k 5",
-    "init URL --table rows", "verify URL rows -q age --k 2",
-    "hierarchy suggest URL --table rows --column age",
-    "hierarchy check tree.csv URL --table rows --column age",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "line",
+    [
+        "anonymize URL --table rows -q age -q pay --k 5 --output x --target duckdb:///out.duckdb",
+        "plan URL --table rows -q age -q pay --k 5 --output x --target duckdb:///out.duckdb",
+        "advise URL --table rows",
+        "bound URL --table rows -q age -q pay --k 5",
+        "init URL --table rows",
+        "verify URL rows -q age --k 2",
+        "hierarchy suggest URL --table rows --column age",
+        "hierarchy check tree.csv URL --table rows --column age",
+    ],
+)
 def test_where_files_of_rows_are_read_help_says_so(rows: Path, line: str) -> None:
     done = run(*line.replace("URL", "file:rows.csv").split())
     assert done.exit_code == 0, done.output

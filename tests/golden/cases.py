@@ -51,17 +51,23 @@ _GAA: Arguments = of_method("gaa_cp")
 _ILL: Arguments = {"sensitive": ["illness"]}
 
 _VARIANTS: dict[str, Arguments] = {
-    **{f"standardize/{name}": {"standardize": name} for name in
-       ("zscore", "range", "none", "mahalanobis")},
+    **{
+        f"standardize/{name}": {"standardize": name}
+        for name in ("zscore", "range", "none", "mahalanobis")
+    },
     "weights": {"weights": {"age": 3, "weight": 0.5}},
     "dates": {"quasi_identifiers": ["born", "seen", "age"]},
     "dates/median": {"quasi_identifiers": ["born", "seen", "age"], "recoding": "median"},
     "nulls/error": {"quasi_identifiers": ["age", "holes"]},
     "nulls/suppress": {
-        "quasi_identifiers": ["age", "holes"], "nulls": "suppress", "max_suppression": 0.2,
+        "quasi_identifiers": ["age", "holes"],
+        "nulls": "suppress",
+        "max_suppression": 0.2,
     },
     "nulls/suppress/budget": {
-        "quasi_identifiers": ["age", "holes"], "nulls": "suppress", "max_suppression": 0.01,
+        "quasi_identifiers": ["age", "holes"],
+        "nulls": "suppress",
+        "max_suppression": 0.01,
     },
     "nulls/suppress/no budget": {"quasi_identifiers": ["age", "holes"], "nulls": "suppress"},
     "nulls/category": {"quasi_identifiers": ["age", "holes"], "nulls": "category"},
@@ -75,50 +81,75 @@ _VARIANTS: dict[str, Arguments] = {
     "blocks/mixed": _GAA | {"block_size": 24},
     "by": {"by": ["sex"], "keep": ["zip"]},
     "entity": {"entity": "person", "sensitive": ["illness"]},
-    "entity/mixed": _GAA | {"entity": "person", "by": ["sex"],
-                            "quasi_identifiers": ["age", "town"],
-                            "hierarchies": {"town": TREES["town"]}},
+    "entity/mixed": _GAA
+    | {
+        "entity": "person",
+        "by": ["sex"],
+        "quasi_identifiers": ["age", "town"],
+        "hierarchies": {"town": TREES["town"]},
+    },
     "sensitive, kept": {"sensitive": ["illness"], "keep": ["note", "seen"]},
-    "order": {"quasi_identifiers": ["age", "size"], "orders": {"size": SIZES},
-              "recoding": "median"},
+    "order": {
+        "quasi_identifiers": ["age", "size"],
+        "orders": {"size": SIZES},
+        "recoding": "median",
+    },
     "order/mean": {"quasi_identifiers": ["age", "size"], "orders": {"size": SIZES}},
-    "order/mixed": {"method": "mondrian", "quasi_identifiers": ["age", "size"],
-                    "orders": {"size": SIZES}},
+    "order/mixed": {
+        "method": "mondrian",
+        "quasi_identifiers": ["age", "size"],
+        "orders": {"size": SIZES},
+    },
     "key": {"key": ["id"]},
     "view": {"output_kind": "view"},
     "chunks": {"chunk_rows": 7, "quasi_identifiers": [*NUMBERS, "born"]},
     "memory": {"memory_limit": 1000},
-    **{f"individual_ranking/{name}": of_method("individual_ranking", name) | {"by": ["sex"]}
-       for name in ("mean", "median", "medoid")},
+    **{
+        f"individual_ranking/{name}": of_method("individual_ranking", name) | {"by": ["sex"]}
+        for name in ("mean", "median", "medoid")
+    },
     "individual_ranking/rows": {"method": "individual_ranking"},
     "vmdav/lambda": {"method": "vmdav", "options": {"lambda_": 0.8}},
     "mondrian/relaxed": of_method("mondrian") | {"options": {"cut": "relaxed"}},
-    "full_domain/contract": of_method("full_domain") | {
-        "options": {"contract": True, "suppression": 0.05}, "max_suppression": 0.05},
-}  # fmt: skip
+    "full_domain/contract": of_method("full_domain")
+    | {"options": {"contract": True, "suppression": 0.05}, "max_suppression": 0.05},
+}
 
 _GENERALIZED: dict[str, Arguments] = {
-    **{f"intervals/{name}": _GAA | {"intervals": name} for name in
-       ("text", "bounds", "midpoint", "range")},
-    **{f"intervals/own/{name}": _GAA | {"intervals": name, "hierarchies": {}} for name in
-       ("text", "bounds", "midpoint", "range")},
+    **{
+        f"intervals/{name}": _GAA | {"intervals": name}
+        for name in ("text", "bounds", "midpoint", "range")
+    },
+    **{
+        f"intervals/own/{name}": _GAA | {"intervals": name, "hierarchies": {}}
+        for name in ("text", "bounds", "midpoint", "range")
+    },
     "local range": _GAA | {"local_range": True, "hierarchies": {"town": TREES["town"]}},
     "steps": _GAA | {"steps": {"age": 7}, "hierarchies": {}},
     "numbers": _GAA | {"quasi_identifiers": [*NUMBERS, "born", "seen"], "hierarchies": {}},
     "gaa_cp/refine": _GAA | {"refine": "fast"},
     "gaa_cp/weights": _GAA | {"weights": {"age": 4}},
-    "tree/dates": _GAA | {"quasi_identifiers": ["born", "sex"],
-                          "hierarchies": {"born": {"dates": ["month", "year", "decade"]}}},
-    "tree/mask": _GAA | {"quasi_identifiers": ["zip", "sex"],
-                         "hierarchies": {"zip": {"mask": True}}},
-    "tree/ordered": _GAA | {"quasi_identifiers": ["size", "sex"],
-                            "hierarchies": {"size": {"ordered": SIZES, "fanout": 2}}},
-    "tree/grouped": _GAA | {"quasi_identifiers": ["size", "sex"],
-                            "hierarchies": {"size": {"grouped": [2, 2], "order": SIZES}}},
+    "tree/dates": _GAA
+    | {
+        "quasi_identifiers": ["born", "sex"],
+        "hierarchies": {"born": {"dates": ["month", "year", "decade"]}},
+    },
+    "tree/mask": _GAA
+    | {"quasi_identifiers": ["zip", "sex"], "hierarchies": {"zip": {"mask": True}}},
+    "tree/ordered": _GAA
+    | {
+        "quasi_identifiers": ["size", "sex"],
+        "hierarchies": {"size": {"ordered": SIZES, "fanout": 2}},
+    },
+    "tree/grouped": _GAA
+    | {
+        "quasi_identifiers": ["size", "sex"],
+        "hierarchies": {"size": {"grouped": [2, 2], "order": SIZES}},
+    },
     "tree/table": _GAA | {"hierarchies": {"town": {"table": "ref.town"}}},
     "tree/name": _GAA | {"hierarchies": {"education": {"name": "education_tree"}}},
     "tree/unknown leaf": _GAA | {"hierarchies": {"town": {"tree": {"*": ["Abo", "Bex"]}}}},
-}  # fmt: skip
+}
 
 _MODELS: dict[str, Arguments] = {
     "distinct_l": _model("distinct_l", 3),
@@ -127,13 +158,14 @@ _MODELS: dict[str, Arguments] = {
     "t_closeness": _model("t_closeness", 0.35),
     "t_closeness/ordered": _model("t_closeness", 0.3, distance="ordered"),
     "t_closeness/tree": _model(
-        "t_closeness", 0.35,
+        "t_closeness",
+        0.35,
         distance={"tree": {"*": {"lungs": ["asthma", "flu"], "other": ["cancer", "gout", "none"]}}},
     ),
     "alpha_k": _model("alpha_k", 0.5),
     "beta_likeness": _model("beta_likeness", 2.5),
     "delta_disclosure": _model("delta_disclosure", 2),
-}  # fmt: skip
+}
 
 _PROTECTED: dict[str, Arguments] = {
     **{f"model/{name}": _ILL | {"models": [model]} for name, model in _MODELS.items()},
@@ -141,12 +173,12 @@ _PROTECTED: dict[str, Arguments] = {
     "model/two": _ILL | {"models": [_MODELS["distinct_l"], _MODELS["t_closeness/ordered"]]},
     "model/levels": of_method("full_domain") | _ILL | {"models": [_MODELS["distinct_l"]]},
     "model/by": _ILL | {"models": [_MODELS["distinct_l"]], "by": ["sex"]},
-    "model/withheld": _ILL | {
-        "models": [_model("distinct_l", 4)], "withhold_failing": True, "max_suppression": 0.2},
+    "model/withheld": _ILL
+    | {"models": [_model("distinct_l", 4)], "withhold_failing": True, "max_suppression": 0.2},
     "model/infeasible": _ILL | {"models": [_model("distinct_l", 6)]},
     "model/not sensitive": {"models": [_MODELS["distinct_l"]]},
     "model/unknown": _ILL | {"models": [_model("triple_l", 3)]},
-}  # fmt: skip
+}
 
 _REFUSED: dict[str, Arguments] = {
     "k of 1": {"k": 1},

@@ -13,6 +13,7 @@ import pytest
 from tests.backend_package import copy_package
 from tests.conftest import CAMPAIGN
 from tests.golden import records
+from tests.golden.additions import Additions
 from tests.golden.answers import Door
 from tests.golden.house import DOORS, IN_POSTGRESQL, Open, installed, opened
 from tests.golden.surface import Surface
@@ -44,18 +45,21 @@ IN_TURN = ("duckdb", "frame", "postgresql", "sql")
 
 
 def compare(name: str, place: Open) -> None:
-    known = records.load(name)
-    with opened(name, place) as door:
+    known, additions = records.load(name), Additions()
+    with additions.left_out(), opened(name, place) as door:
         if name in IN_TURN and not CAMPAIGN:
             assert isinstance(door, Door)
-            cases = door.cases()
+            cases = additions.cases(door.cases())
             assert set(cases) == set(known)
             turn = {case for case in cases if crc32(case.encode()) % 4 == IN_TURN.index(name)}
             known = {case: answer for case, answer in known.items() if case in turn}
             asked = {case: given for case, given in cases.items() if case in turn}
             door.cases = lambda: asked  # type: ignore[method-assign]
-        now = {case: records.recorded(answer, place.folders) for case, answer in door.answers()}
-    found = list(records.differences(name, known, now))
+        now = {
+            case: records.recorded(additions.answer(case, answer), place.folders)
+            for case, answer in door.answers()
+        }
+    found = list(records.differences(name, known, additions.cases(now)))
     assert not found, "\n".join(
         [*found[:40], f"{len(found)} differences: python -m tests.golden diff --door {name}"]
     )
@@ -140,3 +144,26 @@ def test_long_values_differ_by_their_hash() -> None:
     long, other = list(range(200)), [*range(199), 0]
     assert records.compact(long) != records.compact(other)
     assert len(records.compact(long)) < 120
+
+
+def test_additions_are_left_out_and_nothing_else() -> None:
+    additions = Additions()
+    vars(additions).update(methods=frozenset({"fresh"}), options=frozenset({"note"}))
+    cases = dict.fromkeys(["fresh/own", "array fresh", "function fresh(k integer)", "fresher/own"])
+    assert [*additions.cases(cases)] == ["fresher/own"]
+    arguments = {"k": 3, "note": None, "seed": None}
+    answer = {
+        "report.arguments": arguments,
+        "release.arguments": [arguments | {"note": "said"}],
+        "comment": "What it does.\n  note: text.\n  seed: a number.",
+        "refused.hint": "Known methods: mdav, fresh, cbfs.",
+        "note": "another field",
+    }
+    assert additions.answer("mdav/own", answer) == {
+        "report.arguments": {"k": 3, "seed": None},
+        "release.arguments": [arguments | {"note": "said"}],
+        "comment": "What it does.\n  seed: a number.",
+        "refused.hint": "Known methods: mdav, cbfs.",
+        "note": "another field",
+    }
+    assert "note" not in additions.answer("dbanon anonymize", answer)

@@ -41,11 +41,18 @@ def pgbouncer(
     folder = Path(tempfile.mkdtemp(prefix="dbanon-pgbouncer-"))
     port = free_port()
     settings = {
-        "listen_addr": "127.0.0.1", "listen_port": port, "auth_type": "any", "unix_socket_dir": "",
-        "pool_mode": mode, "default_pool_size": size, "min_pool_size": size,
-        "max_client_conn": 100, "ignore_startup_parameters": "extra_float_digits",
-        "server_round_robin": 1, **more,
-    }  # fmt: skip
+        "listen_addr": "127.0.0.1",
+        "listen_port": port,
+        "auth_type": "any",
+        "unix_socket_dir": "",
+        "pool_mode": mode,
+        "default_pool_size": size,
+        "min_pool_size": size,
+        "max_client_conn": 100,
+        "ignore_startup_parameters": "extra_float_digits",
+        "server_round_robin": 1,
+        **more,
+    }
     # Several are used in turn: what one transaction leaves, the next one of a client does not find.
     server_of = f"host={server.host} port={server.port} user={SUPERUSER} password={server.password}"
     lines = ["[databases]", f"* = {server_of}", "[pgbouncer]"]

@@ -49,9 +49,12 @@ def warm(url: str) -> Iterator[None]:
     """
     parts = make_url(url)
     wanted = {
-        "host": parts.host, "port": parts.port, "dbname": parts.database, "user": parts.username,
+        "host": parts.host,
+        "port": parts.port,
+        "dbname": parts.database,
+        "user": parts.username,
         "password": parts.password,
-    }  # fmt: skip
+    }
 
     def connect(*words: Any, **asked: Any) -> Any:
         # SQLAlchemy asks so. Behind a proxy it is another port.

@@ -19,9 +19,14 @@ Value = Hashable
 Combination = tuple[Any, ...]
 State = Literal["live", "held", "gone", "withdrawn", "refused"]
 ModelKind = Literal[
-    "distinct_l", "entropy_l", "recursive_cl", "alpha_k",
-    "t_closeness", "beta_likeness", "delta_disclosure",
-]  # fmt: skip
+    "distinct_l",
+    "entropy_l",
+    "recursive_cl",
+    "alpha_k",
+    "t_closeness",
+    "beta_likeness",
+    "delta_disclosure",
+]
 
 # Without them persons can be told apart: `hold` of cells that somebody left; the released values of
 # the day of admission; keeping out for good whom a model refused, and who left and came back; no

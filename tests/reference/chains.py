@@ -171,8 +171,9 @@ class Chain:
     def _lost(self, rows: Sequence[Row]) -> float:
         """The mean squared deviation of a value from the class's mean, in units of its column."""
         squares: list[float] = []
-        for column, deviation in zip(zip(*(r.qi for r in rows), strict=True), self.deviations,
-                                     strict=True):  # fmt: skip
+        for column, deviation in zip(
+            zip(*(r.qi for r in rows), strict=True), self.deviations, strict=True
+        ):
             known = [value for value in column if value is not None]
             mean = sum(known) / max(len(known), 1)
             squares += [((v - mean) / deviation) ** 2 if deviation else 0.0 for v in known]

@@ -20,11 +20,16 @@ ADULT_FILES = (
     *(
         f"adult/hierarchies/{column}.csv"
         for column in (
-            "sex", "education", "marital-status", "race", "workclass", "native-country",
+            "sex",
+            "education",
+            "marital-status",
+            "race",
+            "workclass",
+            "native-country",
             "salary-class",
         )
     ),
-)  # fmt: skip
+)
 MAGIC_FILE = "magic/magic04.csv"
 
 # Text, and dates that the published figures leave out.

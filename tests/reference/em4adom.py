@@ -1,9 +1,17 @@
 """Figures of EM4ADOM on the tables of its source, found once by another program."""
 
 NAMES = (
-    "sse_loss", "distance_loss", "deviation_loss", "structure_loss", "overall_loss",
-    "nearest_linkage_risk", "interval_risk", "disclosure_risk", "score", "linkage_risk",
-)  # fmt: skip
+    "sse_loss",
+    "distance_loss",
+    "deviation_loss",
+    "structure_loss",
+    "overall_loss",
+    "nearest_linkage_risk",
+    "interval_risk",
+    "disclosure_risk",
+    "score",
+    "linkage_risk",
+)
 
 # SSE/SST, IL_h, IL_1, IL_3, IL, DLD, ID, DR, score, linkage_risk.
 EXPECTED = {

@@ -40,9 +40,10 @@ def main(file: Path, programs: Path) -> None:
     told: dict[str, Any] = {}
     for dag in (dags.by_command, dags.in_python):
         told[dag.dag_id] = {
-            "schedule": dag.schedule, "catchup": dag.catchup,
+            "schedule": dag.schedule,
+            "catchup": dag.catchup,
             "tasks": [[task.task_id, task.retries] for task in dag.tasks],
-        }  # fmt: skip
+        }
     path = os.environ["PATH"]
     [command] = dags.by_command.tasks
     for folder in sorted(programs.iterdir()):

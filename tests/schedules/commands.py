@@ -66,8 +66,10 @@ def run(
         ["/bin/sh", "-c", command],
         cwd="/",
         env={"PATH": "/usr/bin:/bin", "HOME": str(place.folder), **environment},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 def answers(folder: Path, code: int) -> Path:

@@ -41,24 +41,35 @@ def test_airflow_reads_the_dags_and_retries_what_a_retry_may_help(
         answers(programs / str(code), code)
     linked(programs / "real")
     environment = airflow | {
-        "DBANON_SOURCE": place.source, "DBANON_OUT": str(place.folder / "out"),
+        "DBANON_SOURCE": place.source,
+        "DBANON_OUT": str(place.folder / "out"),
         "PYTHONPATH": str(backend_path),
-    }  # fmt: skip
+    }
     child = Path(__file__).with_name("airflow_child.py")
     done = subprocess.run(
         [scheduler / "python", child, file, programs],
-        env=environment, cwd=tmp_path, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        env=environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     for name in ("dbanon_command", "dbanon_python"):
         assert told[name] == {
-            "schedule": "0 3 1 * *", "catchup": False, "tasks": [["release", 2]],
-        }  # fmt: skip
+            "schedule": "0 3 1 * *",
+            "catchup": False,
+            "tasks": [["release", 2]],
+        }
     states = {code: told[str(code)][0] for code in (3, 4, 7, 8, 99)}
     assert states == {
-        3: "failed", 4: "tried again", 7: "tried again", 8: "failed", 99: "skipped",
-    }  # fmt: skip
+        3: "failed",
+        4: "tried again",
+        7: "tried again",
+        8: "failed",
+        99: "skipped",
+    }
     assert told["real"][0] == "done", told["real"]
     state, report = told["python"]
     assert state == "done", report
@@ -76,8 +87,12 @@ def test_airflow_lists_the_dags_without_an_error(
     for words in (["db", "migrate"], ["dags", "list", "--local", "--output", "json"]):
         done = subprocess.run(
             [scheduler / "airflow", *words],
-            env=airflow, cwd=tmp_path, capture_output=True, text=True, check=False,
-        )  # fmt: skip
+            env=airflow,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         assert done.returncode == 0, done.stdout + done.stderr
     listed = json.loads(done.stdout[done.stdout.index("[{") :])
     assert {one["dag_id"] for one in listed} == {"dbanon_command", "dbanon_python"}

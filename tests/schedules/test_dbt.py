@@ -42,10 +42,21 @@ class Project:
     def dbt(self, *words: str, fails: bool = False) -> str:
         """What it prints."""
         done = subprocess.run(
-            [self.programs / "dbt", "--no-use-colors", *words, "--profiles-dir", ".",
-             "--target", self.target],
-            cwd=self.folder, env=self.environment, capture_output=True, text=True, check=False,
-        )  # fmt: skip
+            [
+                self.programs / "dbt",
+                "--no-use-colors",
+                *words,
+                "--profiles-dir",
+                ".",
+                "--target",
+                self.target,
+            ],
+            cwd=self.folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         assert (done.returncode != 0) == fails, done.stdout + done.stderr
         return done.stdout
 
@@ -69,9 +80,13 @@ def project(
     folder = tmp_path / "dbt"
     shutil.copytree(EXAMPLES / "dbt", folder)
     environment = {
-        "PATH": f"{scheduler}:/usr/bin:/bin", "HOME": str(tmp_path),
-        "DBT_SEND_ANONYMOUS_USAGE_STATS": "false", "PGHOST": "", "PGUSER": "", "PGDATABASE": "",
-    }  # fmt: skip
+        "PATH": f"{scheduler}:/usr/bin:/bin",
+        "HOME": str(tmp_path),
+        "DBT_SEND_ANONYMOUS_USAGE_STATS": "false",
+        "PGHOST": "",
+        "PGUSER": "",
+        "PGDATABASE": "",
+    }
     if request.param == "duckdb":
         environment |= {"CLINIC": str(tmp_path / "clinic.duckdb"), "PYTHONPATH": str(backend_path)}
         found = Project(folder, "duckdb", scheduler, environment)

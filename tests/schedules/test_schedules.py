@@ -43,8 +43,11 @@ def is_monthly(schedule: str) -> bool:
 def cron(place: Place, programs: Path) -> subprocess.CompletedProcess[str]:
     """Run the line of crontab; its environment file names what is here."""
     text = (EXAMPLES / "dbanon.env").read_text()
-    given = {"DBANON_SOURCE": place.source, "DBANON_OUT": f"{place.folder}/out",
-             "PATH": f"{programs}:$PATH"}  # fmt: skip
+    given = {
+        "DBANON_SOURCE": place.source,
+        "DBANON_OUT": f"{place.folder}/out",
+        "PATH": f"{programs}:$PATH",
+    }
     for name, value in given.items():
         text, found = re.subn(
             rf'^export {name}=".*"$', f'export {name}="{value}"', text, flags=re.M
@@ -101,9 +104,14 @@ def test_the_service_runs_its_file(place: Place, tmp_path: Path, code: int | Non
     credentials = tmp_path / "credentials"
     credentials.mkdir()
     (credentials / "source").write_text(place.source + "\n")
-    done = run(script, place, {
-        "CREDENTIALS_DIRECTORY": str(credentials), "DBANON_OUT": str(place.folder / "out"),
-    })  # fmt: skip
+    done = run(
+        script,
+        place,
+        {
+            "CREDENTIALS_DIRECTORY": str(credentials),
+            "DBANON_OUT": str(place.folder / "out"),
+        },
+    )
     assert done.returncode == (code or 0), done.stderr
     assert place.released() == (code is None)
     service = unit("dbanon@.service")["Service"]
@@ -155,10 +163,15 @@ def test_the_job_of_kubernetes_runs_once_at_a_time(place: Place, tmp_path: Path)
     programs = linked(tmp_path / "bin")
     names = {one["name"] for one in container["env"]}
     assert names == {"DBANON_SOURCE", "DBANON_OUT"}
-    done = run(command, place, {
-        "PATH": f"{programs}:/usr/bin:/bin", "DBANON_SOURCE": place.source,
-        "DBANON_OUT": str(place.folder / "out"),
-    })  # fmt: skip
+    done = run(
+        command,
+        place,
+        {
+            "PATH": f"{programs}:/usr/bin:/bin",
+            "DBANON_SOURCE": place.source,
+            "DBANON_OUT": str(place.folder / "out"),
+        },
+    )
     assert done.returncode == 0, done.stderr
     assert place.released() == 1
 

@@ -108,8 +108,11 @@ class Cluster:
         (self.place / "local").mkdir()
         known = self.place / "spark.conf"
         with os.fdopen(os.open(known, os.O_CREAT | os.O_WRONLY, 0o600), "w") as file:
-            for name in ("spark.authenticate", "spark.authenticate.secret",
-                         "spark.network.crypto.enabled"):  # fmt: skip
+            for name in (
+                "spark.authenticate",
+                "spark.authenticate.secret",
+                "spark.network.crypto.enabled",
+            ):
                 file.write(f"{name} {self.conf[name]}\n")
         given = ["--host", HOST, "--properties-file", str(known)]
         ports = ["--port", str(self.port), "--webui-port", str(free_port())]
@@ -118,10 +121,19 @@ class Cluster:
         for number in range(self.n_workers):
             work = self.place / f"work{number}"
             self._run(
-                f"worker{number}", "org.apache.spark.deploy.worker.Worker", *given,
-                "--webui-port", str(free_port()), "--cores", "1", "--memory", "1g",
-                "--work-dir", str(work), self.master,
-            )  # fmt: skip
+                f"worker{number}",
+                "org.apache.spark.deploy.worker.Worker",
+                *given,
+                "--webui-port",
+                str(free_port()),
+                "--cores",
+                "1",
+                "--memory",
+                "1g",
+                "--work-dir",
+                str(work),
+                self.master,
+            )
         self._wait("master", "Registering worker", self.n_workers)
 
     def _run(self, name: str, *words: str) -> None:

@@ -18,9 +18,23 @@ from tests.spark.cluster import SMALL
 from tests.spark.statements import execute
 
 LINE = [
-    "--table", "people", "--output", "release.people", "-q", "age", "-q", "pay", "--k", "5",
-    "--keep", "id", "--block-size", "500", "--format", "json",
-]  # fmt: skip
+    "--table",
+    "people",
+    "--output",
+    "release.people",
+    "-q",
+    "age",
+    "-q",
+    "pay",
+    "--k",
+    "5",
+    "--keep",
+    "id",
+    "--block-size",
+    "500",
+    "--format",
+    "json",
+]
 JOBS = """
 version: 1
 source: {url: "${PEOPLE}"}
@@ -60,8 +74,15 @@ def test_the_command_line(sessions: Any, people: str) -> None:
     assert run("anonymize", people, *LINE).exit_code == 0
     rows = "SELECT id, age, pay FROM release.people ORDER BY id"
     expected = execute(people, rows)
-    cluster = ["--engine", "spark", "--master", "local[2]", "--tasks", "3",
-               *(f"--conf={name}={value}" for name, value in SMALL.items())]  # fmt: skip
+    cluster = [
+        "--engine",
+        "spark",
+        "--master",
+        "local[2]",
+        "--tasks",
+        "3",
+        *(f"--conf={name}={value}" for name, value in SMALL.items()),
+    ]
     taken = run("anonymize", people, *LINE, *cluster)
     assert taken.exit_code == 2
     assert "output_exists" in taken.output
@@ -73,8 +94,10 @@ def test_the_command_line(sessions: Any, people: str) -> None:
     assert execute(people, rows) == expected
     ran = "SELECT door, state, error_code FROM dbanon.run ORDER BY finished_at"
     assert execute(people, ran) == [
-        ("cli", "done", None), ("cli", "failed", "output_exists"), ("cli", "done", None),
-    ]  # fmt: skip
+        ("cli", "done", None),
+        ("cli", "failed", "output_exists"),
+        ("cli", "done", None),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -190,8 +190,11 @@ def test_a_table_of_postgresql_is_looked_at_in_its_snapshot(
         " FROM generate_series(1, 1500) AS i; ALTER TABLE stays ADD PRIMARY KEY (id)",
     )
     asked: dict[str, Any] = {
-        "quasi_identifiers": ["age", "pay"], "k": 5, "keep": ["c7"], "block_size": 500,
-    }  # fmt: skip
+        "quasi_identifiers": ["age", "pay"],
+        "k": 5,
+        "keep": ["c7"],
+        "block_size": 500,
+    }
     named = {"table": "stays", "output": "release.stays"}
     asked |= {"releases": "independent"}
     said, report = said_of(lambda: anonymize_table(spark, pg_url, pg_url, **asked, **named))
@@ -221,9 +224,14 @@ def test_a_table_of_postgresql_is_looked_at_in_its_snapshot(
 def test_types_that_have_no_hash_of_their_own(spark: SparkSession, tmp_path: Path) -> None:
     rows = in_files(spark, table(1200), tmp_path)
     held = rows.selectExpr(
-        "id", "x", "z", "map('a', id % 3) AS m", "parse_json(cast(id AS string)) AS v",
-        "array(place, NULL) AS l", "named_struct('p', place) AS s",
-    )  # fmt: skip
+        "id",
+        "x",
+        "z",
+        "map('a', id % 3) AS m",
+        "parse_json(cast(id AS string)) AS v",
+        "array(place, NULL) AS l",
+        "named_struct('p', place) AS s",
+    )
     asked = BLOCKS | {"quasi_identifiers": ["x", "z"], "keep": ["m", "l", "s"]}
     with warnings.catch_warnings():
         warnings.simplefilter("error", KeptColumnTells)

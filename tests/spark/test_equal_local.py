@@ -179,9 +179,19 @@ CASES = {
 # What blocks are made of on a worker is as on one machine; these differ in nothing else. The last
 # four are parts of others: of "ties", of "mixed, NULLs", of persons in test_equal_models.
 ONE_MACHINES = {
-    "mdav", "fast", "vmdav", "median of dates, decimals", "medoid, range", "gaa_cp",
-    "patterns of NULL", "persons in strata", "pass", "mixed", "NULLs of texts", "persons",
-}  # fmt: skip
+    "mdav",
+    "fast",
+    "vmdav",
+    "median of dates, decimals",
+    "medoid, range",
+    "gaa_cp",
+    "patterns of NULL",
+    "persons in strata",
+    "pass",
+    "mixed",
+    "NULLs of texts",
+    "persons",
+}
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,9 @@ def test_what_the_whole_table_cannot_keep_is_refused(spark, tmp_path):
 
 def test_models_that_classes_do_not_keep_together_are_refused(spark, tmp_path):
     rows = in_files(spark, table(600), tmp_path)
-    for more in ({"models": [Model("delta_disclosure", "illness", 1.0)]},
-                 {"models": [TWO], "method": "gaa_cp", "refine": "fast"}):  # fmt: skip
+    for more in (
+        {"models": [Model("delta_disclosure", "illness", 1.0)]},
+        {"models": [TWO], "method": "gaa_cp", "refine": "fast"},
+    ):
         with pytest.raises(InvalidParameter, match="Spark does not have"):
             dbanon.spark.anonymize(rows, key=["id"], **ASKED | more)

@@ -37,9 +37,14 @@ if TYPE_CHECKING:
 N = 8_000
 SECRET = 917_263_554
 ASKED: dict[str, Any] = {
-    "table": "people", "output": "release.people", "quasi_identifiers": ["age", "pay", "size"],
-    "k": 5, "keep": ["id"], "block_size": 500, "if_exists": "replace",
-}  # fmt: skip
+    "table": "people",
+    "output": "release.people",
+    "quasi_identifiers": ["age", "pay", "size"],
+    "k": 5,
+    "keep": ["id"],
+    "block_size": 500,
+    "if_exists": "replace",
+}
 RELEASED = "SELECT id, age, pay::text, size FROM release.people ORDER BY id"
 PIECES = (
     "SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
@@ -66,9 +71,13 @@ def driver(**told: Any) -> Iterator[subprocess.Popen[str]]:
     """A driver in a process group of its own, which ends with the block."""
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.spark.driver"],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        start_new_session=True, env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"},
-    )  # fmt: skip
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"},
+    )
     assert process.stdin is not None
     try:
         process.stdin.write(json.dumps(told) + "\n")

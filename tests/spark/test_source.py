@@ -76,8 +76,21 @@ def test_every_type_arrives_as_it_is(spark: SparkSession, pg_url: str, rows_of: 
             (3, 1, 0, NULL, 5e-324, 0, NULL, '0001-01-01', NULL, '1900-01-01 00:00+00', NULL,
              NULL, NULL, 'abc')""",
     )
-    keep = ["tiny", "wide", "x", "y", "money", "open", "day", "at", "moment", "yes", "word",
-            "kind", "short"]  # fmt: skip
+    keep = [
+        "tiny",
+        "wide",
+        "x",
+        "y",
+        "money",
+        "open",
+        "day",
+        "at",
+        "moment",
+        "yes",
+        "word",
+        "kind",
+        "short",
+    ]
     with source.postgresql(spark, make_url(pg_url), job(keep=keep), 4) as pinned:
         # As numbers: a date before 1900 is another one in a Python with the machine's own zone.
         frame = pinned.frame.selectExpr(
@@ -88,10 +101,21 @@ def test_every_type_arrives_as_it_is(spark: SparkSession, pg_url: str, rows_of: 
         assert pinned.key == ()
     utc = datetime.datetime(2020, 1, 1, tzinfo=datetime.timezone.utc)
     assert tuple(first) == (
-        1, -7, 2**63 - 1, pytest.approx(0.1), 0.1, Decimal("-12.50"), Decimal("1.125"),
-        datetime.date(2020, 2, 29), datetime.datetime(1999, 12, 31, 23, 59, 59, 123456), True,
-        "", "big", "a", int(utc.timestamp() * 1e6),
-    )  # fmt: skip
+        1,
+        -7,
+        2**63 - 1,
+        pytest.approx(0.1),
+        0.1,
+        Decimal("-12.50"),
+        Decimal("1.125"),
+        datetime.date(2020, 2, 29),
+        datetime.datetime(1999, 12, 31, 23, 59, 59, 123456),
+        True,
+        "",
+        "big",
+        "a",
+        int(utc.timestamp() * 1e6),
+    )
     assert second["wide"] == -(2**63)
     assert second["y"] == float("-inf")
     assert second["x"] != second["x"]

@@ -31,9 +31,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ASKED: dict[str, Any] = {
-    "quasi_identifiers": ["age", "pay"], "k": 5, "sensitive": ["ill"], "keep": ["id"],
-    "by": ["part"], "block_size": 800,
-}  # fmt: skip
+    "quasi_identifiers": ["age", "pay"],
+    "k": 5,
+    "sensitive": ["ill"],
+    "keep": ["id"],
+    "by": ["part"],
+    "block_size": 800,
+}
 TABLES = ASKED | {"table": "people", "output": "release.people"}
 
 
@@ -98,8 +102,12 @@ def test_from_a_database_to_itself_as_without_spark(spark: SparkSession, people:
     shown = dbanon.show(people, "release.people")
     assert shown["source"] == "public.people"
     assert [column["sql_type"] for column in shown["columns"]][:5] == [
-        "integer", "integer", "numeric(12,2)", "text", "text",
-    ]  # fmt: skip
+        "integer",
+        "integer",
+        "numeric(12,2)",
+        "text",
+        "text",
+    ]
     [run] = execute(people, "SELECT state, door FROM dbanon.run ORDER BY finished_at DESC LIMIT 1")
     assert run == ("done", "python")
 
@@ -180,10 +188,14 @@ def test_no_row_is_seen_before_it_was_counted(
     assert execute(reader, "SELECT count(*) FROM release.people") == [(3000,)]
 
 
-@pytest.mark.parametrize("harm", ["DELETE FROM {} WHERE ctid = (SELECT min(ctid) FROM {})",
-                                  "INSERT INTO {} SELECT * FROM {} LIMIT 1",
-                                  "UPDATE {} SET age = age + 1 WHERE ctid = (SELECT min(ctid)"
-                                  " FROM {})"])  # fmt: skip
+@pytest.mark.parametrize(
+    "harm",
+    [
+        "DELETE FROM {} WHERE ctid = (SELECT min(ctid) FROM {})",
+        "INSERT INTO {} SELECT * FROM {} LIMIT 1",
+        "UPDATE {} SET age = age + 1 WHERE ctid = (SELECT min(ctid) FROM {})",
+    ],
+)
 def test_a_recount_that_fails_publishes_nothing(
     spark: SparkSession, people: str, monkeypatch: pytest.MonkeyPatch, harm: str
 ) -> None:

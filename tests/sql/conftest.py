@@ -80,8 +80,10 @@ def programs(tmp_path: Path) -> str:
     """A PATH with PostgreSQL's programs and the command of this checkout, whatever it has."""
     command = tmp_path / "programs" / "dbanon"
     command.parent.mkdir()
-    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -c '
-                       '"from dbanon.doors.cli.start import start; start()" "$@"\n')  # fmt: skip
+    command.write_text(
+        f'#!/bin/sh\nexec "{sys.executable}" -c '
+        '"from dbanon.doors.cli.start import start; start()" "$@"\n'
+    )
     command.chmod(0o755)
     return f"{command.parent}:{find_server_binaries()}:{os.environ['PATH']}"
 

@@ -26,14 +26,31 @@ def anonymize(url: str, output: str = "release.p", **given: Any) -> dbanon.Repor
 def entry(release_id: str, relation: int, output: int | None = None, **given: Any) -> list[str]:
     """The three arguments of the function that records, of a release of one column."""
     release = {
-        "release_id": release_id, "relation_oid": relation, "output_oid": output or relation,
-        "dbanon_version": "0.2.0", "source": "app.people", "method": "mdav",
-        "arguments": {"by": []}, "k_requested": 5, "k_achieved": 5, "rows_in": 5, "rows_out": 5,
-        "suppressed": 0, "null_rows": 0, "classes": 1, "smallest_class": 5, "median_class": 5,
-        "largest_class": 5, "histogram": {"5": 1}, "information_loss": 0,
-        "information_loss_before_rounding": 0, "seconds": {}, "guarantee": "rows",
-        "seed_policy": "fresh", "earlier_releases": "none",
-    }  # fmt: skip
+        "release_id": release_id,
+        "relation_oid": relation,
+        "output_oid": output or relation,
+        "dbanon_version": "0.2.0",
+        "source": "app.people",
+        "method": "mdav",
+        "arguments": {"by": []},
+        "k_requested": 5,
+        "k_achieved": 5,
+        "rows_in": 5,
+        "rows_out": 5,
+        "suppressed": 0,
+        "null_rows": 0,
+        "classes": 1,
+        "smallest_class": 5,
+        "median_class": 5,
+        "largest_class": 5,
+        "histogram": {"5": 1},
+        "information_loss": 0,
+        "information_loss_before_rounding": 0,
+        "seconds": {},
+        "guarantee": "rows",
+        "seed_policy": "fresh",
+        "earlier_releases": "none",
+    }
     columns = [{"position": 0, "name": "a", "role": "quasi_identifier", "sql_type": "integer"}]
     run = {"door": "sql", "elapsed": 1}
     return [json.dumps(part) for part in (release | given, columns, run)]

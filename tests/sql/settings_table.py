@@ -105,9 +105,16 @@ _VALUES = {
 }
 # Of one transaction, or read at the start of a session from files that a test does not have.
 _NOT_SET = frozenset(
-    ("transaction_deferrable", "transaction_isolation", "transaction_read_only", "exit_on_error",
-     "local_preload_libraries", "default_table_access_method", "createrole_self_grant")
-)  # fmt: skip
+    (
+        "transaction_deferrable",
+        "transaction_isolation",
+        "transaction_read_only",
+        "exit_on_error",
+        "local_preload_libraries",
+        "default_table_access_method",
+        "createrole_self_grant",
+    )
+)
 
 _SETTINGS = (
     "SELECT name, vartype, setting, enumvals FROM pg_catalog.pg_settings WHERE context = 'user'"

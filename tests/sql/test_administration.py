@@ -48,17 +48,24 @@ def test_the_template_of_roles(sql_server: Server, run_sql: Run, sql_url: str) -
     assert dbanon.verify(auditor, "release.p").k_achieved == 5
     [budget] = dbanon.budgets(auditor)
     assert budget.name == "people"
-    for query in ("SELECT * FROM dbanon.run", "SELECT * FROM dbanon.spending",
-                  "SELECT * FROM dbanon.usage()", "SELECT * FROM dbanon.releases()",
-                  "SELECT dbanon.show('release.p')",
-                  "SELECT dbanon.verify('release.p')"):  # fmt: skip
+    for query in (
+        "SELECT * FROM dbanon.run",
+        "SELECT * FROM dbanon.spending",
+        "SELECT * FROM dbanon.usage()",
+        "SELECT * FROM dbanon.releases()",
+        "SELECT dbanon.show('release.p')",
+        "SELECT dbanon.verify('release.p')",
+    ):
         assert run_sql(query, url=auditor) or "spending" in query
     for statement in (
         "SELECT dbanon._spend('people', 0.1, gen_random_uuid())",
-        "SELECT dbanon._hold_job('people')", "SELECT dbanon._record_run('{}')",
-        "DELETE FROM dbanon.run", "UPDATE dbanon.budget SET spent = 0",
-        "SELECT dbanon.mdav('app.people', 'release.q', '{a}', 5)", "SELECT dbanon.gc(0)",
-    ):  # fmt: skip
+        "SELECT dbanon._hold_job('people')",
+        "SELECT dbanon._record_run('{}')",
+        "DELETE FROM dbanon.run",
+        "UPDATE dbanon.budget SET spent = 0",
+        "SELECT dbanon.mdav('app.people', 'release.q', '{a}', 5)",
+        "SELECT dbanon.gc(0)",
+    ):
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             run_sql(statement, url=auditor)
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
@@ -92,11 +99,19 @@ def test_the_runbook_of_a_restore(
     try:
         done = subprocess.run(
             ["bash", "-e", "-c", script.replace(" restored\n", f" {name}\n")],
-            cwd=tmp_path, capture_output=True, text=True, check=False,
-            env={**os.environ, "PATH": programs, "NEW": new, "COLUMNS": "200",
-                 "OLD": plain.render_as_string(hide_password=False),
-                 "SERVER": plain.set(database="postgres").render_as_string(hide_password=False)},
-        )  # fmt: skip
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+            env={
+                **os.environ,
+                "PATH": programs,
+                "NEW": new,
+                "COLUMNS": "200",
+                "OLD": plain.render_as_string(hide_password=False),
+                "SERVER": plain.set(database="postgres").render_as_string(hide_password=False),
+            },
+        )
         assert done.returncode == 0, done.stderr
         assert "release.p" in done.stdout
         assert [one.state for one in dbanon.releases(new)] == ["current"]

@@ -76,9 +76,11 @@ def require_client_s_classes(
         for (label,) in run_sql(
             "SELECT class FROM dbanon.classes('app.adult', 'gaa_cp', %s, %s, %s)"
             " ORDER BY (row_key->>'id')::integer",
-            names, K, json.dumps({"hierarchies": given}),
+            names,
+            K,
+            json.dumps({"hierarchies": given}),
         )
-    ]  # fmt: skip
+    ]
     paths = [read_paths(files[n]) if n in files else None for n in names]
     counted = iloss(rows, labels, paths)
     frame = pd.DataFrame(rows, columns=names).astype({"age": int})
@@ -89,8 +91,10 @@ def require_client_s_classes(
         "SELECT (made).information_loss, (made).classes FROM (SELECT dbanon.gaa_cp('app.adult',"
         " 'release.adult', %s, %s, hierarchies => %s, options => '{\"local_range\": true}')"
         " AS made OFFSET 0) AS call",
-        names, K, json.dumps(given),
-    )  # fmt: skip
+        names,
+        K,
+        json.dumps(given),
+    )
     assert lost * len(rows) * len(names) == pytest.approx(counted, rel=1e-9)
     listed = ", ".join(f'"{name}"' for name in names)
     [(smallest, groups)] = run_sql(

@@ -143,8 +143,9 @@ def test_identifiers_of_a_small_table(run_sql: Run) -> None:
         " g % 18 AS age, 'town ' || g % 3 AS town FROM generate_series(1, 180) AS g"
     )
     rows = run_sql(ADVISE, "app.visits", None, '{"k": [3], "methods": ["gaa_cp"]}')
-    roles = {item: (detail["role"], detail["reason"]) for part, item, _, detail in rows
-             if part == "role"}  # fmt: skip
+    roles = {
+        item: (detail["role"], detail["reason"]) for part, item, _, detail in rows if part == "role"
+    }
     assert roles == {
         "usubjid": ("identifier", "person_name"),
         "number_of_somebody": ("identifier", "form"),

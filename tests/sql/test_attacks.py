@@ -158,25 +158,54 @@ def test_shadowed_functions_operators_and_catalogs_are_not_used(
         " AND NOT EXISTS (SELECT 1 FROM unnest(proargtypes) AS t"
         "                 JOIN pg_type ON pg_type.oid = t WHERE typtype = 'p')",
         [
-            "float8send", "int8send", "int4send", "tidsend", "oidsend", "byteacat", "set_config",
-            "current_setting", "has_table_privilege", "has_column_privilege", "obj_description",
-            "has_schema_privilege", "has_database_privilege", "pg_relation_size", "format_type",
-            "row_security_active", "quote_ident", "split_part", "pg_my_temp_schema", "date_send",
-            "to_regclass", "textcat", "int4eq", "oideq", "nameeq", "pg_get_function_arguments",
+            "float8send",
+            "int8send",
+            "int4send",
+            "tidsend",
+            "oidsend",
+            "byteacat",
+            "set_config",
+            "current_setting",
+            "has_table_privilege",
+            "has_column_privilege",
+            "obj_description",
+            "has_schema_privilege",
+            "has_database_privilege",
+            "pg_relation_size",
+            "format_type",
+            "row_security_active",
+            "quote_ident",
+            "split_part",
+            "pg_my_temp_schema",
+            "date_send",
+            "to_regclass",
+            "textcat",
+            "int4eq",
+            "oideq",
+            "nameeq",
+            "pg_get_function_arguments",
         ],
         ["internal", "cstring"],
-    )  # fmt: skip
+    )
     assert len(shadows) > 30
     for name, arguments, result in shadows:
         anna.execute(
             f'CREATE FUNCTION evil."{name}"({arguments}) RETURNS {result} LANGUAGE sql AS'
             f" $$ SELECT evil.spring()::text::{result} $$".encode()
         )
-    for place, (left, operator, right) in enumerate((
-        ("tid", "=", "tid"), ("integer", "=", "integer"), ("oid", "=", "oid"),
-        ("name", "=", "name"), ("text", "=", "text"), ("bigint", ">=", "integer"),
-        ("bytea", "||", "bytea"), ("text", "||", "text"), ("jsonb", "->", "text"),
-    )):  # fmt: skip
+    for place, (left, operator, right) in enumerate(
+        (
+            ("tid", "=", "tid"),
+            ("integer", "=", "integer"),
+            ("oid", "=", "oid"),
+            ("name", "=", "name"),
+            ("text", "=", "text"),
+            ("bigint", ">=", "integer"),
+            ("bytea", "||", "bytea"),
+            ("text", "||", "text"),
+            ("jsonb", "->", "text"),
+        )
+    ):
         anna.execute(
             f"CREATE FUNCTION evil.op{place}(a {left}, b {right}) RETURNS boolean LANGUAGE sql AS"
             " $$ SELECT evil.spring() = 1 $$;"
@@ -200,18 +229,43 @@ def test_shadowed_functions_operators_and_catalogs_are_not_used(
 
 
 INJECTED = (
-    "'; DROP TABLE app.people; --", '"; DROP TABLE app.people; --', "a\"; DROP TABLE app.people",
-    "\\'; DROP TABLE app.people; --", "$$; DROP TABLE app.people; $$", "release.x; SELECT 1",
-    "%s %(a)s %%", "? $1 :a", "pg_catalog.pg_class", "{a}", "\n--\n/*", "x'41'", "E'\\000'",
-    "__import__('os').system('id')", "../../etc/passwd", "é" * 40, "",
-)  # fmt: skip
+    "'; DROP TABLE app.people; --",
+    '"; DROP TABLE app.people; --',
+    'a"; DROP TABLE app.people',
+    "\\'; DROP TABLE app.people; --",
+    "$$; DROP TABLE app.people; $$",
+    "release.x; SELECT 1",
+    "%s %(a)s %%",
+    "? $1 :a",
+    "pg_catalog.pg_class",
+    "{a}",
+    "\n--\n/*",
+    "x'41'",
+    "E'\\000'",
+    "__import__('os').system('id')",
+    "../../etc/passwd",
+    "é" * 40,
+    "",
+)
 
 
 @pytest.mark.parametrize(
     "argument",
-    ["output", "quasi_identifiers", "entity", "keep", "sensitive", "hierarchies", "nulls",
-     "if_exists", "options key", "options value", "option key", "weights"],
-)  # fmt: skip
+    [
+        "output",
+        "quasi_identifiers",
+        "entity",
+        "keep",
+        "sensitive",
+        "hierarchies",
+        "nulls",
+        "if_exists",
+        "options key",
+        "options value",
+        "option key",
+        "weights",
+    ],
+)
 def test_injected_strings_do_nothing(run_sql: Run, connect: Connect, argument: str) -> None:
     run_sql(PEOPLE)
     connection = connect()
@@ -219,10 +273,16 @@ def test_injected_strings_do_nothing(run_sql: Run, connect: Connect, argument: s
     before = run_sql(relations)
     for text in INJECTED:
         given: dict[str, Any] = {
-            "output": "release.p", "quasi_identifiers": ["a"], "entity": None, "keep": [],
-            "sensitive": [], "hierarchies": "{}", "nulls": "error", "if_exists": "error",
+            "output": "release.p",
+            "quasi_identifiers": ["a"],
+            "entity": None,
+            "keep": [],
+            "sensitive": [],
+            "hierarchies": "{}",
+            "nulls": "error",
+            "if_exists": "error",
             "options": "{}",
-        }  # fmt: skip
+        }
         if argument in ("quasi_identifiers", "keep", "sensitive"):
             given[argument] = [text]
         elif argument == "hierarchies":
@@ -250,8 +310,14 @@ def test_injected_strings_do_nothing(run_sql: Run, connect: Connect, argument: s
             )
         # An error of ours; a syntax error would mean that the text was taken for SQL.
         assert failure.value.sqlstate in (
-            "22023", "42703", "0A000", "42602", "42622", "3F000", "42501"
-        ), (text, failure.value.sqlstate, str(failure.value))  # fmt: skip
+            "22023",
+            "42703",
+            "0A000",
+            "42602",
+            "42622",
+            "3F000",
+            "42501",
+        ), (text, failure.value.sqlstate, str(failure.value))
         assert "Traceback" not in str(failure.value)
     assert run_sql(relations) == before
     run_sql("SELECT dbanon.mdav('app.people', '\"''; DROP TABLE app.people; --\".x', '{a}', 5)")
@@ -259,9 +325,23 @@ def test_injected_strings_do_nothing(run_sql: Run, connect: Connect, argument: s
 
 
 NASTY = (
-    'x"; DROP TABLE app.people; --', "Zip Code", "select", "a?b", "50%", "$1", "back\\slash",
-    "it's", "Ünï ☃", "n" * 63, "c.v0", "%s", "dbanon_key", "class", "position", "tab\tnew\nline",
-)  # fmt: skip
+    'x"; DROP TABLE app.people; --',
+    "Zip Code",
+    "select",
+    "a?b",
+    "50%",
+    "$1",
+    "back\\slash",
+    "it's",
+    "Ünï ☃",
+    "n" * 63,
+    "c.v0",
+    "%s",
+    "dbanon_key",
+    "class",
+    "position",
+    "tab\tnew\nline",
+)
 
 
 def test_nasty_names_of_tables_and_columns(run_sql: Run, connect: Connect) -> None:
@@ -329,8 +409,9 @@ def test_no_value_reaches_errors_notices_or_the_log(
     )
     texts: list[str] = []
     connection = connect()
-    connection.add_notice_handler(lambda said: texts.append(f"{said.message_primary}"
-                                                            f"{said.message_detail}"))  # fmt: skip
+    connection.add_notice_handler(
+        lambda said: texts.append(f"{said.message_primary}{said.message_detail}")
+    )
     attempts = (
         ("", "'{a}', 5, sensitive => '{t}'"),
         ("UPDATE app.secret SET a = 'NaN' WHERE id = 3", "'{a}', 5"),
@@ -357,10 +438,13 @@ def test_no_value_reaches_errors_notices_or_the_log(
                 texts += [
                     str(part)
                     for part in (
-                        error, parts.message_detail, parts.message_hint, parts.context,
+                        error,
+                        parts.message_detail,
+                        parts.message_hint,
+                        parts.context,
                         parts.internal_query,
                     )
-                ]  # fmt: skip
+                ]
                 states.append(error.sqlstate)
         logged = log.text
     assert len(states) == len(attempts) - 1

@@ -23,12 +23,15 @@ REFUSED = psycopg.errors.InsufficientPrivilege
 @pytest.mark.parametrize(
     ("changes", "refused"),
     [
-        ("CREATE DOMAIN evil.d AS integer CHECK (evil.spring());"
-         "ALTER TABLE evil.p ALTER n TYPE evil.d", False),
+        (
+            "CREATE DOMAIN evil.d AS integer CHECK (evil.spring());"
+            "ALTER TABLE evil.p ALTER n TYPE evil.d",
+            False,
+        ),
         (MOOD + "ALTER TABLE evil.p ALTER w TYPE evil.mood[] USING '{sad}'", True),
         ("CREATE INDEX ON evil.p (evil.one(coalesce(1, id)))", True),
     ],
-)  # fmt: skip
+)
 def test_a_table_that_changed(
     connect: Connect,
     mallory: psycopg.Connection[Any],
@@ -53,16 +56,24 @@ def test_a_table_that_changed(
 @pytest.mark.parametrize(
     ("taken", "said"),
     [
-        ("REVOKE EXECUTE ON FUNCTION dbanon._record_release(jsonb, jsonb, jsonb)"
-         " FROM dbanon_runner", "may not write into the ledger"),
+        (
+            "REVOKE EXECUTE ON FUNCTION dbanon._record_release(jsonb, jsonb, jsonb)"
+            " FROM dbanon_runner",
+            "may not write into the ledger",
+        ),
         ("REVOKE SELECT ON app.p FROM anna", "may not read"),
-        ("REVOKE SELECT ON app.p FROM anna; GRANT SELECT (n, id) ON app.p TO anna",
-         'may not read "w"'),
+        (
+            "REVOKE SELECT ON app.p FROM anna; GRANT SELECT (n, id) ON app.p TO anna",
+            'may not read "w"',
+        ),
         ("REVOKE CREATE ON SCHEMA release FROM anna", "may not create tables"),
-        ("GRANT TRIGGER ON dbanon.release TO anna; CREATE ROLE again_other;"
-         "GRANT TRIGGER ON dbanon.release TO again_other", "not trusted"),
+        (
+            "GRANT TRIGGER ON dbanon.release TO anna; CREATE ROLE again_other;"
+            "GRANT TRIGGER ON dbanon.release TO again_other",
+            "not trusted",
+        ),
     ],
-)  # fmt: skip
+)
 def test_rights_that_were_taken(
     connect: Connect, sql_role: Callable[..., str], run_sql: Run, taken: str, said: str
 ) -> None:

@@ -40,8 +40,12 @@ def mallorys(mallory: psycopg.Connection[Any], run_sql: Run, sql_url: str) -> st
 
 
 def released(url: str, **more: Any) -> None:
-    asked: dict[str, Any] = {"table": "app.person", "output": "release.person", "k": 5,
-                             "quasi_identifiers": ["age"]}  # fmt: skip
+    asked: dict[str, Any] = {
+        "table": "app.person",
+        "output": "release.person",
+        "k": 5,
+        "quasi_identifiers": ["age"],
+    }
     dbanon.anonymize(url, **(asked | more))
 
 
@@ -141,8 +145,9 @@ def test_sets_of_an_entry_are_not_believed(
 ) -> None:
     released(mallorys, also_k=[["age"]], sensitive=["diagnosis"])
     # Without a number of its own, a set has that of the release: too much for these two.
-    [(fewest,)] = run_sql("SELECT min(n) FROM (SELECT count(*) AS n FROM release.person"
-                          " GROUP BY age, diagnosis) AS t")  # fmt: skip
+    [(fewest,)] = run_sql(
+        "SELECT min(n) FROM (SELECT count(*) AS n FROM release.person GROUP BY age, diagnosis) AS t"
+    )
     assert fewest < 5
     run_sql(
         "UPDATE dbanon.release SET arguments = jsonb_set(arguments, '{also_k}', %s)",
@@ -163,13 +168,16 @@ def test_sets_hold_in_sql_and_are_counted_again(run_sql: Run) -> None:
         f" sensitive => '{{diagnosis}}', options => '{options}')"
     )
     [(told,)] = run_sql("SELECT arguments->'also_k'->0 FROM dbanon.release")
-    [(fewest,)] = run_sql("SELECT min(n) FROM (SELECT count(*) AS n FROM release.person"
-                          " GROUP BY age, diagnosis) AS t")  # fmt: skip
+    [(fewest,)] = run_sql(
+        "SELECT min(n) FROM (SELECT count(*) AS n FROM release.person GROUP BY age, diagnosis) AS t"
+    )
     assert told == {"columns": ["age", "diagnosis"], "k": 4, "counted": fewest}
     assert fewest >= 4
     run_sql("SELECT * FROM dbanon.verify('release.person')")
-    run_sql("UPDATE release.person SET diagnosis = 'one' WHERE ctid ="
-            " (SELECT min(ctid) FROM release.person)")  # fmt: skip
+    run_sql(
+        "UPDATE release.person SET diagnosis = 'one' WHERE ctid ="
+        " (SELECT min(ctid) FROM release.person)"
+    )
     with pytest.raises(psycopg.Error) as failed:
         run_sql("SELECT * FROM dbanon.verify('release.person')")
     assert failed.value.sqlstate == "ZK001"
@@ -188,17 +196,21 @@ def test_a_call_in_sql_takes_no_key(run_sql: Run, options: str) -> None:
         )
     assert refused.value.sqlstate == "0A000"
     assert "/etc" not in str(refused.value)
-    rules = json.dumps({"age": "quasi_identifier", "person_id": "pseudonym", "name": "drop",
-                        "diagnosis": "drop"})  # fmt: skip
+    rules = json.dumps(
+        {"age": "quasi_identifier", "person_id": "pseudonym", "name": "drop", "diagnosis": "drop"}
+    )
     run_sql(f"SELECT * FROM dbanon.declare('app.person', '{rules}')")
     with pytest.raises(psycopg.Error):
         run_sql("SELECT dbanon.mdav('app.person', 'release.person', k => 5)")
 
 
 def test_neither_logs_nor_other_sessions_see_a_key(
-    mallorys: str, run_sql: Run, connect: Connect, sql_server: Server,
+    mallorys: str,
+    run_sql: Run,
+    connect: Connect,
+    sql_server: Server,
     monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+) -> None:
     monkeypatch.setenv("PSEUDONYMS", KEY)
     for setting in ALL_LOGGING:
         words = setting.replace("LOAD 'auto", "SET session_preload_libraries = 'auto")

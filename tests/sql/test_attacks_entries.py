@@ -20,9 +20,16 @@ Role = Callable[..., str]
 
 # What a release has of classes, and synthetic rows have not.
 OF_CLASSES = (
-    "k_requested", "k_achieved", "classes", "smallest_class", "median_class", "largest_class",
-    "histogram", "information_loss", "information_loss_before_rounding",
-)  # fmt: skip
+    "k_requested",
+    "k_achieved",
+    "classes",
+    "smallest_class",
+    "median_class",
+    "largest_class",
+    "histogram",
+    "information_loss",
+    "information_loss_before_rounding",
+)
 
 
 def test_a_runner_writes_no_row_by_hand(forger: psycopg.Connection[Any]) -> None:
@@ -75,10 +82,10 @@ def test_an_entry_is_of_a_relation_that_its_owner_marked_in_this_transaction(
     forger.commit()
     mark(forger, "release.mine", one)
     refused(forger, entry(one, mine), "23505")
-    assert run_sql("SELECT output_name, published_by, superseded_at, created_at <= now()"
-                   " FROM dbanon.release ORDER BY created_at") == [
-        ("p", "anna", None, True), ("mine", "mallory", None, True)
-    ]  # fmt: skip
+    assert run_sql(
+        "SELECT output_name, published_by, superseded_at, created_at <= now()"
+        " FROM dbanon.release ORDER BY created_at"
+    ) == [("p", "anna", None, True), ("mine", "mallory", None, True)]
 
 
 def test_role_time_and_names_are_not_the_callers_to_say(forger: psycopg.Connection[Any]) -> None:
@@ -86,11 +93,21 @@ def test_role_time_and_names_are_not_the_callers_to_say(forger: psycopg.Connecti
     mine, one = oid(forger, "release.mine"), str(uuid.uuid4())
     mark(forger, "release.mine", one)
     for key, value in (
-        ("published_by", "anna"), ("created_at", "2099-01-01"), ("superseded_at", "2000-01-01"),
-        ("output_name", "p"), ("output_schema", "release"), ("relation_name", "p"),
-        ("output_kind", "view"), ("owner_oid", 10), ("publisher_oid", 10), ("ledger_oid", 1),
-        ("xmin", "1"), ("tableoid", "1"), ("ctid", "(0,1)"), ("a b", 1),
-    ):  # fmt: skip
+        ("published_by", "anna"),
+        ("created_at", "2099-01-01"),
+        ("superseded_at", "2000-01-01"),
+        ("output_name", "p"),
+        ("output_schema", "release"),
+        ("relation_name", "p"),
+        ("output_kind", "view"),
+        ("owner_oid", 10),
+        ("publisher_oid", 10),
+        ("ledger_oid", 1),
+        ("xmin", "1"),
+        ("tableoid", "1"),
+        ("ctid", "(0,1)"),
+        ("a b", 1),
+    ):
         refused(forger, entry(one, mine, **{key: value}), "22023")
     given = entry(one, mine)
     refused(forger, [given[0], '[{"position": 0, "release_id": "x"}]', given[2]], "22023")
@@ -98,11 +115,22 @@ def test_role_time_and_names_are_not_the_callers_to_say(forger: psycopg.Connecti
     refused(forger, [given[0], given[1], '{"door": "root", "elapsed": 1}'], "23502")
     run = {"door": "job", "elapsed": 1, "job": "people"}
     for key, value in (
-        ("door", "sql"), ("door", None), ("job", None), ("job", "a b"), ("job", "x" * 64),
-        ("job", 7.5), ("fingerprint", "A"), ("fingerprint", "x" * 301), ("source_types", []),
-        ("source_types", {"a": 1}), ("source_types", {"a": {"b": "c"}}), ("source_types", "x"),
-        ("source_counts", []), ("source_counts", {"persons": "x"}), ("source_counts", 7),
-    ):  # fmt: skip
+        ("door", "sql"),
+        ("door", None),
+        ("job", None),
+        ("job", "a b"),
+        ("job", "x" * 64),
+        ("job", 7.5),
+        ("fingerprint", "A"),
+        ("fingerprint", "x" * 301),
+        ("source_types", []),
+        ("source_types", {"a": 1}),
+        ("source_types", {"a": {"b": "c"}}),
+        ("source_types", "x"),
+        ("source_counts", []),
+        ("source_counts", {"persons": "x"}),
+        ("source_counts", 7),
+    ):
         refused(forger, [given[0], given[1], json.dumps(run | {key: value})], "22023")
     for odd in ("null", "[]", '"x"', "1", "{}"):
         refused(forger, [odd, given[1], given[2]], "22023", "42501")
@@ -195,8 +223,10 @@ def test_set_role_definer_wrappers_and_shadows(
         RECORD.replace("::jsonb", "::pg_catalog.jsonb"), entry(one, oid(forger, "release.mine"))
     )
     forger.commit()
-    assert run_sql("SELECT published_by, created_at <= clock_timestamp() FROM dbanon.release"
-                   " WHERE output_name = 'mine'") == [("team", True)]  # fmt: skip
+    assert run_sql(
+        "SELECT published_by, created_at <= clock_timestamp() FROM dbanon.release"
+        " WHERE output_name = 'mine'"
+    ) == [("team", True)]
     # A wrapper of a superuser gives mallory no entry of what she does not own.
     run_sql(
         "CREATE FUNCTION app.wrapped(jsonb, jsonb, jsonb) RETURNS jsonb SECURITY DEFINER"
@@ -214,20 +244,26 @@ def test_an_output_is_a_view_of_its_table_alone(
 ) -> None:
     one = str(uuid.uuid4())
     for statement in (
-        MAKE.format("release.mine"), MAKE.format("release.other"),
+        MAKE.format("release.mine"),
+        MAKE.format("release.other"),
         "CREATE VIEW release.right AS SELECT a FROM release.mine",
         "CREATE VIEW release.wrong AS SELECT a FROM release.other",
         "CREATE VIEW release.both AS SELECT o.a FROM release.other AS o, release.mine AS m",
         "CREATE VIEW release.nothing AS SELECT 1 AS a",
         "CREATE MATERIALIZED VIEW release.stale AS SELECT a FROM release.mine",
         "CREATE TEMPORARY TABLE mine AS SELECT 1 AS a",
-    ):  # fmt: skip
+    ):
         forger.execute(statement.encode())
-    for kind, name in (("TABLE", "release.mine"), ("TABLE", "release.other"),
-                       ("VIEW", "release.right"), ("VIEW", "release.wrong"),
-                       ("VIEW", "release.both"), ("VIEW", "release.nothing"),
-                       ("MATERIALIZED VIEW", "release.stale"),
-                       ("TABLE", "pg_temp.mine")):  # fmt: skip
+    for kind, name in (
+        ("TABLE", "release.mine"),
+        ("TABLE", "release.other"),
+        ("VIEW", "release.right"),
+        ("VIEW", "release.wrong"),
+        ("VIEW", "release.both"),
+        ("VIEW", "release.nothing"),
+        ("MATERIALIZED VIEW", "release.stale"),
+        ("TABLE", "pg_temp.mine"),
+    ):
         mark(forger, name, one, kind)
     mine = oid(forger, "release.mine")
     for name in ("wrong", "both", "nothing", "stale", "other"):
@@ -238,22 +274,42 @@ def test_an_output_is_a_view_of_its_table_alone(
     refused(forger, entry(one, temporary))
     forger.execute(RECORD, entry(one, mine, right))
     forger.commit()
-    assert run_sql("SELECT output_kind, output_name, relation_name FROM dbanon.release"
-                   " WHERE published_by = 'mallory'") == [("view", "right", "mine")]  # fmt: skip
+    assert run_sql(
+        "SELECT output_kind, output_name, relation_name FROM dbanon.release"
+        " WHERE published_by = 'mallory'"
+    ) == [("view", "right", "mine")]
 
 
 def test_a_run_that_failed_is_of_who_logged_in(
     forger: psycopg.Connection[Any], run_sql: Run
 ) -> None:
-    good = {"door": "cli", "method": "mdav", "source": "app.people", "output_schema": "release",
-            "output_name": "p", "error_code": "too_few_records", "elapsed": 2.5}  # fmt: skip
+    good = {
+        "door": "cli",
+        "method": "mdav",
+        "source": "app.people",
+        "output_schema": "release",
+        "output_name": "p",
+        "error_code": "too_few_records",
+        "elapsed": 2.5,
+    }
     for bad in (
-        {"run_by": "anna"}, {"state": "done"}, {"started_at": "2000-01-01"}, {"release_id": "x"},
-        {"door": "sql"}, {"error_code": "I quote a value"}, {"error_code": None},
-        {"job": "people"}, {"job": "a b", "door": "job"}, {"job": 7.5, "door": "job"},
-        {"fingerprint": "1:a"}, {"source_types": {}},
-        {"method": "x; y"}, {"source": "x" * 1000}, {"output_name": None}, {"source": "x" * 99999},
-    ):  # fmt: skip
+        {"run_by": "anna"},
+        {"state": "done"},
+        {"started_at": "2000-01-01"},
+        {"release_id": "x"},
+        {"door": "sql"},
+        {"error_code": "I quote a value"},
+        {"error_code": None},
+        {"job": "people"},
+        {"job": "a b", "door": "job"},
+        {"job": 7.5, "door": "job"},
+        {"fingerprint": "1:a"},
+        {"source_types": {}},
+        {"method": "x; y"},
+        {"source": "x" * 1000},
+        {"output_name": None},
+        {"source": "x" * 99999},
+    ):
         with pytest.raises(psycopg.errors.InvalidParameterValue), forger.transaction():
             forger.execute("SELECT dbanon._record_run(%s::jsonb)", (json.dumps(good | bad),))
     forger.execute("SELECT dbanon._record_run(%s::jsonb)", (json.dumps(good),))

@@ -39,8 +39,13 @@ def copy_release(forger: psycopg.Connection[Any], run_sql: Run, name: str = "fak
 def require_no_release(run_sql: Run, url: str, name: str = "release.p") -> None:
     """Check that every door refuses a relation as a release, and that it stays as it is."""
     before = run_sql(f"SELECT '{name}'::regclass::oid, count(*) FROM {name}")
-    for call in (f"verify('{name}')", f"refresh('{name}')", f"drop('{name}')",
-                 f"information_loss('{name}')", f"evaluate('{name}', 'app.people')"):  # fmt: skip
+    for call in (
+        f"verify('{name}')",
+        f"refresh('{name}')",
+        f"drop('{name}')",
+        f"information_loss('{name}')",
+        f"evaluate('{name}', 'app.people')",
+    ):
         with pytest.raises(psycopg.errors.UndefinedTable):
             run_sql(f"SELECT dbanon.{call}")
     with pytest.raises(psycopg.errors.DuplicateTable, match=r"not made by|did not make"):
@@ -75,8 +80,10 @@ def test_a_foreign_relation_has_the_recorded_oid(
     run_sql("DROP TABLE release.p")
     forger.execute("ALTER TABLE release.fake RENAME TO p")
     forger.commit()
-    run_sql("UPDATE dbanon.release SET relation_oid = 'release.p'::regclass::oid::bigint,"
-            " output_oid = 'release.p'::regclass::oid::bigint")  # fmt: skip
+    run_sql(
+        "UPDATE dbanon.release SET relation_oid = 'release.p'::regclass::oid::bigint,"
+        " output_oid = 'release.p'::regclass::oid::bigint"
+    )
     require_no_release(run_sql, sql_url)
     [(action, reason)] = run_sql("SELECT action, reason FROM dbanon.repair()")
     assert (action, "role mallory" in reason) == ("left", True)
@@ -169,8 +176,10 @@ def test_a_view_of_another_role_under_the_recorded_name(
     run_sql("DROP VIEW release.v")
     forger.execute(f'CREATE VIEW release.v AS SELECT a FROM release."{table}"'.encode())
     forger.commit()
-    run_sql("UPDATE dbanon.release SET output_oid = 'release.v'::regclass::oid::bigint"
-            " WHERE output_kind = 'view'")  # fmt: skip
+    run_sql(
+        "UPDATE dbanon.release SET output_oid = 'release.v'::regclass::oid::bigint"
+        " WHERE output_kind = 'view'"
+    )
     for numbers in ("ledger_oid = ledger_oid", "ledger_oid = 1"):
         run_sql(f"UPDATE dbanon.release SET {numbers}")
         with pytest.raises(psycopg.errors.UndefinedTable, match="not the relation"):
@@ -188,8 +197,10 @@ def test_gc_drops_no_table_of_another_role_by_its_oid(
     run_sql(VIEW)
     forger.execute("CREATE TABLE release.hers (a double precision)")
     forger.commit()
-    run_sql("UPDATE dbanon.release SET relation_oid = 'release.hers'::regclass::oid::bigint"
-            " WHERE superseded_at IS NOT NULL")  # fmt: skip
+    run_sql(
+        "UPDATE dbanon.release SET relation_oid = 'release.hers'::regclass::oid::bigint"
+        " WHERE superseded_at IS NOT NULL"
+    )
     assert run_sql("SELECT dbanon.gc(0)") == []
     assert dbanon.drop(sql_url, "release.v")[0] == "release.v"
     assert run_sql("SELECT count(*) FROM release.hers") == [(0,)]

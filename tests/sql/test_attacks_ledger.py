@@ -45,9 +45,11 @@ def mallorys_ledger(server: Server, url: str) -> str:
     mallory = server.create_role("mallory", url=url)
     database = url.rpartition("/")[2]
     for statement in (
-        f'GRANT CREATE ON DATABASE "{database}" TO mallory', "GRANT USAGE ON SCHEMA app TO mallory",
-        "CREATE TABLE app.hers AS TABLE app.people", "ALTER TABLE app.hers OWNER TO mallory",
-    ):  # fmt: skip
+        f'GRANT CREATE ON DATABASE "{database}" TO mallory',
+        "GRANT USAGE ON SCHEMA app TO mallory",
+        "CREATE TABLE app.hers AS TABLE app.people",
+        "ALTER TABLE app.hers OWNER TO mallory",
+    ):
         server.execute(statement, url=url)
     anonymize(mallory, table="app.hers", output="hers.p")
     server.execute(
@@ -124,10 +126,14 @@ def test_a_ledger_of_somebody_else_is_not_touched(
     with pytest.raises(InsufficientRights):
         install.install(client_url, sql_only=True)
     # Taking the objects over is not enough: what hangs on them is looked at, too.
-    for statement in ("ALTER SCHEMA dbanon OWNER TO postgres", *(
-        f"ALTER TABLE dbanon.{table} OWNER TO postgres"
-        for table in (*ledger_tables.TABLES, "alembic_version")
-    ), *(["ALTER TABLE dbanon.hers OWNER TO postgres"] if trap == "view" else [])):  # fmt: skip
+    for statement in (
+        "ALTER SCHEMA dbanon OWNER TO postgres",
+        *(
+            f"ALTER TABLE dbanon.{table} OWNER TO postgres"
+            for table in (*ledger_tables.TABLES, "alembic_version")
+        ),
+        *(["ALTER TABLE dbanon.hers OWNER TO postgres"] if trap == "view" else []),
+    ):
         sql_server.execute(statement, url=client_url)
     if TRAPS[trap]:
         with pytest.raises(LedgerNotTrusted):
@@ -149,9 +155,10 @@ def test_the_right_to_make_triggers_is_refused_whoever_owns_the_table(
         install.install(client_url, sql_only=True)
     mallory = sql_server.create_role("mallory", url=client_url)
     for statement in (
-        "GRANT USAGE ON SCHEMA dbanon TO mallory", "CREATE SCHEMA hers AUTHORIZATION mallory",
+        "GRANT USAGE ON SCHEMA dbanon TO mallory",
+        "CREATE SCHEMA hers AUTHORIZATION mallory",
         "GRANT ALL ON dbanon.run TO mallory",
-    ):  # fmt: skip
+    ):
         sql_server.execute(statement, url=client_url)
     for _ in range(2):
         with pytest.raises(LedgerNotTrusted, match=r"dbanon\.run, of role mallory"):
@@ -194,11 +201,17 @@ def test_the_role_of_the_ledger_is_nobodys(
     call = "SELECT dbanon.mdav('app.people', 'release.p', '{a}', 5, if_exists => 'replace')"
     run_sql(call)
     mallory = sql_role("mallory")
-    reads = ("SELECT dbanon.verify('release.p')", "SELECT * FROM dbanon.releases()",
-             "SELECT dbanon.gc(0)", "SELECT dbanon.information_loss('release.p')",
-             "SELECT dbanon.evaluate('release.p')", "SELECT dbanon.disclosure_risk('release.p')",
-             "SELECT * FROM dbanon.hierarchies()", "SELECT dbanon.drop_hierarchy('x')",
-             "SELECT dbanon.store_hierarchy('x', '{\"tree\": {\"*\": [\"a\"]}}')")  # fmt: skip
+    reads = (
+        "SELECT dbanon.verify('release.p')",
+        "SELECT * FROM dbanon.releases()",
+        "SELECT dbanon.gc(0)",
+        "SELECT dbanon.information_loss('release.p')",
+        "SELECT dbanon.evaluate('release.p')",
+        "SELECT dbanon.disclosure_risk('release.p')",
+        "SELECT * FROM dbanon.hierarchies()",
+        "SELECT dbanon.drop_hierarchy('x')",
+        'SELECT dbanon.store_hierarchy(\'x\', \'{"tree": {"*": ["a"]}}\')',
+    )
     run_sql("GRANT dbanon_ledger TO mallory")
     try:
         for statement in (call, *reads):

@@ -58,7 +58,7 @@ def test_a_role_without_rights_does_not_hold_a_job(
         "DO $$ BEGIN LOCK TABLE dbanon.run IN ROW EXCLUSIVE MODE; END $$",
         "INSERT INTO dbanon.run (run_id) VALUES (md5('dbanon job people')::uuid)",
         "SELECT * FROM dbanon.run FOR UPDATE",
-    ):  # fmt: skip
+    ):
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             mallory.execute(statement)
     mallory.execute("SELECT set_config('application_name', 'dbanon job since ever', false)")

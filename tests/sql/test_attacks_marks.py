@@ -75,8 +75,13 @@ def test_a_copied_mark_is_not_replaced(
             with pytest.raises(OutputNotOurs):
                 anonymize(sql_url, f"release.{name}", if_exists="replace", output_kind=kind)
     assert run_sql("SELECT count(*) FROM release.hers, release.seen") == [(25,)]
-    assert run_sql("SELECT pg_get_userbyid(relowner) FROM pg_class WHERE relname IN"
-                   " ('hers', 'seen', 'new_summary')") == [("mallory",)] * 3  # fmt: skip
+    assert (
+        run_sql(
+            "SELECT pg_get_userbyid(relowner) FROM pg_class WHERE relname IN"
+            " ('hers', 'seen', 'new_summary')"
+        )
+        == [("mallory",)] * 3
+    )
 
 
 def test_a_view_of_somebody_else_is_not_published_through(
@@ -89,8 +94,10 @@ def test_a_view_of_somebody_else_is_not_published_through(
     )
     forger.commit()
     with pytest.raises(psycopg.errors.DuplicateTable, match="belongs to role mallory"):
-        run_sql("SELECT dbanon.mdav('app.people', 'release.v', '{a}', 5, if_exists => 'replace',"
-                " options => '{\"output_kind\": \"view\"}')")  # fmt: skip
+        run_sql(
+            "SELECT dbanon.mdav('app.people', 'release.v', '{a}', 5, if_exists => 'replace',"
+            ' options => \'{"output_kind": "view"}\')'
+        )
     with pytest.raises(OutputNotOurs, match="belongs to role mallory"):
         anonymize(sql_url, "release.v", if_exists="replace", output_kind="view")
 
@@ -144,5 +151,7 @@ def test_a_ledger_entry_is_written_by_clients_with_a_runners_rights(
     same = "SELECT created_at = %s::timestamptz FROM dbanon.release WHERE output_name = 'q'"
     assert run_sql(same, report.created_at) == [(True,)]
     run_sql("SELECT dbanon.mdav('app.people', 'release.s', '{a}', 5)", url=url)
-    assert run_sql("SELECT s.created_at = r.created_at FROM release.s_summary AS s"
-                   " JOIN dbanon.release AS r USING (release_id)") == [(True,)]  # fmt: skip
+    assert run_sql(
+        "SELECT s.created_at = r.created_at FROM release.s_summary AS s"
+        " JOIN dbanon.release AS r USING (release_id)"
+    ) == [(True,)]

@@ -100,7 +100,7 @@ EXPRESSIONS: dict[str, tuple[str, bool]] = {
     "SQL whose result is cast": ("evil.glad(id)", True),
     "SQL with a body that is parsed": ("evil.parsed(id)", True),
     "SQL with a schema in its text": ("evil.texted(id)", True),
-}  # fmt: skip
+}
 
 # Other places than an index of the table itself; {call} is a call that planning makes.
 PLACES: dict[str, tuple[str, bool]] = {
@@ -108,60 +108,87 @@ PLACES: dict[str, tuple[str, bool]] = {
     "a unique index": ("CREATE UNIQUE INDEX ON {v} ((id + {call}));", True),
     "a hash index": ("CREATE INDEX ON {v} USING hash (({call}));", True),
     "the second column of an index": ("CREATE INDEX ON {v} (id, (lower(name)), ({call}));", True),
-    "an exclusion constraint": ("ALTER TABLE {v} ADD EXCLUDE USING btree ((id + {call}) WITH =);",
-                                True),
+    "an exclusion constraint": (
+        "ALTER TABLE {v} ADD EXCLUDE USING btree ((id + {call}) WITH =);",
+        True,
+    ),
     "statistics": ("CREATE STATISTICS evil.s{i} ON ({call}), id FROM {v}; ANALYZE {v};", True),
     "an index of a grandchild": (
         "CREATE TABLE {v}_c () INHERITS ({v}); CREATE TABLE {v}_d () INHERITS ({v}_c);"
-        "CREATE INDEX ON {v}_d (({call}));", True),
+        "CREATE INDEX ON {v}_d (({call}));",
+        True,
+    ),
     "statistics of a child": (
         "CREATE TABLE {v}_c () INHERITS ({v}); CREATE STATISTICS evil.s{i} ON ({call}), id"
-        " FROM {v}_c; INSERT INTO {v}_c TABLE {v}; ANALYZE {v}_c;", True),
+        " FROM {v}_c; INSERT INTO {v}_c TABLE {v}; ANALYZE {v}_c;",
+        True,
+    ),
     "a partition key": (
         "DROP TABLE {v}; CREATE TABLE {v} (id integer, n integer, name text) PARTITION BY"
         " LIST ((id + {call})); CREATE TABLE {v}_0 PARTITION OF {v} DEFAULT;"
-        "INSERT INTO {v} TABLE evil.p;", True),
+        "INSERT INTO {v} TABLE evil.p;",
+        True,
+    ),
     "a partition key of a part": (
         "DROP TABLE {v}; CREATE TABLE {v} (id integer, n integer, name text) PARTITION BY"
         " LIST (n); CREATE TABLE {v}_0 PARTITION OF {v} DEFAULT PARTITION BY RANGE ((id + {call}));"
-        "CREATE TABLE {v}_1 PARTITION OF {v}_0 DEFAULT; INSERT INTO {v} TABLE evil.p;", True),
+        "CREATE TABLE {v}_1 PARTITION OF {v}_0 DEFAULT; INSERT INTO {v} TABLE evil.p;",
+        True,
+    ),
     "a partition key above a part": (
         "DROP TABLE {v}; CREATE TABLE {v}_w (id integer, n integer, name text) PARTITION BY"
         " LIST ((id + {call})); CREATE TABLE {v} PARTITION OF {v}_w DEFAULT PARTITION BY LIST (id);"
-        "CREATE TABLE {v}_1 PARTITION OF {v} DEFAULT; INSERT INTO {v} TABLE evil.p;", True),
+        "CREATE TABLE {v}_1 PARTITION OF {v} DEFAULT; INSERT INTO {v} TABLE evil.p;",
+        True,
+    ),
     "a partition key above a leaf": (
         "DROP TABLE {v}; CREATE TABLE {v}_w (id integer, n integer, name text) PARTITION BY"
         " LIST ((id + {call})); CREATE TABLE {v} PARTITION OF {v}_w DEFAULT;"
-        "INSERT INTO {v} TABLE evil.p;", False),
+        "INSERT INTO {v} TABLE evil.p;",
+        False,
+    ),
     "an index of a part": (
         "DROP TABLE {v}; CREATE TABLE {v} (id integer, n integer, name text) PARTITION BY"
         " LIST (id); CREATE TABLE {v}_0 PARTITION OF {v} DEFAULT; INSERT INTO {v} TABLE evil.p;"
-        "CREATE INDEX ON {v}_0 (({call}));", True),
+        "CREATE INDEX ON {v}_0 (({call}));",
+        True,
+    ),
     "an index of a whole in parts": (
         "DROP TABLE {v}; CREATE TABLE {v} (id integer, n integer, name text) PARTITION BY"
         " LIST (id); CREATE TABLE {v}_0 PARTITION OF {v} DEFAULT; INSERT INTO {v} TABLE evil.p;"
-        "CREATE INDEX ON {v} (({call}));", True),
+        "CREATE INDEX ON {v} (({call}));",
+        True,
+    ),
     "behind a view with a barrier": (
         "ALTER TABLE {v} RENAME TO t{i}; CREATE INDEX ON evil.t{i} (({call}));"
-        "CREATE VIEW {v} WITH (security_barrier) AS SELECT id, n, name FROM evil.t{i};", True),
+        "CREATE VIEW {v} WITH (security_barrier) AS SELECT id, n, name FROM evil.t{i};",
+        True,
+    ),
     "a materialized view": (
         "ALTER TABLE {v} RENAME TO t{i}; CREATE MATERIALIZED VIEW {v} AS TABLE evil.t{i};"
-        "CREATE INDEX ON {v} (({call}));", True),
+        "CREATE INDEX ON {v} (({call}));",
+        True,
+    ),
     # An operator's estimator calls it for the values that the statistics hold.
     "an estimate of an index's condition": (
         "CREATE INDEX ON {v} (id) WHERE n OPERATOR(evil.===) 3 OR n IS NOT NULL; ANALYZE {v};",
-        True),
+        True,
+    ),
     "what replaced a function of an index": (
         "CREATE FUNCTION evil.later{i}(a integer) RETURNS integer LANGUAGE plpgsql IMMUTABLE AS"
         " 'BEGIN RETURN a; END'; CREATE INDEX ON {v} ((evil.later{i}(id)));"
         "CREATE OR REPLACE FUNCTION evil.later{i}(a integer) RETURNS integer LANGUAGE sql"
-        " IMMUTABLE AS 'SELECT a + evil.one(1)';", True),
+        " IMMUTABLE AS 'SELECT a + evil.one(1)';",
+        True,
+    ),
     "a default that came later": (
         "CREATE FUNCTION evil.later{i}(a integer, b integer DEFAULT 1) RETURNS integer LANGUAGE"
         " plpgsql IMMUTABLE AS 'BEGIN RETURN a; END'; CREATE INDEX ON {v} ((evil.later{i}(id)));"
         "CREATE OR REPLACE FUNCTION evil.later{i}(a integer, b integer DEFAULT evil.one(1))"
-        " RETURNS integer LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN a; END';", True),
-}  # fmt: skip
+        " RETURNS integer LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN a; END';",
+        True,
+    ),
+}
 
 # What stands on tables, runs nothing when they are read, and is no reason to refuse them.
 HARMLESS: dict[str, str] = {
@@ -175,8 +202,8 @@ HARMLESS: dict[str, str] = {
     " sql IMMUTABLE AS 'SELECT lower(trim($1))'; CREATE INDEX ON {v} ((evil.norm{i}(name)));",
     "an SQL function, parsed": "CREATE FUNCTION evil.norm{i}(a text) RETURNS text LANGUAGE"
     " sql IMMUTABLE RETURN lower(trim(a)); CREATE INDEX ON {v} ((evil.norm{i}(name)));",
-    "statistics of a function of a column":
-    "CREATE STATISTICS evil.s{i} ON (evil.one(id)), n FROM {v}; ANALYZE {v};",
+    "statistics of a function of a column": "CREATE STATISTICS evil.s{i} ON"
+    " (evil.one(id)), n FROM {v}; ANALYZE {v};",
     "constants of PostgreSQL's": "CREATE INDEX ON {v} ((coalesce(n, 0) + 1)) WHERE name <> 'x1';",
     "an enum's value in a condition": "CREATE INDEX ON {v} (id) WHERE m = 'sad';",
     "a generated column": "ALTER TABLE {v} ADD made integer GENERATED ALWAYS AS"
@@ -186,7 +213,7 @@ HARMLESS: dict[str, str] = {
     " ADD CHECK (evil.one(coalesce(1, id)) = 1);",
     "a policy": "CREATE POLICY p ON {v} USING (evil.one(coalesce(1, id)) = 1);"
     "ALTER TABLE {v} ENABLE ROW LEVEL SECURITY;",
-}  # fmt: skip
+}
 
 
 @pytest.fixture
@@ -371,8 +398,12 @@ def test_what_comes_while_classes_are_found_is_seen(
     wanted: dict[str, Any] = {"quasi_identifiers": ["n"], "keep": ["name"], "k": 5}
     with sql_server.database() as target, pytest.raises(ForeignCode, match="role mallory"):
         dbanon.anonymize(
-            sql_url, table=name, output="release.o", progress=late,
-            target=target if elsewhere else None, **wanted,
-        )  # fmt: skip
+            sql_url,
+            table=name,
+            output="release.o",
+            progress=late,
+            target=target if elsewhere else None,
+            **wanted,
+        )
     assert done
     assert not sprung(run_sql)

@@ -57,9 +57,17 @@ def site(base: Path) -> Path:
 
 
 PLACES = [
-    "", "..", "../..", "dbanon", "dbanon/doors/plpython.py", "dbanon/kernels",
-    "dbanon/kernels/_kernels.so", "numpy/core/x.py", "numpy.libs", "json.py",
-]  # fmt: skip
+    "",
+    "..",
+    "../..",
+    "dbanon",
+    "dbanon/doors/plpython.py",
+    "dbanon/kernels",
+    "dbanon/kernels/_kernels.so",
+    "numpy/core/x.py",
+    "numpy.libs",
+    "json.py",
+]
 
 
 def test_what_only_trusted_accounts_can_change_is_safe(site: Path) -> None:

@@ -112,7 +112,7 @@ RELATIONS: dict[str, str] = {
     "CREATE INDEX ON evil.v0 ((evil.one(1))); CREATE VIEW evil.v AS TABLE evil.v0;",
     "index of a materialized view": "CREATE MATERIALIZED VIEW evil.v AS TABLE evil.p;"
     "CREATE INDEX ON evil.v ((evil.one(1)));",
-}  # fmt: skip
+}
 
 READS = (
     "SELECT dbanon.mdav('{v}', 'release.o1', '{{n}}', 5, options => '{{\"key\": [\"id\"]}}')",
@@ -147,11 +147,20 @@ def refused(run_sql: Run, sql_url: str, relation: str, reads: Sequence[str] = RE
             caught.append(statement)
     store = open_store(sql_url)
     calls = (
-        ("anonymize", lambda: dbanon.anonymize(sql_url, table=relation, output="release.o",
-                                               key=["id"], quasi_identifiers=["n"], k=5)),
+        (
+            "anonymize",
+            lambda: dbanon.anonymize(
+                sql_url,
+                table=relation,
+                output="release.o",
+                key=["id"],
+                quasi_identifiers=["n"],
+                k=5,
+            ),
+        ),
         ("verify", lambda: verify(store, parse_relation(relation), ["n"], 2)),
         ("column_values", lambda: column_values(store, parse_relation(relation), "n")),
-    )  # fmt: skip
+    )
     wrong += calls_not_refused(run_sql, calls)
     assert (caught, wrong) == ([], [])
 
@@ -251,9 +260,14 @@ def test_a_hierarchy_is_not_read_from_it(
         assert not sprung(run_sql)
     with pytest.raises(ForeignCode):
         dbanon.anonymize(
-            sql_url, table="evil.p", output="release.o", quasi_identifiers=["n"], k=5,
-            method="gaa_cp", hierarchies={"n": {"table": "evil.tree"}},
-        )  # fmt: skip
+            sql_url,
+            table="evil.p",
+            output="release.o",
+            quasi_identifiers=["n"],
+            k=5,
+            method="gaa_cp",
+            hierarchies={"n": {"table": "evil.tree"}},
+        )
     assert not sprung(run_sql)
 
 

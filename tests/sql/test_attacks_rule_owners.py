@@ -88,8 +88,10 @@ def test_nobody_overwrites_rules_while_the_name_is_free(
     assert run_sql(kept) == before
     anna.execute(PERSON)
     anna.execute("SELECT * FROM dbanon.mdav('app.person', 'release.r', k => 5)")
-    shown = run_sql("SELECT attname::text FROM pg_attribute WHERE attnum > 0"
-                    " AND attrelid = 'release.r'::regclass ORDER BY attnum")  # fmt: skip
+    shown = run_sql(
+        "SELECT attname::text FROM pg_attribute WHERE attnum > 0"
+        " AND attrelid = 'release.r'::regclass ORDER BY attnum"
+    )
     assert shown == [("age",), ("diagnosis",)]
 
 
@@ -158,8 +160,10 @@ def test_two_tables_exchange_their_names_with_their_rules(
     assert run_sql(found.format("a")) == [("x", "identifier"), ("y", "quasi_identifier")]
     assert run_sql(found.format("b")) == [("x", "drop"), ("y", None)]
     assert run_sql("SELECT source, name FROM dbanon.rule ORDER BY 1, 2") == [
-        ("app.a", "x"), ("app.a", "y"), ("app.b", "x"),
-    ]  # fmt: skip
+        ("app.a", "x"),
+        ("app.a", "y"),
+        ("app.b", "x"),
+    ]
 
 
 def test_a_former_owners_rules_wait_for_the_new_owner(
@@ -257,11 +261,11 @@ def test_nobody_writes_rules_but_through_the_function(
     mallory = connect(roles["mallory"])
     for statement in (
         "UPDATE dbanon.rule SET owner_oid = 10",
-        "UPDATE dbanon.rule SET rule = '{\"role\": \"drop\"}'",
+        'UPDATE dbanon.rule SET rule = \'{"role": "drop"}\'',
         "INSERT INTO dbanon.rule SELECT source, name, rule, declared_at, declared_by, 1, owner_oid,"
         " owner, declarer_oid, ledger_oid FROM dbanon.rule",
         "TRUNCATE dbanon.rule",
-    ):  # fmt: skip
+    ):
         with pytest.raises(psycopg.Error) as refused:
             mallory.execute(statement.encode())
         assert refused.value.sqlstate == "42501"

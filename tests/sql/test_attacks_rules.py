@@ -54,9 +54,10 @@ def test_only_the_owner_declares(annas: str, run_sql: Run, connect: Connect) -> 
         refused(mallory, f"SELECT dbanon.{function}('{told}')")
     for statement in (
         "INSERT INTO dbanon.rule VALUES ('app.person', 'age', '{}', now(), 'anna', 1)",
-        "UPDATE dbanon.rule SET rule = '{}'", "DELETE FROM dbanon.rule",
+        "UPDATE dbanon.rule SET rule = '{}'",
+        "DELETE FROM dbanon.rule",
         "TRUNCATE dbanon.rule",
-    ):  # fmt: skip
+    ):
         refused(mallory, statement)
     with pytest.raises(InsufficientRights):
         dbanon.declare(annas, "app.person", {"age": "drop"})

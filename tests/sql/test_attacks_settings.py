@@ -38,9 +38,13 @@ Connect = Callable[..., psycopg.Connection[Any]]
 OFF = "standard_conforming_strings"
 # One form of each part of the query: of functions, types, operators, and what an index evaluates.
 SAMPLE = (
-    "function in a view", "domain in a view", "columns of a record", "cast to json",
-    "constant call within an index", "constant operator in an index",
-)  # fmt: skip
+    "function in a view",
+    "domain in a view",
+    "columns of a record",
+    "cast to json",
+    "constant call within an index",
+    "constant operator in an index",
+)
 # A SQL function of each way to the check; the others call these.
 SQL_DOORS = (
     *READS,
@@ -153,8 +157,9 @@ def test_as_the_owner_sets_it(
     url = sql_server.create_role("administrator", url=sql_url, options="SUPERUSER")
     run_sql(f'ALTER {whose} "{name}" SET {OFF} = off')
     relation = traps["constant call within an index"]
-    with psycopg.connect(make_url(url).set(drivername="postgresql").render_as_string(False),
-                         autocommit=True) as admin:  # fmt: skip
+    with psycopg.connect(
+        make_url(url).set(drivername="postgresql").render_as_string(False), autocommit=True
+    ) as admin:
         assert admin.execute(f"SHOW {OFF}".encode()).fetchall() == [("off",)]
         statement = f"SELECT dbanon.k_anonymity('{relation}', ARRAY['n'])"
         assert not_refused(admin, run_sql, [statement]) == []
@@ -201,9 +206,14 @@ def test_every_function_has_every_pin(run_sql: Run) -> None:
         "SELECT proname, proconfig FROM pg_proc WHERE pronamespace = 'dbanon'::regnamespace"
         " AND prokind = 'f'"
     )
-    pins = {name if name not in ("datestyle", "intervalstyle", "timezone") else
-            {"datestyle": "DateStyle", "intervalstyle": "IntervalStyle",
-             "timezone": "TimeZone"}[name]: value for name, value in PINS}  # fmt: skip
+    pins = {
+        name
+        if name not in ("datestyle", "intervalstyle", "timezone")
+        else {"datestyle": "DateStyle", "intervalstyle": "IntervalStyle", "timezone": "TimeZone"}[
+            name
+        ]: value
+        for name, value in PINS
+    }
     wrong = [
         (name, setting)
         for name, configured in functions

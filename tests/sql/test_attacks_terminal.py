@@ -47,9 +47,18 @@ def entries(connection: psycopg.Connection[Any], name: str, **given: Any) -> str
 
 
 @pytest.mark.parametrize(
-    "key", ["source", "method", "guarantee", "seed_policy", "earlier_releases", "dbanon_version",
-            "digest", "neighbours"]
-)  # fmt: skip
+    "key",
+    [
+        "source",
+        "method",
+        "guarantee",
+        "seed_policy",
+        "earlier_releases",
+        "dbanon_version",
+        "digest",
+        "neighbours",
+    ],
+)
 def test_control_characters_are_refused(forger: psycopg.Connection[Any], key: str) -> None:
     release_id = str(uuid.uuid4())
     forger.execute(MAKE.format("release.mine").encode())
@@ -67,8 +76,13 @@ def test_a_column_and_a_run_hold_no_control_characters(forger: psycopg.Connectio
     release, columns, run = entry(release_id, oid(forger, "release.mine"))
     forged = [json.loads(columns)[0] | {"role": "a\x1b[2J"}]
     refused(forger, [release, json.dumps(forged), run], "22023")
-    failed = {"door": "cli", "method": "mdav", "error_code": "database_failed",
-              "source": "app.people", "output_name": "p"}  # fmt: skip
+    failed = {
+        "door": "cli",
+        "method": "mdav",
+        "error_code": "database_failed",
+        "source": "app.people",
+        "output_name": "p",
+    }
     for key in ("source", "output_name", "output_schema"):
         with pytest.raises(psycopg.errors.InvalidParameterValue), forger.transaction():
             forger.execute(
@@ -87,13 +101,17 @@ def test_readers_write_out_what_an_older_ledger_holds(
     run_sql("UPDATE dbanon.run SET run_by = %s, job = 'people'", FORGED)
     page = tmp_path / "page.html"
     for words in (
-        ["releases", sql_url], ["show", sql_url, release_id],
+        ["releases", sql_url],
+        ["show", sql_url, release_id],
         ["report", sql_url, "release.mine", "-o", str(page)],
         ["sql", "UPDATE dbanon.release_column SET name = %s"],
-        ["releases", sql_url, "--job", "people"], ["verify", sql_url, "release.mine"],
-        *[[command, sql_url, *more, "--format", "json"]
-          for command, *more in (["releases"], ["show", release_id])],
-    ):  # fmt: skip
+        ["releases", sql_url, "--job", "people"],
+        ["verify", sql_url, "release.mine"],
+        *[
+            [command, sql_url, *more, "--format", "json"]
+            for command, *more in (["releases"], ["show", release_id])
+        ],
+    ):
         if words[0] == "sql":
             # Of a release whose columns are others there is no page.
             run_sql(words[1], FORGED)
@@ -112,8 +130,13 @@ def test_readers_write_out_what_an_older_ledger_holds(
 def test_a_role_writes_so_many_entries_a_day(
     connect: Connect, sql_role: Role, run_sql: Run, sql_url: str, forger: psycopg.Connection[Any]
 ) -> None:
-    failed = {"door": "cli", "method": "mdav", "error_code": "database_failed",
-              "source": "app.people", "output_name": "p"}  # fmt: skip
+    failed = {
+        "door": "cli",
+        "method": "mdav",
+        "error_code": "database_failed",
+        "source": "app.people",
+        "output_name": "p",
+    }
     run_sql(f'ALTER DATABASE "{sql_url.rpartition("/")[2]}" SET dbanon.entries_a_day = 3')
     mallory = connect(sql_role("carol"))
     # What she sets herself is not asked for.
@@ -154,8 +177,9 @@ jobs:
     done = CliRunner().invoke(main, ["run", "job.yaml"])
     assert done.exit_code == 8, done.output
     assert run_sql("SELECT job, state FROM dbanon.run ORDER BY 2") == [
-        ("Fälle_1", "done"), ("病例-2", "failed"),
-    ]  # fmt: skip
+        ("Fälle_1", "done"),
+        ("病例-2", "failed"),
+    ]
 
 
 @pytest.mark.parametrize("job", ["a b", "-a", "_a", "a\x1b", "a\u202e", "a;b", "", "ä" * 64])

@@ -81,9 +81,14 @@ def test_a_tree_is_read_with_the_callers_rights(
     assert _refused(anna, {"table": "app.tree"}).sqlstate == "42501"
     run_sql("GRANT SELECT (parent) ON app.tree TO anna")
     assert _release(anna, {"table": "app.tree"}) == [(60,)]
-    assert len(anna.execute(
-        reading.encode(), (json.dumps({"hierarchies": {"place": "table:app.tree"}}),)
-    ).fetchall()) == 60  # fmt: skip
+    assert (
+        len(
+            anna.execute(
+                reading.encode(), (json.dumps({"hierarchies": {"place": "table:app.tree"}}),)
+            ).fetchall()
+        )
+        == 60
+    )
     run_sql("ALTER TABLE app.tree ENABLE ROW LEVEL SECURITY")
     run_sql("CREATE POLICY early ON app.tree USING (child < 'town 3')")
     assert _refused(anna, {"table": "app.tree"}).sqlstate == "42501"
@@ -122,8 +127,12 @@ def test_who_may_store(run_sql: Run, connect: Connect, sql_role: Role) -> None:
     assert _release(anna, {"name": "towns"}) == [(60,)]
     reader = connect(sql_role("reader", runner=False))
     run_sql("GRANT dbanon_reader TO reader")
-    for statement in (store, drop, b"SELECT * FROM dbanon.hierarchies()",
-                      b"SELECT * FROM dbanon.show_hierarchy('towns')"):  # fmt: skip
+    for statement in (
+        store,
+        drop,
+        b"SELECT * FROM dbanon.hierarchies()",
+        b"SELECT * FROM dbanon.show_hierarchy('towns')",
+    ):
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             reader.execute(statement)
     assert chief.execute(drop).fetchall() == [(True,)]
@@ -141,10 +150,18 @@ def test_injected_specifications_do_nothing(run_sql: Run, connect: Connect) -> N
     known = ("22023", "42P01", "3F000", "42602", "42622", "42704", "ZK004")
     for text in INJECTED:
         for tree in (
-            {"table": text}, f"table:{text}", {"name": text}, f"name:{text}", text,
-            {"tree": {text: [text]}}, {"levels": [[text, text]]}, {text: True},
-            {"mask": True, "character": text}, {"ordered": [text, "x"]}, {"dates": [text]},
-        ):  # fmt: skip
+            {"table": text},
+            f"table:{text}",
+            {"name": text},
+            f"name:{text}",
+            text,
+            {"tree": {text: [text]}},
+            {"levels": [[text, text]]},
+            {text: True},
+            {"mask": True, "character": text},
+            {"ordered": [text, "x"]},
+            {"dates": [text]},
+        ):
             assert _refused(connection, tree).sqlstate in known, (text, tree)
         for model in (
             {"attribute": text, "kind": "distinct_l", "level": 2},
@@ -207,8 +224,14 @@ def test_a_view_that_fails_tells_no_value(
     connection.add_notice_handler(lambda said: notices.append(f"{said.message_primary}"))
     broken = {"tree": [[SECRET, "a"], [SECRET, "b"], ["a", "*"]]}
     with sql_server.capture_log() as log:
-        for tree in ({"table": "app.leaky"}, {"table": "app.tree"}, broken, {"dates": ["year"]},
-                     {"intervals": [5]}, {"mask": True, "character": "-"}):  # fmt: skip
+        for tree in (
+            {"table": "app.leaky"},
+            {"table": "app.tree"},
+            broken,
+            {"dates": ["year"]},
+            {"intervals": [5]},
+            {"mask": True, "character": "-"},
+        ):
             error = _refused(connection, tree)
             parts = error.diag
             told = (parts.message_detail, parts.message_hint, parts.context, parts.internal_query)

@@ -47,11 +47,15 @@ TYPES: dict[str, tuple[str, str, str]] = {
         "date '2020-01-01' + g % 7",
     ),
     "unique domain": (
-        "CREATE DOMAIN evil.d AS text CHECK (evil.spring());", "evil.d", "'v' || g",
+        "CREATE DOMAIN evil.d AS text CHECK (evil.spring());",
+        "evil.d",
+        "'v' || g",
     ),
     "superuser's domain, my check": ("", "app.d", "g % 7"),
     "enum to text": (
-        MOOD + cast("evil.mood", "text", "enum_out(a)::text"), "evil.mood", PLAIN_MOOD,
+        MOOD + cast("evil.mood", "text", "enum_out(a)::text"),
+        "evil.mood",
+        PLAIN_MOOD,
     ),
     "enum to text, assigned": (
         MOOD + cast("evil.mood", "text", "enum_out(a)::text", "AS ASSIGNMENT"),
@@ -64,10 +68,14 @@ TYPES: dict[str, tuple[str, str, str]] = {
         PLAIN_MOOD,
     ),
     "text to enum": (
-        MOOD + cast("text", "evil.mood", "'sad'"), "evil.mood", "format('%s', 'calm')::evil.mood",
+        MOOD + cast("text", "evil.mood", "'sad'"),
+        "evil.mood",
+        "format('%s', 'calm')::evil.mood",
     ),
     "enum to number": (
-        MOOD + cast("evil.mood", "double precision", "1.0", "AS IMPLICIT"), "evil.mood", PLAIN_MOOD,
+        MOOD + cast("evil.mood", "double precision", "1.0", "AS IMPLICIT"),
+        "evil.mood",
+        PLAIN_MOOD,
     ),
     "enum to json": (MOOD + cast("evil.mood", "json", "'1'::json"), "evil.mood", PLAIN_MOOD),
     "enum to jsonb": (MOOD + cast("evil.mood", "jsonb", "'1'::jsonb"), "evil.mood", PLAIN_MOOD),
@@ -117,9 +125,11 @@ TYPES: dict[str, tuple[str, str, str]] = {
         "ARRAY[g % 3]::evil.d[]",
     ),
     "array of an enum": (
-        MOOD + cast("evil.mood[]", "text", "'a'"), "evil.mood[]", f"ARRAY[{PLAIN_MOOD}]",
+        MOOD + cast("evil.mood[]", "text", "'a'"),
+        "evil.mood[]",
+        f"ARRAY[{PLAIN_MOOD}]",
     ),
-}  # fmt: skip
+}
 
 # Every statement that reads the column x, or hands it on.
 SURFACES = {
@@ -167,7 +177,7 @@ SURFACES = {
     "information_loss": "SELECT dbanon.information_loss('evil.t', 'evil.t', '{{x}}')",
     "evaluate": "SELECT dbanon.evaluate('evil.t', 'evil.t',"
     ' \'{{"quasi_identifiers": ["x", "n", "label"]}}\')',
-}  # fmt: skip
+}
 
 
 def make_table(mallory: psycopg.Connection[Any], kind: str) -> None:
@@ -208,9 +218,17 @@ def test_no_code_of_a_columns_type_runs(
 
 
 AT_THE_CLIENT = (
-    "domain", "superuser's domain, my check", "enum to text, implicit", "text to enum",
-    "enum to number", "domain over enum", "enum called int4", "row", "range", "array of an enum",
-)  # fmt: skip
+    "domain",
+    "superuser's domain, my check",
+    "enum to text, implicit",
+    "text to enum",
+    "enum to number",
+    "domain over enum",
+    "enum called int4",
+    "row",
+    "range",
+    "array of an enum",
+)
 
 
 @pytest.mark.parametrize("kind", AT_THE_CLIENT)
@@ -222,14 +240,20 @@ def test_no_code_of_a_columns_type_runs_for_a_client(
         {"quasi_identifiers": ["x"]},
         {"quasi_identifiers": ["n", "x"], "method": "gaa_cp"},
         {"quasi_identifiers": ["n"], "by": ["x"]},
-        {"quasi_identifiers": ["n"], "sensitive": ["x"],
-         "models": [dbanon.Model("distinct_l", "x", 2)]},
+        {
+            "quasi_identifiers": ["n"],
+            "sensitive": ["x"],
+            "models": [dbanon.Model("distinct_l", "x", 2)],
+        },
         {"quasi_identifiers": ["n"], "entity": "x"},
         {"quasi_identifiers": ["n"], "key": ["x", "id"]},
-        {"quasi_identifiers": ["label"], "method": "gaa_cp",
-         "hierarchies": {"label": {"table": "evil.tree"}}},
+        {
+            "quasi_identifiers": ["label"],
+            "method": "gaa_cp",
+            "hierarchies": {"label": {"table": "evil.tree"}},
+        },
         {"quasi_identifiers": ["n"], "keep": ["x"]},
-    ]  # fmt: skip
+    ]
     caught: list[str] = []
     wrong: list[object] = []
 

@@ -38,8 +38,8 @@ WITHOUT_A_NAME: dict[str, str] = {
     "CREATE INDEX ON {v} (id) WHERE n = evil.f{i}(id) OR n IS NOT NULL; ANALYZE {v};"
     "CREATE OR REPLACE FUNCTION evil.f{i}(a integer) RETURNS integer LANGUAGE sql STABLE AS"
     " $$ SELECT length(table_to_xml(E'evil\\x2ew{i}', true, true, '')::text) $$;",
-    "a look at a partition key":
-    "CREATE INDEX ON {v} ((satisfies_hash_partition({oid}, 2, 0, 1)));",
+    "a look at a partition key": "CREATE INDEX ON {v}"
+    " ((satisfies_hash_partition({oid}, 2, 0, 1)));",
     "a look at it in SQL": "CREATE FUNCTION evil.f{i}(a integer) RETURNS boolean LANGUAGE sql"
     " IMMUTABLE AS 'SELECT satisfies_hash_partition({oid}, 2, 0, 1)';"
     "CREATE INDEX ON {v} ((evil.f{i}(id)));",
@@ -54,7 +54,7 @@ WITHOUT_A_NAME: dict[str, str] = {
     "CREATE VIEW {v} AS SELECT id, n FROM evil.t{i} WHERE r @> 15 OR id > 1;",
     "a partition key in a view": "ALTER TABLE {v} RENAME TO t{i}; CREATE VIEW {v} AS SELECT id, n"
     " FROM evil.t{i} WHERE satisfies_hash_partition({oid}, 2, 0, 1) OR true;",
-}  # fmt: skip
+}
 
 # Columns that Mallory's views compute, read by ``SELECT *``.
 COMPUTED: dict[str, str] = {

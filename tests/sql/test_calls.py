@@ -78,26 +78,38 @@ OF_MODELS = "'app.people', 'release.p', '{{a}}', 5, sensitive => '{{t}}', option
         ("ZK002", "'app.people', 'release.p', '{a}', 5, entity => 't'"),
         ("0A000", "'app.people', 'release.p', '{a}', 5, options => '{\"where\": \"true\"}'"),
         ("0A000", "'app.people', 'release.p', '{a}', 5, options => '{\"chain\": \"patients\"}'"),
-        ("0A000", "'app.people', 'release.p', '{a}', 5,"
-                  " options => '{\"chain\": {\"name\": \"patients\", \"key\": \"env:K\"}}'"),
+        (
+            "0A000",
+            "'app.people', 'release.p', '{a}', 5,"
+            ' options => \'{"chain": {"name": "patients", "key": "env:K"}}\'',
+        ),
         ("0A000", "'app.people', 'release.p', '{a}', 5, options => '{\"on_column_change\": 1}'"),
         ("22023", "'app.people', 'release.p', '{a}', 5, options => '{\"l_diversity\": 2}'"),
         *(
             ("22023", OF_MODELS.format(given))
             for given in (
-                '{"l_diversity": {"b": 2}}', '{"l_diversity": {"t": "2"}}', '{"models": {}}',
-                '{"l_diversity": {"t": {"level": 2, "kind": "alpha_k"}}}', '{"models": [{}]}',
+                '{"l_diversity": {"b": 2}}',
+                '{"l_diversity": {"t": "2"}}',
+                '{"models": {}}',
+                '{"l_diversity": {"t": {"level": 2, "kind": "alpha_k"}}}',
+                '{"models": [{}]}',
                 '{"t_closeness": {"t": {"level": 1, "distance": "tree.csv"}}}',
                 '{"t_closeness": {"t": {"level": 1, "distance": {"tabel": "x"}}}}',
-                '{"t_closeness": {"t": {"level": 1, "l": 2}}}', '{"entropy_l": {"t": true}}',
+                '{"t_closeness": {"t": {"level": 1, "l": 2}}}',
+                '{"entropy_l": {"t": true}}',
                 '{"models": [{"attribute": "t", "kind": "l", "level": 2}]}',
                 '{"models": [{"attribute": "t", "kind": ["l"], "level": 2}]}',
-                '{"l_diversity": {"t": 1e400}}', '{"l_diversity": {"t": 1e5000}}',
-                '{"weights": {"a": 1e30}}', '{"refine": "fast", "refine_iterations": 1e19}',
+                '{"l_diversity": {"t": 1e400}}',
+                '{"l_diversity": {"t": 1e5000}}',
+                '{"weights": {"a": 1e30}}',
+                '{"refine": "fast", "refine_iterations": 1e19}',
             )
         ),
-        ("ZK002", "'app.people', 'release.p', '{a}', 5, sensitive => '{t}',"
-                  " options => '{\"l_diversity\": {\"t\": 5}}'"),
+        (
+            "ZK002",
+            "'app.people', 'release.p', '{a}', 5, sensitive => '{t}',"
+            ' options => \'{"l_diversity": {"t": 5}}\'',
+        ),
         ("ZK002", OF_MODELS.format('{"recursive_cl": {"t": {"level": 2, "l": 3000000000}}}')),
         ("22023", "'app.people', 'release.p', '{a}', 5, options => '{\"sede\": 1}'"),
         ("22023", "'app.people', 'release.p', '{a}', 5, options => '{\"seed\": \"1\"}'"),
@@ -112,7 +124,7 @@ OF_MODELS = "'app.people', 'release.p', '{{a}}', 5, sensitive => '{{t}}', option
         ("22023", "'app.people', 'release.p', '{a}', 5, max_suppression => 'NaN'"),
         ("54000", "'app.people', 'release.p', '{a}', 5, options => '{\"memory_limit\": 1000}'"),
     ],
-)  # fmt: skip
+)
 def test_sqlstates(refused: Callable[[str], psycopg.Error], state: str, arguments: str) -> None:
     assert refused(arguments).sqlstate == state
 
@@ -128,16 +140,24 @@ def test_a_key_of_a_chain_is_no_argument(refused: Callable[[str], psycopg.Error]
 @pytest.mark.parametrize(
     ("state", "hierarchies"),
     [
-        ("22023", '{"t": {}}'), ("22023", '{"t": {"mask": true}}'), ("22023", "7"),
-        ("22023", '{"a": {"ordered": 1}}'), ("22023", '{"a": "a.csv"}'),
-        ("22023", '{"a": {"dates": ["year"]}}'), ("22023", '{"a": {"enum": true}}'),
-        ("22023", '{"a": "table:app.people"}'), ("42704", '{"a": "name:x"}'),
-        ("42P01", '{"a": "table:app.x"}'), ("42P01", '{"a": "table:people"}'),
-        ("3F000", '{"a": "table:x.x"}'), ("42602", '{"a": "table:x.y.z"}'),
-        ("ZK004", '{"a": {"tree": [["x", "y"], ["y", "x"]]}}'), ("ZK004", '{"a": {"tree": {}}}'),
+        ("22023", '{"t": {}}'),
+        ("22023", '{"t": {"mask": true}}'),
+        ("22023", "7"),
+        ("22023", '{"a": {"ordered": 1}}'),
+        ("22023", '{"a": "a.csv"}'),
+        ("22023", '{"a": {"dates": ["year"]}}'),
+        ("22023", '{"a": {"enum": true}}'),
+        ("22023", '{"a": "table:app.people"}'),
+        ("42704", '{"a": "name:x"}'),
+        ("42P01", '{"a": "table:app.x"}'),
+        ("42P01", '{"a": "table:people"}'),
+        ("3F000", '{"a": "table:x.x"}'),
+        ("42602", '{"a": "table:x.y.z"}'),
+        ("ZK004", '{"a": {"tree": [["x", "y"], ["y", "x"]]}}'),
+        ("ZK004", '{"a": {"tree": {}}}'),
         ("ZK004", '{"a": {"tree": {"*": ["x"]}}}'),
     ],
-)  # fmt: skip
+)
 def test_sqlstates_of_hierarchies(
     refused: Callable[..., psycopg.Error], state: str, hierarchies: str
 ) -> None:
@@ -186,8 +206,10 @@ def test_codes_are_categories_where_it_is_said(run_sql: Run, sql_url: str) -> No
         connection.execute("SELECT dbanon.mdav('app.people', 'release.p', '{age,marital}', 7)")
     assert any('column "marital" is a code, and was averaged' in text for text in told)
     nominal = json.dumps({"kinds": {"marital": "nominal"}, "releases": "independent"})
-    run_sql("SELECT dbanon.gaa_cp('app.people', 'release.q', '{age,marital}', 7, options => %s)",
-            nominal)  # fmt: skip
+    run_sql(
+        "SELECT dbanon.gaa_cp('app.people', 'release.q', '{age,marital}', 7, options => %s)",
+        nominal,
+    )
     values = run_sql("SELECT DISTINCT marital FROM release.q")
     assert {value for (value,) in values} <= {"1", "3", "4", "*"}
 
@@ -209,23 +231,57 @@ def test_a_text_column_by_a_method_that_takes_it(run_sql: Run) -> None:
 def test_every_option_that_is_known_is_taken(run_sql: Run) -> None:
     run_sql(PEOPLE)
     given = {
-        "standardize": "range", "weights": {"a": 2}, "orders": {}, "seed": 3, "key": ["id"],
-        "progress": False, "memory_limit": 10**9, "output_kind": "view", "recoding": "mean",
-        "intervals": "text", "local_range": True, "steps": {"a": 0.5}, "refine": None,
-        "refine_iterations": None, "refine_seconds": None, "block_size": None, "by": ["t"],
+        "standardize": "range",
+        "weights": {"a": 2},
+        "orders": {},
+        "seed": 3,
+        "key": ["id"],
+        "progress": False,
+        "memory_limit": 10**9,
+        "output_kind": "view",
+        "recoding": "mean",
+        "intervals": "text",
+        "local_range": True,
+        "steps": {"a": 0.5},
+        "refine": None,
+        "refine_iterations": None,
+        "refine_seconds": None,
+        "block_size": None,
+        "by": ["t"],
         "models": [{"attribute": "id", "kind": "distinct_l", "level": 2}],
-        "withhold_failing": True, **{kind: {"id": 1.5} for kind in (*SHORT_MODELS, *model_kinds())},
-        "guarantee": "rows", "strict": False, "evaluate": True, "attacks": False,
-        "certificate": None, "also_k": [["a"]], "source_digest": True,
-        "entity_normalize": None, "releases": "independent", "kinds": {"a": "numeric"},
-    }  # fmt: skip
-    arguments = {"entity", "sensitive", "keep", "quasi_identifiers", "k", "hierarchies", "nulls",
-                 "max_suppression", "if_exists", "output"}  # fmt: skip
+        "withhold_failing": True,
+        **{kind: {"id": 1.5} for kind in (*SHORT_MODELS, *model_kinds())},
+        "guarantee": "rows",
+        "strict": False,
+        "evaluate": True,
+        "attacks": False,
+        "certificate": None,
+        "also_k": [["a"]],
+        "source_digest": True,
+        "entity_normalize": None,
+        "releases": "independent",
+        "kinds": {"a": "numeric"},
+    }
+    arguments = {
+        "entity",
+        "sensitive",
+        "keep",
+        "quasi_identifiers",
+        "k",
+        "hierarchies",
+        "nulls",
+        "max_suppression",
+        "if_exists",
+        "output",
+    }
     assert set(given) == set(keys("mdav", arguments, writes=True))
     given |= {"delta_disclosure": {}, "beta_likeness": {"id": 99}}
     given |= {kind: {"id": 1} for kind in ("t_closeness", "alpha_k")}
-    run_sql("SELECT dbanon.mdav('app.people', 'release.p', '{a}', 5, sensitive => '{id}',"
-            " max_suppression => 0.5, options => %s)", json.dumps(given))  # fmt: skip
+    run_sql(
+        "SELECT dbanon.mdav('app.people', 'release.p', '{a}', 5, sensitive => '{id}',"
+        " max_suppression => 0.5, options => %s)",
+        json.dumps(given),
+    )
     [(arguments,)] = run_sql("SELECT arguments FROM dbanon.release")
     assert arguments["standardize"] == "range"
     assert arguments["seed"] == 3

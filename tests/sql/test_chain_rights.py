@@ -30,10 +30,13 @@ def owned(pg_server: Server, pg_url: str, tmp_path: Path) -> tuple[PostgresqlDat
 
 
 def tables(database: PostgresqlDatabase) -> list[str]:
-    return [name for (name,) in database.rows(
-        "SELECT relname FROM pg_class WHERE relnamespace = 'dbanon'::regnamespace"
-        " AND relkind = 'r' AND relname LIKE 'chain%'"
-    )]  # fmt: skip
+    return [
+        name
+        for (name,) in database.rows(
+            "SELECT relname FROM pg_class WHERE relnamespace = 'dbanon'::regnamespace"
+            " AND relkind = 'r' AND relname LIKE 'chain%'"
+        )
+    ]
 
 
 def test_nobody_but_the_owner_sees_a_chain(
@@ -42,24 +45,37 @@ def test_nobody_but_the_owner_sees_a_chain(
     database, chained = owned
     names = tables(database)
     assert len(names) == 8
-    for role, options in (("runner", "IN ROLE dbanon_runner"), ("admin", "IN ROLE dbanon_admin"),
-                          ("reader", "IN ROLE dbanon_reader")):  # fmt: skip
+    for role, options in (
+        ("runner", "IN ROLE dbanon_runner"),
+        ("admin", "IN ROLE dbanon_admin"),
+        ("reader", "IN ROLE dbanon_reader"),
+    ):
         url = pg_role(role, options)
         database.execute(f"GRANT SELECT ON people TO {role}")
         with psycopg.connect(conninfo(url), autocommit=True) as connection:
             for name in names:
-                for statement in (f"SELECT * FROM dbanon.{name}", f"DELETE FROM dbanon.{name}",
-                                  f"TRUNCATE dbanon.{name}"):  # fmt: skip
+                for statement in (
+                    f"SELECT * FROM dbanon.{name}",
+                    f"DELETE FROM dbanon.{name}",
+                    f"TRUNCATE dbanon.{name}",
+                ):
                     with pytest.raises(psycopg.errors.InsufficientPrivilege):
                         connection.execute(statement)
         with pytest.raises(InsufficientRights):
             dbanon.show_chain(url, "patients")
         with pytest.raises(InsufficientRights):
-            dbanon.anonymize(url, table="people", output="public.mine",
-                             **GIVEN | {"chain": chained.chain()})  # fmt: skip
+            dbanon.anonymize(
+                url, table="people", output="public.mine", **GIVEN | {"chain": chained.chain()}
+            )
         with pytest.raises(InsufficientRights):
-            dbanon.create_chain(url, "own", table="people", entity="id", changes="show",
-                                key_out=chained.key.with_name(f"{role}.key"))  # fmt: skip
+            dbanon.create_chain(
+                url,
+                "own",
+                table="people",
+                entity="id",
+                changes="show",
+                key_out=chained.key.with_name(f"{role}.key"),
+            )
 
 
 def test_a_role_that_was_let_in_goes_on(
@@ -68,10 +84,14 @@ def test_a_role_that_was_let_in_goes_on(
     """As docs/rights.md says, and it stays so when dbanon is installed again."""
     database, chained = owned
     url = pg_role("publisher", "IN ROLE dbanon_runner")
-    shared = ", ".join(f"dbanon.{name}" for name in tables(database) if "_row_" not in name
-                       and "_value_" not in name)  # fmt: skip
-    own = ", ".join(f"dbanon.{name}" for name in tables(database) if "_row_" in name
-                    or "_value_" in name)  # fmt: skip
+    shared = ", ".join(
+        f"dbanon.{name}"
+        for name in tables(database)
+        if "_row_" not in name and "_value_" not in name
+    )
+    own = ", ".join(
+        f"dbanon.{name}" for name in tables(database) if "_row_" in name or "_value_" in name
+    )
     database.execute(
         "GRANT SELECT ON people TO publisher",
         "CREATE SCHEMA theirs AUTHORIZATION publisher",
@@ -85,16 +105,22 @@ def test_a_role_that_was_let_in_goes_on(
     assert chained.shown().releases[-1]["confirmed"]
 
 
-HUNG = {
-    # What hangs something on a table, and what takes it away again.
-    "CREATE TRIGGER t BEFORE INSERT ON dbanon.{} FOR EACH ROW EXECUTE FUNCTION trap()":
-    "DROP TRIGGER t ON dbanon.{}",
-    "CREATE RULE r AS ON INSERT TO dbanon.{} DO ALSO SELECT 1": "DROP RULE r ON dbanon.{}",
-    "ALTER TABLE dbanon.{} ADD CONSTRAINT c CHECK (cell > -1)":
-    "ALTER TABLE dbanon.{} DROP CONSTRAINT c",
-    "ALTER TABLE dbanon.{} ALTER COLUMN cell SET DEFAULT 1":
-    "ALTER TABLE dbanon.{} ALTER COLUMN cell DROP DEFAULT",
-}  # fmt: skip
+# What hangs something on a table, and what takes it away again.
+HUNG = (
+    (
+        "CREATE TRIGGER t BEFORE INSERT ON dbanon.{} FOR EACH ROW EXECUTE FUNCTION trap()",
+        "DROP TRIGGER t ON dbanon.{}",
+    ),
+    ("CREATE RULE r AS ON INSERT TO dbanon.{} DO ALSO SELECT 1", "DROP RULE r ON dbanon.{}"),
+    (
+        "ALTER TABLE dbanon.{} ADD CONSTRAINT c CHECK (cell > -1)",
+        "ALTER TABLE dbanon.{} DROP CONSTRAINT c",
+    ),
+    (
+        "ALTER TABLE dbanon.{} ALTER COLUMN cell SET DEFAULT 1",
+        "ALTER TABLE dbanon.{} ALTER COLUMN cell DROP DEFAULT",
+    ),
+)
 
 
 @pytest.mark.parametrize("of", ["chain_row_", "chain_value_", "chain_member"])
@@ -106,7 +132,7 @@ def test_nothing_hangs_on_the_tables_of_a_chain(
     database.execute(
         "CREATE FUNCTION trap() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'"
     )
-    for hung, taken_away in HUNG.items():
+    for hung, taken_away in HUNG:
         database.execute(hung.format(name))
         with pytest.raises(LedgerNotTrusted, match=name):
             chained.release()

@@ -40,17 +40,19 @@ def test_the_example_releases_every_time_and_clears_old_tables(
     with server.database() as url:
         install.install(url, python_paths=[str(backend_path)])
         for statement in (
-            "CREATE SCHEMA app", "CREATE SCHEMA release",
+            "CREATE SCHEMA app",
+            "CREATE SCHEMA release",
             "CREATE TABLE app.people AS SELECT 18 + g % 60 AS age, 987654321 + g * 7919 % 5000"
             " AS income, 'SECRET-' || g % 3 AS diagnosis FROM generate_series(1, 300) AS g",
             "CREATE EXTENSION pg_stat_statements",
-        ):  # fmt: skip
+        ):
             server.execute(statement, url=url)
         server.create_role("publisher", url=url, options="IN ROLE dbanon_runner")
         for statement in (
-            "GRANT USAGE ON SCHEMA app TO publisher", "GRANT SELECT ON app.people TO publisher",
+            "GRANT USAGE ON SCHEMA app TO publisher",
+            "GRANT SELECT ON app.people TO publisher",
             "GRANT USAGE, CREATE ON SCHEMA release TO publisher",
-        ):  # fmt: skip
+        ):
             server.execute(statement, url=url)
         server.execute("CREATE EXTENSION pg_cron")
         name = make_url(url).database
@@ -61,8 +63,10 @@ def test_the_example_releases_every_time_and_clears_old_tables(
             ("clear people", "30 3 * * *", "publisher"),
         ]
         # Nobody waits until three o'clock: the same job, every minute.
-        server.execute("SELECT cron.alter_job(jobid, '* * * * *') FROM cron.job"
-                       " WHERE jobname = 'release people'")  # fmt: skip
+        server.execute(
+            "SELECT cron.alter_job(jobid, '* * * * *') FROM cron.job"
+            " WHERE jobname = 'release people'"
+        )
         ended = "SELECT status FROM cron.job_run_details WHERE status IN ('succeeded', 'failed')"
         deadline = time.monotonic() + 90
         while not (found := server.execute(ended)):

@@ -31,8 +31,11 @@ CALL = (
 def dumped(url: str) -> str:
     return subprocess.run(
         [str(find_server_binaries() / "pg_dump")],
-        env={**os.environ, **libpq_environment(url)}, capture_output=True, text=True, check=True,
-    ).stdout  # fmt: skip
+        env={**os.environ, **libpq_environment(url)},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
 
 
 def load(run_sql: Run, kind: str = "table") -> str:
@@ -132,9 +135,13 @@ def test_settings_of_the_caller_change_nothing(
     run_sql(CALL % "table")
     connection = connect()
     for setting in (
-        "intervalstyle = 'sql_standard'", "timezone = 'Asia/Tokyo'", "datestyle = 'SQL, DMY'",
-        "extra_float_digits = -5", "bytea_output = 'escape'", "search_path = pg_temp, release",
-    ):  # fmt: skip
+        "intervalstyle = 'sql_standard'",
+        "timezone = 'Asia/Tokyo'",
+        "datestyle = 'SQL, DMY'",
+        "extra_float_digits = -5",
+        "bytea_output = 'escape'",
+        "search_path = pg_temp, release",
+    ):
         connection.execute(f"SET {setting}".encode())
     found = connection.execute("SELECT digest FROM dbanon.verify('release.t')").fetchall()
     assert found == [("unchanged",)]
@@ -288,14 +295,16 @@ def test_as_many_columns_as_a_table_may_have(run_sql: Run, sql_url: str) -> None
 def test_no_code_of_a_types_owner_runs(run_sql: Run, sql_server: Server, sql_url: str) -> None:
     """Checks of domains, casts of enums: what the digest reads, it reads without them."""
     for statement in (
-        "CREATE SCHEMA evil", "CREATE TABLE evil.log (who text)",
+        "CREATE SCHEMA evil",
+        "CREATE TABLE evil.log (who text)",
         "CREATE FUNCTION evil.spy(anyelement) RETURNS boolean LANGUAGE plpgsql AS"
         " $$BEGIN INSERT INTO evil.log VALUES (current_user); RETURN true; END$$",
         "CREATE TYPE evil.mood AS ENUM ('sad', 'ok')",
         "CREATE FUNCTION evil.as_text(evil.mood) RETURNS text LANGUAGE plpgsql AS"
         " $$BEGIN INSERT INTO evil.log VALUES (current_user); RETURN 'x'; END$$",
         "CREATE CAST (evil.mood AS text) WITH FUNCTION evil.as_text(evil.mood)",
-        "CREATE DOMAIN evil.number AS double precision", "CREATE DOMAIN evil.big AS bigint",
+        "CREATE DOMAIN evil.number AS double precision",
+        "CREATE DOMAIN evil.big AS bigint",
         "CREATE DOMAIN evil.word AS text",
         "CREATE TYPE evil.pair AS (x evil.number, y evil.mood)",
         "CREATE TABLE app.bad (a evil.number, b evil.big, c evil.word, d evil.mood, e evil.pair,"
@@ -309,7 +318,7 @@ def test_no_code_of_a_types_owner_runs(run_sql: Run, sql_server: Server, sql_url
         " AS $$BEGIN INSERT INTO evil.log VALUES (current_user); RETURN true; END$$",
         "CREATE OPERATOR evil.= (LEFTARG = evil.number, RIGHTARG = double precision,"
         " FUNCTION = evil.same)",
-    ):  # fmt: skip
+    ):
         run_sql(statement)
     with open_store(sql_url).session(write=True) as session:
         recorded = digest.take(session, RelationName("app", "bad"))

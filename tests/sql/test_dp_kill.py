@@ -92,7 +92,7 @@ def test_a_backend_that_ends_has_spent_and_published_nothing(
     assert run_sql("SELECT count(*) FROM dbanon.release") == [(0,)]
     assert run_sql(
         "SELECT count(*) FROM pg_class WHERE relnamespace = 'release'::regnamespace"
-    ) == [(0,)]  # fmt: skip
+    ) == [(0,)]
     run_sql("DROP EVENT TRIGGER waiting")
     connect(url).execute(CALL.format("magic", 1))
     assert spent(run_sql) == (2.0, 2)

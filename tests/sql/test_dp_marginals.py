@@ -50,11 +50,17 @@ def test_a_call_spends_rho_and_no_entry_says_less(
     # Attack: a spending of little rho, and an entry that says more of it, or nothing; or that
     # promises an epsilon for which much more is charged, with a delta and without.
     for epsilon, said in (
-        (0.001, ""), (0.001, ", 'rho', 1"), (0.001, ", 'rho', 'NaN'"),
-        (0.001, ", 'rho', 0.01, 'delta', 1"), (0.001, ", 'rho', 0.01, 'delta', 0"),
-        (10, ", 'rho', 0.01, 'delta', 1e-9"), (0.93, ", 'rho', 0.01, 'delta', 1e-9"),
-        (5, ", 'rho', 0.01"), (0.15, ", 'rho', 0.01"), ("'NaN'", ", 'rho', 0.01"),
-    ):  # fmt: skip
+        (0.001, ""),
+        (0.001, ", 'rho', 1"),
+        (0.001, ", 'rho', 'NaN'"),
+        (0.001, ", 'rho', 0.01, 'delta', 1"),
+        (0.001, ", 'rho', 0.01, 'delta', 0"),
+        (10, ", 'rho', 0.01, 'delta', 1e-9"),
+        (0.93, ", 'rho', 0.01, 'delta', 1e-9"),
+        (5, ", 'rho', 0.01"),
+        (0.15, ", 'rho', 0.01"),
+        ("'NaN'", ", 'rho', 0.01"),
+    ):
         id_ = str(uuid.uuid4())
         anna.execute("SELECT dbanon._spend('magic', 0.01, %s)", (id_,))
         anna.execute("BEGIN")

@@ -62,9 +62,13 @@ def test_a_client_spends_by_the_same_function(
 ) -> None:
     """A runner has no right to write a budget; one without rights to the ledger spends nothing."""
     given: dict[str, Any] = {
-        "table": "app.magic", "quasi_identifiers": ["a"], "method": "dp_ranks", "epsilon": 1.0,
-        "bounds": {"a": (0, 350)}, "budget": "magic",
-    }  # fmt: skip
+        "table": "app.magic",
+        "quasi_identifiers": ["a"],
+        "method": "dp_ranks",
+        "epsilon": 1.0,
+        "bounds": {"a": (0, 350)},
+        "budget": "magic",
+    }
     with pytest.raises(dbanon.DbanonError):
         dbanon.anonymize(sql_role("nobody", runner=False), **given, output="release.n")
     assert spent(run_sql) == (0.0, 0)
@@ -99,9 +103,11 @@ def test_what_fails_after_the_spending_stays_spent(
 ) -> None:
     """Row by row, what a call has done is undone, but for what it spent."""
     url = sql_role("anna")
-    run_sql("CREATE FUNCTION app.no() RETURNS event_trigger LANGUAGE plpgsql AS"
-            " $$ BEGIN IF current_user = 'anna' AND tg_tag = 'ALTER TABLE'"
-            " THEN RAISE EXCEPTION 'no'; END IF; END $$")  # fmt: skip
+    run_sql(
+        "CREATE FUNCTION app.no() RETURNS event_trigger LANGUAGE plpgsql AS"
+        " $$ BEGIN IF current_user = 'anna' AND tg_tag = 'ALTER TABLE'"
+        " THEN RAISE EXCEPTION 'no'; END IF; END $$"
+    )
     run_sql("CREATE EVENT TRIGGER no ON ddl_command_end EXECUTE FUNCTION app.no()")
     with pytest.raises(psycopg.Error):
         connect(url).execute(CALL.format("magic", 1))

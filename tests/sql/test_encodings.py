@@ -54,8 +54,12 @@ def test_functions_work_in_a_database_of_another_encoding(
         install.upgrade(url, python_paths=[str(backend_path)])
         run = sql_server.execute
         run("CREATE SCHEMA release", url=url)
-        run("CREATE TABLE people AS SELECT g AS id, g % 5 AS a, %s || g % 2 AS town"
-            " FROM generate_series(1, 60) AS g".replace("% ", "%% "), label, url=url)  # fmt: skip
+        run(
+            "CREATE TABLE people AS SELECT g AS id, g % 5 AS a, %s || g % 2 AS town"
+            " FROM generate_series(1, 60) AS g".replace("% ", "%% "),
+            label,
+            url=url,
+        )
         assert run("SELECT dbanon.help('mdav')", url=url)
         call = "SELECT rows_out FROM dbanon.mondrian('people', %s, '{a,town}', 3)"
         assert run(call, "release.p", url=url) == [(60,)]

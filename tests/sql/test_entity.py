@@ -36,9 +36,16 @@ def test_the_release_is_the_clients(run_sql: Run, sql_url: str, options: str) ->
     by = ["site"] if "site" in options else []
     engine = create_engine(sql_url, poolclass=NullPool)
     report = dbanon.anonymize(
-        engine, table="app.visits", output="release.client", quasi_identifiers=["age", "place"],
-        k=4, method="gaa_cp", keep=["id"], by=by, entity="patient",
-    )  # fmt: skip
+        engine,
+        table="app.visits",
+        output="release.client",
+        quasi_identifiers=["age", "place"],
+        k=4,
+        method="gaa_cp",
+        keep=["id"],
+        by=by,
+        entity="patient",
+    )
     assert run_sql(CALL, options) == [(report.k_achieved, 300)]
     client = run_sql("SELECT t::text FROM release.client t ORDER BY t::text")
     assert client
@@ -49,8 +56,9 @@ def test_the_release_is_the_clients(run_sql: Run, sql_url: str, options: str) ->
         f" JOIN (SELECT id, patient FROM app.visits) AS v USING (id) GROUP BY {columns}) AS c"
     )
     assert fewest == report.k_achieved >= 4
-    persons = run_sql("SELECT DISTINCT arguments->>'entity', arguments->>'persons' FROM"
-                      " dbanon.release")  # fmt: skip
+    persons = run_sql(
+        "SELECT DISTINCT arguments->>'entity', arguments->>'persons' FROM dbanon.release"
+    )
     assert persons == [("patient", "61")]
     columns = run_sql("SELECT * FROM release.sql LIMIT 1")[0]
     assert not any("patient" in str(value) for value in columns)
@@ -106,10 +114,18 @@ def test_models_count_persons(
     run_sql(call, json.dumps({"models": [model]}))
     engine = create_engine(sql_url, poolclass=NullPool)
     report = dbanon.anonymize(
-        engine, table="app.visits", output="release.client", quasi_identifiers=["age"], k=4,
-        method="gaa_cp", keep=["id"], sensitive=["ill"], entity="patient",
-        models=[dbanon.Model(**model)], releases="independent",
-    )  # fmt: skip
+        engine,
+        table="app.visits",
+        output="release.client",
+        quasi_identifiers=["age"],
+        k=4,
+        method="gaa_cp",
+        keep=["id"],
+        sensitive=["ill"],
+        entity="patient",
+        models=[dbanon.Model(**model)],
+        releases="independent",
+    )
     client = run_sql("SELECT t::text FROM release.client t ORDER BY t::text")
     assert run_sql("SELECT t::text FROM release.sql t ORDER BY t::text") == client
     noted = run_sql("SELECT DISTINCT arguments->'models'->0 FROM dbanon.release")

@@ -47,24 +47,42 @@ EDGE_COLUMNS = ["small", "wide", "bare", "money", "tiny", "single", "born", "see
 def _by_both(run_sql: Run, url: str, table: str, columns: list[str], **given: Any) -> None:
     """Release the table by both ways, and compare all rows."""
     given = {
-        "k": 4, "method": "mdav", "nulls": "error", "keep": [], "sensitive": [], "hierarchies": {},
-        "options": {}, **given,
-    }  # fmt: skip
+        "k": 4,
+        "method": "mdav",
+        "nulls": "error",
+        "keep": [],
+        "sensitive": [],
+        "hierarchies": {},
+        "options": {},
+        **given,
+    }
     engine = create_engine(url, poolclass=NullPool)
     options = dict(given["options"])
     policy = {name: options.pop(name) for name in OF_THE_CLIENT if name in options}
     policy["models"] = [dbanon.Model(**model) for model in options.pop("models", [])]
     dbanon.anonymize(
-        engine, table=table, output="release.client", quasi_identifiers=columns,
+        engine,
+        table=table,
+        output="release.client",
+        quasi_identifiers=columns,
         **{name: given[name] for name in ("k", "method", "nulls", "keep", "sensitive")},
-        hierarchies=given["hierarchies"], options=options, max_suppression=1, **policy,
-    )  # fmt: skip
+        hierarchies=given["hierarchies"],
+        options=options,
+        max_suppression=1,
+        **policy,
+    )
     run_sql(
         "SELECT dbanon." + given["method"] + "(%s::regclass, 'release.sql', %s, %s, nulls => %s,"
         " keep => %s, sensitive => %s, hierarchies => %s, options => %s, max_suppression => 1)",
-        table, columns, given["k"], given["nulls"], given["keep"], given["sensitive"],
-        json.dumps(given["hierarchies"]), json.dumps(given["options"]),
-    )  # fmt: skip
+        table,
+        columns,
+        given["k"],
+        given["nulls"],
+        given["keep"],
+        given["sensitive"],
+        json.dumps(given["hierarchies"]),
+        json.dumps(given["options"]),
+    )
     client = run_sql("SELECT t::text FROM release.client t ORDER BY t::text")
     assert client
     assert run_sql("SELECT t::text FROM release.sql t ORDER BY t::text") == client
@@ -86,9 +104,14 @@ def test_every_method_gives_the_same_release(run_sql: Run, sql_url: str, method:
         " g * 7919 % 101 AS c, 'n ' || g AS name FROM generate_series(1, 400) AS g"
     )
     _by_both(
-        run_sql, sql_url, "app.people", ["a", "b", "c"][: METHODS[method].max_attributes],
-        method=method, keep=["name"], options={"seed": 11},
-    )  # fmt: skip
+        run_sql,
+        sql_url,
+        "app.people",
+        ["a", "b", "c"][: METHODS[method].max_attributes],
+        method=method,
+        keep=["name"],
+        options={"seed": 11},
+    )
 
 
 @pytest.mark.parametrize("method", [m.name for m in METHODS.values() if m.takes_categories])
@@ -100,9 +123,14 @@ def test_categories(run_sql: Run, sql_url: str, method: str) -> None:
     )
     run_sql("UPDATE app.people SET site = NULL WHERE id % 10 = 0")
     _by_both(
-        run_sql, sql_url, "app.people", ["age", "member", "site"],
-        method=method, keep=["id"], nulls="suppress",
-    )  # fmt: skip
+        run_sql,
+        sql_url,
+        "app.people",
+        ["age", "member", "site"],
+        method=method,
+        keep=["id"],
+        nulls="suppress",
+    )
 
 
 OF_TREES = [method.name for method in METHODS.values() if method.takes_categories]
@@ -120,9 +148,12 @@ TREES = (
     " ('gout', NULL, '*')) AS v (leaf, level1, level2)",
 )
 HIERARCHIES = {
-    "zip": {"mask": [4, 3]}, "grade": {"enum": True}, "born": {"dates": ["month", "year"]},
-    "place": {"name": "places"}, "age": {"intervals": [5, 20]},
-}  # fmt: skip
+    "zip": {"mask": [4, 3]},
+    "grade": {"enum": True},
+    "born": {"dates": ["month", "year"]},
+    "place": {"name": "places"},
+    "age": {"intervals": [5, 20]},
+}
 MODELS: list[dict[str, Any]] = [
     {"attribute": "ill", "kind": "distinct_l", "level": 2},
     {"attribute": "ill", "kind": "t_closeness", "level": 0.5, "distance": {"table": "app.ills"}},
@@ -154,18 +185,31 @@ def test_hierarchies_models_and_refine(
     if refine is not None:
         options |= {"refine": refine, "refine_iterations": 40}
     _by_both(
-        run_sql, sql_url, "app.people", list(HIERARCHIES), method=method, keep=["id"],
-        sensitive=["ill", "cost"], hierarchies=HIERARCHIES, options=options,
-    )  # fmt: skip
+        run_sql,
+        sql_url,
+        "app.people",
+        list(HIERARCHIES),
+        method=method,
+        keep=["id"],
+        sensitive=["ill", "cost"],
+        hierarchies=HIERARCHIES,
+        options=options,
+    )
 
 
 def test_classes_that_fail_are_withheld(run_sql: Run, sql_url: str) -> None:
     _load_trees(run_sql)
     options = {"models": [{"attribute": "ill", "kind": "distinct_l", "level": 4}]}
     _by_both(
-        run_sql, sql_url, "app.people", ["age", "place"], method="gaa_cp", sensitive=["ill"],
-        hierarchies={"place": {"name": "places"}}, options=options | {"withhold_failing": True},
-    )  # fmt: skip
+        run_sql,
+        sql_url,
+        "app.people",
+        ["age", "place"],
+        method="gaa_cp",
+        sensitive=["ill"],
+        hierarchies={"place": {"name": "places"}},
+        options=options | {"withhold_failing": True},
+    )
     [(suppressed,)] = run_sql("SELECT DISTINCT suppressed FROM dbanon.release")
     assert suppressed > 0
 
@@ -178,19 +222,31 @@ def test_every_form_of_a_hierarchy(run_sql: Run, sql_url: str, kind: str) -> Non
         "name": {"name": "places"},
         "table": {"table": "app.places"},
         "tree": {"tree": [list(pair) for pair in pairs]},
-        "levels": {"levels": [["Oslo", "N", "*"], ["Bergen", "N", "*"], ["Rome", "*"],
-                              ["Bari", "*"], ["it's", "*"]]},
+        "levels": {
+            "levels": [
+                ["Oslo", "N", "*"],
+                ["Bergen", "N", "*"],
+                ["Rome", "*"],
+                ["Bari", "*"],
+                ["it's", "*"],
+            ]
+        },
         "ordered": {"ordered": True, "fanout": 3},
         "grouped": {"grouped": [2, 3], "order": ["Oslo", "it's", "Bari", "Rome", "Bergen"]},
-    }  # fmt: skip
+    }
     hierarchies = {} if kind == "flat" else {"place": given[kind]}
     every = {"local_range": True} if kind == "ordered" else {}
     for options in ({}, {"intervals": "bounds", "steps": {"age": 7}}, {"local_range": True}):
         options |= every
         _by_both(
-            run_sql, sql_url, "app.people", ["age", "place"], method="gaa_cp",
-            hierarchies=hierarchies, options=options,
-        )  # fmt: skip
+            run_sql,
+            sql_url,
+            "app.people",
+            ["age", "place"],
+            method="gaa_cp",
+            hierarchies=hierarchies,
+            options=options,
+        )
         for table in ("client", "sql", "sql_summary"):
             run_sql(f"DROP TABLE release.{table}")
         run_sql("DELETE FROM dbanon.release")
@@ -217,13 +273,20 @@ def test_shapes_of_trees(run_sql: Run, sql_url: str, shape: str, method: str) ->
     run_sql(
         "CREATE TABLE app.people AS SELECT g AS id, g * 7919 %% 50 AS age,"
         " (%s::text[])[1 + (g * 104729::bigint %% %s)] AS place FROM generate_series(1, %s) AS g",
-        leaves, len(leaves), n,
-    )  # fmt: skip
+        leaves,
+        len(leaves),
+        n,
+    )
     run_sql("SELECT dbanon.store_hierarchy('shape', '{\"table\": \"app.tree\"}')")
     _by_both(
-        run_sql, sql_url, "app.people", ["age", "place"], method=method, keep=["id"],
+        run_sql,
+        sql_url,
+        "app.people",
+        ["age", "place"],
+        method=method,
+        keep=["id"],
         hierarchies={"place": {"name": "shape"}},
-    )  # fmt: skip
+    )
     sizes = run_sql("SELECT count(*) FROM release.sql GROUP BY age, place")
     assert min(size for (size,) in sizes) >= 4
     assert sum(size for (size,) in sizes) == n
@@ -269,8 +332,9 @@ def test_classes_take_hierarchies_and_refine(run_sql: Run, sql_url: str) -> None
         found = run_sql(
             "SELECT class FROM dbanon.classes('app.people', 'gaa_cp', %s, 4, %s)"
             " ORDER BY (row_key->>'id')::integer",
-            columns, json.dumps(options),
-        )  # fmt: skip
+            columns,
+            json.dumps(options),
+        )
         frame = pd.DataFrame(
             run_sql("SELECT zip, grade::text, born, place, age FROM app.people ORDER BY id"),
             columns=columns,

@@ -91,9 +91,15 @@ def test_disclosure_risk_is_its_risks(run_sql: Run) -> None:
     run_sql(MADE)
     rows = run_sql("SELECT * FROM dbanon.disclosure_risk('release.p')")
     assert sorted({row[0] for row in rows if row[1] is None}) == [
-        "average_class_risk", "class_risk", "disclosure_risk", "interval_risk", "linkage_risk",
-        "nearest_linkage_risk", "score", "security_ratio",
-    ]  # fmt: skip
+        "average_class_risk",
+        "class_risk",
+        "disclosure_risk",
+        "interval_risk",
+        "linkage_risk",
+        "nearest_linkage_risk",
+        "score",
+        "security_ratio",
+    ]
     assert {row[1] for row in rows if row[0] == "interval_risk"} == {None, *NAMES}
 
 
@@ -180,10 +186,15 @@ def test_another_original_is_refused(run_sql: Run, change: str, match: str) -> N
 @pytest.mark.parametrize(
     "options",
     [
-        "[]", '"a"', '{"x": 1}', '{"quasi_identifiers": "age"}', '{"quasi_identifiers": []}',
-        '{"quasi_identifiers": [1]}', '{"changed_source": "yes"}',
+        "[]",
+        '"a"',
+        '{"x": 1}',
+        '{"quasi_identifiers": "age"}',
+        '{"quasi_identifiers": []}',
+        '{"quasi_identifiers": [1]}',
+        '{"changed_source": "yes"}',
     ],
-)  # fmt: skip
+)
 def test_wrong_options(run_sql: Run, options: str) -> None:
     run_sql(PEOPLE)
     with pytest.raises(psycopg.Error) as refused:

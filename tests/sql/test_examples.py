@@ -15,8 +15,11 @@ ROOT = Path(__file__).resolve().parents[2]
 def test_the_psql_session_prints_what_is_shown(sql_server: Server) -> None:
     done = subprocess.run(
         [sys.executable, "-I", "-m", "examples.psql_session"],
-        cwd=ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout == (ROOT / "examples" / "psql_session.out").read_text()
 

@@ -54,8 +54,11 @@ def test_what_one_door_stores_the_other_finds(run_sql: Run, sql_url: str) -> Non
     )
     [(recorded,)] = run_sql("SELECT arguments->'hierarchies'->'place' FROM dbanon.release")
     assert recorded == {
-        "leaves": 6, "height": 2, "sha256": sha256, "from": {"name": "from outside"}
-    }  # fmt: skip
+        "leaves": 6,
+        "height": 2,
+        "sha256": sha256,
+        "from": {"name": "from outside"},
+    }
 
 
 def test_storing_is_part_of_the_callers_transaction(
@@ -115,12 +118,16 @@ def test_all_problems_are_listed(run_sql: Run) -> None:
     assert run_sql(CHECK, given, "app.people", "place") == []
     run_sql("DELETE FROM app.tree WHERE child IN ('town 1', 'town 4')")
     assert run_sql(CHECK, given, "app.people", "place") == [
-        ("missing value", "town 1"), ("missing value", "town 4")
-    ]  # fmt: skip
+        ("missing value", "town 1"),
+        ("missing value", "town 4"),
+    ]
     run_sql("INSERT INTO app.tree VALUES ('town 2', 'x'), ('a', 'b'), ('b', 'a'), (NULL, 'x')")
     assert [problem for problem, _ in run_sql(CHECK, given, None, None)] == [
-        "cycle", "empty label", "second parent", "second root"
-    ]  # fmt: skip
+        "cycle",
+        "empty label",
+        "second parent",
+        "second root",
+    ]
     for wrong, state in (
         (("{}", None, None), "22023"),
         ((None, None, None), "22004"),

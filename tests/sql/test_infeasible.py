@@ -122,9 +122,11 @@ def by_sql(url: str, wish: Wish) -> tuple[str, str]:
                 f" sensitive => '{{ill}}', options => %(options)s{text})",  # type: ignore[arg-type]
                 {
                     **arguments,
-                    "columns": list(wish.columns), "k": wish.k, "options": json.dumps(options),
+                    "columns": list(wish.columns),
+                    "k": wish.k,
+                    "options": json.dumps(options),
                 },
-            )  # fmt: skip
+            )
         diagnosis = caught.value.diag
         return str(diagnosis.sqlstate), f"{diagnosis.message_primary} {diagnosis.message_hint}"
 
@@ -135,9 +137,15 @@ def by_python(url: str, wish: Wish) -> tuple[str, str]:
     with pytest.raises(dbanon.DbanonError) as caught:
         dbanon.anonymize(
             create_engine(url, poolclass=NullPool),
-            table="app.people", output="release.people", quasi_identifiers=wish.columns,
-            sensitive=["ill"], k=wish.k, method="gaa_cp", models=models, **wish.given,
-        )  # fmt: skip
+            table="app.people",
+            output="release.people",
+            quasi_identifiers=wish.columns,
+            sensitive=["ill"],
+            k=wish.k,
+            method="gaa_cp",
+            models=models,
+            **wish.given,
+        )
     assert (caught.value.code, caught.value.exit_code) == (wish.code, 3)
     return caught.value.sqlstate, str(caught.value)
 

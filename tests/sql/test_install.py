@@ -151,9 +151,10 @@ def test_a_client_with_a_runners_rights_uses_the_same_ledger(
     sql_server.execute("CREATE TABLE app.t AS SELECT generate_series(1, 9) AS a", url=sql_url)
     anna = sql_server.create_role("anna", url=sql_url, options="IN ROLE dbanon_runner")
     for statement in (
-        "GRANT USAGE ON SCHEMA app TO anna", "GRANT SELECT ON app.t TO anna",
+        "GRANT USAGE ON SCHEMA app TO anna",
+        "GRANT SELECT ON app.t TO anna",
         "GRANT USAGE, CREATE ON SCHEMA release TO anna",
-    ):  # fmt: skip
+    ):
         sql_server.execute(statement, url=sql_url)
     engine = create_engine(anna, poolclass=NullPool)
     dbanon.anonymize(engine, table="app.t", output="release.t", quasi_identifiers=["a"], k=3)
@@ -186,8 +187,9 @@ def test_upgrade_keeps_ledger_hierarchies_and_grants(
     sql_server.execute(
         "INSERT INTO dbanon.hierarchy VALUES ('education', 'tree', NULL, now(), 'me')", url=url
     )
-    sql_server.execute("INSERT INTO dbanon.hierarchy_node VALUES ('education', 0, NULL, '*')",
-                       url=url)  # fmt: skip
+    sql_server.execute(
+        "INSERT INTO dbanon.hierarchy_node VALUES ('education', 0, NULL, '*')", url=url
+    )
     sql_server.create_role("clerk", url=url)
     sql_server.execute(
         "GRANT EXECUTE ON FUNCTION dbanon.k_anonymity(regclass, text[]) TO clerk", url=url
@@ -209,8 +211,9 @@ def test_sql_only_needs_no_python(sql_server: Server, fresh: Callable[[], str]) 
     done = CliRunner().invoke(main, ["install", url, "--sql-only"])
     assert done.exit_code == 0, done.output
     assert sql_server.execute("SELECT 1 FROM pg_extension WHERE extname ~ 'python'", url=url) == []
-    sql_server.execute("CREATE TABLE public.t AS SELECT g % 3 AS a FROM generate_series(1, 9) g",
-                       url=url)  # fmt: skip
+    sql_server.execute(
+        "CREATE TABLE public.t AS SELECT g % 3 AS a FROM generate_series(1, 9) g", url=url
+    )
     assert sql_server.execute("SELECT dbanon.k_anonymity('public.t', '{a}')", url=url) == [(3,)]
     assert sql_server.execute(
         "SELECT * FROM dbanon.equivalence_classes('public.t', '{a}', 4)", url=url
@@ -226,8 +229,9 @@ def test_sql_only_needs_no_python(sql_server: Server, fresh: Callable[[], str]) 
     with pytest.raises(Exception, match=r"class sizes, rows \(digest\) differ") as failure:
         sql_server.execute("SELECT dbanon.verify('public.r')", url=url)
     assert failure.value.sqlstate == "ZK007"  # type: ignore[attr-defined]
-    sql_server.execute("UPDATE public.r SET a = 1 WHERE ctid = (SELECT min(ctid) FROM public.r)",
-                       url=url)  # fmt: skip
+    sql_server.execute(
+        "UPDATE public.r SET a = 1 WHERE ctid = (SELECT min(ctid) FROM public.r)", url=url
+    )
     with pytest.raises(Exception, match="smallest class") as failure:
         sql_server.execute("SELECT dbanon.verify('public.r')", url=url)
     assert failure.value.sqlstate == "ZK001"  # type: ignore[attr-defined]
@@ -284,8 +288,9 @@ def test_a_python_that_the_server_cannot_use_is_refused(
         r"sudo python3\.\d+ -m pip install --target \S+ \S+ && dbanon install",
         failure.value.hint or "",
     )
-    assert sql_server.execute("SELECT 1 FROM pg_extension WHERE extname = 'plpython3u'",
-                              url=url) == []  # fmt: skip
+    assert (
+        sql_server.execute("SELECT 1 FROM pg_extension WHERE extname = 'plpython3u'", url=url) == []
+    )
     (backend_path / "dbanon").chmod(0o777)
     try:
         with pytest.raises(PythonNotUsable, match="Everybody may write"):
@@ -306,8 +311,9 @@ def test_an_editable_install_is_told_the_servers_python(
         rf"sudo python3\.\d+ -m pip install --target \S+ {re.escape(str(checkout))} &&",
         refused.value.hint or "",
     )
-    assert sql_server.execute("SELECT 1 FROM pg_extension WHERE extname = 'plpython3u'",
-                              url=url) == []  # fmt: skip
+    assert (
+        sql_server.execute("SELECT 1 FROM pg_extension WHERE extname = 'plpython3u'", url=url) == []
+    )
 
 
 def test_the_backend_imports_nothing_but_numpy(sql_server: Server, sql_url: str) -> None:

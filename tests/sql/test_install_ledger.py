@@ -28,8 +28,11 @@ def test_a_dump_keeps_the_ledger_of_the_extension(
     sql_server.execute("SELECT dbanon.mdav('public.t', 'public.u', '{a}', 3)", url=url)
     dump = subprocess.run(
         [str(find_server_binaries() / "pg_dump")],
-        env={**os.environ, **libpq_environment(url)}, capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        env={**os.environ, **libpq_environment(url)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     sql_server.psql(dump.stdout, url=restored)
     # Another database has other oids: nothing is taken for a release by its mark alone.
     with pytest.raises(Exception, match="dbanon upgrade") as failure:
@@ -100,8 +103,9 @@ def test_an_extension_that_holds_the_ledger_itself_gives_it_up(
     assert sql_server.execute(
         "SELECT state, has_any_column_privilege('dbanon_runner', 'dbanon.release',"
         " 'INSERT, UPDATE')"
-        " FROM dbanon.releases()", url=url,
-    ) == [("current", False)]  # fmt: skip
+        " FROM dbanon.releases()",
+        url=url,
+    ) == [("current", False)]
     sql_server.execute("DROP EXTENSION dbanon", url=url)
     assert sql_server.execute("SELECT count(*) FROM dbanon.release", url=url) == [(1,)]
 
@@ -151,8 +155,13 @@ def test_an_administrator_who_is_no_superuser_installs(
     dbanon.anonymize(engine, table="hers.t", output="hers.u", quasi_identifiers=["a"], k=3)
     assert sql_server.execute("SELECT (dbanon.verify('hers.u')).unchanged", url=anna) == [(True,)]
     could = "" if is_old else " AND (set_option OR inherit_option)"
-    assert sql_server.execute("SELECT member::regrole::text FROM pg_auth_members"
-                              f" WHERE roleid = 'dbanon_ledger'::regrole{could}") == []  # fmt: skip
+    assert (
+        sql_server.execute(
+            "SELECT member::regrole::text FROM pg_auth_members"
+            f" WHERE roleid = 'dbanon_ledger'::regrole{could}"
+        )
+        == []
+    )
     install.uninstall(chief)
     install.uninstall(chief, ledger=True)
     assert sql_server.execute("SELECT to_regnamespace('dbanon')::text", url=url) == [(None,)]

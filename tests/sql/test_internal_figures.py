@@ -29,29 +29,40 @@ CALL = (
 )
 # All that a role may ask of a server about what it may not read.
 PATHS = (
-    "SELECT * FROM release.p", "SELECT * FROM release.p_summary",
-    "SELECT * FROM pg_catalog.pg_description", "SELECT * FROM pg_catalog.pg_stats",
-    "SELECT * FROM pg_catalog.pg_stats_ext", "SELECT * FROM information_schema.columns",
-    "SELECT * FROM information_schema.tables", "SELECT pg_get_viewdef(c.oid) FROM pg_class AS c"
+    "SELECT * FROM release.p",
+    "SELECT * FROM release.p_summary",
+    "SELECT * FROM pg_catalog.pg_description",
+    "SELECT * FROM pg_catalog.pg_stats",
+    "SELECT * FROM pg_catalog.pg_stats_ext",
+    "SELECT * FROM information_schema.columns",
+    "SELECT * FROM information_schema.tables",
+    "SELECT pg_get_viewdef(c.oid) FROM pg_class AS c"
     " WHERE c.relkind = 'v' AND c.relnamespace = 'dbanon'::regnamespace",
     "SELECT prosrc FROM pg_proc WHERE pronamespace = 'dbanon'::regnamespace",
-    "SELECT * FROM pg_stat_activity", "SELECT * FROM pg_settings",
-)  # fmt: skip
+    "SELECT * FROM pg_stat_activity",
+    "SELECT * FROM pg_settings",
+)
 LEDGER = (
-    "SELECT * FROM dbanon.release", "SELECT to_jsonb(r) FROM dbanon.release AS r",
-    "SELECT * FROM dbanon.release_column", "SELECT * FROM dbanon.run",
-    "SELECT dbanon.show('release.p')", "SELECT * FROM dbanon.releases()",
-    "SELECT * FROM dbanon.evaluate('release.p')", "SELECT * FROM dbanon.verify('release.p')",
+    "SELECT * FROM dbanon.release",
+    "SELECT to_jsonb(r) FROM dbanon.release AS r",
+    "SELECT * FROM dbanon.release_column",
+    "SELECT * FROM dbanon.run",
+    "SELECT dbanon.show('release.p')",
+    "SELECT * FROM dbanon.releases()",
+    "SELECT * FROM dbanon.evaluate('release.p')",
+    "SELECT * FROM dbanon.verify('release.p')",
     "SELECT * FROM dbanon.internal_of_publisher",
-)  # fmt: skip
+)
 REFUSED = (
-    "SELECT * FROM dbanon.release_internal", "SELECT internal FROM dbanon.release_internal",
-    "COPY dbanon.release_internal TO STDOUT", "SELECT i FROM dbanon.release_internal AS i",
+    "SELECT * FROM dbanon.release_internal",
+    "SELECT internal FROM dbanon.release_internal",
+    "COPY dbanon.release_internal TO STDOUT",
+    "SELECT i FROM dbanon.release_internal AS i",
     "DELETE FROM dbanon.release_internal RETURNING internal",
     "DELETE FROM dbanon.release_internal WHERE internal IS NOT NULL",
     "SELECT count(*) FROM dbanon.release_internal AS i WHERE i.internal IS NOT NULL",
     "SELECT dbanon.internal_figures('release.p')",
-)  # fmt: skip
+)
 
 
 @pytest.fixture
@@ -113,8 +124,9 @@ def test_functions_of_a_reader_do_not_see_rows_of_the_view(
     run_sql("GRANT USAGE, CREATE ON SCHEMA release TO spy")
     run_sql(
         "CREATE FUNCTION release.leak(value jsonb) RETURNS boolean LANGUAGE plpgsql COST 0.0001 AS"
-        " $$ BEGIN RAISE EXCEPTION 'seen: %', value; END $$", url=reader,
-    )  # fmt: skip
+        " $$ BEGIN RAISE EXCEPTION 'seen: %', value; END $$",
+        url=reader,
+    )
     query = "SELECT * FROM dbanon.internal_of_publisher WHERE release.leak(internal)"
     assert run_sql(query, url=reader) == []
 
@@ -155,9 +167,12 @@ def test_a_runner_forges_no_publisher(
 
 
 def test_installing_again_takes_rights_back_and_keeps_figures(
-    run_sql: Run, sql_url: str, backend_path: Path, sql_server: Server,
+    run_sql: Run,
+    sql_url: str,
+    backend_path: Path,
+    sql_server: Server,
     published: tuple[str, set[str]],
-) -> None:  # fmt: skip
+) -> None:
     publisher, _ = published
     before = run_sql("SELECT dbanon.internal_figures('release.p')", url=publisher)
     reader = sql_server.create_role("spy", url=sql_url)

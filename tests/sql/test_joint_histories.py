@@ -90,9 +90,14 @@ def test_nobody_reads_persons(
     for door in ("one", "two"):
         connect(roles["anna"]).execute(CALL.format(door).encode())
     report = dbanon.anonymize(
-        roles["anna"], table="app.people", output="release.three", quasi_identifiers=["a", "b"],
-        k=5, entity="id", releases="independent",
-    )  # fmt: skip
+        roles["anna"],
+        table="app.people",
+        output="release.three",
+        quasi_identifiers=["a", "b"],
+        k=5,
+        entity="id",
+        releases="independent",
+    )
     # A runner's releases count persons, by every door, and the runner cannot read a row of them.
     assert report.arguments["joint_histories"]["releases"] == 3
     # Counted by the function, and by an administrator, who reads the record.
@@ -122,9 +127,11 @@ def test_persons_that_a_caller_brings_ask_nothing_of_others(
     mine = str(uuid.uuid4())
     mark(mallory, "release.mine", mine)
     asked: dict[str, Any] = {
-        "release_id": mine, "relation_oid": oid(mallory, "release.mine"), "k": 5,
+        "release_id": mine,
+        "relation_oid": oid(mallory, "release.mine"),
+        "k": 5,
         "releases": [first],
-    }  # fmt: skip
+    }
 
     def refused(
         given: dict[str, Any], persons: Sequence[bytes | None] | None, *states: str
@@ -145,9 +152,13 @@ def test_persons_that_a_caller_brings_ask_nothing_of_others(
         refused(asked | own, broken, "22023")
     # An entry that names the source, which its publisher cannot read, is not one of the source:
     # it takes no persons, and stops nobody.
-    name: dict[str, Any] = {"source": "app.people", "person_salt": "0" * 64, **ENTITY,
-            "source_oid": oid(anna, "app.people"),
-            "request": {"source": {"oid": oid(anna, "app.people")}}}  # fmt: skip
+    name: dict[str, Any] = {
+        "source": "app.people",
+        "person_salt": "0" * 64,
+        **ENTITY,
+        "source_oid": oid(anna, "app.people"),
+        "request": {"source": {"oid": oid(anna, "app.people")}},
+    }
     mallory.execute(RECORD, entry(mine, asked["relation_oid"], **name))
     for release in (mine, first, str(uuid.uuid4())):
         with pytest.raises(psycopg.errors.InsufficientPrivilege), mallory.transaction():
@@ -179,8 +190,10 @@ def test_whoever_reads_the_source_can_forge_and_stop_nothing(
         mallory.execute(MAKE.format(name).encode())
         mark(mallory, name, mine)
         given: dict[str, Any] = {
-            "person_salt": salt, "source_oid": oid(mallory, "app.people"), "source": "app.people",
-        } | ENTITY  # fmt: skip
+            "person_salt": salt,
+            "source_oid": oid(mallory, "app.people"),
+            "source": "app.people",
+        } | ENTITY
         mallory.execute(RECORD, entry(mine, oid(mallory, name), **given))
         if salt != "no salt":
             mallory.execute(

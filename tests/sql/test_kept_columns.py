@@ -40,13 +40,17 @@ def test_notices_summary_and_the_same_by_both_ways(
     connection.commit()
     with pytest.warns(KeptColumnTells):
         report = dbanon.anonymize(
-            create_engine(sql_url, poolclass=NullPool), table="app.people",
-            output="release.client", quasi_identifiers=["i", "z"], k=5,
+            create_engine(sql_url, poolclass=NullPool),
+            table="app.people",
+            output="release.client",
+            quasi_identifiers=["i", "z"],
+            k=5,
             keep=["gen", "own", "part", "gap"],
-        )  # fmt: skip
+        )
     assert {column.name: column.determines for column in report.telling} == {
-        "gen": "i", "own": None,
-    }  # fmt: skip
+        "gen": "i",
+        "own": None,
+    }
     notices = [f"dbanon: column {column.describe(5)}" for column in report.telling]
     assert said == [("NOTICE", text) for text in notices]
     assert "secret" not in str(said)
@@ -88,8 +92,11 @@ def test_identifiers_are_a_warning(
     call = CALL.replace("{{i,z}}", "{{i}}").format("p", kept)
     connection.execute(call)  # type: ignore[call-overload]
     connection.commit()
-    found = [KeptIdentifier("token", "type"), KeptIdentifier("full_name", "name"),
-             KeptIdentifier("contact", "form")]  # fmt: skip
+    found = [
+        KeptIdentifier("token", "type"),
+        KeptIdentifier("full_name", "name"),
+        KeptIdentifier("contact", "form"),
+    ]
     warned = [text for severity, text in said if severity == "WARNING"]
     assert warned == [f"dbanon: column {one.describe(5)}" for one in found]
     assert "@" not in str(warned)

@@ -90,8 +90,17 @@ def test_a_client_waits_as_long_as_its_connection_says(
 
 @pytest.mark.parametrize(
     ("setting", "milliseconds"),
-    [("0", 60_000), ("200ms", 200), ("5s", 5_000), ("1min", 60_000), ("2min", 60_000),
-     ("1h", 60_000), ("3d", 60_000), ("1500ms", 1_500), ("1", 1)],
-)  # fmt: skip
+    [
+        ("0", 60_000),
+        ("200ms", 200),
+        ("5s", 5_000),
+        ("1min", 60_000),
+        ("2min", 60_000),
+        ("1h", 60_000),
+        ("3d", 60_000),
+        ("1500ms", 1_500),
+        ("1", 1),
+    ],
+)
 def test_the_smaller_of_both(setting: str, milliseconds: int) -> None:
     assert lock_milliseconds(setting) == milliseconds

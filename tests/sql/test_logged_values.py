@@ -166,10 +166,16 @@ def test_a_client_that_uses_what_is_installed(
         {"method": "gaa_cp", "hierarchies": {"grade": {"ordered": grades}}},
     ):
         dbanon.anonymize(
-            url, table="app.people", k=5,
-            quasi_identifiers=["a", "grade"], output="release.p", if_exists="replace",
-            sensitive=["illness"], models=[dbanon.Model("t_closeness", "illness", 1.0)], **how,
-        )  # fmt: skip
+            url,
+            table="app.people",
+            k=5,
+            quasi_identifiers=["a", "grade"],
+            output="release.p",
+            if_exists="replace",
+            sensitive=["illness"],
+            models=[dbanon.Model("t_closeness", "illness", 1.0)],
+            **how,
+        )
     log = sql_server.log_text(before)
     assert "_record_release" in log
     assert "Query Text: " in log

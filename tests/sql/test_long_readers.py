@@ -38,9 +38,14 @@ def replace(sql_url: str, connect: Connect, run_sql: Run, door: str, kind: str) 
 
     def by_client(k: int) -> None:
         dbanon.anonymize(
-            sql_url, table="app.people", quasi_identifiers=["a"], k=k, output="release.p",
-            output_kind=kind, if_exists="replace",
-        )  # fmt: skip
+            sql_url,
+            table="app.people",
+            quasi_identifiers=["a"],
+            k=k,
+            output="release.p",
+            output_kind=kind,
+            if_exists="replace",
+        )
 
     def by_sql(k: int) -> None:
         connect().execute(

@@ -23,11 +23,14 @@ def test_an_administrator_without_superuser(
     admin = sql_server.create_role("service_admin", url=url, options="CREATEROLE")
     publisher = sql_server.create_role("publisher", url=url)
     for statement in (
-        "CREATE SCHEMA app", "CREATE SCHEMA release", PEOPLE,
+        "CREATE SCHEMA app",
+        "CREATE SCHEMA release",
+        PEOPLE,
         f'GRANT CREATE ON DATABASE "{make_url(url).database}" TO service_admin',
-        "GRANT USAGE ON SCHEMA app TO publisher", "GRANT SELECT ON app.people TO publisher",
+        "GRANT USAGE ON SCHEMA app TO publisher",
+        "GRANT SELECT ON app.people TO publisher",
         "GRANT USAGE, CREATE ON SCHEMA release TO publisher",
-    ):  # fmt: skip
+    ):
         sql_server.execute(statement, url=url)
     if sql_server.version >= 16:
         # What whoever makes roles gets there; here another test's administrator may have made them.
@@ -43,9 +46,12 @@ def test_an_administrator_without_superuser(
         for name, url in (("ADMIN", admin), ("PUBLISHER", publisher))
     }
     done = subprocess.run(
-        ["bash", "-e", "-c", script], capture_output=True, text=True, check=False,
+        ["bash", "-e", "-c", script],
+        capture_output=True,
+        text=True,
+        check=False,
         env={**os.environ, "PATH": programs, "COLUMNS": "200", **urls},
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     assert re.search(r"unchanged \n-+\n t\n", done.stdout), done.stdout
     assert sql_server.execute(

@@ -39,12 +39,19 @@ def test_it_is_refused_by_name(run_sql: Run, sql_url: str, role: str) -> None:
     value: Any = "odd" if role == "entity" else ["odd"]
     with pytest.raises(UnsupportedType, match=r'"odd".* is of type') as caught:
         dbanon.anonymize(
-            sql_url, table="app.people", quasi_identifiers=["a"], k=3, output="release.p",
+            sql_url,
+            table="app.people",
+            quasi_identifiers=["a"],
+            k=3,
+            output="release.p",
             **{role: value},
-        )  # fmt: skip
+        )
     assert caught.value.exit_code == 2
-    given = {"by": "options => '{\"by\": [\"odd\"]}'", "entity": "entity => 'odd'",
-             "key": "options => '{\"key\": [\"odd\"]}'"}[role]  # fmt: skip
+    given = {
+        "by": 'options => \'{"by": ["odd"]}\'',
+        "entity": "entity => 'odd'",
+        "key": 'options => \'{"key": ["odd"]}\'',
+    }[role]
     with pytest.raises(psycopg.errors.FeatureNotSupported, match=r'"odd".* is of type'):
         run_sql(f"SELECT dbanon.mdav('app.people', 'release.p', '{{a}}', 3, {given})")
     if role != "by":
@@ -59,9 +66,14 @@ def test_it_is_kept_and_modelled_all_the_same(run_sql: Run, sql_url: str) -> Non
     """Values that are copied, or counted as text, are compared with nothing."""
     for how in ({"keep": ["odd"]}, {"sensitive": ["odd"]}):
         report = dbanon.anonymize(
-            sql_url, table="app.people", quasi_identifiers=["a"], k=3, output="release.p",
-            if_exists="replace", **how,
-        )  # fmt: skip
+            sql_url,
+            table="app.people",
+            quasi_identifiers=["a"],
+            k=3,
+            output="release.p",
+            if_exists="replace",
+            **how,
+        )
         assert report.rows_out == 30
     assert dict(
         run_sql(

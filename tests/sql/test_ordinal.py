@@ -45,14 +45,22 @@ def test_the_same_by_both_ways(
     given = given | {"orders": ORDERS | given.get("orders", {})}
     names = ["age", "mood", "school"]
     dbanon.anonymize(
-        create_engine(sql_url, poolclass=NullPool), table="app.people", output="release.client",
-        quasi_identifiers=names, keep=["id"], k=4, method=method, nulls="category", **given,
-    )  # fmt: skip
+        create_engine(sql_url, poolclass=NullPool),
+        table="app.people",
+        output="release.client",
+        quasi_identifiers=names,
+        keep=["id"],
+        k=4,
+        method=method,
+        nulls="category",
+        **given,
+    )
     run_sql(
         f"SELECT dbanon.{method}('app.people', 'release.sql', %s, 4, nulls => 'category',"
         " keep => '{id}', options => %s)",
-        names, json.dumps(given),
-    )  # fmt: skip
+        names,
+        json.dumps(given),
+    )
     client = run_sql("SELECT t::text FROM release.client t ORDER BY t::text")
     assert len(client) == 120
     assert run_sql("SELECT t::text FROM release.sql t ORDER BY t::text") == client
@@ -64,8 +72,10 @@ def test_the_same_by_both_ways(
     assert types == [(2 if "intervals" in given else 0 if method == "gaa_cp" else 1,)]
     classes = run_sql(
         "SELECT class, count(*) FROM dbanon.classes('app.people', %s, %s, 4, %s) GROUP BY 1",
-        method, names, json.dumps({"orders": given["orders"], "nulls": "category"}),
-    )  # fmt: skip
+        method,
+        names,
+        json.dumps({"orders": given["orders"], "nulls": "category"}),
+    )
     assert min(size for _, size in classes) >= 4
 
 

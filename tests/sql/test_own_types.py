@@ -32,7 +32,7 @@ CASTS = (
     "CREATE FUNCTION app.guess(t text) RETURNS app.mood LANGUAGE sql IMMUTABLE AS"
     " $$ SELECT 'sad'::app.mood $$",
     "CREATE CAST (text AS app.mood) WITH FUNCTION app.guess(text)",
-)  # fmt: skip
+)
 PEOPLE = (
     "CREATE TABLE app.people AS SELECT g AS id, (g + 0.5)::app.sum AS x,"
     " (ARRAY['sad', 'calm', 'glad'])[1 + g / 21]::app.mood AS mood,"
@@ -56,12 +56,19 @@ def types_of(run_sql: Run, relation: str) -> dict[str, str]:
 
 
 OWN = {
-    "x": "app.sum", "mood": "app.mood", "feeling": "app.feeling", "code": "app.code",
-    "pair": "app.pair", "moods": "app.mood[]",
-}  # fmt: skip
+    "x": "app.sum",
+    "mood": "app.mood",
+    "feeling": "app.feeling",
+    "code": "app.code",
+    "pair": "app.pair",
+    "moods": "app.mood[]",
+}
 OTHERS = {
-    "x": "numeric(8,2)", "mood": "text", "feeling": "text", "code": "character varying(10)",
-}  # fmt: skip
+    "x": "numeric(8,2)",
+    "mood": "text",
+    "feeling": "text",
+    "code": "character varying(10)",
+}
 
 
 @pytest.mark.parametrize("owner", ["caller", "superuser"])
@@ -79,9 +86,14 @@ def test_own_types_and_a_superusers_stay(
     assert anna.execute((CALL % ",pair,moods").encode()).fetchall() == [(60,)]
     assert types_of(run_sql, "release.p") == OWN
     dbanon.anonymize(
-        url, table="app.people", output="release.q", quasi_identifiers=["x", "mood"], by=["code"],
-        keep=["feeling", "pair", "moods"], k=5,
-    )  # fmt: skip
+        url,
+        table="app.people",
+        output="release.q",
+        quasi_identifiers=["x", "mood"],
+        by=["code"],
+        keep=["feeling", "pair", "moods"],
+        k=5,
+    )
     assert types_of(run_sql, "release.q") == OWN
     for relation in ("release.p", "release.q"):
         # Released values are those that were there, and no cast had a say in them.
@@ -101,9 +113,14 @@ def test_a_publisher_releases_what_an_owner_has_types_for(
     anna = connect(url)
     assert anna.execute((CALL % "").encode()).fetchall() == [(60,)]
     dbanon.anonymize(
-        url, table="app.people", output="release.q", quasi_identifiers=["x", "mood"], by=["code"],
-        keep=["feeling"], k=5,
-    )  # fmt: skip
+        url,
+        table="app.people",
+        output="release.q",
+        quasi_identifiers=["x", "mood"],
+        by=["code"],
+        keep=["feeling"],
+        k=5,
+    )
     for relation in ("release.p", "release.q"):
         assert types_of(run_sql, relation) == OTHERS
         assert run_sql(f"SELECT DISTINCT feeling FROM {relation}") == [("glad",)]
@@ -170,9 +187,13 @@ def test_an_ordinary_owners_tables_and_views_are_read(
                 assert found == [(60,)]
         if relation != "child":
             report = dbanon.anonymize(
-                url, table=f"app.{relation}", output=f"release.{relation}", quasi_identifiers=["n"],
-                key=["id"], k=5,
-            )  # fmt: skip
+                url,
+                table=f"app.{relation}",
+                output=f"release.{relation}",
+                quasi_identifiers=["n"],
+                key=["id"],
+                k=5,
+            )
             assert report.rows_out == 60
 
 

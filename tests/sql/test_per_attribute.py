@@ -32,10 +32,16 @@ def test_the_same_by_both_ways(run_sql: Run, sql_url: str) -> None:
     run_sql(CALL)
     with pytest.warns(RowsNotAnonymous):
         report = dbanon.anonymize(
-            create_engine(sql_url, poolclass=NullPool), table="app.people",
-            output="release.client", quasi_identifiers=["a", "b", "wide"], keep=["id"], k=4,
-            by=["side"], method="individual_ranking", guarantee="per_attribute",
-        )  # fmt: skip
+            create_engine(sql_url, poolclass=NullPool),
+            table="app.people",
+            output="release.client",
+            quasi_identifiers=["a", "b", "wide"],
+            keep=["id"],
+            k=4,
+            by=["side"],
+            method="individual_ranking",
+            guarantee="per_attribute",
+        )
     client = run_sql("SELECT t::text FROM release.client t ORDER BY t::text")
     assert len(client) == 200
     assert run_sql("SELECT t::text FROM release.p t ORDER BY t::text") == client

@@ -31,8 +31,9 @@ def test_notices_and_the_summary(
     connection.execute(CALL % "")  # type: ignore[call-overload]
     [(severity, text), *rest] = said
     assert (severity, text.partition(",")[0]) == (
-        "NOTICE", 'dbanon: column "patient_id" looks like a person\'s number',
-    )  # fmt: skip
+        "NOTICE",
+        'dbanon: column "patient_id" looks like a person\'s number',
+    )
     assert "100% of the classes hold fewer than 5 of its values" in text
     assert not any("patient_id" in text and "looks like" in text for _, text in rest)
     expected = [{"name": "patient_id", "share": 1.0}]

@@ -30,15 +30,24 @@ def test_the_same_by_both_ways(run_sql: Run, sql_url: str, local_range: bool) ->
     names = ["age", "height", "money", "wide", "born", "clock", "seen"]
     given = {"intervals": "range", "local_range": local_range, "steps": {"height": 0.1}}
     dbanon.anonymize(
-        create_engine(sql_url, poolclass=NullPool), table="app.people", output="release.client",
-        quasi_identifiers=names, keep=["id"], k=4, method="gaa_cp", nulls="category",
-        intervals="range", local_range=local_range, steps={"height": 0.1},
-    )  # fmt: skip
+        create_engine(sql_url, poolclass=NullPool),
+        table="app.people",
+        output="release.client",
+        quasi_identifiers=names,
+        keep=["id"],
+        k=4,
+        method="gaa_cp",
+        nulls="category",
+        intervals="range",
+        local_range=local_range,
+        steps={"height": 0.1},
+    )
     run_sql(
         "SELECT dbanon.gaa_cp('app.people', 'release.sql', %s, 4, nulls => 'category',"
         " keep => '{id}', options => %s)",
-        names, json.dumps(given),
-    )  # fmt: skip
+        names,
+        json.dumps(given),
+    )
     client = run_sql("SELECT t::text FROM release.client t ORDER BY t::text")
     assert len(client) == 120
     assert run_sql("SELECT t::text FROM release.sql t ORDER BY t::text") == client

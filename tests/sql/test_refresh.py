@@ -98,9 +98,13 @@ def test_an_entry_of_another_role_is_not_run(
     url = sql_role("mallory")
     trap = "person_id IN (SELECT 1 FROM pg_authid)"
     dbanon.anonymize(
-        url, table="app.person", quasi_identifiers=["age"], k=5, output="release.person",
+        url,
+        table="app.person",
+        quasi_identifiers=["age"],
+        k=5,
+        output="release.person",
         where="age < 100",
-    )  # fmt: skip
+    )
     # An owner of the ledger could write it; a runner's own entry says what he likes anyway.
     run_sql(
         "UPDATE dbanon.release"

@@ -97,9 +97,16 @@ def test_a_renamed_role_keeps_its_jobs_and_exports(
 
     def run(url: str) -> dbanon.Report:
         return dbanon.anonymize(
-            url, table="app.people", quasi_identifiers=["a"], k=5, output="release.p",
-            if_exists="replace", exports=[place], name="people", door="job",
-        )  # fmt: skip
+            url,
+            table="app.people",
+            quasi_identifiers=["a"],
+            k=5,
+            output="release.p",
+            if_exists="replace",
+            exports=[place],
+            name="people",
+            door="job",
+        )
 
     report = run(url)
     run_sql("ALTER ROLE anna RENAME TO anna_smith")

@@ -47,13 +47,23 @@ def restore(url: str, restored: str, tmp_path: Path, *words: str) -> None:
     programs, dump = find_server_binaries(), tmp_path / "dump"
     for arguments, of in (
         ([programs / "pg_dump", "--format=custom", f"--file={dump}"], url),
-        ([programs / "pg_restore", "--exit-on-error", *words,
-          f"--dbname={make_url(restored).database}", dump], restored),
-    ):  # fmt: skip
+        (
+            [
+                programs / "pg_restore",
+                "--exit-on-error",
+                *words,
+                f"--dbname={make_url(restored).database}",
+                dump,
+            ],
+            restored,
+        ),
+    ):
         subprocess.run(
-            list(map(str, arguments)), env={**os.environ, **libpq_environment(of)}, check=True,
+            list(map(str, arguments)),
+            env={**os.environ, **libpq_environment(of)},
+            check=True,
             capture_output=True,
-        )  # fmt: skip
+        )
 
 
 @pytest.mark.one_database
@@ -80,8 +90,10 @@ def test_a_comment_is_the_owners(run_sql: Run, sql_url: str, kind: str, comment:
     assert len(collected) == (3 if kind == "view" else 0)
     dropped = run_sql("SELECT dropped FROM dbanon.drop('release.v')")
     assert (dropped[0], dropped[-1]) == (("release.v",), ("release.v_summary",))
-    assert run_sql("SELECT count(*) FROM pg_class WHERE relnamespace = 'release'::regnamespace"
-                   " AND relkind <> 'i'") == [(0,)]  # fmt: skip
+    assert run_sql(
+        "SELECT count(*) FROM pg_class WHERE relnamespace = 'release'::regnamespace"
+        " AND relkind <> 'i'"
+    ) == [(0,)]
 
 
 @pytest.mark.one_database
@@ -135,9 +147,14 @@ def test_another_owner_is_accepted_by_name(run_sql: Run, sql_role: Role, sql_url
 
 
 def test_a_dump_without_comments(
-    sql_url: str, run_sql: Run, sql_server: Server, tmp_path: Path, backend_path: Path,
-    sql_role: Role, fresh: Callable[[], str],
-) -> None:  # fmt: skip
+    sql_url: str,
+    run_sql: Run,
+    sql_server: Server,
+    tmp_path: Path,
+    backend_path: Path,
+    sql_role: Role,
+    fresh: Callable[[], str],
+) -> None:
     run_sql(PEOPLE)
     url = sql_role("anna")
     run_sql("GRANT SELECT ON app.people TO anna")
@@ -160,14 +177,17 @@ def test_a_dump_without_comments(
     assert done["release release.t"] == f"attached: {TAKEN}"
     assert done["release release.other"] == "left: its rows are not those that were released"
     assert there(STATES) == [
-        ("release.v", "superseded"), ("release.v", "current"), ("release.t", "current"),
+        ("release.v", "superseded"),
+        ("release.v", "current"),
+        ("release.t", "current"),
         ("release.other", "untied"),
-    ]  # fmt: skip
+    ]
     assert there("SELECT unchanged FROM dbanon.verify('release.v')") == [(True,)]
     assert len(there("SELECT dbanon.gc(0)")) == 1
     assert there("SELECT dropped FROM dbanon.drop('release.t')") == [
-        ("release.t",), ("release.t_summary",),
-    ]  # fmt: skip
+        ("release.t",),
+        ("release.t_summary",),
+    ]
     anna = make_url(restored).set(username="anna", password=make_url(url).password)
     as_anna = anna.render_as_string(hide_password=False)
     again = sql_server.execute(
@@ -191,13 +211,15 @@ def test_a_dump_without_owners_and_without_functions(
     assert {one.state for one in dbanon.releases(restored)} == {"dropped"}
     found = repaired(restored)
     assert [(name, action) for name, action, _ in found] == [
-        ("release.p", "left"), ("release.v", "left"),
-    ]  # fmt: skip
+        ("release.p", "left"),
+        ("release.v", "left"),
+    ]
     owner = make_url(restored).username
     assert owner is not None
     assert repaired(restored, "--accept-owner", owner) == [
-        ("release.p", "attached", TAKEN), ("release.v", "attached", TAKEN),
-    ]  # fmt: skip
+        ("release.p", "attached", TAKEN),
+        ("release.v", "attached", TAKEN),
+    ]
     assert repaired(restored) == []
     for name in ("release.p", "release.v"):
         assert dbanon.verify(restored, name).unchanged

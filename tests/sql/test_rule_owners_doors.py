@@ -35,25 +35,38 @@ def test_at_every_door(
     run_sql("ALTER TABLE app.person OWNER TO bob")
     run_sql("GRANT SELECT ON app.person TO anna")
     url = roles["anna"]
-    wanted: dict[str, Any] = {"table": "app.person", "declared": True, "k": 5,
-                              "output": "release.q"}  # fmt: skip
+    wanted: dict[str, Any] = {
+        "table": "app.person",
+        "declared": True,
+        "k": 5,
+        "output": "release.q",
+    }
     for call in (
         lambda: dbanon.anonymize(url, **wanted),
         lambda: dbanon.plan(url, **wanted),
         lambda: dbanon.refresh(url, "release.p"),
         lambda: dbanon.refresh(url, "release.p", accept=["rules", "source"]),
         lambda: Engine("spark", "local[1]").run(
-            Job(table="app.person", output="release.q", quasi_identifiers=(), declared=BY_RULES,
-                policy=dbanon.Policy(k=5)), url, url,
+            Job(
+                table="app.person",
+                output="release.q",
+                quasi_identifiers=(),
+                declared=BY_RULES,
+                policy=dbanon.Policy(k=5),
+            ),
+            url,
+            url,
         ),
-    ):  # fmt: skip
+    ):
         with pytest.raises(RulesNotTrusted) as refused:
             call()
         assert (refused.value.exit_code, refused.value.sqlstate) == (5, "42501")
         assert "dbanon.declare(database" in str(refused.value.hint)
-    for statement in ("SELECT dbanon.refresh('release.p')",
-                      "SELECT dbanon.refresh('release.p', '{rules,source}')",
-                      "SELECT dbanon.anonymize('app.person', 'release.q', k => 5)"):  # fmt: skip
+    for statement in (
+        "SELECT dbanon.refresh('release.p')",
+        "SELECT dbanon.refresh('release.p', '{rules,source}')",
+        "SELECT dbanon.anonymize('app.person', 'release.q', k => 5)",
+    ):
         with not_trusted("name"):
             anna.execute(statement.encode())
     job = tmp_path / "job.yaml"
@@ -63,10 +76,12 @@ def test_at_every_door(
     )
     asked = ["--table", "app.person", "--k", "5", "--declared", "--output", "release.q"]
     for line in (
-        ["anonymize", url, *asked], ["plan", url, *asked], ["refresh", url, "release.p"],
+        ["anonymize", url, *asked],
+        ["plan", url, *asked],
+        ["refresh", url, "release.p"],
         ["run", str(job), "--allow-inline-password"],
         ["plan", str(job), "--allow-inline-password"],
-    ):  # fmt: skip
+    ):
         done = CliRunner().invoke(main, line)
         assert (done.exit_code, "rules_not_trusted" in done.output) == (5, True), (
             line,
@@ -87,8 +102,13 @@ def test_hints_work_as_they_are(
         connect(roles["anna"]).execute(DECLARE.replace("'app.person'", sql).encode())
         run_sql(f"ALTER TABLE {table} OWNER TO bob")
         url = roles["bob"]
-        wanted = {"table": "app.Per`s'on", "declared": True, "k": 5, "output": f"release.{door}",
-                  "releases": "independent"}  # fmt: skip
+        wanted = {
+            "table": "app.Per`s'on",
+            "declared": True,
+            "k": 5,
+            "output": f"release.{door}",
+            "releases": "independent",
+        }
         with pytest.raises(RulesNotTrusted) as refused:
             dbanon.anonymize(url, **wanted)
         hint = str(refused.value.hint)
@@ -124,6 +144,7 @@ def test_advice_does_not_take_rules_of_others_for_decisions(
     done = CliRunner().invoke(main, line)
     assert done.exit_code == 0, done.output
     assert "Declared by others than the owner of today" in done.stderr
-    found = dict(run_sql("SELECT column_name, role FROM dbanon.rules('app.person')"
-                         " WHERE state = 'current'"))  # fmt: skip
+    found = dict(
+        run_sql("SELECT column_name, role FROM dbanon.rules('app.person') WHERE state = 'current'")
+    )
     assert found["name"] == "identifier"

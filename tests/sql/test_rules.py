@@ -30,15 +30,19 @@ DECLARE = f"SELECT column_name, role FROM dbanon.declare('app.person', '{RULES}'
 def test_declared_once_and_released_without_a_list(run_sql: Run) -> None:
     run_sql(PERSON)
     assert run_sql(DECLARE) == [
-        ("person_id", "entity"), ("name", "identifier"), ("age", "quasi_identifier"),
+        ("person_id", "entity"),
+        ("name", "identifier"),
+        ("age", "quasi_identifier"),
         ("diagnosis", "sensitive"),
-    ]  # fmt: skip
+    ]
     [(rows, smallest)] = run_sql(
         "SELECT rows_out, k_achieved FROM dbanon.mdav('app.person', 'release.person', k => 5)"
     )
     assert (rows, smallest >= 5) == (120, True)
-    named = run_sql("SELECT attname FROM pg_attribute WHERE attrelid = 'release.person'::regclass"
-                    " AND attnum > 0 ORDER BY attnum")  # fmt: skip
+    named = run_sql(
+        "SELECT attname FROM pg_attribute WHERE attrelid = 'release.person'::regclass"
+        " AND attnum > 0 ORDER BY attnum"
+    )
     assert named == [("age",), ("diagnosis",)]
     [(digest, model, entity)] = run_sql(
         "SELECT arguments ->> 'declared', arguments #>> '{models,0,kind}', arguments ->> 'entity'"
@@ -153,11 +157,11 @@ def test_comments_are_read_where_wanted(run_sql: Run) -> None:
         ('{"age": {"role": "quasi_identifier", "hierarchy": {"file": "x"}}}', "one key that says"),
         ('{"age": {"role": "sensitive", "model": {"l": 2}}}', "a privacy model that there is not"),
         ('{"age": "entity", "name": "entity"}', "More than one column has the role entity"),
-        ('{"agee": "drop"}', 'no column agee'),
+        ('{"agee": "drop"}', "no column agee"),
         ("[1]", "must be an object"),
         ("{}", "no rule to declare"),
     ],
-)  # fmt: skip
+)
 def test_wrong_rules_are_refused(run_sql: Run, rules: str, words: str) -> None:
     run_sql(PERSON)
     with pytest.raises(psycopg.Error, match=words):

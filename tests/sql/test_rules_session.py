@@ -45,9 +45,13 @@ def test_the_session_of_the_page_and_its_dump(
     # Before the upgrade rules go by names.
     with pytest.warns(RulesOfAnotherTable):
         dbanon.plan(
-            restored, table="person", declared=True, k=5, output="release.q",
+            restored,
+            table="person",
+            declared=True,
+            k=5,
+            output="release.q",
             releases="independent",
-        )  # fmt: skip
+        )
     install.upgrade(restored, python_paths=[str(backend_path)])
     assert sql_server.execute("SELECT DISTINCT state FROM dbanon.rules()", url=restored) == [
         ("current",)
@@ -63,11 +67,16 @@ def restore(url: str, restored: str, dump: Path) -> None:
     programs = find_server_binaries()
     for line, where in (
         ([programs / "pg_dump", "--format=custom", f"--file={dump}"], url),
-        ([programs / "pg_restore", "--exit-on-error", f"--dbname={Path(restored).name}", dump],
-         restored),
-    ):  # fmt: skip
+        (
+            [programs / "pg_restore", "--exit-on-error", f"--dbname={Path(restored).name}", dump],
+            restored,
+        ),
+    ):
         done = subprocess.run(
-            list(map(str, line)), env={**os.environ, **libpq_environment(where)},
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
+            list(map(str, line)),
+            env={**os.environ, **libpq_environment(where)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         assert done.returncode == 0, done.stderr

@@ -46,8 +46,10 @@ def test_an_event_trigger_that_refuses(run_sql: Run, sql_url: str, code: str, wo
         "CREATE FUNCTION app.no() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN"
         f" RAISE EXCEPTION 'Jane Doe' USING ERRCODE = '{code}'; END $$"
     )
-    run_sql("CREATE EVENT TRIGGER no ON ddl_command_end WHEN TAG IN ('ALTER TABLE')"
-            " EXECUTE FUNCTION app.no()")  # fmt: skip
+    run_sql(
+        "CREATE EVENT TRIGGER no ON ddl_command_end WHEN TAG IN ('ALTER TABLE')"
+        " EXECUTE FUNCTION app.no()"
+    )
     try:
         with pytest.raises(psycopg.Error) as of_sql:
             run_sql(RELEASE)

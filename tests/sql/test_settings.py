@@ -31,9 +31,14 @@ MIXES = 30 if CAMPAIGN else 2
 # Not in a mix: the first three refuse what a call does, or the letters of its answer; the others
 # start a process for each statement of each function.
 LEFT_OUT = frozenset(
-    ("default_transaction_read_only", "restrict_nonsystem_relation_kind", "client_encoding",
-     "force_parallel_mode", "debug_parallel_query")
-)  # fmt: skip
+    (
+        "default_transaction_read_only",
+        "restrict_nonsystem_relation_kind",
+        "client_encoding",
+        "force_parallel_mode",
+        "debug_parallel_query",
+    )
+)
 # Every mix has the first two. With LLVM, a low jit_above_cost compiles each expression for seconds.
 ALWAYS = {"standard_conforming_strings": "off", "quote_all_identifiers": "on", "jit": "off"}
 
@@ -55,7 +60,7 @@ SOURCE = (
     "COMMENT ON COLUMN app.p.a IS 'years. dbanon: quasi_identifier'",
     "CREATE TABLE app.tree AS SELECT * FROM (VALUES ('sad', 'low'), ('a\\b', 'high'),"
     " ('low', '*'), ('high', '*')) AS t(child, parent)",
-)  # fmt: skip
+)
 KEEP = "{mood,Name,at,lasts,bytes,list,paper,day,third,paid}"
 
 # Calls in their order, by function: none names what is random, when it ran, or who called.
@@ -74,12 +79,12 @@ CALLS: dict[str, str] = {
     "check_hierarchy": "SELECT * FROM dbanon.check_hierarchy('{\"table\": \"app.tree\"}', 'app.p',"
     " 'Name')",
     "store_hierarchy": "SELECT leaves, height, sha256 FROM dbanon.store_hierarchy('tree',"
-    " '{\"table\": \"app.tree\"}', true)",
+    ' \'{"table": "app.tree"}\', true)',
     "hierarchies": "SELECT name, leaves, nodes FROM dbanon.hierarchies()",
     "show_hierarchy": "SELECT * FROM dbanon.show_hierarchy('tree')",
     "anonymize": "SELECT f.rows_out, f.k_achieved, f.information_loss FROM dbanon.anonymize("
     "'app.v', 'release.view', '{a,b}', 5, keep => '{day,moment,span,digits,hexed}',"
-    " options => '{\"key\": [\"id\"]}') AS f",
+    ' options => \'{"key": ["id"]}\') AS f',
     "k_anonymity": "SELECT dbanon.k_anonymity('app.v', '{day}') AS a, dbanon.k_anonymity("
     "'app.p', '{tags,mood}') AS b",
     "equivalence_classes": "SELECT * FROM dbanon.equivalence_classes('app.v', '{day}', 2)",
@@ -103,7 +108,7 @@ CALLS: dict[str, str] = {
     "gc": "SELECT count(*) FROM dbanon.gc(1)",
     "drop": "SELECT * FROM dbanon.drop('release.view')",
     "drop_hierarchy": "SELECT dbanon.drop_hierarchy('tree')",
-}  # fmt: skip
+}
 # The other functions of methods are the same text; procedures are random.
 METHOD = (
     "SELECT f.rows_out, f.k_achieved, f.information_loss FROM dbanon.mdav('app.p', 'release.p',"
@@ -181,9 +186,13 @@ def test_quoted_identifiers_change_no_release(
     run_sql(METHOD)
     session.execute(METHOD.replace("release.p", "release.quoted").encode())
     dbanon.anonymize(
-        quoting, table="app.p", output="release.client", quasi_identifiers=["a", "b"], k=5,
+        quoting,
+        table="app.p",
+        output="release.client",
+        quasi_identifiers=["a", "b"],
+        k=5,
         keep=["mood", "bytes", "Name"],
-    )  # fmt: skip
+    )
     for release in ("release.p", "release.quoted", "release.client"):
         asked = verified.format(release)
         assert run_sql(asked) == [(True, "unchanged")]
@@ -202,8 +211,10 @@ def plain_literals(sql: str) -> Iterator[str]:
 def test_no_plain_literal_has_a_backslash() -> None:
     """What is pinned is one guard; that nothing depends on it is the other."""
     assert [*plain_literals("SELECT 'a\\d', E'\\d', 'it''s \\', $$ '\\' $$")] == [
-        "'a\\d'", "'it''s \\'", "'\\'",
-    ]  # fmt: skip
+        "'a\\d'",
+        "'it''s \\'",
+        "'\\'",
+    ]
     for text in (sql_script.script(None), foreign_code("1::oid"), PINNED, SETTINGS):
         assert [*plain_literals(text)] == []
     # Beside Python's own literals those of SQL cannot be told apart.

@@ -119,8 +119,9 @@ def test_exactly_by_the_rows(run_sql: Run, sql_url: str) -> None:
     # One that noted no digest is told of by counters, with the same call.
     run_sql("SELECT dbanon.mdav('app.person', 'release.other', '{age}', 5)")
     assert {output: by for output, _, by in run_sql(exact)} == {
-        "release.person": "digest", "release.other": "counters",
-    }  # fmt: skip
+        "release.person": "digest",
+        "release.other": "counters",
+    }
 
 
 def test_states_of_sources() -> None:

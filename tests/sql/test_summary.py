@@ -120,8 +120,9 @@ def test_a_client_rewrites_the_summary_of_a_release(
         "SELECT has_table_privilege('dbanon_reader', 'release.p_summary', 'SELECT')"
     ) == [(True,)]
     assert run_sql("SELECT dropped FROM dbanon.drop('release.p')") == [
-        ("release.p",), ("release.p_summary",),
-    ]  # fmt: skip
+        ("release.p",),
+        ("release.p_summary",),
+    ]
 
 
 def test_a_client_makes_no_summary_where_there_is_none(run_sql: Run, sql_url: str) -> None:

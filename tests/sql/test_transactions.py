@@ -70,12 +70,23 @@ def test_settings_of_the_caller_change_nothing(run_sql: Run, connect: Connect) -
     run_sql("UPDATE app.people SET name = E'a\\\\b''c' WHERE id = 1")
     connection = connect()
     for setting in (
-        "standard_conforming_strings = off", "datestyle = 'SQL, DMY'", "timezone = 'Asia/Tokyo'",
-        "array_nulls = off", "enable_mergejoin = off", "enable_seqscan = off", "work_mem = '64kB'",
-        "extra_float_digits = -15", "bytea_output = escape", "search_path = ''",
-        "intervalstyle = sql_standard", "lc_numeric = 'C'", "quote_all_identifiers = on",
-        "synchronize_seqscans = on", "row_security = on", "client_min_messages = error",
-    ):  # fmt: skip
+        "standard_conforming_strings = off",
+        "datestyle = 'SQL, DMY'",
+        "timezone = 'Asia/Tokyo'",
+        "array_nulls = off",
+        "enable_mergejoin = off",
+        "enable_seqscan = off",
+        "work_mem = '64kB'",
+        "extra_float_digits = -15",
+        "bytea_output = escape",
+        "search_path = ''",
+        "intervalstyle = sql_standard",
+        "lc_numeric = 'C'",
+        "quote_all_identifiers = on",
+        "synchronize_seqscans = on",
+        "row_security = on",
+        "client_min_messages = error",
+    ):
         connection.execute(f"SET {setting}".encode())
     connection.execute(CALL.format("odd").encode())
     run_sql(CALL.format("plain"))

@@ -26,15 +26,20 @@ CHANGE = (
 CALLS: dict[str, tuple[str, list[str], dict[str, Any], dict[str, Any]]] = {
     "points": ("mdav", ["age", "pay", "wide"], {}, {}),
     "generalized": (
-        "gaa_cp", ["age", "pay", "place"], {"place": {"ordered": True}}, {"local_range": True},
+        "gaa_cp",
+        ["age", "pay", "place"],
+        {"place": {"ordered": True}},
+        {"local_range": True},
     ),
     "refined": ("gaa_cp", ["age", "pay", "wide", "place"], {}, {"refine": "fast"}),
     "models": (
-        "gaa_cp", ["age", "place"], {"place": {"mask": True}},
+        "gaa_cp",
+        ["age", "place"],
+        {"place": {"mask": True}},
         {"t_closeness": {"ill": 0.6}, "refine": "fast"},
     ),
     "key": ("mdav", ["age", "pay"], {}, {"key": ["id", "who"]}),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("call", CALLS)
@@ -52,9 +57,13 @@ def test_a_withheld_row_changes_nothing(run_sql: Run, call: str, entity: str | N
             f"SELECT rows_in, rows_out, suppressed, classes, information_loss FROM dbanon.{method}"
             "(%s::regclass, %s, %s, 3, entity => %s, sensitive => '{ill}', keep => '{id}',"
             " nulls => 'suppress', max_suppression => 0.1, hierarchies => %s, options => %s)",
-            f"app.{table}", f"release.{table}", columns, entity,
-            json.dumps(hierarchies), json.dumps(options),
-        )  # fmt: skip
+            f"app.{table}",
+            f"release.{table}",
+            columns,
+            entity,
+            json.dumps(hierarchies),
+            json.dumps(options),
+        )
         assert told[0][:3] == (60, 54, 6)
         rows = run_sql(f"SELECT r::text FROM release.{table} AS r ORDER BY r::text")
         found.append((told, rows))
@@ -72,9 +81,10 @@ def test_classes_are_those_of_the_other_rows(run_sql: Run) -> None:
             run_sql(
                 "SELECT row_key, class FROM dbanon.classes(%s::regclass, 'gaa_cp',"
                 " '{age,pay,place}', 3, %s)",
-                f"app.{table}", json.dumps(options),
+                f"app.{table}",
+                json.dumps(options),
             )
-        )  # fmt: skip
+        )
     # Keys are addresses, and those of changed rows are others.
     assert [c for _, c in found[0] if c is not None] == [c for _, c in found[1] if c is not None]
     assert [sum(c is None for _, c in rows) for rows in found] == [6, 6]

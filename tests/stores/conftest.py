@@ -66,8 +66,11 @@ def catalog_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[P
     """
     found = tmp_path / "warehouse"
     found.mkdir()
-    for name, value in (("TYPE", "sql"), ("URI", f"sqlite:///{tmp_path}/catalog.db"),
-                        ("WAREHOUSE", f"file://{found}")):  # fmt: skip
+    for name, value in (
+        ("TYPE", "sql"),
+        ("URI", f"sqlite:///{tmp_path}/catalog.db"),
+        ("WAREHOUSE", f"file://{found}"),
+    ):
         monkeypatch.setenv(f"PYICEBERG_CATALOG__HERE__{name}", value)
     # It reads them when it is imported.
     from pyiceberg.utils.config import Config
@@ -89,9 +92,19 @@ def warehouse(tmp_path: Path, catalog_files: Path) -> Path:
 
 # SQLite, in this process, answers five times as fast as the others: two of three cases are its own.
 TURNS = (
-    "sqlite", "postgresql", "sqlite", "sqlite", "sqlite", "postgresql",
-    "sqlite", "duckdb", "sqlite", "sqlite", "sqlite", "duckdb",
-)  # fmt: skip
+    "sqlite",
+    "postgresql",
+    "sqlite",
+    "sqlite",
+    "sqlite",
+    "postgresql",
+    "sqlite",
+    "duckdb",
+    "sqlite",
+    "sqlite",
+    "sqlite",
+    "duckdb",
+)
 _NOTHING = SimpleNamespace(params={})
 _MARKS = {"postgresql": pytest.mark.postgresql, "mariadb": pytest.mark.mariadb}
 

@@ -133,9 +133,14 @@ def inserts(table: str, rows: Sequence[Sequence[Any]]) -> list[str]:
 class DuckdbDatabase(Database):
     name = "duckdb"
     types: ClassVar[Mapping[str, str]] = {
-        "text": "VARCHAR", "integer": "INTEGER", "bigint": "BIGINT", "double": "DOUBLE",
-        "decimal": "DECIMAL(10,2)", "date": "DATE", "timestamp": "TIMESTAMP",
-    }  # fmt: skip
+        "text": "VARCHAR",
+        "integer": "INTEGER",
+        "bigint": "BIGINT",
+        "double": "DOUBLE",
+        "decimal": "DECIMAL(10,2)",
+        "date": "DATE",
+        "timestamp": "TIMESTAMP",
+    }
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -185,9 +190,14 @@ class DuckdbDatabase(Database):
 class SqliteDatabase(Database):
     name = "sqlite"
     types: ClassVar[Mapping[str, str]] = {
-        "text": "TEXT", "integer": "INTEGER", "bigint": "BIGINT", "double": "REAL",
-        "decimal": "DECIMAL(10,2)", "date": "DATE", "timestamp": "TIMESTAMP",
-    }  # fmt: skip
+        "text": "TEXT",
+        "integer": "INTEGER",
+        "bigint": "BIGINT",
+        "double": "REAL",
+        "decimal": "DECIMAL(10,2)",
+        "date": "DATE",
+        "timestamp": "TIMESTAMP",
+    }
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -219,9 +229,14 @@ class SqliteDatabase(Database):
 class PostgresqlDatabase(Database):
     name = "postgresql"
     types: ClassVar[Mapping[str, str]] = {
-        "text": "text", "integer": "integer", "bigint": "bigint", "double": "double precision",
-        "decimal": "numeric(10,2)", "date": "date", "timestamp": "timestamp",
-    }  # fmt: skip
+        "text": "text",
+        "integer": "integer",
+        "bigint": "bigint",
+        "double": "double precision",
+        "decimal": "numeric(10,2)",
+        "date": "date",
+        "timestamp": "timestamp",
+    }
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -273,9 +288,14 @@ class PostgresqlDatabase(Database):
 class MariadbDatabase(Database):
     name = "mariadb"
     types: ClassVar[Mapping[str, str]] = {
-        "text": "varchar(200)", "integer": "int", "bigint": "bigint", "double": "double",
-        "decimal": "decimal(10,2)", "date": "date", "timestamp": "datetime(6)",
-    }  # fmt: skip
+        "text": "varchar(200)",
+        "integer": "int",
+        "bigint": "bigint",
+        "double": "double",
+        "decimal": "decimal(10,2)",
+        "date": "date",
+        "timestamp": "datetime(6)",
+    }
 
     def __init__(self, server: MariadbServer) -> None:
         self.server = server
@@ -306,10 +326,27 @@ class MariadbDatabase(Database):
 
     def state(self) -> tuple[Any, ...]:
         # The ledger is made before a release is written, and stays: it says what was refused.
-        own = {"publication", "lock_secret", "run", "release_column", "hierarchy", "hierarchy_node",
-               "chain", "chain_cell", "chain_definition", "chain_member", "chain_release",
-               "chain_waiting", "budget", "spending", "release", "release_internal",
-               "release_person", "rule", ""}  # fmt: skip
+        own = {
+            "publication",
+            "lock_secret",
+            "run",
+            "release_column",
+            "hierarchy",
+            "hierarchy_node",
+            "chain",
+            "chain_cell",
+            "chain_definition",
+            "chain_member",
+            "chain_release",
+            "chain_waiting",
+            "budget",
+            "spending",
+            "release",
+            "release_internal",
+            "release_person",
+            "rule",
+            "",
+        }
         relations = self.relations()
         releases = self.ledger_rows("release") if ("dbanon", "release") in relations else []
         return {one for one in relations if one[0] != "dbanon" or one[1] not in own}, releases
@@ -317,15 +354,37 @@ class MariadbDatabase(Database):
 
 def make_ledger_older(database: Database) -> None:
     """Make the ledger as version 0.1.0 had it."""
-    chains = ("chain_release", "chain_waiting", "chain_member", "chain_cell", "chain_definition",
-              "chain")  # fmt: skip
+    chains = (
+        "chain_release",
+        "chain_waiting",
+        "chain_member",
+        "chain_cell",
+        "chain_definition",
+        "chain",
+    )
     newer = {
-        "release": ("relation_oid", "output_oid", "digest", "evaluation", "chain_id",
-                    "chain_sequence", "epsilon", "neighbours", "budget", "request", "delta",
-                    "rho", "owner_oid", "publisher_oid", "ledger_oid", "source_oid",
-                    "source_owner_oid", "person_salt"),
+        "release": (
+            "relation_oid",
+            "output_oid",
+            "digest",
+            "evaluation",
+            "chain_id",
+            "chain_sequence",
+            "epsilon",
+            "neighbours",
+            "budget",
+            "request",
+            "delta",
+            "rho",
+            "owner_oid",
+            "publisher_oid",
+            "ledger_oid",
+            "source_oid",
+            "source_owner_oid",
+            "person_salt",
+        ),
         "run": ("job", "source_types", "fingerprint", "source_counts"),
-    }  # fmt: skip
+    }
     unused = "BYTEA" if database.name == "postgresql" else "BLOB"
     database.execute(
         *(

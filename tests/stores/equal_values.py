@@ -36,7 +36,7 @@ POSTGRESQL = {
     "range": EqualValues("numrange", "'[1.0,2)'", "'[1,2)'"),
     "array": EqualValues("numeric[]", "'{7.50}'", "'{7.5}'"),
     "row": EqualValues("pair", "'(7.50)'", "'(7.5)'", ("CREATE TYPE pair AS (a numeric)",)),
-}  # fmt: skip
+}
 DUCKDB = {
     "float": EqualValues("DOUBLE", "'-0.0'::DOUBLE", "0.0"),
     "collation": EqualValues("VARCHAR COLLATE NOCASE", "'Ann'", "'ann'"),

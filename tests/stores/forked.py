@@ -21,14 +21,29 @@ from tests.stores import kept_duckdb
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(
-    ["dbanon.run.run", "dbanon.run.export", "dbanon.stores.duckdb.store",
-     "dbanon.stores.sqlite.store", "dbanon.stores.postgresql.store", "dbanon.ledger.migrate",
-     "alembic.command", "sqlalchemy.dialects.sqlite", "sqlalchemy.dialects.postgresql",
-     "pyarrow.pandas_compat", "dbanon.doors.python", "dbanon.doors.dispatch",
-     "dbanon.run.run_with_ledger", "dbanon.run.rules", "dbanon.doors.cli.main",
-     "dbanon.doors.cli.run", "dbanon.doors.cli.jobs", "dbanon.doors.jobfile.models",
-     "tests.stores.test_kill", "tests.stores.test_export_kill"]
-)  # fmt: skip
+    [
+        "dbanon.run.run",
+        "dbanon.run.export",
+        "dbanon.stores.duckdb.store",
+        "dbanon.stores.sqlite.store",
+        "dbanon.stores.postgresql.store",
+        "dbanon.ledger.migrate",
+        "alembic.command",
+        "sqlalchemy.dialects.sqlite",
+        "sqlalchemy.dialects.postgresql",
+        "pyarrow.pandas_compat",
+        "dbanon.doors.python",
+        "dbanon.doors.dispatch",
+        "dbanon.run.run_with_ledger",
+        "dbanon.run.rules",
+        "dbanon.doors.cli.main",
+        "dbanon.doors.cli.run",
+        "dbanon.doors.cli.jobs",
+        "dbanon.doors.jobfile.models",
+        "tests.stores.test_kill",
+        "tests.stores.test_export_kill",
+    ]
+)
 
 # Sends "moment" and waits for leave to go on, again and again, and at last "done".
 Told = Callable[[Connection, dict[str, Any]], None]
@@ -138,9 +153,13 @@ class Command:
 
 
 def _run(
-    out: Connection, err: Connection, script: str, words: Sequence[str], env: dict[str, str],
+    out: Connection,
+    err: Connection,
+    script: str,
+    words: Sequence[str],
+    env: dict[str, str],
     folder: str,
-) -> None:  # fmt: skip
+) -> None:
     for number, end in ((1, out), (2, err)):
         os.dup2(end.fileno(), number)
         end.close()

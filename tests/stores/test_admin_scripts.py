@@ -31,8 +31,13 @@ def hospital(request: pytest.FixtureRequest, make_database: object) -> Database:
     assert callable(make_database)
     found: Database = make_database(request.param)
     text, integer = found.types["text"], found.types["integer"]
-    people = {"patient_id": integer, "full_name": text, "age": integer, "income": integer,
-              "diagnosis": text}  # fmt: skip
+    people = {
+        "patient_id": integer,
+        "full_name": text,
+        "age": integer,
+        "income": integer,
+        "diagnosis": text,
+    }
     patients = [[i, f"name {i}", 20 + i // 5, i // 5 * 1000 + i % 5, "flu"] for i in range(60)]
     found.load("app.patient", people, patients)
     stays = [[i, f"region {i % 3}", i % 7, f"ward {i % 2}"] for i in range(60)]
@@ -49,8 +54,9 @@ def command(words: Sequence[object], **given: Any) -> subprocess.CompletedProces
     """A command of dbanon that a script starts, in this process."""
     program, *more = map(str, words)
     assert (Path(program).name, given) == (
-        "dbanon", {"stdout": subprocess.PIPE, "text": True, "check": False}
-    )  # fmt: skip
+        "dbanon",
+        {"stdout": subprocess.PIPE, "text": True, "check": False},
+    )
     done = CliRunner().invoke(dbanon_main, more)
     sys.stderr.write(done.stderr)
     return subprocess.CompletedProcess(words, done.exit_code, done.stdout)
@@ -61,9 +67,11 @@ def call(script: str, *words: object, **environment: str) -> subprocess.Complete
     out, err = io.StringIO(), io.StringIO()
     main = import_module(f"examples.admin.{script}").main
     with (
-        redirect_stdout(out), redirect_stderr(err), patch.dict(os.environ, environment),
+        redirect_stdout(out),
+        redirect_stderr(err),
+        patch.dict(os.environ, environment),
         patch.object(subprocess, "run", command),
-    ):  # fmt: skip
+    ):
         try:
             code = main([str(word) for word in words])
         except SystemExit as ended:
@@ -74,10 +82,21 @@ def call(script: str, *words: object, **environment: str) -> subprocess.Complete
 def start(script: str, *words: object, **environment: str) -> subprocess.CompletedProcess[str]:
     """A script as a program, whose exit code is its own."""
     return subprocess.run(
-        [sys.executable, "-W", "error", "-W", "ignore:Column", "-m", f"examples.admin.{script}",
-         *map(str, words)],
-        env={**os.environ, **environment}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-W",
+            "error",
+            "-W",
+            "ignore:Column",
+            "-m",
+            f"examples.admin.{script}",
+            *map(str, words),
+        ],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 def started(hospital: Database) -> Any:

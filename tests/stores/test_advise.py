@@ -60,8 +60,15 @@ FEW = ROWS[-120:]
 
 def load(database: Database, rows: list[tuple[Any, ...]] = ROWS) -> None:
     kind = database.types
-    kinds = [kind["integer"] + " PRIMARY KEY", kind["text"], kind["decimal"], kind["integer"],
-             kind["text"], kind["text"], kind["text"]]  # fmt: skip
+    kinds = [
+        kind["integer"] + " PRIMARY KEY",
+        kind["text"],
+        kind["decimal"],
+        kind["integer"],
+        kind["text"],
+        kind["text"],
+        kind["text"],
+    ]
     database.load("people", dict(zip(COLUMNS, kinds, strict=True)), rows)
 
 
@@ -196,8 +203,17 @@ def test_no_value_is_told(database: Database, name: str) -> None:
     frame = pd.DataFrame(FEW, columns=list(COLUMNS))
     texts.append(said(lambda: dbanon.advise(frame, **asked)))
     for form in ("table", "json"):
-        arguments = ["advise", database.url, "--table", "people", "--format", form,
-                     "--k", ",".join(map(str, asked["k"])), "--print-sql"]  # fmt: skip
+        arguments = [
+            "advise",
+            database.url,
+            "--table",
+            "people",
+            "--format",
+            form,
+            "--k",
+            ",".join(map(str, asked["k"])),
+            "--print-sql",
+        ]
         for column in asked.get("quasi_identifiers", ()):
             arguments += ["-q", column]
         for option in ("sample", "max_risk", "memory_limit"):
@@ -270,16 +286,21 @@ def test_the_time_limit_ends_the_sweep_after_one_release(sqlite_file: SqliteData
     [(label, told)] = found.recommended()
     assert (label, told.split(":")[0]) == ("release", "none")
     assert "one release alone was tried, gaa_cp with k = 10" in told
-    told = CliRunner().invoke(main, ["advise", database.url, "--table", "people",
-                                     "--time-limit", "1e-9"], env={"COLUMNS": "200"})  # fmt: skip
+    told = CliRunner().invoke(
+        main,
+        ["advise", database.url, "--table", "people", "--time-limit", "1e-9"],
+        env={"COLUMNS": "200"},
+    )
     assert (told.exit_code, "one release alone was tried" in told.stdout) == (0, True)
     assert "dbanon anonymize" not in told.stdout
 
 
 def test_a_suggestion_that_withholds_much_says_so_first() -> None:
     """Patterns of NULLs that few rows have: 24 of 240 rows would be withheld."""
-    rows = [(*row[:2], None if at % 10 == 0 else row[2], row[3], *row[4:])
-            for at, row in enumerate(ROWS)]  # fmt: skip
+    rows = [
+        (*row[:2], None if at % 10 == 0 else row[2], row[3], *row[4:])
+        for at, row in enumerate(ROWS)
+    ]
     frame = pd.DataFrame(rows, columns=list(COLUMNS))
     asked: dict[str, Any] = {"quasi_identifiers": ["weight", "income"], **ONE_CURVE, "k": [3, 5]}
     told = dict(dbanon.advise(frame, nulls="suppress", **asked).recommended())
@@ -385,9 +406,13 @@ def test_what_the_progress_raises_ends_the_sweep_though_it_is_an_error_of_ours(
 
     with pytest.raises(Cancelled):
         dbanon.advise(
-            database.url, table="people", quasi_identifiers=["age", "income"], k=[3, 4],
-            methods=["mdav", "cbfs"], progress=cancelled,
-        )  # fmt: skip
+            database.url,
+            table="people",
+            quasi_identifiers=["age", "income"],
+            k=[3, 4],
+            methods=["mdav", "cbfs"],
+            progress=cancelled,
+        )
     assert len(shares) == 1
 
 

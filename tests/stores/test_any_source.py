@@ -40,13 +40,22 @@ from dbanon.run.open import open_source
 from dbanon.stores import origins, origins_sql
 from tests.stores import warehouse
 
-GIVEN: dict[str, Any] = {"table": "people", "quasi_identifiers": ["age", "income"], "k": 5,
-                         "keep": ["ill", "id"], "output": "release.people"}  # fmt: skip
+GIVEN: dict[str, Any] = {
+    "table": "people",
+    "quasi_identifiers": ["age", "income"],
+    "k": 5,
+    "keep": ["ill", "id"],
+    "output": "release.people",
+}
 DRAWN = {**GIVEN, "kept_columns": "client"}
-FRAME = pd.DataFrame({
-    "id": range(60), "age": [20 + i % 30 for i in range(60)],
-    "income": [100.25 * i for i in range(60)], "ill": ["flu", "gout", "none"] * 20,
-})  # fmt: skip
+FRAME = pd.DataFrame(
+    {
+        "id": range(60),
+        "age": [20 + i % 30 for i in range(60)],
+        "income": [100.25 * i for i in range(60)],
+        "ill": ["flu", "gout", "none"] * 20,
+    }
+)
 
 
 @pytest.fixture
@@ -73,9 +82,13 @@ def test_another_dialect_is_drawn_with_leave(tmp_path: Path, target: str) -> Non
     phases: list[tuple[str, float]] = []
     kept = ["size", "born", "seen", "ok", "ill", "id"]
     report = dbanon.anonymize(
-        url, **{**DRAWN, "keep": kept}, entity="who", target=target, chunk_rows=20,
+        url,
+        **{**DRAWN, "keep": kept},
+        entity="who",
+        target=target,
+        chunk_rows=20,
         progress=lambda *told: phases.append(told),
-    )  # fmt: skip
+    )
     assert (report.rows_in, report.rows_out) == (60, 60)
     assert [share for phase, share in phases if phase == "draw"] == [0, 0, 20 / 60, 40 / 60, 1]
     assert report.arguments["kept_columns"] == "client"
@@ -238,8 +251,13 @@ def test_a_source_that_raises_midway(target: str) -> None:
 
 
 def test_a_stream_is_read_once(target: str) -> None:
-    job = Job(table="people", output="o", quasi_identifiers=("age",), policy=Policy(k=5),
-              kept_columns="client")  # fmt: skip
+    job = Job(
+        table="people",
+        output="o",
+        quasi_identifiers=("age",),
+        policy=Policy(k=5),
+        kept_columns="client",
+    )
     store = open_source(breaking(OSError()), None, job, target)
     for code in ("database_failure", "invalid_parameter"):
         with pytest.raises(DbanonError) as raised, store.session(write=False):

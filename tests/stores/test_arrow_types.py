@@ -29,10 +29,20 @@ def extended(kind: Any, storage: pa.Array) -> pa.Array:
 
 
 ARRAYS: dict[str, pa.Array] = {
-    **{str(kind): pa.array(NUMBERS, kind) for kind in (
-        pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(),
-        pa.float32(), pa.float64(),
-    )},
+    **{
+        str(kind): pa.array(NUMBERS, kind)
+        for kind in (
+            pa.int8(),
+            pa.int16(),
+            pa.int32(),
+            pa.int64(),
+            pa.uint8(),
+            pa.uint16(),
+            pa.uint32(),
+            pa.float32(),
+            pa.float64(),
+        )
+    },
     "uint64": pa.array([2**64 - 1 - i for i in NUMBERS], pa.uint64()),
     "float16": pa.array(NUMBERS, pa.float32()).cast(pa.float16()),
     "decimal32": pa.array(DECIMALS, pa.decimal32(9, 2)),
@@ -69,24 +79,44 @@ ARRAYS: dict[str, pa.Array] = {
     "list": pa.array([[i] for i in NUMBERS]),
     "struct": pa.array([{"a": i} for i in NUMBERS]),
     "null": pa.nulls(N),
-}  # fmt: skip
-PLAIN = {str(kind) for kind in (
-    pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32()
-)}  # fmt: skip
+}
+PLAIN = {
+    str(kind)
+    for kind in (
+        pa.int8(),
+        pa.int16(),
+        pa.int32(),
+        pa.int64(),
+        pa.uint8(),
+        pa.uint16(),
+        pa.uint32(),
+    )
+}
 PLAIN |= {"float", "double", "uint64", "decimal32", "decimal64", "decimal128"}
 PLAIN |= {"date32", "date64", "seconds", "milliseconds", "microseconds", "whole nanoseconds"}
 # What each door releases; it refuses the rest by name. Of a mean nanoseconds are no part.
 AVERAGED = {
-    "frame": PLAIN | {"decimal256", "decimal256, wide", "numeric", "nanoseconds", "zoned",
-                      "zoned nanoseconds"},
+    "frame": PLAIN
+    | {"decimal256", "decimal256, wide", "numeric", "nanoseconds", "zoned", "zoned nanoseconds"},
     "stream": PLAIN | {"float16", "decimal256", "numeric", "nanoseconds", "zoned"},
-}  # fmt: skip
+}
 AVERAGED["export"] = AVERAGED["stream"]
 COPIED = {
     "frame": set(ARRAYS) - {"fine time"},
-    "stream": PLAIN | {"float16", "decimal256", "numeric", "bool", "bool8", "string",
-                       "large_string", "string_view", "dictionary", "zoned"},
-}  # fmt: skip
+    "stream": PLAIN
+    | {
+        "float16",
+        "decimal256",
+        "numeric",
+        "bool",
+        "bool8",
+        "string",
+        "large_string",
+        "string_view",
+        "dictionary",
+        "zoned",
+    },
+}
 # A file has text for the rest.
 AS_TEXT = {"inet", "binary", "time", "fine time", "duration", "interval", "list", "struct"}
 COPIED["export"] = COPIED["stream"] | AS_TEXT
@@ -102,9 +132,13 @@ def of_stream(table: pa.Table, tmp_path: Path, **asked: Any) -> list[Any]:
     """Drawn, and copied into a database of another engine's file."""
     place = tmp_path / "released.duckdb"
     dbanon.anonymize(
-        table, table="people", output="out", target=f"duckdb:///{place}", kept_columns="client",
+        table,
+        table="people",
+        output="out",
+        target=f"duckdb:///{place}",
+        kept_columns="client",
         **asked,
-    )  # fmt: skip
+    )
     with duckdb.connect(str(place)) as connection:
         return [value for (value,) in connection.execute("SELECT x FROM out").fetchall()]
 
@@ -119,8 +153,10 @@ def of_export(table: pa.Table, tmp_path: Path, **asked: Any) -> list[Any]:
 
 
 DOORS: dict[str, Callable[..., list[Any]]] = {
-    "frame": of_frame, "stream": of_stream, "export": of_export,
-}  # fmt: skip
+    "frame": of_frame,
+    "stream": of_stream,
+    "export": of_export,
+}
 
 
 def refused_by_name(call: Callable[[], Any]) -> None:
@@ -181,6 +217,12 @@ def test_a_column_that_another_database_does_not_hold_is_named(scheme: str, tmp_
     table = pa.table({"a": pa.array(NUMBERS), "x": ARRAYS["uint64"]})
     with pytest.raises(UnsupportedType, match='Column "x" cannot be stored'):
         dbanon.anonymize(
-            table, table="people", output="out", target=f"{scheme}:///{tmp_path}/out.db",
-            kept_columns="client", quasi_identifiers=["a"], k=5, keep=["x"],
-        )  # fmt: skip
+            table,
+            table="people",
+            output="out",
+            target=f"{scheme}:///{tmp_path}/out.db",
+            kept_columns="client",
+            quasi_identifiers=["a"],
+            k=5,
+            keep=["x"],
+        )

@@ -50,11 +50,14 @@ def test_each_right_that_is_missing_is_named(pg_url: str, pg_role: Callable[...,
     url = pg_role("anna")
     name = database.rows("SELECT quote_ident(current_database())")[0][0]
     database.execute(
-        "CREATE SCHEMA hidden", "CREATE TABLE hidden.people AS TABLE people",
-        "GRANT SELECT ON hidden.people TO anna", f"REVOKE ALL ON DATABASE {name} FROM PUBLIC",
-        f"GRANT CONNECT ON DATABASE {name} TO anna", "REVOKE ALL ON SCHEMA public FROM PUBLIC",
+        "CREATE SCHEMA hidden",
+        "CREATE TABLE hidden.people AS TABLE people",
+        "GRANT SELECT ON hidden.people TO anna",
+        f"REVOKE ALL ON DATABASE {name} FROM PUBLIC",
+        f"GRANT CONNECT ON DATABASE {name} TO anna",
+        "REVOKE ALL ON SCHEMA public FROM PUBLIC",
         "CREATE SCHEMA release",
-    )  # fmt: skip
+    )
     as_role(database, url, "GRANT SELECT ON", table="public.people")
     as_role(database, url, 'schema "hidden"', table="hidden.people", key=["id"])
     database.execute("GRANT USAGE ON SCHEMA public TO anna")
@@ -84,12 +87,14 @@ def test_row_level_security_is_not_fallen_for(pg_url: str, pg_role: Callable[...
     load_people(database)
     url = pg_role("anna")
     database.execute(
-        "GRANT SELECT ON people TO anna", "GRANT CREATE, USAGE ON SCHEMA public TO anna",
+        "GRANT SELECT ON people TO anna",
+        "GRANT CREATE, USAGE ON SCHEMA public TO anna",
         "ALTER TABLE people ENABLE ROW LEVEL SECURITY",
         "CREATE POLICY half ON people TO anna USING (id % 2 = 0)",
-        "CREATE VIEW through AS SELECT * FROM people", "GRANT SELECT ON through TO anna",
+        "CREATE VIEW through AS SELECT * FROM people",
+        "GRANT SELECT ON through TO anna",
         "ALTER VIEW through OWNER TO anna",
-    )  # fmt: skip
+    )
     as_role(database, url, "Row-level security", output="public.out")
     as_role(database, url, "", table="through", key=["id"], output="public.out")
 
@@ -117,9 +122,21 @@ def test_a_file_that_may_not_be_written(database: Database) -> None:
 
 @pytest.mark.parametrize(
     "url",
-    ["", "no url", "postgresql://h:port/x", "mysql+asyncmy://h/x", "oracle://h/x", "duckdb://",
-     "duckdb:///:memory:", "://", "postgresql", "sqlit:///x.db", None, 7],
-)  # fmt: skip
+    [
+        "",
+        "no url",
+        "postgresql://h:port/x",
+        "mysql+asyncmy://h/x",
+        "oracle://h/x",
+        "duckdb://",
+        "duckdb:///:memory:",
+        "://",
+        "postgresql",
+        "sqlit:///x.db",
+        None,
+        7,
+    ],
+)
 def test_urls_that_are_none(url: Any) -> None:
     with pytest.raises(errors.InvalidParameter) as caught:
         anonymize(url)

@@ -63,14 +63,16 @@ CASES: dict[str, tuple[type[errors.DbanonError], str, dict[str, Any]]] = {
     "memory": (errors.MemoryLimit, "records were read so far", {"memory_limit": 1000}),
     "output is the source": (errors.OutputExists, 'if_exists="replace"', {"output": "people"}),
     "source replaced": (
-        errors.OutputNotOurs, "drop it yourself", {"output": "people", "if_exists": "replace"},
+        errors.OutputNotOurs,
+        "drop it yourself",
+        {"output": "people", "if_exists": "replace"},
     ),
     "output is the ledger": (errors.InvalidName, "ledger", {"output": "dbanon.release"}),
     "equal keys": (errors.DuplicateKeys, "more than once, 0 rows with NULL", {"key": ["twice"]}),
     "equal integer keys": (errors.DuplicateKeys, "more than once", {"key": ["same"]}),
     "NULL in a key": (errors.DuplicateKeys, "1 row with NULL in the key", {"key": ["hole"]}),
     "NULL in a key of two": (errors.DuplicateKeys, "with NULL", {"key": ["hole", "twice"]}),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -155,17 +157,24 @@ def test_a_view_and_a_foreign_table_need_a_key(database: Database) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "good", "bad"),
-    [("INTEGER", 5, "secret"), ("INTEGER", 5, 1.5), ("REAL", 0.5, "secret"),
-     ("DECIMAL(10,2)", 1.25, "1,25"), ("DATE", "2020-01-01", "01.02.2020"),
-     ("DATE", "2020-01-01", ""),
-     ("DATE", "2020-01-01", "now"), ("DATE", "2020-01-01", "NaT"),
-     ("DATE", "2020-01-01", "2021-02-29"),
-     ("DATE", "2020-01-01", 2458849.5), ("DATE", "2020-01-01", "2020-01-01 10:00:00"),
-     ("TIMESTAMP", "2020-01-01 00:00:00", "2020-01-01 24:00:00"),
-     ("TIMESTAMP", "2020-01-01 00:00:00", "2020-01-01T00:00:00Z"),
-     ("TIMESTAMP", "2020-01-01T00:00:00", "2020-01-01 00:00:00+02:00"),
-     ("TIMESTAMP", "2020-01-01", 1577836800)],
-)  # fmt: skip
+    [
+        ("INTEGER", 5, "secret"),
+        ("INTEGER", 5, 1.5),
+        ("REAL", 0.5, "secret"),
+        ("DECIMAL(10,2)", 1.25, "1,25"),
+        ("DATE", "2020-01-01", "01.02.2020"),
+        ("DATE", "2020-01-01", ""),
+        ("DATE", "2020-01-01", "now"),
+        ("DATE", "2020-01-01", "NaT"),
+        ("DATE", "2020-01-01", "2021-02-29"),
+        ("DATE", "2020-01-01", 2458849.5),
+        ("DATE", "2020-01-01", "2020-01-01 10:00:00"),
+        ("TIMESTAMP", "2020-01-01 00:00:00", "2020-01-01 24:00:00"),
+        ("TIMESTAMP", "2020-01-01 00:00:00", "2020-01-01T00:00:00Z"),
+        ("TIMESTAMP", "2020-01-01T00:00:00", "2020-01-01 00:00:00+02:00"),
+        ("TIMESTAMP", "2020-01-01", 1577836800),
+    ],
+)
 def test_values_of_sqlite_that_are_not_what_they_declare(
     sqlite_file: SqliteDatabase, kind: str, good: Any, bad: Any
 ) -> None:

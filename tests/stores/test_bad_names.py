@@ -21,9 +21,26 @@ from tests.stores.people import load_people
 from tests.stores.refusal import refuse
 
 AWKWARD = [
-    "Zip Code", 'a""b', "select", "MiXed", "100%", "%s", "a%sb%%", "what?", "a:b", ":name", "it's",
-    "$1", "$2::tid", "{x}", "é€", "back\\slash", "semi;colon--", "/* comment */", "tab\there",
-]  # fmt: skip
+    "Zip Code",
+    'a""b',
+    "select",
+    "MiXed",
+    "100%",
+    "%s",
+    "a%sb%%",
+    "what?",
+    "a:b",
+    ":name",
+    "it's",
+    "$1",
+    "$2::tid",
+    "{x}",
+    "é€",
+    "back\\slash",
+    "semi;colon--",
+    "/* comment */",
+    "tab\there",
+]
 # What statements of dbanon's own call their columns, and the longest name.
 PLAIN = ["s", "class", "position", "key0", "v0", "size", "null_in_class", "ctid_", "x" * 63]
 NAMES = AWKWARD + PLAIN
@@ -70,14 +87,17 @@ def test_halves_of_characters_are_refused_before_anything_is_read(
 def test_awkward_names_of_tables(database: Database, name: str) -> None:
     rows = [(i, i) for i in range(9)]
     if database.name == "sqlite":
-        database.execute(f"CREATE TABLE {quote(name)} (x integer, kept integer)",
-                         *inserts(quote(name), rows))  # fmt: skip
+        database.execute(
+            f"CREATE TABLE {quote(name)} (x integer, kept integer)", *inserts(quote(name), rows)
+        )
         source = quote(name)
     else:
         schema = "Off the %s ? path"
-        database.execute(f"CREATE SCHEMA {quote(schema)}",
-                         f"CREATE TABLE {quote(schema)}.{quote(name)} (x integer, kept integer)",
-                         *inserts(f"{quote(schema)}.{quote(name)}", rows))  # fmt: skip
+        database.execute(
+            f"CREATE SCHEMA {quote(schema)}",
+            f"CREATE TABLE {quote(schema)}.{quote(name)} (x integer, kept integer)",
+            *inserts(f"{quote(schema)}.{quote(name)}", rows),
+        )
         source = f"{quote(schema)}.{quote(name)}"
     output = name[:49]
     ways: list[dict[str, str]] = [{}]
@@ -168,8 +188,11 @@ def test_bounds_of_a_long_name(database: Database) -> None:
     rows = [(i, i % 7) for i in range(12)]
     database.load("people", {"id": "integer PRIMARY KEY", name: "integer"}, rows)
     given: dict[str, Any] = {
-        "quasi_identifiers": [name], "k": 3, "method": "gaa_cp", "intervals": "bounds",
-    }  # fmt: skip
+        "quasi_identifiers": [name],
+        "k": 3,
+        "method": "gaa_cp",
+        "intervals": "bounds",
+    }
     if database.name != "postgresql":
         assert database.anonymize(**given).k_achieved >= 3
         return

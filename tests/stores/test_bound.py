@@ -49,8 +49,14 @@ def test_a_table_has_the_bound_of_its_rows(database: Database) -> None:
     assert (plain["records"], plain["k"], plain["way"]) == (40, 4, "classes")
     assert 0 < plain["simple_bound"] < plain["lower_bound"]
     assert set(plain) == {
-        "k", "records", "lower_bound", "way", "complete", "simple_bound", "seconds",
-    }  # fmt: skip
+        "k",
+        "records",
+        "lower_bound",
+        "way",
+        "complete",
+        "simple_bound",
+        "seconds",
+    }
     report = database.anonymize(**TABLE, k=4, refine="thorough", refine_iterations=1000)
     assert report.internal.information_loss_before_rounding >= found.share
 

@@ -43,8 +43,11 @@ def test_stored_listed_shown_and_dropped(database: Database, tmp_path: Path) -> 
     assert "[hierarchy_exists]" in done.stderr
     done = command("store", url, "places", str(file), "--replace", "--format", "json")
     assert json.loads(done.stdout) == {
-        "name": "places", "leaves": 6, "height": 3, "sha256": Hierarchy.from_csv(text).sha256
-    }  # fmt: skip
+        "name": "places",
+        "leaves": 6,
+        "height": 3,
+        "sha256": Hierarchy.from_csv(text).sha256,
+    }
     [found] = json.loads(command("list", url, "--format", "json").stdout)
     assert (found["name"], found["leaves"], found["nodes"]) == ("places", 6, 12)
     assert "places" in command("list", url).stdout
@@ -74,8 +77,9 @@ def test_checked_where_it_stands(database: Database) -> None:
     done = command("check", "table:ref.tree", database.url, "--format", "json")
     found = json.loads(done.stdout)["problems"]
     assert {(p["kind"], p["label"], p["line"]) for p in found} == {
-        ("second parent", "Rome", 0), ("second root", "Sweden", 0)
-    }  # fmt: skip
+        ("second parent", "Rome", 0),
+        ("second root", "Sweden", 0),
+    }
 
 
 def test_a_proposal_from_a_column(database: Database) -> None:
@@ -97,14 +101,33 @@ def test_a_proposal_for_codes_is_released_with(database: Database, tmp_path: Pat
     file = tmp_path / "codes.csv"
     file.write_text(done.stdout)
     done = run(
-        "anonymize", database.url, "--table", "people", "--quasi-identifiers", "code", "--k", "8",
-        "--method", "gaa_cp", "--output", "release.people", "--hierarchy", f"code={file}",
-        "--sensitive", "ill", "--no-progress", "--format", "json",
-    )  # fmt: skip
+        "anonymize",
+        database.url,
+        "--table",
+        "people",
+        "--quasi-identifiers",
+        "code",
+        "--k",
+        "8",
+        "--method",
+        "gaa_cp",
+        "--output",
+        "release.people",
+        "--hierarchy",
+        f"code={file}",
+        "--sensitive",
+        "ill",
+        "--no-progress",
+        "--format",
+        "json",
+    )
     assert done.exit_code == 0, done.stderr
-    released = {code for (code,) in database.rows(
-        f"SELECT DISTINCT code FROM {database.relation('release.people')}"
-    )}  # fmt: skip
+    released = {
+        code
+        for (code,) in database.rows(
+            f"SELECT DISTINCT code FROM {database.relation('release.people')}"
+        )
+    }
     assert "B24" in released
     assert "E11*" in released or "E11.9*" in released
 
@@ -128,12 +151,30 @@ def test_named_in_a_release(database: Database, tmp_path: Path, tree: str) -> No
         file.write_text(command("show", database.url, "places").stdout)
         tree = f"place={file}"
     done = run(
-        "anonymize", database.url, "--table", "people", "--quasi-identifiers", "age,place",
-        "--k", "4", "--method", "gaa_cp", "--output", "release.people", "--hierarchy", tree,
-        "--hierarchy", 'age={"intervals": [5, 10]}', "--sensitive", "ill",
-        "--model", 'ill=t_closeness:0.4:distance={"levels": [["a", "x", "*"], ["b", "x", "*"],'
-        ' ["c", "*"]]}', "--no-progress", "--format", "json",
-    )  # fmt: skip
+        "anonymize",
+        database.url,
+        "--table",
+        "people",
+        "--quasi-identifiers",
+        "age,place",
+        "--k",
+        "4",
+        "--method",
+        "gaa_cp",
+        "--output",
+        "release.people",
+        "--hierarchy",
+        tree,
+        "--hierarchy",
+        'age={"intervals": [5, 10]}',
+        "--sensitive",
+        "ill",
+        "--model",
+        'ill=t_closeness:0.4:distance={"levels": [["a", "x", "*"], ["b", "x", "*"], ["c", "*"]]}',
+        "--no-progress",
+        "--format",
+        "json",
+    )
     assert done.exit_code == 0, done.stderr
     assert json.loads(done.stdout)["models"][0]["model"].endswith("hierarchical")
     check_release(database, "release.people", PAIRS, 4)
@@ -157,9 +198,21 @@ def test_refused(database: Database, tree: str, code: int, said: str) -> None:
     load_pairs(database)
     before = database.state()
     done = run(
-        "anonymize", database.url, "--table", "people", "--quasi-identifiers", "age,place",
-        "--k", "4", "--method", "gaa_cp", "--output", "release.people", "--hierarchy", tree,
-    )  # fmt: skip
+        "anonymize",
+        database.url,
+        "--table",
+        "people",
+        "--quasi-identifiers",
+        "age,place",
+        "--k",
+        "4",
+        "--method",
+        "gaa_cp",
+        "--output",
+        "release.people",
+        "--hierarchy",
+        tree,
+    )
     assert done.exit_code == code
     assert said in done.stderr
     assert database.state() == before

@@ -131,9 +131,12 @@ def test_one_that_is_late_is_waited_for(pg_server: Server, people: PostgresqlDat
 
 @pytest.mark.parametrize(("how", "published"), [("before", False), ("after", True)])
 def test_a_network_that_stays_down_leaves_it_open(
-    pg_server: Server, people: PostgresqlDatabase, monkeypatch: pytest.MonkeyPatch, how: How,
+    pg_server: Server,
+    people: PostgresqlDatabase,
+    monkeypatch: pytest.MonkeyPatch,
+    how: How,
     published: bool,
-) -> None:  # fmt: skip
+) -> None:
     monkeypatch.setattr(postgresql_store, "SECONDS", 0.5)
     [(old, _)] = current(people)
     with TcpProxy(pg_server.host, pg_server.port, cut(how, down=True)) as proxy:
@@ -152,17 +155,33 @@ def test_a_network_that_stays_down_leaves_it_open(
     ("how", "down", "code"), [("before", False, 4), ("after", False, 0), ("after", True, 10)]
 )
 def test_the_command_says_the_same(
-    pg_server: Server, people: PostgresqlDatabase, monkeypatch: pytest.MonkeyPatch, how: How,
-    down: bool, code: int,
-) -> None:  # fmt: skip
+    pg_server: Server,
+    people: PostgresqlDatabase,
+    monkeypatch: pytest.MonkeyPatch,
+    how: How,
+    down: bool,
+    code: int,
+) -> None:
     monkeypatch.setattr(postgresql_store, "SECONDS", 1.0)
     with TcpProxy(pg_server.host, pg_server.port, cut(how, down=down)) as proxy:
         done = CliRunner().invoke(
             main,
-            ["anonymize", proxy.url(people.url), "--table", "people", "--quasi-identifiers",
-             "age,height", "--k", "7", "--output", "release.people", "--if-exists", "replace",
-             "--no-progress"],
-        )  # fmt: skip
+            [
+                "anonymize",
+                proxy.url(people.url),
+                "--table",
+                "people",
+                "--quasi-identifiers",
+                "age,height",
+                "--k",
+                "7",
+                "--output",
+                "release.people",
+                "--if-exists",
+                "replace",
+                "--no-progress",
+            ],
+        )
     assert done.exit_code == code, done.output
     said = {0: "Warning: ", 4: "[connection_lost]", 10: "[outcome_unknown]"}[code]
     assert said in done.stderr

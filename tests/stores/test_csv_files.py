@@ -56,14 +56,24 @@ def test_a_german_file_is_read_in_its_types(tmp_path: Path, encoding: str) -> No
     more = {"encoding": "latin-1"} if encoding == LATIN_1 else {}
     types, rows = loaded(path, **GERMAN, **more)
     assert types == {
-        "Patienten-Nr": "BIGINT", "Fallnr": "BIGINT", "Geburtsdatum": "DATE",
-        "Geschlecht": "VARCHAR", "PLZ": "VARCHAR", "Aufnahme": "DATE", "Entlassung": "DATE",
-        "ICD": "VARCHAR", "Station": "VARCHAR", "Kosten": types["Kosten"], "Freitext": "VARCHAR",
-    }  # fmt: skip
+        "Patienten-Nr": "BIGINT",
+        "Fallnr": "BIGINT",
+        "Geburtsdatum": "DATE",
+        "Geschlecht": "VARCHAR",
+        "PLZ": "VARCHAR",
+        "Aufnahme": "DATE",
+        "Entlassung": "DATE",
+        "ICD": "VARCHAR",
+        "Station": "VARCHAR",
+        "Kosten": types["Kosten"],
+        "Freitext": "VARCHAR",
+    }
     assert types["Kosten"].startswith("DECIMAL(")
     wanted = [
         (
-            int(row[0]), int(row[1]), datetime.strptime(row[2], "%d.%m.%Y").date(),
+            int(row[0]),
+            int(row[1]),
+            datetime.strptime(row[2], "%d.%m.%Y").date(),
             *(None if text in ("", UNKNOWN) else text for text in row[3:5]),
             *(datetime.strptime(text, "%d.%m.%Y").date() for text in row[5:7]),
             *(None if text in ("", UNKNOWN) else text for text in row[7:9]),
@@ -71,7 +81,7 @@ def test_a_german_file_is_read_in_its_types(tmp_path: Path, encoding: str) -> No
             row[10] or None,
         )
         for row in stays(1, ROWS, PATIENTS)
-    ]  # fmt: skip
+    ]
     assert rows == wanted
 
 
@@ -100,19 +110,35 @@ def test_what_is_no_utf_8_is_read_in_the_encoding_that_was_said(tmp_path: Path, 
 @pytest.mark.parametrize(
     ("reading", "texts", "sql_type", "values"),
     [
-        ({"dates": "dmy"}, ["1.2.2020", "31/12/2021", "05-06-2022"], "DATE",
-         [date(2020, 2, 1), date(2021, 12, 31), date(2022, 6, 5)]),
-        ({"dates": "mdy"}, ["1/2/2020", "12-31-2021"], "DATE",
-         [date(2020, 1, 2), date(2021, 12, 31)]),
+        (
+            {"dates": "dmy"},
+            ["1.2.2020", "31/12/2021", "05-06-2022"],
+            "DATE",
+            [date(2020, 2, 1), date(2021, 12, 31), date(2022, 6, 5)],
+        ),
+        (
+            {"dates": "mdy"},
+            ["1/2/2020", "12-31-2021"],
+            "DATE",
+            [date(2020, 1, 2), date(2021, 12, 31)],
+        ),
         ({"dates": "dmy"}, ["2020-02-01"], "DATE", [date(2020, 2, 1)]),
-        ({"dates": "dmy"}, ["01.02.2020 10:30", "01.02.2020 10:30:05"], "TIMESTAMP",
-         [datetime(2020, 2, 1, 10, 30), datetime(2020, 2, 1, 10, 30, 5)]),
+        (
+            {"dates": "dmy"},
+            ["01.02.2020 10:30", "01.02.2020 10:30:05"],
+            "TIMESTAMP",
+            [datetime(2020, 2, 1, 10, 30), datetime(2020, 2, 1, 10, 30, 5)],
+        ),
         ({"dates": "dmy"}, ["31.02.2020", "01.01.2020"], "VARCHAR", ["31.02.2020", "01.01.2020"]),
         ({"dates": "dmy"}, ["01.02.20"], "VARCHAR", ["01.02.20"]),
         ({"dates": "dmy"}, ["1.2/2020"], "VARCHAR", ["1.2/2020"]),
         ({}, ["01.02.2020"], "DATE", [date(2020, 2, 1)]),
-        ({"decimal": ","}, ["1,5", "-20", "0,25"], "DECIMAL(15,2)",
-         [Decimal("1.50"), Decimal("-20.00"), Decimal("0.25")]),
+        (
+            {"decimal": ","},
+            ["1,5", "-20", "0,25"],
+            "DECIMAL(15,2)",
+            [Decimal("1.50"), Decimal("-20.00"), Decimal("0.25")],
+        ),
         ({"decimal": ","}, ["1,5e3"], "DOUBLE", [1500.0]),
         ({"decimal": ","}, ["1.234", "1"], "BIGINT", [1234, 1]),
         ({"decimal": ","}, ["7", "8"], "BIGINT", [7, 8]),
@@ -120,7 +146,7 @@ def test_what_is_no_utf_8_is_read_in_the_encoding_that_was_said(tmp_path: Path, 
         ({"null_words": ["k.A.", "-9"]}, ["k.A.", "7", "-9"], "BIGINT", [None, 7, None]),
         ({"null_words": ["it's"]}, ["it's", "a"], "VARCHAR", [None, "a"]),
     ],
-)  # fmt: skip
+)
 def test_how_values_are_written_is_what_the_options_say(
     tmp_path: Path, reading: dict[str, Any], texts: list[str], sql_type: str, values: list[Any]
 ) -> None:
@@ -137,19 +163,28 @@ SECRET = "S3CRET"
 @pytest.mark.parametrize(
     ("content", "reading", "said"),
     [
-        (b"a,b,a\n1,2,3\n", {}, 'Line 1 of .* two columns alike: columns 1 and 3'),
-        (b"a,b,A\n1,2,3\n", {}, 'two columns alike: columns 1 and 3'),
-        (b"\n\na;a\n1;2\n", {}, 'Line 3 of .* two columns alike'),
+        (b"a,b,a\n1,2,3\n", {}, "Line 1 of .* two columns alike: columns 1 and 3"),
+        (b"a,b,A\n1,2,3\n", {}, "two columns alike: columns 1 and 3"),
+        (b"\n\na;a\n1;2\n", {}, "Line 3 of .* two columns alike"),
         # Without a header these are values.
         (b"4711,4711\n1,2\n", {}, "two columns alike: columns 1 and 2"),
         (b'a,b\n1,"x\ny"\na,b\n1,2\n', {}, "Line 4 of .* is its header again"),
         (b"a;b\r\n1;S3CRET\r\na;b\r\n", {}, "Line 3 of .* is its header again"),
-        ("a;Ort\n1;x\n2;K\u00f6ln S3CRET\n".encode("latin-1"), {},
-         r"Line 3 of .*, column 2 \(Ort\), is not written in UTF-8"),
-        ("a;Gr\u00f6\u00dfe\n1;S3CRET\n".encode("latin-1"), {},
-         "Line 1 of .*, column 2, is not written in UTF-8"),
-        (b"a;b\n1;x\n2;\x81S3CRET\n", {"encoding": "windows-1252"},
-         r"Line 3 of .*, column 2 \(b\), is not written in WINDOWS-1252"),
+        (
+            "a;Ort\n1;x\n2;K\u00f6ln S3CRET\n".encode("latin-1"),
+            {},
+            r"Line 3 of .*, column 2 \(Ort\), is not written in UTF-8",
+        ),
+        (
+            "a;Gr\u00f6\u00dfe\n1;S3CRET\n".encode("latin-1"),
+            {},
+            "Line 1 of .*, column 2, is not written in UTF-8",
+        ),
+        (
+            b"a;b\n1;x\n2;\x81S3CRET\n",
+            {"encoding": "windows-1252"},
+            r"Line 3 of .*, column 2 \(b\), is not written in WINDOWS-1252",
+        ),
         ("a;b\n1;2\n".encode("utf-16"), {}, "mark of UTF-16"),
         ("\ufeffa;b\n1;2\n".encode(), {"encoding": "latin-1"}, "mark of UTF-8"),
         *(
@@ -166,7 +201,7 @@ SECRET = "S3CRET"
         # What DuckDB reads and Python's reader does not, which fields of this length are.
         (b"a,b\n" + b"x" * 200_000 + b",2\na,b\n", {}, "A line of .* is its header again"),
     ],
-)  # fmt: skip
+)
 def test_what_is_wrong_in_a_file_is_found_with_its_line(
     tmp_path: Path, content: bytes, reading: dict[str, Any], said: str
 ) -> None:
@@ -209,8 +244,10 @@ def test_too_many_columns_are_refused_before_their_types_are_looked_for(
     ("content", "names"),
     [
         ("id,,x\n1,2,3\n", ["id", "column1", "x"]),
-        (",".join(["x", *[""] * 10, "y"]) + "\n" + ",".join("1" * 12) + "\n",
-         ["x", *(f"column{n:02d}" for n in range(1, 11)), "y"]),
+        (
+            ",".join(["x", *[""] * 10, "y"]) + "\n" + ",".join("1" * 12) + "\n",
+            ["x", *(f"column{n:02d}" for n in range(1, 11)), "y"],
+        ),
         ('"a,b";c\n1;2\n', ["a,b", "c"]),
         ("a;b,c\n1;2\n3;4\n", ["a", "b,c"]),
         ("a;b\r\n1;2\r\n", ["a", "b"]),
@@ -223,7 +260,7 @@ def test_too_many_columns_are_refused_before_their_types_are_looked_for(
         ("\r\n\r\na;b\r\n1;2\r\n", ["a", "b"]),
         ("a,b\r1,2\r", ["a", "b"]),
     ],
-)  # fmt: skip
+)
 def test_the_header_is_as_it_is_written(tmp_path: Path, content: str, names: list[str]) -> None:
     path = tmp_path / "t.csv"
     path.write_bytes(content.encode())
@@ -232,13 +269,18 @@ def test_the_header_is_as_it_is_written(tmp_path: Path, content: str, names: lis
 
 def planned(path: Path, k: int = 5, **more: Any) -> dict[str, str]:
     found = dbanon.plan(
-        f"file:{path}", table="stays", quasi_identifiers=["Fallnr"], k=k, output="release.stays",
+        f"file:{path}",
+        table="stays",
+        quasi_identifiers=["Fallnr"],
+        k=k,
+        output="release.stays",
         **more,
-    )  # fmt: skip
+    )
     return {
         label.removeprefix("column "): text
-        for label, text in found.pairs() if label.startswith("column ")
-    }  # fmt: skip
+        for label, text in found.pairs()
+        if label.startswith("column ")
+    }
 
 
 def test_plan_tells_what_columns_were_read_as(tmp_path: Path) -> None:
@@ -269,8 +311,18 @@ def test_a_text_that_is_no_number_is_refused_with_what_it_looks_like(tmp_path: P
     for one in born:
         text = text.replace(one, "unknown")
     path.write_text(text)
-    done = call("plan", f"file:{path}", "--table", "stays", "-q", "Geburtsdatum", "--k", "5",
-                "--output", "release.stays")  # fmt: skip
+    done = call(
+        "plan",
+        f"file:{path}",
+        "--table",
+        "stays",
+        "-q",
+        "Geburtsdatum",
+        "--k",
+        "5",
+        "--output",
+        "release.stays",
+    )
     assert done.exit_code == 2
     assert "unsupported_type" in done.stderr
     assert " % look like dd.mm.yyyy: null_words" in done.stderr
@@ -279,11 +331,16 @@ def test_a_text_that_is_no_number_is_refused_with_what_it_looks_like(tmp_path: P
 @pytest.mark.parametrize(
     ("alike", "known", "told"),
     [
-        (0, 100, ""), (4, 4, ""), (5, 5, "all look like x: y"), (49, 100, ""),
-        (96, 100, "nearly all look like x: y"), (95, 100, "95 % look like x: y"),
-        (9_999, 10_004, "99 % look like x: y"), (50, 100, "50 % look like x: y"),
+        (0, 100, ""),
+        (4, 4, ""),
+        (5, 5, "all look like x: y"),
+        (49, 100, ""),
+        (96, 100, "nearly all look like x: y"),
+        (95, 100, "95 % look like x: y"),
+        (9_999, 10_004, "99 % look like x: y"),
+        (50, 100, "50 % look like x: y"),
     ],
-)  # fmt: skip
+)
 def test_no_share_tells_of_fewer_than_k(alike: int, known: int, told: str) -> None:
     one = ColumnReading("a", "VARCHAR", "x", "y", alike, known)
     assert FileColumn.of(one, 5) == FileColumn("a", "VARCHAR", told)
@@ -301,19 +358,49 @@ def test_the_options_are_taken_at_each_door(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.stderr
     assert json.loads(done.stdout)["rows_out"] == ROWS
     report = dbanon.anonymize(
-        f"file:{path}", table="stays", quasi_identifiers=["Kosten"], k=5, output="release.stays",
-        exports=[tmp_path / "costs.parquet"], nulls="suppress", max_suppression=0.1, **given,
-    )  # fmt: skip
+        f"file:{path}",
+        table="stays",
+        quasi_identifiers=["Kosten"],
+        k=5,
+        output="release.stays",
+        exports=[tmp_path / "costs.parquet"],
+        nulls="suppress",
+        max_suppression=0.1,
+        **given,
+    )
     assert report.arguments["reading"] == {
-        "dates": "dmy", "decimal": ",", "encoding": "latin-1", "null_words": [UNKNOWN],
-    }  # fmt: skip
-    done = call("advise", f"file:{path}", *asked[:2], *words, "--methods", "mdav", "--k", "5",
-                "-q", "Geburtsdatum")  # fmt: skip
+        "dates": "dmy",
+        "decimal": ",",
+        "encoding": "latin-1",
+        "null_words": [UNKNOWN],
+    }
+    done = call(
+        "advise",
+        f"file:{path}",
+        *asked[:2],
+        *words,
+        "--methods",
+        "mdav",
+        "--k",
+        "5",
+        "-q",
+        "Geburtsdatum",
+    )
     assert done.exit_code == 0, done.stderr
     assert "--dates dmy" in done.stdout
     assert "--null-words k.A." in done.stdout
-    done = call("bound", f"file:{path}", *asked[:2], "--k", "5", "-q", "Geburtsdatum", *words,
-                "--seconds", "0.1")  # fmt: skip
+    done = call(
+        "bound",
+        f"file:{path}",
+        *asked[:2],
+        "--k",
+        "5",
+        "-q",
+        "Geburtsdatum",
+        *words,
+        "--seconds",
+        "0.1",
+    )
     assert done.exit_code == 0, done.stderr
 
 
@@ -330,8 +417,10 @@ def test_what_is_of_csv_is_refused_elsewhere(tmp_path: Path, what: str) -> None:
     with pytest.raises(InvalidParameter, match=f"Spark does not have {what}"):
         check_job(make(Job, {**asked, "block_size": 9, what: given}))
     frame = pd.DataFrame({"a": range(9)})
-    for alone in (lambda more: dbanon.advise(frame, **more),
-                  lambda more: dbanon.certificate(frame, 3, **more)):  # fmt: skip
+    for alone in (
+        lambda more: dbanon.advise(frame, **more),
+        lambda more: dbanon.certificate(frame, 3, **more),
+    ):
         with pytest.raises(InvalidParameter, match=f"{what} applies to CSV files"):
             alone({what: given})
 

@@ -284,8 +284,15 @@ def test_each_door_refuses_and_takes_the_option(tmp_path: Path, ambiguous: Path)
         assert "[ambiguous_values]" in done.stderr
         assert "--dates dmy, or --dates mdy. As text: --type seen=text" in done.stderr
         for option in (("--dates", "dmy"), ("--type", "seen=%m/%d/%Y")):
-            done = call(*words, *option, *(("--if-exists", "replace", "--releases", "independent")
-                                           if words[0] == "anonymize" else ()))  # fmt: skip
+            done = call(
+                *words,
+                *option,
+                *(
+                    ("--if-exists", "replace", "--releases", "independent")
+                    if words[0] == "anonymize"
+                    else ()
+                ),
+            )
             assert done.exit_code == 0, (words, done.stderr)
     # A column that is not used is no question.
     done = call("plan", url, *asked, "-q", "age", *made[:2])
@@ -300,8 +307,20 @@ def test_each_door_refuses_and_takes_the_option(tmp_path: Path, ambiguous: Path)
 
 
 def test_the_advised_command_reads_the_file_as_advice_did(ambiguous: Path) -> None:
-    done = call("advise", f"file:{ambiguous}", "--table", "t", "--k", "3", "--methods", "mdav",
-                "--type", "seen=%m/%d/%Y", "--no-trim", "--header")  # fmt: skip
+    done = call(
+        "advise",
+        f"file:{ambiguous}",
+        "--table",
+        "t",
+        "--k",
+        "3",
+        "--methods",
+        "mdav",
+        "--type",
+        "seen=%m/%d/%Y",
+        "--no-trim",
+        "--header",
+    )
     assert done.exit_code == 0, done.stderr
     assert "--type seen=%m/%d/%Y" in done.stdout
     assert "--no-trim" in done.stdout
@@ -340,11 +359,17 @@ def test_init_states_types_that_no_other_month_changes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "reading",
     [
-        {"dates": "ddmm"}, {"dates": "%d.%m"}, {"dates": "%d.%m.%Q"}, {"types": {"a": "number"}},
-        {"types": {"a": "decimal(18)"}}, {"thousands": "_"}, {"decimal": ",", "thousands": ","},
-        {"skip_lines": -1}, {"duplicate_columns": "drop"},
+        {"dates": "ddmm"},
+        {"dates": "%d.%m"},
+        {"dates": "%d.%m.%Q"},
+        {"types": {"a": "number"}},
+        {"types": {"a": "decimal(18)"}},
+        {"thousands": "_"},
+        {"decimal": ",", "thousands": ","},
+        {"skip_lines": -1},
+        {"duplicate_columns": "drop"},
     ],
-)  # fmt: skip
+)
 def test_what_is_no_form_is_refused(reading: dict[str, Any]) -> None:
     with pytest.raises(DbanonError):
         Reading(**reading)

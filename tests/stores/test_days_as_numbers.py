@@ -51,5 +51,6 @@ def test_databases_warn_too(database: Database) -> None:
     database.load("stays", {"seen": database.types["integer"]}, [(day,) for day in DAYS])
     database.make_schema("release")
     with pytest.warns(DaysAsNumbers, match="no day"):
-        database.anonymize(table="stays", quasi_identifiers=["seen"], output="release.stays",
-                           method="mdav")  # fmt: skip
+        database.anonymize(
+            table="stays", quasi_identifiers=["seen"], output="release.stays", method="mdav"
+        )

@@ -103,8 +103,9 @@ def test_strata_and_nulls(database: Database) -> None:
     report = database.anonymize(**GIVEN, by=["site"], nulls="category")
     assert fewest(database, "age, place, site") == report.k_achieved >= 4
     assert report.null_rows == 80
-    report = database.anonymize(**GIVEN, nulls="suppress", max_suppression=1, if_exists="replace",
-                                releases="independent")  # fmt: skip
+    report = database.anonymize(
+        **GIVEN, nulls="suppress", max_suppression=1, if_exists="replace", releases="independent"
+    )
     assert fewest(database) == report.k_achieved >= 4
     assert report.suppressed == 80
 
@@ -187,9 +188,11 @@ def test_null_is_nobody(database: Database) -> None:
 @pytest.mark.parametrize("kind", ["integer", "bigint", "double", "decimal", "date", "timestamp"])
 def test_persons_of_every_type(database: Database, kind: str) -> None:
     values = {
-        "date": "2020-01-{:02d}", "timestamp": "2020-01-{:02d} 10:00:00", "double": "{}.5",
+        "date": "2020-01-{:02d}",
+        "timestamp": "2020-01-{:02d} 10:00:00",
+        "double": "{}.5",
         "decimal": "{}.25",
-    }.get(kind, "{}")  # fmt: skip
+    }.get(kind, "{}")
     rows = [(*r[:1], values.format(1 + hash_of(r[1]) % 28), *r[2:]) for r in visits()]
     load(database, rows, kind)
     report = database.anonymize(**GIVEN)
@@ -281,9 +284,14 @@ def test_every_class_holds_k_persons(data: st.DataObject) -> None:
         database.load("people", dict.fromkeys(("id", "who", "age", "site"), "INTEGER"), rows)
         try:
             report = database.anonymize(
-                quasi_identifiers=["age"], keep=["id"], by=by, k=k, method=method, entity="who",
+                quasi_identifiers=["age"],
+                keep=["id"],
+                by=by,
+                k=k,
+                method=method,
+                entity="who",
                 output="released",
-            )  # fmt: skip
+            )
         except TooFewRecords:
             sites = {row[3] for row in rows} if by else {None}
             least = min(len({r[1] for r in rows if not by or r[3] == site}) for site in sites)

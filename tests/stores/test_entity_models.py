@@ -85,8 +85,11 @@ def test_a_file_of_rows_holds_what_models_counted_in_persons(
 ) -> None:
     # Of most rows a value is more frequent than of persons, and the other way round.
     load(database, [(OTHERS[i % 4],) * (1 + i % 3) + (OTHERS[i // 4],) for i in range(16)])
-    models = [dbanon.Model("distinct_l", "ill", 2), dbanon.Model("alpha_k", "ill", 1),
-              dbanon.Model("t_closeness", "ill", 0.9)]  # fmt: skip
+    models = [
+        dbanon.Model("distinct_l", "ill", 2),
+        dbanon.Model("alpha_k", "ill", 1),
+        dbanon.Model("t_closeness", "ill", 0.9),
+    ]
     path = tmp_path / f"people.{kind}"
     report = database.anonymize(**GIVEN, models=models, exports=[path])
     assert path.exists()

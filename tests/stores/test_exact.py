@@ -22,8 +22,9 @@ def told(database: Database) -> tuple[bool | None, str | None]:
 
 def test_other_rows_are_told_and_others_are_not(people: Database) -> None:
     name = people.relation(table(people))
-    released(people, declared=False, quasi_identifiers=["age"], where="age < 45",
-             source_digest=True)  # fmt: skip
+    released(
+        people, declared=False, quasi_identifiers=["age"], where="age < 45", source_digest=True
+    )
     for change, stale in (
         ("UPDATE {} SET ill = 'other'", False),
         ("UPDATE {} SET age = age + 1 WHERE person = 3", True),
@@ -57,8 +58,13 @@ def test_two_releases_of_the_same_rows_have_nothing_in_common(people: Database) 
     """Nobody tells by their hashes that a source stayed as it was."""
     read = []
     for _ in range(2):
-        released(people, declared=False, quasi_identifiers=["age"], source_digest=True,
-                 if_exists="replace")  # fmt: skip
+        released(
+            people,
+            declared=False,
+            quasi_identifiers=["age"],
+            source_digest=True,
+            if_exists="replace",
+        )
     for (request,) in people.rows(f"SELECT request FROM {people.ledger()}"):
         plain = request if isinstance(request, dict) else json.loads(request)
         read.append(plain["source"]["read"])

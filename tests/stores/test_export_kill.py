@@ -50,8 +50,10 @@ def _anonymize(channel: Connection, given: dict[str, Any]) -> None:
 
     sys.addaudithook(watch)
     for owner, name in (
-        (formats, "write"), (places.PendingFile, "flush"), (places.PendingFile, "finish"),
-    ):  # fmt: skip
+        (formats, "write"),
+        (places.PendingFile, "flush"),
+        (places.PendingFile, "finish"),
+    ):
         step = getattr(owner, name)
 
         def around(*all_: Any, _step: Any = step, **more: Any) -> Any:
@@ -97,9 +99,13 @@ def test_a_kill_at_any_step_leaves_the_old_file_or_the_new_one(
     kills = KILLS.get(database.name, KILLS_ELSEWHERE)
     assert moments >= kills
     job = Job(
-        table="people", output="release.people", quasi_identifiers=("age",),
-        policy=Policy(k=3), exports=(Export(str(path)),), if_exists="replace",
-    )  # fmt: skip
+        table="people",
+        output="release.people",
+        quasi_identifiers=("age",),
+        policy=Policy(k=3),
+        exports=(Export(str(path)),),
+        if_exists="replace",
+    )
     published = 0
     for moment in sorted({round(i * (moments - 1) / (kills - 1)) for i in range(kills)}):
         before, _ = current(database)

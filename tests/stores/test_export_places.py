@@ -225,9 +225,10 @@ def test_what_another_role_says_of_files_removes_none(
     install(pg_url, sql_only=True)
     eve, anna = (pg_role(name, "IN ROLE dbanon_runner") for name in ("eve", "anna"))
     database.execute(
-        "CREATE SCHEMA release", "GRANT USAGE, CREATE ON SCHEMA release TO eve, anna",
+        "CREATE SCHEMA release",
+        "GRANT USAGE, CREATE ON SCHEMA release TO eve, anna",
         "GRANT SELECT ON people TO eve, anna",
-    )  # fmt: skip
+    )
     given: dict[str, Any] = {
         "quasi_identifiers": ["age"],
         "exports": [{"path": str(tmp_path / "{release}.parquet"), "keep_last": 1}],

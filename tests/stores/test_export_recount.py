@@ -67,9 +67,11 @@ def test_models_are_counted_again_in_the_file(
         "sensitive": ["site"],
         "entity": "name",
         "releases": "independent",
-        "models": [{"kind": "distinct_l", "attribute": "site", "level": 2},
-                   {"kind": "t_closeness", "attribute": "site", "level": 0.6}],
-    }  # fmt: skip
+        "models": [
+            {"kind": "distinct_l", "attribute": "site", "level": 2},
+            {"kind": "t_closeness", "attribute": "site", "level": 0.6},
+        ],
+    }
     for kind in ("parquet", "csv"):
         database.anonymize(**given, output=f"release.{kind}", exports=[tmp_path / f"a.{kind}"])
     write = formats.write

@@ -33,20 +33,42 @@ def test_types_of_postgresql(postgresql: PostgresqlDatabase, tmp_path: Path) -> 
         " CASE WHEN g > 5 THEN 'x' END AS hole FROM generate_series(1, 30) g",
     )
     kept = [
-        "small", "single", "double", "truth", "amount", "size", "uuid", "instant", "day", "span",
-        "list", "object", "padded", "hole",
-    ]  # fmt: skip
+        "small",
+        "single",
+        "double",
+        "truth",
+        "amount",
+        "size",
+        "uuid",
+        "instant",
+        "day",
+        "span",
+        "list",
+        "object",
+        "padded",
+        "hole",
+    ]
     exports = [tmp_path / "p.parquet", tmp_path / "p.csv"]
     postgresql.anonymize(quasi_identifiers=["age"], keep=kept, exports=exports)
     table = parquet.read_table(exports[0])
     types = {field.name: field.type for field in table.schema}
     assert types == {
-        "age": pa.int32(), "small": pa.int16(), "single": pa.float32(), "double": pa.float64(),
-        "truth": pa.bool_(), "amount": pa.decimal128(12, 4), "size": pa.string(),
-        "uuid": pa.string(), "instant": pa.timestamp("us", "UTC"), "day": pa.date32(),
-        "span": pa.string(), "list": pa.string(), "object": pa.string(), "padded": pa.string(),
+        "age": pa.int32(),
+        "small": pa.int16(),
+        "single": pa.float32(),
+        "double": pa.float64(),
+        "truth": pa.bool_(),
+        "amount": pa.decimal128(12, 4),
+        "size": pa.string(),
+        "uuid": pa.string(),
+        "instant": pa.timestamp("us", "UTC"),
+        "day": pa.date32(),
+        "span": pa.string(),
+        "list": pa.string(),
+        "object": pa.string(),
+        "padded": pa.string(),
         "hole": pa.string(),
-    }  # fmt: skip
+    }
     first = datetime(2020, 1, 1, 8, tzinfo=timezone.utc)
     instants = [moment - first for moment in table["instant"].to_pylist()]
     assert sorted(instants) == [timedelta(hours=g) for g in range(1, 31)]
@@ -90,10 +112,16 @@ def test_what_no_file_holds_is_refused(postgresql: PostgresqlDatabase, tmp_path:
 
 
 @pytest.mark.parametrize(
-    "value", ["'infinity'::DATE", "'-infinity'::TIMESTAMP", "'infinity'::TIMESTAMPTZ",
-              "'0044-03-15 (BC)'::DATE", "'20000-01-01'::TIMESTAMP",
-              "170141183460469231731687303715884105727::HUGEINT"],
-)  # fmt: skip
+    "value",
+    [
+        "'infinity'::DATE",
+        "'-infinity'::TIMESTAMP",
+        "'infinity'::TIMESTAMPTZ",
+        "'0044-03-15 (BC)'::DATE",
+        "'20000-01-01'::TIMESTAMP",
+        "170141183460469231731687303715884105727::HUGEINT",
+    ],
+)
 def test_values_that_no_file_holds(duckdb_file: DuckdbDatabase, tmp_path: Path, value: str) -> None:
     duckdb_file.execute(
         f"CREATE TABLE people AS SELECT range AS age, CASE WHEN range > 8 THEN {value} END AS odd"

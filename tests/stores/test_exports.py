@@ -73,9 +73,15 @@ def test_parquet_holds_the_released_rows_in_their_random_order(
     assert json.loads(found["quasi_identifiers"]) == [*QUASI_IDENTIFIERS]
     assert len(found["created_on"]) == 10
     assert set(found) == {
-        "release_id", "version", "k_requested", "k_counted", "guarantee", "quasi_identifiers",
-        "arguments", "created_on",
-    }  # fmt: skip
+        "release_id",
+        "version",
+        "k_requested",
+        "k_counted",
+        "guarantee",
+        "quasi_identifiers",
+        "arguments",
+        "created_on",
+    }
     [one] = report.arguments["exports"]
     assert (one["path"], one["sha256"]) == (str(path), places.sha256(path))
     assert one["bytes"] == path.stat().st_size
@@ -127,8 +133,10 @@ def test_csv_holds_the_released_rows(database: Database, tmp_path: Path) -> None
 def test_no_value_that_was_not_released_is_in_a_file(
     database: Database, tmp_path: Path, kind: str
 ) -> None:
-    rows = [(*row[:1], f"SECRETNAME{row[0]}", *row[2:7], f"SECRETSITE{row[0]}")
-            for row in rows_of_people()]  # fmt: skip
+    rows = [
+        (*row[:1], f"SECRETNAME{row[0]}", *row[2:7], f"SECRETSITE{row[0]}")
+        for row in rows_of_people()
+    ]
     load_people(database, rows)
     path = tmp_path / f"people.{kind}"
     export = {"path": str(path), "compression": "none"}
@@ -164,28 +172,60 @@ def test_minima_and_maxima_are_of_quasi_identifiers_alone(
 
 
 FORMULAS = {
-    **{text: f"'{text}" for text in
-       ("=1+1", "+1", "-x", "@SUM", "\tx", "'\tx", " =1", '"=1', "＝1", "'=1", "−1", "-2,5")},
+    **{
+        text: f"'{text}"
+        for text in (
+            "=1+1",
+            "+1",
+            "-x",
+            "@SUM",
+            "\tx",
+            "'\tx",
+            " =1",
+            '"=1',
+            "＝1",
+            "'=1",
+            "−1",
+            "-2,5",
+        )
+    },
     # A spreadsheet that cuts lines elsewhere begins a cell in the middle of these.
-    "a;=1+1": "a;'=1+1", ";=1+1": ";'=1+1", "a\n=1+1": "a\n'=1+1", "a\r\n\"=1": "a\r\n'\"=1",
-    "a\t@SUM": "a\t'@SUM", "a,-cmd|x": "a,'-cmd|x", "a; -2+3+x": "a;' -2+3+x",
-    "a;-2 +x": "a;'-2 +x", "=1;=2;＝3": "'=1;'=2;'＝3", "\t=1": "'\t'=1", "a;'=1": "a;''=1",
-}  # fmt: skip
+    "a;=1+1": "a;'=1+1",
+    ";=1+1": ";'=1+1",
+    "a\n=1+1": "a\n'=1+1",
+    'a\r\n"=1': "a\r\n'\"=1",
+    "a\t@SUM": "a\t'@SUM",
+    "a,-cmd|x": "a,'-cmd|x",
+    "a; -2+3+x": "a;' -2+3+x",
+    "a;-2 +x": "a;'-2 +x",
+    "=1;=2;＝3": "'=1;'=2;'＝3",
+    "\t=1": "'\t'=1",
+    "a;'=1": "a;''=1",
+}
 # A number with its sign is none, wherever it stands.
 HARMLESS = ["[-10, -5]", "a;-1.5", "a,+2)", "a;b=1", "1 - 2; 3 = 3", "a\n-7\nb"]
 
 
 def test_spreadsheets_of_other_countries_read_it(database: Database, tmp_path: Path) -> None:
-    kinds = {"age": database.types["integer"], "owed": database.types["double"], "paid":
-             database.types["decimal"], "site": database.types["text"]}  # fmt: skip
+    kinds = {
+        "age": database.types["integer"],
+        "owed": database.types["double"],
+        "paid": database.types["decimal"],
+        "site": database.types["text"],
+    }
     rows = [(20 + i % 7, -1.5 * i, f"{i}.25", "a;b" if i % 2 else 'say "x"') for i in range(30)]
     database.load("bills", kinds, rows)
     path = tmp_path / "bills.csv"
     wanted = {"path": str(path), "separator": ";", "decimal": ",", "byte_order_mark": True}
     report = database.anonymize(
-        table="bills", quasi_identifiers=["age"], k=4, method="mdav", keep=["owed", "paid", "site"],
-        output="release.bills", exports=[wanted],
-    )  # fmt: skip
+        table="bills",
+        quasi_identifiers=["age"],
+        k=4,
+        method="mdav",
+        keep=["owed", "paid", "site"],
+        output="release.bills",
+        exports=[wanted],
+    )
     assert report.k_achieved >= 4
     content = path.read_bytes()
     assert content.startswith(b"\xef\xbb\xbf")
@@ -242,16 +282,24 @@ def test_a_file_that_is_read_back_holds_no_formula(
     for way in ("error", "escape"):
         with pytest.raises(FormulaInText, match="the header"):
             dbanon.anonymize(
-                clinic, table="named", keep=["a;=1"], output="named_out", **given,
+                clinic,
+                table="named",
+                keep=["a;=1"],
+                output="named_out",
+                **given,
                 exports=[{"path": str(tmp_path / "named.csv"), "formulas": way}],
-            )  # fmt: skip
+            )
     monkeypatch.setattr(formats, "escape_formulas", lambda texts: texts)
     path = tmp_path / "people.csv"
     with pytest.raises(RecountFailed, match='Column "site" of the file') as refused:
         dbanon.anonymize(
-            clinic, table="t", keep=["site"], output="out", **given,
+            clinic,
+            table="t",
+            keep=["site"],
+            output="out",
+            **given,
             exports=[{"path": str(path), "formulas": "escape"}],
-        )  # fmt: skip
+        )
     assert "1+1" not in str(refused.value)
     assert list(tmp_path.iterdir()) == []
 
@@ -281,8 +329,9 @@ def test_files_of_earlier_releases_go_as_told(database: Database, tmp_path: Path
     wanted = {"path": str(tmp_path / "{release}.parquet"), "keep_last": 2}
     made = []
     for turn in range(4):
-        report = database.anonymize(**AGES, exports=[wanted], if_exists="replace",
-                                    output_kind="view")  # fmt: skip
+        report = database.anonymize(
+            **AGES, exports=[wanted], if_exists="replace", output_kind="view"
+        )
         made.append(f"{report.release_id}.parquet")
         if turn == 2:
             # Somebody changed it: it is no file of ours any more.
@@ -361,10 +410,21 @@ def test_the_command_line_and_a_job_file_export(
 ) -> None:
     load_people(database)
     done = call(
-        "anonymize", database.url, "--table", "people", "--output", "release.people", "--k", 3,
-        "--quasi-identifiers", "age", "--export", tmp_path / "a" / "people.parquet",
-        "--export", tmp_path / "people.csv",
-    )  # fmt: skip
+        "anonymize",
+        database.url,
+        "--table",
+        "people",
+        "--output",
+        "release.people",
+        "--k",
+        3,
+        "--quasi-identifiers",
+        "age",
+        "--export",
+        tmp_path / "a" / "people.parquet",
+        "--export",
+        tmp_path / "people.csv",
+    )
     assert done.exit_code == 0, done.stderr
     assert str(tmp_path / "people.csv") in done.stdout
     assert parquet.read_table(tmp_path / "a" / "people.parquet").num_rows == 40

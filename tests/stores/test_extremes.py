@@ -48,10 +48,14 @@ def test_duckdb_key_named_rowid(duckdb_file: DuckdbDatabase) -> None:
 
 @pytest.mark.parametrize(
     "keys",
-    [[1e20 + i * 1e18 for i in range(9)], [i + 0.5 for i in range(9)], list("abcdefghi"),
-     [1, 2, 3, 4.5, "x", b"x", "1x", 2**62, -(2**63)]],
+    [
+        [1e20 + i * 1e18 for i in range(9)],
+        [i + 0.5 for i in range(9)],
+        list("abcdefghi"),
+        [1, 2, 3, 4.5, "x", b"x", "1x", 2**62, -(2**63)],
+    ],
     ids=["beyond 64 bits", "halves", "texts", "all"],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("stated", [False, True])
 def test_sqlite_keys_of_other_types(
     sqlite_file: SqliteDatabase, keys: list[Any], stated: bool

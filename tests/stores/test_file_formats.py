@@ -118,8 +118,19 @@ def test_a_file_without_a_header_is_refused_until_somebody_says_so(tmp_path: Pat
     assert (types, len(rows)) == ({"column0": "BIGINT", "column1": "BIGINT"}, 3)
     types, rows = loaded(path, header=True)
     assert (types, len(rows)) == ({"4711": "BIGINT", "30": "BIGINT"}, 2)
-    done = call("plan", f"file:{path}", "--table", "t", "-q", "column1", "--k", "2", "--no-header",
-                "--output", "r.t")  # fmt: skip
+    done = call(
+        "plan",
+        f"file:{path}",
+        "--table",
+        "t",
+        "-q",
+        "column1",
+        "--k",
+        "2",
+        "--no-header",
+        "--output",
+        "r.t",
+    )
     assert done.exit_code == 0, done.stderr
     # Of a file without a header, too, a bad value has its line.
     path.write_text("7,30\n" + "1,2\n" * 40 + "x,2\n")
@@ -158,8 +169,20 @@ def test_columns_of_one_name_are_renamed_when_told(tmp_path: Path) -> None:
     with pytest.warns(ColumnsRenamed, match='renamed: "Age_3", "age_4"'):
         types, rows = loaded(path, duplicate_columns="rename")
     path.write_text("age,id,Age\n" + "1,2,3\n" * 5)
-    done = call("plan", f"file:{path}", "--table", "t", "-q", "Age_2", "--k", "2",
-                "--output", "r.t", "--duplicate-columns", "rename")  # fmt: skip
+    done = call(
+        "plan",
+        f"file:{path}",
+        "--table",
+        "t",
+        "-q",
+        "Age_2",
+        "--k",
+        "2",
+        "--output",
+        "r.t",
+        "--duplicate-columns",
+        "rename",
+    )
     assert done.exit_code == 0, done.stderr
     assert "Warning: Columns of one name in" in done.stderr
     assert [*types] == ["age", "id", "Age_3", "age_4", "age_2"]
@@ -191,13 +214,17 @@ def workbook(path: Path, sheets: dict[str, list[list[Any]]]) -> Path:
         "xl/styles.xml": f'<styleSheet xmlns="{of}/{main}"><cellXfs count="2"><xf numFmtId="0"/>'
         '<xf numFmtId="14"/></cellXfs></styleSheet>',
         "xl/workbook.xml": f'<workbook xmlns="{of}/{main}" xmlns:r="{of}/{office}"><sheets>'
-        + "".join(f'<sheet name="{one}" sheetId="{n}" r:id="r{n}"/>'
-                  for n, one in enumerate(sheets, 1))
+        + "".join(
+            f'<sheet name="{one}" sheetId="{n}" r:id="r{n}"/>' for n, one in enumerate(sheets, 1)
+        )
         + "</sheets></workbook>",
         "xl/_rels/workbook.xml.rels": f'<Relationships xmlns="{of}/package/2006/relationships">'
         f'<Relationship Id="s" Type="{of}/{office}/styles" Target="styles.xml"/>'
-        + "".join(f'<Relationship Id="r{n}" Type="{of}/{office}/worksheet"'
-                  f' Target="worksheets/sheet{n}.xml"/>' for n, _ in enumerate(sheets, 1))
+        + "".join(
+            f'<Relationship Id="r{n}" Type="{of}/{office}/worksheet"'
+            f' Target="worksheets/sheet{n}.xml"/>'
+            for n, _ in enumerate(sheets, 1)
+        )
         + "</Relationships>",
         **{
             f"xl/worksheets/sheet{n}.xml": f'<worksheet xmlns="{of}/{main}"><sheetData>'
@@ -205,7 +232,7 @@ def workbook(path: Path, sheets: dict[str, list[list[Any]]]) -> Path:
             + "</sheetData></worksheet>"
             for n, rows in enumerate(sheets.values(), 1)
         },
-    }  # fmt: skip
+    }
     with zipfile.ZipFile(path, "w") as file:
         for name, content in parts.items():
             file.writestr(name, '<?xml version="1.0" encoding="UTF-8"?>' + content)
@@ -230,16 +257,21 @@ def test_a_spreadsheet_is_read_in_its_types(tmp_path: Path) -> None:
     path = workbook(tmp_path / "t.xlsx", {"Tabelle1": PEOPLE, "empty": []})
     types, rows = loaded(path)
     assert types == {
-        "id": "BIGINT", "born": "DATE", "cost": "DECIMAL(15,4)", "plz": "VARCHAR",
-        "note": "VARCHAR", "is_in": "BOOLEAN",
-    }  # fmt: skip
+        "id": "BIGINT",
+        "born": "DATE",
+        "cost": "DECIMAL(15,4)",
+        "plz": "VARCHAR",
+        "note": "VARCHAR",
+        "is_in": "BOOLEAN",
+    }
     assert rows[0] == (1, date(1999, 3, 4), Decimal("1.234"), "01234", "a, b", True)
     assert rows[2][1] is None
     # A number is no text in which a point could be another mark; encodings are of other files.
     assert loaded(path, encoding="latin-1")[1] == rows
-    assert dbanon.plan(
-        f"file:{path}", table="t", quasi_identifiers=["cost"], k=2, output="r.t"
-    ).rows == 3  # fmt: skip
+    assert (
+        dbanon.plan(f"file:{path}", table="t", quasi_identifiers=["cost"], k=2, output="r.t").rows
+        == 3
+    )
 
 
 @pytest.mark.usefixtures("_calamine")

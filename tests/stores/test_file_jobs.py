@@ -74,8 +74,11 @@ def test_a_job_reads_a_file_of_another_name_from_beside_it(tmp_path: Path) -> No
     assert rows == 300
     assert source.split(".")[-1] == "stays"
     assert json.loads(kept)["reading"] == {
-        "dates": "dmy", "decimal": ",", "encoding": "latin-1", "null_words": ["k.A."],
-    }  # fmt: skip
+        "dates": "dmy",
+        "decimal": ",",
+        "encoding": "latin-1",
+        "null_words": ["k.A."],
+    }
     assert parquet.read_metadata(tmp_path / "out" / "Fälle-2025.parquet").num_rows == 300
     assert 'job="Fälle"' in (tmp_path / "m.prom").read_text(encoding="utf-8")
 
@@ -96,10 +99,16 @@ def test_year_and_month_are_those_of_the_run_where_nothing_else_is_said(tmp_path
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ('{path: "in/stays_${year}-${month}.csv"}', '{path: a.csv, url: "file:a.csv"}',
-         "source: must have exactly one of url and path"),
-        ('{path: "in/stays_${year}-${month}.csv"}', "{}",
-         "source: must have exactly one of url and path"),
+        (
+            '{path: "in/stays_${year}-${month}.csv"}',
+            '{path: a.csv, url: "file:a.csv"}',
+            "source: must have exactly one of url and path",
+        ),
+        (
+            '{path: "in/stays_${year}-${month}.csv"}',
+            "{}",
+            "source: must have exactly one of url and path",
+        ),
         ("dates: dmy", "dates: ddmm", "defaults.dates: must be dmy, mdy, ymd or a pattern"),
         ("latin-1", "ebcdic", "defaults.encoding: must be one of utf-8, latin-1"),
         ('["k.A."]', "k.A.", "jobs.0.null_words: must be a list of texts"),
@@ -108,7 +117,7 @@ def test_year_and_month_are_those_of_the_run_where_nothing_else_is_said(tmp_path
         ("name: Fälle", f"name: {'ä' * 64}", "jobs.0.name: must be 1 to 63 letters"),
         ("name: Fälle", f"name: {'語' * 60}", "jobs.0.name: must be 1 to 63 letters"),
     ],
-)  # fmt: skip
+)
 def test_what_is_wrong_is_said_by_check(tmp_path: Path, old: str, new: str, said: str) -> None:
     assert old in JOB
     path = job_file(tmp_path, JOB.replace(old, new))
@@ -130,8 +139,20 @@ def test_names_that_differ_in_case_only_are_one(tmp_path: Path) -> None:
 
 
 def test_init_keeps_letters_and_how_the_file_is_written(tmp_path: Path, month: Path) -> None:
-    done = call("init", f"file:{month}", "--table", "Fälle", "--dates", "dmy", "--decimal", ",",
-                "--encoding", "latin-1", "--null-words", "k.A.,?")  # fmt: skip
+    done = call(
+        "init",
+        f"file:{month}",
+        "--table",
+        "Fälle",
+        "--dates",
+        "dmy",
+        "--decimal",
+        ",",
+        "--encoding",
+        "latin-1",
+        "--null-words",
+        "k.A.,?",
+    )
     assert done.exit_code == 0, done.stderr
     path = tmp_path / "job.yaml"
     export = "    export: [{format: parquet, path: a.parquet}]\n    output:"

@@ -25,8 +25,12 @@ from dbanon.stores.duckdb.file_counts import file_session
 from tests.stores.databases import Database
 from tests.stores.people import COLUMNS, load_people, rows_of_people
 
-AGES: dict[str, Any] = {"table": "people", "quasi_identifiers": ["age", "income"], "k": 3,
-                        "keep": ["id", "site"]}  # fmt: skip
+AGES: dict[str, Any] = {
+    "table": "people",
+    "quasi_identifiers": ["age", "income"],
+    "k": 3,
+    "keep": ["id", "site"],
+}
 
 
 def write(tmp_path: Path, kind: str) -> Path:
@@ -54,10 +58,14 @@ def test_a_file_is_released_into_every_database_as_its_table_would(
     report = dbanon.anonymize(f"file:{path}", target=database.url, **AGES, output="release.two")
     assert report.rows_in == report.rows_out == 40
     one, two = (
-        sorted((int(i), float(age), float(income), site) for i, age, income, site in database.rows(
-            f"SELECT id, age, income, site FROM {database.relation(f'release.{name}')}"))
+        sorted(
+            (int(i), float(age), float(income), site)
+            for i, age, income, site in database.rows(
+                f"SELECT id, age, income, site FROM {database.relation(f'release.{name}')}"
+            )
+        )
         for name in ("one", "two")
-    )  # fmt: skip
+    )
     assert one == two
     assert database.rows(f"SELECT source FROM {database.ledger()} WHERE output_name LIKE '%two'")
 
@@ -155,10 +163,19 @@ def test_columns_of_csv_have_the_types_that_they_are_written_in(tmp_path: Path) 
         columns = session.columns_of(parse_relation("t"))
         rows = session.rows("SELECT code, empty FROM t")
     assert dict(columns) == {
-        "whole": "BIGINT", "code": "VARCHAR", "amount": "DECIMAL(15,2)", "mixed": "VARCHAR",
-        "day": "DATE", "moment": "TIMESTAMP", "truth": "BOOLEAN", "much": "DECIMAL(38,0)",
-        "empty": "VARCHAR", "nothing": "VARCHAR", "float": "DOUBLE", "bad_day": "VARCHAR",
-    }  # fmt: skip
+        "whole": "BIGINT",
+        "code": "VARCHAR",
+        "amount": "DECIMAL(15,2)",
+        "mixed": "VARCHAR",
+        "day": "DATE",
+        "moment": "TIMESTAMP",
+        "truth": "BOOLEAN",
+        "much": "DECIMAL(38,0)",
+        "empty": "VARCHAR",
+        "nothing": "VARCHAR",
+        "float": "DOUBLE",
+        "bad_day": "VARCHAR",
+    }
     assert rows == [("01234", ""), ("99999", "a"), (None, None)]
 
 
@@ -207,8 +224,9 @@ def test_decimals_have_room_on_both_sides_of_the_point(tmp_path: Path) -> None:
     path.write_text(f"amount,wide\n123456.7,{'9' * 28}.5\n0.12345,0.{'1' * 27}\n,\n")
     with open_store(f"file:{path}").session(write=False) as session:
         assert dict(session.columns_of(parse_relation("t"))) == {
-            "amount": "DECIMAL(15,5)", "wide": "DOUBLE",
-        }  # fmt: skip
+            "amount": "DECIMAL(15,5)",
+            "wide": "DOUBLE",
+        }
         rows = session.rows("SELECT amount FROM t")
     assert rows == [(Decimal("123456.70000"),), (Decimal("0.12345"),), (None,)]
 
@@ -249,7 +267,10 @@ def test_what_does_not_fit_the_memory_stands_on_no_disk_when_a_file_is_counted(
 def test_phases_are_told_from_their_beginning(tmp_path: Path) -> None:
     told: dict[str, float] = {}
     dbanon.anonymize(
-        f"file:{write(tmp_path, 'parquet')}", **AGES, output="release.people",
-        exports=[tmp_path / "out.parquet"], progress=lambda at, share: told.setdefault(at, share),
-    )  # fmt: skip
+        f"file:{write(tmp_path, 'parquet')}",
+        **AGES,
+        output="release.people",
+        exports=[tmp_path / "out.parquet"],
+        progress=lambda at, share: told.setdefault(at, share),
+    )
     assert [told[at] for at in ("read", "cluster", "write", "verify", "export")] == [0.0] * 5

@@ -57,8 +57,11 @@ def test_a_folder_is_one_table_in_the_order_of_its_names(tmp_path: Path, kind: s
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_folders_of_hive_are_columns(tmp_path: Path, kind: str) -> None:
-    for name in ("year=2024/ward=01/a", "year=2025/ward=a%2Fb/a",
-                 "year=__HIVE_DEFAULT_PARTITION__/ward='/a"):  # fmt: skip
+    for name in (
+        "year=2024/ward=01/a",
+        "year=2025/ward=a%2Fb/a",
+        "year=__HIVE_DEFAULT_PARTITION__/ward='/a",
+    ):
         put(tmp_path / f"in/{name}.{kind}", "SELECT 7 AS x")
     found = read(tmp_path / "in", "SELECT x, year, ward, typeof(year) FROM t ORDER BY 2")
     assert found == [
@@ -122,12 +125,19 @@ def test_nothing_and_too_much(tmp_path: Path) -> None:
     put(tmp_path / "in/b.parquet", "SELECT 1 AS x")
     assert "holds CSV files and Parquet files" in refused(tmp_path / "in").message
     with pytest.raises(InvalidParameter, match="CSV"):
-        dbanon.plan(f"file:{tmp_path}/in/*.parquet", table="t", quasi_identifiers=["x"], k=2,
-                    output="o", dates="dmy")  # fmt: skip
+        dbanon.plan(
+            f"file:{tmp_path}/in/*.parquet",
+            table="t",
+            quasi_identifiers=["x"],
+            k=2,
+            output="o",
+            dates="dmy",
+        )
 
 
-@pytest.mark.parametrize(("log", "lake"), [("_delta_log/0.json", "Delta"),
-                                           ("metadata/v1.metadata.json", "Iceberg")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("log", "lake"), [("_delta_log/0.json", "Delta"), ("metadata/v1.metadata.json", "Iceberg")]
+)
 def test_files_of_lakes_hold_deleted_rows(tmp_path: Path, log: str, lake: str) -> None:
     put(tmp_path / "in/data/a.parquet", "SELECT 1 AS x")
     (tmp_path / "in" / log).parent.mkdir()
@@ -155,9 +165,14 @@ def test_a_folder_is_released_into_a_folder(tmp_path: Path) -> None:
     put(tmp_path / "in/year=2024/a.parquet", ROWS.format(100))
     put(tmp_path / "in/year=2025/a.parquet", ROWS.format(60))
     report = dbanon.anonymize(
-        f"file:{tmp_path}/in/", table="people", quasi_identifiers=["age", "year"], k=5,
-        keep=["site"], output="made", exports=[tmp_path / "out/people.parquet"],
-    )  # fmt: skip
+        f"file:{tmp_path}/in/",
+        table="people",
+        quasi_identifiers=["age", "year"],
+        k=5,
+        keep=["site"],
+        output="made",
+        exports=[tmp_path / "out/people.parquet"],
+    )
     assert report.rows_out == 160
     assert len(read(tmp_path / "out")) == 160
     with open_store(f"file:{tmp_path}/in").job_lock("people"):

@@ -60,9 +60,14 @@ def ages_of(url: str, tmp_path: Path, **options: Any) -> set[int]:
     """The released ages."""
     target = tmp_path / f"{len(list(tmp_path.iterdir()))}.duckdb"
     dbanon.anonymize(
-        url, table="people", quasi_identifiers=["age"], k=2, output="r",
-        target=f"duckdb:///{target}", **options,
-    )  # fmt: skip
+        url,
+        table="people",
+        quasi_identifiers=["age"],
+        k=2,
+        output="r",
+        target=f"duckdb:///{target}",
+        **options,
+    )
     with duckdb.connect(str(target)) as connection:
         return {age for (age,) in connection.execute("SELECT age FROM r").fetchall()}
 
@@ -207,9 +212,13 @@ def test_a_pipe_is_no_file_of_rows(drop: Path, ending: str, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("place", ["file", "folder"])
 def test_what_was_checked_is_what_is_read(
-    drop: Path, private: Path, ending: str, place: str, tmp_path: Path,
+    drop: Path,
+    private: Path,
+    ending: str,
+    place: str,
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+) -> None:
     """An attacker exchanges the file, or its folder, right behind the check of its name."""
     folder = drop / "x"
     file = write(folder / f"b.{ending}", [30] * 10)
@@ -280,10 +289,24 @@ def test_the_report_says_that_it_was_used(drop: Path, ending: str, tmp_path: Pat
     target = f"duckdb:///{tmp_path / 'a.duckdb'}"
     done = CliRunner().invoke(
         main,
-        ["anonymize", f"file:{drop}/", "--table", "people", "-q", "age", "--k", "2", "--output",
-         "r", "--target", target, "--foreign-files", "links"],
+        [
+            "anonymize",
+            f"file:{drop}/",
+            "--table",
+            "people",
+            "-q",
+            "age",
+            "--k",
+            "2",
+            "--output",
+            "r",
+            "--target",
+            target,
+            "--foreign-files",
+            "links",
+        ],
         env={"COLUMNS": "200"},
-    )  # fmt: skip
+    )
     assert done.exit_code == 0, done.output
     assert "files of other accounts were allowed, and links followed" in done.output
     assert dbanon.show(target, "r")["arguments"]["reading"]["foreign_files"] == "links"

@@ -27,9 +27,13 @@ from tests.stores.databases import DuckdbDatabase, PostgresqlDatabase
 
 _N = 60_000
 OPTIONS: dict[str, Any] = {
-    "table": "people", "output": "released", "quasi_identifiers": ["age"], "k": 5,
-    "keep": ["note"], "method": "kward",
-}  # fmt: skip
+    "table": "people",
+    "output": "released",
+    "quasi_identifiers": ["age"],
+    "k": 5,
+    "keep": ["note"],
+    "method": "kward",
+}
 
 
 @contextmanager
@@ -188,9 +192,20 @@ def test_a_report_is_a_warning_that_says_how_to_write_it_again(
     """The release is committed: a scheduler must not repeat it for its report."""
     path = tmp_path / "report.json"
     line = [
-        "anonymize", people, "--table", "people", "--output", "with_report", "-q", "age",
-        "--k", "5", "--no-progress", "--report", str(path),
-    ]  # fmt: skip
+        "anonymize",
+        people,
+        "--table",
+        "people",
+        "--output",
+        "with_report",
+        "-q",
+        "age",
+        "--k",
+        "5",
+        "--no-progress",
+        "--report",
+        str(path),
+    ]
     write = Path.replace
 
     def full(self: Path, target: Path) -> Path:

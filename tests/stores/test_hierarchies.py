@@ -43,9 +43,11 @@ def test_the_ledger_says_which_tree(database: Database) -> None:
     for output, given in (("release.a", "name:places"), ("release.b", table())):
         database.anonymize(**GIVEN, output=output, hierarchies={"place": given})
     database.anonymize(
-        **GIVEN, output="release.c", local_range=True,
+        **GIVEN,
+        output="release.c",
+        local_range=True,
         hierarchies={"age": {"intervals": [10, 20]}, "place": {"ordered": True, "fanout": 3}},
-    )  # fmt: skip
+    )
     told = [
         (json.loads(text) if isinstance(text, str) else text)["hierarchies"]
         for (text,) in database.rows(
@@ -56,9 +58,7 @@ def test_the_ledger_says_which_tree(database: Database) -> None:
     assert told[0] == {"place": {**same, "from": {"name": "places"}}}
     assert told[1] == {"place": {**same, "from": {"table": "ref.tree"}}}
     assert told[2]["age"]["from"] == {"intervals": [10, 20]}
-    assert told[2]["place"] == {
-        "leaves": 6, "height": 2, "from": {"ordered": True, "fanout": 3}
-    }  # fmt: skip
+    assert told[2]["place"] == {"leaves": 6, "height": 2, "from": {"ordered": True, "fanout": 3}}
 
 
 def test_every_way_to_name_a_tree_gives_the_same_release(database: Database) -> None:
@@ -78,10 +78,17 @@ def test_every_way_to_name_a_tree_gives_the_same_release(database: Database) -> 
     assert set(read.to_pairs()) == set(PAIRS)
     store_hierarchy(database.url, "places", {"table": "ref.tree"})
     ways: list[Any] = [
-        read, table(), "table:ref.tree", table("ref.levels"), table("ref.short"),
-        table("ref.shown"), {"name": "places"}, "name:places", {"tree": [list(p) for p in PAIRS]},
+        read,
+        table(),
+        "table:ref.tree",
+        table("ref.levels"),
+        table("ref.short"),
+        table("ref.shown"),
+        {"name": "places"},
+        "name:places",
+        {"tree": [list(p) for p in PAIRS]},
         {"levels": [list(row) for row in sorted(LEVELS)]},
-    ]  # fmt: skip
+    ]
     found = []
     for number, way in enumerate(ways):
         report = database.anonymize(
@@ -148,22 +155,32 @@ def test_tables_of_another_form(database: Database) -> None:
     load(database)
     refuse(database, errors.TableNotFound, **GIVEN, hierarchies={"place": table("nowhere")})
     refuse(
-        database, errors.InvalidParameter, "no columns with names from which a hierarchy", **GIVEN,
+        database,
+        errors.InvalidParameter,
+        "no columns with names from which a hierarchy",
+        **GIVEN,
         hierarchies={"place": table("people")},
-    )  # fmt: skip
+    )
     text = database.types["text"]
     database.load("late", {"child": text, "parent": database.types["timestamp"]}, [])
-    refuse(database, errors.UnsupportedType, "labels are text", **GIVEN, hierarchies={
-        "place": table("late")
-    })  # fmt: skip
-    database.load("odd", {"child": text, "parent": text, "position": text}, [])
-    refuse(database, errors.UnsupportedType, '"position"', **GIVEN, hierarchies={
-        "place": table("odd")
-    })  # fmt: skip
     refuse(
-        database, errors.InvalidParameter, "names no quasi-identifier", **GIVEN,
+        database,
+        errors.UnsupportedType,
+        "labels are text",
+        **GIVEN,
+        hierarchies={"place": table("late")},
+    )
+    database.load("odd", {"child": text, "parent": text, "position": text}, [])
+    refuse(
+        database, errors.UnsupportedType, '"position"', **GIVEN, hierarchies={"place": table("odd")}
+    )
+    refuse(
+        database,
+        errors.InvalidParameter,
+        "names no quasi-identifier",
+        **GIVEN,
         hierarchies={"ill": table()},
-    )  # fmt: skip
+    )
 
 
 def test_the_order_of_leaves_is_the_tables_own(database: Database) -> None:
@@ -176,8 +193,11 @@ def test_the_order_of_leaves_is_the_tables_own(database: Database) -> None:
 
 def test_numbers_and_dates_are_labels_too(database: Database) -> None:
     types = database.types
-    database.load("ref.codes", {"child": types["integer"], "parent": types["integer"]},
-                  [(11, 1), (12, 1), (21, 2), (1, 0), (2, 0), (0, None)])  # fmt: skip
+    database.load(
+        "ref.codes",
+        {"child": types["integer"], "parent": types["integer"]},
+        [(11, 1), (12, 1), (21, 2), (1, 0), (2, 0), (0, None)],
+    )
     tree = load_hierarchy(database.url, "table:ref.codes")
     assert tree.path("21") == ("21", "2", "0")
     columns = {"leaf": types["date"], "level1": types["decimal"], "level2": types["text"]}
@@ -222,22 +242,29 @@ def test_a_plan_refuses_what_the_run_refuses(database: Database) -> None:
 def test_the_distance_of_a_model(database: Database) -> None:
     load(database)
     text = database.types["text"]
-    database.load("ref.ills", {"child": text, "parent": text},
-                  [("a", "x"), ("b", "x"), ("c", "*"), ("x", "*")])  # fmt: skip
+    database.load(
+        "ref.ills",
+        {"child": text, "parent": text},
+        [("a", "x"), ("b", "x"), ("c", "*"), ("x", "*")],
+    )
     store_hierarchy(database.url, "ills", table("ref.ills"))
     levels = []
     for given in (table("ref.ills"), "name:ills", load_hierarchy(database.url, "name:ills")):
         report = database.anonymize(
-            **GIVEN, sensitive=["ill"], if_exists="replace",
+            **GIVEN,
+            sensitive=["ill"],
+            if_exists="replace",
             models=[dbanon.Model("t_closeness", "ill", 0.25, distance=given)],
-        )  # fmt: skip
+        )
         levels.append(report.models[0].achieved)
         assert report.models[0].model.endswith("hierarchical")
     assert levels[0] == levels[1] == levels[2] <= 0.25 + 1e-9
     flat = database.anonymize(
-        **GIVEN, sensitive=["ill"], if_exists="replace",
+        **GIVEN,
+        sensitive=["ill"],
+        if_exists="replace",
         models=[dbanon.Model("t_closeness", "ill", 0.25, distance={"ordered": True})],
-    )  # fmt: skip
+    )
     assert flat.models[0].achieved <= 0.25 + 1e-9
     assert flat.arguments["hierarchies"]["ill"]["from"] == {"ordered": True}
 
@@ -274,14 +301,19 @@ def test_the_order_of_an_enum(postgresql: PostgresqlDatabase, duckdb_file: Duckd
     listed = ", ".join("'" + grade.replace("'", "''") + "'" for grade in grades)
     for database in (postgresql, duckdb_file):
         database.execute(f"CREATE TYPE grade AS ENUM ({listed})")
-        database.load("people", {"id": "integer PRIMARY KEY", "grade": "grade", "ill": "grade"}, [
-            (i, grades[i * 7 % 5], grades[i % 3]) for i in range(40)
-        ])  # fmt: skip
+        database.load(
+            "people",
+            {"id": "integer PRIMARY KEY", "grade": "grade", "ill": "grade"},
+            [(i, grades[i * 7 % 5], grades[i % 3]) for i in range(40)],
+        )
         report = database.anonymize(
-            quasi_identifiers=["grade"], sensitive=["ill"], method="kmember", k=9,
+            quasi_identifiers=["grade"],
+            sensitive=["ill"],
+            method="kmember",
+            k=9,
             hierarchies={"grade": {"enum": True}},
             models=[dbanon.Model("t_closeness", "ill", 0.9, distance={"enum": True, "fanout": 5})],
-        )  # fmt: skip
+        )
         assert report.arguments["hierarchies"]["grade"]["height"] == 3
         relation = database.relation("release.people")
         found = {grade for (grade,) in database.rows(f"SELECT DISTINCT grade FROM {relation}")}
@@ -289,23 +321,32 @@ def test_the_order_of_an_enum(postgresql: PostgresqlDatabase, duckdb_file: Duckd
         assert found <= {*grades, *pairs, "*"}
         assert len(found) > 1
         refuse(
-            database, errors.InvalidParameter, "enumerates no values", quasi_identifiers=["id"],
-            method="kmember", output="release.x", hierarchies={"id": {"enum": True}},
-        )  # fmt: skip
+            database,
+            errors.InvalidParameter,
+            "enumerates no values",
+            quasi_identifiers=["id"],
+            method="kmember",
+            output="release.x",
+            hierarchies={"id": {"enum": True}},
+        )
 
 
 @pytest.mark.postgresql
 def test_a_domain_over_an_enum(postgresql: PostgresqlDatabase) -> None:
     postgresql.execute("CREATE TYPE grade AS ENUM ('b', 'a', 'c')", "CREATE DOMAIN marked AS grade")
-    postgresql.load("people", {"id": "integer PRIMARY KEY", "grade": "marked"}, [
-        (i, "abc"[i % 3]) for i in range(30)
-    ])  # fmt: skip
+    postgresql.load(
+        "people",
+        {"id": "integer PRIMARY KEY", "grade": "marked"},
+        [(i, "abc"[i % 3]) for i in range(30)],
+    )
     report = postgresql.anonymize(
         quasi_identifiers=["grade"], method="kmember", k=12, hierarchies={"grade": {"enum": True}}
     )
     assert report.arguments["hierarchies"]["grade"] == {
-        "leaves": 3, "height": 2, "from": {"enum": True}
-    }  # fmt: skip
+        "leaves": 3,
+        "height": 2,
+        "from": {"enum": True},
+    }
 
 
 def test_builders_on_timestamps(database: Database) -> None:
@@ -313,9 +354,11 @@ def test_builders_on_timestamps(database: Database) -> None:
         "id": database.types["integer"] + " PRIMARY KEY",
         "seen": database.types["timestamp"],
     }
-    database.load("people", columns, [
-        (i, f"2024-{1 + i % 12:02}-{1 + i % 28:02} 10:00:00") for i in range(60)
-    ])  # fmt: skip
+    database.load(
+        "people",
+        columns,
+        [(i, f"2024-{1 + i % 12:02}-{1 + i % 28:02} 10:00:00") for i in range(60)],
+    )
     database.anonymize(
         quasi_identifiers=["seen"],
         method="gaa_cp",
@@ -340,10 +383,11 @@ def test_rights_to_a_tree_are_the_callers(pg_url: str, pg_role: Any) -> None:
     install(pg_url, sql_only=True)
     url = pg_role("anna")
     database.execute(
-        "GRANT SELECT ON people TO anna", "GRANT USAGE, CREATE ON SCHEMA release TO anna",
+        "GRANT SELECT ON people TO anna",
+        "GRANT USAGE, CREATE ON SCHEMA release TO anna",
         "REVOKE SELECT ON dbanon.hierarchy, dbanon.hierarchy_node FROM dbanon_runner",
         "GRANT dbanon_runner TO anna",
-    )  # fmt: skip
+    )
     here = PostgresqlDatabase(url)
     wished = {**GIVEN, "output": "release.anna", "if_exists": "replace"}
     for given in (table(), table("ref.shown"), {"name": "places"}):

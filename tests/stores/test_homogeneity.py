@@ -98,8 +98,10 @@ def test_persons_and_strata(database: Database) -> None:
         **ASKED | {"sensitive": ["ill"]}, by=["costs"], table="people", output="release.people"
     )
     relation = database.relation("release.people")
-    rows = [((age, costs), ill) for age, ill, costs in
-            database.rows(f"SELECT age, ill, costs FROM {relation}")]  # fmt: skip
+    rows = [
+        ((age, costs), ill)
+        for age, ill, costs in database.rows(f"SELECT age, ill, costs FROM {relation}")
+    ]
     assert report.homogeneity == by_definition(rows, ("ill",))
 
 

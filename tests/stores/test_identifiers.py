@@ -29,10 +29,24 @@ DATABASES = ALL_NAMES
 
 # 15 patients of 20 visits each.
 PATIENTS, VISITS = 15, 20
-KINDS = {"USUBJID": "text", "ssn": "text", "contact": "text", "last": "text", "chart_no": "integer",
-         "age": "integer", "town": "text", "severity": "text", "last_visit": "date"}  # fmt: skip
-IDENTIFIERS = {"USUBJID": "person_name", "ssn": "form", "contact": "form", "last": "name",
-               "chart_no": "name"}  # fmt: skip
+KINDS = {
+    "USUBJID": "text",
+    "ssn": "text",
+    "contact": "text",
+    "last": "text",
+    "chart_no": "integer",
+    "age": "integer",
+    "town": "text",
+    "severity": "text",
+    "last_visit": "date",
+}
+IDENTIFIERS = {
+    "USUBJID": "person_name",
+    "ssn": "form",
+    "contact": "form",
+    "last": "name",
+    "chart_no": "name",
+}
 ORDINARY_COLUMNS = {"age", "town", "severity", "last_visit"}
 
 
@@ -44,9 +58,19 @@ def visits() -> list[tuple[Any, ...]]:
         number = f"{100 + patient}-{10 + patient}-{1000 + patient}"
         for _ in range(VISITS):
             day = f"2024-{drawn.randrange(1, 13):02}-{drawn.randrange(1, 28):02}"
-            rows.append((f"S-{patient:04}", number, f"p{patient}@example.org", f"Name{patient}",
-                         70_000 + patient, 20 + 3 * patient, f"town {patient % 4}",
-                         f"grade {drawn.randrange(3)}", day))  # fmt: skip
+            rows.append(
+                (
+                    f"S-{patient:04}",
+                    number,
+                    f"p{patient}@example.org",
+                    f"Name{patient}",
+                    70_000 + patient,
+                    20 + 3 * patient,
+                    f"town {patient % 4}",
+                    f"grade {drawn.randrange(3)}",
+                    day,
+                )
+            )
     drawn.shuffle(rows)
     return rows
 
@@ -105,11 +129,27 @@ def test_persons_of_a_small_table_are_counted(database: Database) -> None:
 
 
 def test_names_that_have_few_values_and_are_about_something_else(database: Database) -> None:
-    kinds = {"age": "integer", "hospital_name": "text", "phone_type": "text", "email": "text",
-             "postal_code": "text", "icd": "text", "team_member": "text"}  # fmt: skip
-    rows = [(20 + i % 7, f"clinic {i % 9}", ("home", "work")[i % 2], ("yes", "no")[i % 2],
-             f"{10115 + i % 4}", f"E1{i % 5}.9", ("a", "b", "c")[i % 3])
-            for i in range(200)]  # fmt: skip
+    kinds = {
+        "age": "integer",
+        "hospital_name": "text",
+        "phone_type": "text",
+        "email": "text",
+        "postal_code": "text",
+        "icd": "text",
+        "team_member": "text",
+    }
+    rows = [
+        (
+            20 + i % 7,
+            f"clinic {i % 9}",
+            ("home", "work")[i % 2],
+            ("yes", "no")[i % 2],
+            f"{10115 + i % 4}",
+            f"E1{i % 5}.9",
+            ("a", "b", "c")[i % 3],
+        )
+        for i in range(200)
+    ]
     database.load("visits", {n: database.types[kind] for n, kind in kinds.items()}, rows)
     found = dbanon.advise(database.url, "visits", k=[3], methods=["gaa_cp"])
     roles = {one.column.name: one.role.role for one in found.columns}
@@ -159,8 +199,14 @@ def test_forms_are_counted_alike_in_sql(database: Database) -> None:
 
 
 def test_numbers_with_check_digits_in_columns_of_numbers(database: Database) -> None:
-    numbers = [4111111111111111, 5500005555555559, 6011111111111117, 5105105105105100,
-               4012888888881881, 4222222222222220]  # fmt: skip
+    numbers = [
+        4111111111111111,
+        5500005555555559,
+        6011111111111117,
+        5105105105105100,
+        4012888888881881,
+        4222222222222220,
+    ]
     rows = [(number, 20 + place) for place, number in enumerate(numbers)] * 20
     kinds = {"payment": database.types["bigint"], "age": database.types["integer"]}
     database.load("visits", kinds, rows)

@@ -54,8 +54,7 @@ def test_what_init_gives_runs_as_it_is(
     # A region of numbers would be taken for a code.
     where = "region" if kind == "text" else "visits"
     columns = {"age": "integer", where: kind}
-    rows = [[20 + i % 7, f"region {i % 3}" if kind == "text" else i % 5]
-            for i in range(60)]  # fmt: skip
+    rows = [[20 + i % 7, f"region {i % 3}" if kind == "text" else i % 5] for i in range(60)]
     database.load("people", {name: database.types[one] for name, one in columns.items()}, rows)
     file = tmp_path / "job.yaml"
     file.write_text(call("init", database.url, "--table", "people").stdout)

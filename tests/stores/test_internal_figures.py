@@ -124,11 +124,15 @@ def test_a_reader_on_mariadb_reads_no_exact_figure(mariadb: MariadbDatabase) -> 
         "GRANT SELECT ON dbanon.release_column TO reader@localhost",
     )
     queries = (
-        "SELECT * FROM `release`.people", "SELECT * FROM dbanon.`release`",
-        "SELECT * FROM dbanon.release_column", "SELECT * FROM information_schema.tables",
-        "SELECT * FROM information_schema.columns", "SELECT * FROM information_schema.statistics",
-        "SHOW CREATE TABLE `release`.people", "SHOW TABLE STATUS FROM `release`",
-    )  # fmt: skip
+        "SELECT * FROM `release`.people",
+        "SELECT * FROM dbanon.`release`",
+        "SELECT * FROM dbanon.release_column",
+        "SELECT * FROM information_schema.tables",
+        "SELECT * FROM information_schema.columns",
+        "SELECT * FROM information_schema.statistics",
+        "SHOW CREATE TABLE `release`.people",
+        "SHOW TABLE STATUS FROM `release`",
+    )
     try:
         with closing(mariadb.server.connect("release", "reader")) as connection:
             cursor = connection.cursor()

@@ -84,8 +84,9 @@ def test_persons_and_nulls_are_counted(
 ) -> None:
     monkeypatch.setenv("PEOPLE", database.url)
     expect = "{persons: ± 10 %, share_null: {note: 5 %}}"
-    of_persons = job(roles=ROLES, entity="id", releases="independent", output="{table: people}",
-                     expect=expect)  # fmt: skip
+    of_persons = job(
+        roles=ROLES, entity="id", releases="independent", output="{table: people}", expect=expect
+    )
     file = write(tmp_path, of_persons)
     _load(database, _rows(100, 50, nulls=5))
     assert call("run", file).exit_code == 0
@@ -116,8 +117,10 @@ def test_numbers_hold_from_the_first_run(
     monkeypatch.setenv("PEOPLE", database.url)
     _load(database, _rows(40, 40))
     for limits, exit_code in (
-        ("{least: 41}", 6), ("{most: 39}", 6), ("{least: 40, most: 40}", 0),
-    ):  # fmt: skip
+        ("{least: 41}", 6),
+        ("{most: 39}", 6),
+        ("{least: 40, most: 40}", 0),
+    ):
         named = job(roles=ROLES, output="{table: people}", expect=f"{{rows: {limits}}}")
         done = call("run", write(tmp_path, named))
         assert done.exit_code == exit_code, done.stderr
@@ -132,8 +135,20 @@ def test_releases_of_a_chain(
         skip_case("MariaDB keeps no chains")
     monkeypatch.setenv("PEOPLE", database.url)
     _load(database, _rows(60, 60))
-    made = call("chain", "create", database.url, "people", "--table", "people", "--entity", "id",
-                "--changes", "freeze", "--key-out", tmp_path / "people.key")  # fmt: skip
+    made = call(
+        "chain",
+        "create",
+        database.url,
+        "people",
+        "--table",
+        "people",
+        "--entity",
+        "id",
+        "--changes",
+        "freeze",
+        "--key-out",
+        tmp_path / "people.key",
+    )
     assert made.exit_code == 0, made.stderr
     expect = "{rows: 30 %, persons: 30 %}"
     chained = job(roles=ROLES, entity="id", chain=CHAIN, output="{table: people}", expect=expect)
@@ -169,8 +184,13 @@ def test_files_and_folders(tmp_path: Path, place: str) -> None:
                 f" FROM range({rows})) TO '{tmp_path}/in/people.{form}'"
             )
 
-    named = job(roles=ROLES, entity="id", releases="independent", output="{table: people}",
-                expect="{rows: ±30%, persons: 30 %}")  # fmt: skip
+    named = job(
+        roles=ROLES,
+        entity="id",
+        releases="independent",
+        output="{table: people}",
+        expect="{rows: ±30%, persons: 30 %}",
+    )
     file = write(tmp_path, named)
     text = file.read_text().replace('url: "${PEOPLE}"', f'path: "{place}"')
     file.write_text(text.replace("schema: release", f'url: "duckdb:///{tmp_path}/to.duckdb"'))

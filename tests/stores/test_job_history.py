@@ -34,8 +34,9 @@ def test_each_attempt_is_told(database: Database, tmp_path: Path) -> None:
     found = dbanon.attempts(database.url, "people")
     # The first one failed before there was a ledger.
     assert [(one.state, one.error_code, one.release_id) for one in found] == [
-        ("failed", "too_few_records", None), ("done", None, first["report"]["release_id"])
-    ]  # fmt: skip
+        ("failed", "too_few_records", None),
+        ("done", None, first["report"]["release_id"]),
+    ]
     assert all(one.finished_at and one.finished_at >= one.started_at for one in found)
     done = call("releases", database.url, "--job", "other", "--format", "json")
     [one] = json.loads(done.stdout)

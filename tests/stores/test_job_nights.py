@@ -138,12 +138,16 @@ def test_warnings_name_their_job(
 ) -> None:
     monkeypatch.setenv("PEOPLE", duckdb_file.url)
     load_people(duckdb_file)
-    roles = {"id": "{role: identifier}", "age": "{role: quasi_identifier}",
-             "site": '{role: keep, reason: "known"}'}  # fmt: skip
+    roles = {
+        "id": "{role: identifier}",
+        "age": "{role: quasi_identifier}",
+        "site": '{role: keep, reason: "known"}',
+    }
     jobs = [job(name, roles, f"{{table: {name}}}") for name in ("first", "second")]
     done = call("run", write(tmp_path, *jobs, defaults="{k: 3, on_new_column: drop}"))
     assert done.exit_code == 0, done.stderr
     warnings = [line for line in done.stderr.splitlines() if line.startswith("Warning: ")]
-    assert all(line.startswith(("Warning: job first: ", "Warning: job second: "))
-               for line in warnings), warnings  # fmt: skip
+    assert all(
+        line.startswith(("Warning: job first: ", "Warning: job second: ")) for line in warnings
+    ), warnings
     assert {line.split(":")[1].strip() for line in warnings} == {"job first", "job second"}

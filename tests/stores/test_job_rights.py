@@ -27,14 +27,18 @@ def test_what_lacks_is_what_has_to_be_granted(
     name = database.rows("SELECT current_database()")[0][0]
     anna = pg_role("an na")
     database.execute(
-        'CREATE SCHEMA "re lease"', 'CREATE SCHEMA "Ap p"', 'ALTER TABLE people SET SCHEMA "Ap p"',
+        'CREATE SCHEMA "re lease"',
+        'CREATE SCHEMA "Ap p"',
+        'ALTER TABLE people SET SCHEMA "Ap p"',
         f'REVOKE TEMPORARY ON DATABASE "{name}" FROM PUBLIC',
-    )  # fmt: skip
+    )
     monkeypatch.setenv("PEOPLE", anna)
     one = job(
-        table="'\"Ap p\".people'", output="{table: '\"re lease\".people'}", entity="id",
+        table="'\"Ap p\".people'",
+        output="{table: '\"re lease\".people'}",
+        entity="id",
         where="\"name <> 'x'\"",
-    )  # fmt: skip
+    )
     file = write(tmp_path, one)
     before = database.state()
     done = call("plan", file, "--format", "json")

@@ -57,15 +57,23 @@ def test_a_larger_value_is_no_other_type(
 @pytest.mark.parametrize(
     ("one", "other", "same"),
     [
-        ("DECIMAL(5,2)", "DECIMAL(6, 3)", True), ("numeric", "numeric(10,2)", True),
-        ("INTEGER", "BIGINT", True), ("int(11)", "bigint(20) unsigned", True),
-        ("character varying(10)", "text", True), ("VARCHAR(9)", "VARCHAR(20)", True),
-        ("float4", "double precision", True), ("timestamp(3)", "TIMESTAMP", True),
-        ("INTEGER", "DECIMAL(5,2)", False), ("DECIMAL(5,2)", "VARCHAR", False),
-        ("BIGINT", "DOUBLE", False), ("DATE", "TIMESTAMP", False), ("character(3)", "text", False),
-        ("TIMESTAMP", "TIMESTAMP WITH TIME ZONE", False), ("enum('a','b')", "enum('a')", False),
+        ("DECIMAL(5,2)", "DECIMAL(6, 3)", True),
+        ("numeric", "numeric(10,2)", True),
+        ("INTEGER", "BIGINT", True),
+        ("int(11)", "bigint(20) unsigned", True),
+        ("character varying(10)", "text", True),
+        ("VARCHAR(9)", "VARCHAR(20)", True),
+        ("float4", "double precision", True),
+        ("timestamp(3)", "TIMESTAMP", True),
+        ("INTEGER", "DECIMAL(5,2)", False),
+        ("DECIMAL(5,2)", "VARCHAR", False),
+        ("BIGINT", "DOUBLE", False),
+        ("DATE", "TIMESTAMP", False),
+        ("character(3)", "text", False),
+        ("TIMESTAMP", "TIMESTAMP WITH TIME ZONE", False),
+        ("enum('a','b')", "enum('a')", False),
     ],
-)  # fmt: skip
+)
 def test_kinds_of_types(one: str, other: str, same: bool) -> None:
     assert (type_family(one) == type_family(other)) is same
 

@@ -21,8 +21,10 @@ from tests.stores.people import load_people
 pytestmark = pytest.mark.in_turn(of="file")
 
 WITH_ALL = ROLES | {
-    "site": "{role: sensitive}", "height": "{role: by}", "born": '{role: keep, reason: "public"}'
-}  # fmt: skip
+    "site": "{role: sensitive}",
+    "height": "{role: by}",
+    "born": '{role: keep, reason: "public"}',
+}
 SKIP = ("--skip-unchanged", "--format", "json")
 
 
@@ -100,9 +102,10 @@ def test_columns_that_are_not_released_do_not_matter(database: Database, tmp_pat
     file = write(tmp_path, job(where='"age >= 30"'))
     assert call("run", file, *SKIP).exit_code == 0
     database.execute(
-        "UPDATE people SET height = height + 1", "UPDATE people SET name = 'x' WHERE id = 3",
+        "UPDATE people SET height = height + 1",
+        "UPDATE people SET name = 'x' WHERE id = 3",
         "DELETE FROM people WHERE age < 30",
-    )  # fmt: skip
+    )
     assert call("run", file, *SKIP).exit_code == 99
     # Two rows change places: the same values of each column.
     database.execute(
@@ -116,14 +119,19 @@ def test_columns_that_are_not_released_do_not_matter(database: Database, tmp_pat
 @pytest.mark.parametrize(
     "changed",
     [
-        {"k": "4"}, {"method": "kmember"}, {"where": '"age >= 31"'}, {"key": "[id]"},
-        {"max_suppression": "0.5"}, {"roles": ROLES | {"site": "{role: sensitive}"}},
+        {"k": "4"},
+        {"method": "kmember"},
+        {"where": '"age >= 31"'},
+        {"key": "[id]"},
+        {"max_suppression": "0.5"},
+        {"roles": ROLES | {"site": "{role: sensitive}"}},
         {"roles": ROLES | {"age": "{role: quasi_identifier, weight: 3}"}},
-        {"roles": ROLES | {"name": "{role: drop}"}, "entity": "id"}, {"output": "{view: next}"},
+        {"roles": ROLES | {"name": "{role: drop}"}, "entity": "id"},
+        {"output": "{view: next}"},
         {"export": "[{format: csv, path: out.csv}]"},
     ],
     ids=lambda changed: "-".join(changed),
-)  # fmt: skip
+)
 def test_another_definition_is_seen(
     database: Database, tmp_path: Path, changed: dict[str, str]
 ) -> None:
@@ -140,8 +148,9 @@ def test_another_definition_is_seen(
 def test_a_hierarchy_is_seen(database: Database, tmp_path: Path) -> None:
     load_people(database)
     names = [f"site{n % 4}" for n in range(40)]
-    database.execute(*(f"UPDATE people SET site = '{n}' WHERE id = {i + 1}"
-                       for i, n in enumerate(names)))  # fmt: skip
+    database.execute(
+        *(f"UPDATE people SET site = '{n}' WHERE id = {i + 1}" for i, n in enumerate(names))
+    )
     tree = tmp_path / "sites.csv"
     tree.write_text("".join(f"site{n};{'a' if n < 2 else 'b'};*\n" for n in range(4)))
     roles = ROLES | {"site": "{role: quasi_identifier, hierarchy: {file: sites.csv}}"}
@@ -277,8 +286,9 @@ def test_another_type_halts_until_it_is_accepted(database: Database, tmp_path: P
     assert call("run", file, "--accept-types", "income").exit_code == 6
     assert call("run", file, "--accept-types", "age").exit_code == 0
     assert call("run", file).exit_code == 0
-    failed = database.rows(f"SELECT job, error_code FROM {database.ledger('run')}"
-                           " WHERE state = 'failed'")  # fmt: skip
+    failed = database.rows(
+        f"SELECT job, error_code FROM {database.ledger('run')} WHERE state = 'failed'"
+    )
     assert failed == [("people", "table_changed")] * 3
     with pytest.raises(InvalidParameter, match="must be a list of columns"):
         dbanon.run_job(file, accept_types="age")

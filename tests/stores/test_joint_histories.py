@@ -34,9 +34,13 @@ DATABASES = ALL_NAMES
 
 K = 3
 GIVEN: dict[str, Any] = {
-    "quasi_identifiers": ["age", "income"], "k": K, "nulls": "category", "entity": "id",
-    "keep": ["who"], "releases": "independent",
-}  # fmt: skip
+    "quasi_identifiers": ["age", "income"],
+    "k": K,
+    "nulls": "category",
+    "entity": "id",
+    "keep": ["who"],
+    "releases": "independent",
+}
 RELEASES = ["release.first", "release.second", "release.third"]
 
 

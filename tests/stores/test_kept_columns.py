@@ -35,17 +35,23 @@ COLUMNS: dict[str, tuple[str, Values, list[tuple[str | None, float]]]] = {
     # Several values stand for one age: still each tells its age.
     "many_to_one": ("integer", [age * 2 + i % 2 for i, age in enumerate(AGE)], [("age", 1.0)]),
     # A few rows disagree, so that what tells is most of its values, not all.
-    "but_for_some": ("integer", [7 if i % 40 == 0 else age * 2 for i, age in enumerate(AGE)],
-                     [("age", 0.97)]),
+    "but_for_some": (
+        "integer",
+        [7 if i % 40 == 0 else age * 2 for i, age in enumerate(AGE)],
+        [("age", 0.97)],
+    ),
     # The other way round it is a region of a place: a class may hold several, and they are seen.
     "coarser": ("integer", [age // 30 for age in AGE], []),
     "constant": ("text", ["same"] * N, []),
     "unrelated": ("integer", [i % 7 for i in range(N)], []),
     "empty": ("text", [None] * N, []),
-    "copy_of_some": ("integer", [age if i % 3 else None for i, age in enumerate(AGE)],
-                     [("age", 1.0)]),
+    "copy_of_some": (
+        "integer",
+        [age if i % 3 else None for i, age in enumerate(AGE)],
+        [("age", 1.0)],
+    ),
     "household": ("integer", [i // 3 for i in range(N)], [(None, 1.0)]),
-}  # fmt: skip
+}
 
 
 def load(database: Database, table: str = "people", **more: Values) -> dict[str, str]:
@@ -215,8 +221,13 @@ def test_few_rows(database: Database) -> None:
 
 @pytest.mark.parametrize("name", ["age", "born", "height", "seen", "site"])
 def test_quasi_identifiers_of_every_kind(name: str, database: Database) -> None:
-    kind = {"age": "integer", "born": "date", "height": "double", "seen": "timestamp",
-            "site": "text"}[name]  # fmt: skip
+    kind = {
+        "age": "integer",
+        "born": "date",
+        "height": "double",
+        "seen": "timestamp",
+        "site": "text",
+    }[name]
     values = {
         "age": [i % 20 for i in range(N)],
         "born": [f"1970-01-{1 + i % 20:02}" for i in range(N)],
@@ -231,9 +242,7 @@ def test_quasi_identifiers_of_every_kind(name: str, database: Database) -> None:
     # Heavy places, so that names are what classes mix.
     how = {"method": "gaa_cp", "weights": {"zip": 50}} if kind == "text" else {}
     with pytest.warns(KeptColumnTells):
-        report = database.anonymize(
-            **given(quasi_identifiers=[name, "zip"], keep=["code"], **how)
-        )  # fmt: skip
+        report = database.anonymize(**given(quasi_identifiers=[name, "zip"], keep=["code"], **how))
     assert found(report) == {"code": [(name, 1.0)]}
 
 
@@ -256,9 +265,11 @@ def test_of_many_rows_a_sample_is_enough(database: Database, monkeypatch: Any) -
     monkeypatch.setattr(SqlSource, "groups", note)
     report = database.anonymize(**given(keep=["own", "couples", "double", "part"]))
     assert found(report) == {
-        "own": [(None, 0.9)], "couples": [(None, 1.0)], "double": [("age", 1.0)],
+        "own": [(None, 0.9)],
+        "couples": [(None, 1.0)],
+        "double": [("age", 1.0)],
         "part": [(None, 1.0)],
-    }  # fmt: skip
+    }
     assert counted == ["couples", "double", "part"]
 
 

@@ -20,15 +20,27 @@ from tests.stores.databases import ALL_NAMES, Database
 from tests.stores.refusal import refuse
 
 DATABASES = ALL_NAMES
-KINDS = {"full_name": "text", "contact": "text", "visits": "integer", "illness": "text",
-         "hospital_name": "text", "age": "integer"}  # fmt: skip
+KINDS = {
+    "full_name": "text",
+    "contact": "text",
+    "visits": "integer",
+    "illness": "text",
+    "hospital_name": "text",
+    "age": "integer",
+}
 # Twelve persons of ten visits each: no column is nearly unique.
 ROWS = [
-    (f"Name {person}", f"p{person}@example.org", visit, f"illness {visit % 3}",
-     f"clinic {visit % 4}", 20 + person)
+    (
+        f"Name {person}",
+        f"p{person}@example.org",
+        visit,
+        f"illness {visit % 3}",
+        f"clinic {visit % 4}",
+        20 + person,
+    )
     for person in range(12)
     for visit in range(10)
-]  # fmt: skip
+]
 ASKED: dict[str, Any] = {"quasi_identifiers": ["age"], "k": 10}
 OTHERS = {"keep": ["visits", "hospital_name"], "sensitive": ["illness"]}
 FOUND = [KeptIdentifier("full_name", "name"), KeptIdentifier("contact", "form")]
@@ -72,8 +84,9 @@ def test_every_run_warns(database: Database, roles: dict[str, list[str]]) -> Non
 def test_strict_refuses_and_reads_nothing(database: Database) -> None:
     load(database)
     database.make_schema("release")
-    error = refuse(database, KeptIdentifierRefused, '"full_name"', **ASKED, keep=["full_name"],
-                   strict=True)  # fmt: skip
+    error = refuse(
+        database, KeptIdentifierRefused, '"full_name"', **ASKED, keep=["full_name"], strict=True
+    )
     assert (error.exit_code, error.code, error.sqlstate) == (6, "kept_identifier", "ZK005")
     assert "Name 1" not in repr(vars(error))
 
@@ -117,8 +130,20 @@ def test_frames_are_looked_at_alike() -> None:
 def test_the_command_says_it_on_stderr(database: Database) -> None:
     load(database)
     database.make_schema("release")
-    line = ["anonymize", database.url, "--table", "people", "--output", "release.people", "--k",
-            "10", "-q", "age", "--keep", "full_name"]  # fmt: skip
+    line = [
+        "anonymize",
+        database.url,
+        "--table",
+        "people",
+        "--output",
+        "release.people",
+        "--k",
+        "10",
+        "-q",
+        "age",
+        "--keep",
+        "full_name",
+    ]
     done = CliRunner().invoke(main, [*line, "--strict"])
     assert done.exit_code == 6, done.output
     assert "kept_identifier" in done.stderr
@@ -132,8 +157,14 @@ def test_a_job_says_it(database: Database, tmp_path: Path, monkeypatch: Any) -> 
     monkeypatch.setenv("DBANON_URL", database.url)
     load(database)
     file = tmp_path / "job.yaml"
-    roles = {"age": "quasi_identifier", "full_name": "keep, reason: as asked", "contact": "drop",
-             "visits": "drop", "illness": "sensitive", "hospital_name": "drop"}  # fmt: skip
+    roles = {
+        "age": "quasi_identifier",
+        "full_name": "keep, reason: as asked",
+        "contact": "drop",
+        "visits": "drop",
+        "illness": "sensitive",
+        "hospital_name": "drop",
+    }
     columns = "".join(f"      {name}: {{role: {role}}}\n" for name, role in roles.items())
     file.write_text(
         "version: 1\nsource: {url: '${DBANON_URL}'}\ndefaults: {k: 10}\njobs:\n  - name: one\n"
@@ -149,15 +180,26 @@ def test_releases_of_a_chain_say_it(
     sqlite_file: Database, duckdb_file: Database, tmp_path: Path, elsewhere: bool
 ) -> None:
     types = sqlite_file.types
-    kinds = {"person": f"{types['bigint']} PRIMARY KEY", "age": types["integer"],
-             "full_name": types["text"], "ward": types["text"]}  # fmt: skip
+    kinds = {
+        "person": f"{types['bigint']} PRIMARY KEY",
+        "age": types["integer"],
+        "full_name": types["text"],
+        "ward": types["text"],
+    }
     rows = [(n, 20 + n % 7, f"Name {n % 12}", f"ward {n % 3}") for n in range(60)]
     sqlite_file.load("people", kinds, rows)
     key = tmp_path / "key"
-    dbanon.create_chain(sqlite_file.url, "c", table="people", entity="person", changes="show",
-                        key_out=key)  # fmt: skip
-    asked = {"quasi_identifiers": ["age"], "entity": "person", "k": 3, "if_exists": "replace",
-             "chain": Chain("c", f"file:{key}"), "keep": ["full_name", "ward"]}  # fmt: skip
+    dbanon.create_chain(
+        sqlite_file.url, "c", table="people", entity="person", changes="show", key_out=key
+    )
+    asked = {
+        "quasi_identifiers": ["age"],
+        "entity": "person",
+        "k": 3,
+        "if_exists": "replace",
+        "chain": Chain("c", f"file:{key}"),
+        "keep": ["full_name", "ward"],
+    }
     if elsewhere:
         asked |= {"target": duckdb_file.url}
     with pytest.warns(KeptColumnIdentifies, match="full_name"):

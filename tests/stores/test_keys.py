@@ -89,8 +89,11 @@ def test_text_keys_sort_by_code_point(database: Database) -> None:
     order = sorted(letters)
     rows = [(letter, 10 * (order.index(letter) % 3)) for letter in letters]
     database.load("people", {"k": database.types["text"] + " PRIMARY KEY", "x": "integer"}, rows)
-    database.load("reference", {"k": "integer PRIMARY KEY", "x": "integer"},
-                  [(order.index(k), x) for k, x in rows])  # fmt: skip
+    database.load(
+        "reference",
+        {"k": "integer PRIMARY KEY", "x": "integer"},
+        [(order.index(k), x) for k, x in rows],
+    )
     for table in ("people", "reference"):
         database.anonymize(
             table=table, quasi_identifiers=["x"], keep=["k"], output=f"release.{table}"

@@ -80,9 +80,14 @@ def test_a_killed_client_leaves_nothing(make_database: Any, name: str, kind: str
     database: Database = make_database(name)
     load_people(database)
     given: dict[str, Any] = {
-        "database": database.url, "table": "people", "quasi_identifiers": ["age", "height"],
-        "keep": ["site"], "output": "release.people", "output_kind": kind, "k": 3,
-    }  # fmt: skip
+        "database": database.url,
+        "table": "people",
+        "quasi_identifiers": ["age", "height"],
+        "keep": ["site"],
+        "output": "release.people",
+        "output_kind": kind,
+        "k": 3,
+    }
     # The first run makes the ledger: the runs that are killed are such as the second.
     count_moments(given)
     total = count_moments(given | {"if_exists": "replace"})
@@ -105,10 +110,17 @@ def test_a_killed_copy_leaves_nothing(make_database: Any, tmp_path: Any, target:
     load_people(source)
     here = make_database(target)
     given: dict[str, Any] = {
-        "database": source.url, "table": "people", "quasi_identifiers": ["age", "height"],
-        "keep": ["site"], "output": "release.people", "output_kind": "view", "k": 3,
-        "if_exists": "replace", "target": here.url, "chunk_rows": 5,
-    }  # fmt: skip
+        "database": source.url,
+        "table": "people",
+        "quasi_identifiers": ["age", "height"],
+        "keep": ["site"],
+        "output": "release.people",
+        "output_kind": "view",
+        "k": 3,
+        "if_exists": "replace",
+        "target": here.url,
+        "chunk_rows": 5,
+    }
     count_moments(given)
     total = count_moments(given)
     old, state, before = contents(here), here.state(), source.state()

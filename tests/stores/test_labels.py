@@ -28,9 +28,13 @@ KINDS = {
     "born": Attribute("born", Kind.DATE),
 }
 GIVEN: dict[str, Any] = {
-    "quasi_identifiers": list(KINDS), "sensitive": ["ill"], "keep": ["id"], "k": 3,
-    "method": "gaa_cp", "refine": "fast",
-}  # fmt: skip
+    "quasi_identifiers": list(KINDS),
+    "sensitive": ["ill"],
+    "keep": ["id"],
+    "k": 3,
+    "method": "gaa_cp",
+    "refine": "fast",
+}
 
 
 def rows(age: int | None = None) -> list[tuple[Any, ...]]:
@@ -38,11 +42,14 @@ def rows(age: int | None = None) -> list[tuple[Any, ...]]:
     rng = np.random.default_rng(7)
     found = [
         (
-            i, int(rng.integers(18, 91)), Decimal(int(rng.integers(90_000, 590_000))) / 100,
-            date(1950, 1, 1) + timedelta(int(rng.integers(0, 9_000))), ("flu", "gout")[i % 2],
+            i,
+            int(rng.integers(18, 91)),
+            Decimal(int(rng.integers(90_000, 590_000))) / 100,
+            date(1950, 1, 1) + timedelta(int(rng.integers(0, 9_000))),
+            ("flu", "gout")[i % 2],
         )
         for i in range(N)
-    ]  # fmt: skip
+    ]
     if age is not None:
         found[0] = (0, age, *found[0][2:])
     return found

@@ -46,8 +46,11 @@ def require_whole(warehouse: Path) -> None:
     for one in table.snapshots():
         assert rows(snapshot_id=one.snapshot_id).num_rows == 100
         found = table.inspect.entries(one.snapshot_id).to_pylist()
-        added += [entry["data_file"]["file_path"].rpartition("/")[2]
-                  for entry in found if entry["status"] == 1]  # fmt: skip
+        added += [
+            entry["data_file"]["file_path"].rpartition("/")[2]
+            for entry in found
+            if entry["status"] == 1
+        ]
     assert sorted(added) == files(warehouse, ".parquet")
     assert files(warehouse, ".pending") == []
 
@@ -113,9 +116,16 @@ def test_an_answer_that_is_lost_takes_no_file_from_a_table(
 @pytest.mark.parametrize(
     ("kind", "moment"),
     # Disks and object stores have no way to ask and put in one.
-    [("table", "before"), ("table", "between"), ("table", "left"), ("disk", "before"),
-     ("disk", "left"), ("objects", "before"), ("objects", "left")],
-)  # fmt: skip
+    [
+        ("table", "before"),
+        ("table", "between"),
+        ("table", "left"),
+        ("disk", "before"),
+        ("disk", "left"),
+        ("objects", "before"),
+        ("objects", "left"),
+    ],
+)
 def test_an_older_release_never_follows_a_newer_one(
     warehouse: Path, monkeypatch: pytest.MonkeyPatch, kind: str, moment: str
 ) -> None:
@@ -222,8 +232,11 @@ def test_a_name_with_a_quote_after_a_crash(
 def test_older_snapshots_keep_columns_whose_type_changed(
     warehouse: Path, duckdb_file: DuckdbDatabase
 ) -> None:
-    duckdb_file.load("people", {"id": "bigint", "age": "bigint", "site": "integer"},
-                     [(i, 20 + i % 30, 7) for i in range(100)])  # fmt: skip
+    duckdb_file.load(
+        "people",
+        {"id": "bigint", "age": "bigint", "site": "integer"},
+        [(i, 20 + i % 30, 7) for i in range(100)],
+    )
     given = {**GIVEN, **REPLACED}
     for kind, value in (("VARCHAR", f"'{PLANTED}'"), ("INTEGER", "7"), ("VARCHAR", f"'{PLANTED}'")):
         duckdb_file.execute(f"ALTER TABLE people ALTER site TYPE {kind} USING {value}")
@@ -233,6 +246,7 @@ def test_older_snapshots_keep_columns_whose_type_changed(
         dbanon.anonymize(duckdb_file.url, **{**given, "keep": keep})
     snapshots = load_catalog("here").load_table(TABLE).snapshots()
     found = [rows(snapshot_id=one.snapshot_id) for one in snapshots]
-    assert [set(one["site"].to_pylist()) if "site" in one.column_names else None for one in found
-            ] == [{PLANTED}, {7}, {PLANTED}, None, {PLANTED}]  # fmt: skip
+    assert [
+        set(one["site"].to_pylist()) if "site" in one.column_names else None for one in found
+    ] == [{PLANTED}, {7}, {PLANTED}, None, {PLANTED}]
     require_whole(warehouse)

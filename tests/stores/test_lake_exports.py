@@ -36,9 +36,14 @@ from tests.stores.databases import SqliteDatabase
 
 TABLE = "clinic.people"
 EXPORT = f"iceberg:here/{TABLE}"
-GIVEN: dict[str, Any] = {"table": "people", "quasi_identifiers": ["age"], "k": 5,
-                         "keep": ["site"], "output": "release.people",
-                         "exports": [EXPORT]}  # fmt: skip
+GIVEN: dict[str, Any] = {
+    "table": "people",
+    "quasi_identifiers": ["age"],
+    "k": 5,
+    "keep": ["site"],
+    "output": "release.people",
+    "exports": [EXPORT],
+}
 
 pytestmark = pytest.mark.usefixtures("no_temporary_file")
 
@@ -206,9 +211,13 @@ def test_tables_of_others_stay(warehouse: Path) -> None:
     catalog.drop_table(TABLE)
     released(warehouse)
     load_catalog("here").load_table(TABLE).append(
-        pa.table({"age": pa.array([1.0], pa.float64()).cast(rows().schema.field("age").type),
-                  "site": ["theirs"]})
-    )  # fmt: skip
+        pa.table(
+            {
+                "age": pa.array([1.0], pa.float64()).cast(rows().schema.field("age").type),
+                "site": ["theirs"],
+            }
+        )
+    )
     with pytest.raises(OutputExists, match="not a table that dbanon made"):
         released(warehouse, if_exists="replace")
     assert rows().num_rows == 101
@@ -291,10 +300,23 @@ def test_killed_between_upload_and_commit(
     # Of released values alone, and no reader is led to it.
     [left] = sorted(set(files(warehouse, ".parquet")) - set(before))
     [path] = warehouse.rglob(left)
-    assert min(parquet.read_table(path).group_by("age").aggregate([([], "count_all")])
-               ["count_all"].to_pylist()) >= 5  # fmt: skip
-    job = Job(table="people", output="release.people", quasi_identifiers=("age",),
-              policy=Policy(k=5), exports=(Export(EXPORT),), if_exists="replace")  # fmt: skip
+    assert (
+        min(
+            parquet.read_table(path)
+            .group_by("age")
+            .aggregate([([], "count_all")])["count_all"]
+            .to_pylist()
+        )
+        >= 5
+    )
+    job = Job(
+        table="people",
+        output="release.people",
+        quasi_identifiers=("age",),
+        policy=Policy(k=5),
+        exports=(Export(EXPORT),),
+        if_exists="replace",
+    )
     exporter = exporting.Exporter(job, open_store(f"sqlite:///{warehouse.parent}/d.sqlite"))
     exporter.settle()
     shown = load_catalog("here").table_exists(TABLE) and [
@@ -313,11 +335,21 @@ def test_killed_between_upload_and_commit(
 
 
 @pytest.mark.parametrize(
-    "path", ["iceberg:", "iceberg:here", "iceberg:here/people", "iceberg:here/../a.b",
-             "iceberg:key:secret@here/a.b", "iceberg:here/a.b/c", 'iceberg:here/"a.b".c',
-             "iceberg:here/clinic.{release}", 'iceberg:here/clinic."a?b"',
-             'iceberg:here/"a#b".people', 'iceberg:here/clinic."a\nb"'],
-)  # fmt: skip
+    "path",
+    [
+        "iceberg:",
+        "iceberg:here",
+        "iceberg:here/people",
+        "iceberg:here/../a.b",
+        "iceberg:key:secret@here/a.b",
+        "iceberg:here/a.b/c",
+        'iceberg:here/"a.b".c',
+        "iceberg:here/clinic.{release}",
+        'iceberg:here/clinic."a?b"',
+        'iceberg:here/"a#b".people',
+        'iceberg:here/clinic."a\nb"',
+    ],
+)
 def test_names_that_lead_elsewhere(warehouse: Path, path: str) -> None:
     with pytest.raises((InvalidParameter, InvalidName)) as raised:
         released(warehouse, exports=[path])

@@ -36,14 +36,24 @@ from dbanon.stores.lake_catalog import catalog_named, open_catalogs
 from tests.stores.catalogs import load_catalog
 
 TABLE = "clinic.people"
-GIVEN: dict[str, Any] = {"table": TABLE, "quasi_identifiers": ["age", "income"], "k": 5,
-                         "keep": ["ill", "id", "born"], "output": "release.people"}  # fmt: skip
+GIVEN: dict[str, Any] = {
+    "table": TABLE,
+    "quasi_identifiers": ["age", "income"],
+    "k": 5,
+    "keep": ["ill", "id", "born"],
+    "output": "release.people",
+}
 DRAWN = {**GIVEN, "kept_columns": "client"}
-ROWS = pa.table({
-    "id": list(range(60)), "age": [20 + i % 30 for i in range(60)],
-    "income": [Decimal(f"{100 * i}.25") for i in range(60)], "ill": ["flu", "gout", None] * 20,
-    "born": [date(1950 + i, 1, 2) for i in range(60)], "diary": ["word"] * 60,
-})  # fmt: skip
+ROWS = pa.table(
+    {
+        "id": list(range(60)),
+        "age": [20 + i % 30 for i in range(60)],
+        "income": [Decimal(f"{100 * i}.25") for i in range(60)],
+        "ill": ["flu", "gout", None] * 20,
+        "born": [date(1950 + i, 1, 2) for i in range(60)],
+        "diary": ["word"] * 60,
+    }
+)
 
 
 @pytest.fixture
@@ -99,8 +109,20 @@ def test_what_stands_there_now_is_released(lake: str, target: str) -> None:
 
 
 def test_the_command(lake: str, target: str) -> None:
-    command = ["anonymize", lake, "--table", TABLE, "--quasi-identifiers", "age,income", "--k", "5",
-               "--output", "release.people", "--target", target]  # fmt: skip
+    command = [
+        "anonymize",
+        lake,
+        "--table",
+        TABLE,
+        "--quasi-identifiers",
+        "age,income",
+        "--k",
+        "5",
+        "--output",
+        "release.people",
+        "--target",
+        target,
+    ]
     refused = CliRunner().invoke(main, command)
     assert refused.exit_code == 2
     assert "--kept-columns client" in refused.output or 'kept_columns="client"' in refused.output

@@ -49,8 +49,9 @@ def test_a_copied_mark_is_no_release(database: Database, kind: str) -> None:
     with pytest.raises(errors.OutputNotOurs):
         database.anonymize(**given, output="release.treasure", if_exists="replace")
     assert database.rows(f"SELECT age FROM {database.relation('release.treasure')}") in (
-        [(1,)], [],
-    )  # fmt: skip
+        [(1,)],
+        [],
+    )
     store = open_store(database.url)
     with pytest.raises(errors.ReleaseNotFound, match="bears the mark"):
         verify(store, parse_relation("release.treasure"))
@@ -94,8 +95,10 @@ def test_a_name_in_other_letters_is_the_same_relation_where_it_is(database: Data
 def test_gc_passes_over_what_an_entry_does_not_name(database: Database) -> None:
     load_people(database, rows_of_people(30))
     given: dict[str, Any] = {
-        "quasi_identifiers": NUMERIC, "output_kind": "view", "if_exists": "replace",
-    }  # fmt: skip
+        "quasi_identifiers": NUMERIC,
+        "output_kind": "view",
+        "if_exists": "replace",
+    }
     reports = [database.anonymize(**given) for _ in range(3)]
     # The live one is hidden; the oldest was dropped and made again with its mark, and as a view.
     database.execute(f"UPDATE {database.ledger()} SET superseded_at = created_at")
@@ -115,8 +118,9 @@ def test_gc_forgets_runs_that_failed(database: Database) -> None:
         with pytest.raises(errors.TooFewRecords):
             database.anonymize(quasi_identifiers=NUMERIC, k=31, output="release.other")
     run = database.ledger("run")
-    [(newest,)] = database.rows(f"SELECT max(CAST(run_id AS VARCHAR(36))) FROM {run}"
-                                " WHERE state = 'failed'")  # fmt: skip
+    [(newest,)] = database.rows(
+        f"SELECT max(CAST(run_id AS VARCHAR(36))) FROM {run} WHERE state = 'failed'"
+    )
     old = "'2020-01-01 00:00:00+00:00'"
     database.execute(f"UPDATE {run} SET started_at = {old} WHERE run_id <> '{newest}'")
     for words, left in ((["1e9"], 3), (["-1"], 3), (["30"], 2), (["30"], 2), (["0"], 1)):
@@ -147,9 +151,19 @@ def test_a_run_that_fails_leaves_a_row_where_there_is_a_ledger(database: Databas
         database.anonymize(quasi_identifiers=NUMERIC)
     done = CliRunner().invoke(
         main,
-        ["anonymize", database.url, "--table", "people", "--quasi-identifiers", "age", "--k", "31",
-         "--output", "release.third"],
-    )  # fmt: skip
+        [
+            "anonymize",
+            database.url,
+            "--table",
+            "people",
+            "--quasi-identifiers",
+            "age",
+            "--k",
+            "31",
+            "--output",
+            "release.third",
+        ],
+    )
     assert done.exit_code == 3
     rows = database.rows(f"{RUN}{database.ledger('run')} ORDER BY finished_at")
     assert [(*row[:4], bool(row[6])) for row in rows] == [

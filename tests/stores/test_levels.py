@@ -19,9 +19,12 @@ def test_levels(database: Database) -> None:
     columns = {"id": "integer PRIMARY KEY", "place": database.types["text"], "age": "integer"}
     database.load("people", columns | {"side": "integer"}, rows)
     report = database.anonymize(
-        quasi_identifiers=["place", "age"], keep=["id"], by=["side"], method="full_domain",
+        quasi_identifiers=["place", "age"],
+        keep=["id"],
+        by=["side"],
+        method="full_domain",
         hierarchies={"place": PLACES},
-    )  # fmt: skip
+    )
     assert report.levels is not None
     assert dict(report.rows())["levels"].startswith(f"place {report.levels['place']}, age ")
     [(arguments,)] = database.rows(

@@ -73,8 +73,9 @@ def test_strict_refuses_codings_and_households(database: Database) -> None:
     load(database)
     database.make_schema("release")
     for name in ("age_code", "household"):
-        error = refuse(database, LinkingColumnRefused, f'"{name}"', **ASKED, keep=[name],
-                       strict=True)  # fmt: skip
+        error = refuse(
+            database, LinkingColumnRefused, f'"{name}"', **ASKED, keep=[name], strict=True
+        )
         assert (error.code, error.sqlstate) == ("linking_column", "ZK005")
     report = database.anonymize(**ASKED, keep=["visits"], sensitive=["illness", "sex"], strict=True)
     assert report.linking == ()
@@ -116,8 +117,22 @@ def test_a_column_that_was_told_of_already_is_told_of_once(database: Database) -
 def test_command_and_job_say_it(database: Database, tmp_path: Path, monkeypatch: Any) -> None:
     load(database)
     database.make_schema("release")
-    line = ["anonymize", database.url, "--table", "people", "--output", "release.people", "--k",
-            str(K), "-q", "age", "-q", "height", "--keep", "age_code"]  # fmt: skip
+    line = [
+        "anonymize",
+        database.url,
+        "--table",
+        "people",
+        "--output",
+        "release.people",
+        "--k",
+        str(K),
+        "-q",
+        "age",
+        "-q",
+        "height",
+        "--keep",
+        "age_code",
+    ]
     done = CliRunner().invoke(main, [*line, "--strict"])
     assert done.exit_code == 6, done.output
     assert "linking_column" in done.stderr
@@ -127,9 +142,10 @@ def test_command_and_job_say_it(database: Database, tmp_path: Path, monkeypatch:
     monkeypatch.setenv("DBANON_URL", database.url)
     file = tmp_path / "job.yaml"
     roles = dict.fromkeys(COLUMNS, "drop") | {
-        "age": "quasi_identifier", "height": "quasi_identifier",
+        "age": "quasi_identifier",
+        "height": "quasi_identifier",
         "household": "keep, reason: as asked",
-    }  # fmt: skip
+    }
     columns = "".join(f"      {name}: {{role: {role}}}\n" for name, role in roles.items())
     file.write_text(
         "version: 1\nsource: {url: '${DBANON_URL}'}\ndefaults: {k: 5}\njobs:\n  - name: one\n"

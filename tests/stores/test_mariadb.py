@@ -38,7 +38,7 @@ CUTS = (
     "START TRANSACTION",
     'UPDATE "dbanon"."publication" SET state',
     'DROP TABLE IF EXISTS "dbanon"."old_',
-)  # fmt: skip
+)
 
 
 def marks(database: MariadbDatabase) -> str:
@@ -51,9 +51,10 @@ def marks(database: MariadbDatabase) -> str:
 
 def staged(database: MariadbDatabase) -> list[str]:
     return [
-        name for schema, name in database.relations()
+        name
+        for schema, name in database.relations()
         if schema == "dbanon" and name.startswith(("r_", "old_"))
-    ]  # fmt: skip
+    ]
 
 
 def states(database: MariadbDatabase) -> list[str]:
@@ -89,9 +90,11 @@ def test_values_that_no_release_may_have(mariadb: MariadbDatabase) -> None:
     )
     given: dict[str, Any] = {"k": 2, "method": "kmember"}
     for name, error in (
-        ("height", errors.UnsupportedType), ("born", errors.MixedTypes),
-        ("kind", errors.MixedTypes), ("ok", errors.MixedTypes),
-    ):  # fmt: skip
+        ("height", errors.UnsupportedType),
+        ("born", errors.MixedTypes),
+        ("kind", errors.MixedTypes),
+        ("ok", errors.MixedTypes),
+    ):
         with pytest.raises(error, match=f'"{name}"'):
             mariadb.anonymize(quasi_identifiers=["age", name], **given)
     with pytest.raises(errors.MixedTypes, match='"born"'):
@@ -228,7 +231,7 @@ NESTED = {
         EVIL.replace("evil", "`mal lory`.`a``b`").format("INVOKER"),
         "CREATE VIEW shown AS SELECT id, `mal lory`.`a``b`(age) AS age FROM people",
     ],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", NESTED)
@@ -236,9 +239,12 @@ def test_foreign_code_below_a_view_of_the_readers_own(mariadb: MariadbDatabase, 
     """Views and routines are followed down to the last that would run as the reader."""
     load_people(mariadb)
     mariadb.server.execute(
-        "SET SESSION sql_mode = ''", "CREATE TABLE taken (who varchar(99))", EVIL.format("INVOKER"),
-        *NESTED[case], database="app",
-    )  # fmt: skip
+        "SET SESSION sql_mode = ''",
+        "CREATE TABLE taken (who varchar(99))",
+        EVIL.format("INVOKER"),
+        *NESTED[case],
+        database="app",
+    )
     # The attack works where nobody looks.
     mariadb.rows("SELECT sum(age) FROM shown")
     assert mariadb.rows("SELECT DISTINCT who FROM app.taken") == [("root@localhost",)]
@@ -262,7 +268,9 @@ def test_code_that_runs_with_its_definers_rights_is_no_reason_to_refuse(
 ) -> None:
     load_people(mariadb)
     mariadb.server.execute(
-        "SET SESSION sql_mode = ''", "CREATE TABLE taken (who varchar(99))", EVIL.format("DEFINER"),
+        "SET SESSION sql_mode = ''",
+        "CREATE TABLE taken (who varchar(99))",
+        EVIL.format("DEFINER"),
         "CREATE USER IF NOT EXISTS mallory@localhost",
         "GRANT INSERT ON app.taken TO mallory@localhost",
         "GRANT EXECUTE ON app.* TO mallory@localhost",
@@ -274,7 +282,7 @@ def test_code_that_runs_with_its_definers_rights_is_no_reason_to_refuse(
         " SELECT id, theirs(age) AS age FROM people",
         "CREATE VIEW shown AS SELECT id, mine(evil(age)) AS age FROM below",
         database="app",
-    )  # fmt: skip
+    )
     given = GIVEN | {"table": "shown", "key": ["id"], "quasi_identifiers": ["age"]}
     assert mariadb.anonymize(**given).rows_out == mariadb.rows("SELECT count(*) FROM people")[0][0]
     assert mariadb.rows("SELECT DISTINCT who FROM app.taken") == [("mallory@localhost",)]
@@ -385,9 +393,11 @@ def test_an_idle_reader(mariadb: MariadbDatabase) -> None:
         cursor.execute("SELECT count(*) FROM release.people")
         with pytest.raises(errors.OutputBusy, match="for 2 s"):
             mariadb.anonymize(
-                **GIVEN, if_exists="replace", swap_timeout=2,
+                **GIVEN,
+                if_exists="replace",
+                swap_timeout=2,
                 on_sql=lambda sql: tries.append(sql) if "RENAME" in sql else None,
-            )  # fmt: skip
+            )
         cursor.execute("COMMIT")
     waits = [float(sql.split(" = ")[1].split()[0]) for sql in tries]
     assert len(waits) >= 3

@@ -77,8 +77,11 @@ def test_a_database_of_others_is_a_matter_of_rights(
     with pytest.raises(InsufficientRights, match="may not use this database"):
         dbanon.plan(
             clerk.replace("clerk@", "clerk:p%23ss%20word%251@"),
-            table="people", output="released", quasi_identifiers=["age"], k=3,
-        )  # fmt: skip
+            table="people",
+            output="released",
+            quasi_identifiers=["age"],
+            k=3,
+        )
 
 
 def test_the_hint_works_as_written(

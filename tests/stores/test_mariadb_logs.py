@@ -64,9 +64,14 @@ def test_no_statement_of_a_release_shows_a_row_of_the_source(
     with general_log(mariadb) as statements:
         dbanon.advise(mariadb.url, table="people")
         dbanon.anonymize(
-            mariadb.url, table="people", k=5, output="release.people",
-            quasi_identifiers=["pay", "ward"], keep=["note"], **options,
-        )  # fmt: skip
+            mariadb.url,
+            table="people",
+            k=5,
+            output="release.people",
+            quasi_identifiers=["pay", "ward"],
+            keep=["note"],
+            **options,
+        )
         dbanon.verify(mariadb.url, "release.people")
         logged = statements()
     released = {
@@ -90,9 +95,14 @@ def test_rows_of_another_database_stand_in_the_order_of_the_release(
     load(source)
     with general_log(mariadb) as statements:
         dbanon.anonymize(
-            source.url, table="people", k=5, output="release.people", target=mariadb.url,
-            quasi_identifiers=["pay"], keep=["note"],
-        )  # fmt: skip
+            source.url,
+            table="people",
+            k=5,
+            output="release.people",
+            target=mariadb.url,
+            quasi_identifiers=["pay"],
+            keep=["note"],
+        )
         [rows] = [one for one in statements() if one.startswith('INSERT INTO "dbanon_rows"')]
     in_release = [note for (note,) in mariadb.rows("SELECT note FROM release.people")]
     assert re.findall("qzkept [0-9]+", rows) == in_release

@@ -41,8 +41,10 @@ def test_rows_come_in_many_pieces(
 ) -> None:
     """Keys of all sizes, NULLs and decimals, more rows than one answer holds."""
     drawn = np.random.default_rng(5)
-    keys = sorted({-(2**63), -(2**53) - 1, -1, 0, 2**53 + 1, 2**63 - 1}
-                  | set(drawn.integers(-(2**62), 2**62, 300).tolist()))  # fmt: skip
+    keys = sorted(
+        {-(2**63), -(2**53) - 1, -1, 0, 2**53 + 1, 2**63 - 1}
+        | set(drawn.integers(-(2**62), 2**62, 300).tolist())
+    )
     decimals = [f"{n}.{m:06d}" for n, m in drawn.integers(0, 10**6, (len(keys), 2)).tolist()]
     names = [None if i % 7 == 0 else f"text {i % 5}" for i in range(len(keys))]
     rows = ", ".join(
@@ -128,9 +130,13 @@ def test_an_answer_that_is_cut_is_an_error(
     monkeypatch.setattr(store, "_SETTINGS", (*store._SETTINGS, "SET group_concat_max_len = 100"))
     with pytest.raises(errors.DatabaseFailure, match="cut"):
         dbanon.anonymize(
-            mariadb.url, table="people", k=3, output="release.people",
-            quasi_identifiers=["age", "height"], method="mdav",
-        )  # fmt: skip
+            mariadb.url,
+            table="people",
+            k=3,
+            output="release.people",
+            quasi_identifiers=["age", "height"],
+            method="mdav",
+        )
 
 
 def test_texts_longer_than_a_statement(
@@ -144,9 +150,14 @@ def test_texts_longer_than_a_statement(
         told = names[i % 4].encode().hex()
         mariadb.execute(f"INSERT INTO t VALUES ({i}, CONVERT(0x{told} USING utf8mb4))")
     report = dbanon.anonymize(
-        mariadb.url, table="t", quasi_identifiers=["name"], k=10, output="release.t",
-        method="mdav", recoding="representative",
-    )  # fmt: skip
+        mariadb.url,
+        table="t",
+        quasi_identifiers=["name"],
+        k=10,
+        output="release.t",
+        method="mdav",
+        recoding="representative",
+    )
     assert report.rows_out == 40
     found = mariadb.rows("SELECT name, count(*) FROM `release`.t GROUP BY BINARY name, name")
     assert sorted(found) == sorted((name, 10) for name in names)
@@ -160,9 +171,16 @@ def test_wide_texts_fit_into_what_a_server_takes_at_once(mariadb: MariadbDatabas
     mariadb.execute(f"SET GLOBAL max_allowed_packet = {2**21}")
     try:
         report = dbanon.anonymize(
-            iter([frame]), table="t", quasi_identifiers=["a"], keep=["note"], k=5,
-            kept_columns="client", output="release.t", target=mariadb.url, method="mdav",
-        )  # fmt: skip
+            iter([frame]),
+            table="t",
+            quasi_identifiers=["a"],
+            keep=["note"],
+            k=5,
+            kept_columns="client",
+            output="release.t",
+            target=mariadb.url,
+            method="mdav",
+        )
     finally:
         mariadb.execute(f"SET GLOBAL max_allowed_packet = {usual}")
     assert report.rows_out == 1_000
@@ -175,8 +193,14 @@ def test_a_kept_column_with_a_name_of_ours(mariadb: MariadbDatabase, name: str, 
     rows = ", ".join(f"({i}, {i % 4}, {99 - i % 50})" for i in range(60))
     mariadb.execute(f"INSERT INTO t (id, a, {name}) VALUES {rows}")
     dbanon.anonymize(
-        mariadb.url, table="t", quasi_identifiers=["a"], keep=[name], k=5, output="release.t",
-        method="mdav", where=f"{name} < 1000",
-    )  # fmt: skip
+        mariadb.url,
+        table="t",
+        quasi_identifiers=["a"],
+        keep=[name],
+        k=5,
+        output="release.t",
+        method="mdav",
+        where=f"{name} < 1000",
+    )
     found = mariadb.rows(f"SELECT a, {name} FROM `release`.t")
     assert sorted(found) == sorted((float(i % 4), 99 - i % 50) for i in range(60))

@@ -17,8 +17,11 @@ from tests.stores.chain_cases import Months, load
 from tests.stores.databases import Database
 
 GIVEN: dict[str, Any] = {
-    "quasi_identifiers": ["age", "income"], "sensitive": ["ill"], "k": 3, "nulls": "category",
-}  # fmt: skip
+    "quasi_identifiers": ["age", "income"],
+    "sensitive": ["ill"],
+    "k": 3,
+    "nulls": "category",
+}
 RELEASES = ["release.first", "release.second", "release.third"]
 
 
@@ -87,9 +90,13 @@ def test_persons_with_several_rows_have_all_of_their_classes(tmp_path: Any) -> N
     database.load("stays", types, rows)
     for name in ("release.first", "release.second"):
         database.anonymize(
-            table="stays", output=name, quasi_identifiers=["age"], keep=["who"], sensitive=["ill"],
+            table="stays",
+            output=name,
+            quasi_identifiers=["age"],
+            keep=["who"],
+            sensitive=["ill"],
             k=4 if name == "release.first" else 5,
-        )  # fmt: skip
+        )
     of = []
     for name in ("release.first", "release.second"):
         classes: dict[int, set[Any]] = defaultdict(set)

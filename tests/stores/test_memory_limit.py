@@ -76,8 +76,7 @@ def test_a_small_file_of_many_rows(constant: Path, tmp_path: Path) -> None:
 
 
 def test_the_limit_is_of_what_is_needed(constant: Path, tmp_path: Path) -> None:
-    given: dict[str, Any] = {"table": "people", "quasi_identifiers": ["age"], "k": 5,
-                             "output": "r"}  # fmt: skip
+    given: dict[str, Any] = {"table": "people", "quasi_identifiers": ["age"], "k": 5, "output": "r"}
     few = tmp_path / "few.parquet"
     parquet.write_table(pa.table({"age": [30, 31] * 50, "site": ["a", "b"] * 50}), few)
     target = f"duckdb:///{tmp_path / 'a.duckdb'}"
@@ -92,9 +91,14 @@ def test_csv_in_another_encoding_is_in_memory(tmp_path: Path) -> None:
     path.write_bytes(("age,note\n" + f"30,{'ä' * 1000}\n" * 10_000).encode("utf-16"))
     with pytest.raises(MemoryLimit, match="16 MiB"):
         dbanon.plan(
-            f"file:{path}", table="people", quasi_identifiers=["age"], k=5, output="r",
-            encoding="utf-16", memory_limit=LIMIT,
-        )  # fmt: skip
+            f"file:{path}",
+            table="people",
+            quasi_identifiers=["age"],
+            k=5,
+            output="r",
+            encoding="utf-16",
+            memory_limit=LIMIT,
+        )
 
 
 def settings_of(connection: duckdb.DuckDBPyConnection) -> tuple[int, int]:
@@ -142,14 +146,23 @@ V1 = "9:cpu:/a\n7:hugetlb,memory:/docker/a\n0::/\n"
     ("lines", "files", "wanted"),
     [
         (V2, {"system.slice/a.service/memory.max": "1048576"}, MIB),
-        (V2, {"system.slice/memory.max": "1048576", "system.slice/a.service/memory.max": "max"},
-         MIB),
+        (
+            V2,
+            {"system.slice/memory.max": "1048576", "system.slice/a.service/memory.max": "max"},
+            MIB,
+        ),
         (V2, {"system.slice/a.service/memory.high": "1048576", "memory.max": "max"}, MIB),
         # In a container, which does not see its host's directories.
         (V2, {"memory.max": "1048576"}, MIB),
         (V1, {"memory/docker/a/memory.limit_in_bytes": "1048576"}, MIB),
-        (V1, {"memory/docker/memory.limit_in_bytes": "2097152",
-              "memory/docker/a/memory.limit_in_bytes": "9223372036854771712"}, 2 * MIB),
+        (
+            V1,
+            {
+                "memory/docker/memory.limit_in_bytes": "2097152",
+                "memory/docker/a/memory.limit_in_bytes": "9223372036854771712",
+            },
+            2 * MIB,
+        ),
         (V1, {"memory/memory.limit_in_bytes": "1048576"}, MIB),
         (V2, {"system.slice/a.service/memory.max": "max"}, None),
         (V2, {}, None),
@@ -157,7 +170,7 @@ V1 = "9:cpu:/a\n7:hugetlb,memory:/docker/a\n0::/\n"
         ("nonsense\n", {"memory.max": "1048576"}, None),
         ("0::/../../etc\n", {"memory.max": "1048576"}, MIB),
     ],
-)  # fmt: skip
+)
 def test_the_limit_of_a_control_group_is_one_of_memory(
     lines: str, files: dict[str, str], wanted: int | None, tmp_path: Path
 ) -> None:
@@ -190,7 +203,11 @@ def test_other_connections_keep_their_limits(tmp_path: Path) -> None:
         own.execute("CREATE TABLE people AS SELECT range AS id, range % 20 AS age FROM range(200)")
         before = own.execute(query).fetchall()
         dbanon.anonymize(
-            f"duckdb:///{path}", table="people", quasi_identifiers=["age"], k=5,
-            output="released", memory_limit=64 * 2**20,
-        )  # fmt: skip
+            f"duckdb:///{path}",
+            table="people",
+            quasi_identifiers=["age"],
+            k=5,
+            output="released",
+            memory_limit=64 * 2**20,
+        )
         assert own.execute(query).fetchall() == before

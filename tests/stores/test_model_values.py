@@ -55,9 +55,13 @@ def test_values_of_every_type(database: Database) -> None:
     assert max(one.achieved for one in report.models[1::2]) <= 0.2
     for name in names.values():
         refuse(
-            database, ModelInfeasible, "4 distinct values", **given, output="release.x",
+            database,
+            ModelInfeasible,
+            "4 distinct values",
+            **given,
+            output="release.x",
             models=[dbanon.Model("distinct_l", name, 5)],
-        )  # fmt: skip
+        )
 
 
 def test_a_hierarchy_of_timestamps_is_refused(database: Database) -> None:

@@ -33,8 +33,9 @@ from tests.stores.refusal import refuse
 pytestmark = pytest.mark.in_turn(of="file")
 
 COLUMNS = {"id": "integer", "age": "integer", "place": "text", "site": "text", "ill": "text"} | {
-    "grade": "integer", "cost": "double",
-}  # fmt: skip
+    "grade": "integer",
+    "cost": "double",
+}
 ILLS = ["flu", "cough", "gastritis", None]
 TREE = dbanon.Hierarchy.from_levels(
     [["flu", "lungs", "*"], ["cough", "lungs", "*"], ["gastritis", "belly", "*"]]
@@ -279,9 +280,13 @@ def test_what_breaks_a_model_is_not_published(
         return partition
 
     monkeypatch.setattr("dbanon.partitioning.partition_for.protect", leave_as_it_is)
-    refuse(database, RecountFailed, "do not keep to distinct_l 3", **GIVEN, models=[
-        MODELS["distinct_l"]
-    ])  # fmt: skip
+    refuse(
+        database,
+        RecountFailed,
+        "do not keep to distinct_l 3",
+        **GIVEN,
+        models=[MODELS["distinct_l"]],
+    )
 
 
 def test_withheld_records_do_not_count(database: Database) -> None:

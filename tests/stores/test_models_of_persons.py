@@ -30,8 +30,10 @@ from tests.stores.person_evaluator import (
 TREE = dbanon.Hierarchy.from_levels(
     [["0", "low", "*"], ["7", "low", "*"], ["14", "high", "*"], ["21", "high", "*"]]
 )
-PATHS = {int(leaf): [leaf, above, "*"] for leaf, above in
-         (("0", "low"), ("7", "low"), ("14", "high"), ("21", "high"))}  # fmt: skip
+PATHS = {
+    int(leaf): [leaf, above, "*"]
+    for leaf, above in (("0", "low"), ("7", "low"), ("14", "high"), ("21", "high"))
+}
 PATHS[None] = ["NULL", "NULL", "*"]
 LEVELS = {
     "distinct_l": st.integers(1, 3),

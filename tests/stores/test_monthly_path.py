@@ -21,9 +21,13 @@ from tests.stores.test_howto import ASKS, answered
 
 K, PERSONS, MONTHS = 5, 300, 6
 COLUMNS = {
-    "id": "bigint", "full_name": "text", "age": "bigint", "income": "bigint", "diagnosis": "text",
+    "id": "bigint",
+    "full_name": "text",
+    "age": "bigint",
+    "income": "bigint",
+    "diagnosis": "text",
     "status": "text",
-}  # fmt: skip
+}
 # What the page says, but for a column to count by. Readers of the release do not have it.
 COUNTED_BY = (
     "sed -i 's/ full_name: .*/ full_name: {role: keep, reason: \"counted by\"}/' job.yaml\n"
@@ -91,8 +95,12 @@ def test_six_months_expose_nobody(
     monkeypatch.setenv("DBANON_URL", duckdb_file.url)
     clinic = Clinic(duckdb_file, persons)
     _, first, decided, run, _ = [text for kind, text in blocks() if kind != "prints"]
-    done = answered(["bash", "-euo", "pipefail", "-c", ASKS + first + decided],
-                    capture_output=True, text=True, check=False)  # fmt: skip
+    done = answered(
+        ["bash", "-euo", "pipefail", "-c", ASKS + first + decided],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     subprocess.run(["bash", "-c", COUNTED_BY + more], check=True)
     words = shlex.split(run.splitlines()[0].partition(" > ")[0])[1:]
@@ -115,8 +123,10 @@ def test_six_months_expose_nobody(
             history.append(released.get(name))
         if more and month:
             # The report says so on its first line, which may be broken.
-            said = re.search(r"Report JOINT HISTORIES ([0-9]+) of ([0-9]+) persons \(([0-9.]+)%\)",
-                             " ".join(made.stdout.split()))  # fmt: skip
+            said = re.search(
+                r"Report JOINT HISTORIES ([0-9]+) of ([0-9]+) persons \(([0-9.]+)%\)",
+                " ".join(made.stdout.split()),
+            )
             below, everybody = exposed(histories), len(histories)
             seen.append(below)
             assert said is not None, made.stdout

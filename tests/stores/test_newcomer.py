@@ -52,8 +52,17 @@ def test_from_a_messy_file_to_a_report(folder: Path) -> None:
     looked_at = said("plan", "first.yaml")
     assert "date; types: date" in looked_at
 
-    advice = said("advise", "file:stays.csv", "--table", "stays", *WRITTEN, "--k", "5,10",
-                  "--methods", "gaa_cp")  # fmt: skip
+    advice = said(
+        "advise",
+        "file:stays.csv",
+        "--table",
+        "stays",
+        *WRITTEN,
+        "--k",
+        "5,10",
+        "--methods",
+        "gaa_cp",
+    )
     assert '"Patienten-Nr" says whose a row is' in advice
     assert "--nulls merge" in advice
 
@@ -73,8 +82,17 @@ def test_from_a_messy_file_to_a_report(folder: Path) -> None:
     report = " ".join(said("run", "job.yaml").split())
     assert 'persons: distinct values of "Patienten-Nr"' in report
     assert "as released" in said("verify", TARGET, "release.stays")
-    said("report", TARGET, "release.stays", "-o", "report.html", "--for", "Registry", "--purpose",
-         "Quality of care")  # fmt: skip
+    said(
+        "report",
+        TARGET,
+        "release.stays",
+        "-o",
+        "report.html",
+        "--for",
+        "Registry",
+        "--purpose",
+        "Quality of care",
+    )
     page = (folder / "report.html").read_text()
     assert "Registry" in page
     assert "Quality of care" in page

@@ -74,9 +74,11 @@ def move(old: LocalServer, new: LocalServer, name: str, folder: Path) -> str:
     ):
         done = subprocess.run(
             [server.binaries / program, *arguments],
-            capture_output=True, text=True, check=False,
+            capture_output=True,
+            text=True,
+            check=False,
             env={**os.environ, **libpq_environment(server.url(name))},
-        )  # fmt: skip
+        )
         assert done.returncode == 0, done.stderr
     return new.url(name)
 

@@ -139,13 +139,22 @@ def test_an_empty_file_is_a_database_of_sqlite(tmp_path: Path, people: SqliteDat
 @pytest.mark.parametrize(
     "url",
     [
-        "duckdb://", "duckdb:///", "duckdb:///:memory:", "duckdb:///:memory:x", "duckdb:///md:",
-        "duckdb:///md:people", "duckdb:///s3://bucket/people.duckdb", "duckdb:///sqlite:people.db",
-        "duckdb:///people.duckdb?access_mode=READ_WRITE", "sqlite://", "sqlite:///",
-        "sqlite:///:memory:", "sqlite:///file::memory:?uri=true",
+        "duckdb://",
+        "duckdb:///",
+        "duckdb:///:memory:",
+        "duckdb:///:memory:x",
+        "duckdb:///md:",
+        "duckdb:///md:people",
+        "duckdb:///s3://bucket/people.duckdb",
+        "duckdb:///sqlite:people.db",
+        "duckdb:///people.duckdb?access_mode=READ_WRITE",
+        "sqlite://",
+        "sqlite:///",
+        "sqlite:///:memory:",
+        "sqlite:///file::memory:?uri=true",
         "sqlite:///file:people?mode=memory&uri=true",
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("role", ["source", "target"])
 def test_urls_that_name_no_file(
     url: str, role: str, people: SqliteDatabase, tmp_path: Path, monkeypatch: Any

@@ -21,21 +21,22 @@ PLAIN = {
         "ALTER TABLE t ADD CHECK (f(a) > 0), ALTER b SET DEFAULT f(1)",
     ],
     "a materialized view": [
-        "ALTER TABLE t RENAME TO u", "CREATE MATERIALIZED VIEW t AS SELECT f(a) AS a FROM u"
+        "ALTER TABLE t RENAME TO u",
+        "CREATE MATERIALIZED VIEW t AS SELECT f(a) AS a FROM u",
     ],
-}  # fmt: skip
+}
 OTHERS = {
-    "a part": ["CREATE TABLE whole (a integer, b integer) PARTITION BY LIST (a)",
-               "ALTER TABLE whole ATTACH PARTITION t DEFAULT"],
+    "a part": [
+        "CREATE TABLE whole (a integer, b integer) PARTITION BY LIST (a)",
+        "ALTER TABLE whole ATTACH PARTITION t DEFAULT",
+    ],
     "a view": ["ALTER TABLE t RENAME TO u", "CREATE VIEW t AS SELECT f(a) AS a FROM u"],
     "an index of an expression": ["CREATE INDEX ON t (f(a))"],
     "an index of some rows": ["CREATE INDEX ON t (a) WHERE f(b) > 0"],
     "statistics of an expression": ["CREATE STATISTICS s ON f(a), b FROM t"],
     "a parent": ["CREATE TABLE child () INHERITS (t)"],
-    "a table in parts": [
-        "DROP TABLE t", "CREATE TABLE t (a integer) PARTITION BY RANGE (f(a))"
-    ],
-}  # fmt: skip
+    "a table in parts": ["DROP TABLE t", "CREATE TABLE t (a integer) PARTITION BY RANGE (f(a))"],
+}
 
 
 @pytest.mark.parametrize("case", [*PLAIN, *OTHERS])
@@ -54,14 +55,38 @@ def test_what_is_searched(postgresql: PostgresqlDatabase, case: str) -> None:
 
 
 PLAIN_TYPES = (
-    "integer", "smallint NOT NULL", "double precision", "numeric", "numeric(6, 2)", "text",
-    "varchar(3)", "char(5)", "date", "timestamp(3)", "timestamptz", "uuid", "boolean", "json",
-    "bytea", "interval", "inet",
-)  # fmt: skip
+    "integer",
+    "smallint NOT NULL",
+    "double precision",
+    "numeric",
+    "numeric(6, 2)",
+    "text",
+    "varchar(3)",
+    "char(5)",
+    "date",
+    "timestamp(3)",
+    "timestamptz",
+    "uuid",
+    "boolean",
+    "json",
+    "bytea",
+    "interval",
+    "inet",
+)
 OTHER_TYPES = (
-    "integer[]", "name", "point", "int4range", "int4multirange", "d", "of_d", "e", "pair", "d[]",
-    'text COLLATE "C"', "text COLLATE own",
-)  # fmt: skip
+    "integer[]",
+    "name",
+    "point",
+    "int4range",
+    "int4multirange",
+    "d",
+    "of_d",
+    "e",
+    "pair",
+    "d[]",
+    'text COLLATE "C"',
+    "text COLLATE own",
+)
 
 
 @pytest.fixture

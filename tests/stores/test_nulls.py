@@ -136,8 +136,9 @@ def test_withheld_records_with_nulls_are_not_expected_among_the_written(
     database: Database, way: str
 ) -> None:
     """A pattern of NULLs that is withheld as a whole, or in part, has no rows in the release."""
-    rows = [(i, i % 4, None if i % 5 == 0 else 1, "a" if i % 5 == 0 else f"v{i % 3}")
-            for i in range(60)]  # fmt: skip
+    rows = [
+        (i, i % 4, None if i % 5 == 0 else 1, "a" if i % 5 == 0 else f"v{i % 3}") for i in range(60)
+    ]
     rows += [(60 + i, 1000 * i, None, "a") for i in range(2)]
     columns = dict.fromkeys(("id", "x", "y"), database.types["integer"])
     database.load("people", columns | {"kept": database.types["text"]}, rows)
@@ -211,8 +212,9 @@ def test_rare_patterns_join_larger_ones(database: Database) -> None:
 def test_wide_values_of_rare_patterns_are_not_released(database: Database) -> None:
     """Exact sums of the database leave out cells that are suppressed."""
     big = 2**62
-    rows = [(0, big, None)] + [(i, None if i < 5 else big + i, None if i < 5 else i)
-                               for i in range(1, 12)]  # fmt: skip
+    rows = [(0, big, None)] + [
+        (i, None if i < 5 else big + i, None if i < 5 else i) for i in range(1, 12)
+    ]
     columns = {"id": "integer PRIMARY KEY", "x": database.types["bigint"], "y": "integer"}
     database.load("people", columns, rows)
     report = database.anonymize(quasi_identifiers=NAMES, nulls="merge", k=4)

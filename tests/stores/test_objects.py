@@ -88,8 +88,11 @@ def released(folder: Path, **given: Any) -> dbanon.Report:
 
 def test_an_export_has_its_place_once_the_release_is_committed(bucket: str, tmp_path: Path) -> None:
     there: list[list[str]] = []
-    released(tmp_path, exports=[f"{bucket}/people.parquet", f"{bucket}/p.csv"],
-            progress=lambda phase, share: there.append(names()))  # fmt: skip
+    released(
+        tmp_path,
+        exports=[f"{bucket}/people.parquet", f"{bucket}/p.csv"],
+        progress=lambda phase, share: there.append(names()),
+    )
     # Before: nothing, then names that nobody reads.
     assert [] in there
     assert not [name for seen in there for name in seen if not name.startswith(".dbanon-")]
@@ -142,8 +145,9 @@ def test_a_store_that_fails_midway(
     given: dict[str, Any] = {"exports": [f"{bucket}/{{release}}.parquet"]}
     with monkeypatch.context() as patch:
         failing("put")
-        with pytest.raises(DatabaseFailure, match=r"the object store does not do it \(ValueError\)"
-                           ) as raised:  # fmt: skip
+        with pytest.raises(
+            DatabaseFailure, match=r"the object store does not do it \(ValueError\)"
+        ) as raised:
             released(tmp_path, **given)
         assert "signed" not in str(raised.value)
         patch.undo()
@@ -204,8 +208,10 @@ def test_urls_that_say_too_much_or_too_little(bucket: str) -> None:
         with pytest.raises(InvalidParameter) as raised:
             dbanon.plan(url, **AGES, output="o")
         assert "secret" not in str(raised.value)
-    for url, code in ((f"{bucket}/none.csv", "database_not_found"),
-                      ("s3://no-such-bucket/a.csv", "database_not_found")):  # fmt: skip
+    for url, code in (
+        (f"{bucket}/none.csv", "database_not_found"),
+        ("s3://no-such-bucket/a.csv", "database_not_found"),
+    ):
         with pytest.raises(DbanonError) as raised:
             dbanon.plan(url, **AGES, output="o")
         assert raised.value.code == code

@@ -64,9 +64,13 @@ def test_a_stated_order(database: Database, given: Mapping[str, Any]) -> None:
 def test_bounds_of_ranks(database: Database) -> None:
     load(database)
     database.anonymize(
-        quasi_identifiers=NAMES, orders=ORDERS, nulls="suppress", max_suppression=1,
-        method="mondrian", intervals="bounds",
-    )  # fmt: skip
+        quasi_identifiers=NAMES,
+        orders=ORDERS,
+        nulls="suppress",
+        max_suppression=1,
+        method="mondrian",
+        intervals="bounds",
+    )
     found = database.rows(
         f"SELECT DISTINCT school_low, school_high FROM {database.relation('release.people')}"
     )
@@ -77,9 +81,14 @@ def test_bounds_of_ranks(database: Database) -> None:
 def test_a_value_outside_the_order(database: Database) -> None:
     load(database)
     said = refuse(
-        database, ValueNotInOrder, '"school"', quasi_identifiers=NAMES, nulls="suppress",
-        max_suppression=1, orders={"school": SCHOOLS[:-1]},
-    )  # fmt: skip
+        database,
+        ValueNotInOrder,
+        '"school"',
+        quasi_identifiers=NAMES,
+        nulls="suppress",
+        max_suppression=1,
+        orders={"school": SCHOOLS[:-1]},
+    )
     count = sum(school == SCHOOLS[-1] for _, _, school in rows())
     assert f"1 of 5 values, in {count} of 54 rows" in str(said)
     assert not any(value in str(said) for value in SCHOOLS)
@@ -129,13 +138,21 @@ def test_enums_have_their_order_and_keep_their_type(kind: str, make_database: An
     )
     # An empty one leaves a category, which only some methods take.
     refuse(
-        database, UnsupportedType, '"school"', quasi_identifiers=NAMES, orders={"school": []},
+        database,
+        UnsupportedType,
+        '"school"',
+        quasi_identifiers=NAMES,
+        orders={"school": []},
         if_exists="replace",
-    )  # fmt: skip
+    )
     database.anonymize(
-        quasi_identifiers=NAMES, orders={"school": []}, method="gaa_cp", nulls="suppress",
-        max_suppression=1, if_exists="replace",
-    )  # fmt: skip
+        quasi_identifiers=NAMES,
+        orders={"school": []},
+        method="gaa_cp",
+        nulls="suppress",
+        max_suppression=1,
+        if_exists="replace",
+    )
     assert {school for _, school in released(database)} <= {*SCHOOLS, "*"}
 
 
@@ -147,9 +164,11 @@ def test_enums_as_strata_and_as_sensitive_columns_are_as_before(
     enum(database)
     database.anonymize(quasi_identifiers=["age"], by=["school"], k=3)
     report = database.anonymize(
-        quasi_identifiers=["age"], sensitive=["school"], output="release.more",
+        quasi_identifiers=["age"],
+        sensitive=["school"],
+        output="release.more",
         models=[dbanon.Model("distinct_l", "school", 2)],
-    )  # fmt: skip
+    )
     assert report.models[0].achieved >= 2
 
 

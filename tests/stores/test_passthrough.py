@@ -49,7 +49,7 @@ KEPT = {
     "words": ("tsvector", "to_tsvector('simple', 'some words ' || g)"),
     "page": ("xml", "xmlparse(content '<a>' || g || '</a>')"),
     "sorted": ('text COLLATE "C"', "'s' || g"),
-}  # fmt: skip
+}
 OWN_TYPES = (
     "CREATE TYPE mood AS ENUM ('low', 'mid', 'hi\"gh')",
     "CREATE DOMAIN positive AS numeric(8,2) CHECK (VALUE > 0)",
@@ -175,9 +175,13 @@ def test_values_stand_beside_their_own_rows(postgresql: PostgresqlDatabase, hist
         postgresql.execute(statement)
     kept = "place" if history == "a name of ours" else "kept"
     report = both_ways(
-        postgresql, quasi_identifiers=["x", "y"], keep=[kept], nulls="suppress",
-        max_suppression=0.6, chunk_rows=50,
-    )  # fmt: skip
+        postgresql,
+        quasi_identifiers=["x", "y"],
+        keep=[kept],
+        nulls="suppress",
+        max_suppression=0.6,
+        chunk_rows=50,
+    )
     assert report.rows_out == classes_of(postgresql, ("x", "y"), kept)
 
 
@@ -192,28 +196,42 @@ def test_rows_in_another_order_than_their_keys(postgresql: PostgresqlDatabase, k
         if kind == "VIEW" and not key:
             continue
         both_ways(
-            postgresql, table="shown", quasi_identifiers=["x", "y"], keep=["kept"], key=key,
-            if_exists="replace", chunk_rows=33,
-        )  # fmt: skip
+            postgresql,
+            table="shown",
+            quasi_identifiers=["x", "y"],
+            keep=["kept"],
+            key=key,
+            if_exists="replace",
+            chunk_rows=33,
+        )
         classes_of(postgresql, ("x", "y"), "kept")
 
 
 def test_withheld_rows_and_a_condition(postgresql: PostgresqlDatabase) -> None:
     postgresql.execute(*MADE, "UPDATE people SET x = NULL WHERE id % 10 = 0")
     report = both_ways(
-        postgresql, quasi_identifiers=["x", "y"], keep=["kept"], where="id < 333",
-        nulls="suppress", max_suppression=0.5,
-    )  # fmt: skip
+        postgresql,
+        quasi_identifiers=["x", "y"],
+        keep=["kept"],
+        where="id < 333",
+        nulls="suppress",
+        max_suppression=0.5,
+    )
     assert (report.rows_out, report.suppressed) == (299, 33)
 
 
 def test_classes_that_fail_a_model_are_withheld(postgresql: PostgresqlDatabase) -> None:
     make(postgresql)
     both_ways(
-        postgresql, quasi_identifiers=["a"], sensitive=["mood"], keep=["word"], k=3,
+        postgresql,
+        quasi_identifiers=["a"],
+        sensitive=["mood"],
+        keep=["word"],
+        k=3,
         models=[{"attribute": "mood", "kind": "distinct_l", "level": 3}],
-        withhold_failing=True, max_suppression=0.9,
-    )  # fmt: skip
+        withhold_failing=True,
+        max_suppression=0.9,
+    )
 
 
 def test_rows_go_in_random_order(postgresql: PostgresqlDatabase) -> None:
@@ -256,9 +274,11 @@ def test_another_encoding(pg_server: Server) -> None:
                     "UPDATE people SET kept = kept || convert_from('\\xe9ff'::bytea, 'SQL_ASCII')"
                 )
             database.anonymize(
-                quasi_identifiers=["x", "site"], keep=["id", "kept"], method="mondrian",
+                quasi_identifiers=["x", "site"],
+                keep=["id", "kept"],
+                method="mondrian",
                 kept_columns="client",
-            )  # fmt: skip
+            )
             assert database.rows(
                 "SELECT count(*) FROM release.people AS r JOIN people AS p USING (id)"
                 " WHERE r.kept::bytea = p.kept::bytea AND r.site IN (p.site, '*')"

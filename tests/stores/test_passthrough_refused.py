@@ -75,8 +75,14 @@ def test_what_was_written_is_counted(
         return places, records
 
     monkeypatch.setattr("dbanon.kernels.shuffled_classes", wrong)
-    refuse(postgresql, RecountFailed, "", quasi_identifiers=["x", "y"], keep=["kept"],
-           kept_columns="client")  # fmt: skip
+    refuse(
+        postgresql,
+        RecountFailed,
+        "",
+        quasi_identifiers=["x", "y"],
+        keep=["kept"],
+        kept_columns="client",
+    )
 
 
 def test_rights_are_the_same(pg_server: Server, pg_url: str) -> None:
@@ -143,9 +149,13 @@ def test_types_without_a_binary_form(postgresql: PostgresqlDatabase) -> None:
         "ALTER TABLE people ADD may aclitem[] DEFAULT '{}'",
     )
     error = refuse(
-        postgresql, UnsupportedType, 'Column "may"', quasi_identifiers=["x"], keep=["may"],
+        postgresql,
+        UnsupportedType,
+        'Column "may"',
+        quasi_identifiers=["x"],
+        keep=["may"],
         kept_columns="client",
-    )  # fmt: skip
+    )
     assert "aclitem has no binary form" in str(error)
     assert postgresql.anonymize(quasi_identifiers=["x"], keep=["may"]).rows_out == 400
 
@@ -162,9 +172,13 @@ def test_a_check_that_a_value_fails_tells_nothing_of_it(
     )
     with pg_server.capture_log() as log:
         error = refuse(
-            postgresql, DatabaseFailure, "the check of its type", quasi_identifiers=["x"],
-            keep=["who"], kept_columns="client",
-        )  # fmt: skip
+            postgresql,
+            DatabaseFailure,
+            "the check of its type",
+            quasi_identifiers=["x"],
+            keep=["who"],
+            kept_columns="client",
+        )
     told = f"{error} {error.detail} {error.hint} {error!r} {caplog.text}"
     assert "SQLSTATE 23514" in told
     for trace in ("Jane", "123-45"):
@@ -191,9 +205,13 @@ def test_a_server_that_breaks_off_tells_no_value(
     monkeypatch.setattr(PsycopgSession, "copy_bytes", broken)
     with pg_server.capture_log() as log:
         error = refuse(
-            postgresql, UnsupportedType, "", quasi_identifiers=["x"], keep=["who"],
+            postgresql,
+            UnsupportedType,
+            "",
+            quasi_identifiers=["x"],
+            keep=["who"],
             kept_columns="client",
-        )  # fmt: skip
+        )
     for trace in ("ane Roe", "123-45"):
         assert trace not in f"{error} {error.detail} {error.hint}"
         assert trace not in log.text
@@ -221,9 +239,13 @@ def test_infinity_and_memory_end_it_as_ever(postgresql: PostgresqlDatabase) -> N
     refuse(postgresql, NonFiniteValue, '"big"', quasi_identifiers=["big"], **given)
     postgresql.execute("UPDATE people SET kept = repeat('long ', 100)")
     refuse(
-        postgresql, MemoryLimit, "kept columns in the client's memory", quasi_identifiers=["x"],
-        memory_limit=100_000, **given,
-    )  # fmt: skip
+        postgresql,
+        MemoryLimit,
+        "kept columns in the client's memory",
+        quasi_identifiers=["x"],
+        memory_limit=100_000,
+        **given,
+    )
     assert (
         postgresql.anonymize(quasi_identifiers=["x"], keep=["kept"], memory_limit=100_000).rows_out
         == 400
@@ -251,17 +273,23 @@ def test_another_database_is_another_way(
 ) -> None:
     postgresql.execute(*MADE)
     refuse(
-        postgresql, InvalidParameter, "one PostgreSQL", quasi_identifiers=["x"], keep=["kept"],
-        kept_columns="client", target=duckdb_file.url,
-    )  # fmt: skip
+        postgresql,
+        InvalidParameter,
+        "one PostgreSQL",
+        quasi_identifiers=["x"],
+        keep=["kept"],
+        kept_columns="client",
+        target=duckdb_file.url,
+    )
 
 
 @pytest.mark.parametrize("name", ["duckdb", "sqlite"])
 def test_other_databases_refuse_it(make_database: Callable[[str], Database], name: str) -> None:
     database = make_database(name)
     database.load("people", {"x": database.types["double"]}, [(float(i),) for i in range(9)])
-    refuse(database, InvalidParameter, "one PostgreSQL", quasi_identifiers=["x"],
-           kept_columns="client")  # fmt: skip
+    refuse(
+        database, InvalidParameter, "one PostgreSQL", quasi_identifiers=["x"], kept_columns="client"
+    )
     assert database.anonymize(quasi_identifiers=["x"], kept_columns="server").rows_out == 9
 
 
@@ -269,13 +297,22 @@ def test_a_plan_carries_nothing(postgresql: PostgresqlDatabase, tmp_path: Path) 
     postgresql.execute(*MADE)
     statements: list[str] = []
     planned = dbanon.plan(
-        postgresql.url, table="people", output="release.people", quasi_identifiers=["x"], k=3,
-        keep=["kept"], kept_columns="client", cluster=True, on_sql=statements.append,
-    )  # fmt: skip
+        postgresql.url,
+        table="people",
+        output="release.people",
+        quasi_identifiers=["x"],
+        k=3,
+        keep=["kept"],
+        kept_columns="client",
+        cluster=True,
+        on_sql=statements.append,
+    )
     assert not any("kept" in sql and "COPY" in sql for sql in statements)
     assert planned.arguments["kept_columns"] == "client"
-    assert ("columns copied as they are", "leave the database for this program's memory, and come"
-            " back") in planned.pairs()  # fmt: skip
+    assert (
+        "columns copied as they are",
+        "leave the database for this program's memory, and come back",
+    ) in planned.pairs()
 
 
 def test_an_export_is_the_release(postgresql: PostgresqlDatabase, tmp_path: Path) -> None:
@@ -290,8 +327,10 @@ def test_an_export_is_the_release(postgresql: PostgresqlDatabase, tmp_path: Path
 def test_the_command_line_and_job_files_say_it(
     postgresql: PostgresqlDatabase, tmp_path: Path
 ) -> None:
-    postgresql.execute("CREATE TABLE people AS SELECT x, kept FROM (VALUES (1.5, 'a'), (2, 'b'),"
-                       " (3, 'a'), (4, 'b')) AS v (x, kept)")  # fmt: skip
+    postgresql.execute(
+        "CREATE TABLE people AS SELECT x, kept FROM (VALUES (1.5, 'a'), (2, 'b'),"
+        " (3, 'a'), (4, 'b')) AS v (x, kept)"
+    )
     words = ["anonymize", postgresql.url, "--table", "people", "--quasi-identifiers", "x", "--k"]
     words += ["2", "--keep", "kept", "--output", "release.people", "--kept-columns", "client"]
     done = CliRunner().invoke(main, words, env={"COLUMNS": "200"})
@@ -306,6 +345,8 @@ def test_the_command_line_and_job_files_say_it(
     environment = {"PEOPLE": postgresql.url, "COLUMNS": "200"}
     done = CliRunner().invoke(main, ["run", str(file)], env=environment)
     assert done.exit_code == 0, done.output
-    found = postgresql.rows("SELECT output_name, arguments::json->>'kept_columns' FROM"
-                            " dbanon.release ORDER BY output_name")  # fmt: skip
+    found = postgresql.rows(
+        "SELECT output_name, arguments::json->>'kept_columns' FROM"
+        " dbanon.release ORDER BY output_name"
+    )
     assert found == [("again", "client"), ("people", "client")]

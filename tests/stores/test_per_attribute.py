@@ -70,8 +70,9 @@ def test_the_same_as_of_a_data_frame(database: Database) -> None:
     rows = rows_of_people(60, seed=3)
     load_people(database, rows)
     names = ["age", "height"]
-    report = release(database, quasi_identifiers=names, k=4, by=["site"], recoding="median",
-                     **strata(database))  # fmt: skip
+    report = release(
+        database, quasi_identifiers=names, k=4, by=["site"], recoding="median", **strata(database)
+    )
     frame = frame_of_people(rows)
     frame["site"] = frame["site"].str[-1]
     with pytest.warns(RowsNotAnonymous):

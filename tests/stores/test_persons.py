@@ -30,8 +30,15 @@ from tests.stores.refusal import refuse
 pytestmark = pytest.mark.in_turn(of="file")
 
 K = 5
-TYPES = {"row_no": "integer", "patient_id": "integer", "account": "text", "born": "date",
-         "sex": "text", "zip": "integer", "cost": "integer"}  # fmt: skip
+TYPES = {
+    "row_no": "integer",
+    "patient_id": "integer",
+    "account": "text",
+    "born": "date",
+    "sex": "text",
+    "zip": "integer",
+    "cost": "integer",
+}
 # What every row of a run reads: both do not vary within a patient.
 ASKED: dict[str, Any] = {"quasi_identifiers": ["born", "zip"], "k": K}
 
@@ -42,8 +49,13 @@ def stays(seed: int = 0, persons: int = 80, each: int = 5) -> list[tuple[Any, ..
     rows: list[tuple[Any, ...]] = []
     for person in range(persons):
         born = str(date(1930, 1, 1) + timedelta(days=drawn.randrange(31_000)))
-        known = (7_000_000 + 13 * person, f"K{person:05}", born, drawn.choice("mf"),
-                 drawn.randrange(10_000, 10_400))  # fmt: skip
+        known = (
+            7_000_000 + 13 * person,
+            f"K{person:05}",
+            born,
+            drawn.choice("mf"),
+            drawn.randrange(10_000, 10_400),
+        )
         rows += [(*known, drawn.randrange(200, 900)) for _ in range(drawn.randrange(1, 2 * each))]
     drawn.shuffle(rows)
     return [(place, *row) for place, row in enumerate(rows)]
@@ -185,10 +197,32 @@ def test_ordinary_columns_are_no_numbers_of_persons(seed: int, sqlite_file: Sqli
         )
         for _ in range(n)
     ]
-    names = ("birth_date", "sex", "age", "zip", "diagnosis", "income", "height", "given_name",
-             "admitted", "invoice_no", "ward_id")  # fmt: skip
-    kinds = ("DATE", "TEXT", "INTEGER", "INTEGER", "TEXT", "INTEGER", "INTEGER", "TEXT", "DATE",
-             "INTEGER", "INTEGER")  # fmt: skip
+    names = (
+        "birth_date",
+        "sex",
+        "age",
+        "zip",
+        "diagnosis",
+        "income",
+        "height",
+        "given_name",
+        "admitted",
+        "invoice_no",
+        "ward_id",
+    )
+    kinds = (
+        "DATE",
+        "TEXT",
+        "INTEGER",
+        "INTEGER",
+        "TEXT",
+        "INTEGER",
+        "INTEGER",
+        "TEXT",
+        "DATE",
+        "INTEGER",
+        "INTEGER",
+    )
     sqlite_file.load("people", dict(zip(names, kinds, strict=True)), people)
     report = sqlite_file.anonymize(quasi_identifiers=["age", "zip"], k=K, strict=True)
     assert report.few_persons == ()

@@ -30,9 +30,15 @@ pytestmark = pytest.mark.postgresql
 
 GIVEN: dict[str, Any] = {"quasi_identifiers": ["age", "height"], "keep": ["site"]}
 SETTINGS = (
-    "search_path", "row_security", "lock_timeout", "work_mem", "default_transaction_isolation",
-    "idle_in_transaction_session_timeout", "tcp_keepalives_count", "tcp_user_timeout",
-)  # fmt: skip
+    "search_path",
+    "row_security",
+    "lock_timeout",
+    "work_mem",
+    "default_transaction_isolation",
+    "idle_in_transaction_session_timeout",
+    "tcp_keepalives_count",
+    "tcp_user_timeout",
+)
 SCRIPT = "from dbanon.doors.cli.main import main; main()"
 
 

@@ -86,7 +86,9 @@ REFUSALS: dict[str, dict[str, Any]] = {
     "two roles": {"keep": ["age"]},
     "orders of a number": {"orders": {"age": ["a", "b"]}},
     "a hierarchy in nobody's table": {
-        "quasi_identifiers": ["site"], "sensitive": [], "method": "gaa_cp",
+        "quasi_identifiers": ["site"],
+        "sensitive": [],
+        "method": "gaa_cp",
         "hierarchies": {"site": {"table": "trees"}},
     },
     "the output is there": {"output": "people"},
@@ -94,7 +96,7 @@ REFUSALS: dict[str, dict[str, Any]] = {
     "a key that is no column": {"key": ["number"]},
     "not ours": {"output": "people", "if_exists": "replace"},
     "persons of no column": {"entity": "nobody"},
-}  # fmt: skip
+}
 
 
 @pytest.mark.in_turn
@@ -116,8 +118,10 @@ COUNTED: dict[str, tuple[str | None, dict[str, Any]]] = {
     "NULLs of two columns": ("UPDATE {} SET age = NULL, income = NULL WHERE id <= 3", {}),
     "a pattern of NULLs": (NULLS, {"nulls": "category"}),
     "too many withheld": (NULLS, {"nulls": "suppress", "max_suppression": 0.05}),
-    "too few left": ("UPDATE {} SET age = NULL WHERE id > 3",
-                     {"nulls": "suppress", "max_suppression": 1}),
+    "too few left": (
+        "UPDATE {} SET age = NULL WHERE id > 3",
+        {"nulls": "suppress", "max_suppression": 1},
+    ),
     "fewer rows than k": (None, {"k": 50}),
     "no rows": ("DELETE FROM {}", {}),
     "strata": (None, {"by": ["name"], "sensitive": []}),
@@ -130,7 +134,7 @@ COUNTED: dict[str, tuple[str | None, dict[str, Any]]] = {
     "nobody's rows": ("UPDATE {} SET name = NULL WHERE id <= 3", {"entity": "name"}),
     "few persons": ("UPDATE {} SET name = 'a' WHERE id > 3", {"entity": "name", "k": 5}),
     "chosen rows": (None, {"where": "id <= 3"}),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", COUNTED)
@@ -152,8 +156,10 @@ def test_nulls_and_strata_are_counted_always(database: Database, name: str) -> N
 def test_what_is_feasible_is_planned(database: Database) -> None:
     load_people(database)
     people = database.relation("people")
-    database.execute(f"UPDATE {people} SET name = CASE WHEN id > 20 THEN 'a' ELSE 'b' END",
-                     f"UPDATE {people} SET age = NULL WHERE id <= 5")  # fmt: skip
+    database.execute(
+        f"UPDATE {people} SET name = CASE WHEN id > 20 THEN 'a' ELSE 'b' END",
+        f"UPDATE {people} SET age = NULL WHERE id <= 5",
+    )
     for more in (
         {"nulls": "category"},
         {"nulls": "category", "by": ["name"]},

@@ -19,8 +19,11 @@ from tests.stores.databases import DuckdbDatabase, MariadbDatabase, SqliteDataba
 from tests.stores.people import load_people
 
 GIVEN: dict[str, Any] = {
-    "table": "people", "quasi_identifiers": ["age"], "k": 5, "output": "release.people",
-}  # fmt: skip
+    "table": "people",
+    "quasi_identifiers": ["age"],
+    "k": 5,
+    "output": "release.people",
+}
 
 
 def require_refusals(database: Any, error: type[DbanonError], **more: Any) -> None:
@@ -81,9 +84,11 @@ def account(mariadb: MariadbDatabase) -> Iterator[str]:
     load_people(mariadb)
     mariadb.make_schema("release")
     mariadb.server.execute(
-        "CREATE USER IF NOT EXISTS runner@localhost", "GRANT ALL ON app.* TO runner@localhost",
-        "GRANT ALL ON `release`.* TO runner@localhost", "GRANT ALL ON dbanon.* TO runner@localhost",
-    )  # fmt: skip
+        "CREATE USER IF NOT EXISTS runner@localhost",
+        "GRANT ALL ON app.* TO runner@localhost",
+        "GRANT ALL ON `release`.* TO runner@localhost",
+        "GRANT ALL ON dbanon.* TO runner@localhost",
+    )
     yield make_url(mariadb.url).set(username="runner").render_as_string(hide_password=False)
     mariadb.server.execute("SET GLOBAL read_only = 0", "DROP USER runner@localhost")
 

@@ -74,8 +74,9 @@ def test_a_frame_is_released_into_a_database(database: Database) -> None:
     assert Counter(zip(released.age, released.place, released.site, strict=True)) == classes
     assert other.to_dict()["models"] == report.to_dict()["models"]
     assert (other.information_loss, other.k_achieved) == (
-        report.information_loss, report.k_achieved,
-    )  # fmt: skip
+        report.information_loss,
+        report.k_achieved,
+    )
     with (
         pytest.raises(OutputExists),
         open_store(database.url).session(write=True) as session,

@@ -89,8 +89,11 @@ def test_a_release_spends_and_is_recounted(budgeted: Database) -> None:
     ]
     [entry] = dbanon.releases(budgeted.url)
     assert (entry.state, entry.method, entry.k_requested, entry.information_loss) == (
-        "current", "dp_ranks", None, None
-    )  # fmt: skip
+        "current",
+        "dp_ranks",
+        None,
+        None,
+    )
     assert (entry.epsilon, entry.budget) == (1.0, "magic")
     kept = dbanon.show(budgeted.url, "release.magic")
     assert (kept["k_achieved"], kept["histogram"], kept["seconds"]) == (None, None, {})
@@ -168,7 +171,7 @@ def test_what_public_figures_refuse_spends_nothing(budgeted: Database) -> None:
         (InvalidParameter, {"bounds": BOUNDS | {"b": (0, 2**40)}}),
         (dbanon.DbanonError, {"output": "dbanon.x" if budgeted.name != "sqlite" else "dbanon_x"}),
         (InvalidParameter, {"memory_limit": 1000}),
-    ):  # fmt: skip
+    ):
         if error is InvalidParameter and "memory_limit" in given:
             error = dbanon.DbanonError
         if budgeted.name == "sqlite" and given.get("bounds", {}).get("b") == (0, 2**40):
@@ -252,8 +255,11 @@ def test_rows_that_come_between_end_the_run_and_it_stays_spent(
 
     def then_written(store: Any, begun: Any) -> Any:
         kept = spending(store, begun)
-        budgeted.execute("INSERT INTO magic SELECT * FROM magic LIMIT 1".replace(
-            "SELECT * FROM magic LIMIT 1", "SELECT a, b, p, d FROM magic LIMIT 1"))  # fmt: skip
+        budgeted.execute(
+            "INSERT INTO magic SELECT * FROM magic LIMIT 1".replace(
+                "SELECT * FROM magic LIMIT 1", "SELECT a, b, p, d FROM magic LIMIT 1"
+            )
+        )
         return kept
 
     monkeypatch.setattr(private, "_spent", then_written)
@@ -281,10 +287,29 @@ main()
 def test_a_run_that_is_killed_stays_spent(budgeted: Database) -> None:
     """Between the spending and the release: nothing is published, and nothing comes back."""
     with Command(
-        _KILLED, "anonymize", budgeted.url, "--table", "magic",
-        "-q", "a", "-q", "b", "--method", "dp_ranks", "--epsilon", "1", "--bounds", "a=0:350",
-        "--bounds", "b=0:1000", "--budget", "magic", "--output", "release.magic", env=os.environ,
-    ) as run:  # fmt: skip
+        _KILLED,
+        "anonymize",
+        budgeted.url,
+        "--table",
+        "magic",
+        "-q",
+        "a",
+        "-q",
+        "b",
+        "--method",
+        "dp_ranks",
+        "--epsilon",
+        "1",
+        "--bounds",
+        "a=0:350",
+        "--bounds",
+        "b=0:1000",
+        "--budget",
+        "magic",
+        "--output",
+        "release.magic",
+        env=os.environ,
+    ) as run:
         _, told = run.communicate()
     assert run.returncode == -signal.SIGKILL, told
     assert spent(budgeted) == 1.0
@@ -326,10 +351,25 @@ def test_the_command_line(budgeted: Database, tmp_path: Path) -> None:
         return done.output
 
     release_words = [
-        "anonymize", budgeted.url, "--table", "magic", "-q", "a", "-q", "d", "--method", "dp_ranks",
-        "--epsilon", "1", "--bounds", "a=0:350", "--bounds", "d=2020-01-01:2020-12-31",
-        "--budget", "magic",
-    ]  # fmt: skip
+        "anonymize",
+        budgeted.url,
+        "--table",
+        "magic",
+        "-q",
+        "a",
+        "-q",
+        "d",
+        "--method",
+        "dp_ranks",
+        "--epsilon",
+        "1",
+        "--bounds",
+        "a=0:350",
+        "--bounds",
+        "d=2020-01-01:2020-12-31",
+        "--budget",
+        "magic",
+    ]
     told = tmp_path / "report.json"
     out = run(*release_words, "--output", "release.magic", "--report", str(told))
     assert "1 of 3 are spent" in out
@@ -348,10 +388,29 @@ def test_the_command_line(budgeted: Database, tmp_path: Path) -> None:
 def test_a_page_charges_no_budget(budgeted: Database, tmp_path: Path) -> None:
     """It is written by the run, and again from the ledger; both say what is public, and no more."""
     words = [
-        "anonymize", budgeted.url, "--table", "magic", "-q", "a", "-q", "d", "--method", "dp_ranks",
-        "--epsilon", "1", "--bounds", "a=0:350", "--bounds", "d=2020-01-01:2020-12-31",
-        "--budget", "magic", "--output", "release.magic", "--format", "json",
-    ]  # fmt: skip
+        "anonymize",
+        budgeted.url,
+        "--table",
+        "magic",
+        "-q",
+        "a",
+        "-q",
+        "d",
+        "--method",
+        "dp_ranks",
+        "--epsilon",
+        "1",
+        "--bounds",
+        "a=0:350",
+        "--bounds",
+        "d=2020-01-01:2020-12-31",
+        "--budget",
+        "magic",
+        "--output",
+        "release.magic",
+        "--format",
+        "json",
+    ]
     done = CliRunner().invoke(main, [*words, "--report", str(tmp_path / "run.html")])
     assert done.exit_code == 0, done.output
     report = json.loads(done.stdout)
@@ -428,9 +487,15 @@ jobs:
 def test_noise_has_one_source_and_no_seed(budgeted: Database) -> None:
     """The database's own draws differ, and the noise of a run is what it was given."""
     job = private_job(
-        {"table": "magic", "quasi_identifiers": ["b"], "epsilon": 1.0, "bounds": {"b": (0, 1000)},
-         "budget": "magic", "output": "release.one"}
-    )  # fmt: skip
+        {
+            "table": "magic",
+            "quasi_identifiers": ["b"],
+            "epsilon": 1.0,
+            "bounds": {"b": (0, 1000)},
+            "budget": "magic",
+            "output": "release.one",
+        }
+    )
     one = private.run_private(job, open_store(budgeted.url))
     other = release(budgeted, quasi_identifiers=["b"], bounds={"b": (0, 1000)})
     query = "SELECT b FROM {} ORDER BY b"

@@ -141,9 +141,14 @@ def test_a_hierarchy_of_a_table_a_file_or_a_name(database: Database, tmp_path: P
     database.load(
         "tree",
         {"child": database.types["text"], "parent": database.types["text"]},
-        [("*", None), ("at work", "*"), ("at home", "*"), *((job, "at work") for job in JOBS[:3]),
-         ("retired", "at home")],
-    )  # fmt: skip
+        [
+            ("*", None),
+            ("at work", "*"),
+            ("at home", "*"),
+            *((job, "at work") for job in JOBS[:3]),
+            ("retired", "at home"),
+        ],
+    )
     file = tmp_path / "jobs.json"
     file.write_text(json.dumps(TREE["tree"]))
     dbanon.store_hierarchy(database.url, "jobs", dbanon.Hierarchy.from_json(TREE["tree"]))
@@ -244,9 +249,12 @@ def test_the_labels_of_a_type_are_the_list(
         release(database, **own, hierarchies={"job": hierarchy}, if_exists="replace", epsilon=5.0)
         assert "job_kind" in kind_of(database) or "ENUM" in kind_of(database)
     release(
-        database, orders={"job": ["nurse", "smith"]}, null_as={"job": "other", "ill": False},
-        if_exists="replace", epsilon=5.0,
-    )  # fmt: skip
+        database,
+        orders={"job": ["nurse", "smith"]},
+        null_as={"job": "other", "ill": False},
+        if_exists="replace",
+        epsilon=5.0,
+    )
     assert set(jobs(database)) <= {"nurse", "smith", "other"}
     assert "text" in kind_of(database) or "VARCHAR" in kind_of(database)
     assert dbanon.verify(database.url, "release.people").unchanged
@@ -286,9 +294,23 @@ def test_the_command_line_and_a_job_of_a_file(
     tree = tmp_path / "jobs.json"
     tree.write_text(json.dumps(TREE["tree"]))
     words = [
-        "anonymize", database.url, "--table", "people", "-q", "job", "-q", "ill", "--method",
-        "dp_ranks", "--epsilon", "5", "--budget", "people", "--null-as", "job=other",
-    ]  # fmt: skip
+        "anonymize",
+        database.url,
+        "--table",
+        "people",
+        "-q",
+        "job",
+        "-q",
+        "ill",
+        "--method",
+        "dp_ranks",
+        "--epsilon",
+        "5",
+        "--budget",
+        "people",
+        "--null-as",
+        "job=other",
+    ]
     for more in (["--order", "job=nurse,baker,clerk,retired"], ["--hierarchy", f"job={tree}"]):
         done = CliRunner().invoke(
             main, [*words, *more, "--output", "release.people", "--if-exists", "replace"]
@@ -327,10 +349,29 @@ def test_what_stands_for_null_may_look_like_a_number(
     database.load("people", {"zip": "text", "ill": "boolean"}, [("01", True), (None, None)] * 500)
     dbanon.create_budget(database.url, "people", source="people", epsilon=9)
     words = [
-        "anonymize", database.url, "--table", "people", "-q", "zip", "-q", "ill", "--method",
-        "dp_ranks", "--epsilon", "9", "--budget", "people", "--order", "zip=01,02",
-        "--null-as", "zip=02", "--null-as", "ill=false", "--output", "release.people",
-    ]  # fmt: skip
+        "anonymize",
+        database.url,
+        "--table",
+        "people",
+        "-q",
+        "zip",
+        "-q",
+        "ill",
+        "--method",
+        "dp_ranks",
+        "--epsilon",
+        "9",
+        "--budget",
+        "people",
+        "--order",
+        "zip=01,02",
+        "--null-as",
+        "zip=02",
+        "--null-as",
+        "ill=false",
+        "--output",
+        "release.people",
+    ]
     done = CliRunner().invoke(main, words)
     assert done.exit_code == 0, done.output
     found = {

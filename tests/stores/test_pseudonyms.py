@@ -36,9 +36,14 @@ ROWS = [
     for i in range(120)
 ]
 ASKED: dict[str, Any] = {
-    "table": "people", "output": "release.people", "quasi_identifiers": ["age"], "k": 5,
-    "sensitive": ["ill"], "pseudonyms": ["id", "name"], "pseudonym_key": "env:PSEUDONYMS",
-}  # fmt: skip
+    "table": "people",
+    "output": "release.people",
+    "quasi_identifiers": ["age"],
+    "k": 5,
+    "sensitive": ["ill"],
+    "pseudonyms": ["id", "name"],
+    "pseudonym_key": "env:PSEUDONYMS",
+}
 
 
 def pseudonym(value: object, key: str = KEY) -> str:
@@ -167,13 +172,16 @@ def test_fewer_pseudonyms_than_values_are_not_published(
         ({"pseudonyms": ["age"]}, "invalid_parameter", "age"),
         ({"pseudonyms": ["nobody"]}, "column_not_found", "nobody"),
         ({"kept_columns": "client"}, "invalid_parameter", "kept_columns"),
-        ({"chain": dbanon.Chain("c", "env:PSEUDONYMS"), "entity": "name"}, "invalid_parameter",
-         "A chain shows rows"),
+        (
+            {"chain": dbanon.Chain("c", "env:PSEUDONYMS"), "entity": "name"},
+            "invalid_parameter",
+            "A chain shows rows",
+        ),
         # A value that is made anew has nothing that a set could bring together.
         ({"also_k": [["name"]]}, "invalid_parameter", '"name" of `also_k`'),
         ({"also_k": [["age", "id"]]}, "invalid_parameter", '"id" of `also_k`'),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_is_refused_and_tells_no_key(
     people: Database, more: dict[str, Any], code: str, match: str
 ) -> None:
@@ -186,8 +194,11 @@ def test_what_cannot_be_is_refused_and_tells_no_key(
 
 @pytest.mark.in_turn
 def test_numbers_with_several_texts_are_refused(database: Database) -> None:
-    database.load("people", {"id": database.types["double"], "age": database.types["integer"]},
-                  [(float(i), i) for i in range(20)])  # fmt: skip
+    database.load(
+        "people",
+        {"id": database.types["double"], "age": database.types["integer"]},
+        [(float(i), i) for i in range(20)],
+    )
     with pytest.raises(UnsupportedType):
         dbanon.anonymize(database.url, **(ASKED | {"pseudonyms": ["id"], "sensitive": []}))
 
@@ -196,8 +207,14 @@ def test_rules_say_which_and_the_call_says_the_key(people: Database) -> None:
     rules = {"id": "pseudonym", "name": {"role": "entity", "pseudonym": True}, "ill": "sensitive"}
     name = "people" if people.name != "postgresql" else "public.people"
     dbanon.declare(people.url, name, rules | {"age": "quasi_identifier"})
-    asked = {"quasi_identifiers": [], "sensitive": [], "pseudonyms": [], "declared": True, "k": 3,
-             "releases": "independent"}  # fmt: skip
+    asked = {
+        "quasi_identifiers": [],
+        "sensitive": [],
+        "pseudonyms": [],
+        "declared": True,
+        "k": 3,
+        "releases": "independent",
+    }
     with pytest.raises(InvalidParameter):
         dbanon.anonymize(people.url, **(ASKED | asked | {"pseudonym_key": None}))
     report = released(people, **asked)
@@ -253,8 +270,11 @@ def test_types_of_fixed_length_join_wherever_they_are_hashed(
     database: Database, sqlite_file: Database, duckdb_file: Database
 ) -> None:
     """Spaces behind a value count where its database counts them, and nowhere else."""
-    database.load("people", {"name": "CHAR(6)", "age": "INTEGER"},
-                  [(f"p{i} ", 20 + i % 20) for i in range(100)])  # fmt: skip
+    database.load(
+        "people",
+        {"name": "CHAR(6)", "age": "INTEGER"},
+        [(f"p{i} ", 20 + i % 20) for i in range(100)],
+    )
     given = {"pseudonyms": ["name"], "sensitive": []}
     released(database, **given)
     pads = database.name == "postgresql"
@@ -270,8 +290,13 @@ def test_half_a_character_is_refused_and_not_told() -> None:
     names = pd.Series(["secret \ud800", *(f"n{i}" for i in range(9))], dtype=object)
     frame = pd.DataFrame({"name": names, "age": [30] * 10})
     with pytest.raises(UnsupportedType, match='Column "name"') as refused:
-        dbanon.anonymize_frame(frame, quasi_identifiers=["age"], k=5, pseudonyms=["name"],
-                               pseudonym_key="env:PSEUDONYMS")  # fmt: skip
+        dbanon.anonymize_frame(
+            frame,
+            quasi_identifiers=["age"],
+            k=5,
+            pseudonyms=["name"],
+            pseudonym_key="env:PSEUDONYMS",
+        )
     told: BaseException | None = refused.value
     while told is not None:
         assert not isinstance(told, UnicodeError)

@@ -65,9 +65,14 @@ def test_the_losers_may_try_again(database: Database, kind: str) -> None:
                         meet.wait(1)
 
             database.anonymize(
-                quasi_identifiers=["age", "height"], keep=["site"], k=k, output_kind=kind,
-                if_exists="replace", progress=progress, output=f"release.{output}",
-            )  # fmt: skip
+                quasi_identifiers=["age", "height"],
+                keep=["site"],
+                k=k,
+                output_kind=kind,
+                if_exists="replace",
+                progress=progress,
+                output=f"release.{output}",
+            )
 
         outcomes = race(run)
         seen += outcomes

@@ -127,9 +127,11 @@ def test_beside_other_columns(postgresql: PostgresqlDatabase) -> None:
     columns = {"id": "integer PRIMARY KEY", "age": "integer", "size": "double precision"}
     postgresql.load("people", columns | {"grade": "grade", "site": "text"}, rows)
     postgresql.anonymize(
-        quasi_identifiers=["age", "size", "grade", "site"], nulls="category",
-        hierarchies={"site": {"levels": [["s0", "*"], ["s1", "*"]]}}, **GIVEN,
-    )  # fmt: skip
+        quasi_identifiers=["age", "size", "grade", "site"],
+        nulls="category",
+        hierarchies={"site": {"levels": [["s0", "*"], ["s1", "*"]]}},
+        **GIVEN,
+    )
     found = postgresql.rows(
         "SELECT pg_typeof(age)::text, pg_typeof(size)::text, pg_typeof(grade)::text,"
         " pg_typeof(site)::text, count(*), count(size) FROM release.people GROUP BY 1, 2, 3, 4"
@@ -165,9 +167,13 @@ def test_no_range_types(kind: str, make_database: Any) -> None:
     load_people(database)
     read: list[str] = []
     refuse(
-        database, UnsupportedType, "no range types", quasi_identifiers=["age", "height"],
-        on_sql=read.append, **GIVEN,
-    )  # fmt: skip
+        database,
+        UnsupportedType,
+        "no range types",
+        quasi_identifiers=["age", "height"],
+        on_sql=read.append,
+        **GIVEN,
+    )
     assert not any("height" in sql for sql in read)
     # Where nothing would be a range, nothing is refused.
     database.anonymize(quasi_identifiers=["age"], intervals="range")
@@ -178,9 +184,13 @@ def test_bounds_hold_their_members_at_broken_steps(database: Database) -> None:
     rows = [(i, i * 7 % 40) for i in range(40)]
     database.load("people", {"id": "integer PRIMARY KEY", "x": "integer"}, rows)
     database.anonymize(
-        quasi_identifiers=["x"], keep=["id"], k=2, method="mondrian", intervals="bounds",
+        quasi_identifiers=["x"],
+        keep=["id"],
+        k=2,
+        method="mondrian",
+        intervals="bounds",
         steps={"x": 2.5},
-    )  # fmt: skip
+    )
     own = dict(rows)
     found = database.rows(f"SELECT id, x_low, x_high FROM {database.relation('release.people')}")
     assert all(low <= own[key] < high for key, low, high in found)

@@ -36,10 +36,16 @@ def add(database: Database, rows: int = 20) -> None:
 
 def listed(database: Database, **more: Any) -> dbanon.Report:
     asked: dict[str, Any] = {
-        "declared": False, "quasi_identifiers": ["age"], "keep": ["ill"], "seed": 7,
-        "method": "gaa_cp", "hierarchies": {"age": INTERVALS}, "where": "age < 45",
-        "max_suppression": 0.5, "output_kind": "view",
-    }  # fmt: skip
+        "declared": False,
+        "quasi_identifiers": ["age"],
+        "keep": ["ill"],
+        "seed": 7,
+        "method": "gaa_cp",
+        "hierarchies": {"age": INTERVALS},
+        "where": "age < 45",
+        "max_suppression": 0.5,
+        "output_kind": "view",
+    }
     return released(database, **(asked | more))
 
 
@@ -115,8 +121,11 @@ def test_another_source_is_told(people: Database) -> None:
 
 
 def test_a_stored_hierarchy_that_is_another_one_is_told(people: Database) -> None:
-    tree = {"tree": {"*": {"low": [str(a) for a in range(20, 35)],
-                           "high": [str(a) for a in range(35, 50)]}}}  # fmt: skip
+    tree = {
+        "tree": {
+            "*": {"low": [str(a) for a in range(20, 35)], "high": [str(a) for a in range(35, 50)]}
+        }
+    }
     dbanon.store_hierarchy(people.url, "ages", tree)
     listed(people, hierarchies={"age": {"name": "ages"}}, where=None)
     dbanon.refresh(people.url, "release.people")
@@ -132,8 +141,14 @@ def test_what_the_ledger_does_not_keep_is_told(people: Database) -> None:
     listed(people, hierarchies={"age": {"levels": [[age, "*"] for age in ages]}}, where=None)
     with pytest.raises(RefreshRefused, match="keeps no values of columns: hierarchies"):
         dbanon.refresh(people.url, "release.people")
-    released(people, declared=False, quasi_identifiers=["ill"], output="release.ordered",
-             orders={"ill": ["cold", "flu"]}, recoding="median")  # fmt: skip
+    released(
+        people,
+        declared=False,
+        quasi_identifiers=["ill"],
+        output="release.ordered",
+        orders={"ill": ["cold", "flu"]},
+        recoding="median",
+    )
     kept = people.rows(f"SELECT request FROM {people.ledger()} WHERE output_name LIKE '%ordered'")
     assert "flu" not in str(kept)
     with pytest.raises(RefreshRefused, match="orders"):
@@ -175,13 +190,19 @@ def test_a_release_of_a_chain_needs_its_key(tmp_path: Path) -> None:
     )
     key = f"file:{tmp_path / 'key'}"
     dbanon.create_chain(
-        database.url, "year", table="app.people", entity="person", changes="hold",
+        database.url,
+        "year",
+        table="app.people",
+        entity="person",
+        changes="hold",
         key_out=tmp_path / "key",
-    )  # fmt: skip
+    )
     database.anonymize(
-        table="app.people", quasi_identifiers=["age"], entity="person",
+        table="app.people",
+        quasi_identifiers=["age"],
+        entity="person",
         chain={"name": "year", "key": key},
-    )  # fmt: skip
+    )
     with pytest.raises(InvalidParameter, match="needs its key"):
         dbanon.refresh(database.url, "release.people")
     again = dbanon.refresh(database.url, "release.people", chain_key=key)

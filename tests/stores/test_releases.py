@@ -53,8 +53,10 @@ def test_what_became_of_each(database: Database, kind: str) -> None:
     second = release(database, output_kind=kind, if_exists="replace")
     other = release(database, "release.other")
     assert [one.release_id for one in dbanon.releases(database.url)] == [
-        other.release_id, second.release_id, first.release_id,
-    ]  # fmt: skip
+        other.release_id,
+        second.release_id,
+        first.release_id,
+    ]
     assert states(database) == {
         first.release_id: "superseded",
         second.release_id: "current",
@@ -91,8 +93,10 @@ def test_all_of_one(database: Database) -> None:
     assert shown["k_achieved"] == report.k_achieved
     assert shown["arguments"] == json.loads(json.dumps(report.to_dict()["arguments"]))
     assert [(c["name"], c["role"]) for c in shown["columns"][:3]] == [
-        ("age", "quasi_identifier"), ("height", "quasi_identifier"), ("site", "sensitive"),
-    ]  # fmt: skip
+        ("age", "quasi_identifier"),
+        ("height", "quasi_identifier"),
+        ("site", "sensitive"),
+    ]
     assert shown["run"]["door"] == "python"
     assert command("show", database.url, "release.people") == json.loads(
         json.dumps(shown, default=str)

@@ -42,9 +42,12 @@ def people(n: int = 120) -> list[tuple[Any, ...]]:
 def test_the_report_of_the_run_is_told_again(database: Database) -> None:
     load_people(database, people())
     report = database.anonymize(
-        quasi_identifiers=list(QUASI_IDENTIFIERS), k=4, sensitive=["site"],
-        models=[dbanon.Model("distinct_l", "site", 2)], evaluate=True,
-    )  # fmt: skip
+        quasi_identifiers=list(QUASI_IDENTIFIERS),
+        k=4,
+        sensitive=["site"],
+        models=[dbanon.Model("distinct_l", "site", 2)],
+        evaluate=True,
+    )
     again = looked_at(database).recorded
     told, was = again.report.to_dict(), report.to_dict()
     assert was["evaluation"] is not None
@@ -54,8 +57,10 @@ def test_the_report_of_the_run_is_told_again(database: Database) -> None:
     assert told["seconds"].keys() == was["seconds"].keys() - {"total"}
     assert again.superseded_at is None
     assert [(c.name, c.role) for c in again.columns if c.role != "quasi_identifier"] == [
-        ("site", "sensitive"), ("id", "not_copied"), ("name", "not_copied"),
-    ]  # fmt: skip
+        ("site", "sensitive"),
+        ("id", "not_copied"),
+        ("name", "not_copied"),
+    ]
 
 
 def test_a_report_in_persons_is_told_again(database: Database) -> None:
@@ -63,9 +68,14 @@ def test_a_report_in_persons_is_told_again(database: Database) -> None:
     rows = [(*row[:1], f"person {i // 2}", *row[2:]) for i, row in enumerate(people())]
     load_people(database, rows)
     report = database.anonymize(
-        quasi_identifiers=["age", "height"], entity="name", k=4, sensitive=["site"],
-        method="gaa_cp", models=[dbanon.Model("distinct_l", "site", 2)], evaluate=True,
-    )  # fmt: skip
+        quasi_identifiers=["age", "height"],
+        entity="name",
+        k=4,
+        sensitive=["site"],
+        method="gaa_cp",
+        models=[dbanon.Model("distinct_l", "site", 2)],
+        evaluate=True,
+    )
     again = looked_at(database).recorded.report
     told, was = again.to_dict(), report.to_dict()
     assert was["persons"] == 60
@@ -82,13 +92,17 @@ def test_other_guarantees_are_told_again(database: Database) -> None:
     persons = database.anonymize(quasi_identifiers=["age"], entity="name", output="persons")
     again = looked_at(database, "persons").recorded.report
     assert (again.persons, again.entity, again.k_achieved) == (
-        persons.persons, "name", persons.k_achieved,
-    )  # fmt: skip
+        persons.persons,
+        "name",
+        persons.k_achieved,
+    )
     with pytest.warns(dbanon.errors.RowsNotAnonymous):
         alone = database.anonymize(
-            quasi_identifiers=["age", "height"], output="alone",
-            method="individual_ranking", guarantee="per_attribute",
-        )  # fmt: skip
+            quasi_identifiers=["age", "height"],
+            output="alone",
+            method="individual_ranking",
+            guarantee="per_attribute",
+        )
     again = looked_at(database, "alone").recorded.report
     assert (again.k_rows, again.cautions) == (alone.k_rows, alone.cautions)
 
@@ -110,9 +124,13 @@ def test_bins_are_the_same_everywhere(database: Database) -> None:
     )
     drawn = {one.name: one for one in looked_at(database).distributions}
     assert {name: one.unit for name, one in drawn.items()} == {
-        "age": "number", "income": "number", "height": "number", "born": "date", "seen": "date",
+        "age": "number",
+        "income": "number",
+        "height": "number",
+        "born": "date",
+        "seen": "date",
         "site": "label",
-    }  # fmt: skip
+    }
     bars = {name: [(bar.label, bar.rows) for bar in one.bars] for name, one in drawn.items()}
     assert bars["site"] == [("site 0", 30), ("site 1", 30), ("site 2", 30), ("site 3", 30)]
     assert drawn["site"].others == "other (1 value): under 5 rows"
@@ -127,9 +145,13 @@ def test_released_labels_and_nulls(database: Database) -> None:
     rows = [(*row[:2], None if i < 9 else row[2], *row[3:]) for i, row in enumerate(people())]
     load_people(database, rows)
     database.anonymize(
-        quasi_identifiers=["age", "site"], k=4, method="mondrian", recoding="generalization",
-        nulls="category", if_exists="replace",
-    )  # fmt: skip
+        quasi_identifiers=["age", "site"],
+        k=4,
+        method="mondrian",
+        recoding="generalization",
+        nulls="category",
+        if_exists="replace",
+    )
     drawn = {one.name: one for one in looked_at(database).distributions}
     assert drawn["age"].unit == drawn["site"].unit == "label"
     assert ("NULL", 10) in [(bar.label, bar.rows) for bar in drawn["age"].bars]
@@ -139,9 +161,21 @@ def test_the_command_writes_the_file(database: Database, tmp_path: Path) -> None
     load_people(database, people())
     path, later = tmp_path / "release.html", tmp_path / "later.html"
     done = run(
-        "anonymize", database.url, "--table", "people", "--quasi-identifiers", "age,height",
-        "--sensitive", "site", "--k", "4", "--output", "release.people", "--report", str(path),
-    )  # fmt: skip
+        "anonymize",
+        database.url,
+        "--table",
+        "people",
+        "--quasi-identifiers",
+        "age,height",
+        "--sensitive",
+        "site",
+        "--k",
+        "4",
+        "--output",
+        "release.people",
+        "--report",
+        str(path),
+    )
     assert done.exit_code == 0, done.output
     done = run("report", database.url, "release.people", "-o", str(later), "--format", "json")
     assert done.exit_code == 0, done.output
@@ -167,9 +201,19 @@ def test_only_a_page_turns_the_evaluation_on(
 ) -> None:
     load_people(database, people())
     done = run(
-        "anonymize", database.url, "--table", "people", "--quasi-identifiers", "age,height",
-        "--k", "4", "--output", "release.people", "--report", str(tmp_path / f"report.{ending}"),
-    )  # fmt: skip
+        "anonymize",
+        database.url,
+        "--table",
+        "people",
+        "--quasi-identifiers",
+        "age,height",
+        "--k",
+        "4",
+        "--output",
+        "release.people",
+        "--report",
+        str(tmp_path / f"report.{ending}"),
+    )
     assert done.exit_code == 0, done.output
     assert looked_at(database).recorded.report.evaluation is None
 

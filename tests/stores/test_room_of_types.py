@@ -30,9 +30,11 @@ def test_a_type_without_room_is_refused_by_name(database: Database, exact: str) 
     before = database.relations()
     with pytest.raises(UnsupportedType) as refused:
         database.anonymize(
-            quasi_identifiers=["age"], k=5, method="secure_kward",
+            quasi_identifiers=["age"],
+            k=5,
+            method="secure_kward",
             options={"epsilon": 3.0, "gamma0": 1.0},
-        )  # fmt: skip
+        )
     assert "wider type" in str(refused.value.hint)
     assert str(most) not in str(refused.value)
     assert {relation for relation in database.relations() if "release" in relation[0]} <= before

@@ -50,8 +50,13 @@ def table(database: Database) -> str:
 
 
 def released(database: Database, **more: Any) -> dbanon.Report:
-    given = {"table": table(database), "output": "release.people", "k": 5, "declared": True,
-             "releases": "independent"}  # fmt: skip
+    given = {
+        "table": table(database),
+        "output": "release.people",
+        "k": 5,
+        "declared": True,
+        "releases": "independent",
+    }
     return dbanon.anonymize(database.url, **(given | more))
 
 
@@ -87,18 +92,26 @@ def test_each_column_has_a_rule_and_each_rule_a_column(people: Database) -> None
 def test_a_release_by_rules_is_the_one_with_the_list(people: Database) -> None:
     found = dbanon.declare(people.url, table(people), RULES)
     assert [(one.column, one.role, one.state) for one in found] == [
-        ("person", "entity", "current"), ("name", "identifier", "current"),
-        ("age", "quasi_identifier", "current"), ("ill", "sensitive", "current"),
-    ]  # fmt: skip
+        ("person", "entity", "current"),
+        ("name", "identifier", "current"),
+        ("age", "quasi_identifier", "current"),
+        ("ill", "sensitive", "current"),
+    ]
     assert people.ledger_rows("rule")[0][1] == "age"
     # A report says so where its schema was created.
     people.make_schema("release")
     by_rules = released(people)
     models = [{"attribute": "ill", "kind": "distinct_l", "level": 2}]
     listed = released(
-        people, declared=False, output="release.listed", quasi_identifiers=["age"],
-        weights={"age": 2}, sensitive=["ill"], entity="person", models=models,
-    )  # fmt: skip
+        people,
+        declared=False,
+        output="release.listed",
+        quasi_identifiers=["age"],
+        weights={"age": 2},
+        sensitive=["ill"],
+        entity="person",
+        models=models,
+    )
     told = dict(by_rules.arguments)
     assert told.pop("declared") == checked(RULES).digest
     # It was the second release of these persons.
@@ -144,8 +157,9 @@ def test_comments_on_columns(people: Database) -> None:
             dbanon.declare(people.url, "people", from_comments=True)
         return
     for column, text in (
-        ("age", "years\n  dbanon: quasi_identifier"), ("ill", 'dbanon: {"role": "sensitive"}'),
-    ):  # fmt: skip
+        ("age", "years\n  dbanon: quasi_identifier"),
+        ("ill", 'dbanon: {"role": "sensitive"}'),
+    ):
         kind = people.types["integer" if column == "age" else "text"]
         people.execute(
             f"ALTER TABLE app.people MODIFY {column} {kind} COMMENT '{text}'"
@@ -175,9 +189,12 @@ def test_rules_that_change_before_the_run_reads_stop_it(people: Database) -> Non
     """A client reads rules and rows in two transactions: a table may come in between."""
     dbanon.declare(people.url, table(people), RULES)
     job = Job(
-        table=table(people), output="release.people", quasi_identifiers=(), declared=BY_RULES,
+        table=table(people),
+        output="release.people",
+        quasi_identifiers=(),
+        declared=BY_RULES,
         policy=dbanon.Policy(k=5),
-    )  # fmt: skip
+    )
     store = open_store(people.url)
     judged = by_rules(job, store)
     dbanon.declare(people.url, table(people), {"name": {"role": "keep", "reason": "asked for"}})

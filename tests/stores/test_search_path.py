@@ -19,15 +19,21 @@ pytestmark = [pytest.mark.postgresql, pytest.mark.own_backends]
 
 # Functions that drivers and dialects are fond of, with the same arguments as PostgreSQL's own.
 SHADOWED = (
-    "current_schemas(a boolean) RETURNS name[]", "current_schema() RETURNS name",
-    "version() RETURNS text", "set_config(a text, b text, c boolean) RETURNS text",
-    "current_setting(a text) RETURNS text", "to_regtype(a text) RETURNS regtype",
-    "to_regclass(a text) RETURNS regclass", "format_type(a oid, b integer) RETURNS text",
-    "pg_backend_pid() RETURNS integer", "current_database() RETURNS name",
-    "row_security_active(a oid) RETURNS boolean", "obj_description(a oid, b name) RETURNS text",
+    "current_schemas(a boolean) RETURNS name[]",
+    "current_schema() RETURNS name",
+    "version() RETURNS text",
+    "set_config(a text, b text, c boolean) RETURNS text",
+    "current_setting(a text) RETURNS text",
+    "to_regtype(a text) RETURNS regtype",
+    "to_regclass(a text) RETURNS regclass",
+    "format_type(a oid, b integer) RETURNS text",
+    "pg_backend_pid() RETURNS integer",
+    "current_database() RETURNS name",
+    "row_security_active(a oid) RETURNS boolean",
+    "obj_description(a oid, b name) RETURNS text",
     "hashtextextended(a text, b bigint) RETURNS bigint",
     "pg_advisory_xact_lock(a bigint) RETURNS void",
-)  # fmt: skip
+)
 
 
 @pytest.fixture
@@ -57,8 +63,11 @@ def trapped(pg_server: Server, pg_url: str) -> Callable[[], bool]:
             " CHECK (pg_catalog.nextval('evil.sprung') > 0)"
         )
     database = sqlalchemy.make_url(pg_url).database
-    pg_server.execute("CREATE TABLE public.people AS SELECT g AS id, sin(g) AS a"
-                      " FROM generate_series(1, 60) AS g", url=pg_url)  # fmt: skip
+    pg_server.execute(
+        "CREATE TABLE public.people AS SELECT g AS id, sin(g) AS a"
+        " FROM generate_series(1, 60) AS g",
+        url=pg_url,
+    )
     pg_server.execute(f'ALTER DATABASE "{database}" SET search_path = evil, pg_catalog, public')
     # Only connections that are opened from now on have it.
     close_kept(database)

@@ -168,8 +168,11 @@ def test_a_file_of_rows(duckdb_file: DuckdbDatabase, tmp_path: Path) -> None:
         text = "".join(f"{n},{n * 7 * month % 50}\n" for n in range(30))
         rows.write_text(f"id,age\n{text}", encoding="utf-8")
         given: dict[str, Any] = {
-            "quasi_identifiers": ["age"], "k": 5, "entity": "id", "target": duckdb_file.url
-        }  # fmt: skip
+            "quasi_identifiers": ["age"],
+            "k": 5,
+            "entity": "id",
+            "target": duckdb_file.url,
+        }
         url = f"file:{rows}"
         if month == 1:
             dbanon.anonymize(url, table="people", output="release.people", **given)
@@ -236,9 +239,12 @@ def test_a_file_knows_no_earlier_releases(tmp_path: Path) -> None:
     rows.write_text("id,age\n" + "".join(f"{n},{n * 7 % 50}\n" for n in range(30)))
     given: dict[str, Any] = {"quasi_identifiers": ["age"], "k": 5, "table": "people"}
     report = dbanon.anonymize(
-        f"file:{rows}", output="release.people", entity="id",
-        exports=[{"path": str(tmp_path / "out.csv")}], **given,
-    )  # fmt: skip
+        f"file:{rows}",
+        output="release.people",
+        entity="id",
+        exports=[{"path": str(tmp_path / "out.csv")}],
+        **given,
+    )
     label, text = report.rows()[0]
     assert label == "JOINT HISTORIES"
     assert text.startswith("not measured: a file keeps no ledger")

@@ -23,49 +23,91 @@ from tests.stores.databases import MariadbDatabase
 
 # Text, numbers and days; NULLs, and texts that another collation takes for one.
 ROWS = [
-    (g, g % 7 + g / 97, g % 11, None if g % 5 == 0 else "Sad" if g % 2 else "sad", f"p\\{g % 3}",
-     f"2024-01-{g % 28 + 1:02d}")
+    (
+        g,
+        g % 7 + g / 97,
+        g % 11,
+        None if g % 5 == 0 else "Sad" if g % 2 else "sad",
+        f"p\\{g % 3}",
+        f"2024-01-{g % 28 + 1:02d}",
+    )
     for g in range(1, 91)
-]  # fmt: skip
+]
 TABLE = (
     "CREATE TABLE {} ({} integer primary key, a {}, b decimal(6, 2), mood varchar(9),"
     " name varchar(9), day date)"
 )
 
 DUCKDB = {
-    "default_collation": "nocase", "default_null_order": "nulls_first", "default_order": "desc",
-    "ieee_floating_point_ops": "false", "integer_division": "true", "TimeZone": "Asia/Tokyo",
-    "Calendar": "japanese", "order_by_non_integer_literal": "true",
-    "scalar_subquery_error_on_multiple_rows": "false", "disable_timestamptz_casts": "true",
-    "preserve_insertion_order": "false", "preserve_identifier_case": "uppercase",
-    "immediate_transaction_mode": "true", "arrow_large_buffer_size": "true",
-    "arrow_lossless_conversion": "true", "arrow_output_list_view": "true",
-    "enable_fsst_vectors": "true", "errors_as_json": "true", "binary_as_string": "true",
-    "enable_optimizer": "false", "python_enable_replacements": "false",
-}  # fmt: skip
+    "default_collation": "nocase",
+    "default_null_order": "nulls_first",
+    "default_order": "desc",
+    "ieee_floating_point_ops": "false",
+    "integer_division": "true",
+    "TimeZone": "Asia/Tokyo",
+    "Calendar": "japanese",
+    "order_by_non_integer_literal": "true",
+    "scalar_subquery_error_on_multiple_rows": "false",
+    "disable_timestamptz_casts": "true",
+    "preserve_insertion_order": "false",
+    "preserve_identifier_case": "uppercase",
+    "immediate_transaction_mode": "true",
+    "arrow_large_buffer_size": "true",
+    "arrow_lossless_conversion": "true",
+    "arrow_output_list_view": "true",
+    "enable_fsst_vectors": "true",
+    "errors_as_json": "true",
+    "binary_as_string": "true",
+    "enable_optimizer": "false",
+    "python_enable_replacements": "false",
+}
 
 # query_only refuses what is written, and changes nothing else.
 SQLITE = (
-    "case_sensitive_like = ON", "reverse_unordered_selects = ON", "recursive_triggers = ON",
-    "foreign_keys = ON", "defer_foreign_keys = ON", "ignore_check_constraints = ON",
-    "full_column_names = ON", "short_column_names = OFF", "count_changes = ON",
-    "empty_result_callbacks = ON", "trusted_schema = OFF", "writable_schema = ON",
-    "legacy_alter_table = ON", "temp_store = MEMORY", "automatic_index = OFF",
-    "cell_size_check = ON", "read_uncommitted = ON", "analysis_limit = 1",
-)  # fmt: skip
+    "case_sensitive_like = ON",
+    "reverse_unordered_selects = ON",
+    "recursive_triggers = ON",
+    "foreign_keys = ON",
+    "defer_foreign_keys = ON",
+    "ignore_check_constraints = ON",
+    "full_column_names = ON",
+    "short_column_names = OFF",
+    "count_changes = ON",
+    "empty_result_callbacks = ON",
+    "trusted_schema = OFF",
+    "writable_schema = ON",
+    "legacy_alter_table = ON",
+    "temp_store = MEMORY",
+    "automatic_index = OFF",
+    "cell_size_check = ON",
+    "read_uncommitted = ON",
+    "analysis_limit = 1",
+)
 
 # tx_read_only refuses what is written, and changes nothing else. completion_type = RELEASE ends the
 # connection at the first ROLLBACK, which SQLAlchemy sends before dbanon is asked for anything.
 MARIADB = {
     "sql_mode": "'NO_BACKSLASH_ESCAPES,HIGH_NOT_PRECEDENCE,IGNORE_SPACE,PAD_CHAR_TO_FULL_LENGTH'",
-    "completion_type": "'CHAIN'", "sql_safe_updates": "1", "sql_auto_is_null": "1",
-    "max_join_size": "1", "sql_select_limit": "1", "unique_checks": "0", "foreign_key_checks": "0",
-    "check_constraint_checks": "0", "div_precision_increment": "0", "default_week_format": "3",
-    "lc_time_names": "'de_DE'", "system_versioning_asof": "'2001-01-01'",
-    "time_zone": "'+09:00'", "collation_connection": "'latin1_bin'", "group_concat_max_len": "4",
-    "max_sort_length": "64", "tmp_table_size": "1024", "autocommit": "0",
+    "completion_type": "'CHAIN'",
+    "sql_safe_updates": "1",
+    "sql_auto_is_null": "1",
+    "max_join_size": "1",
+    "sql_select_limit": "1",
+    "unique_checks": "0",
+    "foreign_key_checks": "0",
+    "check_constraint_checks": "0",
+    "div_precision_increment": "0",
+    "default_week_format": "3",
+    "lc_time_names": "'de_DE'",
+    "system_versioning_asof": "'2001-01-01'",
+    "time_zone": "'+09:00'",
+    "collation_connection": "'latin1_bin'",
+    "group_concat_max_len": "4",
+    "max_sort_length": "64",
+    "tmp_table_size": "1024",
+    "autocommit": "0",
     "old_mode": "'ZERO_DATE_TIME_CAST'",
-}  # fmt: skip
+}
 
 Answers = dict[str, object]
 
@@ -76,9 +118,15 @@ def ask(database: Any, rows: Callable[[str], list[tuple[Any, ...]]], schema: str
     for method, columns in (("mdav", ["a", "b"]), ("gaa_cp", ["a", "mood", "day"])):
         output = f"{schema}out_{method}"
         report = dbanon.anonymize(
-            database, table=f"{schema}p", output=output, quasi_identifiers=columns, k=5,
-            method=method, nulls="category", keep=["name"],
-        )  # fmt: skip
+            database,
+            table=f"{schema}p",
+            output=output,
+            quasi_identifiers=columns,
+            k=5,
+            method=method,
+            nulls="category",
+            keep=["name"],
+        )
         answers[method] = report.rows_out, report.k_achieved, round(report.information_loss or 0, 9)
         answers[f"rows of {method}"] = sorted(map(repr, rows(f"SELECT * FROM {output}")))
         verification = verify(open_store(database), parse_relation(output))
@@ -150,8 +198,10 @@ def test_a_file_that_is_open_elsewhere_has_its_settings(tmp_path: Any) -> None:
     """Connections of a process to one file share them."""
     file = str(tmp_path / "a.duckdb")
     with duckdb.connect(file) as kept:
-        kept.execute("CREATE TABLE p AS SELECT CASE WHEN g % 2 = 0 THEN 'a' ELSE 'A' END AS m"
-                     " FROM range(10) AS t(g)")  # fmt: skip
+        kept.execute(
+            "CREATE TABLE p AS SELECT CASE WHEN g % 2 = 0 THEN 'a' ELSE 'A' END AS m"
+            " FROM range(10) AS t(g)"
+        )
         kept.execute("SET default_collation = 'nocase'")
         store = open_store(f"duckdb:///{file}")
         with store.session(write=True) as session:
@@ -189,9 +239,10 @@ def test_pragmas_of_sqlite() -> None:
 def in_mariadb(database: MariadbDatabase, settings: dict[str, str]) -> Answers:
     assignments = ", ".join(f"{name} = {value}" for name, value in settings.items())
     engine = create_engine(
-        database.url, poolclass=NullPool,
+        database.url,
+        poolclass=NullPool,
         connect_args={"init_command": f"SET SESSION {assignments}"} if assignments else {},
-    )  # fmt: skip
+    )
     # The test reads all rows itself, whatever is set for all.
     unlimited = "SET SESSION sql_select_limit = 18446744073709551615, sql_big_selects = 1"
     return ask(engine, lambda sql: database.server.execute(unlimited, sql, database="app"), "app.")
@@ -199,10 +250,9 @@ def in_mariadb(database: MariadbDatabase, settings: dict[str, str]) -> Answers:
 
 def load_mariadb(database: MariadbDatabase) -> None:
     values = ", ".join(
-        "(" + ", ".join(
-            "NULL" if value is None else repr(value) for value in row
-        ) + ")" for row in ROWS
-    )  # fmt: skip
+        "(" + ", ".join("NULL" if value is None else repr(value) for value in row) + ")"
+        for row in ROWS
+    )
     # Python's repr of a text is MariaDB's literal, backslashes included.
     database.execute(TABLE.format("p", "id", "double"), f"INSERT INTO p VALUES {values}")
 
@@ -219,8 +269,16 @@ def test_what_mariadbs_administrator_has_set_for_all(mariadb: MariadbDatabase) -
     """DEFAULT would be that, and not the value that the server is shipped with."""
     load_mariadb(mariadb)
     expected = in_mariadb(mariadb, {})
-    chosen = {name: MARIADB[name] for name in ("sql_select_limit", "completion_type", "sql_mode",
-                                               "sql_safe_updates", "max_join_size")}  # fmt: skip
+    chosen = {
+        name: MARIADB[name]
+        for name in (
+            "sql_select_limit",
+            "completion_type",
+            "sql_mode",
+            "sql_safe_updates",
+            "max_join_size",
+        )
+    }
     before = {name: mariadb.rows(f"SELECT @@GLOBAL.{name}")[0][0] for name in chosen}
     try:
         mariadb.execute(*(f"SET GLOBAL {name} = {value}" for name, value in chosen.items()))
@@ -235,7 +293,8 @@ def test_rows_of_a_versioned_table_are_those_of_now(mariadb: MariadbDatabase) ->
         "CREATE TABLE v (a int) WITH SYSTEM VERSIONING", "INSERT INTO v VALUES (1), (1)"
     )
     engine = create_engine(
-        mariadb.url, poolclass=NullPool,
+        mariadb.url,
+        poolclass=NullPool,
         connect_args={"init_command": "SET SESSION system_versioning_asof = '2001-01-01'"},
-    )  # fmt: skip
+    )
     assert verify(open_store(engine), parse_relation("app.v"), ["a"], 2).smallest_class == 2

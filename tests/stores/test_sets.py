@@ -20,10 +20,16 @@ __all__ = ["COLUMNS"]
 
 SETS = [{"columns": ["age", "ill"], "k": 3}, ["place", "site"], {"columns": ["age"], "k": 20}]
 ASKED: dict[str, Any] = {
-    "table": "people", "output": "release.people", "quasi_identifiers": ["age", "place"],
-    "sensitive": ["ill"], "by": ["site"], "k": 4, "method": "mondrian", "also_k": SETS,
+    "table": "people",
+    "output": "release.people",
+    "quasi_identifiers": ["age", "place"],
+    "sensitive": ["ill"],
+    "by": ["site"],
+    "k": 4,
+    "method": "mondrian",
+    "also_k": SETS,
     "max_suppression": 0.3,
-}  # fmt: skip
+}
 
 
 def released(database: Database, **more: Any) -> dbanon.Report:
@@ -55,11 +61,35 @@ def test_each_set_is_counted_on_what_was_written_and_again(database: Database) -
     assert "people was released before" in again.pop("intersects")
     assert again == report.arguments
     line = [
-        "anonymize", database.url, "--table", "people", "-q", "age", "-q", "place", "-s", "ill",
-        "--by", "site", "--k", "4", "--method", "mondrian", "--also-k", "age,ill=3",
-        "--also-k", "place,site", "--also-k", "age=20", "--max-suppression", "0.3",
-        "--output", "release.people", "--if-exists", "replace",
-    ]  # fmt: skip
+        "anonymize",
+        database.url,
+        "--table",
+        "people",
+        "-q",
+        "age",
+        "-q",
+        "place",
+        "-s",
+        "ill",
+        "--by",
+        "site",
+        "--k",
+        "4",
+        "--method",
+        "mondrian",
+        "--also-k",
+        "age,ill=3",
+        "--also-k",
+        "place,site",
+        "--also-k",
+        "age=20",
+        "--max-suppression",
+        "0.3",
+        "--output",
+        "release.people",
+        "--if-exists",
+        "replace",
+    ]
     done = CliRunner().invoke(main, line)
     assert done.exit_code == 0, done.output
     assert "k of (age, ill)" in done.stdout
@@ -69,14 +99,25 @@ def test_each_set_is_counted_on_what_was_written_and_again(database: Database) -
 def test_persons_are_counted_in_each_set(database: Database) -> None:
     load(database)
     relation, text = database.relation("people"), database.types["text"]
-    database.execute(f"ALTER TABLE {relation} ADD COLUMN who {text}",
-                     f"ALTER TABLE {relation} ADD COLUMN same {text}")  # fmt: skip
+    database.execute(
+        f"ALTER TABLE {relation} ADD COLUMN who {text}",
+        f"ALTER TABLE {relation} ADD COLUMN same {text}",
+    )
     # Three rows a person, alike in age and illness; `same` says in the release whose they are.
     person = "concat('p', id % 40)" if database.name == "mariadb" else "'p' || (id % 40)"
-    database.execute(f"UPDATE {relation} SET who = {person}, same = {person}, age = 20 + id % 40,"
-                     " ill = CASE id % 4 WHEN 0 THEN 'flu' ELSE 'cough' END")  # fmt: skip
-    report = released(database, entity="who", also_k=[{"columns": ["age", "ill"], "k": 4}], k=2,
-                      keep=["same"], by=[], max_suppression=0.5)  # fmt: skip
+    database.execute(
+        f"UPDATE {relation} SET who = {person}, same = {person}, age = 20 + id % 40,"
+        " ill = CASE id % 4 WHEN 0 THEN 'flu' ELSE 'cough' END"
+    )
+    report = released(
+        database,
+        entity="who",
+        also_k=[{"columns": ["age", "ill"], "k": 4}],
+        k=2,
+        keep=["same"],
+        by=[],
+        max_suppression=0.5,
+    )
     [told] = report.arguments["also_k"]
     persons = smallest(database, ["age", "ill"], "count(DISTINCT same)")
     rows = smallest(database, ["age", "ill"])
@@ -95,8 +136,14 @@ def test_a_copied_column_is_no_range_of_others(database: Database) -> None:
     for name, value in (("x_low", "age % 2"), ("x_high", "age % 2"), ("x", "id % 20")):
         database.execute(f"ALTER TABLE {relation} ADD COLUMN {name} {kind}")
         database.execute(f"UPDATE {relation} SET {name} = {value}")
-    report = released(database, quasi_identifiers=["x_low", "x_high"], keep=["x"], by=[],
-                      sensitive=[], also_k=[{"columns": ["x"], "k": 6}])  # fmt: skip
+    report = released(
+        database,
+        quasi_identifiers=["x_low", "x_high"],
+        keep=["x"],
+        by=[],
+        sensitive=[],
+        also_k=[{"columns": ["x"], "k": 6}],
+    )
     [told] = report.arguments["also_k"]
     assert told == {"columns": ["x"], "k": 6, "counted": smallest(database, ["x"])}
     assert told["counted"] == 6

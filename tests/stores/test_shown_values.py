@@ -65,9 +65,14 @@ def test_a_set_holds_of_what_readers_see(database: Database) -> None:
         prepared.update(before)
         load(database, values._replace(before=before), table=f"equal_{name}")
         report = database.anonymize(
-            table=f"equal_{name}", output=f"release.{name}_of", quasi_identifiers=["age"],
-            keep=["x"], k=3, also_k=[{"columns": ["x"], "k": 5}], max_suppression=0.2,
-        )  # fmt: skip
+            table=f"equal_{name}",
+            output=f"release.{name}_of",
+            quasi_identifiers=["age"],
+            keep=["x"],
+            k=3,
+            also_k=[{"columns": ["x"], "k": 5}],
+            max_suppression=0.2,
+        )
         assert report.suppressed == 1
         sizes = shown(database, database.relation(f"release.{name}_of"))
         assert min(sizes.values()) == report.arguments["also_k"][0]["counted"] == 39
@@ -92,9 +97,14 @@ def test_models_hold_in_the_classes_that_readers_see(database: Database) -> None
         " ill = CASE WHEN id < 20 THEN id % 2 ELSE 2 + id % 3 END, age = 30",
     )
     given: dict[str, Any] = {
-        "table": "equal", "quasi_identifiers": ["age"], "by": ["x"], "sensitive": ["ill"], "k": 5,
-        "models": [dbanon.Model("distinct_l", "ill", 2)], "if_exists": "replace",
-    }  # fmt: skip
+        "table": "equal",
+        "quasi_identifiers": ["age"],
+        "by": ["x"],
+        "sensitive": ["ill"],
+        "k": 5,
+        "models": [dbanon.Model("distinct_l", "ill", 2)],
+        "if_exists": "replace",
+    }
     for entity in (None, "id"):
         report = database.anonymize(**given, entity=entity)
         assert (report.classes, report.smallest_class) == (2, 20)
@@ -111,9 +121,13 @@ def test_models_hold_in_the_classes_that_readers_see(database: Database) -> None
 def test_frames_are_counted_by_what_is_shown(rare: Any, common: Any) -> None:
     frame = pd.DataFrame({"age": [20 + i % 10 for i in range(40)], "x": [rare] + [common] * 39})
     released, report = dbanon.anonymize_frame(
-        frame, quasi_identifiers=["age"], keep=["x"], k=3, also_k=[{"columns": ["x"], "k": 5}],
+        frame,
+        quasi_identifiers=["age"],
+        keep=["x"],
+        k=3,
+        also_k=[{"columns": ["x"], "k": 5}],
         max_suppression=0.2,
-    )  # fmt: skip
+    )
     assert report.suppressed == 1
     assert len(released) == len([x for x in released["x"] if repr(x) == repr(common)])
     assert report.arguments["also_k"][0]["counted"] == 39

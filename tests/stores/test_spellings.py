@@ -28,8 +28,11 @@ DATABASES = ALL_NAMES
 K = 5
 TYPES = {"visit": "integer", "patient": "text", "age": "integer"}
 ASKED: dict[str, Any] = {
-    "quasi_identifiers": ["age"], "k": K, "entity": "patient", "releases": "independent"
-}  # fmt: skip
+    "quasi_identifiers": ["age"],
+    "k": K,
+    "entity": "patient",
+    "releases": "independent",
+}
 FOUND = PersonSpellings("patient", 0.8)
 
 
@@ -130,16 +133,26 @@ def test_with_strata_sensitive_values_and_nulls(database: Database) -> None:
     kinds = TYPES | {"ward": "text", "ill": "text"}
     types = {n: database.types[kind] for n, kind in kinds.items()}
     rows = [
-        (visit, patient, None if age % 10 == 3 and visit % 5 == 0 else age, f"w{age % 2}",
-         f"ill {age % 4}")
+        (
+            visit,
+            patient,
+            None if age % 10 == 3 and visit % 5 == 0 else age,
+            f"w{age % 2}",
+            f"ill {age % 4}",
+        )
         for visit, patient, age in visits(60)
-    ]  # fmt: skip
+    ]
     database.load("people", types, rows)
     report = database.anonymize(
-        **ASKED, by=["ward"], sensitive=["ill"], method="gaa_cp", nulls="suppress",
-        max_suppression=0.5, models=[dbanon.Model("distinct_l", "ill", 2)],
+        **ASKED,
+        by=["ward"],
+        sensitive=["ill"],
+        method="gaa_cp",
+        nulls="suppress",
+        max_suppression=0.5,
+        models=[dbanon.Model("distinct_l", "ill", 2)],
         entity_normalize="casefold",
-    )  # fmt: skip
+    )
     assert report.persons == 60
     assert report.k_achieved >= K
 
@@ -164,8 +177,12 @@ def test_in_another_database(
     if target == "sqlite":
         source, other = duckdb_file, sqlite_file
     load(source, visits())
-    report = source.anonymize(**ASKED, target=other.url, entity_normalize="casefold",
-                              output="people2" if target == "sqlite" else "release.p")  # fmt: skip
+    report = source.anonymize(
+        **ASKED,
+        target=other.url,
+        entity_normalize="casefold",
+        output="people2" if target == "sqlite" else "release.p",
+    )
     assert report.persons == 20
 
 
@@ -174,8 +191,22 @@ def test_the_command_a_job_and_rules(
 ) -> None:
     monkeypatch.setenv("DBANON_URL", database.url)
     load(database, visits())
-    line = ["anonymize", database.url, "--table", "people", "--output", "release.people", "--k",
-            str(K), "-q", "age", "--entity", "patient", "--releases", "independent"]  # fmt: skip
+    line = [
+        "anonymize",
+        database.url,
+        "--table",
+        "people",
+        "--output",
+        "release.people",
+        "--k",
+        str(K),
+        "-q",
+        "age",
+        "--entity",
+        "patient",
+        "--releases",
+        "independent",
+    ]
     done = CliRunner().invoke(main, line)
     assert done.exit_code == 0, done.output
     assert f"Warning: column {FOUND.describe(K)}." in done.stderr
@@ -200,11 +231,21 @@ def test_the_command_a_job_and_rules(
     assert done.exit_code == 2
     assert "normalize" in done.stderr
     if database.name != "mariadb":
-        rules = {"age": "quasi_identifier", "visit": "drop",
-                 "patient": {"role": "entity", "normalize": "casefold"}}  # fmt: skip
+        rules = {
+            "age": "quasi_identifier",
+            "visit": "drop",
+            "patient": {"role": "entity", "normalize": "casefold"},
+        }
         dbanon.declare(database.url, "people", rules)
-        report = dbanon.anonymize(database.url, table="people", output="release.by_rules", k=K,
-                                  declared=True, strict=True, releases="independent")  # fmt: skip
+        report = dbanon.anonymize(
+            database.url,
+            table="people",
+            output="release.by_rules",
+            k=K,
+            declared=True,
+            strict=True,
+            releases="independent",
+        )
         assert report.persons == 20
 
 
@@ -215,8 +256,9 @@ def test_what_has_no_spelling_is_refused(sqlite_file: Database) -> None:
     with pytest.raises(InvalidParameter, match="trim, casefold"):
         sqlite_file.anonymize(**ASKED, entity_normalize="upper")
     with pytest.raises(InvalidParameter, match="A chain follows persons"):
-        sqlite_file.anonymize(**ASKED | {"releases": None}, entity_normalize="trim",
-                              chain=Chain("c", "env:KEY"))  # fmt: skip
+        sqlite_file.anonymize(
+            **ASKED | {"releases": None}, entity_normalize="trim", chain=Chain("c", "env:KEY")
+        )
 
 
 def test_a_chain_says_it(sqlite_file: Database, tmp_path: Path) -> None:
@@ -224,8 +266,9 @@ def test_a_chain_says_it(sqlite_file: Database, tmp_path: Path) -> None:
     types = {n: sqlite_file.types[kind] for n, kind in TYPES.items()}
     sqlite_file.load("people", types | {"patient": f"{types['patient']} PRIMARY KEY"}, rows)
     key = tmp_path / "key"
-    dbanon.create_chain(sqlite_file.url, "c", table="people", entity="patient", changes="show",
-                        key_out=key)  # fmt: skip
+    dbanon.create_chain(
+        sqlite_file.url, "c", table="people", entity="patient", changes="show", key_out=key
+    )
     asked = ASKED | {"k": 3, "releases": None, "chain": Chain("c", f"file:{key}"), "key": ["visit"]}
     with pytest.warns(EntitySpellings, match="about 50% of its values"):
         report = sqlite_file.anonymize(**asked)

@@ -36,9 +36,14 @@ from tests.stores.databases import Database, SqliteDatabase
 
 SECRET = 917_263
 ASKED = {
-    "table": "people", "quasi_identifiers": ["age", "pay", "born"], "k": 5, "sensitive": ["ill"],
-    "keep": ["id"], "output": "released", "block_size": 400,
-}  # fmt: skip
+    "table": "people",
+    "quasi_identifiers": ["age", "pay", "born"],
+    "k": 5,
+    "sensitive": ["ill"],
+    "keep": ["id"],
+    "output": "released",
+    "block_size": 400,
+}
 
 
 @pytest.fixture
@@ -68,15 +73,21 @@ CASES: dict[str, dict[str, object]] = {
     "strata": {"by": ["part"], "block_size": 200, "refine": "pass"},
     "nulls": {"quasi_identifiers": ["age", "holes"], "nulls": "category"},
     "withheld": {
-        "quasi_identifiers": ["age", "holes"], "nulls": "suppress", "max_suppression": 0.2},
+        "quasi_identifiers": ["age", "holes"],
+        "nulls": "suppress",
+        "max_suppression": 0.2,
+    },
     "wide": {"quasi_identifiers": ["age", "wide"]},
     "median": {"recoding": "median", "standardize": "range"},
     "generalized": {"quasi_identifiers": ["age", "part", "born"], "method": "gaa_cp"},
     "generalized, refined": {
-        "quasi_identifiers": ["age", "part", "holes"], "method": "gaa_cp", "refine": "pass",
-        "nulls": "category"},
+        "quasi_identifiers": ["age", "part", "holes"],
+        "method": "gaa_cp",
+        "refine": "pass",
+        "nulls": "category",
+    },
     "small": {"block_size": 3000},
-}  # fmt: skip
+}
 
 
 @pytest.fixture
@@ -86,15 +97,30 @@ def people_in_sqlite(sqlite_file: SqliteDatabase, monkeypatch: pytest.MonkeyPatc
     rng = np.random.default_rng(7)
     drawn = zip(*(rng.integers(0, most, 2000) for most in (70, 20000, 4, 3, 50)), strict=True)
     rows = [
-        (int(key), 18 + int(age), 1000 * math.sin(i) + 0.25,
-         date(1950, 1, 1) + timedelta(days=int(born)), "abcd"[ill], "nsw"[part],
-         int(hole) if i % 9 else None, 2**53 + 1 + i * SECRET)
+        (
+            int(key),
+            18 + int(age),
+            1000 * math.sin(i) + 0.25,
+            date(1950, 1, 1) + timedelta(days=int(born)),
+            "abcd"[ill],
+            "nsw"[part],
+            int(hole) if i % 9 else None,
+            2**53 + 1 + i * SECRET,
+        )
         for i, (key, (age, born, ill, part, hole)) in enumerate(
             zip(rng.permutation(2000), drawn, strict=True)
         )
-    ]  # fmt: skip
-    kinds = {"id": "bigint", "age": "integer", "pay": "double", "born": "date", "ill": "text",
-             "part": "text", "holes": "integer", "wide": "bigint"}  # fmt: skip
+    ]
+    kinds = {
+        "id": "bigint",
+        "age": "integer",
+        "pay": "double",
+        "born": "date",
+        "ill": "text",
+        "part": "text",
+        "holes": "integer",
+        "wide": "bigint",
+    }
     columns = {name: sqlite_file.types[kind] for name, kind in kinds.items()}
     sqlite_file.load("people", columns | {"id": "INTEGER PRIMARY KEY"}, rows)
     return sqlite_file
@@ -145,9 +171,16 @@ def test_every_database_gives_the_same(
     found = []
     for more in ({}, {"spill": str(tmp_path / "spill"), "memory_limit": 2**30}):
         database.anonymize(
-            quasi_identifiers=["age", "pay"], keep=["id"], sensitive=["ill"], key=["id"],
-            block_size=300, refine="pass", if_exists="replace", chunk_rows=100, **more,
-        )  # fmt: skip
+            quasi_identifiers=["age", "pay"],
+            keep=["id"],
+            sensitive=["ill"],
+            key=["id"],
+            block_size=300,
+            refine="pass",
+            if_exists="replace",
+            chunk_rows=100,
+            **more,
+        )
         table = database.relation("release.people")
         found.append(database.rows(f"SELECT * FROM {table} ORDER BY id"))
     assert found[0] == found[1]
@@ -221,10 +254,13 @@ def test_no_rows_are_no_file(tmp_path: Path) -> None:
         {"certificate": 1.0},
         {"standardize": "mahalanobis"},
         {"recoding": "representative"},
-        {"orders": {"part": ["n", "s", "w"]}, "quasi_identifiers": ["age", "part"],
-         "recoding": "median"},
+        {
+            "orders": {"part": ["n", "s", "w"]},
+            "quasi_identifiers": ["age", "part"],
+            "recoding": "median",
+        },
     ],
-)  # fmt: skip
+)
 def test_what_needs_all_values_is_refused(
     people: str, tmp_path: Path, more: dict[str, object]
 ) -> None:
@@ -352,14 +388,29 @@ def test_signals_to_the_command_take_it_away(
         )
     run = subprocess.Popen(
         [
-            sys.executable, "-c", "from dbanon.doors.cli.main import main; main()",
-            "anonymize", people, "--table", "many",
-            "--quasi-identifiers", "a,b,c", "--k", "5", "--block-size", "20000", "--refine",
-            "thorough", "--spill", str(place), "--output", "released",
+            sys.executable,
+            "-c",
+            "from dbanon.doors.cli.main import main; main()",
+            "anonymize",
+            people,
+            "--table",
+            "many",
+            "--quasi-identifiers",
+            "a,b,c",
+            "--k",
+            "5",
+            "--block-size",
+            "20000",
+            "--refine",
+            "thorough",
+            "--spill",
+            str(place),
+            "--output",
+            "released",
         ],
         stderr=subprocess.PIPE,
         stdout=subprocess.PIPE,
-    )  # fmt: skip
+    )
     end = time.monotonic() + 60
     while not place.exists() and run.poll() is None and time.monotonic() < end:
         time.sleep(0.01)

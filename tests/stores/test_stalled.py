@@ -96,9 +96,13 @@ def running(file: Path, source: str, target: str | None = None) -> Iterator[Comm
         )
     with Command(
         "from dbanon.doors.cli.main import main; main()",
-        "run", str(file), "--format", "json", "--no-progress",
+        "run",
+        str(file),
+        "--format",
+        "json",
+        "--no-progress",
         env=os.environ | {"SOURCE": source, "TARGET": target or ""},
-    ) as process:  # fmt: skip
+    ) as process:
         yield process
 
 
@@ -237,9 +241,14 @@ def failed_in_another_thread(
     def work(url: str) -> None:
         try:
             dbanon.anonymize(
-                url, table="people", quasi_identifiers=["age", "height"], k=7, method="mondrian",
-                output="release.people", time_limit=limit,
-            )  # fmt: skip
+                url,
+                table="people",
+                quasi_identifiers=["age", "height"],
+                k=7,
+                method="mondrian",
+                output="release.people",
+                time_limit=limit,
+            )
         except BaseException as error:
             raised.append(error)
 

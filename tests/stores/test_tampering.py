@@ -19,11 +19,21 @@ RELEASE = "release.people"
 COLUMNS = {"age": "integer", "ill": "text", "cost": "decimal", "note": "text"}
 # Four classes: values can be swapped within one and between two, and a row counted twice.
 ROWS = [
-    (20, "flu", 1.25, "a"), (20, "cough", 2.5, "b"), (20, "flu", 3.75, None), (20, "flu", 4, ""),
-    (40, "cough", 5, "c"), (40, "flu", 6, "d"), (40, "gout", 7, "e"),
-    (60, "flu", 8, "f"), (60, "gout", 9, "g"), (60, "gout", 10, "h"),
-    (80, "flu", 11, "i"), (80, "gout", 12, "j"), (80, "gout", 13, "k"), (80, "flu", 14, "l"),
-]  # fmt: skip
+    (20, "flu", 1.25, "a"),
+    (20, "cough", 2.5, "b"),
+    (20, "flu", 3.75, None),
+    (20, "flu", 4, ""),
+    (40, "cough", 5, "c"),
+    (40, "flu", 6, "d"),
+    (40, "gout", 7, "e"),
+    (60, "flu", 8, "f"),
+    (60, "gout", 9, "g"),
+    (60, "gout", 10, "h"),
+    (80, "flu", 11, "i"),
+    (80, "gout", 12, "j"),
+    (80, "gout", 13, "k"),
+    (80, "flu", 14, "l"),
+]
 GIVEN: dict[str, Any] = {
     "quasi_identifiers": ["age"],
     "sensitive": ["ill"],

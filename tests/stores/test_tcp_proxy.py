@@ -32,9 +32,12 @@ def _wait_for(rows: list[int], server: Server, url: str) -> None:
 @pytest.mark.parametrize(("how", "rows"), [("before", []), ("after", [1]), ("hold", [])])
 @pytest.mark.parametrize("at", [COMMIT, b"INSERT INTO"])
 def test_a_connection_is_cut_where_it_shall_be(
-    pg_server: Server, pg_url: str, how: Literal["before", "after", "hold"], rows: list[int],
+    pg_server: Server,
+    pg_url: str,
+    how: Literal["before", "after", "hold"],
+    rows: list[int],
     at: bytes,
-) -> None:  # fmt: skip
+) -> None:
     pg_server.execute("CREATE TABLE t (a integer)", url=pg_url)
     with TcpProxy(pg_server.host, pg_server.port, Cut(how, at)) as proxy:
         url = proxy.url(pg_url)

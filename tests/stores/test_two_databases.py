@@ -44,9 +44,12 @@ def plain(rows: list[tuple[Any, ...]]) -> Counter[tuple[str, ...]]:
 @pytest.mark.parametrize(
     ("source", "target", "kind"),
     [(*pair, "table") for pair in PAIRS]
-    + [("duckdb", "sqlite", "view"), ("sqlite", "postgresql", "view"),
-       ("postgresql", "duckdb", "view")],
-)  # fmt: skip
+    + [
+        ("duckdb", "sqlite", "view"),
+        ("sqlite", "postgresql", "view"),
+        ("postgresql", "duckdb", "view"),
+    ],
+)
 def test_the_result_is_that_of_one_database(
     make_database: Callable[[str], Database], source: str, target: str, kind: str
 ) -> None:
@@ -102,17 +105,31 @@ POSTGRESQL_TYPES = {
     "e": ("real", [0.5, -1.25, None]),
     "f": ("double precision", [0.1, 1e300, -5e-324]),
     "g": ("date", [date(1, 1, 1), date(9999, 12, 31), None]),
-    "h": ("timestamp(3)", [datetime(1969, 12, 31, 23, 59, 59, 999_000), None,
-                           datetime(9999, 12, 31, 23, 59, 59, 999_000)]),
-    "i": ("timestamptz", [datetime(2020, 6, 1, 12, tzinfo=timezone.utc), None,
-                          datetime(1900, 1, 1, 0, 0, 0, 1, tzinfo=timezone.utc)]),
+    "h": (
+        "timestamp(3)",
+        [
+            datetime(1969, 12, 31, 23, 59, 59, 999_000),
+            None,
+            datetime(9999, 12, 31, 23, 59, 59, 999_000),
+        ],
+    ),
+    "i": (
+        "timestamptz",
+        [
+            datetime(2020, 6, 1, 12, tzinfo=timezone.utc),
+            None,
+            datetime(1900, 1, 1, 0, 0, 0, 1, tzinfo=timezone.utc),
+        ],
+    ),
     "j": ("boolean", [True, False, None]),
     "k": ("text", ["", "tab\tand\nline \\N \\", None]),
     "l": ("varchar(5)", ["é€", "NULL", "%s?:x"]),
     "m": ("char(3)", ["a  ", "bcd", None]),
-    "n": ("uuid", ["00000000-0000-4000-8000-00000000000a", None,
-                   "00000000-0000-4000-8000-00000000000b"]),
-}  # fmt: skip
+    "n": (
+        "uuid",
+        ["00000000-0000-4000-8000-00000000000a", None, "00000000-0000-4000-8000-00000000000b"],
+    ),
+}
 
 
 @pytest.mark.parametrize("target", ["duckdb", "sqlite"])
@@ -125,9 +142,15 @@ def test_kept_columns_of_postgresql_arrive(
     postgresql.load("people", {"x": "integer"} | columns, rows)
     # No key: rows are found by their place.
     dbanon.anonymize(
-        postgresql.url, table="people", quasi_identifiers=["x"], keep=list(columns), k=3,
-        output="release.people", target=here.url, chunk_rows=2,
-    )  # fmt: skip
+        postgresql.url,
+        table="people",
+        quasi_identifiers=["x"],
+        keep=list(columns),
+        k=3,
+        output="release.people",
+        target=here.url,
+        chunk_rows=2,
+    )
     shown = [f'"{name}"' for name in columns]
     if target == "duckdb":
         shown[list(columns).index("i")] = "epoch_us(i)"
@@ -214,9 +237,14 @@ def test_types_that_do_not_travel(
 
 @pytest.mark.parametrize(
     ("kind", "value"),
-    [("date", "infinity"), ("timestamp", "-infinity"), ("date", "4000-01-01 BC"),
-     ("numeric", "NaN"), ("numeric(10,2)", "NaN")],
-)  # fmt: skip
+    [
+        ("date", "infinity"),
+        ("timestamp", "-infinity"),
+        ("date", "4000-01-01 BC"),
+        ("numeric", "NaN"),
+        ("numeric(10,2)", "NaN"),
+    ],
+)
 @pytest.mark.parametrize("target", ["duckdb", "sqlite"])
 def test_kept_values_that_python_or_the_target_cannot_hold(
     postgresql: PostgresqlDatabase,
@@ -234,10 +262,19 @@ def test_kept_values_that_python_or_the_target_cannot_hold(
 @pytest.mark.parametrize("target", ["duckdb", "postgresql"])
 @pytest.mark.parametrize(
     ("kind", "value"),
-    [("INTEGER", "secret"), ("DATE", "secret"), ("DATE", 7), ("DATE", "2020-13-01"),
-     ("DATE", "2021-02-29"), ("TIMESTAMP", "2020-01-01 25:00:00"), ("BOOLEAN", "secret"),
-     ("BOOLEAN", 7), ("REAL", "secret"), ("TEXT", 7.5)],
-)  # fmt: skip
+    [
+        ("INTEGER", "secret"),
+        ("DATE", "secret"),
+        ("DATE", 7),
+        ("DATE", "2020-13-01"),
+        ("DATE", "2021-02-29"),
+        ("TIMESTAMP", "2020-01-01 25:00:00"),
+        ("BOOLEAN", "secret"),
+        ("BOOLEAN", 7),
+        ("REAL", "secret"),
+        ("TEXT", 7.5),
+    ],
+)
 def test_kept_values_of_sqlite_that_are_not_what_they_declare(
     make_database: Callable[[str], Database],
     sqlite_file: SqliteDatabase,

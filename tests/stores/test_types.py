@@ -101,17 +101,27 @@ AT_127_BITS = [2**127 - 1, 2**127 - 2, 2**127 - 1, -(2**127) + 1, -(2**127) + 2,
 
 # Of each database those with as many values.
 INTEGERS = [
-    ("postgresql", {"smallint": [-32768, -32768, -32767, 32767, 32767, 32766],
-                    "integer": [-(2**31), -(2**31), 1 - 2**31, 2**31 - 1, 2**31 - 1, 2**31 - 2]}),
+    (
+        "postgresql",
+        {
+            "smallint": [-32768, -32768, -32767, 32767, 32767, 32766],
+            "integer": [-(2**31), -(2**31), 1 - 2**31, 2**31 - 1, 2**31 - 1, 2**31 - 2],
+        },
+    ),
     ("postgresql", {"bigint": AT_63_BITS, "smallint": SMALL}),
     ("sqlite", {"INTEGER": SMALL, "BIGINT": AT_63_BITS}),
-    ("duckdb", {"TINYINT": [-128, -128, -127, 127, 127, 126],
-                "UTINYINT": [0, 0, 1, 255, 255, 254],
-                "UINTEGER": [0, 0, 1, 2**32 - 1, 2**32 - 1, 2**32 - 2],
-                "UBIGINT": [0, 0, 1, 2**64 - 1, 2**64 - 1, 2**64 - 2]}),
+    (
+        "duckdb",
+        {
+            "TINYINT": [-128, -128, -127, 127, 127, 126],
+            "UTINYINT": [0, 0, 1, 255, 255, 254],
+            "UINTEGER": [0, 0, 1, 2**32 - 1, 2**32 - 1, 2**32 - 2],
+            "UBIGINT": [0, 0, 1, 2**64 - 1, 2**64 - 1, 2**64 - 2],
+        },
+    ),
     ("duckdb", {"SMALLINT": SMALL, "INTEGER": SMALL, "BIGINT": AT_63_BITS}),
     ("duckdb", {"HUGEINT": [*AT_127_BITS, *AT_63_BITS]}),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("kind", "types"), INTEGERS)
@@ -124,8 +134,11 @@ def test_halves_go_to_the_even_neighbour(database: Database) -> None:
     rows = [(i, x) for i, x in enumerate([0, 1, 2, 3, 100, 101, 103, 104, -1, 0, -3, -4][:8])]
     # Pairs with k = 2: means 0.5, 2.5, 100.5, 103.5.
     database.load("people", {"id": "integer PRIMARY KEY", "x": database.types["bigint"]}, rows)
-    database.load("near_zero", {"id": "integer PRIMARY KEY", "x": database.types["bigint"]},
-                  [(0, -1), (1, 0), (2, -4), (3, -3)])  # fmt: skip
+    database.load(
+        "near_zero",
+        {"id": "integer PRIMARY KEY", "x": database.types["bigint"]},
+        [(0, -1), (1, 0), (2, -4), (3, -3)],
+    )
     database.anonymize(quasi_identifiers=["x"], k=2)
     database.anonymize(table="near_zero", quasi_identifiers=["x"], k=2, output="release.near_zero")
     found = database.rows(f"SELECT DISTINCT x FROM {database.relation('release.people')}")
@@ -134,16 +147,40 @@ def test_halves_go_to_the_even_neighbour(database: Database) -> None:
     assert {x for (x,) in found} == {0, -4}
 
 
-CENTS = [Decimal(x) for x in ("0.10", "0.11", "0.11", "50.00", "50.01", "50.03", "-9.99", "-9.98",
-                              "-9.98", "900.05", "900.05", "900.06")]  # fmt: skip
-LONG = [Decimal(x) for x in (
-    "1234567890123456789012345678.0123456789", "1234567890123456789012345678.0123456788",
-    "1234567890123456789012345678.0123456788", "-9999999999999999999999999999.9999999999",
-    "-9999999999999999999999999999.9999999999", "-9999999999999999999999999999.9999999998",
-    "0.0000000001", "0.0000000002", "0.0000000002",
-    "9999999999999999999999999999.9999999999", "9999999999999999999999999999.9999999999",
-    "9999999999999999999999999999.9999999998",
-)]  # fmt: skip
+CENTS = [
+    Decimal(x)
+    for x in (
+        "0.10",
+        "0.11",
+        "0.11",
+        "50.00",
+        "50.01",
+        "50.03",
+        "-9.99",
+        "-9.98",
+        "-9.98",
+        "900.05",
+        "900.05",
+        "900.06",
+    )
+]
+LONG = [
+    Decimal(x)
+    for x in (
+        "1234567890123456789012345678.0123456789",
+        "1234567890123456789012345678.0123456788",
+        "1234567890123456789012345678.0123456788",
+        "-9999999999999999999999999999.9999999999",
+        "-9999999999999999999999999999.9999999999",
+        "-9999999999999999999999999999.9999999998",
+        "0.0000000001",
+        "0.0000000002",
+        "0.0000000002",
+        "9999999999999999999999999999.9999999999",
+        "9999999999999999999999999999.9999999999",
+        "9999999999999999999999999999.9999999998",
+    )
+]
 
 DECIMALS = {
     "postgresql": [
@@ -163,8 +200,9 @@ DECIMALS = {
 
 @pytest.mark.parametrize("kind", DECIMALS)
 def test_decimals(make_database: Any, kind: str) -> None:
-    columns = [(sql_type, values, decimal_mean(scale), "x")
-               for sql_type, values, scale in DECIMALS[kind]]  # fmt: skip
+    columns = [
+        (sql_type, values, decimal_mean(scale), "x") for sql_type, values, scale in DECIMALS[kind]
+    ]
     all_found = check_columns(make_database(kind), columns)
     for found, (_, _, scale) in zip(all_found, DECIMALS[kind], strict=True):
         assert {value.as_tuple().exponent for _, value in found} == {-scale}
@@ -207,9 +245,17 @@ def test_single_precision(make_database: Any, kind: str) -> None:
     assert wrong == [(0,)]
 
 
-DATES = [date(2000, 1, 1), date(2000, 1, 2), date(2000, 1, 2), date(9999, 12, 31),
-         date(9999, 12, 30), date(9999, 12, 31),
-         date(1, 1, 1), date(1, 1, 2), date(1, 1, 1)]  # fmt: skip
+DATES = [
+    date(2000, 1, 1),
+    date(2000, 1, 2),
+    date(2000, 1, 2),
+    date(9999, 12, 31),
+    date(9999, 12, 30),
+    date(9999, 12, 31),
+    date(1, 1, 1),
+    date(1, 1, 2),
+    date(1, 1, 1),
+]
 
 
 @pytest.mark.parametrize("kind", ["duckdb", "sqlite", "postgresql"])
@@ -292,11 +338,14 @@ def test_other_timestamps_of_duckdb(duckdb_file: DuckdbDatabase, sql_type: str) 
         return str(timestamp_mean(6)(moments))
 
     check_means(
-        duckdb_file, sql_type, texts, mean,
+        duckdb_file,
+        sql_type,
+        texts,
+        mean,
         "strftime(CAST(x AT TIME ZONE 'UTC' AS TIMESTAMP), '%Y-%m-%d %H:%M:%S.%f')"
         if "ZONE" in sql_type
         else "strftime(CAST(x AS TIMESTAMP), '%Y-%m-%d %H:%M:%S.%f')",
-    )  # fmt: skip
+    )
 
 
 INFINITE = [
@@ -351,9 +400,12 @@ def test_sentinels_are_ordinary_values(database: Database) -> None:
 def test_constant_columns_change_nothing(database: Database) -> None:
     rows = [(i, i * i, 7, Decimal("0.10"), date(2000, 1, 1)) for i in range(20)]
     columns = {
-        "id": "integer PRIMARY KEY", "x": "integer", "c": "integer",
-        "d": database.types["decimal"], "e": "date",
-    }  # fmt: skip
+        "id": "integer PRIMARY KEY",
+        "x": "integer",
+        "c": "integer",
+        "d": database.types["decimal"],
+        "e": "date",
+    }
     database.load("people", columns, rows)
     names = ["x", "c", "d", "e"]
     with_constants = database.anonymize(quasi_identifiers=names)

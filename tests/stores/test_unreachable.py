@@ -29,8 +29,11 @@ URL = make_url("postgresql://anna:hush@db.example:5433/clinic?sslpassword=hush&p
 SERVER = 'connection to server at "10.0.0.1", port 5433 failed: '
 
 SAID = {
-    "refused": (SERVER + "Connection refused\n\tIs the server running on that host?", 4,
-                "nothing answers at db.example, port 5433"),
+    "refused": (
+        SERVER + "Connection refused\n\tIs the server running on that host?",
+        4,
+        "nothing answers at db.example, port 5433",
+    ),
     "no socket": (SERVER + "No such file or directory", 4, "nothing answers"),
     "timeout": ("connection timeout expired", 4, "db.example, port 5433 did not answer in time"),
     "no route": (SERVER + "No route to host", 4, "did not answer in time"),
@@ -38,24 +41,38 @@ SAID = {
     "full": (SERVER + "FATAL:  sorry, too many clients already", 4, "no connection left"),
     "lost": (SERVER + "server closed the connection unexpectedly", 4, "cannot be reached"),
     "no answer of the name server": (
-        "failed to resolve host 'db.example': [Errno -3] Temporary failure in name resolution", 4,
-        'the host "db.example" could not be resolved now'),
-    "no host": ("failed to resolve host 'db.example': [Errno -2] Name or service not known", 2,
-                'no host "db.example"'),
+        "failed to resolve host 'db.example': [Errno -3] Temporary failure in name resolution",
+        4,
+        'the host "db.example" could not be resolved now',
+    ),
+    "no host": (
+        "failed to resolve host 'db.example': [Errno -2] Name or service not known",
+        2,
+        'no host "db.example"',
+    ),
     "database": (SERVER + 'FATAL:  database "clinic" does not exist', 2, 'no database "clinic"'),
-    "no PostgreSQL": (SERVER + "received invalid response to SSL negotiation: H", 2,
-                      "is no PostgreSQL server"),
+    "no PostgreSQL": (
+        SERVER + "received invalid response to SSL negotiation: H",
+        2,
+        "is no PostgreSQL server",
+    ),
     "setting": ('connection is bad: invalid sslmode value: "hush"', 2, "does not know a setting"),
     "TLS": (SERVER + "server does not support SSL, but SSL was required", 2, "TLS"),
     "certificate": (SERVER + "SSL error: certificate verify failed", 2, "TLS"),
     "role": (SERVER + 'FATAL:  role "anna" does not exist', 5, 'no role "anna"'),
-    "password": (SERVER + 'FATAL:  password authentication failed for user "anna"', 5,
-                 'the password of role "anna"'),
+    "password": (
+        SERVER + 'FATAL:  password authentication failed for user "anna"',
+        5,
+        'the password of role "anna"',
+    ),
     "peer": (SERVER + 'FATAL:  Peer authentication failed for user "anna"', 5, "log in"),
-    "pg_hba": (SERVER + 'FATAL:  no pg_hba.conf entry for host "10.0.0.2", no encryption', 5,
-               "pg_hba.conf"),
+    "pg_hba": (
+        SERVER + 'FATAL:  no pg_hba.conf entry for host "10.0.0.2", no encryption',
+        5,
+        "pg_hba.conf",
+    ),
     "connect": (SERVER + 'FATAL:  permission denied for database "clinic"', 5, "may not connect"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("said", SAID)
@@ -180,9 +197,13 @@ def line_of(names: tuple[str, ...], command: click.Command) -> list[str]:
             line.append("--sql-only")
         elif isinstance(param, click.Option) and (param.required or (names, param.name) in ALSO):
             given = {
-                "k": "5", "epsilon": "3", "path": "never-written.html", "changes": "show",
-                "key_out": "never-written.key", "key": "env:A_KEY",
-            }  # fmt: skip
+                "k": "5",
+                "epsilon": "3",
+                "path": "never-written.html",
+                "changes": "show",
+                "key_out": "never-written.key",
+                "key": "env:A_KEY",
+            }
             line.append(param.opts[0])
             line += [] if param.is_flag else [given.get(str(param.name), "people")]
     return line

@@ -47,8 +47,9 @@ def test_only_chosen_rows_are_released_and_the_ledger_has_the_condition(
 def test_the_rows_that_are_left_out_shape_nothing(database: Database) -> None:
     """The same release, to the last value, as of a table that has only the chosen rows."""
     rows = load_people(database)
-    wild = [(900 + i, "x", 1, 9_999_999, 999.5, row[5], row[6], "out") for i, row in
-            enumerate(rows[:3])]  # fmt: skip
+    wild = [
+        (900 + i, "x", 1, 9_999_999, 999.5, row[5], row[6], "out") for i, row in enumerate(rows[:3])
+    ]
     load_people(database, rows + wild, "more")
     given: dict[str, Any] = {
         "quasi_identifiers": ["age", "income", "height", "born", "seen", "name"],
@@ -113,13 +114,26 @@ def test_plans_count_the_chosen_rows(database: Database) -> None:
 
 @pytest.mark.parametrize(
     "where",
-    ["", " ", "age > 1; DROP TABLE people", "age > 1 -- and", "age > 1 /* x", "age > 1)",
-     "(age > 1", "age > 1) OR (1 = 1", "site = 'a", 'site = "a', "age = $1", "a[1)"],
-)  # fmt: skip
+    [
+        "",
+        " ",
+        "age > 1; DROP TABLE people",
+        "age > 1 -- and",
+        "age > 1 /* x",
+        "age > 1)",
+        "(age > 1",
+        "age > 1) OR (1 = 1",
+        "site = 'a",
+        'site = "a',
+        "age = $1",
+        "a[1)",
+    ],
+)
 def test_what_is_no_condition_is_refused_before_a_database_sees_it(where: str) -> None:
     with pytest.raises(InvalidParameter, match=r"^where"):
-        dbanon.anonymize("duckdb:////nowhere.duckdb", table="t", output="o", k=3, **AGES,
-                         where=where)  # fmt: skip
+        dbanon.anonymize(
+            "duckdb:////nowhere.duckdb", table="t", output="o", k=3, **AGES, where=where
+        )
 
 
 def test_what_the_database_does_not_take_is_refused(database: Database) -> None:

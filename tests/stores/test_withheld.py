@@ -16,10 +16,18 @@ from tests.stores.databases import Database
 pytestmark = pytest.mark.in_turn(of="file")
 
 COLUMNS = {
-    "id": "integer", "age": "bigint", "pay": "open", "height": "double", "born": "date",
-    "seen": "timestamp", "place": "text", "site": "text", "ill": "text", "cost": "integer",
+    "id": "integer",
+    "age": "bigint",
+    "pay": "open",
+    "height": "double",
+    "born": "date",
+    "seen": "timestamp",
+    "place": "text",
+    "site": "text",
+    "ill": "text",
+    "cost": "integer",
     "who": "text",
-}  # fmt: skip
+}
 N = 36
 
 
@@ -27,18 +35,34 @@ def rows(withheld: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
     """N rows that are released, with those to be withheld among them."""
     found: list[tuple[Any, ...]] = [
         (
-            3 * i, 20 + i * 7 % 31, Decimal(1000 + i * 37 % 500), 1.5 + i * 11 % 17 / 16,
-            date(1960 + i % 20, 1, 1), datetime(2020, 1, 1 + i % 28, 12), "ab"[i % 2] * 3, "x",
-            ("flu", "gout", "none")[i % 3], i * 5 % 4, f"p{i // 2}",
+            3 * i,
+            20 + i * 7 % 31,
+            Decimal(1000 + i * 37 % 500),
+            1.5 + i * 11 % 17 / 16,
+            date(1960 + i % 20, 1, 1),
+            datetime(2020, 1, 1 + i % 28, 12),
+            "ab"[i % 2] * 3,
+            "x",
+            ("flu", "gout", "none")[i % 3],
+            i * 5 % 4,
+            f"p{i // 2}",
         )
         for i in range(N)
-    ]  # fmt: skip
+    ]
     for i, more in enumerate(withheld):
         row = {
-            "id": 30 * i + 1, "age": 30, "pay": Decimal(1200), "height": 1.75,
-            "born": date(1965, 1, 1), "seen": datetime(2020, 1, 2), "place": "aaa", "site": "x",
-            "ill": "flu", "cost": 1, "who": "p1",
-        }  # fmt: skip
+            "id": 30 * i + 1,
+            "age": 30,
+            "pay": Decimal(1200),
+            "height": 1.75,
+            "born": date(1965, 1, 1),
+            "seen": datetime(2020, 1, 2),
+            "place": "aaa",
+            "site": "x",
+            "ill": "flu",
+            "cost": 1,
+            "who": "p1",
+        }
         row |= more
         found.append(tuple(row[name] for name in COLUMNS))
     return found
@@ -67,29 +91,40 @@ CASES: dict[str, dict[str, Any]] = {
     "points": {"method": "mdav", "quasi_identifiers": QUASI_IDENTIFIERS},
     "median": {"method": "mondrian", "quasi_identifiers": QUASI_IDENTIFIERS, "recoding": "median"},
     "mahalanobis": {
-        "method": "mdav", "quasi_identifiers": QUASI_IDENTIFIERS, "standardize": "mahalanobis",
+        "method": "mdav",
+        "quasi_identifiers": QUASI_IDENTIFIERS,
+        "standardize": "mahalanobis",
     },
     "generalized": {"method": "gaa_cp", "quasi_identifiers": [*QUASI_IDENTIFIERS, "place"]},
     "refined": {
-        "method": "gaa_cp", "quasi_identifiers": [*QUASI_IDENTIFIERS, "place"], "refine": "fast",
+        "method": "gaa_cp",
+        "quasi_identifiers": [*QUASI_IDENTIFIERS, "place"],
+        "refine": "fast",
     },
     "levels": {
-        "method": "full_domain", "quasi_identifiers": ["age", "place"],
+        "method": "full_domain",
+        "quasi_identifiers": ["age", "place"],
         "hierarchies": {"place": {"mask": True}},
     },
     "own order": {
-        "method": "gaa_cp", "quasi_identifiers": ["age", "place"], "local_range": True,
+        "method": "gaa_cp",
+        "quasi_identifiers": ["age", "place"],
+        "local_range": True,
         "hierarchies": {"place": {"ordered": True}, "age": {"intervals": [5, 10]}},
     },
     "models": {
-        "method": "gaa_cp", "quasi_identifiers": ["age", "place"], "sensitive": ["ill", "cost"],
+        "method": "gaa_cp",
+        "quasi_identifiers": ["age", "place"],
+        "sensitive": ["ill", "cost"],
         "models": MODELS,
     },
     "persons": {
-        "method": "gaa_cp", "quasi_identifiers": ["age", "pay", "place"], "entity": "who",
+        "method": "gaa_cp",
+        "quasi_identifiers": ["age", "pay", "place"],
+        "entity": "who",
         "by": ["site"],
     },
-}  # fmt: skip
+}
 
 
 def load(database: Database, withheld: list[dict[str, Any]], table: str = "people") -> None:
@@ -133,9 +168,14 @@ def test_nor_on_its_way_to_another_database(database: Database, make_database: A
     for name, withheld in {"plain": PLAIN, **OTHERS}.items():
         load(database, withheld, name)
         report = database.anonymize(
-            table=name, output=f"release.{name}", nulls="suppress", max_suppression=0.1,
-            quasi_identifiers=QUASI_IDENTIFIERS, keep=["place", "ill"], target=target.url,
-        )  # fmt: skip
+            table=name,
+            output=f"release.{name}",
+            nulls="suppress",
+            max_suppression=0.1,
+            quasi_identifiers=QUASI_IDENTIFIERS,
+            keep=["place", "ill"],
+            target=target.url,
+        )
         assert report.suppressed == 3
         query = f"SELECT * FROM {target.relation(f'release.{name}')}"
         found.append(sorted(map(repr, target.rows(query))))

@@ -11,14 +11,22 @@ from tests.stores.databases import Database
 
 GIVEN: dict[str, Any] = {"quasi_identifiers": ["age", "place"], "method": "gaa_cp", "k": 4}
 PLACES = {
-    "Oslo": ("Norway", "North"), "Bergen": ("Norway", "North"), "Turku": ("Finland", "North"),
-    "Rome": ("Italy", "South"), "Bari": ("Italy", "South"), "Athens": ("South", "South"),
-}  # fmt: skip
+    "Oslo": ("Norway", "North"),
+    "Bergen": ("Norway", "North"),
+    "Turku": ("Finland", "North"),
+    "Rome": ("Italy", "South"),
+    "Bari": ("Italy", "South"),
+    "Athens": ("South", "South"),
+}
 PAIRS: list[tuple[str, str | None]] = [
     *((city, above[0]) for city, above in PLACES.items()),
-    ("Norway", "North"), ("Finland", "North"), ("Italy", "South"),
-    ("North", "*"), ("South", "*"), ("*", None),
-]  # fmt: skip
+    ("Norway", "North"),
+    ("Finland", "North"),
+    ("Italy", "South"),
+    ("North", "*"),
+    ("South", "*"),
+    ("*", None),
+]
 LEVELS = [(city, *above, "*") for city, above in PLACES.items()]
 
 

@@ -29,12 +29,22 @@ def made(path: Path, rows: int = 60) -> str:
     connection.executemany(
         f"INSERT INTO people VALUES ({', '.join('?' * 11)})",
         [
-            (i, f"p{i // 2}", 20 + i // 2 % 30, 100 * i + 0.25, i + 0.5, f"19{50 + i % 40}-01-02",
-             f"2024-05-06 07:08:{i % 60:02}.000000", i % 2, ("flu", None, "gout")[i % 3],
-             "my secret", b"\0\1")
+            (
+                i,
+                f"p{i // 2}",
+                20 + i // 2 % 30,
+                100 * i + 0.25,
+                i + 0.5,
+                f"19{50 + i % 40}-01-02",
+                f"2024-05-06 07:08:{i % 60:02}.000000",
+                i % 2,
+                ("flu", None, "gout")[i % 3],
+                "my secret",
+                b"\0\1",
+            )
             for i in range(rows)
         ],
-    )  # fmt: skip
+    )
     connection.commit()
     connection.close()
     return f"warehouse:///{path}"

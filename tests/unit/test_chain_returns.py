@@ -180,11 +180,12 @@ def stays(releases: int, absences: int, changes: int) -> list[tuple[tuple[bool, 
             options = [(True, False), (False, False)] + [(True, True)] * was_in
             longer += [(*before, one) for one in options]
         found = [
-            one for one in longer
+            one
+            for one in longer
             if sum(changed for _, changed in one) <= changes
             and sum(then and not now for (then, _), (now, _) in pairwise(((True, False), *one)))
             <= absences
-        ]  # fmt: skip
+        ]
     return found
 
 
@@ -206,9 +207,17 @@ def every(
 # Persons, releases; absences and changes of each at most; persons who are never out.
 SMALL: list[tuple[int, ...]] = [(4, 3), (3, 4, 2, 1), (3, 6, 2, 1, 2)]
 LARGER: list[tuple[int, ...]] = [
-    (5, 3), (3, 4), (4, 4), (3, 5), (5, 4, 2, 2), (3, 6, 2, 1), (4, 6, 2, 1, 3), (5, 6, 2, 1, 4),
-    (3, 8, 3, 1, 2), (4, 5, 2, 1),
-]  # fmt: skip
+    (5, 3),
+    (3, 4),
+    (4, 4),
+    (3, 5),
+    (5, 4, 2, 2),
+    (3, 6, 2, 1),
+    (4, 6, 2, 1, 3),
+    (5, 6, 2, 1, 4),
+    (3, 8, 3, 1, 2),
+    (4, 5, 2, 1),
+]
 
 
 @pytest.mark.slow

@@ -70,9 +70,22 @@ def test_no_exchange_is_visible_and_no_history_is_rare() -> None:
         assert not too_small(found), world
     # All that the worlds are to hold was there.
     assert seen == {
-        "live", "held", "gone", "withdrawn", "refused", "show", "hold", "freeze", "batch", "merged",
-        "equal combinations", "strata", "NULLs", "returned", "waiting",
-    }  # fmt: skip
+        "live",
+        "held",
+        "gone",
+        "withdrawn",
+        "refused",
+        "show",
+        "hold",
+        "freeze",
+        "batch",
+        "merged",
+        "equal combinations",
+        "strata",
+        "NULLs",
+        "returned",
+        "waiting",
+    }
 
 
 @pytest.mark.slow
@@ -171,9 +184,14 @@ RULES = [{}, {"class_size": 4}, {"max_wait": 1}, {"max_wait": 2, "min_newcomers"
 @pytest.mark.parametrize(
     ("size", "rules"),
     # Under each of the rules once, and without them each.
-    [(size, rules) for i, size in enumerate(SMALL + LARGER * FULL)
-     for j, rules in enumerate(RULES) if FULL or not j or i == j % 2], ids=str,
-)  # fmt: skip
+    [
+        (size, rules)
+        for i, size in enumerate(SMALL + LARGER * FULL)
+        for j, rules in enumerate(RULES)
+        if FULL or not j or i == j % 2
+    ],
+    ids=str,
+)
 def test_all_small_worlds(size: tuple[int, int, int], rules: dict[str, Any]) -> None:
     cells = 0
     for world in symbolic(*size, **rules):

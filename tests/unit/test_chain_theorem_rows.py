@@ -79,9 +79,14 @@ def of_rows(world: World) -> World:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("size", "rules"),
-    [(size, rules) for i, size in enumerate(SMALL + LARGER * FULL)
-     for j, rules in enumerate(RULES) if FULL or not j or j == 2 + i % 2], ids=str,
-)  # fmt: skip
+    [
+        (size, rules)
+        for i, size in enumerate(SMALL + LARGER * FULL)
+        for j, rules in enumerate(RULES)
+        if FULL or not j or j == 2 + i % 2
+    ],
+    ids=str,
+)
 def test_all_small_worlds_where_persons_have_several_rows(
     size: tuple[int, int, int], rules: dict[str, Any]
 ) -> None:

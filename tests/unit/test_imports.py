@@ -10,9 +10,18 @@ import duckdb
 import pytest
 
 HEAVY = {
-    "sqlalchemy", "pandas", "click", "rich", "duckdb", "pyarrow", "psycopg", "alembic", "jinja2",
-    "pydantic", "yaml",
-}  # fmt: skip
+    "sqlalchemy",
+    "pandas",
+    "click",
+    "rich",
+    "duckdb",
+    "pyarrow",
+    "psycopg",
+    "alembic",
+    "jinja2",
+    "pydantic",
+    "yaml",
+}
 
 PARTITION = (
     "import numpy, dbanon;"

@@ -34,8 +34,14 @@ from tests.postgres_server import (
 )
 
 VERSION = "0.1.0"
-SCHOOLS = {"primary": "school", "secondary": "school", "bachelor": "university",
-           "master": "university", "school": "*", "university": "*"}  # fmt: skip
+SCHOOLS = {
+    "primary": "school",
+    "secondary": "school",
+    "bachelor": "university",
+    "master": "university",
+    "school": "*",
+    "university": "*",
+}
 LEAVES = ("primary", "secondary", "bachelor", "master")
 ILLS = ("flu", "cough", "gout")
 
@@ -56,24 +62,39 @@ def release_all(target: Any, store: Callable[[], None]) -> None:
     dbanon.anonymize(target, **JOB, output="release.plain", sensitive=["ill"])
     for k in (3, 4, 5):
         dbanon.anonymize(
-            target, **(JOB | {"k": k}), output="release.shown", output_kind="view",
-            if_exists="replace" if k > 3 else "error", keep=["ill"],
-        )  # fmt: skip
+            target,
+            **(JOB | {"k": k}),
+            output="release.shown",
+            output_kind="view",
+            if_exists="replace" if k > 3 else "error",
+            keep=["ill"],
+        )
     dbanon.anonymize(
-        target, **JOB, output="release.alone", method="individual_ranking",
+        target,
+        **JOB,
+        output="release.alone",
+        method="individual_ranking",
         guarantee="per_attribute",
-    )  # fmt: skip
+    )
     dbanon.anonymize(target, **JOB, output="release.persons", entity="person")
     dbanon.anonymize(
-        target, **JOB, output="release.modelled", sensitive=["ill"],
+        target,
+        **JOB,
+        output="release.modelled",
+        sensitive=["ill"],
         models=[dbanon.Model("distinct_l", "ill", 2)],
-    )  # fmt: skip
+    )
     store()
     dbanon.anonymize(
-        target, table="app.people", quasi_identifiers=["age", "school"], k=3,
-        output="release.trees", method="gaa_cp", hierarchies={"school": {"name": "schools"}},
+        target,
+        table="app.people",
+        quasi_identifiers=["age", "school"],
+        k=3,
+        output="release.trees",
+        method="gaa_cp",
+        hierarchies={"school": {"name": "schools"}},
         intervals="bounds",
-    )  # fmt: skip
+    )
 
 
 def make_duckdb(path: Path) -> None:
@@ -115,13 +136,15 @@ def make_postgresql(server: Server, folder: Path, package: Path, extension: bool
         clerk = server.create_role("old_clerk", url=url, options="IN ROLE dbanon_runner")
         server.create_role("old_auditor", url=url, options="IN ROLE dbanon_reader")
         for statement in (
-            "CREATE SCHEMA app", "CREATE SCHEMA release",
+            "CREATE SCHEMA app",
+            "CREATE SCHEMA release",
             f"CREATE TABLE app.people ({COLUMNS.format(decimal='numeric(10,2)', text='text')})",
             f"INSERT INTO app.people VALUES {ROWS}",
-            "GRANT USAGE ON SCHEMA app TO old_clerk", "GRANT SELECT ON app.people TO old_clerk",
+            "GRANT USAGE ON SCHEMA app TO old_clerk",
+            "GRANT SELECT ON app.people TO old_clerk",
             "GRANT USAGE, CREATE ON SCHEMA release TO old_clerk",
             "GRANT USAGE ON SCHEMA release TO old_auditor",
-        ):  # fmt: skip
+        ):
             server.execute(statement, url=url)
         # By the client of a runner; trees are an administrator's to store.
         release_all(create_engine(clerk, poolclass=NullPool), lambda: store_tree(url))
@@ -135,9 +158,11 @@ def make_postgresql(server: Server, folder: Path, package: Path, extension: bool
             server.execute(statement, url=clerk)
         dump = subprocess.run(
             [str(find_server_binaries() / "pg_dump")],
-            env={**os.environ, **libpq_environment(url)}, capture_output=True, text=True,
+            env={**os.environ, **libpq_environment(url)},
+            capture_output=True,
+            text=True,
             check=True,
-        ).stdout  # fmt: skip
+        ).stdout
     # Meta-commands of newer programs, which older ones do not know.
     lines = [line for line in dump.splitlines() if not line.startswith(("\\restrict", "\\unres"))]
     keep(folder / f"{name}.sql.gz", "\n".join(lines).replace(str(package), "/nowhere").encode())

@@ -37,10 +37,25 @@ JOB: dict[str, Any] = {
     "sensitive": ["ill"],
 }
 NEW_COLUMNS = {
-    "relation_oid", "output_oid", "digest", "evaluation", "chain_id", "chain_sequence",
-    "epsilon", "neighbours", "budget", "request", "delta", "rho", "owner_oid", "publisher_oid",
-    "ledger_oid", "source_oid", "source_owner_oid", "person_salt",
-}  # fmt: skip
+    "relation_oid",
+    "output_oid",
+    "digest",
+    "evaluation",
+    "chain_id",
+    "chain_sequence",
+    "epsilon",
+    "neighbours",
+    "budget",
+    "request",
+    "delta",
+    "rho",
+    "owner_oid",
+    "publisher_oid",
+    "ledger_oid",
+    "source_oid",
+    "source_owner_oid",
+    "person_salt",
+}
 
 Upgrade = Callable[[Database], None]
 
@@ -276,9 +291,7 @@ def test_a_dump_after_the_upgrade(installed: PostgresqlDatabase, sql_server: Ser
         sql_server.psql(dumped(installed.url), url=url)
         restored = PostgresqlDatabase(url)
         assert sum(releases(restored).values()) == 11
-        assert restored.rows(
-            "SELECT name FROM dbanon.hierarchy"
-        ) == [("schools",)]  # fmt: skip
+        assert restored.rows("SELECT name FROM dbanon.hierarchy") == [("schools",)]
 
 
 @pytest.mark.parametrize(

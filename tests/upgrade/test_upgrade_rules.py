@@ -22,8 +22,11 @@ PERSON = (
     "CREATE TABLE {} AS SELECT g AS id, 20 + g % 30 AS age, 'n' || g AS name"
     " FROM generate_series(1, 60) AS g"
 )
-RULES = {"id": '{"role": "entity"}', "age": '{"role": "quasi_identifier"}',
-         "name": '{"role": "keep", "reason": "x"}'}  # fmt: skip
+RULES = {
+    "id": '{"role": "entity"}',
+    "age": '{"role": "quasi_identifier"}',
+    "name": '{"role": "keep", "reason": "x"}',
+}
 
 # Of each table: its owner now, who declared, whether it is still the same table, and whether the
 # rules count from now on.
@@ -60,13 +63,19 @@ def old_rules(sql_server: Server) -> Any:
                 sql_server.execute(
                     "INSERT INTO dbanon.rule (source, name, rule, declared_at, declared_by,"
                     " relation_oid) SELECT %s, %s, %s, now(), %s, %s::regclass::oid::bigint + %s",
-                    f"app.{name}", column, rule, declarer, f"app.{name}", 0 if same else 100_000,
+                    f"app.{name}",
+                    column,
+                    rule,
+                    declarer,
+                    f"app.{name}",
+                    0 if same else 100_000,
                     url=url,
-                )  # fmt: skip
+                )
         sql_server.execute(
             "INSERT INTO dbanon.rule (source, name, rule, declared_at, declared_by)"
-            " VALUES ('app.gone', 'age', '{}', now(), 'anna')", url=url,
-        )  # fmt: skip
+            " VALUES ('app.gone', 'age', '{}', now(), 'anna')",
+            url=url,
+        )
         return url
 
     with sql_server.roles_dropped():

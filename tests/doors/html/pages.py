@@ -75,9 +75,13 @@ def made(
     persons = rows()
     connection.executemany("INSERT INTO people VALUES (?, ?, ?, ?, ?, ?)", persons)
     given: dict[str, Any] = {
-        "table": "people", "output": "released", "k": 5, "quasi_identifiers": names[:3],
-        "sensitive": [names[3]], "keep": [names[4]],
-    }  # fmt: skip
+        "table": "people",
+        "output": "released",
+        "k": 5,
+        "quasi_identifiers": names[:3],
+        "sensitive": [names[3]],
+        "keep": [names[4]],
+    }
     report = dbanon.anonymize(connection, **(given | options))
     looked = look(open_store(connection), parse_relation(report.output))
     if not evaluated:

@@ -65,8 +65,11 @@ class Outline(HTMLParser):
 
 @pytest.fixture(scope="module")
 def whole() -> Made:
-    return made(models=[dbanon.Model("entropy_l", "illness", 1.2)], max_suppression=0.2,
-                withhold_failing=True)  # fmt: skip
+    return made(
+        models=[dbanon.Model("entropy_l", "illness", 1.2)],
+        max_suppression=0.2,
+        withhold_failing=True,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -79,9 +82,15 @@ def test_its_parts_in_their_order(text: str) -> None:
     outline = Outline(text)
     assert outline.said("h1") == []
     assert outline.said("h2") == [
-        "What is guaranteed", "Classes", "What was lost", "What an attacker still gains",
-        "Loss against risk", "Released values", "How each column is released", "How it was made",
-    ]  # fmt: skip
+        "What is guaranteed",
+        "Classes",
+        "What was lost",
+        "What an attacker still gains",
+        "Loss against risk",
+        "Released values",
+        "How each column is released",
+        "How it was made",
+    ]
     assert outline.said("caption") == [
         "Classes in which all rows share one sensitive value",
         "Privacy models, as counted on every written class",
@@ -104,11 +113,17 @@ def test_its_parts_in_their_order(text: str) -> None:
 def test_what_it_says(whole: Made, text: str) -> None:
     report = whole.report
     for told in (
-        str(report.release_id), str(report.digest), report.seed_policy, report.earlier_releases,
-        "It is not differential privacy.", 'GROUP BY "born", "height"',
-        "1/5 = 0.2000", "linkage_risk", "entropy_l 1.2",
+        str(report.release_id),
+        str(report.digest),
+        report.seed_policy,
+        report.earlier_releases,
+        "It is not differential privacy.",
+        'GROUP BY "born", "height"',
+        "1/5 = 0.2000",
+        "linkage_risk",
+        "entropy_l 1.2",
         f"{report.evaluation['risks']['linkage_risk']:.4f}",  # type: ignore[index]
-    ):  # fmt: skip
+    ):
         assert told in unescape(text)
     assert "site 1" not in text
 
@@ -318,8 +333,10 @@ def test_what_labels_make_0_or_1_is_no_figure(labels: Made) -> None:
     for evaluation in (found, json.loads(json.dumps(found)), old):
         rows = rows_of(page(replace(labels.report, evaluated=Evaluated(evaluation))))
         for name, fixed in (
-            ("direct_loss", 0), ("nearest_linkage_risk", 1), ("disclosure_risk", 1),
-        ):  # fmt: skip
+            ("direct_loss", 0),
+            ("nearest_linkage_risk", 1),
+            ("disclosure_risk", 1),
+        ):
             assert "not meant for labels" in rows[name]
             assert f"It is {fixed} by definition" in rows[name]
             assert "<svg" not in rows[name]

@@ -66,8 +66,10 @@ def test_documented_keys_are_those_of_the_models() -> None:
 def test_every_option_of_a_job_can_be_said_in_a_file() -> None:
     known = {one.name for one in (*all_parameters(Job), *own_options())}
     assert known == keys(Defaults) - {"on_new_column", "retries", "engine"} | {
-        *OF_COLUMNS, *OF_JOBS, *OF_FILES
-    }  # fmt: skip
+        *OF_COLUMNS,
+        *OF_JOBS,
+        *OF_FILES,
+    }
     of_columns = {key for kind in COLUMN_KINDS for key in keys(kind)}
     assert set(OF_COLUMNS.values()) <= of_columns | set(ROLES)
 

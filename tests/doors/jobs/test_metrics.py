@@ -47,11 +47,14 @@ def known(path: Path) -> dict[tuple[str, str, str], float]:
 def samples(path: Path) -> dict[tuple[str, str, str], float]:
     """The samples by metric, job and phase, as Prometheus' own parser reads them."""
     return {
-        (one.name.removeprefix("dbanon_job_"), one.labels["job"], one.labels.get("phase", "")):
-            one.value
+        (
+            one.name.removeprefix("dbanon_job_"),
+            one.labels["job"],
+            one.labels.get("phase", ""),
+        ): one.value
         for family in text_string_to_metric_families(path.read_text())
         for one in family.samples
-    }  # fmt: skip
+    }
 
 
 @pytest.fixture
@@ -184,11 +187,16 @@ def test_counts_below_k_are_not_told(people: DuckdbDatabase, tmp_path: Path, nul
 @pytest.mark.parametrize(
     "text",
     [
-        "", "\0\xff", "dbanon_job_rows{job=\"people\"} NaN\n", "dbanon_job_rows 3\n", "rubbish {",
-        "dbanon_job_rows{job=\"people\"} 1e\ndbanon_job_rows{job=\"people\",phase=\"a\"} 1\n",
-        "dbanon_job_of_tomorrow{job=\"people\"} 1\n", "x" * 100_000,
+        "",
+        "\0\xff",
+        'dbanon_job_rows{job="people"} NaN\n',
+        "dbanon_job_rows 3\n",
+        "rubbish {",
+        'dbanon_job_rows{job="people"} 1e\ndbanon_job_rows{job="people",phase="a"} 1\n',
+        'dbanon_job_of_tomorrow{job="people"} 1\n',
+        "x" * 100_000,
     ],
-)  # fmt: skip
+)
 def test_an_old_file_is_read_leniently(tmp_path: Path, text: str) -> None:
     path = tmp_path / "x.prom"
     good = 'dbanon_job_last_success_timestamp_seconds{job="people"} 12.5\n'
@@ -244,9 +252,11 @@ def test_notices_of_runs(people: DuckdbDatabase, tmp_path: Path) -> None:
     notices = f"[{{on: [failure, success, skipped], {command}}}]"
     broken = '[{on: [success], command: ["/no/such/program"]}]'
     file = write(
-        tmp_path, job(notify=notices), job("other", k="41", notify=notices),
+        tmp_path,
+        job(notify=notices),
+        job("other", k="41", notify=notices),
         job("third", output="{table: third}", notify=broken),
-    )  # fmt: skip
+    )
     done = call("run", file, "--skip-unchanged")
     assert done.exit_code == 8
     assert "Warning: The command of job third was not informed" in done.stderr
@@ -278,8 +288,9 @@ def test_the_alerts_are_of_metrics_that_there_are() -> None:
     for rule in rules:
         assert set(rule) <= {"alert", "expr", "for", "labels", "annotations"}
         names = {
-            word for word in rule["expr"].replace("{", " ").replace("(", " ").split()
+            word
+            for word in rule["expr"].replace("{", " ").replace("(", " ").split()
             if word.startswith("dbanon_")
-        }  # fmt: skip
+        }
         assert names
         assert {name.removeprefix("dbanon_job_") for name in names} <= set(METRICS)

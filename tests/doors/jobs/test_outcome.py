@@ -31,8 +31,11 @@ WRITE = "import json, sys; json.dump(sys.argv[2:], open(sys.argv[1], 'w'))"
 def test_an_outcome_tells_no_more_than_its_fields() -> None:
     assert (FAILED.event, SKIPPED.event) == ("failure", "skipped")
     assert FAILED.fields == {
-        "job": "people", "code": "too_few_records", "exit": "3", "release": "",
-    }  # fmt: skip
+        "job": "people",
+        "code": "too_few_records",
+        "exit": "3",
+        "release": "",
+    }
     assert SKIPPED.fields == {"job": "people", "code": "", "exit": "99", "release": RELEASE}
     odd = Outcome.failed("people", RuntimeError("quotes a value"))
     assert (odd.event, odd.exit_code, odd.code) == ("failure", 1, "unexpected")
@@ -44,8 +47,13 @@ def test_a_command_gets_its_words_as_they_are(tmp_path: Path) -> None:
     command = (sys.executable, "-c", WRITE, str(file), *words)
     notify((Notice(("failure",), command),), FAILED)
     assert json.loads(file.read_text()) == [
-        "people", "xtoo_few_recordsy", "3", "", "$HOME; `id` | cat > people", "a b",
-    ]  # fmt: skip
+        "people",
+        "xtoo_few_recordsy",
+        "3",
+        "",
+        "$HOME; `id` | cat > people",
+        "a b",
+    ]
     # Of other events nobody is told.
     file.unlink()
     notify((Notice(("success", "skipped"), command),), FAILED)
@@ -108,10 +116,27 @@ def https(
         skip_or_fail("no openssl to make a certificate with")
     key, certificate = folder / "key.pem", folder / "cert.pem"
     subprocess.run(
-        [openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj",
-         "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out",
-         str(certificate)], check=True, capture_output=True,
-    )  # fmt: skip
+        [
+            openssl,
+            "req",
+            "-x509",
+            "-newkey",
+            "rsa:2048",
+            "-nodes",
+            "-days",
+            "2",
+            "-subj",
+            "/CN=localhost",
+            "-addext",
+            "subjectAltName=IP:127.0.0.1",
+            "-keyout",
+            str(key),
+            "-out",
+            str(certificate),
+        ],
+        check=True,
+        capture_output=True,
+    )
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
     server = http.server.HTTPServer(("127.0.0.1", 0), Hook)

@@ -63,8 +63,14 @@ def test_all_is_said_at_once(tmp_path: Path) -> None:
     done = check(tmp_path, text)
     assert done.exit_code == 2
     assert "has 6 problems" in done.stderr
-    for place in ("line 1: version", "line 7: defaults.k", "line 12: jobs.0.colums", "line 13",
-                  "line 16: jobs.0.columns.id", "line 27: jobs.0.output.keep_last"):  # fmt: skip
+    for place in (
+        "line 1: version",
+        "line 7: defaults.k",
+        "line 12: jobs.0.colums",
+        "line 13",
+        "line 16: jobs.0.columns.id",
+        "line 27: jobs.0.output.keep_last",
+    ):
         assert place in done.stderr
     assert SECRET not in done.stderr
 
@@ -143,9 +149,18 @@ def test_really_all_is_said_at_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "url",
-    ["postgresql://u@h/d", "postgres://h/d", "postgresql+psycopg://h/d", "duckdb:///a.duckdb",
-     "sqlite:///a.db", "file:rows.csv", "${URL}", "duckdb:///${DIR}/a.duckdb", "${A}${B}"],
-)  # fmt: skip
+    [
+        "postgresql://u@h/d",
+        "postgres://h/d",
+        "postgresql+psycopg://h/d",
+        "duckdb:///a.duckdb",
+        "sqlite:///a.db",
+        "file:rows.csv",
+        "${URL}",
+        "duckdb:///${DIR}/a.duckdb",
+        "${A}${B}",
+    ],
+)
 def test_urls_that_are_right(tmp_path: Path, url: str) -> None:
     done = check(tmp_path, RIGHT.replace("duckdb:///people.duckdb", url))
     assert done.exit_code == 0, done.stderr
@@ -160,12 +175,18 @@ def test_two_jobs_of_one_name(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [(b"", "is empty"), (b"# nothing\n", "is empty"), (b"7\n", "must be keys with values"),
-     (b"- a\n", "must be keys with values"), (b"version: \xff\n", "no UTF-8"),
-     (b"a: " + b"x" * MAX_BYTES, "larger than 1 MiB"), (b"[" * 50_000, "is no YAML"),
-     (b"a: " + b"9" * 5000, "unknown key")],
+    [
+        (b"", "is empty"),
+        (b"# nothing\n", "is empty"),
+        (b"7\n", "must be keys with values"),
+        (b"- a\n", "must be keys with values"),
+        (b"version: \xff\n", "no UTF-8"),
+        (b"a: " + b"x" * MAX_BYTES, "larger than 1 MiB"),
+        (b"[" * 50_000, "is no YAML"),
+        (b"a: " + b"9" * 5000, "unknown key"),
+    ],
     ids=["empty", "comment", "scalar", "list", "encoding", "large", "deep", "digits"],
-)  # fmt: skip
+)
 def test_what_is_no_job_file(tmp_path: Path, text: bytes, said: str) -> None:
     done = check(tmp_path, text)
     assert done.exit_code == 2
@@ -202,8 +223,15 @@ def test_columns_may_have_any_name(tmp_path: Path) -> None:
     [job] = read_job_file(tmp_path / "job.yaml").jobs
     assert job.job.roles is not None
     assert job.job.roles[: len(names)] == (
-        "on", "true", "a.b", "it's", 'say "x"', "Ärger", "x" * 63, "y"
-    )  # fmt: skip
+        "on",
+        "true",
+        "a.b",
+        "it's",
+        'say "x"',
+        "Ärger",
+        "x" * 63,
+        "y",
+    )
     wrong = text.replace('"a.b": {role: drop}', '"a.b": {role: drp}')
     assert f'{"jobs.0.columns"}."a.b": role must be one of' in check(tmp_path, wrong).stderr
 

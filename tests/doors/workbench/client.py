@@ -100,8 +100,9 @@ class Client:
             given = {k: unescape(v) for k, v in re.findall(r'([\w-]+)="([^"]*)"', tag)}
             if given.get("type") not in ("checkbox", "radio") or " checked" in tag:
                 found[given["name"]] = given.get("value", "")
-        for name, options in re.findall(r'<select [^>]*name="([^"]*)"[^>]*>(.*?)</select>',
-                                        text[0], re.S):  # fmt: skip
+        for name, options in re.findall(
+            r'<select [^>]*name="([^"]*)"[^>]*>(.*?)</select>', text[0], re.S
+        ):
             chosen = re.search(r'<option value="([^"]*)" selected', options)
             found[name] = unescape(chosen[1]) if chosen else ""
         # Those of now are sent with each form.

@@ -15,8 +15,15 @@ from tests.doors.workbench.client import Client
 PLANTED = ("zyxomma", "98765", "98,765", "1899-07", "July 1899", "QX77")
 # Keys and digests of random digits.
 RANDOM = re.compile(r"[0-9a-f]{8}[0-9a-f-]{8,}|[\w-]{22,}")
-COLUMNS = {"id": "integer", "born": "date", "code": "text", "area": "text", "pay": "integer",
-           "illness": "text", "note": "text"}  # fmt: skip
+COLUMNS = {
+    "id": "integer",
+    "born": "date",
+    "code": "text",
+    "area": "text",
+    "pay": "integer",
+    "illness": "text",
+    "note": "text",
+}
 
 
 def rows(n: int = 400) -> list[list[Any]]:
@@ -34,8 +41,14 @@ def rows(n: int = 400) -> list[list[Any]]:
         for i in range(n)
     ]
     for i in range(4):
-        found[i * 50][1:] = ["1899-07-03", "QX77", "zyxomma", 98765, "zyxomma petiolatum",
-                             "zyxomma"]  # fmt: skip
+        found[i * 50][1:] = [
+            "1899-07-03",
+            "QX77",
+            "zyxomma",
+            98765,
+            "zyxomma petiolatum",
+            "zyxomma",
+        ]
     return found
 
 
@@ -60,9 +73,14 @@ def decided(client: Client, **roles: str) -> str:
 
 
 ROLES = {
-    "id": "identifier", "born": "quasi_identifier", "code": "quasi_identifier", "note": "drop",
-    "area": "quasi_identifier", "pay": "quasi_identifier", "illness": "sensitive",
-}  # fmt: skip
+    "id": "identifier",
+    "born": "quasi_identifier",
+    "code": "quasi_identifier",
+    "note": "drop",
+    "area": "quasi_identifier",
+    "pay": "quasi_identifier",
+    "illness": "sensitive",
+}
 
 
 def swept(client: Client, **more: Any) -> str:

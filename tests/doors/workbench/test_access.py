@@ -25,11 +25,21 @@ def client(tmp_path: Path) -> Client:
 @pytest.mark.parametrize(
     "hosts",
     [
-        [], ["rebound.example"], [f"rebound.example:{PORT}"], ["127.0.0.1"], ["127.0.0.1:1"],
-        [f"{HOST}.example"], [f"user@{HOST}"], [HOST, HOST], [HOST, "rebound.example"],
-        [f"0.0.0.0:{PORT}"], [f"[::1]:{PORT}"], [f"127.0.0.1:{PORT}/"], [""],
+        [],
+        ["rebound.example"],
+        [f"rebound.example:{PORT}"],
+        ["127.0.0.1"],
+        ["127.0.0.1:1"],
+        [f"{HOST}.example"],
+        [f"user@{HOST}"],
+        [HOST, HOST],
+        [HOST, "rebound.example"],
+        [f"0.0.0.0:{PORT}"],
+        [f"[::1]:{PORT}"],
+        [f"127.0.0.1:{PORT}/"],
+        [""],
     ],
-)  # fmt: skip
+)
 def test_a_rebound_name_is_not_this_host(client: Client, hosts: list[str]) -> None:
     """Also with all keys, and before anything else is looked at."""
     key = client.access.address.partition("4711")[2]

@@ -51,9 +51,15 @@ def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
         yield found
 
 
-ROLES = {"id": "identifier", "born": "quasi_identifier", "code": "quasi_identifier",
-         "area": "quasi_identifier", "pay": "quasi_identifier", "illness": "sensitive",
-         "note": "keep"}  # fmt: skip
+ROLES = {
+    "id": "identifier",
+    "born": "quasi_identifier",
+    "code": "quasi_identifier",
+    "area": "quasi_identifier",
+    "pay": "quasi_identifier",
+    "illness": "sensitive",
+    "note": "keep",
+}
 
 
 def printed_command(page: str) -> str:
@@ -84,8 +90,17 @@ def test_the_printed_command_makes_the_release_of_the_page(client: Client) -> No
     page = client.page("sweep")
     line = printed_command(page)
     assert "people.tree-4.csv" in page
-    for option in ("--nulls", "--dates dmy", "--decimal ,", "--thousands .", "--type code=text",
-                   "--null-words", "--keep note", "--k 4", "--hierarchy"):  # fmt: skip
+    for option in (
+        "--nulls",
+        "--dates dmy",
+        "--decimal ,",
+        "--thousands .",
+        "--type code=text",
+        "--null-words",
+        "--keep note",
+        "--k 4",
+        "--hierarchy",
+    ):
         assert option in line
     report = run(line)
     point = client.routes.bench.chosen
@@ -99,9 +114,30 @@ def test_the_printed_command_makes_the_release_of_the_page(client: Client) -> No
 
 
 def test_advice_prints_how_its_file_is_read(client: Client) -> None:
-    words = ["advise", "file:people.csv", "--table", "people", "-q", "born", "-q", "pay",
-             "--dates", "dmy", "--decimal", ",", "--thousands", ".", "--null-words", '"k. A."',
-             "--type", "code=text", "--k", "3..4", "--format", "json"]  # fmt: skip
+    words = [
+        "advise",
+        "file:people.csv",
+        "--table",
+        "people",
+        "-q",
+        "born",
+        "-q",
+        "pay",
+        "--dates",
+        "dmy",
+        "--decimal",
+        ",",
+        "--thousands",
+        ".",
+        "--null-words",
+        '"k. A."',
+        "--type",
+        "code=text",
+        "--k",
+        "3..4",
+        "--format",
+        "json",
+    ]
     result = CliRunner().invoke(main, words)
     assert result.exit_code == 0, result.output
     advice = json.loads(result.stdout)

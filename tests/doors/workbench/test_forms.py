@@ -13,16 +13,43 @@ from tests.doors.workbench.client import Client, said
 from tests.doors.workbench.people import ROLES, decided, swept, trees
 
 TYPED: dict[str, dict[str, str]] = {
-    "columns": {"role-0": "identifier", "role-1": "keep", "reason-1": "public", "role-2": "drop",
-                "role-3": "quasi_identifier", "role-4": "sensitive", "role-5": "keep",
-                "role-6": "drop", "reason-5": "in <b> & out"},
-    "trees": {"tree-1": "dates", "tree-2": "mask", "tree-3": "suggest", "tree-4": "intervals",
-              "intervals-4": "7, 70"},
-    "sweep": {"from": "3", "to": "9", "sample": "700", "limit": "7", "seed": "8",
-              "nulls": "suppress", "method": "gaa_cp+fast"},
-    "job": {"file": "mine.yaml", "name": "mine", "output": "mine", "kind": "table",
-            "export": "parquet", "schedule": "1 2 3 4 5", "replace": "yes"},
-}  # fmt: skip
+    "columns": {
+        "role-0": "identifier",
+        "role-1": "keep",
+        "reason-1": "public",
+        "role-2": "drop",
+        "role-3": "quasi_identifier",
+        "role-4": "sensitive",
+        "role-5": "keep",
+        "role-6": "drop",
+        "reason-5": "in <b> & out",
+    },
+    "trees": {
+        "tree-1": "dates",
+        "tree-2": "mask",
+        "tree-3": "suggest",
+        "tree-4": "intervals",
+        "intervals-4": "7, 70",
+    },
+    "sweep": {
+        "from": "3",
+        "to": "9",
+        "sample": "700",
+        "limit": "7",
+        "seed": "8",
+        "nulls": "suppress",
+        "method": "gaa_cp+fast",
+    },
+    "job": {
+        "file": "mine.yaml",
+        "name": "mine",
+        "output": "mine",
+        "kind": "table",
+        "export": "parquet",
+        "schedule": "1 2 3 4 5",
+        "replace": "yes",
+    },
+}
 WRONG: list[tuple[str, dict[str, str]]] = [
     ("columns", {"reason-5": ""}),
     ("columns", {"role-0": "keep", "reason-0": "", "reason-5": ""}),

@@ -24,8 +24,15 @@ def opened(client: Client, file: str = "people.yaml") -> Start:
 
 
 def workbench_of(start: Start, place: Path) -> AbstractContextManager[Client]:
-    return workbench(start.url, start.table, place, key=start.key, reading=start.reading,
-                     target=start.target, opened=start.opened)  # fmt: skip
+    return workbench(
+        start.url,
+        start.table,
+        place,
+        key=start.key,
+        reading=start.reading,
+        target=start.target,
+        opened=start.opened,
+    )
 
 
 def job_of(file: Path) -> dict[str, Any]:
@@ -41,16 +48,22 @@ def test_a_job_file_is_opened_again(client: Client, tmp_path: Path) -> None:
     client.done("trees", chosen | widths)
     swept(client)
     client.sent("choose", {"point": "gaa_cp/4"})
-    form = client.form(client.page("job"), "job") | {"name": "monthly", "export": "parquet",
-                                                      "schedule": "0 3 1 * *"}  # fmt: skip
+    form = client.form(client.page("job"), "job") | {
+        "name": "monthly",
+        "export": "parquet",
+        "schedule": "0 3 1 * *",
+    }
     client.done("job", form)
     written = job_of(tmp_path / "people.yaml")
     with workbench_of(opened(client), tmp_path) as again:
         bench = again.routes.bench
         assert bench.roles == client.routes.bench.roles
         assert {name: tree.choice.kind for name, tree in bench.trees.items()} == {
-            "born": "dates", "code": "mask", "area": "file", "pay": "intervals",
-        }  # fmt: skip
+            "born": "dates",
+            "code": "mask",
+            "area": "file",
+            "pay": "intervals",
+        }
         assert bench.trees["pay"].choice.more == "100, 500"
         page = again.page("job")
         assert "k = 4, method = gaa_cp" in said(page)
@@ -87,13 +100,16 @@ def test_a_file_of_rows_is_read_as_before(tmp_path: Path, monkeypatch: pytest.Mo
 
 STRANGE: list[tuple[str, str, str]] = [
     ("role: drop}", "role: by}", "role by of note"),
-    ("role: sensitive}", "role: sensitive, models: [{kind: distinct_l, level: 2}]}",
-     "models of illness"),
+    (
+        "role: sensitive}",
+        "role: sensitive, models: [{kind: distinct_l, level: 2}]}",
+        "models of illness",
+    ),
     ("keep_last: 2", "keep_last: 3", "keep_last"),
-    ("table: people\n", "table: people\n    where: \"pay > 0\"\n", "where"),
-    ("report: ", "notify: [{on: [failure], webhook: \"${HOOK}\"}]\n    report: ", "notify"),
+    ("table: people\n", 'table: people\n    where: "pay > 0"\n', "where"),
+    ("report: ", 'notify: [{on: [failure], webhook: "${HOOK}"}]\n    report: ', "notify"),
     ("out/{job}/{release}.html", "out/{release}.html", "report"),
-]  # fmt: skip
+]
 
 
 def test_what_no_form_has_is_named(

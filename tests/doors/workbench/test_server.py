@@ -85,8 +85,10 @@ def test_every_answer_has_all_headers(server: Server, asked: list[HttpRequest]) 
         assert b"Python" not in head
         assert (body == b"") == request.startswith(b"HEAD")
     assert [(one.method, one.body) for one in asked] == [
-        ("GET", b""), ("HEAD", b""), ("POST", b"a="),
-    ]  # fmt: skip
+        ("GET", b""),
+        ("HEAD", b""),
+        ("POST", b"a="),
+    ]
 
 
 @pytest.mark.parametrize(

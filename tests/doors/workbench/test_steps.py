@@ -41,9 +41,23 @@ def test_what_is_known_is_not_tried_again(client: Client) -> None:
 
 
 ELSEWHERE = (
-    "../a.yaml", "/tmp/a.yaml", "b/a.yaml", "..yaml", ".a.yaml", "a.sh", "a b.yaml", "$(id).yaml",
-    "a\x00.yaml", "é.yaml", "a..yaml", "a" * 99 + ".yaml", "a.yaml.", "a.yaml\n/b", "~.yaml", "",
-)  # fmt: skip
+    "../a.yaml",
+    "/tmp/a.yaml",
+    "b/a.yaml",
+    "..yaml",
+    ".a.yaml",
+    "a.sh",
+    "a b.yaml",
+    "$(id).yaml",
+    "a\x00.yaml",
+    "é.yaml",
+    "a..yaml",
+    "a" * 99 + ".yaml",
+    "a.yaml.",
+    "a.yaml\n/b",
+    "~.yaml",
+    "",
+)
 
 
 def test_a_job_file_goes_nowhere_else(client: Client, tmp_path: Path) -> None:
@@ -110,8 +124,10 @@ def test_a_release_of_one_try_withholds_as_it_was_tried(
     """With NULLs, and without a comparison that could recommend anything."""
     monkeypatch.chdir(tmp_path)
     columns = [f"{name} {kind}" for name, kind in COLUMNS.items()]
-    given = [[None if n == 4 and i < 20 else cell for n, cell in enumerate(row)]
-             for i, row in enumerate(rows())]  # fmt: skip
+    given = [
+        [None if n == 4 and i < 20 else cell for n, cell in enumerate(row)]
+        for i, row in enumerate(rows())
+    ]
     url = loaded(tmp_path, "people", columns, given)
     with workbench(url, "people", tmp_path, key=("id",)) as client:
         decided(client, **ROLES)
@@ -256,14 +272,24 @@ def test_hostile_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     table = '<b>"; DROP --{{x}} #'
     label = "</code><script>alert(1)</script>{{ 7 * 7 }}\"'&"
-    kinds = {"id": "integer", **dict.fromkeys(HOSTILE[:2], "text"), HOSTILE[2]: "integer",
-             HOSTILE[3]: "text", HOSTILE[4]: "text"}  # fmt: skip
+    kinds = {
+        "id": "integer",
+        **dict.fromkeys(HOSTILE[:2], "text"),
+        HOSTILE[2]: "integer",
+        HOSTILE[3]: "text",
+        HOSTILE[4]: "text",
+    }
     given = [[i, label, f"{label}{i % 3}", i % 30, label, "x"] for i in range(120)]
     quoted = quote(table)
     url = loaded(tmp_path, quoted, [f"{quote(name)} {kind}" for name, kind in kinds.items()], given)
     with workbench(url, quoted, tmp_path, key=("id",)) as client:
-        roles = dict(zip(kinds, ("identifier", "drop", "quasi_identifier", "quasi_identifier",
-                                 "sensitive", "keep"), strict=True))  # fmt: skip
+        roles = dict(
+            zip(
+                kinds,
+                ("identifier", "drop", "quasi_identifier", "quasi_identifier", "sensitive", "keep"),
+                strict=True,
+            )
+        )
         decided(client, **roles)
         client.done("trees", trees(client, **{HOSTILE[1]: "suggest"}))
         swept(client)
@@ -286,8 +312,9 @@ def test_hostile_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert "<b>" not in answer.body
         assert not any("\n" in value or "\r" in value for value in answer.headers.values())
     assert {path.name for path in tmp_path.iterdir() if path.suffix in (".yaml", ".csv")} == {
-        "b-DROP-x.yaml", "b-DROP-x.tree-3.csv",
-    }  # fmt: skip
+        "b-DROP-x.yaml",
+        "b-DROP-x.tree-3.csv",
+    }
 
 
 def test_values_are_planted_where_they_could_be_seen(client: Client) -> None:

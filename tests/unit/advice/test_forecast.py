@@ -15,8 +15,14 @@ def two_releases(
 ) -> list[dict[str, Any]]:
     joined = int(n * join)
     first = {"members": 0, "absent": 0, "persons": n, "joined": n, "changed": 0, "live": n // k}
-    then = {"members": n, "absent": int(n * leave), "persons": n + joined, "joined": joined,
-            "changed": int(n * (1 - leave) * change), "live": n // k}  # fmt: skip
+    then = {
+        "members": n,
+        "absent": int(n * leave),
+        "persons": n + joined,
+        "joined": joined,
+        "changed": int(n * (1 - leave) * change),
+        "live": n // k,
+    }
     return [first, then]
 
 
@@ -29,13 +35,16 @@ def test_rates_are_those_of_the_releases() -> None:
     assert forecast(Rules(changes="show"), 5, two_releases(0.05, 0.02, 0.03)[:1]) is None
 
 
-@pytest.mark.parametrize(("rules", "churn", "held", "absent"), [
-    # Measured on Adult and synthetic persons, k = 5, at the twelfth release.
-    ({"changes": "show"}, 0.05, 0.82, 0.35),
-    ({"changes": "show"}, 0.01, 0.40, 0.10),
-    ({"changes": "show", "class_size": 50}, 0.05, 0.63, 0.046),
-    ({"changes": "show", "class_size": 100}, 0.05, 0.46, 0.020),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("rules", "churn", "held", "absent"),
+    [
+        # Measured on Adult and synthetic persons, k = 5, at the twelfth release.
+        ({"changes": "show"}, 0.05, 0.82, 0.35),
+        ({"changes": "show"}, 0.01, 0.40, 0.10),
+        ({"changes": "show", "class_size": 50}, 0.05, 0.63, 0.046),
+        ({"changes": "show", "class_size": 100}, 0.05, 0.46, 0.020),
+    ],
+)
 def test_it_comes_near_to_what_was_measured(
     rules: dict[str, Any], churn: float, held: float, absent: float
 ) -> None:

@@ -81,9 +81,20 @@ def test_ordinary_names_are_no_identifiers(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["hospital_name", "phone_type", "email_sent", "has_phone", "city_name", "drug_name",
-             "address_type", "hospital_name_2", "Klinik_Name", "nom_ville"],
-)  # fmt: skip
+    "name",
+    [
+        "hospital_name",
+        "phone_type",
+        "email_sent",
+        "has_phone",
+        "city_name",
+        "drug_name",
+        "address_type",
+        "hospital_name_2",
+        "Klinik_Name",
+        "nom_ville",
+    ],
+)
 def test_names_about_something_else(name: str) -> None:
     assert is_about_something_else(name)
 
@@ -95,8 +106,9 @@ def test_names_that_leave_no_doubt(name: str) -> None:
 
 @pytest.mark.parametrize(
     # Alone a yes or no; a place in a household; a school's subject.
-    "name", ["patient", "case", "member_no", "person_id", "subject_code", "account", "fall"],
-)  # fmt: skip
+    "name",
+    ["patient", "case", "member_no", "person_id", "subject_code", "account", "fall"],
+)
 def test_names_that_leave_doubt(name: str) -> None:
     assert name_says(name) == "person"
     assert not numbers_persons(name)

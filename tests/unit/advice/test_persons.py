@@ -34,17 +34,65 @@ PERSONS = [
     "id_pacjenta", "numer_klienta", "person_hash", "user_pseudonym",
 ]  # fmt: skip
 OTHERS = [
-    "age", "alter", "zip", "plz", "postcode", "sex", "geschlecht", "birth_date", "geburtsdatum",
-    "diagnosis", "icd", "ICD10", "region", "Station", "ward", "income", "cost", "Kosten",
-    "amount", "total", "visits", "patient_age", "patient_sex", "patients", "account_balance",
-    "customer_segment", "case_severity", "user_rating", "person_count", "personal", "height",
-    "employment", "member_since", "paid", "valid", "covid_status", "fallzahl", "unfall",
-    "Kundenart", "household_size", "city", "country", "occupation", "note", "UTILITYID",
-    "national_income", "wohnort",
-]  # fmt: skip
+    "age",
+    "alter",
+    "zip",
+    "plz",
+    "postcode",
+    "sex",
+    "geschlecht",
+    "birth_date",
+    "geburtsdatum",
+    "diagnosis",
+    "icd",
+    "ICD10",
+    "region",
+    "Station",
+    "ward",
+    "income",
+    "cost",
+    "Kosten",
+    "amount",
+    "total",
+    "visits",
+    "patient_age",
+    "patient_sex",
+    "patients",
+    "account_balance",
+    "customer_segment",
+    "case_severity",
+    "user_rating",
+    "person_count",
+    "personal",
+    "height",
+    "employment",
+    "member_since",
+    "paid",
+    "valid",
+    "covid_status",
+    "fallzahl",
+    "unfall",
+    "Kundenart",
+    "household_size",
+    "city",
+    "country",
+    "occupation",
+    "note",
+    "UTILITYID",
+    "national_income",
+    "wohnort",
+]
 NUMBERED = [
-    "id", "nr", "number", "invoice_no", "record_id", "key", "session_id", "ward_id", "code",
-]  # fmt: skip
+    "id",
+    "nr",
+    "number",
+    "invoice_no",
+    "record_id",
+    "key",
+    "session_id",
+    "ward_id",
+    "code",
+]
 
 
 @pytest.mark.parametrize("name", PERSONS)
@@ -74,9 +122,13 @@ def test_columns_that_do_not_vary_within_a_person() -> None:
     )
     found = constant_within(Attribute(name, Kind.CATEGORY) for name in names)
     assert found == {
-        "Geburtsdatum": BIRTH, "DOB": BIRTH, "year_of_birth": BIRTH, "Geschlecht": SEX,
-        "gender": SEX, "date_naissance": BIRTH,
-    }  # fmt: skip
+        "Geburtsdatum": BIRTH,
+        "DOB": BIRTH,
+        "year_of_birth": BIRTH,
+        "Geschlecht": SEX,
+        "gender": SEX,
+        "date_naissance": BIRTH,
+    }
 
 
 def table(**kinds: str) -> list[Attribute]:
@@ -84,8 +136,15 @@ def table(**kinds: str) -> list[Attribute]:
 
 
 def test_what_is_worth_looking_at() -> None:
-    columns = table(patient_id="integer", ward_no="integer", code="category", zip="category",
-                    seen="date", cost="decimal", weight="float")  # fmt: skip
+    columns = table(
+        patient_id="integer",
+        ward_no="integer",
+        code="category",
+        zip="category",
+        seen="date",
+        cost="decimal",
+        weight="float",
+    )
     # Names alone; with a birth date numbers, too; with a sex, whatever has many values.
     assert suspects(columns) == ("patient_id",)
     birth = [*columns, *table(born="date")]
@@ -149,7 +208,7 @@ def within(what: str, constant: int, by_chance: float = 10.0, values: int = 100)
         ("record_no", [within(SEX, 9, 4.5, values=9)], ""),
         ("record_no", [within(SEX, 15, 7.5, values=15)], BY_VALUES),
     ],
-)  # fmt: skip
+)
 def test_what_is_taken_for_a_number_of_persons(name: str, seen: list[Within], why: str) -> None:
     assert looks_like_person(name, seen) == why
 

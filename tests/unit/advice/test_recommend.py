@@ -53,8 +53,11 @@ def test_where_three_tables_bend(name: str, k: int) -> None:
 
 def test_the_refined_point_of_no_more_risk_is_taken() -> None:
     """Census: fast at k = 6 has less risk than mdav at k = 5, and less loss."""
-    refined = [point(5, 0.0754, 0.189, refine="fast"), point(6, 0.0857, 0.156, refine="fast"),
-               point(7, 0.0961, 0.137, refine="fast")]  # fmt: skip
+    refined = [
+        point(5, 0.0754, 0.189, refine="fast"),
+        point(6, 0.0857, 0.156, refine="fast"),
+        point(7, 0.0961, 0.137, refine="fast"),
+    ]
     found = recommend([*curve("census"), *refined])
     assert found is not None
     assert (found.point.curve, found.point.k) == ("mdav+fast", 6)
@@ -65,8 +68,9 @@ def test_the_refined_point_of_no_more_risk_is_taken() -> None:
 
 def test_the_runner_up_of_one_curve_is_of_the_next_depth() -> None:
     # Scaled, the chord runs from (1, 0) to (0, 1): depth is 1 - x - y.
-    found = recommend([point(3, 0.0, 1.0), point(4, 0.1, 0.5), point(5, 0.4, 0.4),
-                       point(6, 1.0, 0.0)])  # fmt: skip
+    found = recommend(
+        [point(3, 0.0, 1.0), point(4, 0.1, 0.5), point(5, 0.4, 0.4), point(6, 1.0, 0.0)]
+    )
     assert found is not None
     assert found.point.k == 4
     assert found.runner_up is not None
@@ -162,9 +166,10 @@ def test_what_is_recommended_is_within_the_limits_and_nothing_better_is(
 ) -> None:
     found = recommend(points, max_risk, max_loss)
     within = [
-        p for p in points
+        p
+        for p in points
         if (max_risk is None or p.risk <= max_risk) and (max_loss is None or p.loss <= max_loss)
-    ]  # fmt: skip
+    ]
     assert (found is None) == (not within)
     if found is None:
         return

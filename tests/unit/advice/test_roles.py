@@ -27,16 +27,24 @@ PROPOSALS = [
     (column("token", "other", ROWS, sql_type="uuid"), "identifier", "type", ""),
     (column("scan", "other", 300, sql_type="bytea"), "identifier", "type", ""),
     (column("properties", "other", 300, sql_type="jsonb"), "not_copied", "type", ""),
-    (column("full_name", "category", 4_000, mean_length=14.0, worded=1.0), "identifier",
-     "name", ""),
+    (
+        column("full_name", "category", 4_000, mean_length=14.0, worded=1.0),
+        "identifier",
+        "name",
+        "",
+    ),
     (column("Nachname", "category", 900), "identifier", "name", ""),
     (column("Prénom", "category", 400), "identifier", "name", ""),
     (column("email", "category", ROWS), "identifier", "name", ""),
     (column("telefoonnummer", "category", ROWS), "identifier", "name", ""),
     (column("label", "category", ROWS), "identifier", "all_different", ""),
     (column("note", "category", 2_000, mean_length=60.0), "not_copied", "long_text", ""),
-    (column("remark", "category", 4_000, mean_length=25.0, worded=0.9), "not_copied",
-     "worded_text", ""),
+    (
+        column("remark", "category", 4_000, mean_length=25.0, worded=0.9),
+        "not_copied",
+        "worded_text",
+        "",
+    ),
     (column("created_at", "timestamp", 9_000), "not_copied", "moment", ""),
     (column("birth_date", "date", 8_000), "quasi_identifier", "values", ""),
     (column("birth_date", "date", ROWS), "quasi_identifier", "different_number", ""),
@@ -54,7 +62,7 @@ PROPOSALS = [
     (column("sex", "category", 2), "quasi_identifier", "values", ""),
     (column("country", "category", 1), "constant", "constant", ""),
     (column("empty", "category", 0), "constant", "constant", ""),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(

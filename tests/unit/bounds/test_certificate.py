@@ -66,9 +66,12 @@ KINDS = ("normal", "ties", "clusters", "outlier")
 
 @settings(max_examples=25, deadline=None)
 @given(
-    st.integers(0, 10**6), st.integers(2, 3), st.integers(1, 4), st.sampled_from(KINDS),
+    st.integers(0, 10**6),
+    st.integers(2, 3),
+    st.integers(1, 4),
+    st.sampled_from(KINDS),
     st.integers(0, 6),
-)  # fmt: skip
+)
 def test_no_class_costs_less_than_its_prices_and_no_partition_less_than_the_bound(
     seed: int, k: int, p: int, kind: str, more: int
 ) -> None:

@@ -62,9 +62,12 @@ def require_certificate(points: Floats, k: int, prices: Floats, total: Fraction)
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(
-    st.integers(0, 10**6), st.integers(2, 4), st.integers(1, 4), st.sampled_from(KINDS),
+    st.integers(0, 10**6),
+    st.integers(2, 4),
+    st.integers(1, 4),
+    st.sampled_from(KINDS),
     st.integers(0, 6),
-)  # fmt: skip
+)
 def test_no_class_costs_less_than_its_prices_and_no_partition_less_than_the_bound(
     seed: int, k: int, p: int, kind: str, more: int
 ) -> None:

@@ -46,7 +46,7 @@ esac""",
     "getent": 'grep -qs localhost "$DBANON_TEST_SYSTEM/etc/hosts"',
     # Outside of dpkg it does nothing.
     "deb-systemd-helper": "exit 1",
-}  # fmt: skip
+}
 
 
 TOOLS = """
@@ -62,8 +62,12 @@ class Debian:
         self.root, self.programs, self.log_path = folder / "root", folder / "opt", folder / "log"
         self.log_path.touch()
         commands = folder / "commands"
-        for part in ("etc/systemd/system/multi-user.target.wants", "etc/systemd/user", "etc/rc2.d",
-                     "usr/sbin"):  # fmt: skip
+        for part in (
+            "etc/systemd/system/multi-user.target.wants",
+            "etc/systemd/user",
+            "etc/rc2.d",
+            "usr/sbin",
+        ):
             (self.root / part).mkdir(parents=True)
         self.old = self.root / "etc/systemd/system/multi-user.target.wants/old.service"
         self.old.symlink_to("/x")
@@ -77,9 +81,12 @@ class Debian:
             assert program is not None, name
             (commands / name).symlink_to(program)
         self.environment = {
-            "PATH": str(commands), "LOG": str(self.log_path), "DBANON_TEST_SYSTEM": str(self.root),
-            "DBANON_TEST_PROGRAMS": str(self.programs), "TMPDIR": str(folder),
-        }  # fmt: skip
+            "PATH": str(commands),
+            "LOG": str(self.log_path),
+            "DBANON_TEST_SYSTEM": str(self.root),
+            "DBANON_TEST_PROGRAMS": str(self.programs),
+            "TMPDIR": str(folder),
+        }
 
     def prepare(self, part: str) -> str:
         done = subprocess.run(

@@ -100,9 +100,15 @@ def test_the_steps_of_ages():
     assert [step.cells.step for step in grid.coarser] == [100, 50, 20, 10, 5]
     assert grid.finest.step == 2
     known = {
-        (30, 30): (30, 32), (39, 41): (38, 42), (25, 44): (24, 46), (19, 39): (18, 40),
-        (19, 40): (15, 45), (30, 69): (30, 70), (29, 70): (25, 75), (18, 90): (10, 100),
-    }  # fmt: skip
+        (30, 30): (30, 32),
+        (39, 41): (38, 42),
+        (25, 44): (24, 46),
+        (19, 39): (18, 40),
+        (19, 40): (15, 45),
+        (30, 69): (30, 70),
+        (29, 70): (25, 75),
+        (18, 90): (10, 100),
+    }
     for pair, ends in known.items():
         low, high = grid.around(np.array(pair[:1], float), np.array(pair[1:], float))
         assert (low[0], high[0]) == ends

@@ -55,8 +55,12 @@ def test_levels_of_ages():
     """73 years: steps of 2; wider cells from 73 / 16 years on, and below 73; then all."""
     levels = levels_of("integer", 17, 90)
     assert [(level.cells.step, level.count) for level in levels.levels] == [
-        (2, 1), (2, 4), (2, 8), (2, 16), (2, 32),
-    ]  # fmt: skip
+        (2, 1),
+        (2, 4),
+        (2, 8),
+        (2, 16),
+        (2, 32),
+    ]
     ages = np.array([17.0, 31.0, 32.0, 90.0])
     low, high = levels.around(ages, 2)
     assert (low.tolist(), high.tolist()) == ([16, 16, 32, 80], [32, 32, 48, 96])

@@ -16,7 +16,12 @@ def test_what_is_said_to_be_needed_is_enough(n: int) -> None:
 
 def test_no_share_allows_more() -> None:
     assert [most_of(share, 100) for share in (0.0, 0.0099, 0.28, 0.29, 0.2999, 1.0)] == [
-        0, 0, 28, 29, 29, 100,
-    ]  # fmt: skip
+        0,
+        0,
+        28,
+        29,
+        29,
+        100,
+    ]
     assert most_of(1.0, 0) == most_of(0.5, 1) == 0
     assert share_needed(1, 3) == "0.333334"

@@ -37,8 +37,10 @@ print(json.dumps(kernels.__file__))
 def plain(code: str, paths: list[str]) -> Any:
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", code, json.dumps(paths)],
-        check=True, capture_output=True, text=True,
-    )  # fmt: skip
+        check=True,
+        capture_output=True,
+        text=True,
+    )
     return json.loads(done.stdout)
 
 

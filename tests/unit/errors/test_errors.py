@@ -41,9 +41,13 @@ def test_text_and_plain_values() -> None:
     error = errors.TableNotFound("There is none.", detail="d", hint="h")
     assert str(error) == "There is none.\nDetail: d\nHint: h"
     assert error.to_dict() == {
-        "code": "table_not_found", "sqlstate": "42P01", "exit_code": 2,
-        "message": "There is none.", "detail": "d", "hint": "h",
-    }  # fmt: skip
+        "code": "table_not_found",
+        "sqlstate": "42P01",
+        "exit_code": 2,
+        "message": "There is none.",
+        "detail": "d",
+        "hint": "h",
+    }
 
 
 def test_nearest_names() -> None:

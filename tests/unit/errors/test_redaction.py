@@ -94,9 +94,9 @@ HARMLESS = [
     "file:/data/a:b.csv",
     "s3://bucket/year=2025/part-?.parquet",
     'Name a unique key: key="id", kept_columns="client".',
-    'SELECT count(*) FROM t WHERE "a" = 1 AND b = \'x\'',
-    "The server did not take the password of role \"u\", or got none.",
-]  # fmt: skip
+    "SELECT count(*) FROM t WHERE \"a\" = 1 AND b = 'x'",
+    'The server did not take the password of role "u", or got none.',
+]
 
 
 @pytest.mark.parametrize(("text", "shown"), SPELLINGS)

@@ -37,12 +37,15 @@ PATHS = [
     (["1000-205", "1000-206"], "1000-205", "1000-20* 1000-2* 1000 100* 10* 1* *"),
     (["111 22", "111 23"], "111 22", "111 2* 111 11* 1* *"),
     (["1011 AB", "1011 AC"], "1011 AB", "1011 A* 1011 101* 10* 1* *"),
-    (["10115", "10115-1234", "10115-1299"], "10115-1234", "10115-123* 10115-12* 10115-1* 10115* "
-     "1011* 101* 10* 1* *"),
+    (
+        ["10115", "10115-1234", "10115-1299"],
+        "10115-1234",
+        "10115-123* 10115-12* 10115-1* 10115* 1011* 101* 10* 1* *",
+    ),
     # French departments, and numbers with many parts, which are cut at the joints
     (["01", "02", "2A", "13"], "02", "0* *"),
     (["192.168.1.10", "192.168.1.2", "10.0.0.1"], "192.168.1.10", "192.168.1 192.168 192 *"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("values", "value", "expected"), PATHS)
@@ -56,22 +59,34 @@ def test_codes_become_trees_of_their_prefixes(values: list[str], value: str, exp
 
 NO_CODES = [
     # words and names, with and without numbers
-    ["Berlin", "Bern", "Bonn"], ["none", "primary", "secondary"], ["ZH", "BE", "GE"],
-    ["covid19", "covid20"], ["Room 5", "Room 6"], ["Main Street 1", "Main Street 2"],
-    ["10 Downing Street", "11 Downing Street"], ["O'Neill", "Al2", "Al3"], ["grade 1", "grade 2"],
-    ["Anna1990", "Anna1991"], ["aspirin 100mg", "aspirin 500mg"],
+    ["Berlin", "Bern", "Bonn"],
+    ["none", "primary", "secondary"],
+    ["ZH", "BE", "GE"],
+    ["covid19", "covid20"],
+    ["Room 5", "Room 6"],
+    ["Main Street 1", "Main Street 2"],
+    ["10 Downing Street", "11 Downing Street"],
+    ["O'Neill", "Al2", "Al3"],
+    ["grade 1", "grade 2"],
+    ["Anna1990", "Anna1991"],
+    ["aspirin 100mg", "aspirin 500mg"],
     # ranges, ages, dates and times, where prefixes are not categories
-    ["20-29", "30-39", "40-49"], ["5-9", "10-14", "15+"], ["17.05.2024", "18.05.2024"],
-    ["1/2/2024", "1/12/2024"], ["05/2024", "06/2024"], ["12:30", "12:45"],
+    ["20-29", "30-39", "40-49"],
+    ["5-9", "10-14", "15+"],
+    ["17.05.2024", "18.05.2024"],
+    ["1/2/2024", "1/12/2024"],
+    ["05/2024", "06/2024"],
+    ["12:30", "12:45"],
     # codes without a common prefix
-    ["A1", "B2"], ["A1"],
+    ["A1", "B2"],
+    ["A1"],
     # only half are codes
     ["B24.1", "B24.2", "unknown", "not asked"],
     # values that look like generated labels
     ["B24.1", "B24.2", "B2*"],
     # too long for codes
     ["A1" * 11, "A1" * 10 + "A2"],
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("values", NO_CODES)

@@ -152,13 +152,15 @@ def test_the_error_of_a_broken_tree_lists_all_problems_without_labels() -> None:
 def frame(n: int = 60) -> pd.DataFrame:
     rng = np.random.default_rng(3)
     days = pd.Timestamp("2024-01-01") + pd.to_timedelta(rng.integers(0, 4000, n), "D")
-    return pd.DataFrame({
-        "age": rng.integers(0, 90, n),
-        "zip": [f"{x:05}" for x in rng.integers(23000, 23999, n)],
-        "born": days,
-        "ill": rng.choice(["a", "b", "c"], n),
-        "cost": rng.choice([5, 10, 100], n),
-    })  # fmt: skip
+    return pd.DataFrame(
+        {
+            "age": rng.integers(0, 90, n),
+            "zip": [f"{x:05}" for x in rng.integers(23000, 23999, n)],
+            "born": days,
+            "ill": rng.choice(["a", "b", "c"], n),
+            "cost": rng.choice([5, 10, 100], n),
+        }
+    )
 
 
 BUILT: dict[str, HierarchySource] = {
@@ -186,9 +188,14 @@ def test_a_release_of_a_frame_with_builders() -> None:
     original = frame()
     model = dbanon.Model("t_closeness", "cost", 0.5, distance={"intervals": [20]})
     released, report = dbanon.anonymize_frame(
-        original, quasi_identifiers=["age", "zip", "born"], sensitive=["cost"], k=4,
-        method="gaa_cp", hierarchies=BUILT, models=[model],
-    )  # fmt: skip
+        original,
+        quasi_identifiers=["age", "zip", "born"],
+        sensitive=["cost"],
+        k=4,
+        method="gaa_cp",
+        hierarchies=BUILT,
+        models=[model],
+    )
     assert released.groupby(["age", "zip", "born"]).size().min() >= 4
     assert report.models[0].achieved <= 0.5 + 1e-9
     assert set(released.zip.str.count(r"\*")) <= {0, 1, 3, 5}

@@ -56,8 +56,10 @@ def test_sets_by_the_names_of_the_release() -> None:
     own = ("age", "x_low", "x_high")
     released = ("age_low", "age_high", "x_low", "x_high")
     assert ColumnSet(("age", "ill"), 5).released(own, released).columns == (
-        "age_low", "age_high", "ill",
-    )  # fmt: skip
+        "age_low",
+        "age_high",
+        "ill",
+    )
     assert ColumnSet(("x", "x_low")).released(own, released).columns == ("x", "x_low")
     # What the ledger has of a release is by its names already.
     told = recorded(3, {"also_k": [{"columns": ["x"], "k": 4}]})

@@ -19,9 +19,13 @@ from dbanon.ledger.budgets import charged
 from dbanon.stores.synthetic import dtype_of, require_kind, synthetic_column
 
 ASKED: dict[str, Any] = {
-    "table": "people", "output": "release.people", "quasi_identifiers": ["age"], "epsilon": 1.0,
-    "bounds": {"age": (0, 120)}, "budget": "people",
-}  # fmt: skip
+    "table": "people",
+    "output": "release.people",
+    "quasi_identifiers": ["age"],
+    "epsilon": 1.0,
+    "bounds": {"age": (0, 120)},
+    "budget": "people",
+}
 
 
 def test_what_says_nothing_is_as_if_it_was_not_given() -> None:
@@ -98,9 +102,17 @@ def test_a_rho_of_less_than_a_part_is_none(epsilon: float) -> None:
 
 @pytest.mark.parametrize(
     "more",
-    [{"epsilon": 0}, {"epsilon": float("inf")}, {"epsilon": 1e-12}, {"unit": "person"},
-     {"entity": "id"}, {"unit": "house"}, {"name": "-x"}, {"name": "a b"}],
-)  # fmt: skip
+    [
+        {"epsilon": 0},
+        {"epsilon": float("inf")},
+        {"epsilon": 1e-12},
+        {"unit": "person"},
+        {"entity": "id"},
+        {"unit": "house"},
+        {"name": "-x"},
+        {"name": "a b"},
+    ],
+)
 def test_budgets_that_are_none(more: dict[str, Any]) -> None:
     with pytest.raises(InvalidParameter):
         NewBudget(**({"name": "m", "source": "people", "epsilon": 1.0} | more))
@@ -115,8 +127,11 @@ def test_released_values_are_within_the_bounds_in_their_type() -> None:
     price = _column(0.125, 9.999, kind=Kind.DECIMAL, precision=5, scale=2)
     assert (price.low, price.high) == ("0.13", "9.99")
     assert price.released(np.array([0.0, 0.125, 5.005, 9.999])).values.tolist() == [
-        13, 13, 500, 999
-    ]  # fmt: skip
+        13,
+        13,
+        500,
+        999,
+    ]
     seconds = _column(500_000.0, 2_900_000.0, kind=Kind.TIMESTAMP, scale=0)
     moments = np.array([500_000, 1_400_000, 2_900_000]).astype("datetime64[us]")
     assert seconds.released(moments).values.tolist() == [1_000_000, 1_000_000, 2_000_000]

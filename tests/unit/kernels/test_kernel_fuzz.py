@@ -53,9 +53,15 @@ def guard(points: Points) -> tuple[Any, ...]:
     parents = np.array([-1, 0, 0, 1, 1, 2, 2], np.int32)
     ranges = np.array([[0, 3], [0, 1], [2, 3], *([i, i] for i in range(4))], np.int32)
     for wish, level in (
-        ("distinct_l", 1.0), ("entropy_l", 1.0), ("recursive_cl", 1e9), ("alpha_k", 1.0),
-        ("beta_likeness", 3.0), ("equal_t", 0.9), ("ordered_t", 0.9), ("hierarchical_t", 0.9),
-    ):  # fmt: skip
+        ("distinct_l", 1.0),
+        ("entropy_l", 1.0),
+        ("recursive_cl", 1e9),
+        ("alpha_k", 1.0),
+        ("beta_likeness", 3.0),
+        ("equal_t", 0.9),
+        ("ordered_t", 0.9),
+        ("hierarchical_t", 0.9),
+    ):
         models.add(wish, 1, level, 1, np.full(4, 0.25), parents, ranges)
     return values, models
 

@@ -104,8 +104,10 @@ def tables(draw):
     values = draw(st.sampled_from(["normal", "grid"]))
     released = draw(st.sampled_from(["values", "few", "many"]))
     weights = draw(st.booleans())
-    return *table(rng, kinds, n, m, values, released), [rng.integers(0, 9, n) if weights else None,
-            rng.integers(0, 9, m) if weights else None]  # fmt: skip
+    return *table(rng, kinds, n, m, values, released), [
+        rng.integers(0, 9, n) if weights else None,
+        rng.integers(0, 9, m) if weights else None,
+    ]
 
 
 @given(tables(), st.sampled_from([1, 50, 2**19]))
@@ -198,9 +200,13 @@ def call(parents=(None, FLAT), ends=None, nodes=None, box_nodes=None, **more):
     one = np.zeros((2, 1, 2))
     leaf = np.ones((2, 1), np.int32)
     return kernels.MixedLinkage(
-        parents, one if ends is None else ends, leaf if nodes is None else nodes, one,
-        leaf if box_nodes is None else box_nodes, **more,
-    )  # fmt: skip
+        parents,
+        one if ends is None else ends,
+        leaf if nodes is None else nodes,
+        one,
+        leaf if box_nodes is None else box_nodes,
+        **more,
+    )
 
 
 @pytest.mark.parametrize(

@@ -253,9 +253,13 @@ def test_the_worked_example():
 def test_models_refuse_what_they_cannot_count(wish, given, said):
     models = kernels.Models(np.array([3], np.int32))
     arguments = {
-        "attribute": 0, "level": 1.0, "l": 1, "whole": np.full(3, 1 / 3), "parents": EMPTY,
+        "attribute": 0,
+        "level": 1.0,
+        "l": 1,
+        "whole": np.full(3, 1 / 3),
+        "parents": EMPTY,
         "ranges": NO_RANGES,
-    }  # fmt: skip
+    }
     with pytest.raises(ValueError, match=said):
         models.add(wish, **arguments | given)
     with pytest.raises(ValueError, match="one count"):

@@ -101,9 +101,12 @@ def test_rows_of_others_give_nothing_away() -> None:
     assert min(n_covered.values()) >= 10, n_covered
     others = iter(range(100, 300))
     result = dbanon.attack(
-        people(1, 100), people(3, 100), make=lambda rows: people(next(others), len(rows)),
-        targets=1, releases=16,
-    )  # fmt: skip
+        people(1, 100),
+        people(3, 100),
+        make=lambda rows: people(next(others), len(rows)),
+        targets=1,
+        releases=16,
+    )
     low, high = result.found["membership"].interval or (1, 1)
     assert low <= 0 <= high
 
@@ -167,8 +170,11 @@ def test_linking_and_inferring_are_the_references(seed: int) -> None:
     linked = [reference.linkable(attack, rows, spans, (0, 1), (2,)) for attack in originals]
     assert result["linkability"].attack == Rate(int(sum(linked)), 60)
     for at, name in enumerate(NAMES):
-        width = 0.05 * float(np.subtract(*np.quantile(original[name], [0.95, 0.05]))) \
-            if name != "d" else 0.0  # fmt: skip
+        width = (
+            0.05 * float(np.subtract(*np.quantile(original[name], [0.95, 0.05])))
+            if name != "d"
+            else 0.0
+        )
         right = [reference.inferable(attack, rows, spans, at, width) for attack in originals]
         assert result["attribute_inference"].columns[name].attack == Rate(int(sum(right)), 60)
 
@@ -193,9 +199,13 @@ def test_a_synthesis_is_attacked_as_it_comes() -> None:
     import_or_skip("opendp")
     original = people(1)[["a", "b", "c"]]
     releases = dbanon.synthesize(
-        original, method="dp_ranks", epsilon=3.0, bounds=dict.fromkeys("abc", (-5, 5)),
-        types="number", budget=dbanon.Budget(3.0),
-    )  # fmt: skip
+        original,
+        method="dp_ranks",
+        epsilon=3.0,
+        bounds=dict.fromkeys("abc", (-5, 5)),
+        types="number",
+        budget=dbanon.Budget(3.0),
+    )
     result = dbanon.attack(original, releases, control=people(2)[["a", "b", "c"]])
     risk = result.found["attribute_inference"].interval
     assert risk is not None

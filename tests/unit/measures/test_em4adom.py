@@ -27,9 +27,23 @@ from tests.reference.data import ADULT_FILES
 from tests.reference.em4adom import ADULT, ADULT_MDAV, EXPECTED, NAMES, WEAK
 
 EDUCATION = (
-    "Preschool", "1st-4th", "5th-6th", "7th-8th", "9th", "10th", "11th", "12th", "HS-grad",
-    "Some-college", "Assoc-voc", "Assoc-acdm", "Bachelors", "Masters", "Prof-school", "Doctorate",
-)  # fmt: skip
+    "Preschool",
+    "1st-4th",
+    "5th-6th",
+    "7th-8th",
+    "9th",
+    "10th",
+    "11th",
+    "12th",
+    "HS-grad",
+    "Some-college",
+    "Assoc-voc",
+    "Assoc-acdm",
+    "Bachelors",
+    "Masters",
+    "Prof-school",
+    "Doctorate",
+)
 
 
 def of_means(points, classes):

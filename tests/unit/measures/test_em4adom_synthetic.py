@@ -26,8 +26,13 @@ from tests.unit.measures.test_em4adom import (
 
 SIZES = range(3, 11)
 NAMES = (
-    "sse_loss", "distance_loss", "deviation_loss", "moment_loss", "structure_loss", "interval_risk",
-)  # fmt: skip
+    "sse_loss",
+    "distance_loss",
+    "deviation_loss",
+    "moment_loss",
+    "structure_loss",
+    "interval_risk",
+)
 
 
 def case_of(originals, kinds, classes):
@@ -36,8 +41,11 @@ def case_of(originals, kinds, classes):
     for name, values in originals.items():
         released = []
         for label in range(classes.n_classes):
-            members = [value for value, column_loss in zip(values, classes.labels, strict=True)
-                       if column_loss == label]  # fmt: skip
+            members = [
+                value
+                for value, column_loss in zip(values, classes.labels, strict=True)
+                if column_loss == label
+            ]
             if kinds[name] == "number":
                 released.append(sum(members) / len(members))
             elif kinds[name] == "ordinal":

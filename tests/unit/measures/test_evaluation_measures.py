@@ -13,10 +13,20 @@ from tests.reference import evaluation as reference
 from tests.reference.evaluation_case import Case
 
 PLAIN = (
-    "sse_loss", "distance_loss", "deviation_loss", "moment_loss", "structure_loss",
-    "covariance_loss", "correlation_loss", "direct_loss", "entropy_change", "entropy_loss",
-    "class_risk", "interval_risk", "security_ratio",
-)  # fmt: skip
+    "sse_loss",
+    "distance_loss",
+    "deviation_loss",
+    "moment_loss",
+    "structure_loss",
+    "covariance_loss",
+    "correlation_loss",
+    "direct_loss",
+    "entropy_change",
+    "entropy_loss",
+    "class_risk",
+    "interval_risk",
+    "security_ratio",
+)
 
 
 def check(case, rel=1e-9):
@@ -145,8 +155,9 @@ def test_constant_columns_do_not_thin_out_a_loss():
         assert with_constants[name].value == pytest.approx(without_constants[name].value)
         assert with_constants[name].value > 0.001
         assert (without_constants[name].note, with_constants[name].note) == (
-            "", "27 columns are constant, and left out"
-        )  # fmt: skip
+            "",
+            "27 columns are constant, and left out",
+        )
     nothing = evaluate(EvaluationTask(pairs(Case(columns[1:3], labels))))["correlation_loss"]
     assert (nothing.value, nothing.note) == (None, "there is one column of numbers that varies")
 

@@ -21,9 +21,16 @@ from tests.synthetic_data import magic_like
 
 # Before the repair, first 1,012 records of MAGIC, r = 0.2: classes and noise.
 FOUND = {
-    2: (16, 107), 4: (2, 164), 8: (4, 244), 10: (4, 285), 16: (1, 451), 24: (1, 585),
-    32: (1, 696), 40: (1, 811), 64: (0, 1012),
-}  # fmt: skip
+    2: (16, 107),
+    4: (2, 164),
+    8: (4, 244),
+    10: (4, 285),
+    16: (1, 451),
+    24: (1, 585),
+    32: (1, 696),
+    40: (1, 811),
+    64: (0, 1012),
+}
 
 
 def dbscan(points, k, radius):

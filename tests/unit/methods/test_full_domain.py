@@ -42,9 +42,14 @@ def persons(n, seed, ages=40):
 
 def release(frame, k, names=("place", "job"), **more):
     return dbanon.anonymize_frame(
-        frame, quasi_identifiers=list(names), keep=["row"], k=k, method="full_domain",
-        hierarchies={name: tree for name, tree in TREES.items() if name in names}, **more,
-    )  # fmt: skip
+        frame,
+        quasi_identifiers=list(names),
+        keep=["row"],
+        k=k,
+        method="full_domain",
+        hierarchies={name: tree for name, tree in TREES.items() if name in names},
+        **more,
+    )
 
 
 @given(st.integers(0, 10**6), st.integers(8, 60), st.integers(2, 4))

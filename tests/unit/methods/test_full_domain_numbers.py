@@ -47,9 +47,14 @@ def test_labels_are_disjoint_and_hold_their_values(kinds, seed, n, k, data):
         arguments |= {"options": {"suppression": 0.2}, "max_suppression": 0.2}
     orders = {name: RANKS for name, kind in zip(columns, kinds, strict=True) if kind == "ordinal"}
     out, report = dbanon.anonymize_frame(
-        frame, quasi_identifiers=list(columns), keep=["row"], k=k, method="full_domain",
-        orders=orders, **arguments,
-    )  # fmt: skip
+        frame,
+        quasi_identifiers=list(columns),
+        keep=["row"],
+        k=k,
+        method="full_domain",
+        orders=orders,
+        **arguments,
+    )
     assert report.k_achieved >= k
     for (name, (_, numbers)), kind in zip(columns.items(), kinds, strict=True):
         released = out[out[name].notna()]
@@ -71,9 +76,13 @@ def test_classes_that_were_merged_have_nested_labels():
         }
     )
     out, report = dbanon.anonymize_frame(
-        frame, quasi_identifiers=["a", "b"], sensitive=["ill"], k=3, method="full_domain",
+        frame,
+        quasi_identifiers=["a", "b"],
+        sensitive=["ill"],
+        k=3,
+        method="full_domain",
         models=[dbanon.Model("distinct_l", "ill", 4)],
-    )  # fmt: skip
+    )
     assert report.models[0].achieved >= 4
     for name in ("a", "b"):
         numbers = frame[name].to_numpy(float)
@@ -92,10 +101,16 @@ def test_grid_of_the_rows_that_are_left_keeps_the_partition():
     ill = np.append(rng.integers(0, 5, 120), [7, 7, 7])
     frame = pd.DataFrame({"age": ages, "ill": ill, "row": range(123)})
     out, report = dbanon.anonymize_frame(
-        frame, quasi_identifiers=["age"], sensitive=["ill"], keep=["row"], k=3,
-        method="full_domain", models=[dbanon.Model("distinct_l", "ill", 2)],
-        withhold_failing=True, max_suppression=0.1,
-    )  # fmt: skip
+        frame,
+        quasi_identifiers=["age"],
+        sensitive=["ill"],
+        keep=["row"],
+        k=3,
+        method="full_domain",
+        models=[dbanon.Model("distinct_l", "ill", 2)],
+        withhold_failing=True,
+        max_suppression=0.1,
+    )
     assert report.suppressed == 3
     ends = ends_of(sorted(out["age"].unique()), "integer", ages[:120].astype(float))
     assert all(low >= 0 and high < 200 for low, high in ends.values())
@@ -139,11 +154,15 @@ def frames_of_whole_numbers():
 def test_floats_of_whole_numbers_lose_what_integers_lose(method, intervals):
     first, second = (
         dbanon.anonymize_frame(
-            frame, quasi_identifiers=["age", "place"], k=4, method=method, intervals=intervals,
+            frame,
+            quasi_identifiers=["age", "place"],
+            k=4,
+            method=method,
+            intervals=intervals,
             evaluate=True,
         )
         for frame in frames_of_whole_numbers()
-    )  # fmt: skip
+    )
     if intervals == "text":
         assert sorted_rows(first[0]) == sorted_rows(second[0])
     for name in ("information_loss", "information_loss_before_rounding", "column_losses"):
@@ -168,9 +187,13 @@ def test_one_null_changes_no_definition():
     missing = pd.concat([integers, pd.DataFrame({"age": [None], "place": ["Ulm"]})])
     missing = missing.astype({"age": float})
     out, report = dbanon.anonymize_frame(
-        missing, quasi_identifiers=["age", "place"], k=4, method="mondrian", nulls="suppress",
+        missing,
+        quasi_identifiers=["age", "place"],
+        k=4,
+        method="mondrian",
+        nulls="suppress",
         max_suppression=0.1,
-    )  # fmt: skip
+    )
     expected, plain = dbanon.anonymize_frame(
         integers, quasi_identifiers=["age", "place"], k=4, method="mondrian"
     )

@@ -292,8 +292,15 @@ def test_the_order_and_the_pieces_of_rows_change_nothing(monkeypatch, tmp_path):
             connection.execute("INSERT INTO people SELECT id, a, b, c FROM given")
             connection.unregister("given")
             dbanon.anonymize(
-                connection, table="people", quasi_identifiers=["a", "b", "c"], keep=["id"], k=5,
-                output="released", block_size=1500, refine="pass", chunk_rows=chunk_rows,
-            )  # fmt: skip
+                connection,
+                table="people",
+                quasi_identifiers=["a", "b", "c"],
+                keep=["id"],
+                k=5,
+                output="released",
+                block_size=1500,
+                refine="pass",
+                chunk_rows=chunk_rows,
+            )
             releases.append(connection.execute("FROM released ORDER BY id").fetchall())
     assert releases[0] == releases[1]

@@ -76,8 +76,9 @@ def test_of_patterns_as_near_the_larger_then_the_first_is_joined() -> None:
     """One record without a; supersets are (a, b), (a, c) and (a, b, c)."""
 
     def joined(*rows: tuple[str, int]) -> Counter[str]:
-        valid = np.array([[c not in gone for c in "abc"] for gone, times in rows
-                          for _ in range(times)])  # fmt: skip
+        valid = np.array(
+            [[c not in gone for c in "abc"] for gone, times in rows for _ in range(times)]
+        )
         policy = Policy(k=3, method="gaa_cp", nulls="merge")
         found = merge_nulls(microdata(valid), policy)
         assert found.valid is not None
@@ -117,8 +118,13 @@ def test_suppressed_cells_hold_no_value_and_leave_no_trace() -> None:
 def frame() -> pd.DataFrame:
     """40 rows; two without a, three without a and b, four without b."""
     rng = np.random.default_rng(3)
-    table = pd.DataFrame({"a": rng.normal(50, 9, 40).round(2), "b": rng.normal(0, 1, 40),
-                          "s": rng.integers(0, 2, 40)})  # fmt: skip
+    table = pd.DataFrame(
+        {
+            "a": rng.normal(50, 9, 40).round(2),
+            "b": rng.normal(0, 1, 40),
+            "s": rng.integers(0, 2, 40),
+        }
+    )
     table.loc[:4, "a"] = None
     table.loc[2:8, "b"] = None
     return table
@@ -126,10 +132,15 @@ def frame() -> pd.DataFrame:
 
 @pytest.mark.parametrize(
     "given",
-    [{}, {"method": "gaa_cp"}, {"recoding": "representative"}, {"method": "full_domain"},
-     {"method": "individual_ranking", "guarantee": "per_attribute"}],
+    [
+        {},
+        {"method": "gaa_cp"},
+        {"recoding": "representative"},
+        {"method": "full_domain"},
+        {"method": "individual_ranking", "guarantee": "per_attribute"},
+    ],
     ids=lambda given: "_".join(given.values()) or "mean",
-)  # fmt: skip
+)
 @pytest.mark.filterwarnings("ignore::dbanon.errors.PrivacyWarning")
 def test_suppressed_cells_count_as_lost(given: dict[str, Any]) -> None:
     """As many as the report says, each as a cell of which nothing is left."""

@@ -94,9 +94,12 @@ def test_a_set_of_quasi_identifiers_with_the_k_of_the_release_changes_nothing() 
 def test_persons_are_counted_and_withheld_with_all_their_rows() -> None:
     frame = people(3)
     out, report = release(
-        frame.assign(mark=frame.who), {"columns": ["age", "ill"], "k": 3}, entity="who",
-        max_suppression=0.3, keep=["mark"],
-    )  # fmt: skip
+        frame.assign(mark=frame.who),
+        {"columns": ["age", "ill"], "k": 3},
+        entity="who",
+        max_suppression=0.3,
+        keep=["mark"],
+    )
     fewest = out.groupby(["age", "ill"]).mark.nunique().min()
     assert report.arguments["also_k"][0]["counted"] == fewest >= 3
     gone = set(frame.who) - set(out.mark)
@@ -106,9 +109,14 @@ def test_persons_are_counted_and_withheld_with_all_their_rows() -> None:
 @pytest.mark.parametrize("intervals", ["text", "bounds", "midpoint"])
 def test_ranges_and_strata(intervals: str) -> None:
     out, report = release(
-        people(4), {"columns": ["age", "sex", "ill"], "k": 3}, ["zip"], by=["sex"],
-        method="mondrian", intervals=intervals, max_suppression=0.3,
-    )  # fmt: skip
+        people(4),
+        {"columns": ["age", "sex", "ill"], "k": 3},
+        ["zip"],
+        by=["sex"],
+        method="mondrian",
+        intervals=intervals,
+        max_suppression=0.3,
+    )
     for told in report.arguments["also_k"]:
         assert smallest(out, told["columns"]) == told["counted"] >= told["k"]
     if intervals == "bounds":
@@ -119,9 +127,13 @@ def test_ranges_and_strata(intervals: str) -> None:
 def test_hierarchies_and_weights_of_some_columns(method: str) -> None:
     trees = {"age": {"intervals": [10, 20]}, "zip": {"mask": [2, 1]}}
     out, report = release(
-        people(10), {"columns": ["zip", "ill"], "k": 3}, method=method, hierarchies=trees,
-        weights={"age": 3}, max_suppression=0.3,
-    )  # fmt: skip
+        people(10),
+        {"columns": ["zip", "ill"], "k": 3},
+        method=method,
+        hierarchies=trees,
+        weights={"age": 3},
+        max_suppression=0.3,
+    )
     [told] = report.arguments["also_k"]
     assert smallest(out, ["zip", "ill"]) == told["counted"] >= 3
 
@@ -130,9 +142,12 @@ def test_nulls_stay_within_their_pattern() -> None:
     frame = people(5, 400).astype({"age": "Int64"})
     frame.loc[::5, "age"] = pd.NA
     out, report = release(
-        frame, {"columns": ["zip"], "k": 25}, {"columns": ["age", "ill"], "k": 2},
-        nulls="category", max_suppression=0.3,
-    )  # fmt: skip
+        frame,
+        {"columns": ["zip"], "k": 25},
+        {"columns": ["age", "ill"], "k": 2},
+        nulls="category",
+        max_suppression=0.3,
+    )
     assert out.age.isna().sum() == report.null_rows > 0
     for told in report.arguments["also_k"]:
         assert smallest(out, told["columns"]) >= told["k"]
@@ -141,8 +156,11 @@ def test_nulls_stay_within_their_pattern() -> None:
 def test_models_hold_beside_sets() -> None:
     model = dbanon.Model("distinct_l", "ill", 2)
     out, report = release(
-        people(6), {"columns": ["age"], "k": 20}, models=[model], method="gaa_cp",
-    )  # fmt: skip
+        people(6),
+        {"columns": ["age"], "k": 20},
+        models=[model],
+        method="gaa_cp",
+    )
     assert out.groupby(["age", "zip"]).ill.nunique().min() >= 2
     assert report.models[0].achieved >= 2
     assert smallest(out, ["age"]) >= 20

@@ -74,9 +74,16 @@ def missing(draw):
 
 # One record whose values are like those of others, against which all others are compared.
 PLAIN = {
-    "age": 30.0, "pay": 3000.0, "place": None, "grade": "low", "born": pd.Timestamp("1970-01-01"),
-    "site": "a", "ill": "flu", "cost": 1, "who": 1,
-}  # fmt: skip
+    "age": 30.0,
+    "pay": 3000.0,
+    "place": None,
+    "grade": "low",
+    "born": pd.Timestamp("1970-01-01"),
+    "site": "a",
+    "ill": "flu",
+    "cost": 1,
+    "who": 1,
+}
 
 
 def released(frame, **given):
@@ -132,7 +139,7 @@ CASES = {
         ],
     },
     "blocks": {"method": "gaa_cp", "block_size": 12},
-}  # fmt: skip
+}
 
 
 def columns_for(case):
@@ -215,9 +222,12 @@ def test_levels_are_those_of_a_table_that_never_had_what_they_withhold(far, enti
         {"age": [far] * 2, "pay": [far] * 2, "ill": "plague", "who": 99, "place": "9"}
     )
     given = {
-        "method": "full_domain", "quasi_identifiers": ["age", "place"], "sensitive": ["ill"],
-        "hierarchies": {"place": {"mask": True}}, "entity": entity,
-    }  # fmt: skip
+        "method": "full_domain",
+        "quasi_identifiers": ["age", "place"],
+        "sensitive": ["ill"],
+        "hierarchies": {"place": {"mask": True}},
+        "entity": entity,
+    }
     both = pd.concat([frame, alone]).reset_index(drop=True)
     some = released(both, options={"suppression": 0.05}, **given)
     none = released(frame, **given)

@@ -176,8 +176,9 @@ def test_grids_of_dates(days, months, step):
         assert str(np.datetime64(int(low[1]), "D")) == "1970-01-01"
         range_ends = grid.around(np.array([0.0]), np.array([days]))
         assert [str(np.datetime64(int(ends[0]), "D")) for ends in range_ends] == [
-            "1970-01-01", "2080-01-01"
-        ]  # fmt: skip
+            "1970-01-01",
+            "2080-01-01",
+        ]
 
 
 def test_class_sizes():

@@ -22,11 +22,16 @@ PLACES = {
 PARENTS = {
     child: parent
     for parent, children in {
-        "*": ["north", "south"], "north": ["coast", "heath"], "south": ["lake", "alps"],
-        "coast": ["Kiel", "Emden"], "heath": ["Celle"], "lake": ["Lindau"],
+        "*": ["north", "south"],
+        "north": ["coast", "heath"],
+        "south": ["lake", "alps"],
+        "coast": ["Kiel", "Emden"],
+        "heath": ["Celle"],
+        "lake": ["Lindau"],
         "alps": ["Oberstdorf", "Garmisch"],
-    }.items() for child in children
-}  # fmt: skip
+    }.items()
+    for child in children
+}
 CITIES = ["Kiel", "Emden", "Celle", "Lindau", "Oberstdorf", "Garmisch"]
 
 

@@ -84,8 +84,11 @@ def test_edges_are_round_and_never_a_value() -> None:
     found = of_numbers("x", "quasi_identifier", 3, values, np.full(4, 6))
     assert found.edges[1:-1] == tuple(str(edge) for edge in range(150, 190, 5))
     assert [bar.label for bar in found.bars if bar.rows] == [
-        "under 150", "160 to under 165", "170 to under 175", "185 or more",
-    ]  # fmt: skip
+        "under 150",
+        "160 to under 165",
+        "170 to under 175",
+        "185 or more",
+    ]
     assert [bar.rows for bar in found.bars if bar.rows] == [5, 5, 5, 5]
 
 

@@ -323,8 +323,10 @@ def test_what_is_no_interval_is_counted_not_told(label):
 
 def test_nodes_are_read_back():
     assert nodes(["Kiel", "north", "*"], CITIES, "city").tolist() == [
-        CITIES.node("Kiel"), CITIES.node("north"), 0
-    ]  # fmt: skip
+        CITIES.node("Kiel"),
+        CITIES.node("north"),
+        0,
+    ]
     named = Hierarchy.from_nested({"anywhere": ["a", "b"]})
     assert nodes(["*", "b"], named, "city").tolist() == [0, named.node("b")]
     with pytest.raises(InvalidParameter, match="holds 2 labels") as error:

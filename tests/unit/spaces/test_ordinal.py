@@ -65,11 +65,18 @@ def test_classes_are_those_of_the_ranks(method):
 @pytest.mark.parametrize("recoding", ["mean", "median"])
 def test_the_lower_median_of_ranks(recoding):
     frame, ranks = table()
-    released, report = release(frame.assign(row=range(60)).drop(columns="row"), 7, method="mdav",
-                            recoding=recoding, orders=ORDERS)  # fmt: skip
+    released, report = release(
+        frame.assign(row=range(60)).drop(columns="row"),
+        7,
+        method="mdav",
+        recoding=recoding,
+        orders=ORDERS,
+    )
     labels = dbanon.partition(frame, 7, orders=ORDERS).labels
-    expected = {SCHOOLS[sorted(ranks[labels == c])[((labels == c).sum() - 1) // 2]]
-                for c in range(labels.max() + 1)}  # fmt: skip
+    expected = {
+        SCHOOLS[sorted(ranks[labels == c])[((labels == c).sum() - 1) // 2]]
+        for c in range(labels.max() + 1)
+    }
     assert set(released["school"]) == expected
     assert report.arguments["orders"] == {"school": {"values": 5}}
 

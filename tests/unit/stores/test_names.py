@@ -47,9 +47,15 @@ def test_no_names(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "schema", "name"),
-    [("people", None, "people"), ("App.People", "App", "People"), ('"a.b"', None, "a.b"),
-     ('"a""b".c', 'a"b', "c"), ("Peo ple", None, "Peo ple"), ('a."b.c"', "a", "b.c")],
-)  # fmt: skip
+    [
+        ("people", None, "people"),
+        ("App.People", "App", "People"),
+        ('"a.b"', None, "a.b"),
+        ('"a""b".c', 'a"b', "c"),
+        ("Peo ple", None, "Peo ple"),
+        ('a."b.c"', "a", "b.c"),
+    ],
+)
 def test_names(text: str, schema: str | None, name: str) -> None:
     assert parse_relation(text) == RelationName(schema, name)
 

@@ -108,10 +108,14 @@ def test_instants_of_arrow_may_be_null(kind, recwarn):
 def test_a_bound_that_is_no_date_is_refused(bound):
     with pytest.raises(InvalidParameter, match='bounds of "born" must be finite'):
         dbanon.synthesize(
-            frame()[["born"]], method="dp_ranks", types="timestamp", epsilon=1.0,
-            budget=dbanon.Budget(1.0), bounds={"born": ("1970-01-01", bound)},
+            frame()[["born"]],
+            method="dp_ranks",
+            types="timestamp",
+            epsilon=1.0,
+            budget=dbanon.Budget(1.0),
+            bounds={"born": ("1970-01-01", bound)},
             null_as={"born": "1970-01-01"},
-        )  # fmt: skip
+        )
 
 
 def test_a_release_has_the_declared_types():
@@ -141,6 +145,10 @@ def test_types_that_are_not_said_are_refused():
         assert "types" in f"{refused.value} {refused.value.hint}"
     with pytest.raises(InvalidParameter, match="dcmdp"):
         dbanon.synthesize(
-            np.ones((9, 2)), method="dcmdp", k=2, epsilon=1.0, types="number",
+            np.ones((9, 2)),
+            method="dcmdp",
+            k=2,
+            epsilon=1.0,
+            types="number",
             guarantee="as_published",
-        )  # fmt: skip
+        )

@@ -95,9 +95,13 @@ def kinds_of(frame, labels=None, **options):
     options = {"orders": {"job": LABELS}, **options}
     kinds = [np.dtype(object) if dtype == frame["job"].dtype else dtype for dtype in frame.dtypes]
     table = Table(
-        len(frame), tuple(frame), tuple(kinds), (False,) * len(kinds), lambda j: None,
+        len(frame),
+        tuple(frame),
+        tuple(kinds),
+        (False,) * len(kinds),
+        lambda j: None,
         labels=labels or {},
-    )  # fmt: skip
+    )
     return public_columns(table, Private(epsilon=1.0, **options))
 
 
@@ -196,8 +200,10 @@ def test_values_are_drawn_by_their_shares_within_a_bin():
         ({"orders": {}, "hierarchies": {"job": {"mask": True}}}, errors.InvalidParameter),
         ({"orders": {}, "hierarchies": {"job": {"ordered": True}}}, errors.InvalidParameter),
         ({"orders": {}, "hierarchies": {"job": "name:jobs"}}, errors.InvalidParameter),
-        ({"orders": {}, "hierarchies": {"job": {"tree": {"*": {"other": ["a", "b"]}}}}},
-         errors.InvalidParameter),
+        (
+            {"orders": {}, "hierarchies": {"job": {"tree": {"*": {"other": ["a", "b"]}}}}},
+            errors.InvalidParameter,
+        ),
         ({"null_as": {}}, errors.InvalidParameter),
         ({"null_as": {"job": "unknown"}}, errors.InvalidParameter),
         ({"null_as": {"job": 3}}, errors.InvalidParameter),
@@ -208,12 +214,10 @@ def test_values_are_drawn_by_their_shares_within_a_bin():
         ({"scale": {"job": "log"}}, errors.InvalidParameter),
         ({"scale": {"age": "sqrt"}}, errors.InvalidParameter),
     ],
-)  # fmt: skip
+)
 def test_refusals_spend_nothing(options, error):
     budget = dbanon.Budget(50.0)
-    usual = {
-        "orders": {"job": LABELS}, "bounds": {"age": (0, 100)}, "null_as": {"job": "other"}
-    }  # fmt: skip
+    usual = {"orders": {"job": LABELS}, "bounds": {"age": (0, 100)}, "null_as": {"job": "other"}}
     with pytest.raises(error) as refused:
         synthesize(people(200), budget=budget, **usual | options)
     assert budget.spent == 0.0

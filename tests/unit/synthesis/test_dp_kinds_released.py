@@ -48,9 +48,10 @@ def test_no_content_of_a_row_ends_the_run(values):
     assert set(released.columns["job"].tolist()) <= {*LABELS, "other"}
     assert (released.columns["job"] == "other").mean() > 0.9
     array = np.array(frame[["job"]])
-    assert synthesize(
-        array, hierarchies={"column 0": TREE}, null_as={"column 0": "other"}
-    ).n_rows == 3000  # fmt: skip
+    assert (
+        synthesize(array, hierarchies={"column 0": TREE}, null_as={"column 0": "other"}).n_rows
+        == 3000
+    )
 
 
 def test_types_of_text_and_truths():
@@ -68,9 +69,11 @@ def test_types_of_text_and_truths():
     frame.loc[frame.index[::10], "maybe"] = None
     text = ["plain", "string", "listed"]
     released = synthesize(
-        frame, orders=dict.fromkeys(text, LABELS), null_as=dict.fromkeys(text, "other")
-        | {"maybe": True}, epsilon=20.0,
-    ).columns  # fmt: skip
+        frame,
+        orders=dict.fromkeys(text, LABELS),
+        null_as=dict.fromkeys(text, "other") | {"maybe": True},
+        epsilon=20.0,
+    ).columns
     for name in text:
         assert released[name].dtype == object
         assert (released[name] == "nurse").mean() == pytest.approx(0.4, abs=0.03)
@@ -91,8 +94,9 @@ def test_moments_with_a_zone_are_released_in_utc():
     released = synthesize(
         pd.DataFrame({"at": moments, "day": days}),
         bounds={"at": ("2023-12-31T15", "2024-01-01T15"), "day": ("2024-01-01", "2024-05-05")},
-        null_as={"at": "2024-01-01", "day": "2024-01-01"}, epsilon=50.0,
-    ).columns  # fmt: skip
+        null_as={"at": "2024-01-01", "day": "2024-01-01"},
+        epsilon=50.0,
+    ).columns
     assert released["at"].dtype.kind == released["day"].dtype.kind == "M"
     middle = np.sort(released["at"])[1500]
     expected_middle = moments.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy()[1500]
@@ -159,8 +163,12 @@ def test_a_person_s_value_is_the_most_frequent():
     rng = np.random.default_rng(0)
     frame = people(2000).assign(person=rng.integers(0, 400, 2000))
     released = synthesize(
-        frame, orders={"job": LABELS}, bounds={"age": (0, 100)}, null_as={"job": "other"},
-        entity="person", epsilon=20.0,
-    )  # fmt: skip
+        frame,
+        orders={"job": LABELS},
+        bounds={"age": (0, 100)},
+        null_as={"job": "other"},
+        entity="person",
+        epsilon=20.0,
+    )
     assert released.n_rows == frame["person"].nunique()
     assert "2000" not in f"{released.guarantee} {released.told}"

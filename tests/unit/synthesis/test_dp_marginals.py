@@ -45,9 +45,11 @@ def neighbours(draw):
     other = table.copy()
     row = draw(st.integers(0, table.shape[1] - 1))
     other[:, row] = [
-        draw(st.integers(0, 5)), draw(st.integers(0, 1)), draw(st.integers(0, GRID)),
+        draw(st.integers(0, 5)),
+        draw(st.integers(0, 1)),
+        draw(st.integers(0, GRID)),
         draw(st.integers(0, 4)) * GRID // 4,
-    ]  # fmt: skip
+    ]
     return table, other
 
 

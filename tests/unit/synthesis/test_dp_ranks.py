@@ -150,8 +150,20 @@ def test_without_enough_noise_nothing_is_drawn():
         ({"null_as": {"column 1": 9}}, errors.InvalidParameter),
         ({"null_as": {"other": 0}}, errors.InvalidParameter),
         ({"entity": "column 1"}, errors.InvalidParameter),
-        *(({name: 3}, errors.UnknownOption) for name in
-          ("k", "refine", "models", "recoding", "sensitive", "keep", "by", "seed", "where")),
+        *(
+            ({name: 3}, errors.UnknownOption)
+            for name in (
+                "k",
+                "refine",
+                "models",
+                "recoding",
+                "sensitive",
+                "keep",
+                "by",
+                "seed",
+                "where",
+            )
+        ),
         ({"data": NUMBERS[:3], "epsilon": 50.0}, errors.TooFewRecords),
         ({"data": NUMBERS[:, :0], "bounds": {}}, errors.InvalidParameter),
         ({"data": np.zeros((9, 65)), "bounds": {}}, errors.InvalidParameter),
@@ -162,10 +174,12 @@ def test_without_enough_noise_nothing_is_drawn():
         ({"types": {"column 0": "number", "column 1": "number"}}, errors.InvalidParameter),
         ({"types": dict.fromkeys((*BOUNDS, "column 3"), "number")}, errors.InvalidParameter),
         ({"types": "whole"}, errors.InvalidParameter),
-        ({"types": "integer", "bounds": BOUNDS | {"column 1": (0, 2.0**63)}},
-         errors.InvalidParameter),
+        (
+            {"types": "integer", "bounds": BOUNDS | {"column 1": (0, 2.0**63)}},
+            errors.InvalidParameter,
+        ),
     ],
-)  # fmt: skip
+)
 def test_refusals_spend_nothing(options, error):
     budget = dbanon.Budget(50.0)
     with pytest.raises(error):
@@ -269,16 +283,25 @@ def test_no_content_of_a_row_ends_the_run_and_types_are_as_declared():
         }
     )
     frame.loc[frame.index[::7], ["born", "maybe"]] = None
-    bounds = {"small": (0, 100), "odd": (0.5, 0.75), "born": ("1970-01-01", "1970-02-01"),
-              "maybe": (0, 8), "single": (-0.1, 0.1)}  # fmt: skip
+    bounds = {
+        "small": (0, 100),
+        "odd": (0.5, 0.75),
+        "born": ("1970-01-01", "1970-02-01"),
+        "maybe": (0, 8),
+        "single": (-0.1, 0.1),
+    }
     with pytest.raises(errors.InvalidParameter, match=r'"born" may hold NULL'):
         synthesize(frame, bounds=bounds)
     nothing = {"born": "1970-01-01", "maybe": 0}
     synthetic = synthesize(frame, bounds=bounds, null_as=nothing, epsilon=5.0)
     assert {name: part.dtype for name, part in synthetic.columns.items()} == {
-        "small": np.int64, "odd": np.float64, "born": np.dtype("datetime64[us]"),
-        "flag": np.bool_, "maybe": np.int64, "single": np.float64,
-    }  # fmt: skip
+        "small": np.int64,
+        "odd": np.float64,
+        "born": np.dtype("datetime64[us]"),
+        "flag": np.bool_,
+        "maybe": np.int64,
+        "single": np.float64,
+    }
     assert synthetic.columns["small"].min() >= 0
     assert 0.5 <= synthetic.columns["odd"].min() <= synthetic.columns["odd"].max() <= 0.75
     assert 0.85 < synthetic.columns["flag"].mean() < 0.95

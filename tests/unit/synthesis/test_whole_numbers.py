@@ -93,9 +93,13 @@ def test_whole_numbers_go_to_the_grid_and_back(low, high):
 
 @pytest.mark.parametrize(
     ("dtype", "low", "high", "log"),
-    [(np.float64, 0, 9, False), (np.int64, 0, 9, True), (np.int64, 0.5, 9.5, False),
-     (np.int64, 0, 2.0**40, False)],
-)  # fmt: skip
+    [
+        (np.float64, 0, 9, False),
+        (np.int64, 0, 9, True),
+        (np.int64, 0.5, 9.5, False),
+        (np.int64, 0, 2.0**40, False),
+    ],
+)
 def test_other_lines_have_no_values_to_count(dtype, low, high, log):
     assert NumericDomain("x", np.dtype(dtype), float(low), float(high), log=log).n_values == 0
 
