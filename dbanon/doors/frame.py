@@ -11,6 +11,7 @@ from dbanon.doors.progress import shown
 from dbanon.doors.signature import lists
 from dbanon.errors import InvalidParameter, RowsLinkable, RowsLinkableRefused, warn_caller
 from dbanon.hierarchy.spec import Given, parse_all
+from dbanon.job.guarantee import WHOLE
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
 from dbanon.release.alignment import INPUT, ROWS_LINK, SHUFFLED
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
         by: Sequence[str]
         entity: str | None
         entity_normalize: Literal["trim", "casefold"] | None
+        persons: Literal["whole", "rows"]
         hierarchies: Mapping[str, Given] | None
         rows: Literal["shuffled", "input"]
         progress: Wanted
@@ -92,6 +94,7 @@ def anonymize_frame(
     by: Sequence[str] = (),
     entity: str | None = None,
     entity_normalize: str | None = None,
+    persons: str = WHOLE,
     hierarchies: Mapping[str, Given] | None = None,
     pseudonyms: Sequence[str] = (),
     pseudonym_key: str | None = None,
@@ -119,6 +122,9 @@ def anonymize_frame(
         a person (in a stratum) share a class. It is not released. None: each row counts as a
         person.
     entity_normalize : ``trim`` or ``casefold``: how its texts are compared.
+    persons : ``rows`` where rows of one person may lie in different classes, each of k persons;
+        ``whole``, the default, where they share one. The report says what someone who knows several
+        rows can join.
     hierarchies : by column, a Hierarchy, the path of a file, or a builder such as
         ``{"intervals": [5, 10]}``.
     pseudonyms : identifiers that are released as keyed hashes, so that they join.
@@ -146,7 +152,7 @@ def anonymize_frame(
     policy = make(Policy, {"k": k, **options})
     _check_rows(rows, policy)
     keyed = {"pseudonyms": pseudonyms, "pseudonym_key": pseudonym_key, "entity": entity,
-             "entity_normalize": entity_normalize}  # fmt: skip
+             "entity_normalize": entity_normalize, "persons": persons}  # fmt: skip
     named = {"table": NAME, "output": NAME, "hierarchies": trees, **keyed, **columns}
     job = make(Job, {"policy": policy, **named})
     target = FrameTarget(rows)
