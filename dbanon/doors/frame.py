@@ -119,12 +119,9 @@ def anonymize_frame(
     by : columns whose values make strata: released as they are, no class crosses them, and k counts
         them as quasi-identifiers.
     entity : the column that identifies the person: k counts its distinct values, and all rows of
-        a person (in a stratum) share a class. It is not released. None: each row counts as a
-        person.
+        a person (in a stratum) share a class. It is not released. None: rows are counted.
     entity_normalize : ``trim`` or ``casefold``: how its texts are compared.
-    persons : ``rows`` where rows of one person may lie in different classes, each of k persons;
-        ``whole``, the default, where they share one. The report says what someone who knows several
-        rows can join.
+    persons : ``whole``, or ``rows``: rows of one person may lie in different classes of k persons.
     hierarchies : by column, a Hierarchy, the path of a file, or a builder such as
         ``{"intervals": [5, 10]}``.
     pseudonyms : identifiers that are released as keyed hashes, so that they join.

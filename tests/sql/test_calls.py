@@ -217,7 +217,8 @@ def test_every_option_that_is_known_is_taken(run_sql: Run) -> None:
         "withhold_failing": True, **{kind: {"id": 1.5} for kind in (*SHORT_MODELS, *model_kinds())},
         "guarantee": "rows", "strict": False, "evaluate": True, "attacks": False,
         "certificate": None, "also_k": [["a"]], "source_digest": True,
-        "entity_normalize": None, "persons": "whole", "releases": "independent", "kinds": {"a": "numeric"},
+        "entity_normalize": None, "releases": "independent", "kinds": {"a": "numeric"},
+        "persons": "whole",
     }  # fmt: skip
     arguments = {"entity", "sensitive", "keep", "quasi_identifiers", "k", "hierarchies", "nulls",
                  "max_suppression", "if_exists", "output"}  # fmt: skip

@@ -201,7 +201,7 @@ def test_doors_of_jobs_and_commands(sqlite_file: Database, tmp_path: Path) -> No
     file = tmp_path / "job.yaml"
     job = f"""
 version: 1
-source: "{sqlite_file.url}"
+source: {{url: "{sqlite_file.url}"}}
 jobs:
   - name: visits
     table: people
@@ -224,7 +224,16 @@ jobs:
     command = ["anonymize", sqlite_file.url, "--table", "people", "-q", "age,day", "--keep", "id",
                "--k", str(K), "--entity", "who", "--persons", "rows"]  # fmt: skip
     plan = CliRunner().invoke(
-        main, ["plan", *command[1:], "--output", "release.other", "--cluster"]
+        main,
+        [
+            "plan",
+            *command[1:],
+            "--output",
+            "release.other",
+            "--cluster",
+            "--releases",
+            "independent",
+        ],  # fmt: skip
     )
     assert plan.exit_code == 0, plan.output
     assert "ROWS OF ONE PERSON MAY LIE IN DIFFERENT CLASSES" in plan.output
