@@ -37,7 +37,7 @@ from dbanon.release.recode import Release, recode
 from dbanon.run.history import create_command
 from dbanon.run.nulls import choose_nulls, release_of, sampled, share_withheld
 from dbanon.run.plan import Plan, plan
-from dbanon.run.sweep import Tried, sweep
+from dbanon.run.sweep import Tried, parted_loss, sweep
 from dbanon.run.totals import totals_of
 from dbanon.sessions.names import RelationName
 from dbanon.stores.ports import Source
@@ -108,6 +108,11 @@ def advise(
             hint="Allow more risk or loss, try other k or methods, or name fewer"
             " quasi-identifiers.",
         )
+    parted = None
+    if best is not None and entity:
+        with clock.part("persons") as tick, warnings.catch_warnings():
+            warnings.simplefilter("ignore", PrivacyWarning)
+            parted = parted_loss(request, planned, microdata, best.point, tick)
     return Advice(
         source=str(planned.relation.name),
         rows=profile.rows,
@@ -124,6 +129,7 @@ def advise(
         recommendation=best,
         start={} if best is None else _start(planned, request, roles, best.point, microdata),
         nulls=None if microdata.valid is None else choice,
+        parted_loss=parted,
         kinds=planned.policy.kinds,
         seconds={part: round(seconds, 3) for part, seconds in clock.seconds.items()},
     )
