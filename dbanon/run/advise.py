@@ -108,11 +108,6 @@ def advise(
             hint="Allow more risk or loss, try other k or methods, or name fewer"
             " quasi-identifiers.",
         )
-    parted = None
-    if best is not None and entity:
-        with clock.part("persons") as tick, warnings.catch_warnings():
-            warnings.simplefilter("ignore", PrivacyWarning)
-            parted = parted_loss(request, planned, microdata, best.point, tick)
     return Advice(
         source=str(planned.relation.name),
         rows=profile.rows,
@@ -129,10 +124,20 @@ def advise(
         recommendation=best,
         start={} if best is None else _start(planned, request, roles, best.point, microdata),
         nulls=None if microdata.valid is None else choice,
-        parted_loss=parted,
+        parted_loss=None
+        if best is None or not entity
+        else _parted_loss(request, planned, microdata, best.point, clock),
         kinds=planned.policy.kinds,
         seconds={part: round(seconds, 3) for part, seconds in clock.seconds.items()},
     )
+
+
+def _parted_loss(
+    request: AdviceRequest, planned: Plan, microdata: Microdata, point: Point, clock: _Clock
+) -> float | None:
+    with clock.part("persons") as tick, warnings.catch_warnings():
+        warnings.simplefilter("ignore", PrivacyWarning)
+        return parted_loss(request, planned, microdata, point, tick)
 
 
 class _Clock:

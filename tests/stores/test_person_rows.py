@@ -13,7 +13,10 @@ from click.testing import CliRunner
 import dbanon
 from dbanon.doors.cli.main import main
 from dbanon.errors import InvalidParameter, TooFewRecords
+from dbanon.job.job import Job
+from dbanon.job.policy import Policy
 from dbanon.sessions.names import quote
+from dbanon.spark.refusals import check_job
 from tests.stores.databases import ALL_NAMES, Database
 from tests.stores.refusal import refuse
 
@@ -182,6 +185,19 @@ def test_a_chain_is_refused(sqlite_file: Database) -> None:
     chain = dbanon.Chain("months", "env:DBANON_TEST_KEY")
     with pytest.raises(InvalidParameter, match="not for chains"):
         sqlite_file.anonymize(**GIVEN, chain=chain)
+
+
+def test_clusters_and_private_methods_refuse_it(sqlite_file: Database) -> None:
+    load(sqlite_file)
+    policy = Policy(k=K, block_size=100)
+    job = Job(table="people", output="o", quasi_identifiers=("age",), entity="who",
+              persons="rows", policy=policy)  # fmt: skip
+    with pytest.raises(InvalidParameter, match="Spark does not have persons=rows"):
+        check_job(job)
+    with pytest.raises(InvalidParameter, match="dp_ranks takes no persons"):
+        dbanon.anonymize(sqlite_file.url, table="people", quasi_identifiers=["age"], output="o",
+                         method="dp_ranks", epsilon=1.0, bounds={"age": [0, 99]},
+                         persons="rows")  # fmt: skip
 
 
 def test_a_person_of_many_rows_does_not_fill_a_class(sqlite_file: Database) -> None:
