@@ -22,6 +22,9 @@ from dbanon.errors import (
 # Up to here every integer is a float64 of its own.
 EXACT_INTEGER = 2.0**53
 
+# The arrays of microdata.
+_ARRAYS = ("keys", "numbers", "codes", "valid", "strata", "entities", "suppressed", "layers")
+
 # A power of ten beyond it is no float64.
 _LARGEST_SCALE = 300
 
@@ -74,6 +77,8 @@ class Microdata:
         to come from exact arithmetic.
     strata : int32 (n,), read-only: sets of records that no class crosses; None for one set.
     entities : int32 (n,), read-only: the person of each record; None when every record is one.
+    layers : int32 (n,), read-only: sets of records that no class crosses, each person a unit in
+        each, so that rows of one person may be in several classes; None for one set.
     sensitive : the columns that privacy models ask for, by name.
     withheld : how many more records there are, of which nothing is known here: they have a NULL
         where none may be, or are of a stratum below k.
@@ -96,9 +101,10 @@ class Microdata:
     withheld: int = 0
     suppressed: NDArray[np.bool_] | None = None
     unmerged: Microdata | None = None
+    layers: NDArray[np.int32] | None = None
 
     def __post_init__(self) -> None:
-        for name in ("keys", "numbers", "codes", "valid", "strata", "entities", "suppressed"):
+        for name in _ARRAYS:
             array = getattr(self, name)
             if array is not None:
                 array.setflags(write=False)
@@ -130,13 +136,14 @@ class Microdata:
 
     @property
     def units(self) -> NDArray[np.int64] | None:
-        """The person of each record, one in each stratum and pattern of NULLs, int64 (n,), from 0.
+        """The person of each record, one in each stratum, layer and pattern of NULLs, int64 (n,).
 
-        None when every record is one. All records of a unit are in one class, or withheld together.
+        From 0; None when every record is one. All records of a unit are in one class, or withheld
+        together.
         """
         if self.entities is None:
             return None
-        parts = [self.entities, self.strata, self.valid]
+        parts = [self.entities, self.strata, self.valid, self.layers]
         key = np.column_stack([part for part in parts if part is not None])
         _, units = np.unique(key, axis=0, return_inverse=True)
         return units.reshape(-1).astype(np.int64)

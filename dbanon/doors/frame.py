@@ -17,6 +17,7 @@ from dbanon.errors import (
     warn_caller,
 )
 from dbanon.hierarchy.spec import HierarchySource, parse_all
+from dbanon.job.guarantee import WHOLE
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
 from dbanon.release.alignment import INPUT, ROWS_LINK, SHUFFLED
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
         by: Sequence[str]
         entity: str | None
         entity_normalize: Literal["trim", "casefold"] | None
+        persons: Literal["whole", "rows"]
         hierarchies: Mapping[str, HierarchySource] | None
         rows: Literal["shuffled", "input"]
         progress: Wanted
@@ -98,6 +100,7 @@ def anonymize_frame(
     by: Sequence[str] = (),
     entity: str | None = None,
     entity_normalize: str | None = None,
+    persons: str = WHOLE,
     hierarchies: Mapping[str, HierarchySource] | None = None,
     pseudonyms: Sequence[str] = (),
     pseudonym_key: str | None = None,
@@ -122,9 +125,9 @@ def anonymize_frame(
     by : columns whose values make strata: released as they are, no class crosses them, and k counts
         them as quasi-identifiers.
     entity : the column that identifies the person: k counts its distinct values, and all rows of
-        a person (in a stratum) share a class. It is not released. None: each row counts as a
-        person.
+        a person (in a stratum) share a class. It is not released. None: rows are counted.
     entity_normalize : ``trim`` or ``casefold``: how its texts are compared.
+    persons : ``whole``, or ``rows``: rows of one person may lie in different classes of k persons.
     hierarchies : by column, a Hierarchy, the path of a file, or a builder such as
         ``{"intervals": [5, 10]}``.
     pseudonyms : identifiers that are released as keyed hashes, so that they join.
@@ -152,7 +155,7 @@ def anonymize_frame(
     policy = make(Policy, {"k": k, **options})
     _check_rows(rows, policy)
     keyed = {"pseudonyms": pseudonyms, "pseudonym_key": pseudonym_key, "entity": entity,
-             "entity_normalize": entity_normalize}  # fmt: skip
+             "entity_normalize": entity_normalize, "persons": persons}  # fmt: skip
     named = {"table": NAME, "output": NAME, "hierarchies": trees, **keyed, **columns}
     job = make(Job, {"policy": policy, **named})
     target = FrameTarget(rows)

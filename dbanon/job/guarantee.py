@@ -22,6 +22,8 @@ from dbanon.methods.registry import ROW_GUARANTEE, Method
 from dbanon.recoding import Recoding
 
 ROWS, PER_ATTRIBUTE = "rows", "per_attribute"
+# Whether a class holds all rows of its persons, or classes may part them.
+WHOLE, PARTED = PERSON_ROWS = ("whole", "rows")
 # What privacy models count, as the ledger notes it.
 PERSONS = "persons"
 GUARANTEES = (ROWS, PER_ATTRIBUTE)
@@ -321,6 +323,42 @@ class OfPersons(Guarantee):
             of_models={"counted_in": PERSONS},
             counted=f' (persons: distinct values of "{self.entity}", {found.persons} in all)',
         )
+
+
+@dataclass(frozen=True)
+class OfPartedPersons(OfPersons):
+    """The same where rows of one person may lie in different classes."""
+
+    def sentence(self, columns: Collection[str]) -> str:
+        """What a verified release of these quasi-identifiers guarantees, and what it does not."""
+        return (
+            f"{super().sentence(columns)}; ROWS OF ONE PERSON MAY LIE IN DIFFERENT CLASSES: this"
+            " holds for each row by itself, and not for someone who knows several rows of a person"
+        )
+
+    def _of_what(self) -> tuple[str, ...]:
+        return (
+            *super()._of_what(),
+            "Someone who knows several rows of a person can join the classes of these rows, which"
+            " fewer than k persons may share.",
+        )
+
+    def told_of(self, recount: Recount) -> str:
+        """What was counted when a published release was looked at again: rows are all it has."""
+        return f"{super().told_of(recount)}; rows of one person may lie in different classes"
+
+    def _levels(self, counts: Counts, expected: Expected) -> tuple[CountedModel, ...]:
+        try:
+            return super()._levels(counts, expected)
+        except RecountFailed as error:
+            # The classes of two layers that are released alike are one, in which a person with
+            # one value in both counts once.
+            raise RecountFailed(
+                error.message,
+                hint="Classes that are released alike are one class, which may keep to less where a"
+                " person has rows in several of them. Ask for less of the model, for distinct_l, or"
+                ' for `persons="whole"`.',
+            ) from None
 
 
 @dataclass(frozen=True)

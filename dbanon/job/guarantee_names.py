@@ -10,10 +10,13 @@ from dbanon.data.frozen import dataclass
 from dbanon.errors import InvalidParameter
 from dbanon.job.guarantee import (
     ABOUT_NULLS,
+    PARTED,
     PER_ATTRIBUTE,
     ROWS,
+    WHOLE,
     Guarantee,
     InTables,
+    OfPartedPersons,
     OfPersons,
 )
 from dbanon.job.sets import ColumnSet
@@ -121,19 +124,24 @@ class PerAttribute(Guarantee):
         )
 
 
-def guarantee(name: str, entity: str | None = None, **told: Any) -> Guarantee:
+def guarantee(
+    name: str, entity: str | None = None, person_rows: str = WHOLE, **told: Any
+) -> Guarantee:
     """The guarantee of this name.
 
     Parameters
     ----------
     name : one of ``GUARANTEES``.
     entity : the column whose values k counts; None for rows.
+    person_rows : one of ``PERSON_ROWS``.
     told : the other fields of ``Guarantee``.
     """
     persons = () if entity is None else (entity,)
     if name == PER_ATTRIBUTE:
         return PerAttribute(persons=persons, **told)
-    return OfPersons(persons=persons, **told) if persons else Guarantee(persons=(), **told)
+    if not persons:
+        return Guarantee(persons=(), **told)
+    return (OfPersons if person_rows == WHOLE else OfPartedPersons)(persons=persons, **told)
 
 
 def recorded(k: int, arguments: Mapping[str, Any]) -> Guarantee:
@@ -144,6 +152,7 @@ def recorded(k: int, arguments: Mapping[str, Any]) -> Guarantee:
     return guarantee(
         arguments.get("guarantee", ROWS),
         arguments.get("entity"),
+        WHOLE if arguments.get("person_rows") is None else PARTED,
         k=k,
         by=tuple(arguments.get("by", ())),
         also=_sets(arguments.get("also_k", ())),

@@ -17,7 +17,7 @@ from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.chain import Chain
 from dbanon.job.expectations import Expectations, require_accepted
 from dbanon.job.export import Export
-from dbanon.job.guarantee import Guarantee
+from dbanon.job.guarantee import PERSON_ROWS, WHOLE, Guarantee
 from dbanon.job.policy import Policy
 from dbanon.job.pseudonym import NO_PSEUDONYMS, Pseudonymized
 from dbanon.job.reading import USUAL, Reading, require_condition
@@ -31,6 +31,7 @@ from dbanon.job.requirements import (
     check_normalize,
     check_once,
     require_chained,
+    require_parted,
     require_passthrough_options,
     require_spillable,
 )
@@ -94,6 +95,8 @@ class Job:
     entity : the column that says whose a row is, so that k counts its distinct values; not
         released. None where every row is a person of its own.
     entity_normalize : how its texts are spelled alike first: ``trim``, ``casefold`` or None.
+    persons : ``whole`` where a class holds all rows of its persons, ``rows`` where rows of one
+        person may lie in different classes.
     chain : the chain of releases it belongs to; None for a release by itself.
     releases : ``independent`` where its source may have other releases outside a chain; None where
         a second one of the same persons is refused.
@@ -164,6 +167,17 @@ class Job:
                " without capitals (casefold).", choices=NORMALIZE,
                see="guarantees.md#spellings-of-one-person"),
     ] = None  # fmt: skip
+    persons: Annotated[
+        str,
+        Option(
+            "whole: all rows of a person share a class. rows: they may lie in different classes,"
+            " each of k persons: less loss, but someone who knows several rows of a person can join"
+            " their classes. Needs `entity`.",
+            choices=PERSON_ROWS,
+            release=True,
+            see="guarantees.md#rows-of-one-person",
+        ),
+    ] = WHOLE
     chain: Annotated[
         Chain | None,
         Option(
@@ -314,6 +328,11 @@ class Job:
         check_entity(self.entity, (*self.quasi_identifiers, *self.kept))
         check_normalize(self.entity_normalize, self.entity, chained=self.chain is not None,
                         by_rules=self.declared is not None)  # fmt: skip
+        if self.persons != WHOLE:
+            require_parted(
+                self.policy, self.entity, self.pseudonyms, chained=self.chain is not None,
+                by_rules=self.declared == BY_RULES,
+            )  # fmt: skip
         if self.chain is not None and self.declared != BY_RULES:
             require_chained(self.policy, self.entity, self.pseudonyms, self.releases)
             # What else they do not go with depends on the source: ``run.plan`` looks.
@@ -333,7 +352,7 @@ class Job:
         """What the release guarantees by a policy that knows more than the job's own."""
         if self.chain is not None:
             return policy.chained(self.by, str(self.entity), self.chain.name)
-        return policy.guaranteed(self.by, self.entity)
+        return policy.guaranteed(self.by, self.entity, self.persons)
 
     @property
     def method(self) -> str:

@@ -138,6 +138,7 @@ class JobOptions(PolicyOptions, ReadingOptions, total=False):
     """The options of a job on a database, but for the names of what is read and made."""
 
     entity_normalize: Literal["trim", "casefold"] | None
+    persons: Literal["whole", "rows"]
     chain: Chain | None
     releases: Literal["independent"] | None
     where: str | None

@@ -13,7 +13,7 @@ from dbanon.data.scales import MAHALANOBIS, STANDARDIZATIONS
 from dbanon.errors import InvalidParameter
 from dbanon.hierarchy.tree import Hierarchy
 from dbanon.job.columns import KINDS, ORDERS
-from dbanon.job.guarantee import GUARANTEES, Guarantee
+from dbanon.job.guarantee import GUARANTEES, WHOLE, Guarantee
 from dbanon.job.guarantee_names import guarantee
 from dbanon.job.nulls import ERROR, NULL_POLICIES
 from dbanon.job.of_chain import OfChain
@@ -306,9 +306,11 @@ class Policy:
                 hint="Say which share of records may be withheld: `max_suppression`.",
             )
 
-    def guaranteed(self, by: Sequence[str] = (), entity: str | None = None) -> Guarantee:
-        """What a release guarantees; ``by`` are its strata, ``entity`` is the column k counts."""
-        return guarantee(self.guarantee, entity, **self._promised(by))
+    def guaranteed(
+        self, by: Sequence[str] = (), entity: str | None = None, person_rows: str = WHOLE
+    ) -> Guarantee:
+        """What a release guarantees; arguments as of ``Job``."""
+        return guarantee(self.guarantee, entity, person_rows, **self._promised(by))
 
     def chained(self, by: Sequence[str], entity: str, chain: str) -> Guarantee:
         """What a release of a chain guarantees: the same, and what its histories share."""

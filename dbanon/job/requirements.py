@@ -207,6 +207,56 @@ def check_normalize(
         )
 
 
+def require_parted(
+    policy: Policy,
+    entity: str | None,
+    pseudonyms: Sequence[str],
+    *,
+    chained: bool,
+    by_rules: bool,
+) -> None:
+    """Check what a release must not ask for whose classes part the rows of persons.
+
+    Parameters
+    ----------
+    by_rules : True where the rules of the table, which are still to be read, name its entity.
+
+    Raises
+    ------
+    InvalidParameter : it has no entity, or asks for what needs whole persons.
+    """
+    whole = 'Use `persons="whole"`'
+    if not entity and not by_rules:
+        raise InvalidParameter(
+            "persons=rows parts the rows of persons, and no column says whose a row is.",
+            hint="Name it: `entity`.",
+        )
+    if chained:
+        raise InvalidParameter(
+            "A chain keeps the histories of whole persons, so persons=rows is not for chains.",
+            hint=f"{whole}, or release without a chain.",
+        )
+    if pseudonyms:
+        columns = ", ".join(f'"{name}"' for name in pseudonyms)
+        raise InvalidParameter(
+            f"With persons=rows no column may join the rows of a person, as pseudonyms of {columns}"
+            " could.",
+            hint=f"Leave out `pseudonyms`. {whole} if rows have to be joined.",
+        )
+    if policy.also_k:
+        raise InvalidParameter(
+            "Sets of columns count whole persons, so persons=rows does not go with `also_k`.",
+            hint=f"{whole}, or leave out `also_k`.",
+        )
+    for model in policy.models:
+        if not model.holds_together(True):
+            raise InvalidParameter(
+                f"With persons=rows classes may be released alike, and {model.kind} need not hold"
+                " of two classes that keep to it one by one.",
+                hint=f"Ask for distinct_l. {whole} if this model is needed.",
+            )
+
+
 def check_models(models: Sequence[Model], sensitive: Sequence[str]) -> None:
     """Check what can be refused before anything is read.
 

@@ -138,6 +138,7 @@ def units_of(microdata: Microdata, as_categories: Collection[str] = ()) -> Units
         codes=codes,
         valid=None if microdata.valid is None else microdata.valid[first],
         strata=None if microdata.strata is None else microdata.strata[first],
+        layers=None if microdata.layers is None else microdata.layers[first],
         entities=None,
         sensitive={},
         suppressed=None,

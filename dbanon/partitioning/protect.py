@@ -25,7 +25,7 @@ from dbanon.partitioning.entities import Persons
 from dbanon.partitioning.infeasible import infeasible
 from dbanon.partitioning.merge import Guard, keeps, merge, merge_block, split
 from dbanon.partitioning.refine import refine_classes
-from dbanon.partitioning.strata import groups
+from dbanon.partitioning.strata import apart, groups
 from dbanon.spaces.mixed import MixedSpace, mixed_space
 
 # Above all numbers of values that a column can have here.
@@ -350,14 +350,13 @@ def _with_null(tree: Hierarchy) -> Hierarchy:
 
 
 def _strata(microdata: Microdata, partition: Partition) -> list[NDArray[np.int64]]:
-    """The released records of each stratum and pattern of NULLs."""
+    """The released records of each stratum, layer and pattern of NULLs."""
     released = np.flatnonzero(partition.labels >= 0)
     if not len(released):
         return []
-    parts = [part for part in (microdata.strata, microdata.valid) if part is not None]
-    if not parts:
+    if all(part is None for part in (microdata.strata, microdata.layers, microdata.valid)):
         return [released]
-    return [released[group] for group in groups(np.column_stack(parts)[released])]
+    return [released[group] for group in groups(apart(microdata)[released])]
 
 
 def _one_class_per_stratum(strata: Sequence[NDArray[np.int64]], n: int) -> Partition:

@@ -28,7 +28,8 @@ def strata_of(microdata: Microdata, policy: Policy) -> list[NDArray[np.int64]]:
         looked at, and none is here.
     """
     n = microdata.n_records
-    if microdata.strata is None and microdata.valid is None and n:
+    parts = (microdata.strata, microdata.layers, microdata.valid)
+    if all(part is None for part in parts) and n:
         return [np.arange(n)]
     if microdata.valid is None or policy.nulls in RELEASED_NULLS:
         return groups(apart(microdata))
@@ -53,14 +54,15 @@ def rare_records(microdata: Microdata, policy: Policy) -> NDArray[np.int64] | No
 
 
 def apart(microdata: Microdata) -> NDArray[np.int64]:
-    """A number for the stratum and pattern of NULLs of each record, int64 (n,)."""
+    """A number for the stratum, layer and pattern of NULLs of each record, int64 (n,)."""
     n = microdata.n_records
     given = np.zeros(n, np.int64) if microdata.strata is None else microdata.strata
-    if microdata.valid is None:
-        return np.asarray(given, np.int64)
-    patterns = pattern_codes(microdata.valid)
-    both = np.asarray(given, np.int64) * (int(patterns.max(initial=0)) + 1) + patterns
-    found: NDArray[np.int64] = np.unique(both, return_inverse=True)[1].reshape(-1)
+    found: NDArray[np.int64] = np.asarray(given, np.int64)
+    patterns = None if microdata.valid is None else pattern_codes(microdata.valid)
+    for part in (microdata.layers, patterns):
+        if part is not None:
+            both = found * (int(part.max(initial=0)) + 1) + part
+            found = np.unique(both, return_inverse=True)[1].reshape(-1)
     return found
 
 

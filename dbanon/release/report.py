@@ -15,7 +15,8 @@ from dbanon.measures.models import CountedModel
 from dbanon.release.alignment import Alignment
 from dbanon.release.attribute_disclosure import FewPersons, KeptIdentifier, TellingColumn
 from dbanon.release.homogeneity import ClassHomogeneity, homogeneity_pairs, unprotected
-from dbanon.release.joint import JOINT, joint_caution
+from dbanon.release.joint import JOINT
+from dbanon.release.joint_rows import JOINT_ROWS, PERSON_ROWS
 from dbanon.release.linkage import LinkingColumn
 from dbanon.release.outcome import Evaluated as Evaluated
 from dbanon.release.outcome import Internal
@@ -26,6 +27,7 @@ from dbanon.release.words import (
     cautions_of,
     export_pairs,
     files_note,
+    first_cautions,
     first_pairs,
     in_new_schema,
     loss_pair,
@@ -332,7 +334,8 @@ class Report(WithCard):
         """The report as plain values, for JSON."""
         told = {name: plain(getattr(self, name)) for name in self.names()}
         # What must not be overlooked, on its first lines.
-        first = {JOINT: self.arguments.get(JOINT), "k_rows": self.k_rows}
+        first = {name: self.arguments.get(name) for name in (PERSON_ROWS, JOINT_ROWS, JOINT)}
+        first["k_rows"] = self.k_rows
         first["homogeneity"] = told["homogeneity"] if self.homogeneous else ()
         told = {name: plain(value) for name, value in first.items() if value} | told
         for loss in told["column_losses"].values():
@@ -357,8 +360,8 @@ class Report(WithCard):
         }[self.loss_measure]
         loss = loss_pair(self.information_loss, self.information_loss_before_rounding, before)
         holds = self.counts.verdict
-        joint = joint_caution(self.arguments)
-        first = first_pairs(holds, joint)
+        leading = first_cautions(self.arguments)
+        first = first_pairs(holds, self.arguments)
         pairs = [
             *first,
             ("release", self.release_id),
@@ -390,7 +393,7 @@ class Report(WithCard):
                 f" / {self.largest_class}",
             ),
             *told_of(self.arguments),
-            *((one.title, one.why) for one in self.cautions if one != joint),
+            *((one.title, one.why) for one in self.cautions if one not in leading),
             *(("CODES AVERAGED", text) for text in self.averaged_codes_told()),
             (f"information loss, {measure}", loss),
             *(

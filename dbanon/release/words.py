@@ -12,6 +12,7 @@ from dbanon.job.pseudonym import caution_of
 from dbanon.job.verdict import Caution, Verdict, releases_intersect
 from dbanon.release.alignment import INPUT, ROWS_LINK
 from dbanon.release.joint import joint_caution
+from dbanon.release.joint_rows import joint_rows_caution
 
 
 def now() -> str:
@@ -33,10 +34,16 @@ def nearness(told: Mapping[str, Any]) -> str:
     return f"at most {100 * told['above']:.2f} % above the least possible loss ({told['way']})"
 
 
-def first_pairs(verdict: Verdict, joint: Caution | None) -> list[tuple[str, str]]:
+def first_cautions(arguments: Mapping[str, Any]) -> list[Caution]:
+    """The cautions that lead a report."""
+    found = (joint_rows_caution(arguments), joint_caution(arguments))
+    return [caution for caution in found if caution is not None]
+
+
+def first_pairs(verdict: Verdict, arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
     """What leads a report, as pairs of label and text: what must not be overlooked."""
     return [
-        *([] if joint is None else [(joint.title, joint.why)]),
+        *((caution.title, caution.why) for caution in first_cautions(arguments)),
         *(("ROWS", f"{k}, {worth}") for k, worth in verdict.of_rows),
     ]
 
@@ -78,6 +85,8 @@ def cautions_of(arguments: Mapping[str, Any], entity: str | None) -> tuple[Cauti
         own = (*own, releases_intersect(str(intersects)))
     if joint := joint_caution(arguments):
         own = (joint, *own)
+    if parted := joint_rows_caution(arguments):
+        own = (parted, *own)
     if pseudonyms := arguments.get("pseudonyms"):
         own = (*own, caution_of(pseudonyms["columns"], entity))
     return own

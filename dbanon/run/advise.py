@@ -13,7 +13,7 @@ from dbanon.advice.answer import Advice, ColumnAdvice
 from dbanon.advice.nulls import NullChoice
 from dbanon.advice.persons import coarsest, person_column
 from dbanon.advice.profile import SMALL, Profile
-from dbanon.advice.recommend import Point, recommend
+from dbanon.advice.recommend import Point, Recommendation, recommend
 from dbanon.advice.request import AdviceRequest, are_numbers, usual_methods
 from dbanon.advice.roles import (
     IDENTIFIER,
@@ -37,7 +37,7 @@ from dbanon.release.recode import Release, recode
 from dbanon.run.history import create_command
 from dbanon.run.nulls import choose_nulls, release_of, sampled, share_withheld
 from dbanon.run.plan import Plan, plan
-from dbanon.run.sweep import Tried, sweep
+from dbanon.run.sweep import Tried, parted_loss, sweep
 from dbanon.run.totals import totals_of
 from dbanon.sessions.names import RelationName
 from dbanon.stores.ports import Source
@@ -124,9 +124,24 @@ def advise(
         recommendation=best,
         start={} if best is None else _start(planned, request, roles, best.point, microdata),
         nulls=None if microdata.valid is None else choice,
+        parted_loss=_parted_loss(request, planned, microdata, best, clock),
         kinds=planned.policy.kinds,
         seconds={part: round(seconds, 3) for part, seconds in clock.seconds.items()},
     )
+
+
+def _parted_loss(
+    request: AdviceRequest,
+    planned: Plan,
+    microdata: Microdata,
+    best: Recommendation | None,
+    clock: _Clock,
+) -> float | None:
+    if best is None or microdata.entities is None:
+        return None
+    with clock.part("persons") as tick, warnings.catch_warnings():
+        warnings.simplefilter("ignore", PrivacyWarning)
+        return parted_loss(request, planned, microdata, best.point, tick)
 
 
 class _Clock:

@@ -36,6 +36,7 @@ from dbanon.job.guarantee import REPORT_IT
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
 from dbanon.job.pseudonym import caution_of
+from dbanon.measures.joint_rows import joint_rows
 from dbanon.partitioning.entities import as_identifier
 from dbanon.release.attribute_disclosure import (
     FewPersons,
@@ -324,3 +325,12 @@ def findings_of(counted: Counted) -> dict[str, Any]:
         for key, columns in findings.items()
         if columns or key == "telling"
     }
+
+
+def describe_joint_rows(draft: Draft) -> dict[str, int]:
+    """What someone who knows several rows of a person can join, counted, as plain values."""
+    microdata, labels, policy = draft.microdata, draft.release.partition.labels, draft.job.policy
+    assert microdata.entities is not None
+    released = np.flatnonzero(labels >= 0)
+    alike = combinations(microdata, draft.release)[labels[released]]
+    return joint_rows(microdata.entities[released], alike, int(policy.k), policy.seed).plain()

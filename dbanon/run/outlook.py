@@ -9,10 +9,12 @@ from typing import Any, Protocol
 from dbanon.data.chunks import bytes_per_record, require_memory
 from dbanon.errors import InvalidParameter, UnsupportedType
 from dbanon.hierarchy.tree import Hierarchy
+from dbanon.job.guarantee import WHOLE
 from dbanon.job.job import Job
 from dbanon.job.requirements import CLIENT
 from dbanon.methods.forecast import Shape, in_words
 from dbanon.partitioning.forecast import forecast
+from dbanon.release.joint_rows import PERSON_ROWS
 from dbanon.release.publication import published
 from dbanon.release.words import files_note, passthrough_note
 from dbanon.run.changes import Changes, PlannedFile, changes, planning_ports
@@ -287,6 +289,8 @@ def _outlook(
     arguments = {**planned.policy.arguments(), "by": list(job.by), "hierarchies": hierarchies}
     if job.kept_columns == CLIENT:
         arguments["kept_columns"] = CLIENT
+    if job.persons != WHOLE:
+        arguments[PERSON_ROWS] = job.persons
     return Outlook(
         source=str(planned.relation.name),
         source_kind=planned.relation.kind,

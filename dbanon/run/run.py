@@ -13,19 +13,23 @@ from dbanon.data.counts import Counts
 from dbanon.data.microdata import Microdata
 from dbanon.data.partition import Found
 from dbanon.errors import CodesAveraged, warn_caller
+from dbanon.job.guarantee import PARTED
 from dbanon.job.job import Job
 from dbanon.job.policy import Policy
 from dbanon.job.requirements import CLIENT
 from dbanon.job.verdict import Expected
 from dbanon.partitioning.nulls import merge_nulls
 from dbanon.partitioning.partition_for import joined_for, partition_for
+from dbanon.partitioning.person_rows import with_layers
 from dbanon.partitioning.sets import with_sets
+from dbanon.release.joint_rows import JOINT_ROWS, PERSON_ROWS
 from dbanon.release.outcome import Internal, losses_of
 from dbanon.release.recode import Release, combinations, lost_completely, recode
 from dbanon.release.report import Counted, Evaluated, MadeBy, Report
 from dbanon.release.words import now
 from dbanon.run.codes import averaged_codes
 from dbanon.run.disclosure import (
+    describe_joint_rows,
     few_persons,
     findings_of,
     homogeneity_of,
@@ -106,6 +110,8 @@ def run(
         proved = target.sampled(written, job.kept)
         telling = telling_columns(job, draft.originals, stored.groups, proved)
         columns = KeptColumns(planned, draft.originals, stored, draft.release.names)
+        if job.persons == PARTED:
+            joint[JOINT_ROWS] = describe_joint_rows(draft)
         joint.update(joint_histories(job, planned.history, target, written))
         return Counted(
             rows_in=microdata.n_read,
@@ -235,6 +241,8 @@ def read_and_cluster(
         tick(0.0)
         microdata = source.read(planned.relation, planned.wanted, planned.job, tick)
         microdata = merge_nulls(microdata, planned.policy)
+        if planned.job.persons == PARTED:
+            microdata = with_layers(microdata, int(planned.policy.k))
         policy = planned.policy_for(microdata, lambda: tick(1.0))
     warn_of_days(microdata, policy)
     found = clustered(planned, policy, microdata, clock, trees=planned.trees)
@@ -300,6 +308,8 @@ def report_of(planned: Plan, draft: Draft, found: Found, counted: Counted) -> Re
     more = findings_of(counted)
     if job.entity_normalize is not None:
         more["entity_normalize"] = job.entity_normalize
+    if job.persons == PARTED:
+        more[PERSON_ROWS] = job.persons
     if output.creates_schema:
         more["schema_created"] = output.name.schema
     if job.declared is not None:

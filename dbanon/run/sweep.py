@@ -16,6 +16,7 @@ from dbanon.advice.profile import Count
 from dbanon.advice.recommend import BENDS, Point, promising, with_frontier
 from dbanon.advice.request import AdviceRequest, are_numbers, curve, usual_methods
 from dbanon.data.microdata import Microdata
+from dbanon.data.partition import Found
 from dbanon.errors import DbanonError, TimeLimit, TooFewRecords
 from dbanon.hierarchy.leaves import take_records
 from dbanon.job.policy import Policy
@@ -25,8 +26,9 @@ from dbanon.methods import find_method
 from dbanon.methods.forecast import Shape
 from dbanon.partitioning.forecast import Foreseen, forecast, quickest
 from dbanon.partitioning.partition_for import partition_for
+from dbanon.partitioning.person_rows import with_layers
 from dbanon.release.evaluation import evaluation_of, pairs_of
-from dbanon.release.recode import recode
+from dbanon.release.recode import Release, recode
 from dbanon.run.nulls import release_of, sampled, share_withheld
 from dbanon.run.plan import Plan
 from dbanon.run.totals import totals_of
@@ -35,6 +37,8 @@ from dbanon.run.totals import totals_of
 LINKED = 2_500
 # CPU seconds after which nothing is tried that will not be recommended as far as can be foreseen.
 SPENT = 4.0
+# Rows per person from which on a table is one of events.
+EVENTS = 3
 
 Tick = Callable[[float], None]
 Tried = Callable[[Point, Policy], None]
@@ -118,6 +122,25 @@ def sweep(
         0 if untried else len(todo.left),
         tuple(LeftOut(name, e.code, e.message) for name, e in left_out.items()),
     )
+
+
+def parted_loss(
+    request: AdviceRequest, planned: Plan, microdata: Microdata, point: Point, tick: Tick
+) -> float | None:
+    """What a tried release would lose if its classes parted the rows of persons.
+
+    None where persons have few rows, which hardly differ, and where no such release can be made.
+    """
+    persons = microdata.entities
+    if persons is None or len(persons) < EVENTS * len(np.unique(persons)):
+        return None
+    records = _RecordsByK(planned, microdata, request, lambda: tick(0.0))
+    numeric = are_numbers(microdata.attributes, records.trees(point.k))
+    trial = _Trial(planned, records, point.k, numeric, 0, request)
+    with suppress(DbanonError):
+        own = with_layers(records.of(point.k), point.k)
+        return trial.release(own, trial.policy(point.curve, point.k), tick)[1].loss
+    return None
 
 
 def _refusal(left_out: dict[str, DbanonError]) -> DbanonError:
@@ -272,15 +295,11 @@ class _Trial:
         TimeLimit : by forecast all rows would take more seconds than may be.
         """
         started = time.process_time()
-        policy, microdata = self._policy(name, k), self.records.of(k)
+        policy, microdata = self.policy(name, k), self.records.of(k)
         foreseen = self._foreseen(policy)
         policy.guaranteed().require(find_method(policy.method))
         require_kinds(policy, microdata.attributes)
-        found = partition_for(
-            microdata, policy, trees=self.planned.trees, tick=lambda s: tick(0.6 * s)
-        )
-        totals = totals_of(microdata)
-        release = recode(microdata, found, policy, totals, self.planned.trees)
+        found, release = self.release(microdata, policy, lambda s: tick(0.6 * s))
         hierarchies = policy.hierarchies
         if release.partition.n_suppressed:
             released = np.flatnonzero(release.partition.labels >= 0)
@@ -310,6 +329,12 @@ class _Trial:
             forecast=None if foreseen is None else foreseen.to_dict()["seconds"],
             recoding=None if policy.recoding == find_method(method).recoding else policy.recoding,
         )
+
+    def release(self, microdata: Microdata, policy: Policy, tick: Tick) -> tuple[Found, Release]:
+        """The classes of records, and what they are released with."""
+        found = partition_for(microdata, policy, trees=self.planned.trees, tick=tick)
+        totals = totals_of(microdata)
+        return found, recode(microdata, found, policy, totals, self.planned.trees)
 
     def usual_methods(self) -> tuple[str, ...]:
         """The methods to try where none is named; one alone where these would take too long."""
@@ -342,7 +367,8 @@ class _Trial:
             )
         return found
 
-    def _policy(self, name: str, k: int) -> Policy:
+    def policy(self, name: str, k: int) -> Policy:
+        """The policy of a release of the sweep."""
         method, refine = curve(name)
         options: dict[str, Any] = {}
         if self.numeric and find_method(method).takes_categories:

@@ -16,6 +16,7 @@ from dbanon.errors import (
     ModelInfeasible,
     UnsupportedType,
 )
+from dbanon.job.guarantee import WHOLE
 from dbanon.job.job import Job
 from dbanon.job.nulls import MERGE
 from dbanon.job.policy import Policy
@@ -69,6 +70,7 @@ def check_job(job: Job) -> None:
         "nulls=merge": policy.nulls == MERGE,
         "chain": job.chain is not None,
         "pseudonyms": bool(job.pseudonyms),
+        "persons=rows": job.persons != WHOLE,
         "where": job.where is not None,
         "time_limit": job.time_limit is not None,
         "spill": job.spill is not None,

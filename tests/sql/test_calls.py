@@ -261,6 +261,7 @@ def test_every_option_that_is_known_is_taken(run_sql: Run) -> None:
         "entity_normalize": None,
         "releases": "independent",
         "kinds": {"a": "numeric"},
+        "persons": "whole",
     }
     arguments = {
         "entity",

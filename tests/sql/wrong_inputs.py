@@ -188,6 +188,8 @@ WRONG: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "releases that are neither (word)": ("invalid_parameter", {"releases": "dependent"}),
     "spellings of nobody": ("invalid_parameter", {"entity_normalize": "trim"}),
+    "persons in parts (word)": ("invalid_parameter", {"entity": "id", "persons": "parts"}),
+    "rows of nobody": ("invalid_parameter", {"persons": "rows"}),
     "an option of another method": ("unknown_option", {"options": {"gamma": 1}}),
     "an option of another type": (
         "invalid_parameter",

@@ -188,8 +188,11 @@ SECRET = "S3CRET"
         ("a;b\n1;2\n".encode("utf-16"), {}, "mark of UTF-16"),
         ("\ufeffa;b\n1;2\n".encode(), {"encoding": "latin-1"}, "mark of UTF-8"),
         *(
-            ("a;b\n1;x\n2;S3CRET ü €\n".encode(), {"encoding": encoding},
-             f"t.csv is written in UTF-8, and not in {encoding}")
+            (
+                "a;b\n1;x\n2;S3CRET ü €\n".encode(),
+                {"encoding": encoding},
+                f"t.csv is written in UTF-8, and not in {encoding}",
+            )
             for encoding in ("latin-1", "windows-1252")
         ),
         (b"a,b\n1,2\n3,4,S3CRET\n", {}, "Line 3 of .* has 3 values, and the header 2"),

@@ -19,7 +19,7 @@ _GROUPS: dict[str, tuple[str, ...]] = {
     "Start with": _FIRST,
     "Columns, rows and persons": (
         "single_s", "declared", "by", "key", "where", "orders", "order_files", "kinds", "entity",
-        "entity_normalize", "pseudonyms", "pseudonym_key",
+        "entity_normalize", "persons", "pseudonyms", "pseudonym_key",
     ),
     "Reading files": (
         "dates", "decimal", "thousands", "trim", "types", "header", "skip_lines", "sheet",

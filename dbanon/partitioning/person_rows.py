@@ -1,0 +1,87 @@
+"""Rows of one person in different classes: layers in which every person has one row.
+
+The rows of each person are put in order, by the quasi-identifier that varies most within persons,
+and the j-th row of each goes to layer j. No class crosses a layer, so a class that holds k units
+holds k persons, whatever the method does: no kernel has to count distinct persons. Layers stop
+where fewer than k persons of a stratum or pattern of NULLs have another row. The rows of a person
+with more of them are spread over the layers in their order, and neighbors share a layer, where
+they are one unit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dbanon.data.microdata import Microdata
+from dbanon.partitioning.strata import apart, groups
+
+# Each layer is a run of the method by itself.
+MOST_LAYERS = 1000
+
+
+def with_layers(microdata: Microdata, k: int) -> Microdata:
+    """Microdata whose rows may be apart from others of their person.
+
+    Parameters
+    ----------
+    microdata : with entities; without them it is given back as it is.
+    k : the fewest persons of a layer, where the stratum and pattern of NULLs has so many.
+    """
+    if microdata.entities is None or not microdata.n_records:
+        return microdata
+    persons = microdata.entities.astype(np.int64)
+    order = _order_within(microdata, persons)
+    layers = np.empty(microdata.n_records, np.int32)
+    for records in groups(apart(replace(microdata, layers=None))):
+        own = records[np.lexsort((order[records], persons[records]))]
+        layers[own] = _layers_of(persons[own], k)
+    return replace(microdata, layers=layers)
+
+
+def _layers_of(persons: NDArray[np.int64], k: int) -> NDArray[np.int64]:
+    """The layer of each record, int64 (m,); records are ordered by person, then within them."""
+    starts = np.flatnonzero(np.diff(persons, prepend=persons[0] - 1))
+    rows = np.diff(np.append(starts, len(persons)))
+    # As many layers as k persons have rows.
+    most = int(np.sort(rows)[-k]) if len(rows) >= k else 1
+    most = min(most, MOST_LAYERS)
+    rank = np.arange(len(persons)) - np.repeat(starts, rows)
+    width = np.repeat(rows, rows)
+    return np.where(width > most, rank * most // width, rank)
+
+
+def _order_within(microdata: Microdata, persons: NDArray[np.int64]) -> NDArray[np.int64]:
+    """A number for each record, int64 (n,), by which those of a person are put in order.
+
+    Attributes that vary more within persons, as a share of how they vary in all, count before
+    others; then the row key.
+    """
+    columns: list[NDArray[np.float64]] = []
+    for j in range(microdata.numbers.shape[1]):
+        columns.append(microdata.numbers[:, j])
+    for j in range(microdata.codes.shape[1]):
+        columns.append(microdata.codes[:, j].astype(np.float64))
+    shares = [_share_within(column, persons) for column in columns]
+    first = sorted(range(len(columns)), key=lambda j: -shares[j])
+    # The last key of lexsort counts most.
+    keys = [columns[j] for j in reversed(first) if shares[j] > 0]
+    found = np.empty(microdata.n_records, np.int64)
+    if not keys:
+        return np.arange(microdata.n_records)
+    found[np.lexsort(keys)] = np.arange(microdata.n_records)
+    return found
+
+
+def _share_within(values: NDArray[np.float64], persons: NDArray[np.int64]) -> float:
+    """The share of a column's variance that is within persons, 0 to 1."""
+    _, whose = np.unique(persons, return_inverse=True)
+    whose = whose.reshape(-1)
+    with np.errstate(over="ignore", invalid="ignore"):
+        ranks = np.unique(values, return_inverse=True)[1].reshape(-1).astype(np.float64)
+        centered = ranks - ranks.mean()
+        means = np.bincount(whose, centered) / np.bincount(whose)
+        whole = float((centered**2).sum())
+        return float(((centered - means[whose]) ** 2).sum()) / whole if whole else 0.0

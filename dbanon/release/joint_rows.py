@@ -1,0 +1,32 @@
+"""What a report says where rows of one person may lie in different classes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dbanon.job.verdict import Caution
+
+# Keys of a report's arguments, and the label of its line.
+PERSON_ROWS, JOINT_ROWS, TITLE = "person_rows", "joint_rows", "ROWS OF A PERSON"
+_WHAT = "Rows of one person may lie in different classes (persons: rows)"
+
+
+def joint_rows_caution(arguments: Mapping[str, Any]) -> Caution | None:
+    """What readers of a report have to know of rows that are apart; None where none are."""
+    counts = arguments.get(JOINT_ROWS)
+    # A runner writes entries.
+    if not isinstance(counts, Mapping):
+        return None
+    k, persons, below, of_pairs, pairs_below, in_all = (
+        counts.get(name) for name in ("k", "persons", "below", "of_pairs", "pairs_below", "in_all")
+    )
+    drawn = "" if persons == in_all else f", drawn of {in_all}"
+    return Caution(
+        _WHAT,
+        TITLE,
+        "k holds for one row that is known, and not for several of one person. Persons whose rows"
+        f" together are shared by fewer than k = {k} persons: {below} of {persons}{drawn}. Of"
+        f" persons with two rows or more, whose pair of rows drawn at random is: {pairs_below} of"
+        f" {of_pairs}",
+    )
