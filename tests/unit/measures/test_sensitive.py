@@ -244,7 +244,7 @@ def test_levels_are_those_of_plain_loops(kind, persons, seed, distance, most, le
     # Everybody has a value, and may have several.
     sizes = rng.integers(counts.max(axis=1), counts.sum(axis=1) + 1) if persons else None
     table = counts.sum(axis=0) / (sizes.sum() if persons else counts.sum())
-    other = rng.dirichlet(np.ones(width)) * rng.permutation(np.arange(width) % 2)
+    other = rng.dirichlet(np.ones(width)) * rng.permutation(np.arange(width) % 2 == 0)
     if not persons:
         other /= other.sum()
     for whole in (table, other):
