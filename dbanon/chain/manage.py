@@ -156,8 +156,7 @@ def create(
     if not store.lasting:
         raise InvalidParameter(
             "A chain keeps its state in a database, and a file is not a database.",
-            hint="Name the database that its releases go to, and give the file as the chain's"
-            " source.",
+            hint="Name the database that its releases go to, and the file as `source`.",
         )
     with ExitStack() as stack:
         if key_of is not None:

@@ -226,10 +226,10 @@ COMMANDS = (
     Steps("Leave out --chain-key or --entity.",
           cli("chain measure {url} open --chain-key file:{path}/people.key --entity id"),
           [cli("chain measure {url} open --chain-key file:{path}/people.key")]),
-    Steps("Load the rows into a database.",
+    Steps("Name the database that its releases go to, and the file",
           cli(f"chain create file:{{path}}/rows.csv c --table rows {_SHOW}"),
-          [cli("chain create {url} loaded --table loaded --entity x --changes show"
-               " --key-out {path}/rows.key")]),
+          [cli("chain create {url} of_file --source file:{path}/rows.csv --table rows --entity x"
+               " --changes show --key-out {path}/rows.key")]),
     Steps("Name the column of the person that each of these",
           cli("chain measure {url} taken taken2 --k 4"),
           [cli("chain measure {url} with_id with_id2 --k 4 --entity id")]),
@@ -273,7 +273,7 @@ COMMANDS = (
           [cli("releases {url}")]),
     Steps("Add `k`.", cli("verify {url} people -q town"), [
           cli("verify {url} people -q town --k 2")]),
-    Steps("Count it as a table: dbanon verify file:{} {}, with", cli("verify {path}/rows.csv"), [
+    Steps("Compare it with the ledger of its release: dbanon verify", cli("verify {path}/rows.csv"), [
           cli("verify file:{path}/rows.csv rows -q x --k 2")]),
     Steps("Write duckdb:///{} or sqlite:///{}.", cli("releases {path}/people.sqlite"),
           [cli("releases {url}")]),
@@ -349,7 +349,7 @@ FILES = (
               recoding="representative")]),
     Steps("It may be cut off: write it anew.", csv(b"nothing", "cut.csv.gz"),
           [csv(gzip.compress(CSV.encode()), "whole.csv.gz")]),
-    Steps("A file with a password is read by no program", csv(
+    Steps("Save it as .xlsx without a password.", csv(
           b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + b"\0" * 600, "secret.xlsx")),
     Steps("Choose another name, write {release} in it, or", lambda w: w.file(w.new(".csv"), CSV,
           target=None, exports=[{"path": str(w.path / "mix/a.csv")}]), [

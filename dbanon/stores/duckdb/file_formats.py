@@ -23,6 +23,8 @@ from dbanon.stores.folders import GZIP, PACKED, XLSX
 _PIECE = 2**20
 # Rows of a sheet between two looks at how large it has become.
 _ROWS = 4096
+# The first bytes of .xls files, and of .xlsx files with a password.
+_OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 # What is raised for a file that is not what its name says, is cut off, or has a password.
 _NOT_READ = (
     EOFError, gzip.BadGzipFile, zlib.error, OSError, zipfile.BadZipFile, NotImplementedError,
@@ -73,6 +75,8 @@ def plain_csv(file: BinaryIO, name: str, sheet: str | None, memory: int) -> Iter
         try:
             if path.suffix == f".{XLSX}":
                 _require_room(os.fstat(file.fileno()).st_size, memory)
+                if file.read(len(_OLE)) == _OLE:
+                    raise _not_a_workbook(name, "OLE")
                 _require_room(memory_of_workbook(file, memory), memory)
                 file.seek(0)
                 _write_sheet(file, name, sheet, held, memory)
@@ -86,6 +90,14 @@ def plain_csv(file: BinaryIO, name: str, sheet: str | None, memory: int) -> Iter
             ) from None
         held.seek(0)
         yield held
+
+
+def _not_a_workbook(name: str, detail: str) -> FileMalformed:
+    return FileMalformed(
+        f"The file {name} cannot be read as what its name says.",
+        detail=detail,
+        hint="Save it as .xlsx without a password.",
+    )
 
 
 def _require_room(needed: int, memory: int) -> None:
@@ -120,11 +132,7 @@ def _write_sheet(file: BinaryIO, name: str, sheet: str | None, held: BinaryIO, m
             hint = _named(book.sheet_names)
             raise InvalidParameter(f'The file {name} has no sheet "{sheet}".', hint=hint)
     except calamine.CalamineError as error:
-        raise FileMalformed(
-            f"The file {name} cannot be read as what its name says.",
-            detail=type(error).__name__,
-            hint="A file with a password is read by no program: write it without.",
-        ) from None
+        raise _not_a_workbook(name, type(error).__name__) from None
     text = io.TextIOWrapper(held, "utf-8", newline="", write_through=True)
     try:
         writer = csv.writer(text, lineterminator="\n")
