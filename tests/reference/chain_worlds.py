@@ -47,16 +47,16 @@ class World:
     erased: tuple[tuple[Person, ...], ...] = ()
 
     def sources(self) -> Iterator[dict[Person, Row]]:
-        """What stands in the source at each release."""
+        """The rows of the source at each release."""
         for present, rows in zip(self.present, self.rows, strict=True):
             yield {person: rows[person] for person in present}
 
     def exchanged(self, a: Person, b: Person, admitted: int) -> World:
-        """The same with the whole histories of two persons exchanged.
+        """The world with the complete histories of two persons exchanged.
 
-        What is kept is exchanged at every release, also those at which one of them is not in the
-        source; quasi-identifiers and strata, by which they were let in, after that release. Who has
-        a row in the first table is known of newcomers, as is who is in the source.
+        Retained columns are exchanged at every release, even if one person is absent from the
+        source; quasi-identifiers and strata only after admission. Newcomers' presence in the source
+        and in the first table is assumed to be known.
         """
         rows = []
         for number, now in enumerate(self.rows, 1):
@@ -84,19 +84,18 @@ def _in_first_table(row: Row) -> bool:
 
 @dataclass(frozen=True)
 class Told:
-    """What a chain did with a world.
+    """The results of a chain in a world.
 
     Parameters
     ----------
-    world : with which.
-    releases : the released rows, a multiset each.
-    display : at each release, by person the combination that a row of hers stands under.
-    interchangeable : persons whose whole histories may be exchanged, and when they were let in.
-    cells : persons by cell and leaving.
-    states : those that cells ever had.
-    broken : what does not keep to the models: rows that a cell shows, and those that a batch took
-        away. Whose row each is nobody is told; but a batch that leaves takes rows from those shown,
-        and what is missing is theirs.
+    world : the world.
+    releases : the released rows, as multisets.
+    display : per release and person, the combination under which a row of the person appears.
+    interchangeable : persons whose complete histories may be exchanged, and their admission.
+    cells : persons by cell and departure.
+    states : all states that cells had.
+    broken : violations of models by rows that a cell shows or that a batch removed. Rows are not
+        linked to persons, but the rows that disappear with a batch belong to its persons.
     """
 
     world: World
@@ -146,7 +145,7 @@ def _broken(chain: Chain, before: list[dict[Person, Value]]) -> list[Any]:
 def _is_visible(found: Told, pair: tuple[Person, Person], admitted: int) -> bool:
     """Whether releases change with the histories of two persons."""
     world = found.world.exchanged(*pair, admitted)
-    # Of two who are alike all along the world is the same, and so is what is released.
+    # Exchanging persons with identical histories changes neither the world nor releases.
     if world == found.world:
         return False
     chain = Chain(world.rules)
@@ -192,7 +191,7 @@ def visible_exchanges(
 
 
 def too_small(found: Told) -> list[Any]:
-    """What is below k, counted on what each release displays: joint histories, and differences."""
+    """Joint histories and differences of displays that fewer than k persons share."""
     k, display = found.world.rules.k, found.display
     ever = display[-1].keys()
     joint = Counter(tuple(shown.get(person) for shown in display) for person in ever)

@@ -42,7 +42,7 @@ def _deviation(column: Sequence[int | None]) -> float:
 
 
 class Chain:
-    """A chain: each call of ``release`` takes what the source holds, and gives what is released."""
+    """A chain: each call of ``release`` takes the source's rows and returns released rows."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class Chain:
         return Counter(rows)
 
     def _first_table(self, source: Source) -> Source:
-        """The persons who have a row in the first table, which has all quasi-identifiers."""
+        """Persons with a row in the first table, which has all quasi-identifiers."""
         if not self.rules.several:
             return source
         tables = {person: {of for of, _ in row.kept} for person, row in source.items()}
@@ -194,7 +194,7 @@ class Chain:
         }
 
     def display(self) -> dict[Person, Combination | None]:
-        """For every person who was ever let in, the combination a row of hers stands under now."""
+        """For every admitted person, the combination under which a row of theirs appears now."""
         return {
             person: cell.combination if person in cell.whose else None
             for cell in self.cells
@@ -267,7 +267,7 @@ class Chain:
         return (
             "held after returns" not in self.rules.without
             and self.rules.changes != "freeze"
-            # Where somebody was out it was held; without holds nothing is asked of returns.
+            # Cells with absent members are held; without holds, returns need no check.
             and cell.state == "held"
             and bool(cell.missed)
             and Counter(now) != Counter(cell.shown)

@@ -9,33 +9,33 @@ from dbanon.measures import sensitive, sensitive_counts
 from tests.reference.generalization import Records
 
 
-def kept(models, counts, wholes):
+def satisfied(models, counts, tables):
     """Which classes keep to all models; counts and wholes by sensitive attribute.
 
     The counts under None, where there are any, are the persons of each class.
     """
     persons = counts.get(None)
     return np.logical_and.reduce(
-        [m.satisfied(counts[m.attribute], wholes[m.attribute], persons) for m in models]
+        [m.satisfied(counts[m.attribute], tables[m.attribute], persons) for m in models]
     )
 
 
-def lack(models, counts, wholes):
-    """What each class lacks to keep to all models, float64 (m,); arguments as for ``kept``."""
+def lack(models, counts, tables):
+    """What each class lacks to keep to all models, float64 (m,); arguments as for ``satisfied``."""
     persons = counts.get(None)
-    found = np.zeros(len(next(iter(counts.values()))))
+    lacks = np.zeros(len(next(iter(counts.values()))))
     for model in models:
         for c, row in enumerate(counts[model.attribute]):
             people = None if persons is None else persons[c : c + 1]
-            one = row.reshape(1, -1)
-            if not model.satisfied(one, wholes[model.attribute], people)[0]:
-                found[c] += _lack(model, one, wholes[model.attribute], people)
-    return found
+            counts_row = row.reshape(1, -1)
+            if not model.satisfied(counts_row, tables[model.attribute], people)[0]:
+                lacks[c] += _lack(model, counts_row, tables[model.attribute], people)
+    return lacks
 
 
-def _lack(model, counts, whole, persons):
+def _lack(model, counts, table, persons):
     size = float(counts.sum() if persons is None else persons[0])
-    reached = model.worst(counts, whole, persons)
+    reached = model.worst(counts, table, persons)
     level = model.level
     if model.kind in ("distinct_l", "entropy_l"):
         return level - reached
@@ -47,7 +47,7 @@ def _lack(model, counts, whole, persons):
         falling = sorted(counts[0].tolist(), reverse=True)
         return 1 + max(falling[0] / level - sum(falling[model.l - 1 :]), 0.0)
     total = 0.0
-    for count, share in zip(counts[0].tolist(), whole.tolist(), strict=True):
+    for count, share in zip(counts[0].tolist(), table.tolist(), strict=True):
         if share <= 0:
             # Of a value that the table lacks, any is too many.
             total += count
@@ -76,12 +76,12 @@ def enforce(space, labels, codes, models, budget=0, who=None, exact=None):
 
 
 def _one_way(space, labels, codes, models, budget, who, by_help, exact):
-    """Whether a class fails, what is lost, and the labels."""
+    """Whether a class violates the models, the loss, and the labels."""
 
     def lacks(counts):
         if exact is None:
-            return lack(models, counts, wholes)
-        rows = zip(*(np.atleast_2d(found.T).T for found in counts.values()), strict=True)
+            return lack(models, counts, tables)
+        rows = zip(*(np.atleast_2d(labels_out.T).T for labels_out in counts.values()), strict=True)
         return np.array([exact.lack(np.concatenate(row).astype(np.int32)) for row in rows])
 
     records = Records(space)
@@ -100,15 +100,17 @@ def _one_way(space, labels, codes, models, budget, who, by_help, exact):
         return {name: sensitive_counts(part, codes[name], widths[name]) for name in codes}
 
     def of_persons(classes):
-        found = {name: np.zeros((len(classes), widths[name]), np.int64) for name in codes}
+        labels_out = {name: np.zeros((len(classes), widths[name]), np.int64) for name in codes}
         for number, members in enumerate(classes):
             for name, values in codes.items():
                 for value in {(who[i], values[i]) for i in members}:
-                    found[name][number, value[1]] += 1
-        return found | {None: np.array([len({who[i] for i in members}) for members in classes])}
+                    labels_out[name][number, value[1]] += 1
+        return labels_out | {
+            None: np.array([len({who[i] for i in members}) for members in classes])
+        }
 
     together = counts([np.flatnonzero(labels >= 0)])
-    wholes = {
+    tables = {
         name: together[name][0]
         / (together[None][0] if None in together else together[name][0].sum())
         for name in codes
@@ -119,7 +121,7 @@ def _one_way(space, labels, codes, models, budget, who, by_help, exact):
     withheld = 0
     while True:
         names = list(classes)
-        fails = ~kept(models, counts(list(classes.values())), wholes) if names else []
+        fails = ~satisfied(models, counts(list(classes.values())), tables) if names else []
         failing = [c for c, bad in zip(names, fails, strict=True) if bad]
         if not failing:
             break
@@ -140,7 +142,7 @@ def _one_way(space, labels, codes, models, budget, who, by_help, exact):
                 - lacks(counts_of_each(counts, together)),
             )
         elif others:
-            good = kept(models, counts_of_each(counts, together), wholes)
+            good = satisfied(models, counts_of_each(counts, together), tables)
             pool = np.flatnonzero(good) if good.any() else np.arange(len(others))
             target = int(pool[np.argmin(np.array(increases)[pool])])
         size = len(classes[chosen])
@@ -155,12 +157,12 @@ def _one_way(space, labels, codes, models, budget, who, by_help, exact):
         classes[into] = together[target]
         loss[into] = records.loss(classes[into])
         del classes[chosen]
-    fails = bool(classes) and not kept(models, counts(list(classes.values())), wholes).all()
-    lost = sum(loss[c] for c in classes) + withheld * all_of_it
-    found = np.full(len(labels), -1, np.int32)
+    fails = bool(classes) and not satisfied(models, counts(list(classes.values())), tables).all()
+    total_loss = sum(loss[c] for c in classes) + withheld * all_of_it
+    labels_out = np.full(len(labels), -1, np.int32)
     for number, c in enumerate(sorted(classes)):
-        found[classes[c]] = number
-    return fails, lost, found
+        labels_out[classes[c]] = number
+    return fails, total_loss, labels_out
 
 
 def _by_help(increases, helps):
@@ -174,38 +176,45 @@ def _by_help(increases, helps):
     return int(np.argmin(increases)) if best is None else best
 
 
-def split(space, labels, k, codes, models, wholes):
-    """Labels after cuts; ``codes`` and ``wholes`` by sensitive attribute."""
+def split(space, labels, k, codes, models, tables):
+    """Labels after cuts; ``codes`` and ``tables`` by sensitive attribute."""
     records = Records(space)
 
     def keep(members):
         counts = {
-            name: np.bincount([codes[name][i] for i in members], minlength=len(wholes[name]))
+            name: np.bincount([codes[name][i] for i in members], minlength=len(tables[name]))
             for name in codes
         }
-        return kept(models, {name: row.reshape(1, -1) for name, row in counts.items()}, wholes)[0]
+        return satisfied(
+            models, {name: row.reshape(1, -1) for name, row in counts.items()}, tables
+        )[0]
 
     def cut(members):
         best, least = None, records.loss(members)
         for a in range(len(records.units)):
             for code in sorted({records.codes[i][a] for i in members})[1:]:
                 below = [i for i in members if records.codes[i][a] < code]
-                rest = [i for i in members if records.codes[i][a] >= code]
-                loss = records.loss(below) + records.loss(rest)
-                if min(len(below), len(rest)) >= k and loss < least and keep(below) and keep(rest):
-                    best, least = (below, rest), loss
+                second_half = [i for i in members if records.codes[i][a] >= code]
+                loss = records.loss(below) + records.loss(second_half)
+                if (
+                    min(len(below), len(second_half)) >= k
+                    and loss < least
+                    and keep(below)
+                    and keep(second_half)
+                ):
+                    best, least = (below, second_half), loss
         return [members] if best is None else cut(best[0]) + cut(best[1])
 
-    found = np.full(len(labels), -1, np.int32)
+    lacks = np.full(len(labels), -1, np.int32)
     number = 0
     for c in range(labels.max() + 1):
         for members in cut(np.flatnonzero(labels == c).tolist()):
-            found[members] = number
+            lacks[members] = number
             number += 1
-    return found
+    return lacks
 
 
 def counts_of_each(counts, together):
     """Counts of classes that overlap."""
     each = [counts([members]) for members in together]
-    return {name: np.concatenate([found[name] for found in each]) for name in each[0]}
+    return {name: np.concatenate([lacks[name] for lacks in each]) for name in each[0]}

@@ -41,7 +41,7 @@ def synthesize(data: Any, budget: dbanon.Budget | None = None, **options: Any) -
 
 
 def types_of(data: Any, entity: str | None = None) -> Any:
-    """The types of an array or a frame as it stands, which nobody else may take from it."""
+    """The types of an array or frame, read directly: only tests may do this without noise."""
     words = {"i": "integer", "u": "integer", "f": "number", "b": "boolean", "M": "timestamp"}
     if isinstance(data, pd.DataFrame):
         kinds = {name: getattr(data[name].dtype, "kind", "O") for name in data}

@@ -46,7 +46,7 @@ def score(
 
 
 class Recording:
-    """No noise at all; what was asked for."""
+    """A mechanism without noise that records its queries."""
 
     def __init__(self) -> None:
         self.drawn: list[tuple[str, int, float]] = []

@@ -14,12 +14,12 @@ Ints = NDArray[np.int64]
 
 @dataclass
 class Transcript:
-    """Noise that remembers what it was given and what it gave; or gives again what another gave.
+    """Noise that records queries and answers, or replays the answers of another run.
 
     Parameters
     ----------
-    seed : of what is drawn.
-    given : the answers of another run, to be given again.
+    seed : random seed.
+    given : the answers of another run to replay.
     """
 
     seed: int = 0
@@ -77,14 +77,14 @@ class Transcript:
 
 
 def told(one: Transcript, other: Transcript, share: float = 1.0) -> float:
-    """How much the answers of one tell it from the other, whose questions follow these answers.
+    """The privacy loss between two transcripts, the second of which replays the first's answers.
 
     Epsilon of Laplace noise, and of each choice; rho of Gaussian noise, and of each choice by the
     range in which its scores move.
 
     Parameters
     ----------
-    share : of the noise that there is: with half of it, twice as much is told.
+    share : share of the actual noise; half of it doubles the loss.
     """
     assert one.shape == other.shape
     loss = 0.0

@@ -36,7 +36,7 @@ def entropy_l(counts: Counts) -> float:
 
 
 def recursive_c(counts: Counts, l: int) -> float:  # noqa: E741
-    """Recursive (c, l)-diversity: it holds for every c above this; infinite when for none."""
+    """The bound that c must exceed for recursive (c, l)-diversity; infinite if no c does."""
     return float(each_recursive(counts, l).max(initial=0.0))
 
 
