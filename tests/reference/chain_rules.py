@@ -116,10 +116,10 @@ class Rules:
         """Whether a class with these values keeps to the models, beside those of a table."""
         if not self.models:
             return True
-        found = Counter(values)
-        counts = sorted(found.values(), reverse=True)
+        value_counts = Counter(values)
+        counts = sorted(value_counts.values(), reverse=True)
         return all(
-            _BESIDE_TABLE[kind](_both_shares(found, table)) <= level + 1e-9
+            _BESIDE_TABLE[kind](_both_shares(value_counts, table)) <= level + 1e-9
             if kind in _BESIDE_TABLE
             else _MODELS[kind](counts, level)
             for kind, level in self.models
@@ -145,9 +145,9 @@ _MODELS: dict[str, Callable[[list[int], float], bool]] = {
 Shares = Sequence[tuple[float, float]]
 
 
-def _both_shares(found: Counter[Value], table: Counter[Value]) -> Shares:
-    n, whole = sum(found.values()), sum(table.values())
-    return [(count / n, table[value] / whole) for value, count in found.items()]
+def _both_shares(value_counts: Counter[Value], table: Counter[Value]) -> Shares:
+    n, table_size = sum(value_counts.values()), sum(table.values())
+    return [(count / n, table[value] / table_size) for value, count in value_counts.items()]
 
 
 _BESIDE_TABLE: dict[str, Callable[[Shares], float]] = {
@@ -207,10 +207,10 @@ def by_order(
     records: Sequence[tuple[Person, tuple[int | None, ...]]], size: int
 ) -> list[list[Person]]:
     """Classes of ``size`` along the order of the quasi-identifiers; the last one takes the rest."""
-    known = sorted(
+    values = sorted(
         (tuple(value for value in qi if value is not None), person) for person, qi in records
     )
-    order = [person for _, person in known]
+    order = [person for _, person in values]
     starts = range(0, max(len(order) // size, 1) * size, size)
     return [order[start : start + size if start != starts[-1] else len(order)] for start in starts]
 
@@ -219,7 +219,9 @@ def combination(rows: Sequence[Row]) -> Combination:
     """The released values: the stratum and the mean of each quasi-identifier, in whole numbers."""
     columns = zip(*(row.qi for row in rows), strict=True)
     means = [
-        round(sum(known) / len(known)) if (known := [v for v in column if v is not None]) else None
+        round(sum(values) / len(values))
+        if (values := [v for v in column if v is not None])
+        else None
         for column in columns
     ]
     return rows[0].stratum, *means

@@ -83,7 +83,7 @@ def _in_first_table(row: Row) -> bool:
 
 
 @dataclass(frozen=True)
-class Told:
+class ChainResult:
     """The results of a chain in a world.
 
     Parameters
@@ -107,7 +107,7 @@ class Told:
     broken: list[Any]
 
 
-def told(world: World, watch: Callable[[Chain, Source], None] | None = None) -> Told:
+def told(world: World, watch: Callable[[Chain, Source], None] | None = None) -> ChainResult:
     """Run the chain over a world; ``watch`` is shown it after each release, and the source."""
     chain = Chain(world.rules)
     releases, display, broken = [], [], []
@@ -124,8 +124,8 @@ def told(world: World, watch: Callable[[Chain, Source], None] | None = None) -> 
     cells: dict[tuple[int, int | None], set[Person]] = {}
     for person, history in chain.histories().items():
         cells.setdefault(history, set()).add(person)
-    found = [frozenset(persons) for persons in cells.values()]
-    return Told(world, releases, display, exchangeable(chain), found, states, broken)
+    result = [frozenset(persons) for persons in cells.values()]
+    return ChainResult(world, releases, display, exchangeable(chain), result, states, broken)
 
 
 def _shown(chain: Chain) -> list[dict[Person, Value]]:
@@ -137,22 +137,22 @@ def _broken(chain: Chain, before: list[dict[Person, Value]]) -> list[Any]:
     """The values of a release that break a model, after those shown before it."""
     broken = []
     for cell, shown in zip_longest(chain.cells, before, fillvalue={}):
-        taken: list[Value] = [shown[p] for p in shown.keys() - cell.members if cell.whose]
-        broken += [values for values in (cell.shown, taken) if values and not chain.keeps(values)]
+        removed: list[Value] = [shown[p] for p in shown.keys() - cell.members if cell.whose]
+        broken += [values for values in (cell.shown, removed) if values and not chain.keeps(values)]
     return broken
 
 
-def _is_visible(found: Told, pair: tuple[Person, Person], admitted: int) -> bool:
+def _is_visible(result: ChainResult, pair: tuple[Person, Person], admitted: int) -> bool:
     """Whether releases change with the histories of two persons."""
-    world = found.world.exchanged(*pair, admitted)
+    world = result.world.exchanged(*pair, admitted)
     # Exchanging persons with identical histories changes neither the world nor releases.
-    if world == found.world:
+    if world == result.world:
         return False
     chain = Chain(world.rules)
     return any(
         chain.release(source, erased) != release
         for (source, erased), release in zip(
-            zip_longest(world.sources(), world.erased, fillvalue=()), found.releases, strict=True
+            zip_longest(world.sources(), world.erased, fillvalue=()), result.releases, strict=True
         )
     )
 
@@ -162,18 +162,18 @@ def exchangeable(chain: Chain) -> list[tuple[frozenset[Person], int]]:
 
     Beside them the release that let them in.
     """
-    histories, found = chain.histories(), []
+    histories, result = chain.histories(), []
     for cell in chain.cells:
         for core in cell.cores:
             by_leaving: dict[int | None, set[Person]] = {}
             for person in core:
                 by_leaving.setdefault(histories[person][1], set()).add(person)
-            found += [(frozenset(persons), cell.admitted) for persons in by_leaving.values()]
-    return found
+            result += [(frozenset(persons), cell.admitted) for persons in by_leaving.values()]
+    return result
 
 
 def visible_exchanges(
-    found: Told, chance: random.Random | None = None, most: int = 6
+    result: ChainResult, chance: random.Random | None = None, most: int = 6
 ) -> list[tuple[Person, Person]]:
     """Pairs of one cell whose exchange a reader of the releases notices.
 
@@ -182,17 +182,17 @@ def visible_exchanges(
     """
     pairs = [
         (pair, admitted)
-        for persons, admitted in found.interchangeable
+        for persons, admitted in result.interchangeable
         for pair in pairwise(sorted(persons))
     ]
     if chance is not None and len(pairs) > most:
         pairs = chance.sample(pairs, most)
-    return [pair for pair, admitted in pairs if _is_visible(found, pair, admitted)]
+    return [pair for pair, admitted in pairs if _is_visible(result, pair, admitted)]
 
 
-def too_small(found: Told) -> list[Any]:
+def too_small(result: ChainResult) -> list[Any]:
     """Joint histories and differences of displays that fewer than k persons share."""
-    k, display = found.world.rules.k, found.display
+    k, display = result.world.rules.k, result.display
     ever = display[-1].keys()
     joint = Counter(tuple(shown.get(person) for shown in display) for person in ever)
     small: list[Any] = [history for history, count in joint.items() if count < k]
@@ -204,8 +204,8 @@ def too_small(found: Told) -> list[Any]:
         )
         for combination in {*earlier.values(), *later.values()} - {None} if moves else ():
             gained = sum(count for (_, to), count in moves.items() if to == combination)
-            lost = sum(count for (of, _), count in moves.items() if of == combination)
-            small += [(combination, count) for count in (gained, lost) if 0 < count < k]
+            n_moved = sum(count for (of, _), count in moves.items() if of == combination)
+            small += [(combination, count) for count in (gained, n_moved) if 0 < count < k]
     return small
 
 
@@ -213,7 +213,7 @@ def random_world(chance: random.Random, **rules: Any) -> World:
     """A world with joining, leaving, returning, changes, strata, NULLs, batches and moves."""
     k = chance.choice((2, 2, 3, 4))
     n, releases = chance.randint(3 * k, 14 * k), chance.randint(3, 9)
-    given: dict[str, Any] = {
+    options: dict[str, Any] = {
         "k": k,
         "changes": chance.choice(("show", "hold", "freeze")),
         "class_size": chance.choice((None, None, k + 1, 2 * k, 4 * k)),
@@ -255,11 +255,11 @@ def random_world(chance: random.Random, **rules: Any) -> World:
         back = {p for p in range(n) if p not in inside and chance.random() < come}
         inside = (inside - away) | back
         for person in moved:
-            kept = replace(now[person], kept=value())
-            now[person] = replace(kept, qi=qi()) if chance.random() < 0.3 else kept
+            changed_row = replace(now[person], kept=value())
+            now[person] = replace(changed_row, qi=qi()) if chance.random() < 0.3 else changed_row
     waits = ({}, {"max_wait": 1}, {"max_wait": 3}, {"min_newcomers": 8, "max_wait": 2})
     few: dict[str, Any] = chance.choice(waits)
-    return World(Rules(**(given | few | rules)), tuple(present), tuple(rows), tuple(erased))
+    return World(Rules(**(options | few | rules)), tuple(present), tuple(rows), tuple(erased))
 
 
 def with_rows(world: World, tables: int = 2) -> World:

@@ -92,11 +92,11 @@ def width(column):
 @once
 def heights(column):
     """The height of each node by label: edges down to its deepest leaf."""
-    tree, found = column["tree"], {}
+    tree, nodes = column["tree"], {}
     for leaf in tree.leaves.tolist():
         for height, label in enumerate(tree.path(tree.labels[leaf])):
-            found[label] = max(found.get(label, 0), height)
-    return found
+            nodes[label] = max(nodes.get(label, 0), height)
+    return nodes
 
 
 def apart(column, x, y):

@@ -76,7 +76,7 @@ def require_same_draws(divided: Shares, grids: Sequence[NDArray[np.int64]]) -> N
         assert 0 <= rows.min() <= rows.max() <= GRID
         seen.append(noise.drawn)
         assert divided.epsilon * (1 - 1e-9) <= noise.spent(divided) <= divided.epsilon
-    assert all(drawn == seen[0] for drawn in seen)
+    assert all(answer == seen[0] for answer in seen)
 
 
 def bounded_rows(name: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -92,11 +92,11 @@ def mean_measures(
 ) -> NDArray[np.float64]:
     """The three measures of releases of reference rows, over so many seeds."""
     values, bounds = bounded_rows(name)
-    found: NDArray[np.float64] = np.mean(
+    means: NDArray[np.float64] = np.mean(
         [
             measures(values, released(values, bounds, epsilon, Seeded(seed), margins), 30)
             for seed in range(draws)
         ],
         axis=0,
     )
-    return found
+    return means

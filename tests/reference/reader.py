@@ -43,8 +43,8 @@ def world(released: Floats, top: float) -> Pairs:
     labels = labels.reshape(-1).astype(np.int32)
     original = released.astype(np.float64).copy()
     members = np.flatnonzero(labels == len(values) - 1)
-    rest = (len(members) * values[-1] - top) / max(len(members) - 1, 1)
-    original[members] = rest
+    others = (len(members) * values[-1] - top) / max(len(members) - 1, 1)
+    original[members] = others
     original[members[0]] = top
     column = Numbers(
         name="income", original=original, scale=Scale.of(original), released=values.astype(float)

@@ -156,8 +156,8 @@ def _reached(edges, start):
     while todo:
         at = todo.pop()
         for _, a, b in edges:
-            for one, other in ((a, b), (b, a)):
-                if one == at and other not in seen:
+            for first, other in ((a, b), (b, a)):
+                if first == at and other not in seen:
                     seen.add(other)
                     todo.append(other)
     return seen
