@@ -30,11 +30,11 @@ def wilson(right: int, guesses: int, z: float) -> tuple[float, float]:
     return ends[0], ends[1]
 
 
-def apart(one: Row, other: Row, spans: Widths, known: Sequence[int]) -> float:
+def apart(row: Row, released: Row, spans: Widths, columns: Sequence[int]) -> float:
     """The sum of distances of columns: numbers by their span, others 0 or 1."""
     total = 0.0
-    for at in known:
-        a, b = one[at], other[at]
+    for at in columns:
+        a, b = row[at], released[at]
         if isinstance(a, str) or isinstance(b, str):
             total += a != b
         else:
@@ -42,26 +42,26 @@ def apart(one: Row, other: Row, spans: Widths, known: Sequence[int]) -> float:
     return total
 
 
-def nearest(target: Row, rows: Sequence[Row], spans: Widths, known: Sequence[int]) -> list[int]:
+def nearest(target: Row, rows: Sequence[Row], spans: Widths, columns: Sequence[int]) -> list[int]:
     """All rows at the smallest distance."""
-    found = [apart(target, row, spans, known) for row in rows]
-    return [at for at, distance in enumerate(found) if distance <= min(found) + 1e-9]
+    distances = [apart(target, row, spans, columns) for row in rows]
+    return [at for at, distance in enumerate(distances) if distance <= min(distances) + 1e-9]
 
 
 def linkable(
     target: Row, rows: Sequence[Row], spans: Widths, first: Sequence[int], second: Sequence[int]
 ) -> float:
     """The chance that one of the nearest by either part are one row."""
-    one, other = (nearest(target, rows, spans, known) for known in (first, second))
-    return len({*one} & {*other}) / (len(one) * len(other))
+    row, released = (nearest(target, rows, spans, columns) for columns in (first, second))
+    return len({*row} & {*released}) / (len(row) * len(released))
 
 
 def inferable(
     target: Row, rows: Sequence[Row], spans: Widths, secret: int, tolerance: float
 ) -> float:
     """The chance that one of the nearest by all else tells the secret."""
-    known = [at for at in range(len(target)) if at != secret]
-    near = nearest(target, rows, spans, known)
+    columns = [at for at in range(len(target)) if at != secret]
+    near = nearest(target, rows, spans, columns)
     right = 0
     for at in near:
         a, b = target[secret], rows[at][secret]

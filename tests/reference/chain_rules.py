@@ -1,7 +1,6 @@
-"""What the plain chain of ``chains`` is made of: rows, rules, cells, and how classes are found.
+"""Building blocks of the plain chain in ``chains``: rows, rules, cells, and clustering.
 
-What is left out by ``without`` are its defences: a test that passes without one of them does not
-test it.
+``without`` disables defences: a test that passes without a defence does not test it.
 """
 
 from __future__ import annotations
@@ -28,16 +27,16 @@ ModelKind = Literal[
     "delta_disclosure",
 ]
 
-# Without them persons can be told apart: `hold` of cells that somebody left; the released values of
-# the day of admission; keeping out for good whom a model refused, and who left and came back; no
-# batches where changes are held, or where a model is kept; the rows shown last where a model would
-# be broken by those of now; the rows shown last where somebody was out and is back, and too few of
-# those of now stood there before; that no return is forgotten, and that more persons can have any
-# row than rows are ruled out for one; the quality of newcomers' classes by quasi-identifiers alone;
-# the first release's table as what classes are compared with, at all times.
-# Where persons have several rows: quasi-identifiers of the first table, in which all have a row who
-# are let in; which of many are shown, without a look at whose they are; one number for all times of
-# how many; one table with the others.
+# Without these, persons could be distinguished: `hold` of cells with departures; the released
+# values of the day of admission; keeping out for good whom a model refused, and who left and came
+# back; no batches where changes are held, or where a model is kept; the rows shown last where a
+# model would be violated by current ones; the last rows shown if a person has returned, and too few
+# of those of now stood there before; that no return is forgotten, and that more persons can have
+# any row than rows are ruled out for one; the quality of newcomers' classes by quasi-identifiers
+# alone; the first release's table as what classes are compared with, at all times. With several
+# rows per person: quasi-identifiers from the first table, where all admitted persons have a row; a
+# choice of rows that ignores their persons; a fixed number of rows over time; joint treatment of
+# tables.
 DEFENCES = frozenset(
     {
         "holds",
@@ -62,14 +61,14 @@ DEFENCES = frozenset(
 
 @dataclass(frozen=True)
 class Row:
-    """What the source says of a person at one release.
+    """The source's data about a person at one release.
 
     Parameters
     ----------
     stratum : the values of the `by` columns.
     qi : the quasi-identifiers, None for NULL.
-    kept : what is released as it is, such as the diagnosis. Where persons have several rows, all
-        that is kept of them: a sorted tuple of rows, each a table's number and a value.
+    kept : the retained columns, such as the diagnosis. If persons have several rows, a sorted tuple
+        of rows, each a table index and a value.
     """
 
     stratum: Value
@@ -79,14 +78,14 @@ class Row:
 
 @dataclass(frozen=True)
 class Rules:
-    """What a chain was created with.
+    """The options of a chain.
 
     Parameters
     ----------
     k : the smallest cell.
     changes : whether changed kept values are shown, held below k of them, or frozen.
     class_size : the size newcomers are clustered with; None for k.
-    admit_every : newcomers are let in at the first release and at each so many-th after it.
+    admit_every : newcomers are admitted at the first release and every n-th after it.
     max_wait : newcomers wait for a good class, for so many releases at most; 0: none waits.
     min_newcomers : fewer newcomers wait, as long.
     departures : whether a cell that somebody left is held or withdrawn.
@@ -122,10 +121,10 @@ class Rules:
         """Whether a class with these values keeps to the models, beside those of a table."""
         if not self.models:
             return True
-        found = Counter(values)
-        counts = sorted(found.values(), reverse=True)
+        value_counts = Counter(values)
+        counts = sorted(value_counts.values(), reverse=True)
         return all(
-            _BESIDE_TABLE[kind](_both_shares(found, table)) <= level + 1e-9
+            _BESIDE_TABLE[kind](_both_shares(value_counts, table)) <= level + 1e-9
             if kind in _BESIDE_TABLE
             else _MODELS[kind](counts, level)
             for kind, level in self.models
@@ -151,9 +150,9 @@ _MODELS: dict[str, Callable[[list[int], float], bool]] = {
 Shares = Sequence[tuple[float, float]]
 
 
-def _both_shares(found: Counter[Value], table: Counter[Value]) -> Shares:
-    n, whole = sum(found.values()), sum(table.values())
-    return [(count / n, table[value] / whole) for value, count in found.items()]
+def _both_shares(value_counts: Counter[Value], table: Counter[Value]) -> Shares:
+    n, table_size = sum(value_counts.values()), sum(table.values())
+    return [(count / n, table[value] / table_size) for value, count in value_counts.items()]
 
 
 _BESIDE_TABLE: dict[str, Callable[[Shares], float]] = {
@@ -196,7 +195,7 @@ Source = Mapping[Person, Row]
 Released: TypeAlias = "Counter[tuple[Combination, Value]]"
 # Classes of the persons given, each of at least so many; from quasi-identifiers alone.
 Cluster = Callable[[Sequence[tuple[Person, tuple[int | None, ...]]], int], list[list[Person]]]
-# The classes that are let in, once models have merged some of them.
+# The admitted classes, after models have merged some of them.
 Merge = Callable[[list[list[Person]]], list[list[Person]]]
 # The released values of a class, from the rows of its persons.
 Combine = Callable[[Sequence[Row]], Combination]
@@ -213,10 +212,10 @@ def by_order(
     records: Sequence[tuple[Person, tuple[int | None, ...]]], size: int
 ) -> list[list[Person]]:
     """Classes of ``size`` along the order of the quasi-identifiers; the last one takes the rest."""
-    known = sorted(
+    values = sorted(
         (tuple(value for value in qi if value is not None), person) for person, qi in records
     )
-    order = [person for _, person in known]
+    order = [person for _, person in values]
     starts = range(0, max(len(order) // size, 1) * size, size)
     return [order[start : start + size if start != starts[-1] else len(order)] for start in starts]
 
@@ -225,7 +224,9 @@ def combination(rows: Sequence[Row]) -> Combination:
     """The released values: the stratum and the mean of each quasi-identifier, in whole numbers."""
     columns = zip(*(row.qi for row in rows), strict=True)
     means = [
-        round(sum(known) / len(known)) if (known := [v for v in column if v is not None]) else None
+        round(sum(values) / len(values))
+        if (values := [v for v in column if v is not None])
+        else None
         for column in columns
     ]
     return rows[0].stratum, *means

@@ -47,16 +47,16 @@ class World:
     erased: tuple[tuple[Person, ...], ...] = ()
 
     def sources(self) -> Iterator[dict[Person, Row]]:
-        """What stands in the source at each release."""
+        """The rows of the source at each release."""
         for present, rows in zip(self.present, self.rows, strict=True):
             yield {person: rows[person] for person in present}
 
     def exchanged(self, a: Person, b: Person, admitted: int) -> World:
-        """The same with the whole histories of two persons exchanged.
+        """The world with the complete histories of two persons exchanged.
 
-        What is kept is exchanged at every release, also those at which one of them is not in the
-        source; quasi-identifiers and strata, by which they were let in, after that release. Who has
-        a row in the first table is known of newcomers, as is who is in the source.
+        Retained columns are exchanged at every release, even if one person is absent from the
+        source; quasi-identifiers and strata only after admission. Newcomers' presence in the source
+        and in the first table is assumed to be known.
         """
         rows = []
         for number, now in enumerate(self.rows, 1):
@@ -83,20 +83,19 @@ def _in_first_table(row: Row) -> bool:
 
 
 @dataclass(frozen=True)
-class Told:
-    """What a chain did with a world.
+class ChainResult:
+    """The results of a chain in a world.
 
     Parameters
     ----------
-    world : with which.
-    releases : the released rows, a multiset each.
-    display : at each release, by person the combination that a row of hers stands under.
-    interchangeable : persons whose whole histories may be exchanged, and when they were let in.
-    cells : persons by cell and leaving.
-    states : those that cells ever had.
-    broken : what does not keep to the models: rows that a cell shows, and those that a batch took
-        away. Whose row each is nobody is told; but a batch that leaves takes rows from those shown,
-        and what is missing is theirs.
+    world : the world.
+    releases : the released rows, as multisets.
+    display : per release and person, the combination under which a row of the person appears.
+    interchangeable : persons whose complete histories may be exchanged, and their admission.
+    cells : persons by cell and departure.
+    states : all states that cells had.
+    broken : violations of models by rows that a cell shows or that a batch removed. Rows are not
+        linked to persons, but the rows that disappear with a batch belong to its persons.
     """
 
     world: World
@@ -108,7 +107,7 @@ class Told:
     broken: list[Any]
 
 
-def told(world: World, watch: Callable[[Chain, Source], None] | None = None) -> Told:
+def told(world: World, watch: Callable[[Chain, Source], None] | None = None) -> ChainResult:
     """Run the chain over a world; ``watch`` is shown it after each release, and the source."""
     chain = Chain(world.rules)
     releases, display, broken = [], [], []
@@ -125,8 +124,8 @@ def told(world: World, watch: Callable[[Chain, Source], None] | None = None) -> 
     cells: dict[tuple[int, int | None], set[Person]] = {}
     for person, history in chain.histories().items():
         cells.setdefault(history, set()).add(person)
-    found = [frozenset(persons) for persons in cells.values()]
-    return Told(world, releases, display, exchangeable(chain), found, states, broken)
+    result = [frozenset(persons) for persons in cells.values()]
+    return ChainResult(world, releases, display, exchangeable(chain), result, states, broken)
 
 
 def _shown(chain: Chain) -> list[dict[Person, Value]]:
@@ -138,22 +137,22 @@ def _broken(chain: Chain, before: list[dict[Person, Value]]) -> list[Any]:
     """The values of a release that break a model, after those shown before it."""
     broken = []
     for cell, shown in zip_longest(chain.cells, before, fillvalue={}):
-        taken: list[Value] = [shown[p] for p in shown.keys() - cell.members if cell.whose]
-        broken += [values for values in (cell.shown, taken) if values and not chain.keeps(values)]
+        removed: list[Value] = [shown[p] for p in shown.keys() - cell.members if cell.whose]
+        broken += [values for values in (cell.shown, removed) if values and not chain.keeps(values)]
     return broken
 
 
-def _is_visible(found: Told, pair: tuple[Person, Person], admitted: int) -> bool:
+def _is_visible(result: ChainResult, pair: tuple[Person, Person], admitted: int) -> bool:
     """Whether releases change with the histories of two persons."""
-    world = found.world.exchanged(*pair, admitted)
-    # Of two who are alike all along the world is the same, and so is what is released.
-    if world == found.world:
+    world = result.world.exchanged(*pair, admitted)
+    # Exchanging persons with identical histories changes neither the world nor releases.
+    if world == result.world:
         return False
     chain = Chain(world.rules)
     return any(
         chain.release(source, erased) != release
         for (source, erased), release in zip(
-            zip_longest(world.sources(), world.erased, fillvalue=()), found.releases, strict=True
+            zip_longest(world.sources(), world.erased, fillvalue=()), result.releases, strict=True
         )
     )
 
@@ -163,18 +162,18 @@ def exchangeable(chain: Chain) -> list[tuple[frozenset[Person], int]]:
 
     Beside them the release that let them in.
     """
-    histories, found = chain.histories(), []
+    histories, result = chain.histories(), []
     for cell in chain.cells:
         for core in cell.cores:
             by_leaving: dict[int | None, set[Person]] = {}
             for person in core:
                 by_leaving.setdefault(histories[person][1], set()).add(person)
-            found += [(frozenset(persons), cell.admitted) for persons in by_leaving.values()]
-    return found
+            result += [(frozenset(persons), cell.admitted) for persons in by_leaving.values()]
+    return result
 
 
 def visible_exchanges(
-    found: Told, chance: random.Random | None = None, most: int = 6
+    result: ChainResult, chance: random.Random | None = None, most: int = 6
 ) -> list[tuple[Person, Person]]:
     """Pairs of one cell whose exchange a reader of the releases notices.
 
@@ -183,17 +182,17 @@ def visible_exchanges(
     """
     pairs = [
         (pair, admitted)
-        for persons, admitted in found.interchangeable
+        for persons, admitted in result.interchangeable
         for pair in pairwise(sorted(persons))
     ]
     if chance is not None and len(pairs) > most:
         pairs = chance.sample(pairs, most)
-    return [pair for pair, admitted in pairs if _is_visible(found, pair, admitted)]
+    return [pair for pair, admitted in pairs if _is_visible(result, pair, admitted)]
 
 
-def too_small(found: Told) -> list[Any]:
-    """What is below k, counted on what each release displays: joint histories, and differences."""
-    k, display = found.world.rules.k, found.display
+def too_small(result: ChainResult) -> list[Any]:
+    """Joint histories and differences of displays that fewer than k persons share."""
+    k, display = result.world.rules.k, result.display
     ever = display[-1].keys()
     joint = Counter(tuple(shown.get(person) for shown in display) for person in ever)
     small: list[Any] = [history for history, count in joint.items() if count < k]
@@ -205,8 +204,8 @@ def too_small(found: Told) -> list[Any]:
         )
         for combination in {*earlier.values(), *later.values()} - {None} if moves else ():
             gained = sum(count for (_, to), count in moves.items() if to == combination)
-            lost = sum(count for (of, _), count in moves.items() if of == combination)
-            small += [(combination, count) for count in (gained, lost) if 0 < count < k]
+            n_moved = sum(count for (of, _), count in moves.items() if of == combination)
+            small += [(combination, count) for count in (gained, n_moved) if 0 < count < k]
     return small
 
 
@@ -214,7 +213,7 @@ def random_world(chance: random.Random, **rules: Any) -> World:
     """A world with joining, leaving, returning, changes, strata, NULLs, batches and moves."""
     k = chance.choice((2, 2, 3, 4))
     n, releases = chance.randint(3 * k, 14 * k), chance.randint(3, 9)
-    given: dict[str, Any] = {
+    options: dict[str, Any] = {
         "k": k,
         "changes": chance.choice(("show", "hold", "freeze")),
         "class_size": chance.choice((None, None, k + 1, 2 * k, 4 * k)),
@@ -256,11 +255,11 @@ def random_world(chance: random.Random, **rules: Any) -> World:
         back = {p for p in range(n) if p not in inside and chance.random() < come}
         inside = (inside - away) | back
         for person in moved:
-            kept = replace(now[person], kept=value())
-            now[person] = replace(kept, qi=qi()) if chance.random() < 0.3 else kept
+            changed_row = replace(now[person], kept=value())
+            now[person] = replace(changed_row, qi=qi()) if chance.random() < 0.3 else changed_row
     waits = ({}, {"max_wait": 1}, {"max_wait": 3}, {"min_newcomers": 8, "max_wait": 2})
     few: dict[str, Any] = chance.choice(waits)
-    return World(Rules(**(given | few | rules)), tuple(present), tuple(rows), tuple(erased))
+    return World(Rules(**(options | few | rules)), tuple(present), tuple(rows), tuple(erased))
 
 
 def with_rows(world: World, tables: int = 2) -> World:

@@ -36,13 +36,13 @@ from tests.reference.chain_rules import (
 def _deviation(column: Sequence[int | None]) -> float:
     """The sample standard deviation of the values that are known."""
     # By the formula: the exact fractions of `statistics` take twenty times as long.
-    known = [value for value in column if value is not None]
-    mean = sum(known) / max(len(known), 1)
-    return math.sqrt(sum((value - mean) ** 2 for value in known) / max(len(known) - 1, 1))
+    present = [value for value in column if value is not None]
+    mean = sum(present) / max(len(present), 1)
+    return math.sqrt(sum((value - mean) ** 2 for value in present) / max(len(present) - 1, 1))
 
 
 class Chain:
-    """A chain: each call of ``release`` takes what the source holds, and gives what is released."""
+    """A chain: each call of ``release`` takes the source's rows and returns released rows."""
 
     def __init__(
         self,
@@ -75,27 +75,29 @@ class Chain:
         source = self._limited(source)
         if "fixed reference" in self.rules.without:
             self.table = Counter(row.kept for row in source.values())
-        known = {person for cell in self.cells for person in cell.members}
+        present = {person for cell in self.cells for person in cell.members}
         if "left for good" not in self.rules.without:
-            known |= set(self.left)
+            present |= set(self.left)
         self.returned = set(self.left) & set(source)
         for cell in self.cells:
             self._keep_up(cell, source)
         newcomers = {
-            person: row for person, row in self._first_table(source).items() if person not in known
+            person: row
+            for person, row in self._first_table(source).items()
+            if person not in present
         }
         self.waiting = {p: self.waiting.get(p, self.sequence) for p in newcomers}
         if (self.sequence - 1) % self.rules.admit_every == 0:
             self._admit(newcomers)
-        shown = [
+        shown_rows = [
             (cell, value)
             for cell in self.cells
             if cell.state in ("live", "held")
             for value in cell.shown
         ]
         if not self.rules.several:
-            return Counter((cell.combination, value) for cell, value in shown)
-        rows = [(cell.combination, row) for cell, kept in shown for row in kept]
+            return Counter((cell.combination, value) for cell, value in shown_rows)
+        rows = [(cell.combination, row) for cell, retained in shown_rows for row in retained]
         if "tables together" in self.rules.without:
             # Those of the first are as they were shown, those of the others as they are now.
             rows = [(combination, row) for combination, row in rows if row[0] == 0]
@@ -109,7 +111,7 @@ class Chain:
         return Counter(rows)
 
     def _first_table(self, source: Source) -> Source:
-        """The persons who have a row in the first table, which has all quasi-identifiers."""
+        """Persons with a row in the first table, which has all quasi-identifiers."""
         if not self.rules.several:
             return source
         tables = {person: {of for of, _ in row.kept} for person, row in source.items()}
@@ -134,17 +136,17 @@ class Chain:
         for person, row in source.items():
             seen: Counter[Any] = Counter()
             turns = []
-            for one in row.kept:
-                seen[one] += 1
-                turn = self.turn(one, seen[one])
+            for entry in row.kept:
+                seen[entry] += 1
+                turn = self.turn(entry, seen[entry])
                 if "limit by rows alone" in rules.without:
-                    turn = hash((person, one)) % 1009
-                turns.append((one[0], turn, one))
-            kept: list[Any] = []
-            for table in {one[0] for one in row.kept}:
+                    turn = hash((person, entry)) % 1009
+                turns.append((entry[0], turn, entry))
+            retained: list[Any] = []
+            for table in {entry[0] for entry in row.kept}:
                 of_table = sorted(turn for turn in turns if turn[0] == table)
-                kept += [one for _, _, one in of_table[:most]]
-            limited[person] = replace(row, kept=tuple(sorted(kept)))
+                retained += [entry for _, _, entry in of_table[:most]]
+            limited[person] = replace(row, kept=tuple(sorted(retained)))
         return limited
 
     def keeps(self, values: Sequence[Value]) -> bool:
@@ -165,8 +167,8 @@ class Chain:
         if "quality by quasi-identifiers" in rules.without:
             # Of bytes: Python's own hash of texts is another one in each process.
             return sum(zlib.crc32(repr(row.kept).encode()) for row in rows) % 2 == 0
-        lost = self._lost(rows)
-        return lost <= 4 * self.typical * (1 + 1e-9) + 1e-12
+        loss = self._lost(rows)
+        return loss <= 4 * self.typical * (1 + 1e-9) + 1e-12
 
     def _lost(self, rows: Sequence[Row]) -> float:
         """The mean squared deviation of a value from the class's mean, in units of its column."""
@@ -174,9 +176,9 @@ class Chain:
         for column, deviation in zip(
             zip(*(r.qi for r in rows), strict=True), self.deviations, strict=True
         ):
-            known = [value for value in column if value is not None]
-            mean = sum(known) / max(len(known), 1)
-            squares += [((v - mean) / deviation) ** 2 if deviation else 0.0 for v in known]
+            present = [value for value in column if value is not None]
+            mean = sum(present) / max(len(present), 1)
+            squares += [((v - mean) / deviation) ** 2 if deviation else 0.0 for v in present]
         return sum(squares) / max(len(squares), 1)
 
     def withdraw(self, person: Person) -> None:
@@ -195,7 +197,7 @@ class Chain:
         }
 
     def display(self) -> dict[Person, Combination | None]:
-        """For every person who was ever let in, the combination a row of hers stands under now."""
+        """For every admitted person, the combination under which a row of theirs appears now."""
         return {
             person: cell.combination if person in cell.whose else None
             for cell in self.cells
@@ -268,7 +270,7 @@ class Chain:
         return (
             "held after returns" not in self.rules.without
             and self.rules.changes != "freeze"
-            # Where somebody was out it was held; without holds nothing is asked of returns.
+            # Cells with absent members are held; without holds, returns need no check.
             and cell.state == "held"
             and bool(cell.missed)
             and Counter(now) != Counter(cell.shown)
@@ -313,16 +315,16 @@ class Chain:
             self.deviations = [_deviation(column) for column in columns]
             if "fixed reference" not in self.rules.without:
                 self.table = Counter(row.kept for row in rows)
-        lost = []
+        loss = []
         for persons in enough:
             found = self.cluster([(p, newcomers[p].qi) for p in persons], self.rules.size)
             classes = [sorted(members) for members in found]
             if first:
-                lost += [self._lost([newcomers[p] for p in members]) for members in classes]
+                loss += [self._lost([newcomers[p] for p in members]) for members in classes]
             chosen = [members for members in classes if self._is_let_in(members, newcomers)]
             self._let_in(self.merge(chosen), newcomers)
-        if lost:
-            self.typical = max(statistics.median(lost), sum(lost) / len(lost) / 4)
+        if loss:
+            self.typical = max(statistics.median(loss), sum(loss) / len(loss) / 4)
 
     def _let_in(self, classes: list[list[Person]], source: Source) -> None:
         """Make each class a cell; one that breaks the model joins the next, or stays out."""

@@ -18,18 +18,18 @@ def sse_loss(case):
     columns = [c for c in case.columns if c["kind"] in ("number", "ordinal")]
     if not any(varies(c) for c in columns):
         return None
-    lost = whole = 0.0
+    error = total = 0.0
     for column in columns:
         cells = case.cells(column)
         before = [z(column, column["x"][i]) for i in cells]
         if len(set(before)) < 2:
             continue
         middle = statistics.fmean(before)
-        whole += math.fsum((value - middle) ** 2 for value in before)
-        lost += math.fsum(
+        total += math.fsum((value - middle) ** 2 for value in before)
+        error += math.fsum(
             (z(column, column["x"][i]) - z(column, case.y(column, i))) ** 2 for i in cells
         )
-    return lost / whole if whole else 0.0
+    return error / total if total else 0.0
 
 
 def distance_loss(case):
@@ -74,40 +74,40 @@ def moment_loss(case):
     return (statistics.fmean(means) + statistics.fmean(variances)) / 2
 
 
-def _covariances(case, one, other):
+def _covariances(case, first, other):
     """Covariance and correlation before and after, over records that hold both; None if too few."""
-    cells = sorted(set(case.cells(one)) & set(case.cells(other)))
+    cells = sorted(set(case.cells(first)) & set(case.cells(other)))
     if len(cells) < 2:
         return None
-    found = []
+    covariances = []
     for value in (lambda c, i: c["x"][i], case.y):
-        a = [z(one, value(one, i)) for i in cells]
+        a = [z(first, value(first, i)) for i in cells]
         b = [z(other, value(other, i)) for i in cells]
         covariance = float(np.cov(a, b)[0, 1])
         width = math.sqrt(np.var(a, ddof=1) * np.var(b, ddof=1))
         flat = len(set(a)) < 2 or len(set(b)) < 2
-        found.append((covariance, 0.0 if flat or not width else covariance / width))
-    return found
+        covariances.append((covariance, 0.0 if flat or not width else covariance / width))
+    return covariances
 
 
 def structure(case):
     """A, B, mean change of covariances."""
     relative, absolute, together = [], [], []
-    for one, other in combinations_with_replacement(case.numbers(), 2):
-        found = _covariances(case, one, other)
-        both = varies(one) and varies(other)
-        flat = any(len({c["x"][i] for i in case.cells(c)}) < 2 for c in (one, other))
-        if found and both and not flat:
-            (v, r), (v_after, _) = found
+    for first, other in combinations_with_replacement(case.numbers(), 2):
+        covariances = _covariances(case, first, other)
+        both = varies(first) and varies(other)
+        flat = any(len({c["x"][i] for i in case.cells(c)}) < 2 for c in (first, other))
+        if covariances and both and not flat:
+            (v, r), (v_after, _) = covariances
             absolute.append(abs(v - v_after))
             if abs(r) > 1e-13:
                 relative.append(abs(v - v_after) / abs(v))
-    for one, other in combinations(case.numbers(), 2):
-        found = _covariances(case, one, other)
+    for first, other in combinations(case.numbers(), 2):
+        covariances = _covariances(case, first, other)
         # Of a column that is constant from the first there is nothing to lose.
-        flat = any(len({c["x"][i] for i in case.cells(c)}) < 2 for c in (one, other))
-        if found and not flat and varies(one) and varies(other):
-            (_, r), (_, r_after) = found
+        flat = any(len({c["x"][i] for i in case.cells(c)}) < 2 for c in (first, other))
+        if covariances and not flat and varies(first) and varies(other):
+            (_, r), (_, r_after) = covariances
             together.append(abs(r - r_after))
     return [statistics.fmean(terms) if terms else None for terms in (relative, together, absolute)]
 
@@ -260,10 +260,10 @@ def nearest_linkage_risk(case):
             linked.append(False)
             first.append(False)
             continue
-        own, least = _distance(case, i, i), min(distances)
+        own_distance, least = _distance(case, i, i), min(distances)
         beyond = [distance for distance in distances if distance > least * TIE]
-        first.append(own <= least * TIE)
-        linked.append(own <= min(beyond, default=least) * TIE)
+        first.append(own_distance <= least * TIE)
+        linked.append(own_distance <= min(beyond, default=least) * TIE)
     return statistics.fmean(linked), statistics.fmean(first)
 
 

@@ -1,4 +1,4 @@
-"""A release for measures in plain loops, and what is asked of a column: slow and obvious.
+"""A release and column statistics for measures in plain loops: slow and obvious.
 
 A case holds columns, each a dictionary: `name`, `kind`, `x` (the originals, None for NULL) and `y`
 (the released value of each class, None for NULL). Kinds: `number`, `ordinal` (ranks), `nominal`,
@@ -38,14 +38,14 @@ class Case:
 
 
 def once(compute):
-    """What is found of a column is kept in the column."""
+    """Cache the result of ``compute`` in the column."""
 
-    def kept(column):
+    def cached(column):
         if compute.__name__ not in column:
             column[compute.__name__] = compute(column)
         return column[compute.__name__]
 
-    return kept
+    return cached
 
 
 @once
@@ -92,11 +92,11 @@ def width(column):
 @once
 def heights(column):
     """The height of each node by label: edges down to its deepest leaf."""
-    tree, found = column["tree"], {}
+    tree, nodes = column["tree"], {}
     for leaf in tree.leaves.tolist():
         for height, label in enumerate(tree.path(tree.labels[leaf])):
-            found[label] = max(found.get(label, 0), height)
-    return found
+            nodes[label] = max(nodes.get(label, 0), height)
+    return nodes
 
 
 def apart(column, x, y):

@@ -66,9 +66,9 @@ def numbered(classes, n):
     return labels
 
 
-def join_rest(records, classes, rest):
+def join_rest(records, classes, remaining):
     """Each remaining record, in order, joins the class whose loss it raises least."""
-    for record in rest:
+    for record in remaining:
         raised = [records.loss([*c, record]) - records.loss(c) for c in classes]
         classes[int(np.argmin(raised))].append(record)
 
@@ -76,40 +76,40 @@ def join_rest(records, classes, rest):
 def gaa_cp(space, k):
     """GAA-CP (Jiang, Zeng & Ma 2017)."""
     records = Records(space)
-    rest = list(range(len(records.codes)))
+    remaining = list(range(len(records.codes)))
     classes = []
     seed = 0
-    while len(rest) >= k:
+    while len(remaining) >= k:
         members = [seed]
-        rest.remove(seed)
+        remaining.remove(seed)
         while len(members) < k:
-            nearest = min(rest, key=lambda i: (records.distance(i, members), i))
+            nearest = min(remaining, key=lambda i: (records.distance(i, members), i))
             members.append(nearest)
-            rest.remove(nearest)
+            remaining.remove(nearest)
         classes.append(members)
-        if rest:
-            seed = min(rest, key=lambda i: (-records.distance(i, members), i))
-    join_rest(records, classes, rest)
+        if remaining:
+            seed = min(remaining, key=lambda i: (-records.distance(i, members), i))
+    join_rest(records, classes, remaining)
     return numbered(classes, len(records.codes))
 
 
 def kmember(space, k):
     """k-member (Byun, Kamra, Bertino & Li 2007), from record 0, with iloss."""
     records = Records(space)
-    rest = list(range(len(records.codes)))
+    remaining = list(range(len(records.codes)))
     classes = []
     seed = 0
-    while len(rest) >= k:
+    while len(remaining) >= k:
         members = [seed]
-        rest.remove(seed)
+        remaining.remove(seed)
         while len(members) < k:
-            nearest = min(rest, key=lambda i: (records.loss([*members, i]), i))
+            nearest = min(remaining, key=lambda i: (records.loss([*members, i]), i))
             members.append(nearest)
-            rest.remove(nearest)
+            remaining.remove(nearest)
         classes.append(members)
-        if rest:
-            seed = min(rest, key=lambda i: (-records.distance(i, [seed]), i))
-    join_rest(records, classes, rest)
+        if remaining:
+            seed = min(remaining, key=lambda i: (-records.distance(i, [seed]), i))
+    join_rest(records, classes, remaining)
     return numbered(classes, len(records.codes))
 
 
@@ -182,7 +182,7 @@ def merging(space, k, seed, threshold):
         half = len(ordered) // 2
         return split(sorted(ordered[:half])) + split(sorted(ordered[half:]))
 
-    found = [sorted(classes[c]) for c in sorted(classes)]
+    member_lists = [sorted(classes[c]) for c in sorted(classes)]
     if threshold >= 0:
-        found = [part for members in found for part in split(members)]
-    return numbered(found, n)
+        member_lists = [part for members in member_lists for part in split(members)]
+    return numbered(member_lists, n)

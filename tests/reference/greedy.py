@@ -51,10 +51,10 @@ class _Attribute:
             return size * self.width(low, high)
         _, above = self.common(low, high)
         share = self.shares[self.codes[members]].sum() + self.shares
-        found = size * self.unit - above * share
+        uneven = size * self.unit - above * share
         if low == high:
-            found[low] = 0
-        return found[self.codes]
+            uneven[low] = 0
+        return uneven[self.codes]
 
 
 def _grow(space, k, near, far):
@@ -65,20 +65,20 @@ def _grow(space, k, near, far):
         for codes, unit, tree in zip(columns, space.units, space.trees, strict=True)
     ]
     n = len(space.codes)
-    rest = np.ones(n, bool)
+    is_free = np.ones(n, bool)
     worst = np.iinfo(np.int64).max
     classes, seed = [], 0
-    while rest.sum() >= k:
+    while is_free.sum() >= k:
         members = [seed]
-        rest[seed] = False
+        is_free[seed] = False
         while len(members) < k:
-            costs = np.where(rest, near(attributes, members), worst)
+            costs = np.where(is_free, near(attributes, members), worst)
             members.append(int(costs.argmin()))
-            rest[members[-1]] = False
+            is_free[members[-1]] = False
         classes.append(members)
-        if rest.any():
-            seed = int(np.where(rest, far(attributes, members), -1).argmax())
-    join_rest(Records(space), classes, np.flatnonzero(rest).tolist())
+        if is_free.any():
+            seed = int(np.where(is_free, far(attributes, members), -1).argmax())
+    join_rest(Records(space), classes, np.flatnonzero(is_free).tolist())
     return numbered(classes, n)
 
 

@@ -28,48 +28,48 @@ def nearest(questions, points, weights=None):
     return np.array(labels), np.array(firsts), np.array(seconds), np.array(sums)
 
 
-def box_distances(parents, asked, given):
+def box_distances(parents, questions, boxes):
     """float64 (m,), the sum of eq. (11) between one box and others, in the order of the columns.
 
     A box is its ends, float64 (numbers, 2), and its nodes, int32 (hierarchies,).
     """
-    ends, nodes = iter(range(asked[0].shape[0])), iter(range(len(asked[1])))
-    found = np.zeros(len(given[0]))
+    ends, nodes = iter(range(questions[0].shape[0])), iter(range(len(questions[1])))
+    distances = np.zeros(len(boxes[0]))
     for tree in parents:
         if tree is None:
             at = next(ends)
-            low, high = asked[0][at]
-            gaps = np.maximum(given[0][:, at, 0] - high, low - given[0][:, at, 1])
-            found += np.maximum(gaps, 0.0)
+            low, high = questions[0][at]
+            gaps = np.maximum(boxes[0][:, at, 0] - high, low - boxes[0][:, at, 1])
+            distances += np.maximum(gaps, 0.0)
         else:
             at = next(nodes)
             # Once for each node that occurs.
-            values, which = np.unique(given[1][:, at], return_inverse=True)
-            climbs = [climb(tree, int(asked[1][at]), int(node)) for node in values]
-            found += np.array(climbs)[which.reshape(-1)]
-    return found
+            values, which = np.unique(boxes[1][:, at], return_inverse=True)
+            climbs = [climb(tree, int(questions[1][at]), int(node)) for node in values]
+            distances += np.array(climbs)[which.reshape(-1)]
+    return distances
 
 
-def climb(parents, one, other):
+def climb(parents, first, other):
     """Height of the lowest common ancestor above the one that is no leaf, over the tree's."""
     tall = heights(tuple(parents.tolist()))
     ways = []
-    for node in (one, other):
-        way = [node]
-        while way[-1]:
-            way.append(int(parents[way[-1]]))
-        ways.append(way)
+    for node in (first, other):
+        ancestors = [node]
+        while ancestors[-1]:
+            ancestors.append(int(parents[ancestors[-1]]))
+        ways.append(ancestors)
     above = next(node for node in ways[0] if node in ways[1])
-    return (tall[above] - tall[one] - tall[other]) / max(tall[0], 1)
+    return (tall[above] - tall[first] - tall[other]) / max(tall[0], 1)
 
 
 @functools.cache
 def heights(parents):
     """Edges from each node down to its deepest leaf."""
-    found = [0] * len(parents)
+    distances = [0] * len(parents)
     for node in range(len(parents) - 1, 0, -1):
-        found[parents[node]] = max(found[parents[node]], found[node] + 1)
-    return found
+        distances[parents[node]] = max(distances[parents[node]], distances[node] + 1)
+    return distances
 
 
 def nearest_boxes(parents, questions, boxes, weights=None):

@@ -47,7 +47,7 @@ def moments(values):
 
 
 def steps(values, valid, unit):
-    """Numbers as whole steps of the range of what is at hand."""
+    """Numbers as integer steps of the range of these values."""
     present = values if valid is None else values[valid]
     if not present.size or present.max() == present.min():
         return np.zeros(len(values), np.int32)
@@ -68,17 +68,17 @@ def range_loss(numbers, partition, valid=None):
     """iloss of a number, class by class."""
     present = numbers if valid is None else numbers[valid]
     spread = present.max() - present.min() if present.size else 0.0
-    lost = 0.0
+    loss = 0.0
     for members in np.split(partition.members, partition.starts[1:]):
         if spread and len(members) and (valid is None or valid[members[0]]):
-            lost += len(members) * (numbers[members].max() - numbers[members].min()) / spread
-    return lost
+            loss += len(members) * (numbers[members].max() - numbers[members].min()) / spread
+    return loss
 
 
 def released_shares(codes, labels):
     """Codes as places among released values, and the shares of these; no hierarchy."""
     released = labels >= 0
     values, places, counts = np.unique(codes[released], return_inverse=True, return_counts=True)
-    found = np.zeros_like(codes)
-    found[released] = places.reshape(-1)
-    return found, counts / max(int(counts.sum()), 1), values
+    codes_out = np.zeros_like(codes)
+    codes_out[released] = places.reshape(-1)
+    return codes_out, counts / max(int(counts.sum()), 1), values

@@ -102,9 +102,9 @@ def _mean(points, members):
     return np.cumsum(np.vstack((start, points[members])), axis=0)[-1] / len(members)
 
 
-def _settle(points, part, taken):
+def _settle(points, part, classes):
     """Leftover records join the class with the nearest mean, as the means were before."""
-    means = np.array([_mean(points, members) for members in taken])
+    means = np.array([_mean(points, members) for members in classes])
     for i in part.ids:
         part.labels[i] = np.argmin(distances(means, points[i]))
     return part.labels
@@ -115,21 +115,21 @@ def cbfs(points, k):
     """Centroid-based fixed size: only the record farthest from the centroid each round."""
     part = _Partition(len(points))
     centroid = RunningCentroid(points)
-    taken = []
+    classes = []
     while len(part.ids) >= k:
-        r = farthest(points, part.ids, centroid.mean(len(taken), part.ids))
+        r = farthest(points, part.ids, centroid.mean(len(classes), part.ids))
         members = around(points, part.ids, r, k)
         part.take(members)
         centroid.subtract(members)
-        taken.append(members)
-    return _settle(points, part, taken)
+        classes.append(members)
+    return _settle(points, part, classes)
 
 
 @np.errstate(over="ignore", under="ignore", invalid="ignore")
 def md(points, k):
     """Diameter-based fixed size (MD, DBFS): the two most distant remaining records each round."""
     part = _Partition(len(points))
-    taken = []
+    classes = []
     while len(part.ids) >= 2 * k:
         best = (-1.0, -1, -1)
         for i in part.ids:
@@ -138,17 +138,17 @@ def md(points, k):
             if away[j] > best[0]:
                 best = (away[j], i, part.ids[j])
         _, r, s = best
-        taken.append(around(points, part.ids, r, k))
-        part.take(taken[-1])
+        classes.append(around(points, part.ids, r, k))
+        part.take(classes[-1])
         if part.labels[s] < 0:
-            taken.append(around(points, part.ids, s, k))
+            classes.append(around(points, part.ids, s, k))
         else:
-            taken.append(nearest(points, part.ids, points[s], k))
-        part.take(taken[-1])
+            classes.append(nearest(points, part.ids, points[s], k))
+        part.take(classes[-1])
     if len(part.ids) >= k:
         part.take(part.ids)
         return part.labels
-    return _settle(points, part, taken)
+    return _settle(points, part, classes)
 
 
 @np.errstate(over="ignore", under="ignore", invalid="ignore")
@@ -156,23 +156,23 @@ def vmdav(points, k, lam):
     """V-MDAV (Solanas & Martinez-Balleste 2006)."""
     part = _Partition(len(points))
     middle = _mean(points, np.arange(len(points)))
-    taken = []
+    classes = []
     while len(part.ids) >= k:
         members = list(around(points, part.ids, farthest(points, part.ids, middle), k))
-        rest = part.ids[~np.isin(part.ids, members)]
-        while len(members) < 2 * k - 1 and len(rest) > 0:
-            to_class = np.min([distances(points[rest], points[m]) for m in members], axis=0)
-            x = rest[np.argmin(to_class)]
-            others = rest[rest != x]
+        outside = part.ids[~np.isin(part.ids, members)]
+        while len(members) < 2 * k - 1 and len(outside) > 0:
+            to_class = np.min([distances(points[outside], points[m]) for m in members], axis=0)
+            x = outside[np.argmin(to_class)]
+            others = outside[outside != x]
             d_in = np.sqrt(np.min(to_class))
             d_out = np.sqrt(np.min(distances(points[others], points[x]), initial=np.inf))
             if not d_in < lam * d_out:
                 break
             members.append(x)
-            rest = others
+            outside = others
         part.take(members)
-        taken.append(members)
-    return _settle(points, part, taken)
+        classes.append(members)
+    return _settle(points, part, classes)
 
 
 def _within(points, members):
@@ -185,13 +185,13 @@ def _within(points, members):
 def density_first(points, k, lowest):
     """LDF (lowest density first) or HDF: the candidate of largest or smallest sum of squares."""
     part = _Partition(len(points))
-    taken = []
+    classes = []
     while len(part.ids) >= k:
         candidates = [around(points, part.ids, i, k) for i in part.ids]
-        within = np.array([_within(points, members) for members in candidates])
-        taken.append(candidates[np.argmax(within) if lowest else np.argmin(within)])
-        part.take(taken[-1])
-    return _settle(points, part, taken)
+        sums_within = np.array([_within(points, members) for members in candidates])
+        classes.append(candidates[np.argmax(sums_within) if lowest else np.argmin(sums_within)])
+        part.take(classes[-1])
+    return _settle(points, part, classes)
 
 
 @np.errstate(over="ignore", under="ignore", invalid="ignore")
@@ -199,31 +199,31 @@ def tfrp(points, k, second_stage):
     """TFRP (Chang, Li, Huang 2007), the corners of the minima and of the maxima used in turn."""
     part = _Partition(len(points))
     corners = (points.min(axis=0), points.max(axis=0))
-    taken = []
+    classes = []
     while len(part.ids) >= k:
-        r = farthest(points, part.ids, corners[len(taken) % 2])
-        taken.append(list(around(points, part.ids, r, k)))
-        part.take(taken[-1])
-    labels = _settle(points, part, taken)
+        r = farthest(points, part.ids, corners[len(classes) % 2])
+        classes.append(list(around(points, part.ids, r, k)))
+        part.take(classes[-1])
+    labels = _settle(points, part, classes)
     if not second_stage:
         return labels
     for i in part.ids:
-        taken[labels[i]].append(i)
-    within = np.array([_within(points, members) for members in taken])
-    for c in np.argsort(-within, kind="stable"):
-        others = [i for i, members in enumerate(taken) if members and i != c]
+        classes[labels[i]].append(i)
+    sums_within = np.array([_within(points, members) for members in classes])
+    for c in np.argsort(-sums_within, kind="stable"):
+        others = [i for i, members in enumerate(classes) if members and i != c]
         if not others:
             break
-        trial = [list(members) for members in taken]
+        trial = [list(members) for members in classes]
         trial[c] = []
         cost = 0.0
-        for x in taken[c]:
+        for x in classes[c]:
             away = distances(np.array([_mean(points, trial[i]) for i in others]), points[x])
             to = others[np.argmin(away)]
             cost += len(trial[to]) / (len(trial[to]) + 1.0) * np.min(away)
             trial[to].append(x)
-        if cost < _within(points, taken[c]):
-            taken = trial
-    for label, members in enumerate([members for members in taken if members]):
+        if cost < _within(points, classes[c]):
+            classes = trial
+    for label, members in enumerate([members for members in classes if members]):
         labels[members] = label
     return labels

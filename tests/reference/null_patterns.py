@@ -34,7 +34,7 @@ def _patterns(
     valid: NDArray[np.bool_], records: list[int], k: int, persons: Sequence[int] | None
 ) -> list[tuple[frozenset[int] | None, list[int]]]:
     def count(members: list[int]) -> int:
-        return len(members) if persons is None else len({persons[one] for one in members})
+        return len(members) if persons is None else len({persons[member] for member in members})
 
     def first(pattern: frozenset[int]) -> tuple[int, list[int]]:
         # Of as many NULLs the one whose NULLs come first in the order of columns.
@@ -69,18 +69,18 @@ def _patterns(
         union, members = left.pop(0)
         while left and count(members) < k:
             costs = [
-                len(other - union) * count(members) + len(union - other) * count(own)
-                for other, own in left
+                len(other - union) * count(members) + len(union - other) * count(members_of)
+                for other, members_of in left
             ]
-            other, own = left.pop(costs.index(min(costs)))
-            union, members = union | other, members + own
+            other, members_of = left.pop(costs.index(min(costs)))
+            union, members = union | other, members + members_of
         if count(members) >= k:
             done.append((union, members))
             continue
-        above = [place for place, (other, _) in enumerate(done) if other >= union]
+        above = [index for index, (other, _) in enumerate(done) if other >= union]
         if above:
-            place = min(above, key=lambda place: (len(done[place][0] - union), place))
-            done[place] = (done[place][0], done[place][1] + members)
+            index = min(above, key=lambda index: (len(done[index][0] - union), index))
+            done[index] = (done[index][0], done[index][1] + members)
         else:
             done.append((None, members))
     return [*holding.items(), *done]

@@ -58,8 +58,8 @@ class Pool:
                 best, chosen = change, moves
         for x, source, target in chosen:
             # The last one takes the place of the one that goes.
-            place = self.parts[source].index(x)
-            self.parts[source][place] = self.parts[source][-1]
+            index = self.parts[source].index(x)
+            self.parts[source][index] = self.parts[source][-1]
             self.parts[source].pop()
             self.parts[target].append(x)
         return bool(chosen)
@@ -93,13 +93,13 @@ def passed_apart(squares, labels, k):
     classes = [np.flatnonzero(labels == label).tolist() for label in np.unique(labels)]
     every, near = np.arange(len(squares)), []
     for at, part in enumerate(classes):
-        held = np.zeros(len(classes), int)
+        n_held = np.zeros(len(classes), int)
         for record in part:
             order = np.lexsort((every, squares[record]))
             for other in [i for i in order if i != record][:HELD]:
-                held[labels[other]] += 1
-        held[at] = 0
-        near.append([c for c in np.lexsort((np.arange(len(held)), -held)) if held[c]][:NEAR])
+                n_held[labels[other]] += 1
+        n_held[at] = 0
+        near.append([c for c in np.lexsort((np.arange(len(n_held)), -n_held)) if n_held[c]][:NEAR])
     return _passed(squares, classes, near, k)
 
 
@@ -121,10 +121,10 @@ def _passed(apart, classes, near, k):
             pool.descend()
             pools += 1
             for c, part in zip(chosen, pool.parts, strict=True):
-                found = [pooled[x] for x in sorted(part)]
-                if set(found) != set(classes[c]):
+                members = [pooled[x] for x in sorted(part)]
+                if set(members) != set(classes[c]):
                     changed[c] = pools
-                classes[c] = found
+                classes[c] = members
             seen[at] = pools
     out = np.empty(len(apart), np.int64)
     for label, part in enumerate(classes):

@@ -41,7 +41,7 @@ def synthesize(data: Any, budget: dbanon.Budget | None = None, **options: Any) -
 
 
 def types_of(data: Any, entity: str | None = None) -> Any:
-    """The types of an array or a frame as it stands, which nobody else may take from it."""
+    """The types of an array or frame, read directly: only tests may do this without noise."""
     words = {"i": "integer", "u": "integer", "f": "number", "b": "boolean", "M": "timestamp"}
     if isinstance(data, pd.DataFrame):
         kinds = {name: getattr(data[name].dtype, "kind", "O") for name in data}
@@ -76,7 +76,7 @@ def require_same_draws(divided: Shares, grids: Sequence[NDArray[np.int64]]) -> N
         assert 0 <= rows.min() <= rows.max() <= GRID
         seen.append(noise.drawn)
         assert divided.epsilon * (1 - 1e-9) <= noise.spent(divided) <= divided.epsilon
-    assert all(drawn == seen[0] for drawn in seen)
+    assert all(answer == seen[0] for answer in seen)
 
 
 def bounded_rows(name: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -92,11 +92,11 @@ def mean_measures(
 ) -> NDArray[np.float64]:
     """The three measures of releases of reference rows, over so many seeds."""
     values, bounds = bounded_rows(name)
-    found: NDArray[np.float64] = np.mean(
+    means: NDArray[np.float64] = np.mean(
         [
             measures(values, released(values, bounds, epsilon, Seeded(seed), margins), 30)
             for seed in range(draws)
         ],
         axis=0,
     )
-    return found
+    return means

@@ -1,9 +1,9 @@
 """A reader who tries to recover the most extreme original from a release and its figures.
 
-The reader has the released rows and everything that is printed beside them, and knows how figures
-are computed. He imagines worlds that the rows allow: of the class with the largest released value
-one record has ``t``, its companions share what is left, and all others have their released value.
-Of each figure he solves for the ``t`` that it belongs to. For intervals he solves
+The reader has the released rows and all printed figures, and knows how figures are computed. They
+consider possible originals: in the class with the largest released value, one record has value
+``t``, the other members share the remainder, and all other records have their released value. From
+each figure they solve for ``t``. For intervals he solves
 n loss = sum of min(1, width / R) for the range R.
 """
 
@@ -43,8 +43,8 @@ def world(released: Floats, top: float) -> Pairs:
     labels = labels.reshape(-1).astype(np.int32)
     original = released.astype(np.float64).copy()
     members = np.flatnonzero(labels == len(values) - 1)
-    rest = (len(members) * values[-1] - top) / max(len(members) - 1, 1)
-    original[members] = rest
+    others = (len(members) * values[-1] - top) / max(len(members) - 1, 1)
+    original[members] = others
     original[members[0]] = top
     column = Numbers(
         name="income", original=original, scale=Scale.of(original), released=values.astype(float)
@@ -71,7 +71,7 @@ def solve(
     figures: Callable[[Pairs], Mapping[str, float]] = figures_of,
     points: int = 60,
 ) -> dict[str, tuple[float, float]]:
-    """By figure, the smallest and the largest ``t`` that it leaves possible.
+    """By figure, the smallest and largest ``t`` that is consistent with it.
 
     Parameters
     ----------

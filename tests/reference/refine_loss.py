@@ -90,16 +90,16 @@ class Search(Records):
             for label in labels[copies]:
                 if label < 0:
                     continue
-                held = self.classes[label]
-                if held and held[-1][0] == t:
-                    held[-1][1] += 1
+                entries = self.classes[label]
+                if entries and entries[-1][0] == t:
+                    entries[-1][1] += 1
                 else:
-                    held.append([t, 1])
+                    entries.append([t, 1])
         self.free, pure = [], {}
-        for c, held in enumerate(self.classes):
-            if len(held) != 1:
+        for c, entries in enumerate(self.classes):
+            if len(entries) != 1:
                 continue
-            t, count = held[0]
+            t, count = entries[0]
             if t in pure:
                 self.classes[pure[t]][0][1] += count
                 self.classes[c] = []
@@ -107,18 +107,18 @@ class Search(Records):
             else:
                 pure[t] = c
         self.classes_of = [[] for _ in self.rows]
-        for c, held in enumerate(self.classes):
-            for t, _ in held:
+        for c, entries in enumerate(self.classes):
+            for t, _ in entries:
                 self.classes_of[t].append(c)
-        self.losses = [self.loss_of(held) for held in self.classes]
+        self.losses = [self.loss_of(entries) for entries in self.classes]
 
-    def loss_of(self, held):
-        return self.joined(held).loss() if held else 0
+    def loss_of(self, entries):
+        return self.joined(entries).loss() if entries else 0
 
-    def joined(self, held):
-        columns = list(zip(*(self.rows[t] for t, _ in held), strict=True))
-        counts = [count for _, count in held]
-        shares = zip(*(self.shares(self.rows[t]) for t, _ in held), strict=True)
+    def joined(self, entries):
+        columns = list(zip(*(self.rows[t] for t, _ in entries), strict=True))
+        counts = [count for _, count in entries]
+        shares = zip(*(self.shares(self.rows[t]) for t, _ in entries), strict=True)
         return Shape.of(
             self,
             tuple(map(min, columns)),
@@ -132,10 +132,10 @@ class Search(Records):
         first = [copies[0] for copies in self.copies]
         self.neighbours = [
             sorted(
-                (t for t in range(len(first)) if t != own),
-                key=lambda t: (self.distance(first[t], [first[own]]), t),
+                (t for t in range(len(first)) if t != cluster),
+                key=lambda t: (self.distance(first[t], [first[cluster]]), t),
             )[:near]
-            for own in range(len(first))
+            for cluster in range(len(first))
         ]
         swaps(self)
         for _ in range(rounds):
@@ -146,16 +146,16 @@ class Search(Records):
                 self.agglomerate()
                 self.move()
                 self.join_same()
-                whole = not any(self.small(i) for i in self.alive)
-                if whole and sum(self.lost[i] for i in self.alive) <= before:
+                all_large = not any(self.small(i) for i in self.alive)
+                if all_large and sum(self.lost[i] for i in self.alive) <= before:
                     self.keep(pool)
         return self.labels()
 
     def labels(self):
         left = [[i for i in copies if i not in self.withheld] for copies in self.copies]
         owner = {}
-        for c, held in enumerate(self.classes):
-            for t, count in held:
+        for c, entries in enumerate(self.classes):
+            for t, count in entries:
                 owner.update(dict.fromkeys(left[t][:count], c))
                 del left[t][:count]
         labels = np.full(len(self.codes), -1, np.int32)
@@ -172,9 +172,9 @@ class Search(Records):
         if self.losses[c] == 0 or len(self.classes[c]) > self.most // 2:
             return []
         pool, entries = [c], len(self.classes[c])
-        wanted = 2 + below(7)
-        for _ in range(4 * wanted):
-            if len(pool) == wanted:
+        pool_size = 2 + below(7)
+        for _ in range(4 * pool_size):
+            if len(pool) == pool_size:
                 break
             source = self.classes[pool[below(len(pool))]]
             t = source[below(len(source))][0]
@@ -271,21 +271,21 @@ class Search(Records):
             moved = False
             e = -1
             while (e := e + 1) < len(self.entries):
-                t, count, own = self.entries[e]
-                copies = min(self.shape[own].size - self.k, count)
-                if copies <= 0 or not self.lost[own]:
+                t, count, cluster = self.entries[e]
+                copies = min(self.shape[cluster].size - self.k, count)
+                if copies <= 0 or not self.lost[cluster]:
                     continue
                 if copies == count:
-                    others = [x[:2] for x in self.entries if x[2] == own and x[1]]
+                    others = [x[:2] for x in self.entries if x[2] == cluster and x[1]]
                     others.remove([t, count])
-                    rest = self.joined(others)
+                    remainder = self.joined(others)
                 else:
-                    rest = self.shape[own].less(self.rows[t], copies)
-                gain = least = self.lost[own] - rest.loss()
+                    remainder = self.shape[cluster].less(self.rows[t], copies)
+                gain = least = self.lost[cluster] - remainder.loss()
                 point, target = Shape(self, self.rows[t], copies), None
                 for other in self.alive:
                     increase = self.shape[other].with_(point).loss() - self.lost[other]
-                    if gain > 0 and other != own and increase < least:
+                    if gain > 0 and other != cluster and increase < least:
                         least, target = increase, other
                 if target is None:
                     continue
@@ -294,8 +294,8 @@ class Search(Records):
                 else:
                     self.entries[e][1] -= copies
                     self.entries.append([t, copies, target])
-                self.lost[own] -= gain
-                self.shape[own] = rest
+                self.lost[cluster] -= gain
+                self.shape[cluster] = remainder
                 self.shape[target] = self.shape[target].with_(point)
                 self.lost[target] += least
                 moved = True
@@ -333,10 +333,10 @@ class Search(Records):
                 self.losses.append(0)
             c = self.free.pop()
             self.losses[c] = self.lost[i]
-            for t, count, own in self.entries:
-                if own != i or not count:
+            for t, count, cluster in self.entries:
+                if cluster != i or not count:
                     continue
-                same = [held for held in self.classes[c] if held[0] == t]
+                same = [entries for entries in self.classes[c] if entries[0] == t]
                 if same:
                     same[0][1] += count
                 else:
@@ -346,13 +346,13 @@ class Search(Records):
 
 def tables(costs):
     """By attribute the first codes of its pieces, and the table of its labels' costs."""
-    firsts, found = [], []
+    firsts, labels_out = [], []
     first = cost = 0
     for w in costs.pieces.tolist():
         firsts.append(costs.firsts[first : first + w].tolist())
-        found.append(costs.costs[cost : cost + w * w].reshape(w, w).tolist())
+        labels_out.append(costs.costs[cost : cost + w * w].reshape(w, w).tolist())
         first, cost = first + w, cost + w * w
-    return firsts, found
+    return firsts, labels_out
 
 
 def refine(space, labels, k, rounds, seed):

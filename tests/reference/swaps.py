@@ -4,11 +4,11 @@ SWEEPS, PARTNERS, HOLDING = 8, 16, 8
 
 
 def swaps(search):
-    """Sweeps over all classes while that pays: each with those that hold most of what is near."""
+    """Sweep over all classes while it helps, comparing each with those with most neighbours."""
     for _ in range(SWEEPS):
         if not sum(compare(search, c) for c in range(len(search.classes))):
             break
-    search.losses = [search.loss_of(held) for held in search.classes]
+    search.losses = [search.loss_of(entries) for entries in search.classes]
 
 
 def compare(search, c):
@@ -25,48 +25,48 @@ def compare(search, c):
     partners = sorted(times, key=lambda other: (-times[other], other))[:PARTNERS]
     changes, at = 0, 0
     while at < len(partners):
-        found = 0
+        n_changes = 0
         while change := best_change(search, c, partners[at], room):
             make(search, c, partners[at], *change)
-            found += 1
-        changes += found
+            n_changes += 1
+        changes += n_changes
         # After a change all of them may pay again.
-        at = 0 if found else at + 1
+        at = 0 if n_changes else at + 1
     return changes
 
 
 def best_change(search, a, b, room):
     """The copies of an entry of either class that change places where that loses least; or None."""
-    own, others = search.classes[a], search.classes[b]
-    least = search.loss_of(own) + search.loss_of(others)
+    entries_a, others = search.classes[a], search.classes[b]
+    least = search.loss_of(entries_a) + search.loss_of(others)
     best = None
 
     def offer(i, j, from_a, from_b):
         nonlocal least, best
-        x, y = [*own[i][:1], from_a], [*others[j][:1], from_b]
-        loss = search.loss_of(changed(own, x, y)) + search.loss_of(changed(others, y, x))
+        x, y = [*entries_a[i][:1], from_a], [*others[j][:1], from_b]
+        loss = search.loss_of(changed(entries_a, x, y)) + search.loss_of(changed(others, y, x))
         if loss < least:
             least, best = loss, (x, y)
 
-    sizes = [sum(count for _, count in held) for held in (own, others)]
-    if len(own) > 1 and len(others) > 1:
-        for i, (_, leaving) in enumerate(own):
+    sizes = [sum(count for _, count in entries) for entries in (entries_a, others)]
+    if len(entries_a) > 1 and len(others) > 1:
+        for i, (_, leaving) in enumerate(entries_a):
             for j, (_, coming) in enumerate(others):
                 more = coming - leaving
                 if sizes[0] + more >= search.k and sizes[1] - more >= search.k:
                     offer(i, j, leaving, coming)
     if sizes[0] > search.k and len(others) < room:
-        for i, (_, count) in enumerate(own):
+        for i, (_, count) in enumerate(entries_a):
             offer(i, 0, min(count, sizes[0] - search.k), 0)
-    if sizes[1] > search.k and len(own) < room:
+    if sizes[1] > search.k and len(entries_a) < room:
         for j, (_, count) in enumerate(others):
             offer(0, j, 0, min(count, sizes[1] - search.k))
     return best
 
 
-def changed(held, leaving, coming):
+def changed(entries, leaving, coming):
     """What a class holds when copies have left and come."""
-    counts = dict(held)
+    counts = dict(entries)
     for (t, count), sign in ((leaving, -1), (coming, 1)):
         counts[t] = counts.get(t, 0) + sign * count
     return [[t, count] for t, count in counts.items() if count]
@@ -77,16 +77,16 @@ def make(search, a, b, x, y):
         if not count:
             continue
         giving, taking = search.classes[c], search.classes[other]
-        given = next(entry for entry in giving if entry[0] == t)
-        given[1] -= count
-        if not given[1]:
-            giving.remove(given)
+        giving_entry = next(entry for entry in giving if entry[0] == t)
+        giving_entry[1] -= count
+        if not giving_entry[1]:
+            giving.remove(giving_entry)
             holding = search.classes_of[t]
             holding[holding.index(c)] = holding[-1]
             holding.pop()
-        taken = next((entry for entry in taking if entry[0] == t), None)
-        if taken:
-            taken[1] += count
+        taking_entry = next((entry for entry in taking if entry[0] == t), None)
+        if taking_entry:
+            taking_entry[1] += count
         else:
             taking.append([t, count])
             search.classes_of[t].append(other)

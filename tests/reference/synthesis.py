@@ -38,15 +38,15 @@ def score(
 ) -> float:
     """SSE over the expected SSE of Laplace noise at epsilon = .01, columns from 0 to 1."""
     spread = values.max(axis=0) - values.min(axis=0)
-    lost = (centroids(values, dense(values, k, radius)) - values) / spread
+    bias = (centroids(values, dense(values, k, radius)) - values) / spread
     scale = noise_factor(len(values), k, reading) / epsilon
     rng = np.random.default_rng(0)
-    found = [np.square(lost + rng.laplace(0, scale, values.shape)).sum() for _ in range(draws)]
-    return float(np.mean(found) / (values.size * 2 / 0.01**2))
+    errors = [np.square(bias + rng.laplace(0, scale, values.shape)).sum() for _ in range(draws)]
+    return float(np.mean(errors) / (values.size * 2 / 0.01**2))
 
 
 class Recording:
-    """No noise at all; what was asked for."""
+    """A mechanism without noise that records its queries."""
 
     def __init__(self) -> None:
         self.drawn: list[tuple[str, int, float]] = []
@@ -81,8 +81,8 @@ class Recording:
         if edges is not None:
             counts = sum(scale == edges.count_scale for _, _, scale in self.drawn)
             choices = sum(scale == edges.choice_scale for _, _, scale in self.drawn)
-            levels, rest = divmod(choices * edges.depth, 2**edges.depth - 1)
-            assert rest == 0
+            levels, remainder = divmod(choices * edges.depth, 2**edges.depth - 1)
+            assert remainder == 0
             spent += counts * self.laplace_price(edges.count_scale, 2)
             # Each of the parts of a level sees a part of the rows; a row that moves is in two.
             spent += levels * 2 * self.choice_price(edges.choice_scale, 1)
@@ -189,13 +189,13 @@ def measures(
     """Sliced W2^2 over variance, |difference of correlations|, error of 300 range counts: means."""
     rng = np.random.default_rng(0)
     mean, deviation = values.mean(axis=0), values.std(axis=0)
-    one, other = (values - mean) / deviation, (rows - mean) / deviation
+    source_scores, row_scores = (values - mean) / deviation, (rows - mean) / deviation
     apart = spread = 0.0
     for _ in range(directions):
         direction = rng.normal(size=values.shape[1])
         direction /= np.linalg.norm(direction)
-        line = np.sort(one @ direction)
-        apart += np.square(line - np.sort(other @ direction)).mean()
+        line = np.sort(source_scores @ direction)
+        apart += np.square(line - np.sort(row_scores @ direction)).mean()
         spread += line.var()
     pairs = np.triu_indices(values.shape[1], 1)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -205,13 +205,13 @@ def measures(
     correlations = np.abs(np.corrcoef(values.T) - found)[pairs].mean()
     errors = []
     for _ in range(300):
-        inside, there = np.ones(len(values), bool), np.ones(len(rows), bool)
+        inside, rows_inside = np.ones(len(values), bool), np.ones(len(rows), bool)
         for column in rng.choice(values.shape[1], 2, replace=False):
             start = rng.uniform(0, 0.6)
             low, high = np.quantile(values[:, column], [start, start + 0.4])
             inside &= (values[:, column] >= low) & (values[:, column] <= high)
-            there &= (rows[:, column] >= low) & (rows[:, column] <= high)
-        errors.append(abs(inside.mean() - there.mean()))
+            rows_inside &= (rows[:, column] >= low) & (rows[:, column] <= high)
+        errors.append(abs(inside.mean() - rows_inside.mean()))
     return float(apart / spread), float(correlations), float(np.mean(errors))
 
 

@@ -66,14 +66,20 @@ def pairs_of_tables(
         raise InvalidParameter(f"The classes are of {len(classes.labels)} records, not {n}.")
     else:
         suppressed, alike = classes.labels < 0, classes.labels.astype(np.int64)
-    kept = np.flatnonzero(~suppressed)
+    released_rows = np.flatnonzero(~suppressed)
     missing = {name: _missing(released[name]) for name in names}
     together = combine_codes(
-        [alike[kept], *(_codes(released[name][kept], missing[name][kept]) for name in names)]
+        [
+            alike[released_rows],
+            *(
+                _codes(released[name][released_rows], missing[name][released_rows])
+                for name in names
+            ),
+        ]
     )
     labels = np.full(n, SUPPRESSED, np.int32)
-    labels[kept] = together
-    firsts = kept[np.unique(together, return_index=True)[1]]
+    labels[released_rows] = together
+    firsts = released_rows[np.unique(together, return_index=True)[1]]
     trees = dict(hierarchies or {})
     columns = []
     for attribute in microdata.attributes:

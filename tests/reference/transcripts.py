@@ -14,12 +14,12 @@ Ints = NDArray[np.int64]
 
 @dataclass
 class Transcript:
-    """Noise that remembers what it was given and what it gave; or gives again what another gave.
+    """Noise that records queries and answers, or replays the answers of another run.
 
     Parameters
     ----------
-    seed : of what is drawn.
-    given : the answers of another run, to be given again.
+    seed : random seed.
+    given : the answers of another run to replay.
     """
 
     seed: int = 0
@@ -69,33 +69,33 @@ class Transcript:
     def _chosen(self, scores: Ints, scale: float) -> int:
         return int(np.argmax(scores + self._rng.gumbel(0, scale, len(scores))))
 
-    def _answer(self, kind: str, values: Ints, scale: float, drawn: Callable[[], Any]) -> Any:
+    def _answer(self, kind: str, values: Ints, scale: float, draw: Callable[[], Any]) -> Any:
         self.asked.append((kind, values.copy(), scale))
-        known = None if self.given is None else self.given[len(self.answers)]
-        self.answers.append(drawn() if known is None else known)
+        replayed = None if self.given is None else self.given[len(self.answers)]
+        self.answers.append(draw() if replayed is None else replayed)
         return self.answers[-1]
 
 
-def told(one: Transcript, other: Transcript, share: float = 1.0) -> float:
-    """How much the answers of one tell it from the other, whose questions follow these answers.
+def privacy_loss(first: Transcript, second: Transcript, share: float = 1.0) -> float:
+    """The privacy loss between two transcripts, the second of which replays the first's answers.
 
     Epsilon of Laplace noise, and of each choice; rho of Gaussian noise, and of each choice by the
     range in which its scores move.
 
     Parameters
     ----------
-    share : of the noise that there is: with half of it, twice as much is told.
+    share : share of the actual noise; half of it doubles the loss.
     """
-    assert one.shape == other.shape
+    assert first.shape == second.shape
     loss = 0.0
-    for (kind, here, scale), (_, there, _) in zip(one.asked, other.asked, strict=True):
-        moved, scale = (here - there).astype(float), scale * share
+    for (kind, values, scale), (_, other_values, _) in zip(first.asked, second.asked, strict=True):
+        moved, scale = (values - other_values).astype(float), scale * share
         if kind == "laplace":
             loss += np.abs(moved).sum() / scale
         elif kind == "gaussian":
             loss += np.square(moved).sum() / (2 * scale**2)
         elif kind == "choice":
-            odds = [q / scale - np.logaddexp.reduce(q / scale) for q in (here, there)]
+            odds = [q / scale - np.logaddexp.reduce(q / scale) for q in (values, other_values)]
             loss += np.abs(odds[0] - odds[1]).max()
         else:
             loss += ((moved.max() - moved.min()) / scale) ** 2 / 8

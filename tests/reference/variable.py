@@ -55,10 +55,10 @@ def nearest_path(points, groups=None):
         waiting.remove(group)
         if not waiting:
             return path
-        here = centroids[group]
-        group = waiting[int(np.argmin(squared(centroids[waiting], here)))]
+        centroid = centroids[group]
+        group = waiting[int(np.argmin(squared(centroids[waiting], centroid)))]
         members = np.flatnonzero(groups == group)
-        record = int(members[np.argmin(squared(points[members], here))])
+        record = int(members[np.argmin(squared(points[members], centroid))])
 
 
 def _walk(points, ids, record):
@@ -84,12 +84,12 @@ def farthest_pair(points, ids):
 def both_ends(points, ids, k):
     """One class of k around each of the two most distant records, and the records left."""
     ids = list(ids)
-    found = []
+    pairs = []
     for seed in farthest_pair(points, ids):
         order = sorted(ids, key=lambda i: (i != seed, np.square(points[i] - points[seed]).sum(), i))
-        found.append(order[:k])
-        ids = [i for i in ids if i not in found[-1]]
-    return found, ids
+        pairs.append(order[:k])
+        ids = [i for i in ids if i not in pairs[-1]]
+    return pairs, ids
 
 
 def kward(points, k):
@@ -102,8 +102,8 @@ def kward(points, k):
             labels[ids] = classes
             classes += 1
             continue
-        ends, rest = both_ends(points, ids, k)
-        clusters = [*ends, *([i] for i in rest)]
+        ends, remaining = both_ends(points, ids, k)
+        clusters = [*ends, *([i] for i in remaining)]
         while any(len(cluster) < k for cluster in clusters):
             least, pair = np.inf, None
             for a, b in combinations(range(len(clusters)), 2):
@@ -135,14 +135,14 @@ def mst(points, k, diametric):
         gap = squared(points, points[child])
         parent[gap < length] = child
         length = np.minimum(length, gap)
-    kept = list(tree)
+    edges = list(tree)
     for edge in sorted(tree, key=lambda edge: (-edge[0], edge[1])):
-        without = [other for other in kept if other != edge]
+        without = [other for other in edges if other != edge]
         if min(len(_reached(without, edge[1])), len(_reached(without, edge[2]))) >= k:
-            kept = without
+            edges = without
     classes, left = [], set(range(n))
     while left:
-        ids = sorted(_reached(kept, min(left)))
+        ids = sorted(_reached(edges, min(left)))
         left -= set(ids)
         classes += _md(points, ids, k) if diametric else [ids]
     labels = np.empty(n, np.int32)
@@ -156,8 +156,8 @@ def _reached(edges, start):
     while todo:
         at = todo.pop()
         for _, a, b in edges:
-            for one, other in ((a, b), (b, a)):
-                if one == at and other not in seen:
+            for first, other in ((a, b), (b, a)):
+                if first == at and other not in seen:
                     seen.add(other)
                     todo.append(other)
     return seen
@@ -199,8 +199,8 @@ def dbscan(points, k, radius):
 
 def dcm(points, k, radius):
     """DBSCAN's classes of k or more; the rest is a class of its own, or joins the nearest ones."""
-    found = dbscan(points, k, radius)
-    classes = [ids for ids in map(found.__eq__, range(found.max() + 1)) if ids.sum() >= k]
+    pairs = dbscan(points, k, radius)
+    classes = [ids for ids in map(pairs.__eq__, range(pairs.max() + 1)) if ids.sum() >= k]
     noise = np.flatnonzero(~np.any(classes, axis=0)) if classes else np.arange(len(points))
     labels = np.full(len(points), len(classes), np.int32)
     for label, ids in enumerate(classes):

@@ -1,5 +1,5 @@
-// Preparation of blocks: standardize numbers, and assign each record to its block by descending a tree
-// of cuts (partitioning/cuts.py).
+// Preparation of blocks: standardize numbers, and assign each record to its block by descending a
+// tree of cuts (partitioning/cuts.py).
 #include "bind/binding.hpp"
 #include "common/labels.hpp"
 

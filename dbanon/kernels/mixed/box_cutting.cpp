@@ -32,8 +32,8 @@ double BoxCutting::gain_of_number(std::size_t number) {
     return 2 * sum / (m * m) - widths / m;
 }
 
-// The best level: two boxes below different nodes of it climb one more edge; boxes that extend above it
-// are separated from neither.
+// The best level: two boxes below different nodes of it climb one more edge; boxes that extend
+// above it are separated from neither.
 double BoxCutting::gain_of_tree(std::size_t tree, const BoxColumn& column) {
     const auto m = static_cast<double>(sample_.size());
     double best = 0;

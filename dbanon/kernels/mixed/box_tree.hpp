@@ -1,10 +1,10 @@
-// Boxes in a tree, for the nearest ones of another box: leaves of 16 and nodes of 8 children lie
-// column by column, so that a whole leaf or node is compared at once.
+// A tree over boxes, for nearest-neighbour search: leaves of 16 and nodes of 8 children are stored
+// by column, so that a complete leaf or node is compared at once.
 //
-// A node knows of each child, for numbers the smallest and largest end, and for each level of a
-// hierarchy the ancestors there as 64 hashed bits: a level at which the question's are missing
-// tells that all below the child climb beyond it. Bounds are summed as distances are, column by
-// column, and rounding keeps order: no bound is above a distance, to the last bit.
+// A node stores for each child the smallest and largest end of numbers, and for each level of a
+// hierarchy the ancestors as 64 hashed bits: if the query's ancestor is missing, all boxes below
+// the child climb beyond that level. Bounds are summed like distances, column by column, and
+// rounding is monotone, so no bound exceeds a distance.
 #pragma once
 
 #include <span>
@@ -25,18 +25,18 @@ class BoxTree {
     // weights: one for each box, or null for ones.
     BoxTree(const std::vector<BoxColumn>& columns, const Boxes& boxes, const std::int64_t* weights);
 
-    // Builds some more; true at the end. Boxes that are equal may become one, with their weights.
+    // Continues building; true at the end. Equal boxes may be merged, adding their weights.
     bool build(Work& work);
 
-    // The box whose neighbours are asked for.
+    // Sets the query box.
     void ask(const double* ends, const std::int32_t* nodes);
-    // Calls found(distance, weight) for each box that may be within `limit`, which returns what
-    // the limit is from there on; it never grows.
+    // Calls found(distance, weight) for each box that may be within `limit`; it returns the new
+    // limit, which never grows.
     template <class Found>
     void within(double limit, const Found& found, Work& work);
 
    private:
-    // What waits to be looked into: a node, or ~leaf.
+    // An open node, or ~leaf.
     struct Open {
         double bound;
         std::int32_t link;
@@ -45,11 +45,11 @@ class BoxTree {
         std::span<std::int32_t> members;
         std::int32_t slot;
     };
-    // A level of a hierarchy, as the question sees it.
+    // A level of a hierarchy, relative to the query.
     struct Level {
-        std::int32_t node;   // the question's ancestor there
-        std::int32_t climb;  // height that parting here adds
-        std::uint64_t bits;  // what a child has where something of it need not part here
+        std::int32_t node;   // the query's ancestor on this level
+        std::int32_t climb;  // height added by separating here
+        std::uint64_t bits;  // bits of children that may not separate here
     };
 
     std::int32_t make_leaf(std::span<const std::int32_t> members, bool identical);
@@ -67,7 +67,7 @@ class BoxTree {
     std::vector<bool> inner_;     // by tree, whether boxes have nodes above the leaves
     BoxCutting cutting_;
     std::vector<std::int32_t> members_;
-    std::vector<Part> parts_;  // to be built
+    std::vector<Part> parts_;  // still to be built
     std::int32_t refreshed_ = -1;
 
     std::int32_t root_ = 0;
@@ -80,7 +80,7 @@ class BoxTree {
     Grid<double> sides_;
     Grid<std::uint64_t> masks_;
     Grid<std::int32_t> highest_;
-    std::vector<std::int32_t> links_;  // by place, which is node * kBranches + child
+    std::vector<std::int32_t> links_;  // by slot, which is node * kBranches + child
 
     const double* query_ = nullptr;
     std::vector<std::int32_t> path_;

@@ -1,9 +1,9 @@
-// Records and released rows as linkage compares them: column by column the ends of an interval, or
-// a node of a hierarchy. A record's ends are equal and its nodes are leaves.
+// Records and released rows in record linkage: per column an interval or a node of a hierarchy.
+// Intervals of records are single values, and their nodes are leaves.
 //
 // Distances are the sum of EM4ADOM's eq. (11) in the order of the columns: the gap between two
-// intervals; the height of two nodes' lowest common ancestor above that which is no leaf, over the
-// tree's height.
+// intervals; the height of the lowest common ancestor above the inner one of two nodes, over the
+// height of the tree.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace dbanon {
 
-// One column: a tree of nodes numbered depth first, or numbers where `parents` is empty.
+// A column: a tree of nodes numbered depth first, or numbers if `parents` is empty.
 class BoxColumn {
    public:
     // parents: of each node, -1 of the root, which is the first.
@@ -24,7 +24,7 @@ class BoxColumn {
     std::int32_t height(std::int32_t node) const { return heights_[node]; }
     std::int32_t depth(std::int32_t node) const { return depths_[node]; }
     std::int32_t parent(std::int32_t node) const { return parents_[node]; }
-    // The ancestor of a node at each depth from 1 on, itself below its own, `stride` apart.
+    // The ancestor of a node at each depth from 1; the node itself below its depth; `stride` apart.
     void way(std::int32_t node, std::int32_t* found, std::size_t stride) const;
     // The depth of the lowest common ancestor of two nodes.
     std::int32_t common(std::int32_t a, std::int32_t b) const;

@@ -1,12 +1,12 @@
-// The centroid of the remaining records, which has no coordinates either, and the record farthest from
-// it.
+// The centroid of the remaining records, which has no coordinates either, and the record farthest
+// from it.
 //
-// In an embedding with the distances of square.hpp, each node of a tree has an axis on which the records
-// below it have coordinate l, where l^2 is half of the extra cost of leaves that meet above the node. A
-// record's squared distance from the mean of N records is then
+// In an embedding with the distances of square.hpp, each node of a tree has an axis on which the
+// records below it have coordinate l, where l^2 is half of the extra cost of leaves that meet above
+// the node. A record's squared distance from the mean of N records is then
 //   sum (x - S / N)^2 + sum over its nodes l^2 (1 - 2 count / N) + sum over all nodes l^2 (count / N)^2.
-// The record farthest from the mean has the largest sum of squared distances to the records, an integer:
-// doubles only select candidates.
+// The record farthest from the mean has the largest sum of squared distances to the records, an
+// integer: doubles only select candidates.
 #pragma once
 
 #include "mixed/square.hpp"
@@ -63,9 +63,9 @@ class Centre {
     double base_ = 0, slack_ = 0;
 };
 
-// The farthest record from a moving centroid, with bounds of leaves that stay valid for some movement. A
-// bound is the distance of the farthest record of a leaf minus the movement at that time. Adding the
-// current movement gives a valid bound by the triangle inequality.
+// The farthest record from a moving centroid, with bounds of leaves that stay valid for some
+// movement. A bound is the distance of the farthest record of a leaf minus the movement at that
+// time. Adding the current movement gives a valid bound by the triangle inequality.
 class FarFromCentre {
    public:
     FarFromCentre(const WideTree& tree, const Centre& centre) : tree_(tree), centre_(centre) {}

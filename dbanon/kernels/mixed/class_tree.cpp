@@ -8,7 +8,7 @@ namespace dbanon {
 
 namespace {
 
-// Smaller trees are not worth another one.
+// Smaller trees are not rebuilt.
 constexpr std::int32_t kFewClasses = 32;
 
 }  // namespace

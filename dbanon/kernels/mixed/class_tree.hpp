@@ -1,10 +1,10 @@
 // The class whose loss grows least when another class joins it.
 //
-// Classes of one record are tuples of a WideTree. All others are in a tree of boxes, with leaves of 16
-// and nodes of 8 children: a class has a reserved leaf slot from the start, keeps it while it grows, and
-// boxes grow with it. Results equal those of a plain search by (increase, smallest class): bounds and
-// losses are integers, and a subtree whose bound equals the least increase is skipped only if its
-// smallest class is larger.
+// Classes of one record are tuples of a WideTree. All others are in a tree of boxes, with leaves of
+// 16 and nodes of 8 children: a class has a reserved leaf slot from the start, keeps it while it
+// grows, and boxes grow with it. Results equal those of a plain search by (increase, smallest
+// class): bounds and losses are integers, and a subtree whose bound equals the least increase is
+// skipped only if its smallest class is larger.
 #pragma once
 
 #include <array>
@@ -20,8 +20,8 @@ namespace dbanon {
 
 class ClassTree {
    public:
-    // classes: the tuples of each. shapes, losses: by class id; the caller owns both and updates them
-    // before merging here.
+    // classes: the tuples of each. shapes, losses: by class id; the caller owns both and updates
+    // them before merging here.
     ClassTree(const MixedTable& table, const std::vector<std::vector<std::int32_t>>& classes,
               const Shapes& shapes, const std::vector<Cost>& losses);
 
@@ -41,7 +41,8 @@ class ClassTree {
         Code low, high;
         std::int32_t depth;
     };
-    // Minima of a class, or of all below a child; the loss per record if it does not depend on them.
+    // Minima of a class, or of all below a child; the loss per record if it does not depend on
+    // them.
     struct Least {
         Cost size, each;
         std::int32_t id;
@@ -51,8 +52,8 @@ class ClassTree {
         Cost bound;
         std::int32_t least, link;
     };
-    // For a column of paths, by the highest bit in which two paths differ: the loss per record, and the
-    // depth at which they separate.
+    // For a column of paths, by the highest bit in which two paths differ: the loss per record, and
+    // the depth at which they separate.
     struct Parting {
         std::array<Cost, 33> cost{};
         std::array<std::int32_t, 33> depth{};

@@ -19,7 +19,7 @@ bool MixedDensity::after(const Entry& a, const Entry& b) const {
     return a.record > b.record;
 }
 
-// The records nearest to the smallest one of a tuple, without it.
+// The nearest neighbours of a tuple's smallest record.
 void MixedDensity::look_up(std::int32_t tuple) {
     square_.start(tuple);
     unassigned_.around(square_, tuple, room_ + 1, neighbours_, work_);
@@ -31,8 +31,8 @@ void MixedDensity::look_up(std::int32_t tuple) {
     length_[tuple] = length;
 }
 
-// Drops neighbours that are gone, and the one that has become the smallest of the tuple; returns how
-// many of the candidate remain.
+// Drops removed neighbours, and the record that has become the smallest of the tuple; returns how
+// many records of the candidate remain.
 std::int32_t MixedDensity::shorten(std::int32_t tuple) {
     std::int32_t* from = list(tuple);
     const std::int32_t record_of_tuple = unassigned_.record(tuple), length = length_[tuple];
@@ -46,7 +46,7 @@ std::int32_t MixedDensity::shorten(std::int32_t tuple) {
     return n_remaining;
 }
 
-// The first `known` neighbours have been the candidate's before: removals do not change their order.
+// The first `n_remaining` neighbours belonged to the candidate before; removals keep their order.
 void MixedDensity::rate(std::int32_t tuple, std::int32_t n_remaining) {
     members_.assign(1, tuple);
     for (std::int32_t i = 0; i + 1 < k_; ++i) {
@@ -70,8 +70,8 @@ MixedDensity::Entry MixedDensity::next() {
     }
 }
 
-// Whose candidates change with a record that has been taken: its holders', and its tuple's, whose
-// smallest record it was.
+// Collects tuples whose candidates change when a record is removed: those that hold it, and its own
+// tuple, of which it was the smallest record.
 void MixedDensity::collect(std::int32_t removed) {
     const auto hit = [&](std::int32_t tuple) {
         if (unassigned_.record(tuple) == WideTree::kNone || marked_[tuple]) return;

@@ -1,8 +1,8 @@
-// LDF and HDF of records without coordinates: as points/density.hpp, on squared distances in whole
-// numbers. All candidates hold k records, so that the sum of the squared distances of their pairs
-// tells which has the largest sum of squares.
+// LDF and HDF for records without coordinates: points/density.hpp with integer squared distances.
+// All candidates have k records, so they are ordered by the sum of squared distances of their
+// pairs.
 //
-// Copies of a tuple have candidates of one density: only the smallest that remains is rated.
+// Copies of a tuple have candidates of equal density: only the smallest remaining record is rated.
 #pragma once
 
 #include "mixed/taking.hpp"
@@ -31,12 +31,12 @@ class MixedDensity final : public Taking {
     void collect(std::int32_t removed);
 
     const bool lowest_;
-    const std::int32_t room_;    // neighbours kept
+    const std::int32_t room_;    // number of stored neighbours
     Grid<std::int32_t> lists_;   // by tuple: records near its smallest one, the nearest first
     std::vector<std::int32_t> length_, version_;      // by tuple
     std::vector<std::vector<std::int32_t>> holders_;  // by record: tuples whose candidates hold it
     std::vector<bool> marked_;                        // by tuple
-    std::vector<std::int32_t> hit_;                   // tuples whose candidates are to be rated anew
+    std::vector<std::int32_t> hit_;                   // tuples whose candidates need a new rating
     std::vector<Entry> heap_;
     std::vector<std::int32_t> members_;
 };

@@ -106,7 +106,7 @@ Steps Merging::run() {
     }
 }
 
-// Cuts at the middle by the values of the attribute of largest entropy, until below 2k.
+// Splits in the middle along the attribute with the largest entropy, until below 2k records.
 void Merging::split(std::vector<std::int32_t> records, std::int32_t& label) {
     const int a = static_cast<std::int64_t>(records.size()) < 2 * std::int64_t{k_}
                       ? -1
@@ -130,7 +130,7 @@ void Merging::split(std::vector<std::int32_t> records, std::int32_t& label) {
     split(std::move(second_half), label);
 }
 
-// The attribute of largest entropy; -1 when all records are equal.
+// The attribute with the largest entropy; -1 if all records are equal.
 int Merging::busiest(const std::vector<std::int32_t>& records) const {
     int best = -1;
     double most = 0;
@@ -140,7 +140,7 @@ int Merging::busiest(const std::vector<std::int32_t>& records) const {
             codes[i] = mixed_->row(mixed_->tuple_of(records[i]))[a];
         }
         std::sort(codes.begin(), codes.end());
-        // Of n records: entropy = log n - sum(c log c) / n; the sum alone decides, and smallest wins.
+        // The entropy of n records is log n - sum(c log c) / n, so the smallest sum wins.
         double sum = 0;
         for (std::size_t i = 0, from = 0; i < codes.size(); ++i) {
             if (i + 1 < codes.size() && codes[i + 1] == codes[i]) continue;

@@ -8,7 +8,7 @@ namespace dbanon {
 
 // Merging classes below k with the class of least merging loss. KACA (Li, Wong, Fu & Pei 2006)
 // starts from distinct records. EBKC (Zhang, Zhao, Yang & Yang 2014) starts from classes of records
-// within a distance, and at the end cuts large classes in two where the entropy is largest.
+// within a distance, and finally splits large classes along the attribute with the largest entropy.
 class Merging final : public Kernel {
    public:
     // threshold: of the distance (def. 5, mean over the attributes); below 0 for KACA.

@@ -1,5 +1,5 @@
-// Records with numeric and categorical attributes as fixed-point integers: sums do not depend on the
-// order of addition, so all builds and the plain reference agree exactly.
+// Records with numeric and categorical attributes as fixed-point integers: sums do not depend on
+// the order of addition, so all builds and the plain reference agree exactly.
 //
 // A numeric value is its distance from the table's minimum, 0 to `unit`. A categorical value is the
 // position of its leaf, depth first, so that the leaves below a node are a range of positions and a

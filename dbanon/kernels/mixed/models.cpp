@@ -122,9 +122,9 @@ namespace {
 // Whether shares add up to the same in a class and in the table, apart from rounding.
 bool balanced(double all) { return std::abs(all) <= 1e-12; }
 
-// The earth mover's distance along an order with "no value"; `over` holds the cumulative excess. The
-// cumulative mass moved to "no value" increases from 0 to the final excess, as close to `over` as
-// possible: isotonic regression in the L1 norm, with a heap.
+// The earth mover's distance along an order with "no value"; `over` holds the cumulative excess.
+// The cumulative mass moved to "no value" increases from 0 to the final excess, as close to `over`
+// as possible: isotonic regression in the L1 norm, with a heap.
 double along(std::vector<double>& over, double steps) {
     if (over.back() < 0) {
         for (double& value : over) value = -value;

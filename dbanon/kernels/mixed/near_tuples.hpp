@@ -1,4 +1,4 @@
-// The nearest of each tuple among all of them, by def. 5 of GAA-CP, ties by tuple.
+// The nearest tuples of each tuple, by def. 5 of GAA-CP, ties by tuple.
 #pragma once
 
 #include <numeric>
@@ -17,9 +17,9 @@ class NearTuples {
         tree_.build(order_, std::vector<std::int32_t>(order_));
     }
 
-    // All tuples, so that one is near the next: what one question reads, the next one finds cached.
+    // All tuples in an order that keeps neighbours together, for cache locality of searches.
     const std::vector<std::int32_t>& order() const { return order_; }
-    // The `count` nearest to a tuple but itself, nearest first; there are as many others.
+    // The `count` nearest other tuples, nearest first; there must be that many.
     void nearest(std::int32_t tuple, std::int32_t count, std::int32_t* found, Work& work) {
         reach_.start(tuple);
         tree_.nearest(reach_, tuple, count, found, work);

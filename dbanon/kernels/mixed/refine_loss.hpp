@@ -8,10 +8,11 @@
 
 namespace dbanon {
 
-// Local search after any method, on the loss of labels if their costs are given. Each round dissolves a
-// few neighbouring classes and rebuilds them by randomized agglomeration and moves of single records;
-// the result is accepted if the loss does not grow. Privacy models stay satisfied: clusters that violate
-// them count as small. Swaps (swaps.hpp) may come first, since they find improvements cheaply.
+// Local search after any method, on the loss of labels if their costs are given. Each round
+// dissolves a few neighbouring classes and rebuilds them by randomized agglomeration and moves of
+// single records; the result is accepted if the loss does not grow. Privacy models stay satisfied:
+// clusters that violate them count as small. Swaps (swaps.hpp) may come first, since they find
+// improvements cheaply.
 class RefineLoss final : public Kernel {
    public:
     // worth: rounds end once n / k of them save less than 1/worth of the loss; 0 for no such limit.

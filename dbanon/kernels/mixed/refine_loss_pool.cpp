@@ -1,4 +1,4 @@
-// One round of the search: the classes of a pool taken apart, arranged anew, and kept if better.
+// One round of the search: dissolve the classes of a pool, rebuild them, and accept improvements.
 #include <limits>
 
 #include "mixed/refine_loss.hpp"
@@ -9,7 +9,7 @@ namespace dbanon {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
-// Of uniting two clusters, in records that they lack less: what does not help costs much, not all.
+// A penalty for merging clusters without reducing what they lack; large, but not infinite.
 constexpr double kLeastLack = 1.0 / 16;
 
 }  // namespace
@@ -77,7 +77,7 @@ void RefineLoss::count(std::size_t cluster, std::int32_t tuple, Count copies) {
     if (!models_.empty()) models_.count(pool_.counts(cluster), mixed_->beside(tuple), copies);
 }
 
-// Whether a cluster would keep to the models with copies of a tuple more, or less.
+// Whether a cluster would satisfy the models with more or fewer copies of a tuple.
 bool RefineLoss::keeps_with(std::size_t cluster, std::int32_t tuple, Count copies) {
     if (models_.empty()) return true;
     count(cluster, tuple, copies);
@@ -87,7 +87,7 @@ bool RefineLoss::keeps_with(std::size_t cluster, std::int32_t tuple, Count copie
     return satisfies;
 }
 
-// Records that a cluster lacks to be a class, and what models say of those it has.
+// The number of records that a cluster lacks to reach k and satisfy the models.
 double RefineLoss::lack(std::size_t cluster) {
     const auto records = static_cast<double>(std::max<Cost>(k_ - pool_.shapes.size(cluster), 0));
     if (models_.empty()) return records;
@@ -95,8 +95,9 @@ double RefineLoss::lack(std::size_t cluster) {
     return records + models_.lack(pool_.counts(cluster));
 }
 
-// The number of copies that cluster j gives to a small one: those above k if it has a single tuple. 0 if
-// they merge instead. Loss 0 does not imply a single tuple, since attributes may have weight 0.
+// The number of copies that cluster j gives to a small one: those above k if it has a single tuple.
+// 0 if they merge instead. Loss 0 does not imply a single tuple, since attributes may have weight
+// 0.
 Cost RefineLoss::lent(std::int32_t i, std::int32_t j) const {
     const Entry& entry = pool_.entries[j];
     const bool lends = models_.empty() && entry.owner == j && entry.count > k_ &&
@@ -105,7 +106,7 @@ Cost RefineLoss::lent(std::int32_t i, std::int32_t j) const {
     return std::min<Cost>(k_ - pool_.shapes.size(i), entry.count - k_);
 }
 
-// How much less two clusters lack when they are one.
+// How much less two clusters lack after merging.
 double RefineLoss::help(std::size_t a, std::size_t b) {
     std::transform(pool_.counts(a), pool_.counts(a) + models_.cells(), pool_.counts(b),
                    together_.begin(), std::plus<>());
@@ -116,8 +117,8 @@ double RefineLoss::help(std::size_t a, std::size_t b) {
                     kLeastLack);
 }
 
-// What uniting a small cluster i with j costs, made noisy so that each round tries another way;
-// under models for what it helps them both, and kNever where it is more than `most`.
+// The cost of merging a small cluster i with j, with noise so that rounds differ. With models it is
+// relative to the reduction of what they lack; kNever if above `most`.
 double RefineLoss::price(std::int32_t i, std::int32_t j, double most) {
     const std::size_t a = i, b = j;
     const Cluster &small = pool_.clusters[a], &other = pool_.clusters[b];
@@ -144,7 +145,7 @@ void RefineLoss::cheapest(std::int32_t i) {
     }
 }
 
-// Small clusters merge, the cheapest first, until every cluster holds k records.
+// Merges small clusters, cheapest first, until every cluster has k records.
 void RefineLoss::agglomerate() {
     static constexpr double kNoise[] = {0.0, 0.8, 1.6, 3.2, 6.4};
     pool_.noise = kNoise[chance_.below(5)];
@@ -195,7 +196,7 @@ void RefineLoss::unite(std::int32_t i, std::int32_t j) {
     }
 }
 
-// Records of clusters with more than k move where the loss falls most.
+// Moves records of clusters above k to where the loss decreases most.
 void RefineLoss::move() {
     Shapes& shapes = pool_.shapes;
     bool moved = true;

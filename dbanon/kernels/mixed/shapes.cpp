@@ -13,7 +13,7 @@ constexpr std::size_t kTabled = 256;
 // A label costs half of its width and half of the class's range.
 constexpr int kHalf = 1;
 
-// Smallest and largest codes, once others are among them.
+// Smallest and largest codes after a merge.
 template <class Value>
 void widen(Value* low, Value* high, const Value* lower, const Value* higher, std::size_t count) {
     for (std::size_t a = 0; a < count; ++a) {
@@ -69,7 +69,7 @@ Shapes::Shapes(const MixedTable& table, const std::vector<LabelCosts>& labels) :
         if (!path.empty()) {
             Parting& table = parting_.emplace_back();
             for (const Field& field : fields) {
-                // The root's field comes first: only the bits below it are left for the next.
+                // The root's field comes first, so later fields use the bits below it.
                 const auto from = static_cast<std::size_t>(field.shift) + 1;
                 const Cost cost = tree->climb(tree->deepest(), field.depth);
                 for (std::size_t bit = from; bit < table.size() && !table[bit]; ++bit) {
@@ -195,7 +195,7 @@ Cost Shapes::per_record(std::size_t i, std::size_t j) const {
     return sum;
 }
 
-// The ends of two shapes together, of an attribute that counts the shares of its leaves.
+// The merged range of two shapes, for an attribute that adds the shares of its leaves.
 std::pair<Code, Code> Shapes::leaves(std::size_t i, std::size_t j, std::size_t a) const {
     const std::size_t at = uneven_from() + a;
     return {std::min(wide_low_.row(i)[at], wide_low_.row(j)[at]),

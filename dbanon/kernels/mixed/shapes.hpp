@@ -1,14 +1,13 @@
 // Classes as shapes (smallest and largest code of each attribute), laid out for many cheap merges.
 //
-// An attribute of at most 256 values whose cost does not depend on the records inside looks its cost
-// per record up in a table; eight such attributes are merged at once. Other numbers subtract. Other
-// hierarchies with all leaves at one depth look up where the paths of both ends part (lanes.hpp),
-// the rest count the shares of their leaves.
+// Attributes with at most 256 values whose cost depends only on the ends use a table of costs per
+// record; eight such attributes are merged at once. Other numbers subtract. Other hierarchies with
+// all leaves at the same depth use the field where the paths of both ends separate (lanes.hpp);
+// uneven trees add the shares of their leaves.
 //
-// A number that is released by a label costs the mean of the label's loss and of the class's own
-// range: a label alone says too little of a class that is still to grow, and of which of two ways is
-// the nearer one. The label's is looked up by the pieces of the line that the ends of the class are
-// in, no border of any label lying inside a piece.
+// A number released as a label costs the mean of the label's loss and of the class's range: the
+// label alone is too coarse to guide growing classes. The label's loss is looked up by the pieces
+// that contain the ends of the class; no label has a border inside a piece.
 #pragma once
 
 #include <array>
@@ -46,7 +45,7 @@ class Shapes {
     void copy(std::size_t to, std::size_t from);
     bool same(std::size_t i, std::size_t j) const;
 
-    // What one more record would lose at least, as far as it does not depend on the record.
+    // A lower bound of the loss of one more record, independent of the record.
     Cost each(std::size_t i) const { return per_record(i, i); }
     Cost loss(std::size_t i) const { return merged(i, i, sizes_[i], 1); }
     Cost loss(std::size_t i, std::size_t j) const { return merged(i, j, sizes_[i] + sizes_[j], 2); }
@@ -59,7 +58,8 @@ class Shapes {
    private:
     using Short = std::uint16_t;
     static constexpr std::size_t kLanes = 8;
-    // What a record of an even tree loses, by the highest bit in which the paths of both ends differ.
+    // The loss per record of an even tree, by the highest bit in which the paths of both ends
+    // differ.
     using Parting = std::array<std::int32_t, 33>;
 
     Cost per_record(std::size_t i, std::size_t j) const;
@@ -78,7 +78,7 @@ class Shapes {
     const MixedTable& table_;
     std::size_t tabled_ = 0, padded_ = 0;
     std::vector<int> numeric_, uneven_;       // attributes
-    std::vector<int> range_shift_;                    // of each in numeric_: the shift of its own width
+    std::vector<int> range_shift_;                    // by index in numeric_: the shift of the range
     std::vector<Parting> parting_;            // of trees by paths, after the numbers
     std::vector<Short> width_;                // values of each tabled attribute, padded with 1
     std::vector<std::size_t> offset_;         // of its table in costs_

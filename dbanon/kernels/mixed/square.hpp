@@ -1,9 +1,9 @@
-// Squared distances between records without coordinates: squared differences of numbers, plus for each
-// tree the squared height of the lowest common ancestor. They are integers, so ties are exact and go to
-// the smallest record.
+// Squared distances between records without coordinates: squared differences of numbers, plus for
+// each tree the squared height of the lowest common ancestor. They are integers, so ties are exact
+// and go to the smallest record.
 //
-// All leaves of a tree have the same depth: the caller treats a shallow leaf as if it were extended by a
-// path (spaces/codes.py).
+// All leaves of a tree have the same depth: the caller treats a shallow leaf as if it were extended
+// by a path (spaces/codes.py).
 #pragma once
 
 #include <algorithm>

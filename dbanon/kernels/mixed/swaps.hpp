@@ -1,8 +1,9 @@
 // Swaps or moves copies of tuples between two near classes if both then have k records, satisfy the
 // privacy models and lose less in total.
 //
-// A class is compared with those that hold most of the nearest neighbours of its tuples. For each pair
-// the best change is applied until none helps. Pairs that have not changed are not compared again.
+// A class is compared with those that hold most of the nearest neighbours of its tuples. For each
+// pair the best change is applied until none helps. Pairs that have not changed are not compared
+// again.
 #pragma once
 
 #include "common/grid.hpp"
@@ -15,8 +16,8 @@ namespace dbanon {
 
 class Swaps {
    public:
-    // shapes: scratch space for room(most) shapes. most: the largest number of tuples; larger classes
-    // are skipped.
+    // shapes: scratch space for room(most) shapes. most: the largest number of tuples; larger
+    // classes are skipped.
     Swaps(const MixedTable& table, const Models& models, Shapes& shapes, std::size_t most,
           ClassTuples& class_tuples, std::int32_t k);
     static std::size_t room(std::size_t most) { return 4 * most + 2; }

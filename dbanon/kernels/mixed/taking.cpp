@@ -7,7 +7,7 @@ namespace dbanon {
 
 namespace {
 
-// Of a tree's paths: counts of all prefixes have room.
+// Limit of path lengths, so that counts of all prefixes fit.
 constexpr int kCountedBits = 22;
 
 }  // namespace
@@ -52,7 +52,7 @@ Steps MixedMdav::run() {
         if (!assigned(record)) {
             take_class(s, label++);
         } else {
-            // A record of the first class: the second one is of others.
+            // The record is in the first class, so the second class consists of others.
             take_around(s, k_, label++);
         }
         move_centre();

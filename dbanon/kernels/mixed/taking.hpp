@@ -1,5 +1,5 @@
-// Methods that form classes around far records, for records without coordinates: those of points/, with
-// integer squared distances (square.hpp).
+// Methods that form classes around far records, for records without coordinates: those of points/,
+// with integer squared distances (square.hpp).
 #pragma once
 
 #include "common/kernel.hpp"
@@ -10,7 +10,7 @@ namespace dbanon {
 
 // A record's squared distance from the mean of m others is
 //   sum over them d^2 / m - sum over each two of them d^2 / m^2,
-// kept as a whole number and a fraction: products of both would be too long.
+// stored as an integer and a fraction, since a common denominator would overflow.
 struct Away {
     using Sum = Centre::Sum;
     Sum whole, part, over;
@@ -25,7 +25,7 @@ struct Away {
     }
 };
 
-// each: of a tree, the squared distance of leaves that meet one step up.
+// each: for a tree, the squared distance of leaves that meet at height 1.
 class Taking : public Kernel {
    public:
     Taking(Mixed mixed, std::span<const Cost> each, std::int32_t k);
@@ -41,10 +41,10 @@ class Taking : public Kernel {
     }
     // The smallest record of a tuple, and the k - 1 nearest to it.
     void take_class(std::int32_t tuple, std::int32_t label);
-    // The k nearest records to one that may have been taken.
+    // The k nearest records to one that may be assigned already.
     void take_around(std::int32_t tuple, std::int32_t count, std::int32_t label);
-    // Fewer than k records are left over: each joins the class with the nearest mean, as the means
-    // were before.
+    // Fewer than k records remain: each joins the class with the nearest mean, without updating
+    // means.
     Steps settle(std::int32_t classes);
 
     const Mixed mixed_;
@@ -55,13 +55,13 @@ class Taking : public Kernel {
     std::vector<std::int32_t> neighbours_;  // records
 };
 
-// Those that look for the record farthest from the centroid of records that remain.
+// Methods that search for the record farthest from the centroid of remaining records.
 class Central : public Taking {
    public:
     Central(Mixed mixed, std::span<const Cost> each, std::int32_t k);
 
    protected:
-    // New trees where they are due: hints and bounds of before are gone.
+    // Rebuilds trees if necessary, which invalidates hints and bounds.
     void tidy() {
         if (unassigned_.tidy(work_)) far_.restart();
     }

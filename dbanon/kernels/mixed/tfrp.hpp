@@ -1,6 +1,7 @@
-// TFRP (Chang, Li, Huang 2007) for records without coordinates: points/tfrp.hpp with integer squared
-// distances. The corners of minima and maxima are equally far from all leaves of a tree, so only numbers
-// determine the farthest record. A class's sum of squares is rounded down to an integer.
+// TFRP (Chang, Li, Huang 2007) for records without coordinates: points/tfrp.hpp with integer
+// squared distances. The corners of minima and maxima are equally far from all leaves of a tree, so
+// only numbers determine the farthest record. A class's sum of squares is rounded down to an
+// integer.
 #pragma once
 
 #include <array>

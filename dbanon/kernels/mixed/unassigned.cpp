@@ -4,7 +4,7 @@ namespace dbanon {
 
 namespace {
 
-// Smaller trees are not worth another one.
+// Smaller trees are not rebuilt.
 constexpr std::int32_t kSmall = 1000;
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The records that are in no class yet: the nearest to a class, and the farthest from it.
+// The unassigned records, with searches for the nearest to a class and the farthest from it.
 #pragma once
 
 #include "mixed/wide_tree.hpp"
@@ -13,7 +13,7 @@ class Unassigned {
 
     std::int32_t count() const { return count_; }
     const Columns& columns() const { return columns_; }
-    // The record that take() takes of a tuple.
+    // The record of a tuple that take() would take.
     std::int32_t record(std::int32_t tuple) const { return record_[tuple]; }
     // Takes the record of smallest index among the copies of a tuple that remain.
     std::int32_t take(std::int32_t tuple);
@@ -32,11 +32,11 @@ class Unassigned {
     std::int32_t farthest(const Measure& measure, Work& work) {
         return far_.farthest(measure, work);
     }
-    // The tree in which the farthest is looked for.
+    // The tree for farthest searches.
     const WideTree& apart() const { return far_; }
 
-    // Between two classes: new trees when half of the tuples have left, whose boxes lie apart
-    // again. No hint from before may be given any more. Returns whether trees are new.
+    // Rebuilds the trees, between two classes, once half of the tuples are gone, which makes boxes
+    // tight again. Earlier hints are then invalid. Returns whether trees were rebuilt.
     bool tidy(Work& work);
 
    private:
@@ -47,7 +47,7 @@ class Unassigned {
     std::int32_t count_, tuples_, built_ = 0;  // records, tuples; tuples of the trees when built
     std::vector<std::int32_t> next_;           // by tuple: position among its copies
     std::vector<std::int32_t> record_;         // by tuple: the record there; kNone: none remains
-    // Either question has a tree that is cut for it.
+    // Separate trees, split for nearest and farthest searches.
     WideTree near_, far_;
 };
 

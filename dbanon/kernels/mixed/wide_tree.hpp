@@ -1,12 +1,12 @@
-// A tree of boxes over tuples, for nearest and farthest search: leaves of 16 and nodes of 8 children are
-// stored by column, so that a complete leaf or node is compared at once (lanes.hpp).
+// A tree of boxes over tuples, for nearest and farthest search: leaves of 16 and nodes of 8
+// children are stored by column, so that a complete leaf or node is compared at once (lanes.hpp).
 //
 // Bounds of the nearest search also use hashed prefixes: for each field of a path, 64 bits of the
-// prefixes below a child. If the class's prefix is missing, all tuples below the child separate from the
-// class at that field, wherever they lie within the box.
+// prefixes below a child. If the class's prefix is missing, all tuples below the child separate
+// from the class at that field, wherever they lie within the box.
 //
-// Results equal those of a plain search by (cost, smallest record): bounds and costs are integers, and a
-// subtree whose bound equals the best cost is skipped only if its smallest record is larger.
+// Results equal those of a plain search by (cost, smallest record): bounds and costs are integers,
+// and a subtree whose bound equals the best cost is skipped only if its smallest record is larger.
 #pragma once
 
 #include <span>

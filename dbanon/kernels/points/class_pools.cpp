@@ -51,8 +51,8 @@ void ClassPools::add_class(const Members& ids) {
     for (const std::int32_t id : ids) class_of(id) = at;
 }
 
-// Splits 2k or more records where the sum of squares decreases most, along the line between two distant
-// records; returns the part split off.
+// Splits 2k or more records where the sum of squares decreases most, along the line between two
+// distant records; returns the part split off.
 ClassPools::Members ClassPools::split(Members& ids) const {
     const int p = table_.p;
     const double n = static_cast<double>(ids.size());

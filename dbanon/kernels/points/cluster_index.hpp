@@ -1,9 +1,9 @@
 // Merging clusters, and the search for the cheapest partner by Ward's rule.
 //
-// Trees hold clusters as of when they were built; newer clusters are in a list that is scanned. A long
-// list goes into trees for young clusters, which are rebuilt with it; when these grow large, all trees
-// are rebuilt. Clusters below k records and larger ones have separate trees, so sizes in a tree are
-// similar.
+// Trees hold clusters as of when they were built; newer clusters are in a list that is scanned. A
+// long list goes into trees for young clusters, which are rebuilt with it; when these grow large,
+// all trees are rebuilt. Clusters below k records and larger ones have separate trees, so sizes in
+// a tree are similar.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// A first look at blocks and boxes in whole steps; what it leaves is looked at by exact.hpp.
+// Prefilters blocks and boxes in integer steps; exact.hpp checks the remaining ones.
 //
 // Coordinates and point are rounded to the nearest step, so that each difference is off by at most 1
 // and the length of all by at most the root of p; 1e-3 of a step more and 1e-9 of each length are
@@ -23,13 +23,13 @@ namespace {
 constexpr int kBlockSums = kBlock / Pairs::width;
 constexpr int kFanSums = kFan / Pairs::width;
 constexpr double kSure = 1e-9;
-// From so many records of a block on, looking at all in doubles is faster than at each.
+// From this number of candidate records on, checking the complete block in doubles is faster.
 constexpr int kMany = 5;
-// Where boxes tie, or differ by less than a step, doubles rule out what whole steps cannot. They are
-// asked after a look at a leaf in vain, and for as many nodes on as this after each that helped.
+// If boxes differ by less than a step, doubles can prune more than integer steps. They are used after a
+// leaf without results, and for this number of nodes after each success.
 constexpr std::int32_t kDoubts = 64;
 
-// The most a sum may be for a record to be looked at, from a squared distance.
+// The largest sum of a record that needs an exact check, from a squared distance.
 template <int P>
 struct Border {
     explicit Border(const BlocksView& blocks)
@@ -89,7 +89,7 @@ double distance_of(const BlocksView& blocks, std::int32_t id, const double* poin
     return sum;
 }
 
-// Returns whether many were looked at in vain.
+// Returns whether many exact checks were in vain.
 template <int P>
 bool look_near(const BlocksView& blocks, std::int32_t block, unsigned close, Near& near) {
     const double before = near.limit;
@@ -130,7 +130,7 @@ inline unsigned above(const Sums (&sum)[kBlockSums], std::int32_t border) {
     return mask;
 }
 
-// Of the block's records, those that may be near enough.
+// The records of the block that may be near enough.
 template <int P>
 bool coarse_near(const BlocksView& blocks, std::int32_t block, Near& near, Border<P>& border) {
     Sums sum[kBlockSums];
@@ -152,7 +152,7 @@ bool coarse_far(const BlocksView& blocks, std::int32_t block, Far& far, Border<P
     return distant != 0 && look_far<P>(blocks, block, distant, far);
 }
 
-// Both questions about the same point.
+// Both queries for the same point.
 template <int P>
 void coarse_both(const BlocksView& blocks, std::int32_t block, Near& near, Border<P>& near_border,
                  Far& far, Border<P>& far_border) {

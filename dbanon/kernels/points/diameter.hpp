@@ -8,9 +8,10 @@ namespace dbanon {
 
 // MD, also called DBFS: the two most distant remaining records, each with its nearest, every round.
 //
-// There is no distance table. A heap has an upper bound of the distance from each record to its farthest
-// remaining partner. Removals only decrease that distance, so bounds stay valid, and are exact while the
-// partner remains. Equal bounds are ordered by record, so the search may stop at ties.
+// There is no distance table. A heap has an upper bound of the distance from each record to its
+// farthest remaining partner. Removals only decrease that distance, so bounds stay valid, and are
+// exact while the partner remains. Equal bounds are ordered by record, so the search may stop at
+// ties.
 class Diameter final : public TakingKernel {
    public:
     Diameter(const Table& table, std::int32_t k, Search search) : TakingKernel(table, k, search) {}

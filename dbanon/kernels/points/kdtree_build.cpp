@@ -17,8 +17,8 @@ constexpr std::int32_t kCutSample = 255;
 constexpr std::int32_t kPiece = 4096;
 constexpr std::int32_t kAhead = 32;  // records asked for before they are needed
 constexpr double kRanks = 4294967295.0;
-// Limits of the selection, after which std::nth_element takes over: for few keys, or after many rounds,
-// which only adversarial orders need.
+// Limits of the selection, after which std::nth_element takes over: for few keys, or after many
+// rounds, which only adversarial orders need.
 constexpr std::int32_t kFewKeys = 16;
 constexpr int kRounds = 40;
 

@@ -1,7 +1,7 @@
 // Record linkage: for every query the nearest points, including ties.
 //
-// Distances tie if their squares differ by a factor of at most kTie, because centroids are equally far
-// from several records by construction, up to rounding.
+// Distances tie if their squares differ by a factor of at most kTie, because centroids are equally
+// far from several records by construction, up to rounding.
 #pragma once
 
 #include <cstdint>

@@ -11,12 +11,12 @@ namespace {
 
 // Above the error of squares that underflow, below anything a difference of doubles can matter at.
 constexpr double kTiny = 1e-150;
-// With many exact ties (coarse grids, identical records) the heap degenerates where the tree's
-// smallest-index rule does not: give up after looking so many times at leaves looked at before, and
-// stay away for a while. First looks are free: each leaf has one.
+// With many exact ties (coarse grids, identical records) the heap degenerates, unlike the tree with
+// its smallest-index rule: give up after this number of repeated visits of leaves, and pause for a
+// while. The first visit of a leaf is not counted.
 constexpr std::int32_t kLooks = 256;
 constexpr std::int32_t kLongestPause = 4096;
-// Numbers of a leaf that are asked for ahead; the processor asks for those that follow.
+// Values of a leaf to prefetch; the hardware prefetches the following ones.
 constexpr int kFetched = 64;
 
 double up(double x) { return x + std::fabs(x) * 4.5e-16; }
@@ -69,7 +69,7 @@ bool MovingFarthest::find(FarQuery& q, Work& work) {
     return tree_.farthest(q, work);
 }
 
-// Asks for the records of a leaf that is likely to be the next.
+// Prefetches the records of the leaf that is likely to be next.
 void MovingFarthest::fetch(std::int32_t ref) const {
     if (ref >= 0) return;
     const BlocksView& leaves = tree_.view().leaves;

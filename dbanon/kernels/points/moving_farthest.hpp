@@ -1,5 +1,6 @@
-// The record farthest from a point that moves a little between questions, such as the centroid of
-// the records that remain. Around it all border leaves tie, so a search from scratch visits thousands.
+// The record farthest from a point that moves little between queries, such as the centroid of
+// remaining records. All border leaves nearly tie around it, so independent searches visit
+// thousands of leaves.
 //
 // A lazy heap instead: with L(t) the length of the point's path up to question t, a leaf is kept under
 // key = (its farthest distance when last looked at) - L(then). By the triangle inequality

@@ -13,9 +13,9 @@ constexpr std::int64_t kPart = 1 << 16;  // of a slice, for one tree
 }  // namespace
 
 // Prim from record 0: the free record nearest to the tree, the smallest index among equals; its
-// parent is the one of equally near records that was first in the tree. A free record that a record
-// of the tree was nearest to bounds its distance to the others from below, so that it is looked for
-// anew only when that bound is the least of all.
+// parent is the one of equally near records that was first in the tree. The distance of a tree
+// record to its last nearest free record is a lower bound for the others, so the search is repeated
+// only if that bound is the least of all.
 Steps Mst::run() {
     const std::size_t count = table_.n;
     parent_.assign(count, -1);
@@ -50,7 +50,7 @@ Steps Mst::run() {
             next = std::equal(row, row + table_.p, table_.row(parent));
             from = static_cast<std::int32_t>(grown_.size()) - 1;
         }
-        // What equals its parent never comes before it: the parent goes on for both.
+        // A record equal to its parent never precedes it, so the parent represents both.
         if (next) {
             from = least.order;
             std::pop_heap(heap_.begin(), heap_.end());

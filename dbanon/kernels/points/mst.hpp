@@ -22,7 +22,7 @@ class Mst final : public Kernel {
     }
 
    private:
-    // A record of the tree and the free record nearest to it, when that was looked for.
+    // A tree record and its nearest free record at the time of the search.
     struct Reach {
         double distance;  // squared
         std::int32_t to;
@@ -42,7 +42,7 @@ class Mst final : public Kernel {
     std::unique_ptr<Records> records_;  // those not yet in the tree
     NearQuery near_;
     std::vector<Reach> heap_;
-    std::vector<std::int32_t> grown_;   // records in the order in which the tree took them
+    std::vector<std::int32_t> grown_;   // records in the order in which they joined the tree
     std::vector<std::int32_t> parent_;  // [record], -1 for a root
     std::vector<double> length_;        // [record], squared, of the edge to the parent
     std::vector<std::int32_t> below_;   // [record]: with its descendants

@@ -39,8 +39,8 @@ class Pricing final : public Kernel {
     // The arrays must outlive the kernel. Per record: `prices`, and `bars`, the sums of squared
     // distances to the k - 2 nearest records. `inner`, null or k - 2 rows: the squared distances
     // within any r records add up to at least the sum of their values in row r - 2. Finds classes
-    // below `threshold` (0 or less), the `classes_per_seed` best of each seed; `effort` limits the steps per
-    // seed. The result does not depend on `search`.
+    // below `threshold` (0 or less), the `classes_per_seed` best of each seed; `effort` limits the
+    // steps per seed. The result does not depend on `search`.
     Pricing(const Table& table, std::int32_t k, const double* prices, const double* bars,
             const double* inner, double threshold, std::int32_t classes_per_seed, std::int64_t effort,
             const Tolls& tolls, Search search);

@@ -9,13 +9,13 @@ namespace dbanon {
 
 namespace {
 
-// Ids of all classes kept, or so many times those of a partition.
+// Limit of stored class members: absolute, and as a multiple of the records.
 constexpr std::size_t kIds = 1 << 22, kTimes = 16;
 constexpr int kSteps = 400;        // of the prices
-constexpr int kPatience = 20;      // steps without gain before they become shorter
-constexpr double kKept = 0.6;      // of the direction of the step before
-constexpr double kSlowest = 1e-3;  // the pace at which it ends
-constexpr double kShortest = 1e-2;  // a step of the mean one's length, for any price
+constexpr int kPatience = 20;      // steps without improvement before they are shortened
+constexpr double kKept = 0.6;      // weight of the previous direction
+constexpr double kSlowest = 1e-3;  // the pace at which the search ends
+constexpr double kShortest = 1e-2;  // the shortest step of a price, relative to the mean
 
 std::uint64_t hash_of(const std::int32_t* ids, std::int32_t count) {
     std::uint64_t hash = 0;
@@ -41,8 +41,8 @@ void Recombine::Ascent::start(std::vector<double> from) {
     stalled = 0;
 }
 
-// Moves the prices towards records that classes lack; `value` is the relaxation's at these, `most`
-// the loss that it stays below. False where it is at its end.
+// Moves prices towards uncovered records. `value` is that of the relaxation at the current prices,
+// `most` an upper bound of it. False at the optimum.
 bool Recombine::Ascent::step(double value, double most, const std::vector<std::int32_t>& lack) {
     if (value > bound) {
         bound = value;
@@ -79,7 +79,7 @@ std::int32_t& Recombine::slot(std::uint64_t hash) {
     return slots_[static_cast<std::size_t>(hash) & (slots_.size() - 1)];
 }
 
-// By hash, all anew.
+// Rebuilds the hash table.
 void Recombine::index() {
     std::fill(slots_.begin(), slots_.end(), -1);
     for (std::int32_t at = 0; at < static_cast<std::int32_t>(size_.size()); ++at) {
@@ -180,7 +180,7 @@ void Recombine::share(std::int32_t at, std::vector<double>& prices) const {
     const std::int32_t* ids = members(at);
     for (std::int32_t i = 0; i < size(at); ++i) {
         double& price = prices[ids[i]];
-        // Also where distances overflow.
+        // Also if distances overflow.
         price = std::min(to_mean(at, i), loss(at)) / 2 + loss(at) / size(at) / 2;
     }
 }
@@ -218,13 +218,13 @@ bool Recombine::price() {
     return false;
 }
 
-// The dearer half of the classes, where there is no room for more.
+// Drops the more expensive half of the classes if storage is full.
 void Recombine::forget() {
     const std::size_t count = size_.size();
     reduced_.resize(count);
     for (std::size_t at = 0; at < count; ++at) {
         reduced_[at] = reduced(static_cast<std::int32_t>(at), ascent_.best);
-        // Where losses or prices overflow.
+        // If losses or prices overflow.
         if (std::isnan(reduced_[at])) reduced_[at] = std::numeric_limits<double>::infinity();
     }
     if (count <= most_ / 2) return;

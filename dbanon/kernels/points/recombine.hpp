@@ -4,11 +4,10 @@
 // bound on reduced costs finds the cheapest collected classes that cover every record of the region
 // once: exactly if time allows, ignoring classes that cost more than the region. A price is an
 // approximate lower bound of a record's loss, and the reduced cost of a class is its loss minus its
-// prices. Prices come from the Lagrangean relaxation of the covering condition, by subgradients with
-// memory: P. Camerini, L. Fratta and F. Maffioli, "On improving relaxation
-// methods by modified gradient techniques", Mathematical Programming Study 3 (1975). Steps are
-// proportional to the initial prices, since an outlier may lose a hundred times as much as other
-// records.
+// prices. Prices come from the Lagrangean relaxation of the covering condition, by subgradients
+// with memory: P. Camerini, L. Fratta and F. Maffioli, "On improving relaxation methods by modified
+// gradient techniques", Mathematical Programming Study 3 (1975). Steps are proportional to the
+// initial prices, since an outlier may lose a hundred times as much as other records.
 #pragma once
 
 #include <array>
@@ -30,7 +29,7 @@ class Mask {
     bool empty() const { return (words_[0] | words_[1] | words_[2] | words_[3]) == 0; }
     bool within(const Mask& other) const;
     void remove(const Mask& other);
-    std::int32_t pop();  // the first, taken out
+    std::int32_t pop();  // removes and returns the first
 
    private:
     std::array<std::uint64_t, kRecords / 64> words_{};
@@ -38,21 +37,21 @@ class Mask {
 
 class Recombine {
    public:
-    // Of larger k a region would hold too few classes.
+    // With larger k a region would have too few classes.
     static constexpr std::int32_t kLargest = Mask::kRecords / 8;
 
-    // apart: what records are apart where the table has none of their coordinates; else null.
+    // apart: distances of records without coordinates; else null.
     Recombine(const Table& table, std::int32_t k, Apart* apart = nullptr);
 
-    // A class that was seen, ids in any order.
+    // Adds a class, ids in any order.
     void add(const std::int32_t* ids, std::int32_t size) {
         if (size_.size() < most_) find(ids, size);
     }
-    // From classes by record; then prices are found in steps.
+    // Starts from the class of each record; prices are then computed in steps.
     void begin(const std::vector<std::int32_t>& labels);
-    // One step of the prices; true when there are more to do.
+    // One step of the prices; true if there are more.
     bool price();
-    // One region; true when it loses less than before.
+    // Improves one region; true if its loss decreased.
     bool improve(Random& random);
     // Classes by record, numbered from 0.
     std::vector<std::int32_t> labels() const;
@@ -60,7 +59,7 @@ class Recombine {
     std::int64_t spent();
 
    private:
-    // The Lagrangean relaxation of classes: which take records away that have prices.
+    // The Lagrangean relaxation over classes with prices of records.
     struct Ascent {
         std::vector<double> prices, best;
         std::vector<double> scale;  // of steps, by price
@@ -109,7 +108,7 @@ class Recombine {
     std::vector<double> loss_, reduced_;
     std::vector<std::int32_t> slots_;   // by hash: a class, or -1
     std::vector<std::int32_t> current_;  // [record]: its class
-    std::vector<std::int32_t> first_, of_;  // by record: its classes, the least reduced first
+    std::vector<std::int32_t> first_, of_;  // by record: its classes, by ascending reduced cost
     Ascent ascent_;
     int steps_left_ = 0;
     std::int64_t spent_ = 0;
@@ -124,7 +123,7 @@ class Recombine {
     std::vector<std::int32_t> lack_, chosen_, best_;
     double width_ = Mask::kRecords / 2;  // records of a region, about
     double least_ = 0.0;
-    std::int64_t effort_ = 0;  // classes that branch and bound has looked at
+    std::int64_t effort_ = 0;  // classes visited by branch and bound
 };
 
 }  // namespace dbanon

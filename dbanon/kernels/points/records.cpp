@@ -9,16 +9,16 @@ namespace dbanon {
 
 namespace {
 
-// Below so many records scanning beats the tree.
+// Below this number of records scanning beats the tree.
 constexpr std::int32_t kFew = 512;
 // For each attribute (``spread_over``); below so many questions scanning takes less time than building the tree and
 // asking it (measured with MDAV: 20,000 and 100,000 records of 2 to 13 attributes, k = 3 to 100). In
 // whole steps, which make scanning faster than walking, it is the second.
 constexpr double kFewQuestions = 250.0;
 constexpr double kFewInSteps = 750.0;
-// Records that are looked at to see how many attributes matter.
+// Sample size for estimating how many attributes matter.
 constexpr std::int32_t kSpreadSample = 255;
-// Questions between two looks at whether the tree pays.
+// Queries between two checks whether the tree pays.
 constexpr std::int32_t kTrial = 64;
 
 std::vector<std::int32_t> all_of(const Table& table) {
@@ -27,8 +27,8 @@ std::vector<std::int32_t> all_of(const Table& table) {
     return ids;
 }
 
-// Over how many attributes of equal variance the records would be spread alike, by a sample: p where
-// all vary alike, few where most are of values that are rare, which a tree need not look at.
+// The effective number of attributes, estimated from a sample: p if all have equal variance, less
+// if most attributes rarely vary, which helps a tree.
 double spread_over(const Table& table) {
     const std::int32_t count = std::min(table.n, kSpreadSample);
     double sum = 0.0;
@@ -45,7 +45,7 @@ double spread_over(const Table& table) {
         squares += variance * variance;
     }
     const double over = sum / squares * sum;
-    // Huge and tiny numbers leave the range of doubles: then all count.
+    // Overflow or underflow: assume that all attributes count.
     return over >= 1.0 && over <= table.p ? over : table.p;
 }
 
@@ -206,7 +206,7 @@ bool AdaptiveRecords::prepare(Work& work) {
 }
 
 bool AdaptiveRecords::count(std::int64_t before, const Work& work, bool done) {
-    // Blocks met in a walk cost this much more than blocks met in order (measured).
+    // Relative cost of a block visited by the tree compared to a sequential scan (measured).
     const double dearer = 1.0 + (Coarse::pays(table_.p) ? 60.0 : 24.0) / table_.p;
     spent_ += dearer * static_cast<double>(before - work.left) /
               static_cast<double>(block_cost(table_.p));

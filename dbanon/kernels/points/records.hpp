@@ -1,5 +1,5 @@
-// The records not yet in a class, and the questions the methods ask about them. Two ways to answer
-// with the same results: the tree, and blocks scanned one after the other.
+// The unassigned records, and the queries of methods. There are two implementations with equal
+// results: the tree, and a sequential scan of blocks.
 #pragma once
 
 #include <cstdint>
@@ -18,11 +18,11 @@ enum class Search { automatic, index, brute };
 class Records {
    public:
     virtual ~Records() = default;
-    // Before the first question, and at the start of every round.
+    // Called before the first query, and at the start of every round.
     virtual bool prepare(Work& work) = 0;
     virtual std::int32_t size() const = 0;
     virtual void erase(std::int32_t id) = 0;
-    // Asks memory for what erase() needs of it; several at once take as long as one.
+    // Prefetches what erase() needs; several prefetches overlap.
     virtual void fetch(std::int32_t id) const = 0;
 
     virtual void begin(NearQuery& q) = 0;
@@ -31,12 +31,12 @@ class Records {
     virtual bool farthest(FarQuery& q, Work& work) = 0;
     // Both about the same point; begun by begin(near) and begin(far).
     virtual bool around(NearQuery& near, FarQuery& far, Work& work) = 0;
-    // From one of two points, each of which moves little between questions about it.
+    // The farthest record from one of two points that move little between queries.
     virtual void begin_moving(FarQuery& q, int path) = 0;
     virtual bool farthest_moving(FarQuery& q, int path, Work& work) = 0;
 };
 
-// `questions`: how many will be asked, when known. A few are answered sooner than a tree is built.
+// `questions`: the number of queries, if known. For few, building a tree does not pay.
 std::unique_ptr<Records> make_records(const Table& table, Search search,
                                       std::int64_t questions = INT64_MAX);
 
@@ -107,8 +107,8 @@ class BlockRecords final : public Records {
     BlocksView view_{};
 };
 
-// The tree for as long as it pays: many attributes without structure, or few records left, and
-// scanning becomes the faster way.
+// Uses the tree while it pays: scanning is faster for many attributes without structure, or for few
+// remaining records.
 class AdaptiveRecords final : public Records {
    public:
     AdaptiveRecords(const Table& table, const Ops& ops);
@@ -132,7 +132,7 @@ class AdaptiveRecords final : public Records {
     std::unique_ptr<TreeRecords> tree_;
     std::unique_ptr<BlockRecords> blocks_;
     Records* now_;
-    double spent_ = 0.0, scanning_ = 0.0;  // blocks looked at, and what scanning would have taken
+    double spent_ = 0.0, scanning_ = 0.0;  // blocks visited, and the cost of scanning instead
     std::int32_t asked_ = 0;
 };
 

@@ -8,14 +8,14 @@ namespace dbanon {
 
 namespace {
 
-// A change has to gain this share of the largest distance from the pool's first record: less may be
-// rounding.
+// The least gain of a change, relative to the largest distance from the pool's first record:
+// smaller ones may be rounding errors.
 constexpr double kSwapGain = 1e-11;
-// Records drawn for a swap: the one nearest to its partner is taken.
+// Random candidates for a swap, of which the nearest to the partner is chosen.
 constexpr int kSwapDraws = 6;
-// Changes per record after which a descent ends in any case.
+// Limit of changes per record in a descent.
 constexpr std::int32_t kChanges = 16;
-// And its work: some 50 ms. Only classes of several hundred records need more.
+// Limit of its work: about 50 ms. Only classes of several hundred records need more.
 constexpr std::int64_t kDescent = 1 << 26;
 
 }  // namespace
@@ -182,7 +182,7 @@ void Pool::swap(std::int32_t x, std::int32_t y) {
     move(y, b, a);
 }
 
-// The best move or swap between two classes, carried out when it pays.
+// Applies the best move or swap between two classes if it improves the loss.
 bool Pool::improve(std::int32_t a, std::int32_t b) {
     const auto& in_a = members_[static_cast<std::size_t>(a)];
     const auto& in_b = members_[static_cast<std::size_t>(b)];
@@ -260,7 +260,7 @@ void Pool::grow(std::int32_t part, std::int32_t seed) {
         bar_[static_cast<std::size_t>(next)] = kInf;
         next = ops_.add_and_least(row, distances(next), bar_.data(), stride_);
         if (bar_[static_cast<std::size_t>(next)] > 0.0 && count + 1 < k_) {
-            // Distances have overflowed: the first that is free.
+            // Distances overflowed: use the first free record.
             next = static_cast<std::int32_t>(std::find(bar_.begin(), bar_.end(), 0.0) - bar_.begin());
         }
     }

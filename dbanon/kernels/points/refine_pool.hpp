@@ -1,9 +1,9 @@
-// A few neighbouring classes taken out of a partition and arranged anew: exact local search on SSE
-// by moves and swaps, and randomized ways to start it.
+// Rearranges a few neighbouring classes of a partition: exact local search on SSE by moves and
+// swaps, and randomized starts.
 //
-// Everything is kept in sums of pairwise squared distances: a class with the sum w over its pairs
-// has the sum of squares w / size, whatever the number of attributes, so that a move or a swap is
-// judged in a few operations.
+// It works on sums of pairwise squared distances: a class with sum w over its pairs has sum of
+// squares w / size for any number of attributes, so evaluating a move or swap takes a few
+// operations.
 #pragma once
 
 #include <cstdint>
@@ -52,15 +52,15 @@ class Pool {
     double loss() const;
     double loss(std::int32_t part) const;
 
-    // What has been arranged so far can be kept and taken back.
+    // Saves the current arrangement, and restores it.
     void save();
     void restore();
 
-    // All improving moves and swaps, until there is none.
+    // Applies improving moves and swaps until there are none.
     void descend();
-    // New classes around drawn records: one less, as many, or one more.
+    // Builds new classes around random records: one fewer, as many, or one more.
     void rebuild(Random& random);
-    // A few drawn swaps of records near each other.
+    // Applies a few random swaps of near records.
     void kick(Random& random, std::int32_t swaps);
 
     // Work done since the last call, in elementary steps: about the nanoseconds it takes where vectors

@@ -8,7 +8,7 @@ namespace dbanon {
 
 // V-MDAV (Solanas & Martinez-Balleste 2006): a class of k is extended, up to 2k - 1, by the nearest
 // record outside while that record is nearer to the class than lambda times its distance to the others.
-// Seeds are taken by falling distance from the centroid of the whole table.
+// Seeds are chosen by descending distance from the centroid of the table.
 class Vmdav final : public TakingKernel {
    public:
     Vmdav(const Table& table, std::int32_t k, double lambda, Search search)

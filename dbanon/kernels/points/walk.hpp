@@ -1,11 +1,10 @@
 // The walk of the tree that nearest and farthest searches share: the most promising child first.
 // In an anonymous namespace as lanes.hpp is, and for the same reason.
 //
-// Memory is slower than arithmetic, and which child is opened next is known only at the end of a
-// node. Hence children are asked for as soon as they are known, and leaves do not go to the stack
-// but wait, first come, first served, while other nodes are opened. A leaf is compared once more
-// before it is looked at. Any order gives the same answer: a child is left out only where its bound
-// says so.
+// Memory is slower than arithmetic, and the next child is known only at the end of a node. Hence
+// children are prefetched as soon as they are known, and leaves wait in a FIFO queue while other
+// nodes are opened. A leaf's bound is checked again before its visit. The result does not depend on
+// the order: children are skipped only by their bounds.
 #pragma once
 
 #include "points/search.hpp"
@@ -14,7 +13,7 @@ namespace {
 
 using namespace dbanon;
 
-// Lines of the cache that are asked for ahead.
+// Number of cache lines to prefetch.
 constexpr int kFetched = 8;
 
 // Among equal bounds the one with the smallest record: after it, ties end the search.
@@ -24,7 +23,7 @@ bool sooner(const Pending& a, const Pending& b) {
     return a.first < b.first;
 }
 
-// Whether nothing below can be part of the answer.
+// Whether nothing below can be in the result.
 inline bool beaten(const Near& q, const Pending& at) {
     return at.bound > q.limit || (at.bound == q.limit && at.first > q.limit_id);
 }
@@ -32,7 +31,7 @@ inline bool beaten(const Far& q, const Pending& at) {
     return at.bound < q.best.distance || (at.bound == q.best.distance && at.first > q.best.id);
 }
 
-// Whether there is nothing yet that could rule others out.
+// Whether there is no result yet that could prune.
 inline bool blank(const Near& q) { return q.count < q.k; }
 inline bool blank(const Far& q) { return q.best.id < 0; }
 
@@ -40,7 +39,7 @@ inline Pending child_of(const TreeView& tree, std::int32_t node, int slot, const
     return {bound[slot], tree.links[node * kLinks + slot], first_of(tree, node, slot)};
 }
 
-// Asks for what a child has before it is looked at.
+// Prefetches the data of a child.
 template <bool Rough>
 void fetch(const TreeView& tree, std::int32_t ref) {
     const int p = tree.leaves.p;
@@ -63,7 +62,7 @@ void fetch(const TreeView& tree, std::int32_t ref) {
     if (ref >= 0) __builtin_prefetch(tree.links + at * kLinks);
 }
 
-// Puts a child among those on the stack from `base` on, the most promising on top.
+// Inserts a child into the stack from `base`, most promising on top.
 template <bool Nearest, class Query>
 void insert(Query& q, std::int32_t base, const Pending& entry) {
     std::int32_t at = q.pending++;
@@ -73,12 +72,12 @@ void insert(Query& q, std::int32_t base, const Pending& entry) {
     q.stack[at] = entry;
 }
 
-// Leaves that wait to be looked at.
+// Queue of leaves to visit.
 class Waiting {
    public:
     unsigned count() const { return count_; }
     void add(const Pending& leaf) { at(count_++) = leaf; }
-    // Before those behind the first `old` that are less promising.
+    // Insert before less promising ones, after the first `old`.
     void add_nearest(const Pending& leaf, unsigned old) {
         unsigned to = count_++;
         for (; to > old && sooner<true>(leaf, at(to - 1)); --to) at(to) = at(to - 1);
@@ -98,12 +97,12 @@ class Waiting {
     unsigned first_ = 0, count_ = 0;
 };
 
-// How many leaves still wait when the next node is opened; the best of those tried (1,000,000 records
-// of 4 and 10 attributes). A nearest search looks sooner: each look may draw its limit closer.
+// The number of leaves that may wait when the next node is opened, tuned on 1,000,000 records of 4
+// and 10 attributes. Nearest searches visit leaves earlier, since each visit may reduce the limit.
 template <bool Nearest, bool Rough>
 constexpr unsigned kLeft = Nearest ? (Rough ? 2 : 1) : (Rough ? 4 : 3);
 
-// `Look` says how leaves are looked at and nodes opened. Returns false when the slice is spent.
+// `Look` defines how to visit leaves and open nodes. Returns false when the slice is spent.
 template <bool Nearest, class Look, class Query>
 bool walk(const TreeView& tree, Query& q, Work& work) {
     constexpr unsigned left = kLeft<Nearest, Look::kRough>;
@@ -128,7 +127,7 @@ bool walk(const TreeView& tree, Query& q, Work& work) {
         }
         const Pending top = q.stack[--q.pending];
         if (beaten(q, top)) continue;
-        if (top.ref < 0) {  // put there when a slice was spent
+        if (top.ref < 0) {  // pushed when a slice was spent
             waiting.add(top);
             scan();
             continue;

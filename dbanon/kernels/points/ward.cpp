@@ -130,7 +130,8 @@ void Ward::begin(Members ids) {
     work_.left -= ends.cost;
     const Members around_r = take_around(table_, ids, ends.r, k_);
     const bool s_is_near_r = std::find(around_r.begin(), around_r.end(), ends.s) != around_r.end();
-    // All records are in the class of r, for example because they are equal: any other class will do.
+    // All records are in the class of r, for example because they are equal: any other class will
+    // do.
     const Members around_s = take_around(table_, ids, s_is_near_r ? ids.front() : ends.s, k_);
     add(around_r);
     add(around_s);
@@ -150,8 +151,8 @@ bool Ward::wants_index() const {
     return search_ == Search::index || (search_ == Search::automatic && clusters_.size() >= kFewClusters);
 }
 
-// Rebuilds the index of all clusters, or of the young ones. False if means have overflowed, since then
-// they cannot be ordered.
+// Rebuilds the index of all clusters, or of the young ones. False if means have overflowed, since
+// then they cannot be ordered.
 bool Ward::fill_index(bool all) {
     const std::size_t p = table_.p;
     std::vector<std::int32_t> numbers;

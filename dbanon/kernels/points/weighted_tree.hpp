@@ -1,8 +1,8 @@
 // A tree of boxes over weighted records, for nearest search by distance plus weight.
 //
-// The value of record c is d(q, c) * scale + weight(c), where d is the squared distance. A box's bound is
-// rounded like the values of its records, term by term in the same order, so it never exceeds them and
-// pruning gives the same result as a scan.
+// The value of record c is d(q, c) * scale + weight(c), where d is the squared distance. A box's
+// bound is rounded like the values of its records, term by term in the same order, so it never
+// exceeds them and pruning gives the same result as a scan.
 #pragma once
 
 #include <limits>

@@ -92,11 +92,11 @@ def test_refine_equals_the_plain_version(case, data, seed, rounds, labelled):
     start = finish(kernels.GaaCp(space.table(), k))
     if labelled and start.max() > 1:
         start = np.where(start == 1, -1, start - (start > 1)).astype(np.int32)
-    given = (space.table(), start, k, rounds, seed, NO_MODELS)
-    found = finish(kernels.RefineLoss(*given, *space.label_costs.arrays()))
-    np.testing.assert_array_equal(found, refine_loss.refine(space, start, k, rounds, seed))
+    arguments = (space.table(), start, k, rounds, seed, NO_MODELS)
+    refined = finish(kernels.RefineLoss(*arguments, *space.label_costs.arrays()))
+    np.testing.assert_array_equal(refined, refine_loss.refine(space, start, k, rounds, seed))
     if not labelled:
-        np.testing.assert_array_equal(found, finish(kernels.RefineLoss(*given)))
+        np.testing.assert_array_equal(refined, finish(kernels.RefineLoss(*arguments)))
 
 
 def test_swaps_of_a_worked_example():
@@ -104,8 +104,8 @@ def test_swaps_of_a_worked_example():
     codes = np.array([[0], [1], [2], [10], [11], [12]], np.int32) * (UNIT // 12)
     space = MixedSpace(codes, np.array([UNIT], np.int64), (None,), ("a",))
     start = np.array([0, 0, 1, 0, 1, 1], np.int32)
-    found = finish(kernels.RefineLoss(space.table(), start, 3, 0, 1, NO_MODELS))
-    assert found.tolist() == [0, 0, 0, 1, 1, 1]
+    refined = finish(kernels.RefineLoss(space.table(), start, 3, 0, 1, NO_MODELS))
+    assert refined.tolist() == [0, 0, 0, 1, 1, 1]
 
 
 @pytest.mark.slow
@@ -119,14 +119,14 @@ def test_swaps_equal_the_plain_version_on_trees_of_several_nodes(data, k, seed):
     # Far from settled, of several sizes, some records withheld.
     start = rng.permutation(np.repeat(np.arange(120 // k), k + (120 % k > 0))[:120])
     start = np.where(np.bincount(start, minlength=120)[start] < k, -1, start).astype(np.int32)
-    given = (space.table(), start, k, 0, 1, NO_MODELS)
+    arguments = (space.table(), start, k, 0, 1, NO_MODELS)
     expected = refine_loss.refine(space, start, k, 0, 1)
     before = kernels.simd_level()
     try:
         for level in kernels.simd_levels():
             kernels.set_simd_level(level)
-            found = finish(kernels.RefineLoss(*given, *space.label_costs.arrays()), 1000)
-            np.testing.assert_array_equal(found, expected, level)
+            refined = finish(kernels.RefineLoss(*arguments, *space.label_costs.arrays()), 1000)
+            np.testing.assert_array_equal(refined, expected, level)
     finally:
         kernels.set_simd_level(before)
 
@@ -142,9 +142,9 @@ def test_rounds_end_when_they_no_longer_pay():
     )
     start = finish(kernels.GaaCp(space.table(), 3))
 
-    def refined(rounds, worth):
-        given = (space.table(), start, 3, rounds, 1, NO_MODELS)
-        return finish(kernels.RefineLoss(*given, worth=worth))
+    def refined(rounds, least_saving):
+        arguments = (space.table(), start, 3, rounds, 1, NO_MODELS)
+        return finish(kernels.RefineLoss(*arguments, worth=least_saving))
 
     np.testing.assert_array_equal(refined(9_000, 1), refined(4_096, 0))
     np.testing.assert_array_equal(refined(9_000, 10**9), refined(9_000, 0))
@@ -161,9 +161,9 @@ def test_refine_holds_where_an_attribute_costs_nothing(seed):
     units = np.array([UNIT, 0], np.int64)
     space = MixedSpace(codes.astype(np.int32), units, (None, flat("abc")), ("a", "b"))
     start = finish(kernels.GaaCp(space.table(), 3))
-    found = finish(kernels.RefineLoss(space.table(), start, 3, 60, seed, NO_MODELS))
-    assert np.bincount(found).min() >= 3
-    np.testing.assert_array_equal(found, refine_loss.refine(space, start, 3, 60, seed))
+    refined = finish(kernels.RefineLoss(space.table(), start, 3, 60, seed, NO_MODELS))
+    assert np.bincount(refined).min() >= 3
+    np.testing.assert_array_equal(refined, refine_loss.refine(space, start, 3, 60, seed))
 
 
 @pytest.mark.slow
@@ -177,9 +177,9 @@ def test_refine_equals_the_plain_version_on_many_numbers(data, seed):
     space = replace(space, codes=codes, trees=(None, *space.trees[1:]))
     space = replace(space, labels=draw_costs(data.draw, space))
     start = finish(kernels.GaaCp(space.table(), 4))
-    given = (space.table(), start, 4, 25, seed, NO_MODELS)
-    found = finish(kernels.RefineLoss(*given, *space.label_costs.arrays()))
-    np.testing.assert_array_equal(found, refine_loss.refine(space, start, 4, 25, seed))
+    arguments = (space.table(), start, 4, 25, seed, NO_MODELS)
+    refined = finish(kernels.RefineLoss(*arguments, *space.label_costs.arrays()))
+    np.testing.assert_array_equal(refined, refine_loss.refine(space, start, 4, 25, seed))
 
 
 @pytest.mark.parametrize(

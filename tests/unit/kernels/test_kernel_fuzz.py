@@ -1,4 +1,4 @@
-"""Kernels on shapes and values that nobody sends on purpose: an error or classes, never a crash.
+"""Fuzzing kernels with unusual shapes and values: an error or classes, never a crash.
 
 `make sanitize` runs this with kernels that stop at the first wrong access or overflow.
 """
@@ -33,7 +33,7 @@ def in_order(points: Points, k: int) -> NDArray[np.int32]:
     return np.minimum(np.arange(len(points)) // k, max(len(points) // k - 1, 0)).astype(np.int32)
 
 
-def mixed(points: Points, beside: NDArray[np.int32] | None = None) -> kernels.MixedTable:
+def mixed(points: Points, extra: NDArray[np.int32] | None = None) -> kernels.MixedTable:
     """A table of GaaCp and its like: every second attribute has a hierarchy of 5 leaves."""
     codes = (np.abs(points).clip(0, 1) * 1000).astype(np.int32)
     codes[:, ::2] %= 5
@@ -43,7 +43,7 @@ def mixed(points: Points, beside: NDArray[np.int32] | None = None) -> kernels.Mi
     depths = np.tile(np.array([2] * 5, np.int32), trees)
     gaps = np.tile(np.array([1, 0, 1, 0, 0], np.int32), trees)
     units = np.full(d, 1000, np.int64)
-    return kernels.MixedTable(np.ascontiguousarray(codes), units, leaves, depths, gaps, beside)
+    return kernels.MixedTable(np.ascontiguousarray(codes), units, leaves, depths, gaps, extra)
 
 
 def guard(points: Points) -> tuple[Any, ...]:
@@ -114,7 +114,7 @@ def run(make: Make, points: Points, k: int) -> NDArray[np.int32]:
 
 def tables() -> dict[str, tuple[Points, int]]:
     rng = np.random.default_rng(3)
-    found = {
+    results = {
         "one row": (rng.normal(size=(1, 3)), 1),
         "one column": (rng.normal(size=(40, 1)), 3),
         "many columns": (rng.normal(size=(12, 200)), 3),
@@ -135,8 +135,8 @@ def tables() -> dict[str, tuple[Points, int]]:
     }
     for i in range(8):
         n, p = int(rng.integers(2, 150)), int(rng.integers(1, 18))
-        found[f"random {i}"] = (rng.normal(size=(n, p)), int(rng.integers(1, max(n // 2, 2))))
-    return found
+        results[f"random {i}"] = (rng.normal(size=(n, p)), int(rng.integers(1, max(n // 2, 2))))
+    return results
 
 
 TABLES = tables()

@@ -1,4 +1,4 @@
-"""What is computed from labels: by plain numpy, to the same bit."""
+"""Computations from labels equal plain numpy bit by bit."""
 
 from __future__ import annotations
 
@@ -24,23 +24,25 @@ def grouped(labels: Labels) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 
 def class_means(values: Numbers, labels: Labels) -> Numbers | None:
     members, starts = grouped(labels)
-    own, sizes = values[members], np.bincount(labels[labels >= 0])
+    class_values, sizes = values[members], np.bincount(labels[labels >= 0])
     with np.errstate(over="ignore"):
-        means = np.add.reduceat(own, starts) / sizes
+        means = np.add.reduceat(class_values, starts) / sizes
     if not np.isfinite(means).all():
         return None
-    return np.clip(means, np.minimum.reduceat(own, starts), np.maximum.reduceat(own, starts))
+    return np.clip(
+        means, np.minimum.reduceat(class_values, starts), np.maximum.reduceat(class_values, starts)
+    )
 
 
 def integer_class_means(values: NDArray[np.int64], labels: Labels) -> NDArray[np.int64]:
     members, starts = grouped(labels)
-    own, sizes = values[members], np.bincount(labels[labels >= 0])
+    class_values, sizes = values[members], np.bincount(labels[labels >= 0])
     divisor = np.repeat(sizes, sizes)
-    rest = np.add.reduceat(own % divisor, starts)
-    whole = np.add.reduceat(own // divisor, starts) + rest // sizes
-    rest %= sizes
-    up = (2 * rest > sizes) | ((2 * rest == sizes) & (whole % 2 != 0))
-    return np.asarray(whole + up, np.int64)
+    remainders = np.add.reduceat(class_values % divisor, starts)
+    quotients = np.add.reduceat(class_values // divisor, starts) + remainders // sizes
+    remainders %= sizes
+    up = (2 * remainders > sizes) | ((2 * remainders == sizes) & (quotients % 2 != 0))
+    return np.asarray(quotients + up, np.int64)
 
 
 def added(values: Numbers) -> float:
@@ -103,46 +105,48 @@ def test_groups_and_means_are_those_of_numpy(n: int, classes: int, suppressed: b
     rng = np.random.default_rng(n)
     labels = labels_of(rng, n, classes, suppressed)
     members, starts = kernels.grouped(labels, classes)
-    for made, wanted in zip((members, starts), grouped(labels), strict=True):
-        assert made.dtype == np.int64
-        assert made.tolist() == wanted.tolist()
+    for actual, wanted in zip((members, starts), grouped(labels), strict=True):
+        assert actual.dtype == np.int64
+        assert actual.tolist() == wanted.tolist()
     table = rng.normal(size=(n, 3)) * 10.0 ** rng.integers(-8, 9, (n, 3))
     for values in (*table.T, np.round(table[:, 0])):
-        found = kernels.class_means(values, members, starts)
+        sizes = kernels.class_means(values, members, starts)
         expected = class_means(values, labels)
-        assert found is not None
+        assert sizes is not None
         assert expected is not None
-        assert found.tolist() == expected.tolist()
-    whole = rng.integers(-(2**62), 2**62, n)
-    for integers in (whole, whole % 100):
+        assert sizes.tolist() == expected.tolist()
+    quotients = rng.integers(-(2**62), 2**62, n)
+    for integers in (quotients, quotients % 100):
         means = kernels.integer_class_means(integers, members, starts)
         assert means.tolist() == integer_class_means(integers, labels).tolist()
 
 
 @pytest.mark.parametrize("part", [False, True])
-@pytest.mark.parametrize("known", [None, 0.0, 0.7])
+@pytest.mark.parametrize("valid_share", [None, 0.0, 0.7])
 @pytest.mark.parametrize(("n", "classes"), SHAPES)
-def test_squares_are_those_of_numpy(n: int, classes: int, known: float | None, part: bool) -> None:
+def test_squares_are_those_of_numpy(
+    n: int, classes: int, valid_share: float | None, part: bool
+) -> None:
     rng = np.random.default_rng(n)
-    labels = labels_of(rng, n, classes, suppressed=known is not None)
-    valid = None if known is None else (rng.random((n, 2)) < known)[:, 1]
+    labels = labels_of(rng, n, classes, suppressed=valid_share is not None)
+    valid = None if valid_share is None else (rng.random((n, 2)) < valid_share)[:, 1]
     table = rng.normal(size=(n, 3))
     released, other = rng.normal(size=(2, classes))
     for exponent, shift, scale in [(0, 0.0, 1.0), (3, 0.1, 0.7), (-1100, 0.0, 2.0), (5, 1.0, 0.0)]:
         values = table[:, 1] * (1e-300 if exponent < -1000 else 1.0)
-        shown = [column * (1e-300 if exponent < -1000 else 1.0) for column in (released, other)]
-        found = kernels.column_squares(
-            values, labels, shown[0], shown[1], valid, exponent, shift, scale, part
+        tables = [column * (1e-300 if exponent < -1000 else 1.0) for column in (released, other)]
+        means = kernels.column_squares(
+            values, labels, tables[0], tables[1], valid, exponent, shift, scale, part
         )
         both = [
             column_squares(values, labels, column, valid, exponent, shift, scale, part)
-            for column in shown
+            for column in tables
         ]
-        assert found == (both[0][0], both[1][0], both[0][1])
-        alone = kernels.column_squares(
-            values, labels, shown[0], None, valid, exponent, shift, scale, part
+        assert means == (both[0][0], both[1][0], both[0][1])
+        without_other = kernels.column_squares(
+            values, labels, tables[0], None, valid, exponent, shift, scale, part
         )
-        assert alone == (found[0], found[0], found[2])
+        assert without_other == (means[0], means[0], means[2])
 
 
 @given(st.lists(st.tuples(FINITE, st.integers(0, 3)), min_size=4, max_size=40))
@@ -150,11 +154,11 @@ def test_means_of_any_numbers(rows: list[tuple[float, int]]) -> None:
     labels = np.array([label for _, label in rows], np.int32)
     labels[:4] = range(4)
     values = np.array([value for value, _ in rows])
-    found = kernels.class_means(values, *kernels.grouped(labels, 4))
+    means = kernels.class_means(values, *kernels.grouped(labels, 4))
     expected = class_means(values, labels)
-    assert (found is None) == (expected is None)
-    if found is not None and expected is not None:
-        assert found.tolist() == expected.tolist()
+    assert (means is None) == (expected is None)
+    if means is not None and expected is not None:
+        assert means.tolist() == expected.tolist()
 
 
 @given(st.lists(st.integers(0, 2**64 - 1), max_size=50))
@@ -184,11 +188,16 @@ def test_nothing_and_what_is_wrong() -> None:
     assert kernels.column_squares(
         np.zeros(0), nothing, np.zeros(0), None, None, 0, 0.0, 1.0, False
     ) == (0.0, 0.0, 0.0)
-    one = np.zeros(1, np.int64)
+    single = np.zeros(1, np.int64)
     for labels, classes in [([1], 1), ([-2], 1), ([0], -1)]:
         with pytest.raises(ValueError, match=r"labels|classes"):
             kernels.grouped(np.array(labels, np.int32), classes)
-    for members, starts in [(one + 1, one), (one - 1, one), (one, one + 1), (one[:0], one)]:
+    for members, starts in [
+        (single + 1, single),
+        (single - 1, single),
+        (single, single + 1),
+        (single[:0], single),
+    ]:
         with pytest.raises(ValueError, match="members and starts"):
             kernels.class_means(np.zeros(1), members, starts)
     label = np.zeros(1, np.int32)
@@ -199,10 +208,10 @@ def test_nothing_and_what_is_wrong() -> None:
 
 @given(st.lists(st.integers(-1, 6), max_size=60))
 def test_class_sizes_are_those_of_plain_counting(labels) -> None:
-    found = kernels.class_sizes(np.array(labels, np.int32))
+    means = kernels.class_sizes(np.array(labels, np.int32))
     expected = [labels.count(label) for label in range(max(labels, default=-1) + 1)]
-    assert found.dtype == np.int64
-    assert found.tolist() == expected
+    assert means.dtype == np.int64
+    assert means.tolist() == expected
 
 
 def test_class_sizes_refuse_what_is_no_label() -> None:

@@ -47,8 +47,8 @@ def run(questions, points, weights=None, search="auto", budget=kernels.DEFAULT_B
         else:
             np.testing.assert_array_equal(kernel.seconds(), seconds)
     for other in results[1:]:
-        for one, same in zip(results[0], other, strict=True):
-            np.testing.assert_array_equal(one, same)
+        for actual, same in zip(results[0], other, strict=True):
+            np.testing.assert_array_equal(actual, same)
     labels, distances, sums = results[0]
     return labels, distances, seconds, sums
 
@@ -56,9 +56,9 @@ def run(questions, points, weights=None, search="auto", budget=kernels.DEFAULT_B
 def check(questions, points, weights=None, searches=("index", "brute", "auto"), budget=2**19):
     expected = reference.nearest(questions, points, weights)
     for search in searches:
-        found = run(questions, points, weights, search, budget, expected[1])
-        for one, other in zip(found, expected, strict=True):
-            np.testing.assert_array_equal(one, other)
+        results = run(questions, points, weights, search, budget, expected[1])
+        for actual, other in zip(results, expected, strict=True):
+            np.testing.assert_array_equal(actual, other)
 
 
 def means_of_neighbours(points, k):
@@ -136,8 +136,8 @@ def test_slices_change_nothing(budget):
     check(points, points[::3], searches=("index", "brute", "auto"), budget=budget)
 
 
-def strange_tables():
-    """What nobody sends on purpose."""
+def edge_case_tables():
+    """Unusual shapes and values."""
     rng = np.random.default_rng(3)
     return {
         "one row": rng.normal(size=(1, 3)),
@@ -154,7 +154,7 @@ def strange_tables():
     }
 
 
-STRANGE = strange_tables()
+STRANGE = edge_case_tables()
 
 
 @pytest.mark.parametrize("name", STRANGE)
@@ -197,12 +197,12 @@ def test_hundreds_of_ties():
 def test_index_equals_brute_on_larger_tables(p):
     rng = np.random.default_rng(p)
     points = np.vstack((rng.normal(size=(9_000, p)), rng.integers(0, 3, size=(3_000, p))))
-    for one, other in zip(
+    for actual, other in zip(
         run(points, points[::5] + 0.01, None, "index"),
         run(points, points[::5] + 0.01, None, "brute"),
         strict=True,
     ):
-        np.testing.assert_array_equal(one, other)
+        np.testing.assert_array_equal(actual, other)
 
 
 def test_progress_and_early_results():

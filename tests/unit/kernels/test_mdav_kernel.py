@@ -87,8 +87,8 @@ def test_attributes(p):
 @cache
 def of_widths():
     """Points of several widths, and the classes of the plain version."""
-    drawn = [np.random.default_rng(p).normal(size=(2000, p)).round(1) for p in (1, 4, 10, 20)]
-    return [(points, reference.mdav(points, 5)) for points in drawn]
+    tables = [np.random.default_rng(p).normal(size=(2000, p)).round(1) for p in (1, 4, 10, 20)]
+    return [(points, reference.mdav(points, 5)) for points in tables]
 
 
 @pytest.mark.slow

@@ -34,10 +34,10 @@ def check(parents, questions, boxes, weights=None, budget=2**19):
             kernel = kernels.MixedLinkage(
                 parents, *questions, *boxes, limits, weights, second=second
             )
-            found = finish(kernel, budget)
-            np.testing.assert_array_equal(found[0], expected[0])
-            np.testing.assert_array_equal(found[1], expected[1] if second else [])
-            np.testing.assert_array_equal(found[2], expected[2])
+            result = finish(kernel, budget)
+            np.testing.assert_array_equal(result[0], expected[0])
+            np.testing.assert_array_equal(result[1], expected[1] if second else [])
+            np.testing.assert_array_equal(result[2], expected[2])
 
 
 def tree(rng, kind):
@@ -46,16 +46,16 @@ def tree(rng, kind):
         return np.array([-1], np.int32)
     if kind == "flat":
         return np.array([-1] + [0] * int(rng.integers(1, 40)), np.int32)
-    found = [-1]
+    result = [-1]
 
     def grow(node, depth):
         for _ in range(int(rng.integers(1, 5))):
-            found.append(node)
+            result.append(node)
             if depth < 3 and (kind == "even" or rng.random() < 0.5):
-                grow(len(found) - 1, depth + 1)
+                grow(len(result) - 1, depth + 1)
 
     grow(0, 1)
-    return np.array(found, np.int32)
+    return np.array(result, np.int32)
 
 
 def leaves(parents):
@@ -112,8 +112,8 @@ def tables(draw):
 
 @given(tables(), st.sampled_from([1, 50, 2**19]))
 @settings(max_examples=60, deadline=None)
-def test_equals_reference_both_ways(drawn, budget):
-    parents, records, rows, weights = drawn
+def test_equals_reference_both_ways(case, budget):
+    parents, records, rows, weights = case
     check(parents, records, rows, weights[1], budget)
     check(parents, rows, records, weights[0], budget)
 
@@ -187,23 +187,23 @@ def test_arrays_outlive_their_names():
     copies = [side.copy() for side in (*records, *rows)]
     kernel = kernels.MixedLinkage([parents[0], parents[1].copy()], *copies, None, weights.copy())
     del copies
-    found = finish(kernel, 100)
+    result = finish(kernel, 100)
     del kernel
-    np.testing.assert_array_equal(found[0], expected[0])
-    np.testing.assert_array_equal(found[2], expected[2])
+    np.testing.assert_array_equal(result[0], expected[0])
+    np.testing.assert_array_equal(result[2], expected[2])
 
 
 FLAT = np.array([-1, 0, 0], np.int32)
 
 
 def call(parents=(None, FLAT), ends=None, nodes=None, box_nodes=None, **more):
-    one = np.zeros((2, 1, 2))
+    single_box = np.zeros((2, 1, 2))
     leaf = np.ones((2, 1), np.int32)
     return kernels.MixedLinkage(
         parents,
-        one if ends is None else ends,
+        single_box if ends is None else ends,
         leaf if nodes is None else nodes,
-        one,
+        single_box,
         leaf if box_nodes is None else box_nodes,
         **more,
     )

@@ -62,7 +62,7 @@ def cases(draw, largest=40):
 def guard_of(codes, models, labels):
     names = list(dict.fromkeys(model.attribute for model in models))
     part = Partition(np.where(labels >= 0, 0, -1))
-    wholes = {}
+    tables = {}
     for name in names:
         trees = [
             m.distance.n_leaves
@@ -71,9 +71,9 @@ def guard_of(codes, models, labels):
         ]
         width = max([int(codes[name].max()) + 1, *trees])
         counts = sensitive_counts(part, codes[name], width)[0]
-        wholes[name] = counts / counts.sum()
+        tables[name] = counts / counts.sum()
     values = np.column_stack([codes[name] for name in names]).astype(np.int32)
-    return Guard(values, compiled(models, names, wholes)), wholes
+    return Guard(values, compiled(models, names, tables)), tables
 
 
 def finish(kernel, budget=kernels.DEFAULT_BUDGET):
@@ -90,13 +90,13 @@ def test_the_kernel_equals_the_plain_version(case, budget, size):
     labels = (np.random.default_rng(n).permutation(n) // size).astype(np.int32)
     guard, _ = guard_of(codes, models, labels)
     named = {m.attribute: codes[m.attribute] for m in models}
-    given = (space.table(), labels, guard.values, guard.models, budget)
-    found = finish(kernels.Enforce(*given))
+    arguments = (space.table(), labels, guard.values, guard.models, budget)
+    actual = finish(kernels.Enforce(*arguments))
     np.testing.assert_array_equal(
-        found,
+        actual,
         reference_enforce.enforce(space, labels, named, models, budget, exact=guard.models),
     )
-    np.testing.assert_array_equal(found, finish(kernels.Enforce(*given), 1))
+    np.testing.assert_array_equal(actual, finish(kernels.Enforce(*arguments), 1))
 
 
 @given(cases(), st.integers(1, 3), st.integers(4, 40))
@@ -106,14 +106,14 @@ def test_cuts_equal_the_plain_version(case, k, size):
     n = space.n_records
     k = min(k, n)
     labels = (np.random.default_rng(n).permutation(n) // size).astype(np.int32)
-    guard, wholes = guard_of(codes, models, labels)
-    given = (space.table(), labels, k, guard.values, guard.models)
-    found = finish(kernels.Split(*given))
+    guard, tables = guard_of(codes, models, labels)
+    arguments = (space.table(), labels, k, guard.values, guard.models)
+    actual = finish(kernels.Split(*arguments))
     named = {m.attribute: codes[m.attribute] for m in models}
     np.testing.assert_array_equal(
-        found, reference_enforce.split(space, labels, k, named, models, wholes)
+        actual, reference_enforce.split(space, labels, k, named, models, tables)
     )
-    np.testing.assert_array_equal(found, finish(kernels.Split(*given), 1))
+    np.testing.assert_array_equal(actual, finish(kernels.Split(*arguments), 1))
 
 
 def test_slices_are_short_where_there_are_many_values():
@@ -138,20 +138,20 @@ def test_slices_are_short_where_there_are_many_values():
 def test_keeping_to_a_model_is_what_the_measure_says(case, data):
     _, _, codes, models = case
     labels = np.zeros(len(codes["a"]), np.int32)
-    guard, wholes = guard_of(codes, models, labels)
+    guard, tables = guard_of(codes, models, labels)
     counts = {
         name: np.array(data.draw(st.lists(st.integers(0, 5), min_size=len(w), max_size=len(w))))
-        for name, w in wholes.items()
+        for name, w in tables.items()
     }
-    if not all(found.any() for found in counts.values()):
+    if not all(actual.any() for actual in counts.values()):
         return
     together = np.concatenate(list(counts.values())).astype(np.int32)
-    wanted = all(
-        m.satisfied(counts[m.attribute].reshape(1, -1), wholes[m.attribute])[0] for m in models
+    expected = all(
+        m.satisfied(counts[m.attribute].reshape(1, -1), tables[m.attribute])[0] for m in models
     )
-    assert guard.models.keeps(together) == wanted
+    assert guard.models.keeps(together) == expected
     lacking = reference_enforce.lack(
-        models, {name: counts[name].reshape(1, -1) for name in wholes}, wholes
+        models, {name: counts[name].reshape(1, -1) for name in tables}, tables
     )
     assert guard.models.lack(together) == pytest.approx(lacking[0], abs=1e-9)
 
@@ -177,7 +177,7 @@ def test_refinement_keeps_to_the_models(case, seed, rounds):
     space, k, codes, models = case
     records = reference_generalization.Records(space)
     start = Partition(finish(kernels.GaaCp(space.table(), k)))
-    guard, wholes = guard_of(codes, models, start.labels)
+    guard, tables = guard_of(codes, models, start.labels)
     try:
         start = merge(space, start, guard, lambda share: None)
     except ModelInfeasible:
@@ -186,14 +186,14 @@ def test_refinement_keeps_to_the_models(case, seed, rounds):
     def loss(labels):
         return sum(records.loss(np.flatnonzero(labels == c)) for c in range(labels.max() + 1))
 
-    found = refine.refine_generalized(
+    actual = refine.refine_generalized(
         space, start, k, "fast", tick=lambda share: None, seed=seed, iterations=rounds, guard=guard
     )
-    counts = {name: sensitive_counts(found, codes[name], len(w)) for name, w in wholes.items()}
-    assert reference_enforce.kept(models, counts, wholes).all()
-    assert found.sizes.min() >= k
-    assert loss(found.labels) <= loss(start.labels)
-    assert found.n_suppressed == 0
+    counts = {name: sensitive_counts(actual, codes[name], len(w)) for name, w in tables.items()}
+    assert reference_enforce.satisfied(models, counts, tables).all()
+    assert actual.sizes.min() >= k
+    assert loss(actual.labels) <= loss(start.labels)
+    assert actual.n_suppressed == 0
 
 
 def test_the_worked_example():
@@ -217,18 +217,18 @@ def test_the_worked_example():
     codes[7:], values[-1] = 100, 1
     codes[5:7], labels[5:7] = 100, 3
     more = np.repeat(np.arange(9), [1] * 8 + [30])
-    given = (
+    arguments = (
         kernels.MixedTable(codes[more], *arrays[1:]),
         np.array([0, 1, 2], np.int32)[np.array([0, 0, 0, 1, 1, 2, 2, 2, 2])[more]],
         values[more],
         models,
     )
-    assert finish(kernels.Enforce(*given, 5)).tolist() == [-1] * 5 + [0] * 33
-    assert finish(kernels.Enforce(*given, 2)).max() == 0
+    assert finish(kernels.Enforce(*arguments, 5)).tolist() == [-1] * 5 + [0] * 33
+    assert finish(kernels.Enforce(*arguments, 2)).max() == 0
 
 
 @pytest.mark.parametrize(
-    ("wish", "given", "said"),
+    ("wish", "given", "message"),
     [
         ("no such", {}, "no such model"),
         ("distinct_l", {"attribute": 1}, "no such attribute"),
@@ -250,7 +250,7 @@ def test_the_worked_example():
         ),
     ],
 )
-def test_models_refuse_what_they_cannot_count(wish, given, said):
+def test_models_refuse_what_they_cannot_count(wish, given, message):
     models = kernels.Models(np.array([3], np.int32))
     arguments = {
         "attribute": 0,
@@ -260,7 +260,7 @@ def test_models_refuse_what_they_cannot_count(wish, given, said):
         "parents": EMPTY,
         "ranges": NO_RANGES,
     }
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         models.add(wish, **arguments | given)
     with pytest.raises(ValueError, match="one count"):
         models.keeps(np.zeros(2, np.int32))

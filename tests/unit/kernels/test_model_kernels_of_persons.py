@@ -31,14 +31,14 @@ def guard_of(codes, models, who, labels):
     names, widths = widths_of(codes, models)
     released = np.flatnonzero(labels >= 0)
     size = len({who[i] for i in released})
-    wholes = {}
+    tables = {}
     for name in names:
         pairs = {(who[i], codes[name][i]) for i in released}
-        wholes[name] = np.bincount([v for _, v in pairs], minlength=widths[name]) / size
+        tables[name] = np.bincount([v for _, v in pairs], minlength=widths[name]) / size
     columns = [np.where(first_of_each(who, codes[name]), codes[name], -1) for name in names]
     columns.append(np.where(first_of_each(who), 0, -1))
     values = np.column_stack(columns).astype(np.int32)
-    return Guard(values, compiled(models, names, wholes, persons=True)), wholes
+    return Guard(values, compiled(models, names, tables, persons=True)), tables
 
 
 @given(cases(), st.integers(0, 20), st.integers(1, 6), st.integers(1, 3))
@@ -54,13 +54,13 @@ def test_the_kernel_equals_the_plain_version(case, budget, size, records):
     labels = labels.reshape(-1).astype(np.int32)
     guard, _ = guard_of(codes, models, who, labels)
     named = {m.attribute: codes[m.attribute] for m in models}
-    given = (space.table(), labels, guard.values, guard.models, budget)
-    found = finish(kernels.Enforce(*given))
+    arguments = (space.table(), labels, guard.values, guard.models, budget)
+    actual = finish(kernels.Enforce(*arguments))
     np.testing.assert_array_equal(
-        found,
+        actual,
         reference_enforce.enforce(space, labels, named, models, budget, who, guard.models),
     )
-    np.testing.assert_array_equal(found, finish(kernels.Enforce(*given), 1))
+    np.testing.assert_array_equal(actual, finish(kernels.Enforce(*arguments), 1))
 
 
 @given(cases(), st.integers(1, 8), st.data())
@@ -68,21 +68,21 @@ def test_the_kernel_equals_the_plain_version(case, budget, size, records):
 def test_keeping_to_a_model_is_what_the_measure_says(case, n, data):
     _, _, codes, models = case
     who = np.arange(len(codes["a"])) // 2
-    guard, wholes = guard_of(codes, models, who, np.zeros(len(who), np.int32))
+    guard, tables = guard_of(codes, models, who, np.zeros(len(who), np.int32))
     counts = {
         name: np.array(data.draw(st.lists(st.integers(0, n), min_size=len(w), max_size=len(w))))
-        for name, w in wholes.items()
+        for name, w in tables.items()
     }
     # Everybody has a value.
-    if any(found.sum() < n for found in counts.values()):
+    if any(actual.sum() < n for actual in counts.values()):
         return
     together = np.concatenate([*counts.values(), [n]]).astype(np.int32)
     persons = np.array([n])
-    wanted = all(
-        m.satisfied(counts[m.attribute].reshape(1, -1), wholes[m.attribute], persons)[0]
+    expected = all(
+        m.satisfied(counts[m.attribute].reshape(1, -1), tables[m.attribute], persons)[0]
         for m in models
     )
-    assert guard.models.keeps(together) == wanted
+    assert guard.models.keeps(together) == expected
 
 
 @given(cases(), st.integers(1, 4))
@@ -93,10 +93,10 @@ def test_one_record_each_is_as_without_persons(case, size):
     labels = (np.random.default_rng(n).permutation(n) // size).astype(np.int32)
     guard, _ = guard_of(codes, models, np.arange(n), labels)
     named = {m.attribute: codes[m.attribute] for m in models}
-    found = finish(kernels.Enforce(space.table(), labels, guard.values, guard.models, 0))
+    actual = finish(kernels.Enforce(space.table(), labels, guard.values, guard.models, 0))
     exact = guard_of_records(codes, models, labels)[0].models
     np.testing.assert_array_equal(
-        found, reference_enforce.enforce(space, labels, named, models, exact=exact)
+        actual, reference_enforce.enforce(space, labels, named, models, exact=exact)
     )
     assert keeps(guard) == guard.models.keeps(
         np.concatenate(
@@ -116,11 +116,11 @@ def test_with_a_value_each_distances_are_those_of_records_to_the_last_bit(wish):
     if wish == "hierarchical_t":
         shape = (tree.parents.astype(np.int32), tree.ranges.astype(np.int32))
     for _ in range(200):
-        whole, counts = rng.multinomial(60, np.ones(7) / 7) / 60, rng.multinomial(9, np.ones(7) / 7)
+        table, counts = rng.multinomial(60, np.ones(7) / 7) / 60, rng.multinomial(9, np.ones(7) / 7)
         of_records = kernels.Models(np.array([7], np.int32), False)
         of_persons = kernels.Models(np.array([7, 1], np.int32), True)
         for models in (of_records, of_persons):
-            models.add(wish, 0, 0.0, 1, whole, *shape)
+            models.add(wish, 0, 0.0, 1, table, *shape)
         together = np.append(counts, 9).astype(np.int32)
         assert of_persons.lack(together) == of_records.lack(together[:7])
 
@@ -134,18 +134,18 @@ def test_with_a_value_each_distances_are_those_of_records_to_the_last_bit(wish):
 )
 def test_what_helps_by_rounding_alone_is_no_help(distance, level, places, values, before):
     """A neighbour at no loss would be taken for it, where persons have a record each."""
-    places, values, labels = (np.array(list(one), np.int32) for one in (places, values, before))
+    places, values, labels = (np.array(list(guard), np.int32) for guard in (places, values, before))
     codes = (places * (UNIT // 8)).reshape(-1, 1)
     table = MixedSpace(codes, np.array([UNIT]), (None,), ("a",)).table()
     models = [Model("t_closeness", "b", level, distance=distance)]
     of_records = guard_of_records({"b": values}, models, labels)[0]
     of_persons = guard_of({"b": values}, models, np.arange(len(labels)), labels)[0]
-    found, others = (
-        finish(kernels.Enforce(table, labels, one.values, one.models, 0))
-        for one in (of_persons, of_records)
+    actual, others = (
+        finish(kernels.Enforce(table, labels, guard.values, guard.models, 0))
+        for guard in (of_persons, of_records)
     )
-    np.testing.assert_array_equal(found, others)
-    assert found.max() > 0
+    np.testing.assert_array_equal(actual, others)
+    assert actual.max() > 0
 
 
 def test_what_is_refused():

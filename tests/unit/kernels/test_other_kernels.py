@@ -98,14 +98,14 @@ def test_levels_agree(name):
     points = np.random.default_rng(0).normal(size=(800, 5)).round(1)
     before = kernels.simd_level()
     try:
-        found = []
+        results = []
         for level in kernels.simd_levels():
             kernels.set_simd_level(level)
-            found.append(run(name, points, 4))
+            results.append(run(name, points, 4))
     finally:
         kernels.set_simd_level(before)
-    for labels in found[1:]:
-        np.testing.assert_array_equal(labels, found[0])
+    for labels in results[1:]:
+        np.testing.assert_array_equal(labels, results[0])
 
 
 @pytest.mark.slow

@@ -100,11 +100,11 @@ def drawn(kinds, n, rng, weights=None):
         columns.append(values)
     metric = Metric.of(measured)
     codes = np.empty((n, len(kinds)), np.int32)
-    for at, (values, one) in enumerate(zip(columns, measured, strict=True)):
-        if one.tree is None:
+    for at, (values, attribute) in enumerate(zip(columns, measured, strict=True)):
+        if attribute.tree is None:
             codes[:, at] = metric.codes(at, values, None)
         else:
-            codes[:, at] = one.tree.n_leaves * rng.random(n) ** 2.5
+            codes[:, at] = attribute.tree.n_leaves * rng.random(n) ** 2.5
     return codes, metric
 
 
@@ -150,8 +150,8 @@ def test_small_tables_with_many_ties(method, seed, n, k):
     # Copies of few rows: as many ties as can be.
     codes = np.ascontiguousarray(codes[rng.integers(0, rng.integers(1, n + 1), n)])
     k = min(k, n)
-    found = run(method, codes, metric, k, budget=int(rng.integers(1, 500)))
-    np.testing.assert_array_equal(found, expected(method, codes, metric, k))
+    actual = run(method, codes, metric, k, budget=int(rng.integers(1, 500)))
+    np.testing.assert_array_equal(actual, expected(method, codes, metric, k))
 
 
 @pytest.mark.slow
@@ -203,8 +203,10 @@ def test_what_is_wrong_is_refused():
 def in_40_bits(codes, metric):
     """Squared distances as refinements count them."""
     largest = sum(
-        int(unit) ** 2 if one.tree is None else int(square) * one.tree.height**2
-        for one, unit, square in zip(metric.attributes, metric.units, metric.squares, strict=True)
+        int(unit) ** 2 if attribute.tree is None else int(square) * attribute.tree.height**2
+        for attribute, unit, square in zip(
+            metric.attributes, metric.units, metric.squares, strict=True
+        )
     )
     return plain.squared(codes, metric) >> max(largest.bit_length() - 40, 0)
 
@@ -212,7 +214,10 @@ def in_40_bits(codes, metric):
 def lost(squares, labels):
     """The sums of squares of all classes, as squared distances of pairs tell them."""
     members = [np.flatnonzero(labels == label) for label in np.unique(labels)]
-    return sum(squares[np.ix_(own, own)].sum() / 2 / len(own) for own in members)
+    return sum(
+        squares[np.ix_(class_members, class_members)].sum() / 2 / len(class_members)
+        for class_members in members
+    )
 
 
 def refined(codes, metric, k, labels, budget=kernels.DEFAULT_BUDGET, **effort):
@@ -232,9 +237,9 @@ def test_the_pass_gives_the_classes_of_the_plain_version(kinds, level):
     rng = np.random.default_rng(len(kinds) + 1)
     codes, metric = drawn(kinds, 120, rng)
     labels = run("mdav", codes, metric, 3)
-    found = refined(codes, metric, 3, labels)
+    actual = refined(codes, metric, 3, labels)
     squares = in_40_bits(codes, metric)
-    np.testing.assert_array_equal(found, passed.passed_apart(squares, labels, 3))
+    np.testing.assert_array_equal(actual, passed.passed_apart(squares, labels, 3))
 
 
 @settings(max_examples=30, deadline=None)
@@ -245,9 +250,9 @@ def test_the_pass_on_small_tables_with_many_ties(seed, n, k):
     codes = np.ascontiguousarray(codes[rng.integers(0, rng.integers(1, n + 1), n)])
     k = min(k, n // 2 + 1)
     labels = run("cbfs", codes, metric, k)
-    found = refined(codes, metric, k, labels, budget=int(rng.integers(1, 500)))
+    actual = refined(codes, metric, k, labels, budget=int(rng.integers(1, 500)))
     squares = in_40_bits(codes, metric)
-    np.testing.assert_array_equal(found, passed.passed_apart(squares, labels, k))
+    np.testing.assert_array_equal(actual, passed.passed_apart(squares, labels, k))
 
 
 @pytest.mark.parametrize("heat", [0.0, 0.09])
@@ -264,12 +269,12 @@ def test_refinement_loses_no_more_and_follows_its_seed(heat, level):
         "heat": heat,
         "classes": 6,
     }
-    found = refined(codes, metric, 3, labels, seed=5, **effort)
-    sizes = np.bincount(found)
+    actual = refined(codes, metric, 3, labels, seed=5, **effort)
+    sizes = np.bincount(actual)
     assert sizes.min() >= 3
     assert sizes.max() <= 5
     again = refined(codes, metric, 3, labels, budget=1_000, seed=5, **effort)
-    np.testing.assert_array_equal(found, again)
+    np.testing.assert_array_equal(actual, again)
     best = refined(codes, metric, 3, run("mdav", codes, metric, 3))
-    assert lost(squares, found) < 1.01 * lost(squares, best)
+    assert lost(squares, actual) < 1.01 * lost(squares, best)
     assert lost(squares, best) < lost(squares, run("mdav", codes, metric, 3))

@@ -42,25 +42,27 @@ def drawn(rng: np.random.Generator, n: int, k: int) -> Labels:
 
 
 def classes_of(labels: Labels) -> list[tuple[int, ...]]:
-    found = [tuple(map(int, np.flatnonzero(labels == at))) for at in range(labels.max() + 1)]
-    return [one for one in found if one]
+    classes = [tuple(map(int, np.flatnonzero(labels == at))) for at in range(labels.max() + 1)]
+    return [members for members in classes if members]
 
 
-def sse(points: Points, one: tuple[int, ...]) -> float:
-    members = points[list(one)]
+def sse(points: Points, start: tuple[int, ...]) -> float:
+    members = points[list(start)]
     return float(np.square(members - members.mean(axis=0)).sum())
 
 
 def loss(points: Points, labels: Labels) -> float:
-    return sum(sse(points, one) for one in classes_of(labels))
+    return sum(sse(points, members) for members in classes_of(labels))
 
 
 def least(points: Points, partitions: list[Labels]) -> float:
     """The least loss of all partitions by classes of these."""
-    known = {one: sse(points, one) for labels in partitions for one in classes_of(labels)}
+    losses = {
+        members: sse(points, members) for labels in partitions for members in classes_of(labels)
+    }
     by_first: dict[int, list[tuple[int, float]]] = {}
-    for one, cost in known.items():
-        by_first.setdefault(one[0], []).append((sum(1 << i for i in one), cost))
+    for members, cost in losses.items():
+        by_first.setdefault(members[0], []).append((sum(1 << i for i in members), cost))
 
     @cache
     def best(left: int) -> float:
@@ -100,14 +102,16 @@ KINDS = ["normal", "grid", "far"]
 @settings(max_examples=8, deadline=None)
 def test_given_classes_are_put_together_and_lose_no_more(seed: int, k: int, kind: str) -> None:
     points, partitions = several(seed, k, kind)
-    found = kernels.recombined(points, k, partitions[0], partitions[1:], 200, seed)
-    given_classes = {one for labels in partitions for one in classes_of(labels)}
-    assert set(classes_of(found)) <= given_classes
-    assert [one[0] for one in classes_of(found)] == sorted(one[0] for one in classes_of(found))
-    assert loss(points, found) <= loss(points, partitions[0]) * (1 + 1e-9)
-    assert loss(points, found) >= least(points, partitions) * (1 - 1e-5)
+    classes = kernels.recombined(points, k, partitions[0], partitions[1:], 200, seed)
+    given_classes = {members for labels in partitions for members in classes_of(labels)}
+    assert set(classes_of(classes)) <= given_classes
+    assert [members[0] for members in classes_of(classes)] == sorted(
+        members[0] for members in classes_of(classes)
+    )
+    assert loss(points, classes) <= loss(points, partitions[0]) * (1 + 1e-9)
+    assert loss(points, classes) >= least(points, partitions) * (1 - 1e-5)
     again = kernels.recombined(points, k, partitions[0], partitions[1:], 200, seed)
-    np.testing.assert_array_equal(found, again)
+    np.testing.assert_array_equal(classes, again)
 
 
 @pytest.mark.slow
@@ -120,8 +124,8 @@ def test_mostly_nothing_put_together_from_the_given_classes_loses_less(k: int, k
     best = 0
     for seed in range(5):
         points, partitions = several(seed, k, kind)
-        found = kernels.recombined(points, k, partitions[0], partitions[1:], 60, seed)
-        best += loss(points, found) <= least(points, partitions) * (1 + rel)
+        classes = kernels.recombined(points, k, partitions[0], partitions[1:], 60, seed)
+        best += loss(points, classes) <= least(points, partitions) * (1 + rel)
     assert best >= 4
 
 
@@ -129,8 +133,8 @@ def test_it_loses_less_than_any_of_them() -> None:
     rng = np.random.default_rng(1)
     points = rng.normal(size=(36, 2)) + np.arange(36)[:, None] // 9 * 3
     partitions = [drawn(rng, 36, 3) for _ in range(25)]
-    found = kernels.recombined(points, 3, partitions[0], partitions[1:], 200, 1)
-    assert loss(points, found) < 0.9 * min(loss(points, labels) for labels in partitions)
+    classes = kernels.recombined(points, 3, partitions[0], partitions[1:], 200, 1)
+    assert loss(points, classes) < 0.9 * min(loss(points, labels) for labels in partitions)
 
 
 @pytest.mark.slow
@@ -147,15 +151,15 @@ def test_regions_of_a_larger_table_never_lose_more() -> None:
         partitions.append(labels)
     losses = []
     for regions in (0, 5, 50, 500):
-        found = kernels.recombined(points, 3, partitions[0], partitions[1:], regions, 1)
-        assert np.bincount(found).min() >= 3
-        losses.append(loss(points, found))
+        classes = kernels.recombined(points, 3, partitions[0], partitions[1:], regions, 1)
+        assert np.bincount(classes).min() >= 3
+        losses.append(loss(points, classes))
     assert losses[0] == pytest.approx(loss(points, partitions[0]))
     assert losses == sorted(losses, reverse=True)
     # Every ten records by themselves: the best cut of each.
     best = [
         min(
-            sum(sse(points, one) for one in classes_of(labels) if one[0] // 10 == ten)
+            sum(sse(points, members) for members in classes_of(labels) if members[0] // 10 == ten)
             for labels in partitions
         )
         for ten in range(45)
@@ -167,16 +171,16 @@ def test_points_of_which_distances_overflow() -> None:
     rng = np.random.default_rng(3)
     points = rng.normal(size=(36, 2)) * 1e200
     partitions = [drawn(rng, 36, 3) for _ in range(5)]
-    found = kernels.recombined(points, 3, partitions[0], partitions[1:], 20, 1)
-    assert np.bincount(found).min() >= 3
+    classes = kernels.recombined(points, 3, partitions[0], partitions[1:], 20, 1)
+    assert np.bincount(classes).min() >= 3
 
 
 @pytest.mark.parametrize("labels", [[0, 0, 0, 1], [0, 0, 0, 0], [0, 0, -1, 0], [0, 0, 1]])
 def test_wrong_labels_are_refused(labels: list[int]) -> None:
     points, given_labels = np.zeros((4, 1)), np.array(labels, np.int32)
     right = np.array([0, 0, 1, 1], np.int32)
-    for one, others in ((given_labels, []), (right, [given_labels])):
+    for members, others in ((given_labels, []), (right, [given_labels])):
         with pytest.raises(ValueError):
-            kernels.recombined(points, 2, one, others, 1, 0)
+            kernels.recombined(points, 2, members, others, 1, 0)
     with pytest.raises(ValueError):
         kernels.recombined(np.zeros((100, 1)), 40, np.zeros(100, np.int32), [], 1, 0)

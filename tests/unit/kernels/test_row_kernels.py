@@ -35,8 +35,8 @@ def copied(rows: list[Row]) -> bytes:
     )
 
 
-def array(found: bytes) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
-    return np.frombuffer(found, np.uint8)
+def array(data: bytes) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
+    return np.frombuffer(data, np.uint8)
 
 
 def rows_of(others: int) -> st.SearchStrategy[list[Row]]:
@@ -66,10 +66,10 @@ def test_rows_fall_apart_and_come_together(case: tuple[int, list[Row]]) -> None:
     # Backwards, each behind the one head there is.
     join = kernels.RowJoin(others + 1, array(packed([b"head"])), np.array([8]), tails, ends)
     order = np.arange(len(rows))[::-1].copy()
-    found = join.join(np.zeros(len(rows), np.int64), order, 0, len(rows)).tobytes()
-    assert found == copied([([b"head"], more) for _, more in reversed(rows)])
+    data = join.join(np.zeros(len(rows), np.int64), order, 0, len(rows)).tobytes()
+    assert data == copied([([b"head"], more) for _, more in reversed(rows)])
     middle = join.join(np.zeros(len(rows), np.int64), order, len(rows) // 2, len(rows)).tobytes()
-    assert found.endswith(middle)
+    assert data.endswith(middle)
 
 
 @pytest.mark.parametrize(
@@ -101,16 +101,16 @@ def test_shapes_that_no_row_has(widths: list[int], others: int) -> None:
 
 
 def test_rows_are_put_together_from_what_is_there() -> None:
-    one = array(packed([b"a"]))
+    single_row = array(packed([b"a"]))
     for ends in ([6], [5, 4], [-1], [5, 6]):
         with pytest.raises(ValueError, match="ends must rise"):
-            kernels.RowJoin(2, one, np.array(ends), one, np.array([5]))
+            kernels.RowJoin(2, single_row, np.array(ends), single_row, np.array([5]))
         with pytest.raises(ValueError, match="ends must rise"):
-            kernels.RowJoin(2, one, np.array([5]), one, np.array(ends))
+            kernels.RowJoin(2, single_row, np.array([5]), single_row, np.array(ends))
     for fields in (0, 1665):
         with pytest.raises(ValueError, match="fields"):
-            kernels.RowJoin(fields, one, np.array([5]), one, np.array([5]))
-    join = kernels.RowJoin(2, one, np.array([5]), one, np.array([5]))
+            kernels.RowJoin(fields, single_row, np.array([5]), single_row, np.array([5]))
+    join = kernels.RowJoin(2, single_row, np.array([5]), single_row, np.array([5]))
     none = np.zeros(1, np.int64)
     for head_of, tail_of in (([1], [0]), ([-1], [0]), ([0], [1]), ([0], [-1])):
         with pytest.raises(ValueError, match="that is none"):
@@ -135,14 +135,16 @@ def test_classes_come_in_their_order_and_records_at_random(labels: Any, draw: An
     words = np.array([draw.getrandbits(64) for _ in range(sum(sizes))], np.uint64)
     places, records = kernels.shuffled_classes(members, starts, classes, words, 7)
     assert places.tolist() == np.repeat(np.arange(7, 7 + len(classes)), sizes).tolist()
-    for own, c in zip(np.split(records, np.cumsum(sizes)[:-1]), classes, strict=len(sizes) > 0):
-        assert sorted(own.tolist()) == np.flatnonzero(labels == c).tolist()
+    for class_records, c in zip(
+        np.split(records, np.cumsum(sizes)[:-1]), classes, strict=len(sizes) > 0
+    ):
+        assert sorted(class_records.tolist()) == np.flatnonzero(labels == c).tolist()
 
 
 def test_every_order_of_a_class_is_as_likely() -> None:
     rng = np.random.default_rng(3)
     members, starts = np.arange(4), np.array([0])
-    found = Counter(
+    data = Counter(
         tuple(
             kernels.shuffled_classes(
                 members, starts, starts, rng.integers(0, 2**64, 4, np.uint64), 0
@@ -150,9 +152,9 @@ def test_every_order_of_a_class_is_as_likely() -> None:
         )
         for _ in range(24_000)
     )
-    assert len(found) == 24
+    assert len(data) == 24
     # 1,000 of each are expected; 200 are more than six standard deviations.
-    assert max(abs(count - 1000) for count in found.values()) < 200
+    assert max(abs(count - 1000) for count in data.values()) < 200
 
 
 @pytest.mark.parametrize(
@@ -240,18 +242,18 @@ def test_rows_are_taken_from_libpq(rows: list[bytes], data: st.DataObject) -> No
     messages[0] = head + (rows or [end])[0]
     for _ in range(data.draw(st.integers(0, 5))):
         messages.insert(data.draw(st.integers(0, len(messages))), None)
-    libpq, taken = Libpq(messages), list[bytes]()
+    libpq, chunks = Libpq(messages), list[bytes]()
     drain = kernels.CopyDrain(77, *libpq.addresses, len(head))
-    wanted = data.draw(st.integers(1, 5))
-    while (why := drain.drain(wanted)) != ENDED:
+    n_rows = data.draw(st.integers(1, 5))
+    while (why := drain.drain(n_rows)) != ENDED:
         assert why in (FULL, WAITS)
         if why == FULL:
-            assert drain.rows == wanted
-            taken.append(drain.take().tobytes())
-    taken.append(drain.take().tobytes())
-    assert taken == [
-        *(b"".join(rows[i : i + wanted]) for i in range(0, len(rows), wanted)),
-        *([b""] if len(rows) % wanted == 0 else []),
+            assert drain.rows == n_rows
+            chunks.append(drain.take().tobytes())
+    chunks.append(drain.take().tobytes())
+    assert chunks == [
+        *(b"".join(rows[i : i + n_rows]) for i in range(0, len(rows), n_rows)),
+        *([b""] if len(rows) % n_rows == 0 else []),
     ]
     assert (drain.rows, libpq.held) == (0, 0)
 
@@ -268,8 +270,8 @@ def test_a_copy_that_breaks_off(end: int) -> None:
 
 
 def test_nothing_lies_at_address_0() -> None:
-    for place in range(4):
-        given = [77, *Libpq([]).addresses]
-        given[place] = 0
+    for index in range(4):
+        addresses = [77, *Libpq([]).addresses]
+        addresses[index] = 0
         with pytest.raises(ValueError, match="address 0"):
-            kernels.CopyDrain(*given, 0)
+            kernels.CopyDrain(*addresses, 0)

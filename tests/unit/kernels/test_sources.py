@@ -1,4 +1,4 @@
-"""A compiled core of other sources than those beside it is refused; a wheel has none."""
+"""A compiled core that does not match its sources is refused; wheels have no sources."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ HERE = Path(dbanon.kernels.__file__).parent
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     """A copy of the package's top and its kernels, with the core that runs here."""
-    there = tmp_path / "checkout" / "dbanon" / "kernels"
-    there.parent.mkdir(parents=True)
-    shutil.copy(HERE.parent / "__init__.py", there.parent)
-    shutil.copytree(HERE, there, ignore=shutil.ignore_patterns("__pycache__"))
-    if _kernels.__file__ is not None and not list(there.glob("_kernels.*.so")):
+    directory = tmp_path / "checkout" / "dbanon" / "kernels"
+    directory.parent.mkdir(parents=True)
+    shutil.copy(HERE.parent / "__init__.py", directory.parent)
+    shutil.copytree(HERE, directory, ignore=shutil.ignore_patterns("__pycache__"))
+    if _kernels.__file__ is not None and not list(directory.glob("_kernels.*.so")):
         # An editable install has it elsewhere.
-        shutil.copy(_kernels.__file__, there)
-    return there
+        shutil.copy(_kernels.__file__, directory)
+    return directory
 
 
 def imported(checkout: Path) -> subprocess.CompletedProcess[str]:
@@ -64,9 +64,9 @@ def test_other_sources_are_told(checkout: Path, what: str) -> None:
     elif what == "moved":
         file.rename(checkout / "mixed" / "mdav.cpp")
     older = SimpleNamespace() if what == "older core" else _kernels
-    with pytest.raises(ImportError, match="make setup") as found:
+    with pytest.raises(ImportError, match="make setup") as error:
         require_current(older, str(checkout))
-    assert str(checkout.parents[1]) in str(found.value)
+    assert str(checkout.parents[1]) in str(error.value)
 
 
 def test_an_import_is_refused_before_a_kernel_is_missed(checkout: Path) -> None:
@@ -98,7 +98,7 @@ def test_sources_that_cannot_be_read_are_not_asked(checkout: Path) -> None:
 
 
 def test_the_folders_of_the_sources_know_those_below_alone() -> None:
-    """As CMakeLists.txt says; a source is included by its folder and name."""
+    """The layering of CMakeLists.txt; includes name the folder and file."""
     below = {
         "bind": {"bind", "points", "mixed", "common"},
         "points": {"points", "common"},

@@ -32,23 +32,23 @@ def cut(points, k, order):
 
 def test_single_axis_worked_example():
     """Seven values, k = 2: 1 2 | 3 5 8 | 9 20, the class with the median 5 is the larger one."""
-    found = dbanon.partition(column(9, 1, 5, 2, 20, 3, 8), 2, method="single_axis")
-    assert found.labels.tolist() == [2, 0, 1, 0, 2, 1, 1]
+    actual = dbanon.partition(column(9, 1, 5, 2, 20, 3, 8), 2, method="single_axis")
+    assert actual.labels.tolist() == [2, 0, 1, 0, 2, 1, 1]
 
 
 def test_single_axis_even_number_of_classes():
     """Five values, k = 2: two classes, the lower one takes the median."""
-    found = dbanon.partition(column(1, 2, 3, 4, 5), 2, method="single_axis")
-    assert found.labels.tolist() == [0, 0, 0, 1, 1]
+    actual = dbanon.partition(column(1, 2, 3, 4, 5), 2, method="single_axis")
+    assert actual.labels.tolist() == [0, 0, 0, 1, 1]
 
 
 @pytest.mark.parametrize("n", range(4, 30))
 @pytest.mark.parametrize("k", [2, 3])
 def test_the_larger_class_holds_the_median(n, k):
-    found = dbanon.partition(np.arange(float(n)).reshape(-1, 1), k, method="single_axis")
-    large = np.flatnonzero(found.sizes > k)
+    actual = dbanon.partition(np.arange(float(n)).reshape(-1, 1), k, method="single_axis")
+    large = np.flatnonzero(actual.sizes > k)
     if len(large):
-        assert large.tolist() == [found.labels[(n - 1) // 2]]
+        assert large.tolist() == [actual.labels[(n - 1) // 2]]
 
 
 def test_axes():
@@ -69,10 +69,10 @@ def test_individual_ranking_worked_example():
     """Each column by itself; the rows would all differ."""
     points = np.array([[1.0, 4.0], [2.0, 1.0], [3.0, 3.0], [4.0, 2.0]])
     with pytest.warns(RowsNotAnonymous):
-        found = dbanon.partition(points, 2, method="individual_ranking")
-    assert isinstance(found, AttributePartition)
-    assert [part.labels.tolist() for part in found.partitions] == [[0, 0, 1, 1], [1, 0, 1, 0]]
-    rows = {tuple(part.labels[i] for part in found.partitions) for i in range(4)}
+        actual = dbanon.partition(points, 2, method="individual_ranking")
+    assert isinstance(actual, AttributePartition)
+    assert [part.labels.tolist() for part in actual.partitions] == [[0, 0, 1, 1], [1, 0, 1, 0]]
+    rows = {tuple(part.labels[i] for part in actual.partitions) for i in range(4)}
     assert len(rows) == 4
 
 
@@ -89,8 +89,8 @@ def test_individual_ranking_is_refused_for_releases():
 
 def test_optimal_univariate_worked_example():
     """1 2 3 | 10 11 for k = 2: SSE 2 + 0.5; 1 2 | 3 10 11 would give 0.5 + 38."""
-    found = dbanon.partition(column(10, 1, 3, 11, 2), 2, method="optimal_univariate")
-    assert found.labels.tolist() == [1, 0, 0, 1, 0]
+    actual = dbanon.partition(column(10, 1, 3, 11, 2), 2, method="optimal_univariate")
+    assert actual.labels.tolist() == [1, 0, 0, 1, 0]
     with pytest.raises(InvalidParameter, match="takes 1"):
         dbanon.partition(np.zeros((5, 2)), 2, method="optimal_univariate")
 
@@ -101,8 +101,8 @@ def test_optimum_of_all_partitions(n, k):
     """No partition of the values into any classes of k or more loses less."""
     values = np.random.default_rng(n * k).normal(size=(max(n, k), 1))
     labels = cut(values, k, np.argsort(values[:, 0]))
-    found = sum(reference.sse(values, labels == c) for c in range(labels.max() + 1))
-    assert found == pytest.approx(_least(values, tuple(range(len(values))), k))
+    actual = sum(reference.sse(values, labels == c) for c in range(labels.max() + 1))
+    assert actual == pytest.approx(_least(values, tuple(range(len(values))), k))
 
 
 def _least(values, ids, k):
@@ -116,8 +116,8 @@ def _least(values, ids, k):
             continue
         for others in combinations(ids[1:], size - 1):
             members = [ids[0], *others]
-            rest = tuple(i for i in ids if i not in members)
-            best = min(best, reference.sse(values, members) + _least(values, rest, k))
+            remaining = tuple(i for i in ids if i not in members)
+            best = min(best, reference.sse(values, members) + _least(values, remaining, k))
     return best
 
 
@@ -138,10 +138,10 @@ def test_optimal_univariate_equals_microagg1d(k, monkeypatch):
     monkeypatch.setenv("NUMBA_DISABLE_JIT", "1")
     microagg1d = import_or_skip("microagg1d")
     values = np.random.default_rng(0).normal(size=8_000)
-    found = dbanon.partition(values.reshape(-1, 1), k, method="optimal_univariate")
+    actual = dbanon.partition(values.reshape(-1, 1), k, method="optimal_univariate")
     theirs = microagg1d.univariate_microaggregation(values, k, method="wilber")
     losses = []
-    for labels in (found.labels, theirs):
+    for labels in (actual.labels, theirs):
         means = np.bincount(labels, values) / np.bincount(labels)
         losses.append(np.square(values - means[labels]).sum())
     assert losses[0] == pytest.approx(losses[1], rel=1e-12)

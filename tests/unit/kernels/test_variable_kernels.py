@@ -28,8 +28,8 @@ def column(*values):
 
 
 def classes(points, k, method, **options):
-    found = dbanon.partition(points, k, method=method, standardize="none", **options)
-    return reference.numbered(found.labels).tolist()
+    actual = dbanon.partition(points, k, method=method, standardize="none", **options)
+    return reference.numbered(actual.labels).tolist()
 
 
 def test_path_worked_example():
@@ -50,7 +50,7 @@ def test_a_cut_never_loses_more_than_its_base(base):
         points = rng.normal(size=(200, 3))
         plain = Partition(labels_of(getattr(kernels, base)(points, k)))
         cut = dbanon.partition(points, k, method=f"{base.lower()}_mhm", standardize="none")
-        losses = [dbanon.information_loss(points, found) for found in (cut, plain)]
+        losses = [dbanon.information_loss(points, actual) for actual in (cut, plain)]
         assert losses == sorted(losses)
 
 
@@ -119,16 +119,16 @@ SEARCH = st.sampled_from(["auto", "index", "brute"])
 @settings(max_examples=60, deadline=None)
 def test_kward_equals_reference(table, search):
     points, k = table
-    found = labels_of(kernels.Ward(points, k, search))
-    np.testing.assert_array_equal(found, reference.kward(points, k))
+    actual = labels_of(kernels.Ward(points, k, search))
+    np.testing.assert_array_equal(actual, reference.kward(points, k))
 
 
 @given(scattered(ties=True), st.booleans(), SEARCH)
 @settings(max_examples=100, deadline=None)
 def test_mst_equals_reference(table, diametric, search):
     points, k = table
-    found = labels_of(kernels.Mst(points, k, diametric, search))
-    np.testing.assert_array_equal(reference.numbered(found), reference.mst(points, k, diametric))
+    actual = labels_of(kernels.Mst(points, k, diametric, search))
+    np.testing.assert_array_equal(reference.numbered(actual), reference.mst(points, k, diametric))
 
 
 @pytest.mark.parametrize("p", [1, 2, 4, 9])
@@ -149,9 +149,9 @@ def test_the_index_changes_nothing(p, kind):
         points[:] = rng.integers(0, 2, size=(900, 1))
     for make in (kernels.Ward, lambda *given: kernels.Mst(*given[:2], True, given[2])):
         for k in (2, 5):
-            found = [labels_of(make(points, k, how)) for how in ("brute", "index", "auto")]
-            np.testing.assert_array_equal(found[0], found[1])
-            np.testing.assert_array_equal(found[0], found[2])
+            actual = [labels_of(make(points, k, how)) for how in ("brute", "index", "auto")]
+            np.testing.assert_array_equal(actual[0], actual[1])
+            np.testing.assert_array_equal(actual[0], actual[2])
 
 
 def test_kward_on_equal_records():
@@ -180,6 +180,6 @@ def test_magnitudes(huge):
         kernels.Pass(points, 3, np.zeros(40, np.int32)),
         kernels.Refine(points, 3, np.zeros(40, np.int32), 200, 2**40, 0.0, 0.1, 5, 0),
     ):
-        found = np.bincount(labels_of(kernel))
-        assert found.sum() == 40
-        assert isinstance(kernel, kernels.NearestPath) or found.min() >= 3
+        actual = np.bincount(labels_of(kernel))
+        assert actual.sum() == 40
+        assert isinstance(kernel, kernels.NearestPath) or actual.min() >= 3

@@ -166,14 +166,14 @@ OF_ONE = {"dbscan", "pass", "refine"}
 @pytest.mark.parametrize("kind", ["normal", "grid", "heavy tails", "outliers", "rare"])
 def test_every_kernel_is_the_same_without(name: str, kind: str, search: kernels.Search) -> None:
     points = table(kind, 900, 9, 1)
-    found = []
+    results = []
     for allowed in (True, False):
         kernels.allow_whole_steps(allowed)
         kernel = MAKE[name](points, 4, search)
         labels = run(kernel, 300)
         others = [kernel.distances(), kernel.seconds()] if name == "linkage" else []
-        found.append([labels, *others])
-    for with_steps, without in zip(*found, strict=True):
+        results.append([labels, *others])
+    for with_steps, without in zip(*results, strict=True):
         np.testing.assert_array_equal(with_steps, without)
 
 
@@ -183,14 +183,14 @@ def test_every_kernel_is_the_same_without(name: str, kind: str, search: kernels.
 def test_larger_tables_are_the_same_without(kind: str, p: int, k: int) -> None:
     """Of several levels of nodes, with a change from the index to scanning on the way."""
     points = table(kind, 6_000, p, 2)
-    found = []
+    results = []
     for allowed in (True, False):
         kernels.allow_whole_steps(allowed)
-        found.append(run(kernels.Mdav(points, k, "auto" if allowed else "brute")))
+        results.append(run(kernels.Mdav(points, k, "auto" if allowed else "brute")))
         if allowed:
-            found.append(run(kernels.Mdav(points, k, "index")))
-    np.testing.assert_array_equal(found[0], found[2])
-    np.testing.assert_array_equal(found[1], found[2])
+            results.append(run(kernels.Mdav(points, k, "index")))
+    np.testing.assert_array_equal(results[0], results[2])
+    np.testing.assert_array_equal(results[1], results[2])
 
 
 @pytest.mark.parametrize("search", ["index", "brute"])

@@ -18,7 +18,7 @@ from dbanon.synthesis.marginals import divide, dp_marginals
 from dbanon.synthesis.noise import OpenDpNoise
 from dbanon.synthesis.shares import GRID
 from tests.prerequisites import import_or_skip
-from tests.reference.transcripts import Transcript, told
+from tests.reference.transcripts import Transcript, privacy_loss
 from tests.unit.synthesis.test_audits import NEVER, bound
 
 import_or_skip("opendp")
@@ -69,7 +69,7 @@ def test_no_transcript_tells_more_than_the_amount(accounting, tables, seed):
     dp_marginals(table, divided, first, np.random.default_rng(seed))
     second = Transcript(given=first.answers)
     dp_marginals(other, divided, second, np.random.default_rng(seed))
-    assert told(first, second) <= divided.amount
+    assert privacy_loss(first, second) <= divided.amount
     assert divided.price(first) <= divided.amount
 
 
@@ -85,8 +85,8 @@ def test_half_of_the_noise_tells_more_than_the_amount(accounting):
     dp_marginals(table, divided, first, np.random.default_rng(1))
     second = Transcript(given=first.answers)
     dp_marginals(other, divided, second, np.random.default_rng(1))
-    assert 0.5 * divided.amount < told(first, second) <= divided.amount
-    assert told(first, second, share=0.5) > divided.amount
+    assert 0.5 * divided.amount < privacy_loss(first, second) <= divided.amount
+    assert privacy_loss(first, second, share=0.5) > divided.amount
 
 
 @pytest.mark.parametrize("accounting", AMOUNTS)
@@ -143,8 +143,8 @@ def test_one_bin_has_all_rows_and_pays_for_no_count_of_them(accounting, epsilon,
     assert len(first.asked) == p
     second = Transcript(given=first.answers)
     dp_marginals(other, divided, second, np.random.default_rng(1))
-    assert 0.9 * amount < told(first, second) <= amount
-    assert told(first, second, share=0.5) > amount
+    assert 0.9 * amount < privacy_loss(first, second) <= amount
+    assert privacy_loss(first, second, share=0.5) > amount
 
 
 def test_rho_means_what_opendp_says():
